@@ -1,0 +1,285 @@
+"""Packaging of sok1x, and the build of its two native libraries.
+
+graph_ops/_bridge.so            the TensorFlow op, against the TensorFlow that this Python has
+cuda_kernels/_host_kernels.so   every kernel, for the host
+
+Both are built in place, beside their sources, and only when something they depend on has changed:
+`python setup.py build_native` does that alone; `pip install --no-build-isolation .` and
+`pip install --no-build-isolation -e .` do it on their way.
+"""
+import contextlib
+import fcntl
+import glob
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+
+from setuptools import Command, Distribution, setup
+from setuptools.command.build_py import build_py
+from setuptools.command.develop import develop
+from wheel.bdist_wheel import bdist_wheel
+
+ROOT = os.path.dirname(os.path.abspath(__file__))
+STATE = os.path.join(ROOT, "build", "native")
+INNER = ("graph_ops", "cuda_kernels", "launch")
+
+# Asked of a child: importing TensorFlow takes seconds and prints, and only its flags are wanted here.
+ASK_TENSORFLOW = """
+import json, tensorflow as tf
+print("FLAGS" + json.dumps([tf.__version__, tf.sysconfig.get_compile_flags(), tf.sysconfig.get_link_flags()]))
+"""
+
+
+class BuildError(SystemExit):
+    """Ends the build with a message that says what is missing, without a traceback."""
+
+
+def path(*parts):
+    """A path inside the source tree."""
+    return os.path.join(ROOT, *parts)
+
+
+def find_sources(folder, *patterns):
+    """The files of one folder that match, in a fixed order."""
+    return sorted(name for pattern in patterns for name in glob.glob(path(folder, pattern)))
+
+
+def packages():
+    """Every package by its dotted name and the folder that holds its files."""
+    found = {}
+    for name in ("sok1x",) + INNER:
+        for folder, inside, files in os.walk(path(name)):
+            # sok1x/graph_ops and its like are links for the source checkout; their targets are walked instead.
+            inside[:] = sorted(i for i in inside if not os.path.islink(os.path.join(folder, i)) and i != "__pycache__")
+            relative = os.path.relpath(folder, ROOT)
+            if "__init__.py" in files:
+                dotted = relative.replace(os.sep, ".")
+                found[dotted if name == "sok1x" else "sok1x." + dotted] = relative
+    return found
+
+
+def compiler():
+    """The C++ compiler's command, as a list."""
+    command = shlex.split(os.environ.get("CXX", "g++"))
+    if shutil.which(command[0]) is None:
+        raise BuildError("sok1x's native libraries need a C++ compiler, and '{}' was not found: install g++ "
+                         "(Debian, Ubuntu: apt-get install g++) or name another in CXX.".format(command[0]))
+    return command
+
+
+def run_compiler(command, what):
+    """Runs one compiler command; a failure ends the build with what the compiler said."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    if done.returncode:
+        raise BuildError("{} did not compile: {}\n{}".format(what, " ".join(command), done.stdout))
+    if done.stdout.strip():
+        print(done.stdout)
+
+
+def tensorflow_flags():
+    """Version, compile flags and link flags of the installed TensorFlow, remembered until it changes."""
+    found = importlib.util.find_spec("tensorflow")
+    if found is None or not found.origin:
+        raise BuildError("sok1x's op is built against the installed TensorFlow, and {} has none: install "
+                         "tensorflow==1.15.5 first, and pass --no-build-isolation to pip.".format(sys.executable))
+    key = [sys.executable, found.origin, os.stat(found.origin).st_mtime_ns]
+    remembered = os.path.join(STATE, "tensorflow.json")
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        with open(remembered) as file:
+            known = json.load(file)
+        if known["key"] == key:
+            return known["answer"]
+    child = subprocess.run([sys.executable, "-c", ASK_TENSORFLOW], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           universal_newlines=True, cwd=os.path.abspath(os.sep))
+    answer = [line[5:] for line in child.stdout.splitlines() if line.startswith("FLAGS")]
+    if child.returncode or not answer:
+        raise BuildError("{} cannot import TensorFlow:\n{}".format(sys.executable, child.stderr))
+    answer = json.loads(answer[0])
+    with open(remembered, "w") as file:
+        json.dump({"key": key, "answer": answer}, file)
+    return answer
+
+
+def build_bridge(output):
+    """Compiles graph_ops/*.cc into one op library."""
+    version, compile_flags, link_flags = tensorflow_flags()
+    # TensorFlow 1.x headers compile as C++17 too, but the library then does not load.
+    standard = "c++11" if version.startswith("1.") else "c++17"
+    run_compiler(compiler() + ["-std=" + standard, "-O2", "-fPIC", "-pthread", "-shared"]
+                 + find_sources("graph_ops", "*.cc") + ["-o", output] + compile_flags + link_flags,
+                 "The TensorFlow op (graph_ops/*.cc)")
+
+
+def build_host_kernels(output):
+    """Compiles cuda_kernels/*.cu for the host, the way cuda_kernels/build_host.py says."""
+    recipe = path("cuda_kernels", "build_host.py")
+    if not os.path.exists(recipe):
+        sources = find_sources("cuda_kernels", "*.cu")
+        run_compiler(compiler() + ["-O3", "-std=c++17", "-fPIC", "-shared", "-pthread", "-x", "c++"] + sources
+                     + ["-o", output], "The host build of the kernels (cuda_kernels/*.cu)")
+        return
+    compiler()
+    spec = importlib.util.spec_from_file_location("sok1x_build_host", recipe)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.build(output)
+
+
+# output, what makes it, the folder and the patterns of what it depends on, whether TensorFlow is one of those
+LIBRARIES = (
+    ("graph_ops/_bridge.so", build_bridge, "graph_ops", ("*.cc", "*.h"), True),
+    ("cuda_kernels/_host_kernels.so", build_host_kernels, "cuda_kernels",
+     ("*.cu", "*.cuh", "*.h", "*.cc", "build_host.py"), False),
+)
+
+
+def digest_of(files, with_tensorflow):
+    """What a library was made from: the contents of its sources, this file, the compiler, TensorFlow's flags."""
+    digest = hashlib.sha256()
+    for name in files + [os.path.abspath(__file__)]:
+        with open(name, "rb") as file:
+            content = file.read()
+        digest.update("{} {}\n".format(os.path.relpath(name, ROOT), len(content)).encode() + content)
+    variables = {name: os.environ.get(name) for name in ("CXX", "CXXFLAGS", "CPPFLAGS", "LDFLAGS")}
+    digest.update(json.dumps([variables, tensorflow_flags() if with_tensorflow else None], sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def build_native(force=False):
+    """Builds what is out of date; one process at a time, each library replaced in one step."""
+    os.makedirs(STATE, exist_ok=True)
+    with open(os.path.join(STATE, "lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for name, make, folder, patterns, with_tensorflow in LIBRARIES:
+            files = find_sources(folder, *patterns)
+            if not files:
+                print("{}: no sources yet".format(name))
+                continue
+            output, mark = path(name), os.path.join(STATE, os.path.basename(name) + ".digest")
+            digest = digest_of(files, with_tensorflow)
+            with contextlib.suppress(OSError):
+                with open(mark) as file:
+                    if not force and os.path.exists(output) and file.read() == digest:
+                        continue
+            print("building {} ...".format(name), flush=True)
+            started, partial = time.time(), output[:-len(".so")] + ".partial.so"
+            try:
+                make(partial)
+                # A program that has the old library loaded keeps it: the file is replaced, never written over.
+                os.replace(partial, output)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(partial)
+            with open(mark, "w") as file:
+                file.write(digest)
+            print("built {} in {:.1f} s".format(name, time.time() - started), flush=True)
+
+
+class BuildNative(Command):
+    """`python setup.py build_native`."""
+
+    description = "build the TensorFlow op and the host kernels in place, where out of date"
+    user_options = [("force", "f", "build even what is up to date")]
+    boolean_options = ["force"]
+
+    def initialize_options(self):
+        """Sets the defaults."""
+        self.force = False
+
+    def finalize_options(self):
+        """Has nothing to derive."""
+
+    def run(self):
+        """Builds."""
+        build_native(bool(self.force))
+
+
+class BuildPy(build_py):
+    """Builds the native libraries before the packages' files are gathered."""
+
+    def finalize_options(self):
+        """Leaves the list of data files to `run`: the libraries may not exist yet."""
+        super().finalize_options()
+        self.__dict__.pop("data_files", None)
+
+    def run(self):
+        """Builds, then gathers into a folder that holds nothing of an earlier build."""
+        build_native()
+        if not getattr(self, "editable_mode", False):
+            shutil.rmtree(os.path.join(self.build_lib, "sok1x"), ignore_errors=True)
+        super().run()
+
+
+class Develop(develop):
+    """`pip install -e` through setuptools' develop command."""
+
+    def run(self):
+        """Builds, then links the source tree into site-packages."""
+        build_native()
+        super().run()
+
+
+class PlatformWheel(bdist_wheel):
+    """A wheel for this platform and this Python: it carries machine code built against one TensorFlow."""
+
+    def finalize_options(self):
+        """Marks the wheel as not pure."""
+        super().finalize_options()
+        self.root_is_pure = False
+
+
+class PlatformDistribution(Distribution):
+    """Goes to platlib, like any package with machine code in it."""
+
+    def has_ext_modules(self):
+        """There is machine code."""
+        return True
+
+
+def version():
+    """The version that the public package states."""
+    with contextlib.suppress(OSError):
+        with open(path("sok1x", "version.py")) as file:
+            found = re.search(r'^__version__ = "([^"]+)"', file.read(), re.MULTILINE)
+            if found:
+                return found.group(1)
+    return "0.1.0"
+
+
+def long_description():
+    """The README, where there is one."""
+    with contextlib.suppress(OSError):
+        with open(path("README.md"), encoding="utf-8") as file:
+            return file.read()
+    return ""
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    setup(
+        name="sok1x",
+        version=version(),
+        description="Model-parallel embedding tables for TensorFlow 1.15, with SparseOperationKit's API",
+        long_description=long_description(),
+        long_description_content_type="text/markdown",
+        license="Apache-2.0",
+        python_requires=">=3.7",
+        # TensorFlow is left to the user: tensorflow, tensorflow-gpu and nvidia-tensorflow all serve.
+        install_requires=["numpy"],
+        extras_require={"mpi": ["mpi4py>=3.1"]},
+        packages=sorted(packages()),
+        package_dir=packages(),
+        package_data={"": ["*.cu", "*.cuh", "*.h", "*.so", "py.typed"]},
+        exclude_package_data={"": ["*.partial.so"]},
+        distclass=PlatformDistribution,
+        cmdclass={"build_native": BuildNative, "build_py": BuildPy, "develop": Develop,
+                  "bdist_wheel": PlatformWheel},
+        zip_safe=False,
+    )
