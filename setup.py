@@ -246,7 +246,7 @@ class PlatformDistribution(Distribution):
 def version():
     """The version that the public package states."""
     with contextlib.suppress(OSError):
-        with open(path("sok1x", "version.py")) as file:
+        with open(path("sok1x", "__init__.py"), encoding="utf-8") as file:
             found = re.search(r'^__version__ = "([^"]+)"', file.read(), re.MULTILINE)
             if found:
                 return found.group(1)
