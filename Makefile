@@ -1,0 +1,53 @@
+# Every target that needs it makes .venv first; a second call costs a second or two.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON_ENV := .venv/bin/python
+DATA := .data/ml-100k
+RANKS ?= 2
+ARGS ?=
+
+# Not make's business to run two set-ups at once.
+.NOTPARALLEL:
+.PHONY: help env build data demo check lint test test-slow bench clean distclean
+
+help: ## List these targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@echo
+	@echo "  RANKS=n      processes of demo and check (2);   ARGS='...' is passed on to demo, test and bench"
+	@echo "  PYTHON=path  the Python 3.7 to use, where it is not found by itself"
+
+env: ## Make .venv: packages, Open MPI where missing (as root), and sok1x built in place
+	@tools/setup_env.sh
+
+build: env ## Build again what has changed of the op and the host kernels
+
+data: env ## Fetch MovieLens-100k into .data/
+	@$(PYTHON_ENV) legacy_examples/movielens.py $(DATA)
+
+demo: data ## Train a click model on MovieLens-100k with mpiexec
+	@tools/mpiexec.sh $(RANKS) $(PYTHON_ENV) legacy_examples/demo.py $(ARGS)
+
+check: env ## Look over this installation: versions, devices, MPI, one exchange
+	@tools/mpiexec.sh $(RANKS) $(PYTHON_ENV) -m sok1x.check $(ARGS)
+
+lint: env ## Check style (ruff) and types (mypy)
+	@$(PYTHON_ENV) -m ruff check .
+	@$(PYTHON_ENV) -m mypy
+
+test: lint data ## Set up, check style and types, run the tests
+	@$(PYTHON_ENV) -m pytest -m "not slow" $(ARGS)
+
+test-slow: data ## Run the tests that take longer than a minute each
+	@$(PYTHON_ENV) -m pytest -m slow $(ARGS)
+
+bench: env ## Run the benchmarks (benchmarks/README.md)
+	@$(PYTHON_ENV) benchmarks/run.py $(ARGS)
+
+clean: ## Remove what was built; .venv and .data stay
+	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	@find graph_ops cuda_kernels launch sok1x tests tools legacy_examples benchmarks \
+	    \( -name '*.so' -o -name __pycache__ \) -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean ## Remove .venv and .data too
+	@rm -rf .venv .data
