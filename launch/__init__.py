@@ -1,0 +1,29 @@
+"""The ranks of a job: who they are, how they exchange data, in which order, and how they end. No TensorFlow here.
+
+For the executor thread (graph_ops), which makes all calls below but `coordinator.fail_job` and `conclude`:
+
+    world = start(arguments)                 # the Init op; LaunchError leaves everything as it was
+    coordinator = world.coordinator
+    loop:
+        wait for a request, at most coordinator.wait_microseconds() (None: until one comes)
+        a request of an op that communicates: if coordinator.job_error: fail it with that, else prepare it, and
+            ticket = coordinator.announce(Ready(...))          # a failure of `prepare` goes in Ready.error
+        for decision in coordinator.poll():                    # in this order
+            decision.error   -> fail the request that got decision.ticket
+            otherwise        -> run it with decision.headers, also when job_error is set meanwhile
+    an exception of our own outside any request: coordinator.fail_job(message)   # any thread
+
+At exit (one atexit handler of graph_ops, registered when Init runs, on the main thread): tell the executor to stop;
+join its thread for at most world.grace_seconds + 3 s; then conclude(world). The executor, told to stop:
+
+    coordinator.leave()
+    until coordinator.left: carry out coordinator.poll(), sleep 1 ms
+    fail what is left in its queue with CANCELLED
+    finish(world)
+"""
+from .coordinator import Coordinator, Decision, Ready
+from .errors import LaunchError
+from .failure import conclude, finish
+from .world import World, current, start
+
+__all__ = ["Coordinator", "Decision", "LaunchError", "Ready", "World", "conclude", "current", "finish", "start"]

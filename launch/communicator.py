@@ -1,0 +1,123 @@
+"""What every communicator can do: the exchanges that embeddings and dense gradients need, on raw pointers.
+
+Pointers are Python ints, memory belongs to the caller and must stay until the call returns. Every rank makes the same
+calls in the same order (the coordinator's order). Counts are int64 arrays [N] of items, item sizes are bytes.
+"""
+import abc
+
+from .errors import INVALID_ARGUMENT, LaunchError
+
+DTYPES = ("float16", "float32", "float64", "int32", "int64")
+
+
+class Communicator(abc.ABC):
+    """Exchanges between N ranks.
+
+    Attributes:
+        rank: This rank, int.
+        size: Number of ranks N, int.
+        op: Name of the op that exchanges now (set by whoever runs ops; for warnings).
+        bytes_sent: Payload bytes that this rank had to give to *other* ranks since the start, int, counted without
+            regard to how the library routes them: all_to_all and reduce_scatter what is meant for others, all_gather
+            and broadcast once for each other rank, all_reduce as a ring moves it, 2 (N-1)/N of the array.
+    """
+
+    rank = 0
+    size = 1
+    op = ""
+    bytes_sent = 0
+
+    @abc.abstractmethod
+    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):
+        """Gives `send_counts[r]` items to each rank r, and takes `recv_counts[r]` from it.
+
+        Args:
+            send: Pointer to sum(send_counts) items, grouped by rank.
+            send_counts: int64 [N], items for each rank.
+            recv: Pointer to room for sum(recv_counts) items; they come grouped by rank.
+            recv_counts: int64 [N], items from each rank (what that rank sends here).
+            item_bytes: Bytes of an item, int > 0.
+
+        Raises:
+            LaunchError: INTERNAL where the exchange fails.
+        """
+
+    @abc.abstractmethod
+    def reduce_scatter(self, send, recv, counts, dim):
+        """Sums float32 rows over ranks; rank r gets its `counts[r]` rows of the sum.
+
+        Args:
+            send: Pointer to float32 [sum(counts), dim]: first the rows of rank 0, then of rank 1, ...
+            recv: Pointer to float32 [counts[rank], dim], written. May not overlap `send`.
+            counts: int64 [N], equal on all ranks; zeros are fine.
+            dim: Floats of a row, int > 0.
+
+        Raises:
+            LaunchError: INTERNAL where the exchange fails.
+        """
+
+    @abc.abstractmethod
+    def all_gather(self, send, recv, counts, item_bytes):
+        """Gives every rank the items of all ranks.
+
+        Args:
+            send: Pointer to counts[rank] items.
+            recv: Pointer to room for sum(counts) items, in rank order. May not overlap `send`.
+            counts: int64 [N], equal on all ranks; zeros are fine.
+            item_bytes: Bytes of an item, int > 0.
+
+        Raises:
+            LaunchError: INTERNAL where the exchange fails.
+        """
+
+    @abc.abstractmethod
+    def all_reduce(self, pointer, n, dtype):
+        """Sums an array over ranks in place.
+
+        Args:
+            pointer: Pointer to n elements of dtype.
+            n: Elements, int >= 0, equal on all ranks.
+            dtype: 'float16' (summed in float32, rounded once), 'float32', 'float64', 'int32' or 'int64'.
+
+        Raises:
+            LaunchError: INVALID_ARGUMENT for another dtype, INTERNAL where the exchange fails.
+        """
+
+    @abc.abstractmethod
+    def broadcast(self, pointer, nbytes, root):
+        """Copies `nbytes` bytes at `pointer` from rank `root` to all others.
+
+        Raises:
+            LaunchError: INVALID_ARGUMENT for a root that is no rank, INTERNAL where the exchange fails.
+        """
+
+    @abc.abstractmethod
+    def agree(self, code, message):
+        """Tells all ranks whether one of them failed, before they exchange what a failed rank would not send.
+
+        Args:
+            code: 0 if this rank is fine, else a code of `errors`.
+            message: What to tell; may be empty where code is 0.
+
+        Returns:
+            None if all are fine, else a LaunchError, equal on all ranks, of the lowest rank that failed.
+
+        Raises:
+            LaunchError: INTERNAL where the exchange fails.
+        """
+
+    def close(self):
+        """Frees what the communicator holds; it is not used afterwards."""
+
+def check_dtype(dtype):
+    """Raises LaunchError INVALID_ARGUMENT unless all_reduce can sum `dtype`."""
+    if dtype not in DTYPES:
+        raise LaunchError(INVALID_ARGUMENT, "all_reduce: cannot sum {!r}; expected one of {}".format(
+            dtype, ", ".join(DTYPES)))
+
+
+def check_root(root, size):
+    """Raises LaunchError INVALID_ARGUMENT unless `root` is one of `size` ranks."""
+    if not 0 <= root < size:
+        raise LaunchError(INVALID_ARGUMENT, "broadcast: root_rank is {}, but the job's ranks are 0 to {}".format(
+            root, size - 1))

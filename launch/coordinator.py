@@ -1,0 +1,363 @@
+"""Collective order, as every rank's executor sees it: announce what is ready, run what comes back, in that order.
+
+Why an order: an exchange needs all ranks, and TensorFlow runs independent ops in another order on each. So an op is
+announced when its inputs are there; rank 0 (`leader.Leader`) hears all announcements, and its word says which op all
+ranks run next, with every rank's header. Failures travel the same way, so all ranks agree on them before anybody
+exchanges anything.
+
+Pure protocol: messages go through a transport with
+    send(rank, data)     gives bytes to a rank; never blocks
+    receive()            list of (rank, bytes) that have come; never blocks; in order for each sender
+    flush(seconds)       waits until what was sent has gone; False if it has not
+    closed               True when nothing can be sent any more (MPI was finalised)
+"""
+import collections
+import sys
+import threading
+import time
+from typing import NamedTuple, Optional
+
+import numpy as np
+
+from .errors import CANCELLED, DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, LaunchError
+from .leader import LEAVE_SECONDS, Leader, header_bytes
+from .messages import (AllEnded, AllLeft, Announce, Cancel, Ended, Failed, JobFailed, LeaderLeft, Leave, Left, OpKey,
+                       Refuse, Run, Warn, Withdraw, decode, encode, headers_array)
+
+_CHECK_SECONDS = 0.05
+# Seconds that a rank waits for rank 0's answer where it can also go on without.
+_ANSWER_SECONDS = 2.0
+
+
+class Ready(NamedTuple):
+    """An op that is ready on this rank.
+
+    Attributes:
+        op: (graph, index), equal on all ranks.
+        name: For messages.
+        plan_length: Number of ops in this rank's plan of the graph.
+        plan_digest: Its 64 bit hash, unsigned.
+        plan_text: The plan, one op a line, shown where ranks differ.
+        header: int64 array, as long on every rank; all ranks get all headers.
+        error: None, or why the op cannot run on this rank: then it fails on all.
+        step: Number of this rank's session run that the op belongs to; 0 = unknown. When an op is refused, what the
+            same step has announced besides is given up, so that it does not meet the next step of another rank.
+    """
+    op: OpKey
+    name: str
+    plan_length: int
+    plan_digest: int
+    plan_text: str
+    header: Optional[np.ndarray]
+    error: Optional[LaunchError] = None
+    step: int = 0
+
+
+class Decision(NamedTuple):
+    """The answer to one announcement: run it now with `headers` (int64 [N, h]), or fail it with `error`."""
+    op: OpKey
+    headers: Optional[np.ndarray]
+    error: Optional[LaunchError]
+    ticket: int
+    name: str
+
+
+class _Waiting(NamedTuple):
+    ticket: int
+    name: str
+    since: float
+
+
+def print_warning(text):
+    """Writes a line to stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class Coordinator:
+    """One rank's part in the order. All methods but `fail_job` belong to the executor thread.
+
+    Args:
+        rank, size: This rank, and N.
+        transport: See the module's text; None where N is 1.
+        stall_seconds: Seconds before a waiting op is warned about, or None.
+        abort_seconds: Seconds before a waiting op fails the job, or None.
+        warn: Function (str).
+        clock: Function giving seconds.
+
+    Attributes:
+        job_error: None, or the LaunchError with which every request must fail from now on. Decisions to run that
+            still come must be run: other ranks run them too.
+        left: After `leave`: nothing of this rank is pending any more; until then it must go on polling and running.
+        all_left: Every rank has left.
+        all_ended: After a failure: every rank has called `end`.
+        on_job_error: None, or a function (LaunchError) called once when the job has failed, on the thread that
+            noticed.
+        transport, stall_seconds, abort_seconds, warn: As given.
+    """
+
+    def __init__(self, rank, size, transport, stall_seconds=60.0, abort_seconds=None, warn=print_warning,
+                 clock=time.monotonic):
+        self.rank, self.size = rank, size
+        self.job_error = None
+        self.left = self.all_left = self.all_ended = False
+        self.on_job_error = None
+        self.transport, self.warn, self._clock = transport, warn, clock
+        self.stall_seconds, self.abort_seconds = stall_seconds, abort_seconds
+        self._leader = None
+        if size > 1 and rank == 0:
+            self._leader = Leader(size, self._tell, self._tell_all, stall_seconds, abort_seconds, clock)
+        self._waiting = {}
+        self._decisions = []
+        self._tickets = 0
+        self._plans_sent = set()
+        self._lock = threading.Lock()
+        self._to_tell = None           # a failure of our own that rank 0 has not been told
+        self._settle_at = None         # when undecided ops fail without the leader's word
+        self._leaving_at = None
+        self._leader_left_at = None
+        self._warned_at = None
+        self._next_check = 0.0
+        self._active_at = clock()
+        self._handlers = {Run: self._run, Refuse: self._refuse, Cancel: self._cancel, JobFailed: self._job_failed,
+                          Warn: self._warned, Left: self._has_left, LeaderLeft: self._leader_has_left,
+                          AllLeft: self._all_have_left, AllEnded: self._all_have_ended}
+
+    def announce(self, ready):
+        """Says that an op is ready here. The same op may be announced again before it is decided.
+
+        Args:
+            ready: A Ready.
+
+        Returns:
+            The announcement's ticket (int), which its Decision will carry.
+        """
+        self._tickets += 1
+        ticket = self._tickets
+        if self.job_error is not None:
+            self._decisions.append(Decision(ready.op, None, self.job_error, ticket, ready.name))
+            return ticket
+        if self.size == 1:
+            headers = None if ready.error else np.frombuffer(header_bytes(ready.header), np.int64).reshape(1, -1)
+            self._decisions.append(Decision(ready.op, headers, ready.error, ticket, ready.name))
+            return ticket
+        self._active_at = self._clock()
+        self._waiting.setdefault(ready.op, collections.deque()).append(_Waiting(ticket, ready.name, self._active_at))
+        plan = (ready.op[0], ready.plan_length, ready.plan_digest)
+        text = None if plan in self._plans_sent else ready.plan_text
+        self._plans_sent.add(plan)
+        self._say(Announce(ticket, ready.step, ready.op, ready.name, ready.plan_length, ready.plan_digest, text,
+                           header_bytes(ready.header), ready.error))
+        return ticket
+
+    def withdraw(self, ticket):
+        """Asks to take an announcement back. Its Decision comes all the same: CANCELLED, or what was decided before."""
+        if self.size > 1:
+            self._say(Withdraw(ticket))
+
+    def poll(self):
+        """Hears what has come, and keeps the clocks.
+
+        Returns:
+            List of Decision, to be carried out in this order; those to run on every rank in the same order.
+        """
+        if self.size > 1:
+            if self._to_tell is not None:
+                self._tell_failure()
+            for source, data in self.transport.receive():
+                self._active_at = self._clock()
+                self._hear(source, data)
+            now = self._clock()
+            if now >= self._next_check:
+                self._next_check = now + _CHECK_SECONDS
+                self._check(now)
+        decisions, self._decisions = self._decisions, []
+        return decisions
+
+    def fail_job(self, message, code=INTERNAL):
+        """Fails the job on all ranks, with a message that names this rank. May be called on any thread."""
+        with self._lock:
+            if self.job_error is not None:
+                return
+            self.job_error = self._to_tell = LaunchError(code, message, self.rank)
+        if self.on_job_error is not None:
+            self.on_job_error(self.job_error)
+
+    def leave(self):
+        """Says that this rank will announce nothing more. Go on polling until `left`."""
+        if self._leaving_at is not None:
+            return
+        self._leaving_at = self._clock()
+        if self.size == 1:
+            self.left = self.all_left = True
+            return
+        self._say(Leave())
+        self.left = self.left or not self._waiting
+
+    def end(self):
+        """After a failure of the job: says that this rank has told its user. `all_ended` comes when all have."""
+        if self.size == 1:
+            self.all_ended = True
+        else:
+            self._say(Ended())
+
+    @property
+    def leader_left(self):
+        """Whether rank 0 has left, after which nobody may answer."""
+        return self._leader_left_at is not None
+
+    def wait_microseconds(self):
+        """How long the executor may sleep on its own queue before it polls again; None: until a request comes."""
+        if self._decisions:
+            return 0
+        if self.size == 1:
+            return None
+        quiet = self._clock() - self._active_at
+        if self._waiting:
+            # An answer mostly comes within some 10 us of the last rank's announcement: look again at once for a
+            # while, then leave the CPU to the ranks that are still computing.
+            return 0 if quiet < 60e-6 else 30 if quiet < 1e-3 else 100 if quiet < 20e-3 else 300
+        return 1000 if quiet < 0.1 else 2000 if quiet < 10 else 5000
+
+    def _say(self, message):
+        if self._leader is not None:
+            self._leader.hear(0, message)
+        else:
+            self.transport.send(0, encode(message))
+
+    def _tell(self, rank, word):
+        if rank == 0:
+            self._handlers[type(word)](word)
+        else:
+            self.transport.send(rank, encode(word))
+
+    def _tell_all(self, word):
+        data = encode(word)
+        for rank in range(1, self.size):
+            self.transport.send(rank, data)
+        self._handlers[type(word)](word)
+
+    def _hear(self, source, data):
+        try:
+            message = decode(data)
+            if self._leader is not None:
+                self._leader.hear(source, message)
+            else:
+                self._handlers[type(message)](message)
+        except LaunchError as error:
+            self.fail_job(error.message)
+
+    def _take(self, op):
+        queue = self._waiting.get(op)
+        if not queue:
+            raise LaunchError(INTERNAL, "rank {}: rank 0 decided op {}, which is not announced here".format(
+                self.rank, op))
+        waiting = queue.popleft()
+        if not queue:
+            del self._waiting[op]
+        return waiting
+
+    def _run(self, word):
+        waiting = self._take(word.op)
+        self._decisions.append(Decision(word.op, headers_array(word), None, waiting.ticket, waiting.name))
+
+    def _refuse(self, word):
+        waiting = self._take(word.op)
+        self._decisions.append(Decision(word.op, None, word.error, waiting.ticket, waiting.name))
+
+    def _cancel(self, word):
+        for op, queue in self._waiting.items():
+            for waiting in queue:
+                if waiting.ticket == word.ticket:
+                    queue.remove(waiting)
+                    if not queue:
+                        del self._waiting[op]
+                    self._decisions.append(Decision(op, None, word.error, waiting.ticket, waiting.name))
+                    return
+
+    def _job_failed(self, word):
+        with self._lock:
+            first = self.job_error is None
+            if first:
+                self.job_error = word.error
+        self._fail_waiting(word.error)
+        if first and self.on_job_error is not None:
+            self.on_job_error(word.error)
+
+    def _fail_waiting(self, error):
+        self._settle_at = None
+        for op, queue in self._waiting.items():
+            for waiting in queue:
+                self._decisions.append(Decision(op, None, error, waiting.ticket, waiting.name))
+        self._waiting.clear()
+
+    def _warned(self, word):
+        self._warned_at = self._clock()
+        self.warn("sok1x: rank {}: {}".format(self.rank, word.text))
+
+    def _has_left(self, _):
+        self._fail_waiting(LaunchError(CANCELLED, "the program ends on rank {}".format(self.rank), self.rank))
+        self.left = True
+
+    def _leader_has_left(self, _):
+        self._leader_left_at = self._clock()
+
+    def _all_have_left(self, _):
+        self.all_left = True
+
+    def _all_have_ended(self, _):
+        self.all_ended = True
+
+    def _tell_failure(self):
+        with self._lock:
+            error, self._to_tell = self._to_tell, None
+        # Decisions to run may be on their way, and the other ranks run them: what is undecided fails only when the
+        # leader's answer says that no more will come.
+        self._settle_at = self._clock() + _ANSWER_SECONDS
+        self._say(Failed(error))
+
+    def _check(self, now):
+        if self._leader is not None:
+            self._leader.tick()
+        if self.transport.closed and (self._waiting or self.job_error is not None):
+            self._fail_here(LaunchError(FAILED_PRECONDITION, (
+                "rank {}: MPI was finalised while ops still waited for other ranks. If the program calls "
+                "hvd.shutdown() or MPI.Finalize(), call it after the last use of sok1x.").format(self.rank), self.rank))
+        if self._settle_at is not None and now >= self._settle_at:
+            self._fail_waiting(self.job_error)
+        if self._leaving_at is not None and now >= self._leaving_at + _ANSWER_SECONDS and not self.left:
+            self._has_left(None)
+        if self._waiting and self._leader is None:
+            self._check_leader(now)
+
+    def _check_leader(self, now):
+        """What a rank does on its own when rank 0 gives no answer."""
+        oldest = min((queue[0] for queue in self._waiting.values()), key=lambda waiting: waiting.since)
+        waited = now - oldest.since
+        if self._leader_left_at is not None:
+            if now - max(self._leader_left_at, oldest.since) >= LEAVE_SECONDS:
+                self._fail_here(LaunchError(INTERNAL, (
+                    "op '{}' waits for rank 0 that left: the program has ended there, while rank {} went on. Every "
+                    "rank must run the same number of steps.").format(oldest.name, self.rank), 0))
+            return
+        text = "op '{}' has waited {:.0f} s and rank 0, which orders the exchanges, does not answer.".format(
+            oldest.name, waited)
+        if self.abort_seconds is not None and waited >= self.abort_seconds + max(2.0, 0.1 * self.abort_seconds):
+            self._fail_here(LaunchError(DEADLINE_EXCEEDED, "rank {}: {} The limit is SOK1X_ABORT_SECONDS={:g}.".format(
+                self.rank, text, self.abort_seconds), 0))
+        elif self.stall_seconds is not None:
+            since = oldest.since if self._warned_at is None else max(oldest.since, self._warned_at)
+            if now - since >= self.stall_seconds + max(1.0, 0.1 * self.stall_seconds):
+                self._warned(Warn(text + " It may be busy in a long operation, or stopped."))
+
+    def _fail_here(self, error):
+        """Fails the job without waiting for the leader's word."""
+        with self._lock:
+            known = self.job_error is not None
+            if not known:
+                self.job_error = error
+        self._fail_waiting(self.job_error)
+        if not known:
+            if not self.transport.closed:
+                self._say(Failed(error))
+            if self.on_job_error is not None:
+                self.on_job_error(error)

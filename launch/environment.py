@@ -1,0 +1,49 @@
+"""The environment variables that this folder reads, each in one place.
+
+SOK1X_STALL_SECONDS   seconds that an op may wait for other ranks before they warn; 0 turns the warning off (60)
+SOK1X_ABORT_SECONDS   seconds that an op may wait for other ranks before the job fails; unset: for ever
+SOK1X_GRACE_SECONDS   seconds that a process has to end by itself after the job failed, before it is ended (5)
+SOK1X_NUM_THREADS     threads of the host kernels; unset: this rank's share of the CPUs that it may run on
+"""
+import os
+
+from .errors import INVALID_ARGUMENT, LaunchError
+
+
+def _seconds(name, default):
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise LaunchError(INVALID_ARGUMENT, "{} must be a number of seconds, 0 or more; got {!r}".format(name, text))
+    return value
+
+
+def stall_seconds():
+    """Seconds before a wait is warned about (float), or None for never. Raises LaunchError for a bad value."""
+    return _seconds("SOK1X_STALL_SECONDS", 60.0) or None
+
+
+def abort_seconds():
+    """Seconds before a wait fails the job (float), or None for never. Raises LaunchError for a bad value."""
+    return _seconds("SOK1X_ABORT_SECONDS", None) or None
+
+
+def grace_seconds():
+    """Seconds a process has after a failure of the job to end by itself (float). Raises LaunchError for a bad one."""
+    return _seconds("SOK1X_GRACE_SECONDS", 5.0)
+
+
+def num_threads():
+    """SOK1X_NUM_THREADS as an int, or None where it is unset. Raises LaunchError for a bad value."""
+    text = os.environ.get("SOK1X_NUM_THREADS", "").strip()
+    if not text:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise LaunchError(INVALID_ARGUMENT,
+                          "SOK1X_NUM_THREADS must be a whole number, 1 or more; got {!r}".format(text))
+    return int(text)

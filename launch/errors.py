@@ -1,0 +1,39 @@
+"""The one exception of this folder: a status code as TensorFlow numbers them, a rank, and a message for users."""
+
+CANCELLED = 1
+INVALID_ARGUMENT = 3
+DEADLINE_EXCEEDED = 4
+RESOURCE_EXHAUSTED = 8
+FAILED_PRECONDITION = 9
+ABORTED = 10
+OUT_OF_RANGE = 11
+INTERNAL = 13
+UNAVAILABLE = 14
+
+
+class LaunchError(Exception):
+    """A failure that can travel between ranks and that the bridge turns into the matching `tf.errors` class.
+
+    Failures of the whole job carry INTERNAL, not ABORTED or UNAVAILABLE: `MonitoredTrainingSession` answers those
+    two by making a new session and trying again, for ever.
+
+    Args:
+        code: Status code, one of this module's constants (the numbers are TensorFlow's `error::Code`).
+        message: What the user reads.
+        rank: The rank where it happened, or -1 where no single rank is meant.
+    """
+
+    def __init__(self, code, message, rank=-1):
+        super().__init__(message)
+        self.code = int(code)
+        self.message = str(message)
+        self.rank = int(rank)
+
+    def __str__(self):
+        return self.message
+
+    def __repr__(self):
+        return "LaunchError(code={}, rank={}, message={!r})".format(self.code, self.rank, self.message)
+
+    def __reduce__(self):
+        return LaunchError, (self.code, self.message, self.rank)

@@ -1,0 +1,173 @@
+"""How a process ends: cleanly, or after a failure so that every rank names it, exits non-zero, and none hangs.
+
+The job has failed once `coordinator.job_error` is set. From then on a process has `grace_seconds` (5) to end by
+itself, as it does when the error comes out of session.run. After that a thread of ours prints the error and ends the
+process: its main thread may sit in other code, such as a Horovod call whose peer is gone. Beneath that thread, for
+code that never gives up the GIL, the kernel's alarm clock ends the process some seconds later.
+
+The order at a normal end: main thread's atexit -> executor told to stop -> on the executor's thread
+`coordinator.leave()`, poll until `coordinator.left`, `finish(world)` -> thread ends -> main thread: `conclude()`.
+"""
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+
+# After the grace, for those that have told their user already and only wait for others to.
+_EXTRA_SECONDS = 1.0
+_ALARM_SECONDS = 3
+_FLUSH_SECONDS = 0.5
+
+_monitor = None
+_uncaught = False
+
+
+def install(world):
+    """Begins to watch over this process; called by `start`. With one rank there is nobody to tell: does nothing."""
+    global _monitor
+    if world.size == 1 or _monitor is not None:
+        return
+    _monitor = Monitor(world)
+    world.coordinator.on_job_error = _monitor.failed
+    _chain_excepthook(world)
+    _monitor.start()
+
+
+def _chain_excepthook(world):
+    previous = sys.excepthook
+
+    def hook(kind, value, trace):
+        global _uncaught
+        _uncaught = True
+        previous(kind, value, trace)
+        text = str(value).strip()
+        world.coordinator.fail_job("rank {} failed: {}{}".format(
+            world.rank, kind.__name__, ": " + text if text else ""))
+
+    sys.excepthook = hook
+
+
+class Monitor(threading.Thread):
+    """Watches the executor from outside: exchanges that do not end, and a failed process that does not."""
+
+    def __init__(self, world, clock=time.monotonic):
+        super().__init__(name="sok1x-monitor", daemon=True)
+        self._world, self._clock = world, clock
+        self._wake = threading.Event()
+        self._error = None
+        self._end_at = None
+        self._finishing = False
+        self._busy, self._warned = None, 0
+
+    def failed(self, error):
+        """Starts the grace; called once when the job has failed, on any thread."""
+        self._error = error
+        self._end_at = self._clock() + self._world.grace_seconds
+        self._wake.set()
+
+    def finishing(self):
+        """The executor is in `finish`: this process has told its user."""
+        self._finishing = True
+
+    def run(self):
+        """The thread's loop."""
+        while not self._wake.wait(1.0):
+            self._check_exchange()
+        _arm_alarm(self._world.grace_seconds + _EXTRA_SECONDS + _ALARM_SECONDS)
+        while True:
+            end_at = self._end_at + (_EXTRA_SECONDS if self._finishing else 0.0)
+            left = end_at - self._clock()
+            if left <= 0:
+                break
+            time.sleep(min(left, 0.1))
+        text = "sok1x: rank {}: the job has failed: {}".format(self._world.rank, self._error.message)
+        end_now(None if self._finishing else text + " (this process did not end by itself in {:g} s and is ended "
+                "now)".format(self._world.grace_seconds))
+
+    def _check_exchange(self):
+        """Warns about, and in the end gives up, an exchange that other ranks do not join."""
+        coordinator, busy = self._world.coordinator, getattr(self._world.communicator, "busy", None)
+        if busy is not self._busy:
+            self._busy, self._warned = busy, 0
+        if busy is None:
+            return
+        what, op, since = busy
+        waited = self._clock() - since
+        text = "{} of op '{}' has waited {:.0f} s for other ranks; one of them is stuck in this op.".format(
+            what, op, waited)
+        if coordinator.abort_seconds is not None and waited >= coordinator.abort_seconds:
+            coordinator.fail_job("rank {}: {} The limit is SOK1X_ABORT_SECONDS={:g}.".format(
+                self._world.rank, text, coordinator.abort_seconds))
+        elif coordinator.stall_seconds is not None and waited >= coordinator.stall_seconds * (self._warned + 1):
+            self._warned = int(waited / coordinator.stall_seconds)
+            coordinator.warn("sok1x: rank {}: {}".format(self._world.rank, text))
+
+
+def _arm_alarm(seconds):
+    """Has the kernel end this process, unless the program uses the alarm clock itself."""
+    if signal.getsignal(signal.SIGALRM) == signal.SIG_DFL:
+        signal.alarm(int(seconds + 0.999))
+
+
+def end_now(text):
+    """Ends this process at once with exit code 1, with `text` on stderr, from any thread."""
+    if text:
+        os.write(2, (text + "\n").encode("utf-8", "replace"))
+    # The main thread may hold the lock of a stream: flushing gets a moment, not for ever.
+    flusher = threading.Thread(target=_flush, daemon=True)
+    flusher.start()
+    flusher.join(_FLUSH_SECONDS)
+    os._exit(1)
+
+
+def _flush():
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            continue
+
+
+def finish(world):
+    """The executor's last action, on its thread, after `coordinator.left`.
+
+    Without a failure: waits for the other ranks to leave if MPI is ours to finalise (as MPI_Finalize would, but
+    asleep and able to hear of a failure), and finalises it; otherwise only sees that our messages are gone. After a
+    failure: leaves MPI alone, and waits until every rank has told its user, at most for the grace; a process that
+    exits sooner has its launcher kill the others before they could.
+    """
+    if world.size == 1:
+        return
+    coordinator, transport = world.coordinator, world.coordinator.transport
+    if coordinator.job_error is None and world.mpi.ours:
+        while not (coordinator.all_left or coordinator.job_error or transport.closed):
+            coordinator.poll()
+            time.sleep(0.002)
+    if coordinator.job_error is None:
+        transport.flush(1.0)
+        if world.mpi.ours and not transport.closed:
+            world.communicator.close()
+            transport.close()
+            world.mpi.finalize()
+        return
+    _monitor.finishing()
+    coordinator.end()
+    limit = time.monotonic() + world.grace_seconds + _EXTRA_SECONDS / 2
+    while not (coordinator.all_ended or coordinator.leader_left or transport.closed) and time.monotonic() < limit:
+        coordinator.poll()
+        time.sleep(0.002)
+    transport.flush(0.5)
+
+
+def conclude(world):
+    """The main thread's last action at exit, after the executor's thread has ended (or was given up).
+
+    After a failure that is not this process's own uncaught exception, the process would end with code 0, or run into
+    MPI_Finalize in Horovod's atexit: it is ended here with code 1. What was registered with atexit before sok.Init
+    ran does then not run, except the flushing of streams and of logging.
+    """
+    if world.size > 1 and world.coordinator.job_error is not None and not _uncaught:
+        logging.shutdown()
+        end_now(None)

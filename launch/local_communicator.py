@@ -1,0 +1,38 @@
+"""The communicator of a job with one rank: copies, and no MPI."""
+import ctypes
+
+from .communicator import Communicator, check_dtype, check_root
+from .errors import LaunchError
+
+
+class LocalCommunicator(Communicator):
+    """N = 1: what a rank sends, it receives."""
+
+    @staticmethod
+    def _copy(source, target, nbytes):
+        if nbytes and source != target:
+            ctypes.memmove(target, source, nbytes)
+
+    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):
+        """See Communicator.all_to_all."""
+        self._copy(send, recv, int(send_counts[0]) * item_bytes)
+
+    def reduce_scatter(self, send, recv, counts, dim):
+        """See Communicator.reduce_scatter."""
+        self._copy(send, recv, int(counts[0]) * dim * 4)
+
+    def all_gather(self, send, recv, counts, item_bytes):
+        """See Communicator.all_gather."""
+        self._copy(send, recv, int(counts[0]) * item_bytes)
+
+    def all_reduce(self, pointer, n, dtype):
+        """See Communicator.all_reduce."""
+        check_dtype(dtype)
+
+    def broadcast(self, pointer, nbytes, root):
+        """See Communicator.broadcast."""
+        check_root(root, 1)
+
+    def agree(self, code, message):
+        """See Communicator.agree."""
+        return LaunchError(code, message, rank=0) if code else None

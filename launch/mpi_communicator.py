@@ -1,0 +1,224 @@
+"""The communicator over MPI, on host memory.
+
+MPI counts and displacements are C ints. Rows travel as one contiguous datatype each, so bytes do not overflow; where
+the number of items itself passes `limit`, an exchange is cut into pieces by a rule that every rank concerned can
+follow from what it knows, without asking the others.
+"""
+import ctypes
+import functools
+import time
+
+import numpy as np
+
+from .communicator import Communicator, check_dtype, check_root
+from .errors import INTERNAL, LaunchError
+
+_TAG = 1
+_PIECE_BYTES = 1 << 30
+
+
+def _exchange(method):
+    """Runs a method inside the gate, leaves word of what it waits for, and gives MPI's errors a message."""
+    what = method.__name__
+
+    @functools.wraps(method)
+    def guarded(self, *arguments):
+        with self._gate:
+            self.busy = (what, self.op, time.monotonic())
+            try:
+                return method(self, *arguments)
+            except self._MPI.Exception as error:
+                raise LaunchError(INTERNAL, "{} of op '{}' failed on rank {}: {}".format(
+                    what, self.op, self.rank, error), rank=self.rank)
+            finally:
+                self.busy = None
+    return guarded
+
+
+class MpiCommunicator(Communicator):
+    """Exchanges over a communicator of MPI that nobody else uses.
+
+    Args:
+        MPI: The module mpi4py.MPI.
+        comm: An mpi4py communicator of our own; `close` frees it.
+        gate: mpi_library.Gate around every call.
+        limit: Largest count or displacement to hand to MPI (tests make it small).
+
+    Attributes:
+        busy: None, or (method, op, time.monotonic() at its begin) of the exchange that runs now.
+    """
+
+    def __init__(self, MPI, comm, gate, limit=2 ** 31 - 1):
+        self._MPI, self._comm, self._gate = MPI, comm, gate
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self.limit = limit
+        self.busy = None
+        self.bytes_sent = 0
+        self._memory = getattr(MPI, "buffer", None) or MPI.memory
+        self._items = {}
+        self._types = {"float32": MPI.FLOAT, "float64": MPI.DOUBLE, "int32": MPI.INT32_T, "int64": MPI.INT64_T}
+        self._verdict = np.zeros(1, np.int32)
+
+    def _bytes(self, pointer, nbytes):
+        return self._memory.fromaddress(pointer, nbytes)
+
+    def _item(self, nbytes):
+        if nbytes not in self._items:
+            self._items[nbytes] = self._MPI.BYTE.Create_contiguous(nbytes).Commit()
+        return self._items[nbytes]
+
+    @_exchange
+    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):
+        """See Communicator.all_to_all."""
+        send_ends, recv_ends = np.cumsum(send_counts), np.cumsum(recv_counts)
+        self.bytes_sent += (int(send_ends[-1]) - int(send_counts[self.rank])) * item_bytes
+        item = self._item(item_bytes)
+        # Both ends of a pair know its count, and nobody knows another pair's: so the pair decides. Pairs above the
+        # share go from rank to rank; the others together stay below the limit.
+        share = self.limit // self.size
+        outbox = _Side(send, send_counts, send_ends, item_bytes, share, self.limit)
+        inbox = _Side(recv, recv_counts, recv_ends, item_bytes, share, self.limit)
+        requests = self._pieces(inbox, item_bytes, self._comm.Irecv) + self._pieces(
+            outbox, item_bytes, self._comm.Isend)
+        outbox.gather()
+        self._comm.Alltoallv(
+            [self._bytes(outbox.pointer, outbox.nbytes), outbox.counts, outbox.displacements, item],
+            [self._bytes(inbox.pointer, inbox.nbytes), inbox.counts, inbox.displacements, item])
+        inbox.scatter()
+        if requests:
+            self._MPI.Request.Waitall(requests)
+
+    def _pieces(self, side, item_bytes, start):
+        requests = []
+        for rank, pointer, count in side.large:
+            step = min(self.limit, max(1, _PIECE_BYTES // item_bytes))
+            for begin in range(0, count, step):
+                n = min(step, count - begin)
+                memory = self._bytes(pointer + begin * item_bytes, n * item_bytes)
+                requests.append(start([memory, n, self._item(item_bytes)], rank, _TAG))
+        return requests
+
+    @_exchange
+    def reduce_scatter(self, send, recv, counts, dim):
+        """See Communicator.reduce_scatter."""
+        MPI, floats = self._MPI, [int(count) * dim for count in counts]
+        total = sum(floats)
+        self.bytes_sent += 4 * (total - floats[self.rank])
+        if total <= self.limit:
+            self._comm.Reduce_scatter([self._bytes(send, 4 * total), MPI.FLOAT],
+                                      [self._bytes(recv, 4 * floats[self.rank]), MPI.FLOAT], floats, MPI.SUM)
+            return
+        for root, n in enumerate(floats):
+            for begin in range(0, n, self.limit):
+                nbytes = 4 * min(self.limit, n - begin)
+                self._comm.Reduce([self._bytes(send + 4 * begin, nbytes), MPI.FLOAT],
+                                  [self._bytes(recv + 4 * begin, nbytes), MPI.FLOAT] if root == self.rank else None,
+                                  MPI.SUM, root)
+            send += 4 * n
+
+    @_exchange
+    def all_gather(self, send, recv, counts, item_bytes):
+        """See Communicator.all_gather."""
+        mine, ends = int(counts[self.rank]), np.cumsum(counts)
+        total = int(ends[-1])
+        self.bytes_sent += (self.size - 1) * mine * item_bytes
+        if total <= self.limit:
+            item = self._item(item_bytes)
+            self._comm.Allgatherv([self._bytes(send, mine * item_bytes), mine, item],
+                                  [self._bytes(recv, total * item_bytes), counts, ends - counts, item])
+            return
+        ctypes.memmove(recv + (int(ends[self.rank]) - mine) * item_bytes, send, mine * item_bytes)
+        for root in range(self.size):
+            self._broadcast(recv + int(ends[root] - counts[root]) * item_bytes, int(counts[root]) * item_bytes, root)
+
+    @_exchange
+    def all_reduce(self, pointer, n, dtype):
+        """See Communicator.all_reduce."""
+        check_dtype(dtype)
+        itemsize = np.dtype(dtype).itemsize
+        self.bytes_sent += 2 * (self.size - 1) * n * itemsize // self.size
+        if n and dtype == "float16":
+            # MPI has no 16 bit float; float32 in between also keeps partial sums exact enough.
+            halves = np.frombuffer(self._bytes(pointer, 2 * n), np.float16)
+            singles = halves.astype(np.float32)
+            self._sum(singles.ctypes.data, n, "float32")
+            with np.errstate(over="ignore"):
+                halves[:] = singles
+        else:
+            self._sum(pointer, n, dtype)
+
+    def _sum(self, pointer, n, dtype):
+        itemsize, kind = np.dtype(dtype).itemsize, self._types[dtype]
+        for begin in range(0, n, self.limit):
+            memory = self._bytes(pointer + begin * itemsize, min(self.limit, n - begin) * itemsize)
+            self._comm.Allreduce(self._MPI.IN_PLACE, [memory, kind], self._MPI.SUM)
+
+    @_exchange
+    def broadcast(self, pointer, nbytes, root):
+        """See Communicator.broadcast."""
+        check_root(root, self.size)
+        if root == self.rank:
+            self.bytes_sent += (self.size - 1) * nbytes
+        self._broadcast(pointer, nbytes, root)
+
+    def _broadcast(self, pointer, nbytes, root):
+        step = min(self.limit, _PIECE_BYTES)
+        for begin in range(0, nbytes, step):
+            self._comm.Bcast([self._bytes(pointer + begin, min(step, nbytes - begin)), self._MPI.BYTE], root)
+
+    @_exchange
+    def agree(self, code, message):
+        """See Communicator.agree."""
+        verdict = self._verdict
+        verdict[0] = self.rank if code else self.size
+        self._comm.Allreduce(self._MPI.IN_PLACE, [verdict, self._MPI.INT32_T], self._MPI.MIN)
+        failed = int(verdict[0])
+        if failed == self.size:
+            return None
+        text = message.encode("utf-8")
+        head = np.array([code, len(text)], np.int64)
+        self._comm.Bcast([head, self._MPI.INT64_T], failed)
+        body = np.frombuffer(text, np.uint8).copy() if failed == self.rank else np.zeros(int(head[1]), np.uint8)
+        self._comm.Bcast([body, self._MPI.BYTE], failed)
+        return LaunchError(int(head[0]), body.tobytes().decode("utf-8"), rank=failed)
+
+    def close(self):
+        """Frees the datatypes and the communicator, where MPI is still there."""
+        if self._gate.open:
+            with self._gate:
+                for item in self._items.values():
+                    item.Free()
+                self._items.clear()
+                self._comm.Free()
+
+
+class _Side:
+    """One side of an all_to_all: what goes in the collective call, and the pairs too large for it (`large`)."""
+
+    def __init__(self, pointer, counts, ends, item_bytes, share, limit):
+        total = int(ends[-1])
+        self.pointer, self.nbytes, self.counts = pointer, total * item_bytes, counts
+        self.displacements = ends - counts
+        self.large, self._moves, self._staging = [], [], None
+        if total <= limit and not (counts > share).any():
+            return
+        begins = [pointer + int(begin) * item_bytes for begin in self.displacements]
+        self.large = [(rank, begins[rank], int(count)) for rank, count in enumerate(counts) if count > share]
+        # Displacements may overflow too, so the small pairs are packed.
+        self.counts = np.where(counts > share, 0, counts)
+        self.displacements = np.cumsum(self.counts) - self.counts
+        self.nbytes = int(self.counts.sum()) * item_bytes
+        self._staging = np.empty(max(1, self.nbytes), np.uint8)
+        self.pointer = self._staging.ctypes.data
+        self._moves = [(self.pointer + int(place) * item_bytes, begins[rank], int(count) * item_bytes)
+                       for rank, (count, place) in enumerate(zip(self.counts, self.displacements)) if count]
+
+    def gather(self):
+        """Packs the caller's memory."""
+        for packed, callers, nbytes in self._moves:
+            ctypes.memmove(packed, callers, nbytes)
+
+    def scatter(self):
+        """Unpacks into the caller's memory."""
+        for packed, callers, nbytes in self._moves:
+            ctypes.memmove(callers, packed, nbytes)

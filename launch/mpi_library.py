@@ -1,0 +1,141 @@
+"""Loading, initialising and finalising MPI once in a process that Horovod and the user's mpi4py share with us.
+
+`gate` guards every MPI call of ours. MPI_Finalize begins by deleting the attributes of MPI_COMM_SELF; we hang one
+there, whose deletion waits for the gate and then shuts it. So whoever finalises MPI (hvd.shutdown() in the middle of
+a program, mpi4py at its end), and from whichever thread, our executor is never inside MPI, nor enters it, afterwards.
+"""
+import ctypes
+import os
+import threading
+
+from .errors import FAILED_PRECONDITION, LaunchError
+
+_LEVELS = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
+
+
+class Gate:
+    """The lock around our MPI calls, and whether MPI is still there."""
+
+    def __init__(self):
+        self._lock = threading.RLock()
+        self.open = True
+
+    def __enter__(self):
+        self._lock.acquire()
+        if not self.open:
+            self._lock.release()
+            raise LaunchError(FAILED_PRECONDITION, (
+                "MPI was finalised while sok1x still needed it. If the program calls hvd.shutdown() or "
+                "MPI.Finalize(), call it after the last use of sok1x."))
+
+    def __exit__(self, *_):
+        self._lock.release()
+
+    def shut(self, patience=5.0):
+        """Lets no more calls in; waits up to `patience` seconds for one that is inside."""
+        inside = self._lock.acquire(timeout=patience)
+        self.open = False
+        if inside:
+            self._lock.release()
+
+
+def initialized_by_others():
+    """Whether somebody in this process has initialised MPI already (then it must be used), without loading it.
+
+    Horovod brings its own link to the MPI library and need not have imported mpi4py, so the loaded libraries are
+    asked.
+    """
+    try:
+        with open("/proc/self/maps") as maps:
+            paths = {line.split(None, 5)[-1].strip() for line in maps if "libmpi" in line}
+    except OSError:
+        return False
+    answer = ctypes.c_int(0)
+    for path in sorted(paths):
+        try:
+            library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+            library.MPI_Initialized(ctypes.byref(answer))
+        except (OSError, AttributeError):
+            continue
+        if answer.value:
+            return True
+    return False
+
+
+def load():
+    """Imports mpi4py's MPI module without letting the import initialise MPI.
+
+    Returns:
+        The module `mpi4py.MPI`.
+
+    Raises:
+        LaunchError: FAILED_PRECONDITION where mpi4py is missing or does not load.
+    """
+    try:
+        import mpi4py
+        # Set only around the import: a program's own choice in mpi4py.rc stays as it was.
+        chosen = mpi4py.rc.initialize
+        mpi4py.rc.initialize = False
+        try:
+            from mpi4py import MPI
+        finally:
+            mpi4py.rc.initialize = chosen
+    except (ImportError, RuntimeError) as error:
+        raise LaunchError(FAILED_PRECONDITION, (
+            "sok.Init: this job has several ranks, for which sok1x needs mpi4py, and mpi4py does not load: {}. "
+            "Install it (pip install mpi4py) against the MPI library that starts the job.").format(error))
+    return MPI
+
+
+def initialize(MPI):
+    """Initialises MPI with MPI_THREAD_MULTIPLE where nobody has, and checks the level where somebody has.
+
+    The call goes through ctypes, which gives up the GIL: MPI_Init returns only when every rank has called it, and
+    mpi4py's own call would stop all Python threads until then.
+
+    Args:
+        MPI: The module that `load` returned.
+
+    Returns:
+        True where this call initialised MPI, so that it is ours to finalise.
+
+    Raises:
+        LaunchError: FAILED_PRECONDITION where MPI is finalised already or lacks MPI_THREAD_MULTIPLE.
+    """
+    if MPI.Is_finalized():
+        raise LaunchError(FAILED_PRECONDITION, (
+            "sok.Init: MPI is finalised already in this process and cannot be started again; run sok.Init before "
+            "hvd.shutdown() or MPI.Finalize()."))
+    ours = not MPI.Is_initialized()
+    if ours:
+        library = ctypes.CDLL(MPI.__file__)
+        provided = ctypes.c_int(0)
+        library.MPI_Init_thread(None, None, ctypes.c_int(MPI.THREAD_MULTIPLE), ctypes.byref(provided))
+    level = MPI.Query_thread()
+    if level < MPI.THREAD_MULTIPLE:
+        raise LaunchError(FAILED_PRECONDITION, (
+            "sok.Init: sok1x calls MPI from a thread of its own and needs MPI_THREAD_MULTIPLE; {} with "
+            "MPI_THREAD_{}. {}").format(
+                "the MPI library provides no more" if ours else "MPI was initialised before sok.Init",
+                thread_level(MPI),
+                "Use an MPI library that was built with thread support." if ours else
+                "Unset HOROVOD_MPI_THREADS_DISABLE, leave mpi4py.rc.thread_level at 'multiple', or run sok.Init "
+                "first."))
+    return ours
+
+
+def thread_level(MPI):
+    """The thread level in use as a word: SINGLE, FUNNELED, SERIALIZED or MULTIPLE."""
+    levels = (MPI.THREAD_SINGLE, MPI.THREAD_FUNNELED, MPI.THREAD_SERIALIZED, MPI.THREAD_MULTIPLE)
+    return _LEVELS[levels.index(MPI.Query_thread())]
+
+
+def shut_at_finalize(MPI, gate):
+    """Has `gate` shut as the first thing that MPI_Finalize does, whoever calls it.
+
+    Returns:
+        The attribute's key, which must be kept for as long as MPI runs.
+    """
+    key = MPI.Comm.Create_keyval(delete_fn=lambda comm, key, value: gate.shut())
+    MPI.COMM_SELF.Set_attr(key, gate)
+    return key

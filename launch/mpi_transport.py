@@ -1,0 +1,77 @@
+"""The coordinator's messages over MPI: nonblocking, on a communicator of their own."""
+import collections
+import time
+
+from .errors import LaunchError
+
+_TAG = 2
+
+
+class MpiTransport:
+    """Sends and receives bytes between ranks without ever waiting for one (interface: see coordinator).
+
+    Args:
+        MPI: The module mpi4py.MPI.
+        comm: An mpi4py communicator used by nothing else at the same time.
+        gate: mpi_library.Gate around every call.
+    """
+
+    def __init__(self, MPI, comm, gate):
+        self._MPI, self._comm, self._gate = MPI, comm, gate
+        self._status = MPI.Status()
+        # A message's bytes must live until MPI has sent them.
+        self._sending = collections.deque()
+
+    @property
+    def closed(self):
+        """True once MPI is finalised: sends are dropped, nothing comes."""
+        return not self._gate.open
+
+    def send(self, rank, data):
+        """Starts sending `data` (bytes) to `rank`; messages to one rank arrive in order."""
+        try:
+            with self._gate:
+                request = self._comm.Isend([data, self._MPI.BYTE], rank, _TAG)
+                if not request.Test():
+                    self._sending.append((request, data))
+        except LaunchError:
+            return
+
+    def receive(self):
+        """Takes in what has come: a list of (rank, bytes)."""
+        MPI, status, came = self._MPI, self._status, []
+        try:
+            with self._gate:
+                while True:
+                    message = self._comm.Improbe(MPI.ANY_SOURCE, _TAG, status)
+                    if message is None:
+                        break
+                    data = bytearray(status.Get_count(MPI.BYTE))
+                    source = status.Get_source()
+                    message.Recv([data, MPI.BYTE])
+                    came.append((source, bytes(data)))
+                while self._sending and self._sending[0][0].Test():
+                    self._sending.popleft()
+        except LaunchError:
+            pass
+        return came
+
+    def flush(self, seconds):
+        """Waits up to `seconds` until everything is sent; True if it is (or never will be: MPI is finalised)."""
+        limit = time.monotonic() + seconds
+        while self._gate.open:
+            with self._gate:
+                while self._sending and self._sending[0][0].Test():
+                    self._sending.popleft()
+            if not self._sending:
+                return True
+            if time.monotonic() >= limit:
+                return False
+            time.sleep(0.001)
+        return True
+
+    def close(self):
+        """Frees the communicator, where MPI is still there."""
+        if self._gate.open:
+            with self._gate:
+                self._comm.Free()

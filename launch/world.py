@@ -1,0 +1,154 @@
+"""The world of a job: all its ranks, as one process sees them once sok.Init has run."""
+import os
+import threading
+
+from . import agreement, environment, failure, launcher, mpi_library
+from .coordinator import Coordinator, print_warning
+from .errors import DEADLINE_EXCEEDED, FAILED_PRECONDITION, LaunchError
+from .local_communicator import LocalCommunicator
+from .mpi_communicator import MpiCommunicator
+from .mpi_transport import MpiTransport
+
+_lock = threading.Lock()
+_world = None
+_mpi = None
+
+
+class World:
+    """What sok.Init sets up.
+
+    Attributes:
+        rank, size: This rank and the number of ranks N.
+        local_rank, local_size: The same among the ranks of this host.
+        arguments: The dict given to `start`, equal on all ranks.
+        communicator: communicator.Communicator for the exchanges.
+        coordinator: coordinator.Coordinator for their order.
+        host_threads: Threads for the host kernels, int >= 1.
+        description: Dict of str to str for people: launcher, MPI library, thread level, ...
+        grace_seconds: Seconds this process may go on after the job failed.
+    """
+
+    def __init__(self, rank, size, local_rank, local_size, arguments, communicator, coordinator, host_threads,
+                 description, mpi=None):
+        self.rank, self.size = rank, size
+        self.local_rank, self.local_size = local_rank, local_size
+        self.arguments = dict(arguments)
+        self.communicator, self.coordinator = communicator, coordinator
+        self.host_threads = host_threads
+        self.description = description
+        self.grace_seconds = environment.grace_seconds()
+        self.mpi = mpi
+
+
+class _Mpi:
+    """MPI as this process holds it: kept when the arguments disagree, so that Init can be tried again."""
+
+    def __init__(self, MPI, found, ours):
+        self.MPI, self.ours = MPI, ours
+        self.gate = mpi_library.Gate()
+        self.rank, self.size = MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
+        self.attribute = mpi_library.shut_at_finalize(MPI, self.gate)
+        self.control = None
+        if found is not None and found.size not in (0, self.size):
+            raise LaunchError(FAILED_PRECONDITION, (
+                "sok.Init: {} started {} ranks, but the MPI library that mpi4py uses sees {}. Launcher and library do "
+                "not belong together: start the job with the mpiexec of the library that mpi4py was built for ({}), "
+                "or, with srun, give it that library's plugin (srun --mpi=pmix).").format(
+                    found.name, found.size, self.size, MPI.Get_library_version().split(",")[0].strip()))
+
+    def finalize(self):
+        """Finalises MPI (on the thread that initialised it; all ranks have left)."""
+        self.MPI.Finalize()
+
+
+def current():
+    """The World, or None before `start` has succeeded."""
+    return _world
+
+
+def start(arguments):
+    """Joins the job's ranks; blocks until all have come. Once it has succeeded, further calls return the same World.
+
+    Called on the executor's thread, which makes all MPI calls.
+
+    Args:
+        arguments: Dict of sok.Init's arguments (JSON values), to be equal on all ranks.
+
+    Returns:
+        The World.
+
+    Raises:
+        LaunchError: INVALID_ARGUMENT on all ranks where arguments differ (another call with equal ones works);
+            FAILED_PRECONDITION where launcher, MPI library and thread level do not fit; DEADLINE_EXCEEDED where
+            SOK1X_ABORT_SECONDS have passed.
+    """
+    global _world
+    with _lock:
+        if _world is None:
+            found = launcher.detect()
+            # One rank needs no MPI, also under mpiexec -np 1. Somebody may have initialised MPI under a launcher
+            # that leaves no mark we know.
+            alone = found is None or found.size == 1
+            if alone and mpi_library.initialized_by_others():
+                alone = mpi_library.load().COMM_WORLD.Get_size() == 1
+            _world = _alone(arguments, found) if alone else _join(arguments, found)
+            failure.install(_world)
+        return _world
+
+
+def _alone(arguments, found):
+    coordinator = Coordinator(0, 1, None)
+    return World(0, 1, 0, 1, arguments, LocalCommunicator(), coordinator, _host_threads([_cpus()], 0), {
+        "launcher": found.name if found else "none", "MPI": "not used (one rank)", "communicator": "local"})
+
+
+def _join(arguments, found):
+    global _mpi
+    stall, abort = environment.stall_seconds(), environment.abort_seconds()
+    environment.grace_seconds(), environment.num_threads()
+    who = "sok1x: rank {}".format(found.rank if found else "?")
+    patience = agreement.Patience(who, stall, abort, print_warning)
+    if _mpi is None:
+        MPI = mpi_library.load()
+        # MPI_Init does not return before all ranks call it and cannot be given up: out of patience ends the process.
+        ours = patience.during(lambda: mpi_library.initialize(MPI), lambda error: failure.end_now(
+            "{}: {}".format(who, error)))
+        _mpi = _Mpi(MPI, found, ours)
+    MPI = _mpi.MPI
+    with _mpi.gate:
+        if _mpi.control is None:
+            _mpi.control = agreement.duplicate(MPI, MPI.COMM_WORLD, patience)
+        texts = agreement.exchange(MPI, _mpi.control, agreement.encode(arguments), patience)
+        agreement.compare_texts(texts)
+        # All ranks are here now, so collective calls may block.
+        hosts = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
+        local_rank, local_size = hosts.Get_rank(), hosts.Get_size()
+        cpus = hosts.allgather(_cpus())
+        hosts.Free()
+        exchanges = agreement.duplicate(MPI, MPI.COMM_WORLD, patience)
+    communicator = MpiCommunicator(MPI, exchanges, _mpi.gate)
+    transport = MpiTransport(MPI, _mpi.control, _mpi.gate)
+    coordinator = Coordinator(_mpi.rank, _mpi.size, transport, stall, abort)
+    return World(_mpi.rank, _mpi.size, local_rank, local_size, arguments, communicator, coordinator,
+                 _host_threads(cpus, local_rank), {
+                     "launcher": found.name if found else "unknown",
+                     "MPI": MPI.Get_library_version().split("\n")[0].strip().rstrip("\0"),
+                     "thread level": mpi_library.thread_level(MPI),
+                     "MPI initialised by": "sok1x" if _mpi.ours else "another library",
+                     "communicator": "MPI"}, _mpi)
+
+
+def _cpus():
+    try:
+        return sorted(os.sched_getaffinity(0))
+    except AttributeError:
+        return list(range(os.cpu_count() or 1))
+
+
+def _host_threads(cpus_by_rank, local_rank):
+    """This rank's share of its CPUs: a CPU that several ranks may run on counts for each in parts."""
+    asked = environment.num_threads()
+    if asked is not None:
+        return asked
+    share = sum(1.0 / sum(cpu in cpus for cpus in cpus_by_rank) for cpu in cpus_by_rank[local_rank])
+    return max(1, int(share + 1e-6))
