@@ -1,3 +1,82 @@
-"""sok1x: model-parallel embeddings for TensorFlow 1.15, under SparseOperationKit's names."""
+"""Model-parallel embedding tables for TensorFlow 1.15, under the names of SparseOperationKit (SOK) 1.x.
+
+The import is free: TensorFlow is loaded when one of the names below is first used, MPI and GPUs when the op made
+by `Init` runs. Nothing is printed or started.
+
+Notation of all docstrings: N ranks (one process, one GPU each) · B samples of this rank's batch · S slots (feature
+fields) · H keys a slot · D floats a row · V rows of this rank's shard of a table · K keys of this rank's batch ·
+U distinct keys among them · a key's owner is the rank `key % N`.
+
+Example:
+    >>> import sok1x
+    >>> sok1x.kit_lib.in_tensorflow2()
+    False
+"""
+import importlib
+from typing import TYPE_CHECKING, Any, List
+
+if TYPE_CHECKING:
+    from sok1x.alias import install_as_sparse_operation_kit
+    from sok1x.core.broadcast import BroadcastGlobalVariablesHook, broadcast_global_variables
+    from sok1x.core.context_scope import OptimizerScope
+    from sok1x.core.embedding_variable import EmbeddingVariable
+    from sok1x.core.graph_keys import GraphKeys
+    from sok1x.core.initialize import Init, InitHook
+    from sok1x.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
+    from sok1x.embeddings.distributed_embedding import DistributedEmbedding
+    from sok1x.optimizers.distributed_optimizer import DistributedOptimizer
+    from sok1x.optimizers.utils import split_embedding_variable_from_others
 
 __version__ = "0.1.0"
+
+# Name -> the module that defines it. Looked up on first use, so that the import stays free.
+_DEFINED_IN = {
+    "All2AllDenseEmbedding": "embeddings.all2all_dense_embedding",
+    "BroadcastGlobalVariablesHook": "core.broadcast",
+    "DistributedEmbedding": "embeddings.distributed_embedding",
+    "DistributedOptimizer": "optimizers.distributed_optimizer",
+    "EmbeddingVariable": "core.embedding_variable",
+    "GraphKeys": "core.graph_keys",
+    "Init": "core.initialize",
+    "InitHook": "core.initialize",
+    "OptimizerScope": "core.context_scope",
+    "broadcast_global_variables": "core.broadcast",
+    "install_as_sparse_operation_kit": "alias",
+    "split_embedding_variable_from_others": "optimizers.utils",
+}
+_MODULES = ("core", "embeddings", "kit_lib", "optimizers")
+
+__all__ = [
+    "All2AllDenseEmbedding",
+    "BroadcastGlobalVariablesHook",
+    "DistributedEmbedding",
+    "DistributedOptimizer",
+    "EmbeddingVariable",
+    "GraphKeys",
+    "Init",
+    "InitHook",
+    "OptimizerScope",
+    "__version__",
+    "broadcast_global_variables",
+    "core",
+    "embeddings",
+    "install_as_sparse_operation_kit",
+    "kit_lib",
+    "optimizers",
+    "split_embedding_variable_from_others",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _DEFINED_IN:
+        value = getattr(importlib.import_module("sok1x." + _DEFINED_IN[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module("sok1x." + name)
+    else:
+        raise AttributeError("module 'sok1x' has no attribute '{}'; it has {}".format(name, ", ".join(__all__)))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> List[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,1 @@
+"""Start, variables and scopes, under SOK's dotted names."""

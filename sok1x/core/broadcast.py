@@ -1,0 +1,140 @@
+"""One rank's dense variables on all ranks; shards, their indexes and their slots stay with their ranks."""
+import numbers
+from typing import Any, Dict, Optional
+
+import tensorflow as tf
+
+from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops import collectives
+
+# Dtypes that travel as another of the same size, or (the pair) as two of them.
+_CARRIERS: Dict[tf.DType, tf.DType] = {tf.bfloat16: tf.uint16, tf.complex64: tf.int64, tf.complex128: tf.int64}
+
+
+def broadcast_global_variables(root_rank: int) -> tf.Operation:
+    """An op that gives all ranks rank `root_rank`'s values of the dense global variables.
+
+    Tables are spread over the ranks, so their shards, indexes and optimizer slots are left alone. It travels over
+    sok1x's own communicator, whether Horovod is there or not; run it after `Init` and the variables' initializers.
+    All ranks must have made the same variables.
+
+    Args:
+        root_rank: the rank whose values all get.
+
+    Returns:
+        The tf.Operation.
+
+    Raises:
+        TypeError: root_rank is no integer, or a variable holds strings or resources.
+        ValueError: root_rank is negative.
+        tf.errors.InvalidArgumentError: (when run) there is no such rank, or a variable's shape differs.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     weights = tf.get_variable("weights", initializer=[1.0, 2.0])
+        ...     same_everywhere = sok.broadcast_global_variables(0)
+        ...     _ = session.run(sok.Init(global_batch_size=1))
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     _ = session.run(same_everywhere)
+        ...     session.run(weights).tolist()
+        [1.0, 2.0]
+    """
+    _check_rank(root_rank)
+    variables = [variable for variable in tf.global_variables() if not isinstance(variable, ShardVariable)]
+    with tf.name_scope("broadcast_global_variables"):
+        if not variables:
+            return tf.no_op()
+        values = collectives.broadcast([_packed(variable) for variable in variables], int(root_rank))
+        return tf.group(*[_assignment(variable, value) for variable, value in zip(variables, values)])
+
+
+class BroadcastGlobalVariablesHook(tf.train.SessionRunHook):
+    """Gives all ranks one rank's dense variables once a session's variables are initialized or restored.
+
+    For `MonitoredTrainingSession` and estimators; see `broadcast_global_variables`.
+
+    Args:
+        root_rank: the rank whose values all get.
+        device: where the values pass through, as for `tf.device`; '' leaves the choice to TensorFlow.
+
+    Raises:
+        TypeError: root_rank is no integer.
+        ValueError: root_rank is negative.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default():
+        ...     weights = tf.get_variable("weights", initializer=[1.0, 2.0])
+        ...     hooks = [sok.InitHook(global_batch_size=1), sok.BroadcastGlobalVariablesHook(root_rank=0)]
+        ...     with tf.train.MonitoredTrainingSession(hooks=hooks) as session:
+        ...         session.run(weights).tolist()
+        [1.0, 2.0]
+    """
+
+    def __init__(self, root_rank: int = 0, device: str = "") -> None:
+        _check_rank(root_rank)
+        self.root_rank = root_rank
+        self.device = device
+        self._broadcast: Optional[tf.Operation] = None
+
+    def begin(self) -> None:
+        """Makes the op, while the graph may still change; called by the session.
+
+        Raises:
+            TypeError: a variable holds strings or resources.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     sok.BroadcastGlobalVariablesHook().begin()
+        """
+        if self._broadcast is None or self._broadcast.graph is not tf.get_default_graph():
+            with tf.device(self.device):
+                self._broadcast = broadcast_global_variables(self.root_rank)
+
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
+        """Runs the op; called by the session when its variables have values.
+
+        Args:
+            session: the new session.
+            coord: unused.
+
+        Raises:
+            tf.errors.InvalidArgumentError: there is no rank root_rank, or a variable's shape differs between ranks.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     hook = sok.BroadcastGlobalVariablesHook()
+            ...     hook.begin()
+            ...     hook.after_create_session(session, None)
+        """
+        session.run(self._broadcast)
+
+
+def _check_rank(root_rank: Any) -> None:
+    if isinstance(root_rank, bool) or not isinstance(root_rank, numbers.Integral):
+        raise TypeError("root_rank: got {!r} of type {}, expected a rank's number".format(
+            root_rank, type(root_rank).__name__))
+    if root_rank < 0:
+        raise ValueError("root_rank: got {}, expected a rank's number, 0 or more".format(root_rank))
+
+
+def _packed(variable: tf.Variable) -> tf.Tensor:
+    value = tf.convert_to_tensor(variable)
+    carrier = _CARRIERS.get(value.dtype)
+    return value if carrier is None else tf.bitcast(value, carrier)
+
+
+def _assignment(variable: tf.Variable, value: tf.Tensor) -> tf.Operation:
+    dtype = variable.dtype.base_dtype
+    if dtype in _CARRIERS:
+        value = tf.bitcast(value, dtype)
+    # On several ranks a value's static shape is the variable's on each of them; ref variables insist on it.
+    value.set_shape(variable.shape)
+    return variable.assign(value).op

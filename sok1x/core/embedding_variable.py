@@ -1,0 +1,119 @@
+"""A table's shard on this rank, as TensorFlow variables."""
+from typing import Any, List
+
+import tensorflow as tf
+from tensorflow.python.framework import ops as tf_ops
+
+from sok1x.core import initializers, slots
+from sok1x.core.graph_keys import GraphKeys
+from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops import initial
+from sok1x.graph_ops.table import Table
+
+
+class EmbeddingVariable(ShardVariable):
+    """The rows of one table's shard, float32 [V, D]; layers make it, users and optimizers read and update it.
+
+    Whatever name scope, variable scope or control dependencies are open, it is created at the root of the graph as
+    `EmbeddingVariable`, `EmbeddingVariable_1`, …, in `GLOBAL_VARIABLES`, `TRAINABLE_VARIABLES` and sok1x's own
+    `GraphKeys.GLOBAL_EMBEDDING_VARIABLES`. The hash index that tells which key has which row lies beside it, as
+    variables that are not trainable: `NAME/index_keys` (int64), `NAME/index_rows` (int32), `NAME/count` (int64).
+    So `tf.train.Saver`, initializers and reports of uninitialized variables see all of a table's state.
+
+    Horovod's broadcasts leave it, its index and its optimizer slots alone: see `ShardVariable`.
+
+    Args:
+        rows: V, rows of this rank's shard.
+        dim: D, floats a row.
+        use_hashtable: whether an index maps keys to rows; without one, key k is row k // N of rank k % N.
+        key_dtype: 'int64', 'uint32' or 'int32'.
+        initializer: as a layer's `embedding_initializer`.
+        trainable: whether optimizers train it by default.
+
+    Attributes:
+        m_var_name: its name in the graph, without ':0'.
+        index: the index's variables, empty without a hash table.
+        table: the description that the lookup ops take.
+
+    Raises:
+        ValueError: eager execution is on, or the initializer's name is unknown.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default(), tf.name_scope("anywhere"):
+        ...     shard = sok.EmbeddingVariable(rows=8, dim=4, initializer="ones")
+        ...     init = sok.Init(global_batch_size=2)
+        ...     with tf.Session() as session:
+        ...         _ = session.run(init)
+        ...         _ = session.run(tf.global_variables_initializer())
+        ...         value = session.run(shard)
+        >>> shard.m_var_name, value.shape
+        ('EmbeddingVariable', (8, 4))
+    """
+
+    def __init__(self, rows: int, dim: int, use_hashtable: bool = True, key_dtype: str = "int64",
+                 initializer: Any = None, trainable: bool = True) -> None:
+        if tf.executing_eagerly():
+            raise ValueError(
+                "sok1x makes tables in a tf.Graph: got eager execution; remove tf.enable_eager_execution(), or build "
+                "the model under `with tf.Graph().as_default():`")
+        row_initializer = initializers.resolve(initializer, rows, dim)
+        # init_scope leaves functions, control flow and control dependencies; the empty scope leaves name scopes.
+        with tf.init_scope(), tf_ops.name_scope(None):
+            name = tf.get_default_graph().unique_name("EmbeddingVariable", mark_as_used=False)
+            self.m_var_name = name
+            self.table = Table(name, rows, dim, use_hashtable, key_dtype, row_initializer.spec)
+            super().__init__(
+                initial_value=lambda: initial.initial_rows(self.table, row_initializer.fill), trainable=trainable,
+                collections=[tf.GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_EMBEDDING_VARIABLES], name=name,
+                dtype=tf.float32)
+            self.index = self._make_index() if use_hashtable else []
+        self.table.handles = [self._handle] + [variable.handle for variable in self.index]
+
+    def _make_index(self) -> List[ShardVariable]:
+        values = (("index_keys", initial.initial_index_keys), ("index_rows", initial.initial_index_rows),
+                  ("count", initial.initial_count))
+        with tf_ops.name_scope(self.m_var_name + "/"), tf.device(self.device):
+            return [ShardVariable(initial_value=lambda value=value: value(self.table), trainable=False, name=name)
+                    for name, value in values]
+
+    @property
+    def op(self) -> tf.Operation:
+        """The op that makes the handle.
+
+        Returns:
+            A tf.Operation, of type VarHandleOp.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     sok.EmbeddingVariable(rows=8, dim=4).op.type
+            'VarHandleOp'
+        """
+        slots.watch(tf.get_default_graph())
+        return super().op
+
+    @property
+    def handle(self) -> tf.Tensor:
+        """The handle by which ops refer to the rows.
+
+        Returns:
+            A scalar tf.Tensor of dtype resource.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     sok.EmbeddingVariable(rows=8, dim=4).handle.dtype
+            tf.resource
+        """
+        slots.watch(tf.get_default_graph())
+        return super().handle

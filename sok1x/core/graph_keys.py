@@ -1,0 +1,36 @@
+"""Names of the graph collections that sok1x fills."""
+from tensorflow.core.framework import variable_pb2
+from tensorflow.python.framework import ops as tf_ops
+from tensorflow.python.ops import resource_variable_ops
+
+
+class GraphKeys:
+    """Names of graph collections.
+
+    Attributes:
+        GLOBAL_EMBEDDING_VARIABLES: every `EmbeddingVariable` of the graph, in creation order. Each is also in
+            TensorFlow's own `GLOBAL_VARIABLES` and, unless its layer is frozen, `TRAINABLE_VARIABLES`.
+
+    Raises:
+        Nothing: it only holds names.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default() as graph:
+        ...     layer = sok.All2AllDenseEmbedding(
+        ...         max_vocabulary_size_per_gpu=16, embedding_vec_size=4, slot_num=2, nnz_per_slot=1)
+        ...     found = tf.get_collection(sok.GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+        >>> found == [layer.embedding_variable]
+        True
+    """
+
+    GLOBAL_EMBEDDING_VARIABLES = "global_embedding_variables"
+
+
+# tf.train.Saver exports collections with every checkpoint, and warns about those it cannot write.
+tf_ops.register_proto_function(
+    GraphKeys.GLOBAL_EMBEDDING_VARIABLES, proto_type=variable_pb2.VariableDef,
+    to_proto=lambda variable, export_scope=None: variable.to_proto(export_scope),
+    from_proto=lambda proto, import_scope=None: resource_variable_ops.ResourceVariable(
+        variable_def=proto, import_scope=import_scope))

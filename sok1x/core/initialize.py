@@ -1,0 +1,99 @@
+"""Joining the ranks: `Init` for sessions of one's own, `InitHook` for `MonitoredTrainingSession`."""
+import numbers
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from sok1x.graph_ops import init_op
+
+DEFAULT_SEED = 20211  # any fixed number: the same script gives the same tables every time
+
+
+def Init(*, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED) -> tf.Tensor:
+    """An op that joins the ranks; it must run before anything else of sok1x, variable initializers included.
+
+    Nothing touches MPI, GPUs or Horovod before this op runs. Under mpiexec or horovodrun it joins the launched
+    ranks, with or without Horovod in the script; without a launcher this process is the only rank. To run it again,
+    or in another graph or session, does nothing and gives `OK` again.
+
+    Args:
+        global_batch_size: samples of all ranks in a step. Batches may differ from it: it is recorded, and the ranks
+            must agree on it.
+        seed: of the tables' first rows, equal on all ranks: rows are a function of seed, table and key. By default a
+            fixed number, so that the same script gives the same tables.
+
+    Returns:
+        A scalar string tensor, b"OK" when run.
+
+    Raises:
+        TypeError: an unknown keyword, or a value that is no integer.
+        ValueError: global_batch_size is not positive, or seed not in [0, 2**63).
+        tf.errors.InvalidArgumentError: (when run) the ranks gave different arguments.
+        tf.errors.FailedPreconditionError: (of anything of ours that runs before this op) says to run it first.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     session.run(sok.Init(global_batch_size=8192))
+        b'OK'
+    """
+    return init_op.init(_checked("global_batch_size", global_batch_size, 1, none=True),
+                        _checked("seed", seed, 0))
+
+
+class InitHook(tf.train.SessionRunHook):
+    """Runs `Init` before a `MonitoredTrainingSession` creates its session.
+
+    Its `begin` runs the op in a graph and session of its own, on the CPU: the user's graph gains nothing and no GPU
+    memory is taken. List it in `hooks`; the place in the list does not matter.
+
+    Args:
+        global_batch_size: as in `Init`.
+        seed: as in `Init`.
+
+    Raises:
+        TypeError: a value that is no integer.
+        ValueError: global_batch_size is not positive, or seed not in [0, 2**63).
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default():
+        ...     layer = sok.All2AllDenseEmbedding(
+        ...         max_vocabulary_size_per_gpu=16, embedding_vec_size=4, slot_num=2, nnz_per_slot=1)
+        ...     vectors = layer(tf.constant([[[7], [9]]], tf.int64))
+        ...     with tf.train.MonitoredTrainingSession(hooks=[sok.InitHook(global_batch_size=1)]) as session:
+        ...         session.run(vectors).shape
+        (1, 2, 1, 4)
+    """
+
+    def __init__(self, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED) -> None:
+        self._global_batch_size = _checked("global_batch_size", global_batch_size, 1, none=True)
+        self._seed = _checked("seed", seed, 0)
+
+    def begin(self) -> None:
+        """Joins the ranks; called by the session before it is created.
+
+        Raises:
+            tf.errors.InvalidArgumentError: the ranks gave different arguments.
+
+        Example:
+            >>> import sok1x as sok
+            >>> sok.InitHook(global_batch_size=1).begin()
+        """
+        with tf.Graph().as_default():
+            started = init_op.init(self._global_batch_size, self._seed)
+            with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+                session.run(started)
+
+
+def _checked(what: str, value: Any, least: int, none: bool = False) -> Optional[int]:
+    if value is None and none:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError("sok1x.Init: {}: got {!r} of type {}, expected an integer".format(
+            what, value, type(value).__name__))
+    if not least <= value < 2 ** 63:
+        raise ValueError("sok1x.Init: {}: got {}, expected an integer in [{}, 2**63)".format(what, value, least))
+    return int(value)

@@ -1,0 +1,151 @@
+"""From what a user writes as `embedding_initializer` to what a table does with it."""
+import inspect
+from typing import Any, Callable, Dict, NamedTuple, Optional
+
+import tensorflow as tf
+
+# The names that users write most; others that tf.keras.initializers.get knows work too.
+NAMES = ("constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "identity", "lecun_normal",
+         "lecun_uniform", "normal", "ones", "orthogonal", "random_normal", "random_uniform", "truncated_normal",
+         "uniform", "variance_scaling", "zeros")
+_ALIASES = {"variance_scaling": "VarianceScaling"}  # the one whose lower-case name Keras 1.15 does not know
+
+
+class RowInitializer(NamedTuple):
+    """How a table's rows begin: `spec` for `graph_ops.table.Table`, and `fill` where a Keras object fills by row."""
+
+    spec: Dict[str, Any]
+    fill: Optional[Callable[[], tf.Tensor]]
+
+
+def resolve(initializer: Any, rows: int, dim: int) -> RowInitializer:
+    """How a table's rows begin.
+
+    A name means a distribution: where that is zeros, ones, constant, uniform, normal, truncated normal or variance
+    scaling, with the parameters that Keras 1.15 gives to that name, a key's first row is a function of seed, table
+    and key alone. `orthogonal` and `identity` are properties of a matrix, and an initializer object promises values
+    for a shape, not for a key: both fill the shard by row, as SOK does, and row i's first values go to whichever key
+    is given row i.
+
+    Args:
+        initializer: None (uniform in [-0.05, 0.05)), a name, a Keras initializer object, class or configuration,
+            or a callable of a shape.
+        rows: V.
+        dim: D.
+
+    Returns:
+        A `RowInitializer`.
+
+    Raises:
+        ValueError: the name is unknown.
+        TypeError: it is no initializer at all.
+
+    Example:
+        >>> from sok1x.core import initializers
+        >>> initializers.resolve("ones", rows=16, dim=4).spec == {"kind": "constant", "a": 1.0, "b": 0.0}
+        True
+    """
+    if initializer is None:
+        initializer = "uniform"
+    if isinstance(initializer, str):
+        made = _by_name(initializer)
+        spec = _spec(made)
+        if spec is not None:
+            return RowInitializer(spec, None)
+    elif isinstance(initializer, dict):
+        made = tf.keras.initializers.get(initializer)
+    elif inspect.isclass(initializer):
+        made = initializer()
+    else:
+        made = initializer
+    if not callable(made):
+        raise TypeError(
+            "embedding_initializer: got {!r} of type {}, expected None, a name ({}) or a Keras initializer".format(
+                initializer, type(initializer).__name__, ", ".join(NAMES)))
+    return RowInitializer({"kind": "by_row"}, lambda: _fill(made, rows, dim))
+
+
+def to_config(initializer: Any) -> Any:
+    """What `get_config` holds for an initializer: None, the name, or a serialized Keras object.
+
+    Args:
+        initializer: as given to the layer.
+
+    Returns:
+        Something that JSON can hold and the layer's constructor takes.
+
+    Raises:
+        ValueError: it is a callable without a configuration.
+
+    Example:
+        >>> from sok1x.core import initializers
+        >>> initializers.to_config("ones")
+        'ones'
+    """
+    if initializer is None or isinstance(initializer, (str, dict)):
+        return initializer
+    made = initializer() if inspect.isclass(initializer) else initializer
+    if not hasattr(made, "get_config"):
+        raise ValueError(
+            "embedding_initializer: got {!r}, which has no get_config; a layer that is to be saved or cloned needs "
+            "a name or a tf.keras.initializers object".format(initializer))
+    return tf.keras.initializers.serialize(made)
+
+
+def _by_name(name: str) -> Any:
+    try:
+        made = tf.keras.initializers.get(_ALIASES.get(name, name))
+    except (ValueError, TypeError) as error:
+        raise ValueError(_unknown(name)) from error
+    # Keras looks names up among everything its module imports: classes and functions that are no initializers too.
+    if not hasattr(made, "get_config") or type(made).__call__ is tf.keras.initializers.Initializer.__call__:
+        raise ValueError(_unknown(name))
+    return made
+
+
+def _unknown(name: str) -> str:
+    return "embedding_initializer: got the name {!r}, expected one of {}, or a Keras initializer object".format(
+        name, ", ".join(NAMES))
+
+
+def _spec(made: Any) -> Optional[Dict[str, Any]]:
+    """The by-key distribution that a Keras initializer object stands for; None if it has none.
+
+    Classes are told by name, since Keras has two of each (for TensorFlow 1 and 2).
+    """
+    kinds = {base.__name__ for base in type(made).__mro__}
+    if "Zeros" in kinds:
+        return {"kind": "zeros", "a": 0.0, "b": 0.0}
+    if "Ones" in kinds:
+        return {"kind": "constant", "a": 1.0, "b": 0.0}
+    if "Constant" in kinds:
+        return {"kind": "constant", "a": float(made.value), "b": 0.0}
+    if "RandomUniform" in kinds:
+        # TensorFlow's own class (not Keras') leaves the upper bound open, which means 1 for floats.
+        return {"kind": "uniform", "a": float(made.minval), "b": 1.0 if made.maxval is None else float(made.maxval)}
+    if "TruncatedNormal" in kinds:
+        return {"kind": "truncated_normal", "a": float(made.mean), "b": float(made.stddev)}
+    if "RandomNormal" in kinds:
+        return {"kind": "normal", "a": float(made.mean), "b": float(made.stddev)}
+    if "VarianceScaling" in kinds:
+        distribution = "truncated_normal" if made.distribution == "normal" else made.distribution
+        return {"kind": "variance_scaling", "scale": float(made.scale), "mode": made.mode,
+                "distribution": distribution}
+    return None
+
+
+def _fill(made: Callable[..., Any], rows: int, dim: int) -> tf.Tensor:
+    """The object's own values for a matrix [V, D], float32."""
+    try:
+        takes_dtype = any(parameter.name == "dtype" or parameter.kind is parameter.VAR_KEYWORD
+                          for parameter in inspect.signature(made).parameters.values())
+    except ValueError:  # a callable written in C tells no signature
+        takes_dtype = False
+    value = made([rows, dim], dtype=tf.float32) if takes_dtype else made([rows, dim])
+    value = tf.convert_to_tensor(value)
+    if not value.shape.is_compatible_with([rows, dim]):
+        raise ValueError("embedding_initializer: got values of shape {}, expected [{}, {}]".format(
+            value.shape, rows, dim))
+    if not value.dtype.is_floating:
+        raise TypeError("embedding_initializer: got values of dtype {}, expected float32".format(value.dtype.name))
+    return tf.ensure_shape(tf.cast(value, tf.float32), [rows, dim])

@@ -1,0 +1,55 @@
+"""Variables whose value belongs to one rank alone."""
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+
+class ShardVariable(ResourceVariable):
+    """A resource variable that no broadcast may overwrite: a shard's rows, its index, or an optimizer's slot of it.
+
+    Horovod's broadcasts call `variable.assign(broadcast(variable))` for every global variable. Here that assignment
+    is nothing; no op then asks for the broadcast's result, so TensorFlow prunes it, on all ranks alike. All other
+    assignments are TensorFlow's own, and `tf.train.Saver` restores through the handle as ever.
+
+    Raises:
+        ValueError: as for `tf.Variable`, for instance without an initial value.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core.shard_variable import ShardVariable
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     variable = ShardVariable(initial_value=[1.0, 2.0], name="mine")
+        ...     session.run(variable.initializer)
+        ...     session.run(variable.assign([3.0, 4.0])).tolist()
+        [3.0, 4.0]
+    """
+
+    def assign(self, value: Any, use_locking: Any = None, name: Any = None, read_value: bool = True) -> Any:
+        """Assigns `value`, except one that Horovod broadcasts.
+
+        Args:
+            value: the new value, of this variable's shape and dtype.
+            use_locking: ignored, as for every resource variable.
+            name: of the assignment op.
+            read_value: whether to return the variable after the assignment rather than the op.
+
+        Returns:
+            As `tf.Variable.assign`; for a value from Horovod's broadcast an op that does nothing.
+
+        Raises:
+            ValueError: value has another shape.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> from sok1x.core.shard_variable import ShardVariable
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     variable = ShardVariable(initial_value=[1, 2], name="mine")
+            ...     _ = session.run(variable.initializer)
+            ...     _ = session.run(variable.assign([3, 4], read_value=False))
+            ...     session.run(variable).tolist()
+            [3, 4]
+        """
+        if isinstance(value, tf.Tensor) and value.op.type.startswith("HorovodBroadcast"):
+            return tf.no_op(name=name or "kept_by_its_rank")
+        return super().assign(value, use_locking=use_locking, name=name, read_value=read_value)

@@ -1,0 +1,55 @@
+"""Optimizer slots of shards: they belong to one rank just as the shard does.
+
+TensorFlow's optimizers make a variable's slots with the variable itself in hand: tf.train's ask for its `op`, and
+both tf.train's and tf.keras' colocate the slot with its `handle`. So `EmbeddingVariable` calls `watch` from these
+two properties, which puts `_claim` on the creator stack of the graph (and thread) in which the slot is about to be
+made, and `_claim` turns every slot of a shard into a `ShardVariable`.
+"""
+from typing import Any, Callable, Iterable
+
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+from sok1x.core.graph_keys import GraphKeys
+from sok1x.core.shard_variable import ShardVariable
+
+
+def watch(graph: tf.Graph) -> None:
+    """Makes sure that slots of shards created in `graph` by this thread become `ShardVariable`s.
+
+    Args:
+        graph: where an optimizer may be about to create slots.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core import slots
+        >>> slots.watch(tf.Graph())
+    """
+    # TensorFlow's own `variable_creator_scope` ends with a block and this must not; the list is changed in place,
+    # at the innermost place, so that scopes open around us still find the list they put there when they close.
+    stack = graph._variable_creator_stack
+    if not any(creator is _claim for _, creator in stack):
+        stack.insert(0, (0, _claim))
+
+
+def _claim(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+    variable = next_creator(**kwargs)
+    if type(variable) is ResourceVariable and _is_slot(variable, tf.get_collection(
+            GraphKeys.GLOBAL_EMBEDDING_VARIABLES)):
+        variable.__class__ = ShardVariable  # the same state, with the other class's `assign`
+    return variable
+
+
+def _is_slot(variable: ResourceVariable, shards: Iterable[Any]) -> bool:
+    """By name (`EmbeddingVariable/Adam`, in any scope), or by place and shape."""
+    groups = variable.handle.op.colocation_groups()
+    for shard in shards:
+        if "/{}/".format(shard.m_var_name) in "/" + variable.op.name:
+            return True
+        # Adam's beta powers are colocated with a shard too: but they are scalars, equal on all ranks.
+        if ("loc:@" + shard.m_var_name).encode() in groups and variable.shape[:1] == shard.shape[:1]:
+            return True
+    return False

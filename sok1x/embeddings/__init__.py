@@ -1,0 +1,1 @@
+"""The embedding layers, under SOK's dotted names."""

@@ -1,0 +1,130 @@
+"""What both embedding layers have in common."""
+from typing import Any, Dict, Optional
+
+import tensorflow as tf
+
+from sok1x.core import initializers
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.embeddings import arguments
+
+
+class EmbeddingLayer(tf.keras.layers.Layer):
+    """A Keras layer with one table of its own; see its two subclasses.
+
+    Args:
+        max_vocabulary_size_per_gpu: V, the most keys this rank's shard holds.
+        embedding_vec_size: D, floats a row.
+        slot_num: S, feature fields of a sample.
+        use_hashtable: True takes any key and gives it a row when it is first trained on; False takes keys in
+            [0, V * N), each with a row of its own.
+        key_dtype: int64 (None), uint32 or int32, as a dtype or its name.
+        embedding_initializer: of the rows: None (uniform in [-0.05, 0.05)), a name or a Keras initializer.
+        **kwargs: what every Keras layer takes: name, trainable, dtype (float32).
+
+    Raises:
+        TypeError: an argument of the wrong type, or unknown.
+        ValueError: an argument out of range, an unknown initializer, or eager execution.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.embeddings.layer import EmbeddingLayer
+        >>> with tf.Graph().as_default():
+        ...     layer = sok.All2AllDenseEmbedding(
+        ...         max_vocabulary_size_per_gpu=16, embedding_vec_size=4, slot_num=2, nnz_per_slot=1)
+        >>> isinstance(layer, EmbeddingLayer)
+        True
+    """
+
+    def __init__(self, max_vocabulary_size_per_gpu: int, embedding_vec_size: int, slot_num: int,
+                 use_hashtable: bool = True, key_dtype: Any = None, embedding_initializer: Any = None,
+                 **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if kwargs.get("dtype") is not None and tf.as_dtype(kwargs["dtype"]) != tf.float32:
+            raise TypeError("layer '{}': dtype: got {!r}, expected float32".format(self.name, kwargs["dtype"]))
+        self.max_vocabulary_size_per_gpu = self._positive("max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu)
+        self.embedding_vec_size = self._positive("embedding_vec_size", embedding_vec_size)
+        self.slot_num = self._positive("slot_num", slot_num)
+        self.use_hashtable = arguments.boolean(self.name, "use_hashtable", use_hashtable)
+        self.key_dtype = arguments.key_dtype(self.name, key_dtype)
+        self.embedding_initializer = embedding_initializer
+        self._table: Optional[EmbeddingVariable] = None
+
+    def _positive(self, what: str, value: Any) -> int:
+        return arguments.positive_integer(self.name, what, value)
+
+    def _make_table(self) -> None:
+        """Makes the variables. Called last by the subclasses, so that a wrong argument leaves none behind."""
+        self._table = EmbeddingVariable(
+            rows=self.max_vocabulary_size_per_gpu, dim=self.embedding_vec_size, use_hashtable=self.use_hashtable,
+            key_dtype=self.key_dtype.name, initializer=self.embedding_initializer, trainable=self.trainable)
+        self._index = self._table.index  # Keras then saves and counts them with the layer's weights
+
+    @property
+    def embedding_variable(self) -> EmbeddingVariable:
+        """This rank's shard.
+
+        Returns:
+            The `EmbeddingVariable`, float32 [V, D].
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     layer = sok.All2AllDenseEmbedding(
+            ...         max_vocabulary_size_per_gpu=16, embedding_vec_size=4, slot_num=2, nnz_per_slot=1)
+            >>> layer.embedding_variable.m_var_name
+            'EmbeddingVariable'
+        """
+        assert self._table is not None
+        return self._table
+
+    @property
+    def label(self) -> str:
+        """The layer and its table, as errors name them.
+
+        Returns:
+            A string.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     layer = sok.All2AllDenseEmbedding(
+            ...         max_vocabulary_size_per_gpu=16, embedding_vec_size=4, slot_num=2, nnz_per_slot=1, name="ads")
+            >>> layer.label
+            "layer 'ads' (table 'EmbeddingVariable')"
+        """
+        return "layer '{}' (table '{}')".format(self.name, self.embedding_variable.m_var_name)
+
+    def get_config(self) -> Dict[str, Any]:
+        """The layer's arguments, for `from_config`.
+
+        Returns:
+            A dict that JSON can hold.
+
+        Raises:
+            ValueError: embedding_initializer is a callable that has no configuration.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     layer = sok.All2AllDenseEmbedding(
+            ...         max_vocabulary_size_per_gpu=16, embedding_vec_size=4, slot_num=2, nnz_per_slot=1)
+            ...     twin = sok.All2AllDenseEmbedding.from_config(layer.get_config())
+            >>> twin.embedding_variable.m_var_name
+            'EmbeddingVariable_1'
+        """
+        config = super().get_config()
+        config.update(
+            max_vocabulary_size_per_gpu=self.max_vocabulary_size_per_gpu, embedding_vec_size=self.embedding_vec_size,
+            slot_num=self.slot_num, use_hashtable=self.use_hashtable, key_dtype=self.key_dtype.name,
+            embedding_initializer=initializers.to_config(self.embedding_initializer))
+        return config

@@ -1,0 +1,20 @@
+"""Facts about the kit and its surroundings, under SOK's module name."""
+
+
+def in_tensorflow2() -> bool:
+    """Whether the installed TensorFlow is a 2.x.
+
+    Returns:
+        False on TensorFlow 1.15, for which sok1x is made.
+
+    Raises:
+        ImportError: TensorFlow is not installed.
+
+    Example:
+        >>> import sok1x as sok
+        >>> sok.kit_lib.in_tensorflow2()
+        False
+    """
+    import tensorflow as tf
+
+    return not tf.__version__.startswith("1.")

@@ -1,0 +1,1 @@
+"""What optimizers need to know about embedding variables, under SOK's dotted names."""

@@ -1,0 +1,85 @@
+"""Any optimizer, with dense gradients averaged over the ranks."""
+from typing import Any, Dict, Tuple
+
+import tensorflow as tf
+
+from sok1x.optimizers import gradients
+
+
+def DistributedOptimizer(optimizer: Any, average: bool = True) -> Any:
+    """The same optimizer, averaging dense variables' gradients over all ranks before it applies them.
+
+    Gradients of embedding variables are summed over the ranks by the layers and complete on the rank that owns the
+    rows: they are left alone. Dense ones travel over Horovod where it is imported and initialized when the gradients
+    are built, else over sok1x's own communicator. tf.train's optimizers average in `compute_gradients`, so clipping
+    after it sees averages, and `apply_gradients` averages what did not come that way, for instance from
+    `tf.gradients`; tf.keras' optimizers average in `apply_gradients`.
+
+    Args:
+        optimizer: of tf.train, tf.contrib.opt or tf.keras.optimizers.
+        average: True averages; False sums, which is the gradient of the whole batch where the loss already divides
+            by the global batch.
+
+    Returns:
+        An optimizer of a subclass of the given one's class. The two share their state: slots, hyperparameters and
+        configuration are the same.
+
+    Raises:
+        TypeError: optimizer is none.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     weights = tf.get_variable("weights", initializer=[1.0, 2.0])
+        ...     optimizer = sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(0.5))
+        ...     step = optimizer.minimize(tf.reduce_sum(weights))
+        ...     _ = session.run(sok.Init(global_batch_size=1))
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     _ = session.run(step)
+        ...     session.run(weights).tolist()
+        [0.5, 1.5]
+    """
+    base = type(optimizer)
+    if isinstance(optimizer, _Distributed):
+        raise TypeError("DistributedOptimizer: got an optimizer that it has made already, expected a plain one")
+    if isinstance(optimizer, tf.train.Optimizer):
+        mixin: type = _DistributedTrain
+    elif isinstance(optimizer, tf.keras.optimizers.Optimizer):
+        mixin = _DistributedKeras
+    else:
+        raise TypeError("DistributedOptimizer: got {!r} of type {}, expected an optimizer of tf.train or "
+                        "tf.keras.optimizers".format(optimizer, base.__name__))
+    key = (mixin, base)
+    if key not in _classes:
+        # The class keeps its name: Keras writes it into configurations and looks it up when it reads them.
+        _classes[key] = type(base.__name__, (mixin, base), {"__module__": base.__module__, "__doc__": base.__doc__})
+    made = object.__new__(_classes[key])
+    object.__setattr__(optimizer, "_sok1x_average", bool(average))
+    object.__setattr__(made, "__dict__", optimizer.__dict__)
+    return made
+
+
+_classes: Dict[Tuple[type, type], type] = {}
+
+
+class _Distributed:
+    """What the made classes have in common; they derive from this and from the optimizer's own class."""
+
+    _sok1x_average: bool
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        """As the optimizer's own, with what is not averaged yet averaged."""
+        return super().apply_gradients(  # type: ignore[misc]
+            gradients.average(grads_and_vars, self._sok1x_average), *args, **kwargs)
+
+
+class _DistributedTrain(_Distributed):
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        """As the optimizer's own, averaged."""
+        return gradients.average(super().compute_gradients(*args, **kwargs),  # type: ignore[misc]
+                                 self._sok1x_average)
+
+
+class _DistributedKeras(_Distributed):
+    pass
