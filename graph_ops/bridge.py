@@ -1,0 +1,157 @@
+"""The Python side of the bridge: requests, and the tensors behind them as plain pointers.
+
+`bridge.cc` fills the two structures below; their layouts are kept in step by hand, and compared when it is loaded.
+"""
+import contextlib
+import ctypes
+import os
+
+import numpy as np
+
+from sok1x.graph_ops.errors import FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CallError
+
+PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bridge.so")
+_MAX_RANK = 8
+REQUEST, CANCELLATION = 1, 2  # what Library.pop has taken
+
+# TensorFlow's DataType numbers (types.proto) for what our ops take and give.
+_DTYPES = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 9: "int64", 10: "bool",
+           17: "uint16", 19: "float16", 22: "uint32", 23: "uint64"}
+_NUMBERS = {name: number for number, name in _DTYPES.items()}
+ITEM_BYTES = {name: np.dtype(name).itemsize for name in _NUMBERS}
+
+
+class TensorInfo(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("elements", ctypes.c_int64), ("dims", ctypes.c_int64 * _MAX_RANK),
+                ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32)]
+
+
+class RequestInfo(ctypes.Structure):
+    _fields_ = [("request", ctypes.c_void_p), ("function", ctypes.c_char_p), ("config", ctypes.c_char_p),
+                ("name", ctypes.c_char_p), ("inputs", ctypes.POINTER(TensorInfo)), ("id", ctypes.c_int64),
+                ("kernel", ctypes.c_int64), ("step", ctypes.c_int64), ("input_count", ctypes.c_int32), ("resource_count", ctypes.c_int32)]
+
+
+class Array:
+    """A tensor's memory: `pointer` (an int, 0 for no elements), `dtype` (a NumPy name), `shape`, `size`."""
+
+    __slots__ = ("pointer", "dtype", "shape", "size")
+
+    def __init__(self, pointer, dtype, shape, size):
+        self.pointer = pointer
+        self.dtype = dtype
+        self.shape = shape
+        self.size = size
+
+    def numpy(self):
+        """The memory itself as a NumPy array. For counts and other small things in host memory."""
+        if not self.size:
+            return np.empty(self.shape, self.dtype)
+        memory = (ctypes.c_char * (self.size * ITEM_BYTES[self.dtype])).from_address(self.pointer)
+        return np.frombuffer(memory, self.dtype).reshape(self.shape)
+
+
+def _array(info):
+    rank = info.rank
+    return Array(info.data or 0, _DTYPES.get(info.dtype, "other"), tuple(info.dims[:rank]), info.elements)
+
+
+class Library:
+    """The functions of `_bridge.so`, typed."""
+
+    def __init__(self, path):
+        library = ctypes.CDLL(path)
+        pointer, i64, i32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+        dims = ctypes.POINTER(i64)
+        out = ctypes.POINTER(pointer)
+        for structure, name in ((TensorInfo, "tensor"), (RequestInfo, "request")):
+            bytes_there = getattr(library, "sok1x_{}_info_bytes".format(name))()
+            if bytes_there != ctypes.sizeof(structure):
+                raise ImportError("sok1x: {} is of another version than bridge.py ({} is {} bytes there, {} here): "
+                                  "build it again".format(path, name, bytes_there, ctypes.sizeof(structure)))
+        for name, result, arguments in (
+                ("open", None, []), ("close", None, [i32, ctypes.c_char_p]), ("wake", None, []),
+                ("pop", i32, [i64, i64, ctypes.POINTER(RequestInfo)]),
+                ("lock", i32, [pointer, i32, ctypes.POINTER(TensorInfo)]), ("unlock", None, [pointer]),
+                ("output", i32, [pointer, i32, i32, dims, out]), ("forward", i32, [pointer, i32, i32]),
+                ("temporary", i32, [pointer, i32, i32, dims, out]),
+                ("finish", None, [pointer, i32, ctypes.c_char_p])):
+            function = getattr(library, "sok1x_" + name)
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+
+
+class Request:
+    """One run of one op. Valid until `finish`, which must be called exactly once."""
+
+    def __init__(self, library, info):
+        self._library = library
+        self._handle = info.request
+        self._resources = info.resource_count
+        self.id = info.id
+        self.kernel = info.kernel
+        self.step = info.step
+        self.name = info.name.decode()
+        self.inputs = [_array(info.inputs[i]) for i in range(info.input_count)]
+        self.state = None  # what an operation's `prepare` leaves for its `run`
+        self.finished = False
+
+    def output(self, index, dtype, shape):
+        """Output `index`, allocated by TensorFlow: an `Array` of `shape`."""
+        data = ctypes.c_void_p()
+        dims = (ctypes.c_int64 * len(shape))(*shape)
+        self._check(self._library.output(self._handle, index, len(shape), dims, ctypes.byref(data)), dtype, shape)
+        return self._made(data, dtype, shape)
+
+    def temporary(self, dtype, *shape):
+        """Scratch memory from TensorFlow's allocator, released when the request finishes: an `Array`."""
+        data = ctypes.c_void_p()
+        dims = (ctypes.c_int64 * len(shape))(*shape)
+        self._check(self._library.temporary(self._handle, _NUMBERS[dtype], len(shape), dims, ctypes.byref(data)),
+                    dtype, shape)
+        return self._made(data, dtype, shape)
+
+    def forward(self, index, input_index):
+        """Makes output `index` the very tensor of input `input_index`, without a copy."""
+        self._library.forward(self._handle, index, input_index)
+
+    @contextlib.contextmanager
+    def variables(self, table, exclusive):
+        """The resource inputs' tensors (`Array`s), locked: shared for reading, `exclusive` for writing in place.
+
+        Raises:
+          CallError: FAILED_PRECONDITION where a variable has not been initialized.
+        """
+        infos = (TensorInfo * max(1, self._resources))()
+        code = self._library.lock(self._handle, int(exclusive), infos)
+        if code < 0:
+            raise CallError(FAILED_PRECONDITION, (
+                "the variables of embedding table '{}' have not been initialized: run "
+                "tf.global_variables_initializer() in this session, after the op made by sok1x.Init").format(table))
+        if code:
+            raise CallError(code, "could not get write access to the variables of embedding table '{}'".format(table))
+        try:
+            yield [_array(infos[i]) for i in range(self._resources)]
+        finally:
+            self._library.unlock(self._handle)
+
+    def finish(self, code=0, message=""):
+        """Ends the op: successfully, or with a status `code` and `message`."""
+        assert not self.finished, "request finished twice"
+        self.finished = True
+        self.inputs = self.state = None
+        self._library.finish(self._handle, code, message.encode("utf-8", "replace"))
+
+    @staticmethod
+    def _made(data, dtype, shape):
+        size = 1
+        for length in shape:
+            size *= length
+        return Array(data.value or 0, dtype, tuple(shape), size)
+
+    @staticmethod
+    def _check(code, dtype, shape):
+        if code:
+            raise CallError(code if code > 0 else RESOURCE_EXHAUSTED, (
+                "TensorFlow's allocator could not give {} {} values; use a smaller batch, or leave it more memory"
+            ).format(list(shape), dtype))

@@ -1,0 +1,111 @@
+"""Collectives over dense tensors: averages of gradients, and broadcasts of variables."""
+import numpy as np
+import tensorflow as tf
+
+from sok1x.graph_ops import library
+from sok1x.graph_ops.bridge import ITEM_BYTES
+from sok1x.graph_ops.errors import INVALID_ARGUMENT, CallError
+from sok1x.graph_ops.registry import Operation, register
+
+_REDUCIBLE = ("float16", "float32", "float64")
+
+
+def _check_sizes(operation, config, headers):
+    """Raises, on all ranks alike, where tensors differ in size between ranks."""
+    differing = np.flatnonzero((headers != headers[0]).any(axis=0))
+    if differing.size:
+        i = int(differing[0])
+        raise CallError(INVALID_ARGUMENT, (
+            "{}: got tensors of {} elements on the ranks in turn for input {} ('{}'), expected the same shape on all "
+            "ranks").format(operation, headers[:, i].tolist(), i, config["names"][i]), agreed=True)
+
+
+@register
+class _AllReduce(Operation):
+    """inputs: float tensors. Outputs: their sums over all ranks, or averages."""
+
+    name = "all_reduce"
+    communicates = True
+
+    def prepare(self, request, config, world):
+        return np.array([array.size for array in request.inputs], np.int64)
+
+    def run(self, request, config, world, headers):
+        _check_sizes("all_reduce", config, headers)
+        inputs = request.inputs
+        if world.size == 1:
+            for i in range(len(inputs)):
+                request.forward(i, i)
+            return
+        outputs = [request.output(i, array.dtype, array.shape) for i, array in enumerate(inputs)]
+        # One exchange for each dtype: a step has many small gradients, and an exchange's latency is the same for all.
+        for dtype in sorted({array.dtype for array in inputs}):
+            members = [i for i, array in enumerate(inputs) if array.dtype == dtype]
+            total = sum(inputs[i].size for i in members)
+            buffer = request.temporary(dtype, total)
+            packed = buffer.numpy()
+            np.concatenate([inputs[i].numpy().ravel() for i in members], out=packed)
+            world.communicator.all_reduce(buffer.pointer, total, dtype)
+            if config["average"]:
+                packed /= packed.dtype.type(world.size)
+            begin = 0
+            for i in members:
+                outputs[i].numpy()[...] = packed[begin:begin + inputs[i].size].reshape(inputs[i].shape)
+                begin += inputs[i].size
+
+
+@register
+class _Broadcast(Operation):
+    """inputs: tensors. Outputs: rank `root`'s."""
+
+    name = "broadcast"
+    communicates = True
+
+    def prepare(self, request, config, world):
+        if not 0 <= config["root"] < world.size:
+            raise CallError(INVALID_ARGUMENT, "broadcast: got root_rank {}, expected a rank in [0, {})".format(
+                config["root"], world.size))
+        return np.array([array.size for array in request.inputs], np.int64)
+
+    def run(self, request, config, world, headers):
+        _check_sizes("broadcast", config, headers)
+        for i, array in enumerate(request.inputs):
+            if world.size == 1:
+                request.forward(i, i)
+                continue
+            output = request.output(i, array.dtype, array.shape)
+            if world.rank == config["root"]:
+                output.numpy()[...] = array.numpy()
+            world.communicator.broadcast(output.pointer, array.size * ITEM_BYTES[array.dtype], config["root"])
+
+
+def _config(tensors, **more):
+    names = [tensor.op.name for tensor in tensors]
+    described = ["{}{}".format(tensor.dtype.name, tensor.shape) for tensor in tensors]
+    return dict(more, names=names, label=" ".join(described))
+
+
+def all_reduce(tensors, average=True, name="all_reduce"):
+    """Sums (or averages) over all ranks: a list of tensors like `tensors` (float16, float32 or float64), in one op."""
+    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    for tensor in tensors:
+        if tensor.dtype.name not in _REDUCIBLE:
+            raise TypeError("all_reduce: got a tensor of {} ('{}'), expected one of {}".format(
+                tensor.dtype.name, tensor.name, ", ".join(_REDUCIBLE)))
+    if not tensors:
+        return []
+    return library.call("all_reduce", _config(tensors, average=bool(average)), tensors,
+                        [tensor.dtype for tensor in tensors], [tensor.shape for tensor in tensors], name=name)
+
+
+def broadcast(tensors, root_rank, name="broadcast"):
+    """Rank `root_rank`'s values on all ranks: a list of tensors like `tensors`."""
+    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    for tensor in tensors:
+        if tensor.dtype.name not in ITEM_BYTES:
+            raise TypeError("broadcast: got a tensor of {} ('{}'), expected one of {}".format(
+                tensor.dtype.name, tensor.name, ", ".join(sorted(ITEM_BYTES))))
+    if not tensors:
+        return []
+    return library.call("broadcast", _config(tensors, root=int(root_rank)), tensors,
+                        [tensor.dtype for tensor in tensors], [tensor.shape for tensor in tensors], name=name)

@@ -1,0 +1,269 @@
+"""DistributedEmbedding's lookup: the rows of a slot's keys combined into one, and its gradient.
+
+Two exchanges give the same result, and the headers that all ranks see decide which one a step uses:
+  all2all         distinct keys travel to their owners, their rows travel back, each rank combines its own bags;
+  reduce_scatter  every (key, bag) pair travels to the key's owner, each rank combines what it owns for the bags of
+                  all ranks, and Reduce-Scatter adds these partial sums; gradients travel by All-Gather.
+"""
+import numpy as np
+import tensorflow as tf
+
+from sok1x.cuda_kernels import bags, combine, gather, partition, row_numbers, segment_sum, unique
+from sok1x.graph_ops import dense_lookup, library, shard
+from sok1x.graph_ops.errors import INVALID_ARGUMENT, CallError
+from sok1x.graph_ops.registry import Operation, register
+from sok1x.graph_ops.table import Table
+
+# What the forward op leaves for its gradient, after the embeddings:
+#   inverse    int32 [K]    which of the sent keys each position asked for (all2all)
+#   offsets    int64 [B*S+1] where each bag begins
+#   rows       int32 [u]    rows of the distinct keys that this rank was asked for, -1 for one without row
+#   requested  int32 [R]    which of `rows` each received key is (on one rank: empty, it is the identity)
+#   route      int64        0, keys sent to each rank, keys received from each rank; or 1, bags of each rank
+#   all_offsets int64       where each bag of all ranks begins among the received pairs (reduce_scatter)
+_SAVED = (tf.int32, tf.int64, tf.int32, tf.int32, tf.int64, tf.int64)
+ALL2ALL, REDUCE_SCATTER = 0, 1
+
+
+def choose(exchange, dim, headers):
+    """The exchange of this step: the one that moves fewer bytes, forward and backward together, over all ranks.
+
+    all2all moves each distinct key (8 bytes) and its row and gradient (4 D bytes each); reduce_scatter moves each
+    key with its bag (16 bytes) and, N times as far, the bags' sums and gradients. Equal on all ranks.
+    """
+    if exchange != "auto":
+        return ALL2ALL if exchange == "all2all" else REDUCE_SCATTER
+    bag_count, key_count, distinct = (int(headers[:, i].sum()) for i in (1, 2, 3))
+    by_all2all = distinct * (8 + 8 * dim)
+    by_reduce_scatter = key_count * 16 + headers.shape[0] * bag_count * 8 * dim
+    return ALL2ALL if by_all2all <= by_reduce_scatter else REDUCE_SCATTER
+
+
+class _Bags:
+    """A rank's sparse batch, brought into the order of its bags. keys: Array [K]; offsets: int64 [bags + 1]."""
+
+    def __init__(self, request, config, table, world):
+        indices, values, dense_shape = request.inputs[:3]
+        slots = config["slot_num"]
+        where = "embedding table '{}' on rank {}".format(table.name, world.rank)
+        shape = dense_shape.numpy().tolist()
+        if len(shape) != 2 or shape[0] % slots:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got a SparseTensor of dense_shape {}, expected [B * slot_num, max_nnz] with slot_num={}: one row "
+                "for every slot of every sample").format(where, shape, slots))
+        self.count = shape[0]
+        self.keys = values
+        self.offsets = request.output(2, "int64", (self.count + 1,))
+        state = combine.bag_offsets(indices.pointer, 2, values.size, self.count, self.offsets.pointer)
+        if state >= 2:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got row {} in the SparseTensor's indices at position {}, expected rows in [0, {}) as its "
+                "dense_shape {} says").format(where, int(indices.numpy()[state - 2, 0]), state - 2, shape[0], shape))
+        if state == 1:
+            self._sort(request, indices, values)
+        longest, bag = bags.longest(self.offsets.pointer, self.count)
+        if longest > config["max_nnz"]:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got {} keys in slot {} of sample {}, expected at most max_nnz={}; raise max_nnz or cut the "
+                "slot's keys").format(where, longest, bag % slots, bag // slots, config["max_nnz"]))
+
+    def _sort(self, request, indices, values):
+        """A SparseTensor out of row-major order: keys are brought into the order of their rows, stably."""
+        order = request.temporary("int32", values.size)
+        combine.sort_order(indices.pointer, 2, values.size, self.count, self.offsets.pointer, order.pointer)
+        wide = request.temporary("int64", values.size)
+        unique.widen(values.pointer, values.dtype, values.size, wide.pointer)
+        self.keys = request.temporary("int64", values.size)
+        row_numbers.look_up_int64(wide.pointer, order.pointer, values.size, self.keys.pointer)
+
+
+@register
+class _Forward(Operation):
+    """inputs: a SparseTensor's indices int64 [K, 2], values [K], dense_shape int64 [2]; training bool [].
+
+    Outputs: embeddings float32 [B, S, D], then `_SAVED`.
+    """
+
+    name = "combined.forward"
+    communicates = True
+
+    def prepare(self, request, config, world):
+        table = Table.from_config(config["table"])
+        batch = _Bags(request, config, table, world)
+        inverse = request.output(1, "int32", (batch.keys.size,))
+        asked = dense_lookup.Asked(request, table, world, batch.keys, inverse)
+        training = shard.training_of(request.inputs[3])
+        request.state = table, batch, asked, inverse, training
+        return np.concatenate(
+            [[training, batch.count, batch.keys.size, asked.count], asked.send_counts]).astype(np.int64)
+
+    def run(self, request, config, world, headers):
+        table, batch, _, _, _ = request.state
+        shard.check_training(table, headers)
+        slots = config["slot_num"]
+        out = request.output(0, "float32", (batch.count // slots, slots, table.dim))
+        mean = config["combiner"] == "mean"
+        if world.size == 1:
+            self._run_alone(request, world, mean, out)
+        elif choose(config["exchange"], table.dim, headers) == ALL2ALL:
+            self._run_all2all(request, world, mean, headers, out)
+        else:
+            self._run_reduce_scatter(request, world, mean, headers, out)
+
+    @staticmethod
+    def _run_alone(request, world, mean, out):
+        table, batch, asked, inverse, training = request.state
+        rows = request.output(3, "int32", (asked.count,))
+        for index in (4, 5, 6):
+            request.output(index, "int32" if index == 4 else "int64", (0,))
+        _combine_found(request, table, world, asked.keys, asked.count, training, rows, inverse, batch.offsets,
+                       batch.count, mean, out)
+
+    @staticmethod
+    def _run_all2all(request, world, mean, headers, out):
+        table, batch, asked, inverse, training = request.state
+        recv_counts = np.ascontiguousarray(headers[:, 4 + world.rank])
+        route = request.output(5, "int64", (1 + 2 * world.size,))
+        route.numpy()[:] = np.concatenate([[ALL2ALL], asked.send_counts, recv_counts])
+        request.output(6, "int64", (0,))
+        values = dense_lookup.owner_rows(request, table, world, asked, recv_counts, training, 3, 4)
+        combine.combine(values.pointer, table.dim, 0, inverse.pointer, batch.offsets.pointer, batch.count, mean,
+                        out.pointer)
+
+    @staticmethod
+    def _run_reduce_scatter(request, world, mean, headers, out):
+        table, batch, _, _, training = request.state
+        counts = np.ascontiguousarray(headers[:, 1])
+        route = request.output(5, "int64", (1 + world.size,))
+        route.numpy()[:] = np.concatenate([[REDUCE_SCATTER], counts])
+        first = int(counts[:world.rank].sum())
+        total = int(counts.sum())
+        keys, pair_bags = _exchange_pairs(request, world, batch, first)
+        requested = request.output(4, "int32", (keys.size,))
+        distinct = request.temporary("int64", keys.size)
+        scratch = request.temporary("uint8", unique.scratch_bytes(keys.size))
+        count = unique.unique(keys.pointer, "int64", keys.size, distinct.pointer, requested.pointer, scratch.pointer)
+        rows = request.output(3, "int32", (count,))
+        offsets = request.output(6, "int64", (total + 1,))
+        combine.bag_offsets(pair_bags.pointer, 1, keys.size, total, offsets.pointer)
+        partial = request.temporary("float32", total, table.dim)
+        _combine_found(request, table, world, distinct, count, training, rows, requested, offsets, total, False,
+                       partial)
+        world.communicator.reduce_scatter(partial.pointer, out.pointer, counts, table.dim)
+        if mean:
+            combine.divide(out.pointer, table.dim, batch.offsets.pointer, batch.count, out.pointer)
+
+    def gradient(self, op, config, grads):
+        table = Table.from_config(config["table"])
+        values, indices = library.call(
+            "combined.backward", {field: config[field] for field in ("table", "label", "combiner")},
+            [grads[0]] + list(op.outputs[1:]), [tf.float32, tf.int32], [[None, table.dim], [None]],
+            name="lookup_gradient")
+        slices = tf.IndexedSlices(values, indices, tf.constant([table.rows, table.dim], tf.int64))
+        return [slices] + [None] * (len(op.inputs) - 1)
+
+
+def _combine_found(request, table, world, keys, count, training, rows, inverse, offsets, bag_count, mean, out):
+    """Looks distinct keys up in this rank's shard and combines their rows over the bags: `out` [bag_count, D].
+
+    Args:
+      keys: int64 [count]. rows: int32 [count], filled. inverse: int32, which key each position asks for.
+    """
+    with request.variables(table.name, exclusive=training) as variables:
+        look = shard.find_or_insert if training else shard.find
+        found = look(request, table, world, variables, keys, count, rows)
+        if not found.missing or table.by_row:
+            combine.combine(variables[0].pointer, table.dim, found.read_from.pointer, inverse.pointer,
+                            offsets.pointer, bag_count, mean, out.pointer)
+            return
+        values = request.temporary("float32", count, table.dim)
+        gather.gather(variables[0].pointer, table.dim, rows.pointer, count, values.pointer)
+    shard.fill_unseen_distinct(table, world, keys, found, count, values)
+    combine.combine(values.pointer, table.dim, 0, inverse.pointer, offsets.pointer, bag_count, mean, out.pointer)
+
+
+def _exchange_pairs(request, world, batch, first):
+    """Sends each key, with the number of its bag among all ranks' bags, to the key's owner.
+
+    Returns:
+      (keys int64 [R], bags int64 [R]) received, in the order of their bags.
+    """
+    length = batch.keys.size
+    wide, position = request.temporary("int64", length), request.temporary("int32", length)
+    grouped, own = request.temporary("int64", length), request.temporary("int64", length)
+    sent_bags, counts = request.temporary("int64", length), request.temporary("int64", world.size)
+    unique.widen(batch.keys.pointer, batch.keys.dtype, length, wide.pointer)
+    partition.partition(wide.pointer, length, world.size, counts.pointer, grouped.pointer, position.pointer)
+    bags.of_keys(batch.offsets.pointer, batch.count, first, own.pointer)
+    partition.permute(own.pointer, position.pointer, length, sent_bags.pointer)
+    send_counts = counts.numpy()
+    recv_counts = np.empty(world.size, np.int64)
+    one_each = np.ones(world.size, np.int64)
+    world.communicator.all_to_all(counts.pointer, one_each, recv_counts.ctypes.data, one_each, 8)
+    received = int(recv_counts.sum())
+    keys, pair_bags = request.temporary("int64", received), request.temporary("int64", received)
+    world.communicator.all_to_all(grouped.pointer, send_counts, keys.pointer, recv_counts, 8)
+    world.communicator.all_to_all(sent_bags.pointer, send_counts, pair_bags.pointer, recv_counts, 8)
+    return keys, pair_bags
+
+
+@register
+class _Backward(Operation):
+    """inputs: gradient float32 [B, S, D], then `_SAVED`. Outputs: values float32 [u, D], indices int32 [u]."""
+
+    name = "combined.backward"
+    communicates = True
+
+    def prepare(self, request, config, world):
+        table = Table.from_config(config["table"])
+        gradient, inverse, offsets, _, _, route, _ = request.inputs
+        mean = config["combiner"] == "mean"
+        bag_count = offsets.size - 1
+        if world.size > 1 and route.numpy()[0] == ALL2ALL:
+            count = int(route.numpy()[1:1 + world.size].sum())
+            request.state = request.temporary("float32", count, table.dim)
+            segment_sum.bag_segment_sum(gradient.pointer, table.dim, offsets.pointer, inverse.pointer, bag_count,
+                                        mean, count, request.state.pointer)
+        elif world.size > 1 and mean:
+            request.state = request.temporary("float32", bag_count, table.dim)
+            combine.divide(gradient.pointer, table.dim, offsets.pointer, bag_count, request.state.pointer)
+        else:
+            request.state = gradient
+        return np.empty(0, np.int64)
+
+    def run(self, request, config, world, headers):
+        table = Table.from_config(config["table"])
+        _, inverse, offsets, rows, requested, route, all_offsets = request.inputs
+        if world.size == 1:
+            _sum_bags(request, table, request.state, offsets, inverse, config["combiner"] == "mean", rows)
+        elif route.numpy()[0] == ALL2ALL:
+            dense_lookup.return_gradients(request, table, world, request.state, route.numpy()[1:], requested, rows)
+        else:
+            counts = route.numpy()[1:].copy()
+            gradients = request.temporary("float32", int(counts.sum()), table.dim)
+            world.communicator.all_gather(request.state.pointer, gradients.pointer, counts, table.dim * 4)
+            _sum_bags(request, table, gradients, all_offsets, requested, False, rows)
+
+
+def _sum_bags(request, table, gradient, offsets, inverse, mean, rows):
+    """Writes IndexedSlices from the bags' gradients: the counterpart of `shard.summed_by_row`."""
+    known, kept, inverse = shard.without_unknown(request, rows, inverse)
+    values = request.output(0, "float32", (kept, table.dim))
+    segment_sum.bag_segment_sum(gradient.pointer, table.dim, offsets.pointer, inverse.pointer, offsets.size - 1, mean,
+                                kept, values.pointer)
+    shard.write_indices(request, known, kept)
+
+
+def lookup(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange, name):
+    """[B, S, D], float32. See `embedding.lookup_combined`."""
+    label = "{} slot_num={} max_nnz={} combiner={} exchange={}".format(
+        table.label(), slot_num, max_nnz, combiner, exchange)
+    config = {"table": table.config(), "label": label, "slot_num": slot_num, "max_nnz": max_nnz,
+              "combiner": combiner, "exchange": exchange}
+    rows = tf.contrib.util.constant_value(sparse_keys.dense_shape)
+    batch = None if rows is None else int(rows[0]) // slot_num
+    inputs = [sparse_keys.indices, sparse_keys.values, sparse_keys.dense_shape,
+              tf.convert_to_tensor(training, tf.bool)]
+    outputs = library.call("combined.forward", config, inputs, (tf.float32,) + _SAVED,
+                           [[batch, slot_num, table.dim]] + [[None]] * 6, resources=table.handles, name=name)
+    return outputs[0]

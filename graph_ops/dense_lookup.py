@@ -1,0 +1,163 @@
+"""All2AllDenseEmbedding's lookup: one row per key, and its gradient.
+
+Forward, on N ranks: keys are made distinct, travel to their owners, are looked up there (made distinct once more over
+the ranks that asked), and their rows travel back and are spread over the positions of the batch. Backward runs the
+same way in the other direction with sums where the forward spreads. On one rank nothing travels, and the spread
+reads the table directly.
+"""
+import numpy as np
+import tensorflow as tf
+
+from sok1x.cuda_kernels import gather, partition, segment_sum, unique
+from sok1x.graph_ops import library, shard
+from sok1x.graph_ops.registry import Operation, register
+from sok1x.graph_ops.table import Table
+
+# What the forward op leaves for its gradient, after the embeddings:
+#   inverse     int32 [K]  which of the sent keys each position asked for
+#   rows        int32 [u]  rows of the distinct keys that this rank was asked for, -1 for one without row
+#   requested   int32 [R]  which of `rows` each received key is (on one rank: empty, it is the identity)
+#   counts      int64 [2N] keys sent to each rank, keys received from each rank
+_SAVED = (tf.int32, tf.int32, tf.int32, tf.int64)
+
+
+class Asked:
+    """A batch's distinct keys, in the order in which they are sent. keys: int64 [U]; inverse: int32 [K]."""
+
+    def __init__(self, request, table, world, keys, inverse):
+        total = keys.size
+        values = request.temporary("int64", total)
+        scratch = request.temporary("uint8", unique.scratch_bytes(total))
+        self.count = unique.unique(keys.pointer, keys.dtype, total, values.pointer, inverse.pointer, scratch.pointer)
+        shard.check_range(table, world, values, self.count,
+                          lambda bad: int(np.flatnonzero(inverse.numpy() == bad)[0]))
+        self.send_counts = np.array([self.count], np.int64)
+        self.keys = values
+        if world.size > 1:
+            counts = request.temporary("int64", world.size)
+            self.keys = request.temporary("int64", self.count)
+            position = request.temporary("int32", self.count)
+            partition.partition(values.pointer, self.count, world.size, counts.pointer, self.keys.pointer,
+                                position.pointer)
+            partition.remap(inverse.pointer, position.pointer, total)
+            self.send_counts = counts.numpy()
+
+
+def owner_rows(request, table, world, sent, recv_counts, training, rows_index, requested_index):
+    """Sends the distinct keys to their owners and returns the rows' values, float32 [U, D], in sent order.
+
+    Writes the outputs `rows` and `requested`. world.size > 1.
+    """
+    dim = table.dim
+    received = int(recv_counts.sum())
+    keys = request.temporary("int64", received)
+    world.communicator.all_to_all(sent.keys.pointer, sent.send_counts, keys.pointer, recv_counts, 8)
+    requested = request.output(requested_index, "int32", (received,))
+    distinct = request.temporary("int64", received)
+    scratch = request.temporary("uint8", unique.scratch_bytes(received))
+    count = unique.unique(keys.pointer, "int64", received, distinct.pointer, requested.pointer, scratch.pointer)
+    rows = request.output(rows_index, "int32", (count,))
+    answers = request.temporary("float32", received, dim)
+    with request.variables(table.name, exclusive=training) as variables:
+        look = shard.find_or_insert if training else shard.find
+        found = look(request, table, world, variables, distinct, count, rows)
+        gather.gather_through(variables[0].pointer, dim, found.read_from.pointer, requested.pointer, received,
+                              answers.pointer)
+    shard.fill_unseen(request, table, world, distinct, found, requested, received, answers)
+    values = request.temporary("float32", sent.count, dim)
+    world.communicator.all_to_all(answers.pointer, recv_counts, values.pointer, sent.send_counts, dim * 4)
+    return values
+
+
+@register
+class _Forward(Operation):
+    """inputs: keys [...] of any shape, training bool []. Outputs: embeddings float32 [..., D], then `_SAVED`."""
+
+    name = "dense.forward"
+    communicates = True
+
+    def prepare(self, request, config, world):
+        table = Table.from_config(config["table"])
+        keys, training = request.inputs
+        inverse = request.output(1, "int32", (keys.size,))
+        asked = Asked(request, table, world, keys, inverse)
+        request.state = table, asked, inverse, shard.training_of(training)
+        return np.concatenate([[request.state[3]], asked.send_counts]).astype(np.int64)
+
+    def run(self, request, config, world, headers):
+        table, asked, inverse, training = request.state
+        shard.check_training(table, headers)
+        recv_counts = np.ascontiguousarray(headers[:, 1 + world.rank])
+        keys = request.inputs[0]
+        out = request.output(0, "float32", keys.shape + (table.dim,))
+        counts = request.output(4, "int64", (2 * world.size,))
+        counts.numpy()[:] = np.concatenate([asked.send_counts, recv_counts])
+        if world.size > 1:
+            values = owner_rows(request, table, world, asked, recv_counts, training, 2, 3)
+            gather.gather(values.pointer, table.dim, inverse.pointer, keys.size, out.pointer)
+        else:
+            self._run_alone(request, table, world, asked, inverse, training, out)
+
+    def _run_alone(self, request, table, world, asked, inverse, training, out):
+        rows = request.output(2, "int32", (asked.count,))
+        request.output(3, "int32", (0,))
+        with request.variables(table.name, exclusive=training) as variables:
+            look = shard.find_or_insert if training else shard.find
+            found = look(request, table, world, variables, asked.keys, asked.count, rows)
+            gather.gather_through(variables[0].pointer, table.dim, found.read_from.pointer, inverse.pointer,
+                                  inverse.size, out.pointer)
+        shard.fill_unseen(request, table, world, asked.keys, found, inverse, inverse.size, out)
+
+    def gradient(self, op, config, grads):
+        table = Table.from_config(config["table"])
+        values, indices = library.call(
+            "dense.backward", {"table": config["table"], "label": config["label"]}, [grads[0]] + list(op.outputs[1:]),
+            [tf.float32, tf.int32], [[None, table.dim], [None]], name="lookup_gradient")
+        slices = tf.IndexedSlices(values, indices, tf.constant([table.rows, table.dim], tf.int64))
+        return [slices] + [None] * (len(op.inputs) - 1)
+
+
+@register
+class _Backward(Operation):
+    """inputs: gradient float32 [..., D], then `_SAVED`. Outputs: values float32 [u, D], indices int32 [u]."""
+
+    name = "dense.backward"
+    communicates = True
+
+    def prepare(self, request, config, world):
+        table = Table.from_config(config["table"])
+        gradient, inverse, _, _, counts = request.inputs
+        if world.size > 1:
+            count = int(counts.numpy()[:world.size].sum())
+            summed = request.temporary("float32", count, table.dim)
+            segment_sum.segment_sum(gradient.pointer, table.dim, inverse.pointer, inverse.size, count,
+                                    summed.pointer)
+            request.state = summed
+        return np.empty(0, np.int64)
+
+    def run(self, request, config, world, headers):
+        table = Table.from_config(config["table"])
+        gradient, inverse, rows, requested, counts = request.inputs
+        if world.size == 1:
+            shard.summed_by_row(request, table, gradient, inverse, rows)
+        else:
+            return_gradients(request, table, world, request.state, counts.numpy(), requested, rows)
+
+
+def return_gradients(request, table, world, summed, counts, requested, rows):
+    """Sends the gradients of distinct keys, float32 [U, D], to their owners and sums them by row there."""
+    send_counts, recv_counts = counts[:world.size].copy(), counts[world.size:2 * world.size].copy()
+    received = request.temporary("float32", requested.size, table.dim)
+    world.communicator.all_to_all(summed.pointer, send_counts, received.pointer, recv_counts, table.dim * 4)
+    shard.summed_by_row(request, table, received, requested, rows)
+
+
+def lookup(table, keys, training, name):
+    """Rows of `keys`: keys.shape + [D], float32. See `embedding.lookup_dense`."""
+    # The batch is left out: it may differ from rank to rank.
+    label = "{} keys=[B, {}]".format(table.label(), ", ".join(map(str, keys.shape.as_list()[1:])))
+    outputs = library.call(
+        "dense.forward", {"table": table.config(), "label": label}, [keys, tf.convert_to_tensor(training, tf.bool)],
+        (tf.float32,) + _SAVED, [keys.shape.concatenate([table.dim]), [None], [None], [None], [None]],
+        resources=table.handles, name=name)
+    return outputs[0]

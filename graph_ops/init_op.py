@@ -1,0 +1,30 @@
+"""The op behind `sok1x.Init`: joins the ranks, once per process."""
+import tensorflow as tf
+
+from sok1x import launch
+from sok1x.cuda_kernels import host
+from sok1x.graph_ops import executor, library
+from sok1x.graph_ops.registry import Operation, register
+
+
+@register
+class _Init(Operation):
+    name = "init"
+    before_init = True
+
+    def run(self, request, config, world, headers):
+        if world is None:
+            world = launch.start(config)
+            host.set_threads(world.host_threads)
+            executor.stop_last_registered()
+
+
+def init(global_batch_size, seed, name="Init"):
+    """A string scalar, `OK` once all ranks have joined with equal arguments.
+
+    Args:
+      global_batch_size: samples of all ranks in a step. seed: of the tables' initial rows.
+    """
+    started = library.call("init", {"global_batch_size": global_batch_size, "seed": seed}, [], [], [], name="SokInit")
+    with tf.control_dependencies([started]):
+        return tf.constant("OK", name=name)

@@ -1,0 +1,66 @@
+"""Loads `_bridge.so` once into TensorFlow and once, the same mapping, into ctypes; makes `Sok1xCall` nodes."""
+import json
+import threading
+
+import tensorflow as tf
+from tensorflow.python.framework import ops as tf_ops
+
+from sok1x.graph_ops import bridge, executor, registry
+
+_lock = threading.Lock()
+_loaded = None
+
+
+def load():
+    """The op library, with the executor running. Called when the first op of ours is built.
+
+    Raises:
+      ImportError: the library has not been built, or was built against another TensorFlow.
+    """
+    global _loaded
+    with _lock:
+        if _loaded is None:
+            try:
+                module = tf.load_op_library(bridge.PATH)
+            except (tf.errors.NotFoundError, OSError) as error:
+                raise ImportError(
+                    "sok1x's op library could not be loaded: got '{}'. Build it against the installed TensorFlow "
+                    "{}: `make build` in a source checkout, or reinstall sok1x with pip.".format(
+                        getattr(error, "message", error), tf.__version__)) from error
+            executor.start(bridge.Library(bridge.PATH))
+            _loaded = module
+    return _loaded
+
+
+@tf.autograph.experimental.do_not_convert
+def call(function, config, inputs, dtypes, shapes, resources=(), name=None):
+    """A `Sok1xCall` node.
+
+    Args:
+      function: the registered operation's name.
+      config: what the operation is given at run time, JSON-able.
+      inputs: tensors. dtypes, shapes: of the outputs; `shapes` as far as known.
+      resources: resource handles of the variables that the operation uses.
+
+    Returns:
+      The list of output tensors.
+    """
+    operation = registry.get(function)
+    module = load()
+    with tf_ops.name_scope(name, function.replace(".", "_")) as scope:
+        config = dict(config)
+        if operation.communicates:
+            from sok1x.graph_ops import plan
+            config["op"] = plan.add(tf_ops.get_default_graph(), operation.describe(config))
+            config["process"] = plan.PROCESS
+        return module.sok1x_call(
+            resources=list(resources), inputs=list(inputs), Tout=list(dtypes), function=function,
+            config=json.dumps(config, sort_keys=True),
+            output_shapes=[tf.TensorShape(shape) for shape in shapes], name=scope)
+
+
+@tf_ops.RegisterGradient("Sok1xCall")
+def _gradient(op, *grads):
+    """Hands over to the gradient that the operation's own file defines."""
+    operation = registry.get(op.get_attr("function").decode())
+    return operation.gradient(op, json.loads(op.get_attr("config").decode()), grads)

@@ -1,0 +1,165 @@
+"""The owner's side of every lookup: keys of this rank's shard to rows, and gradients of rows to one per row."""
+import numpy as np
+
+from sok1x.cuda_kernels import hash_index, row_init, row_numbers, segment_sum
+from sok1x.graph_ops.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
+
+INDEX_KEYS, INDEX_ROWS, COUNT = 1, 2, 3  # the index's place among a table's variables; the rows come first
+
+
+def check_range(table, world, keys, count, first_position):
+    """Raises where a key of a table without index has no row.
+
+    Args:
+      keys: int64 [count], distinct. first_position: finds where in the batch a key stands, for the message.
+    """
+    if table.use_hashtable:
+        return
+    limit = table.rows * world.size
+    bad = row_numbers.first_out_of_range(keys.pointer, count, limit)
+    if bad < 0:
+        return
+    raise CallError(INVALID_ARGUMENT, (
+        "embedding table '{}' on rank {}: got key {} at position {} of the batch, expected keys in [0, {}) "
+        "(max_vocabulary_size_per_gpu {} x {} ranks, use_hashtable=False); raise max_vocabulary_size_per_gpu, or set "
+        "use_hashtable=True to take any key").format(
+            table.name, world.rank, int(keys.numpy()[bad]), first_position(bad), limit, table.rows, world.size))
+
+
+class Found:
+    """Rows of distinct keys. rows: int32 [u], -1 for a key without one. read_from: int32 [u], where to read values
+    (differs from rows only for keys that an evaluation has not found). missing: how many have no row."""
+
+    def __init__(self, rows, read_from, missing):
+        self.rows = rows
+        self.read_from = read_from
+        self.missing = missing
+
+
+def find(request, table, world, variables, keys, count, rows):
+    """Rows of `keys` without changing anything; `rows` int32 [count] is filled."""
+    if not table.use_hashtable:
+        row_numbers.direct(keys.pointer, count, world.size, rows.pointer)
+        return Found(rows, rows, 0)
+    missing = hash_index.find(variables[INDEX_KEYS].pointer, variables[INDEX_ROWS].pointer,
+                              variables[INDEX_KEYS].size, keys.pointer, count, rows.pointer)
+    read_from = rows
+    if missing and table.by_row:
+        # A Keras initializer's values are in the rows not yet in use: read those that these keys would get.
+        read_from = request.temporary("int32", count)
+        row_numbers.number_missing(rows.pointer, count, int(variables[COUNT].numpy()), table.rows, read_from.pointer)
+    return Found(rows, read_from, missing)
+
+
+def find_or_insert(request, table, world, variables, keys, count, rows):
+    """Rows of `keys`; a new key gets the next free row, in the order of `keys`, with its initial values.
+
+    All ranks that take part in an exchange call it together: if one shard is full, none changes.
+
+    Raises:
+      CallError: RESOURCE_EXHAUSTED, agreed on by all ranks, before anything is written.
+    """
+    found = find(request, table, world, variables, keys, count, rows)
+    if not table.use_hashtable:
+        return found
+    used = int(variables[COUNT].numpy())
+    code, message = 0, ""
+    if used + found.missing > table.rows:
+        code, message = RESOURCE_EXHAUSTED, (
+            "embedding table '{}' is full on rank {}: {} of {} rows (max_vocabulary_size_per_gpu) are in use and the "
+            "batch has {} new keys; nothing was changed. Raise max_vocabulary_size_per_gpu, or train on more "
+            "ranks").format(table.name, world.rank, used, table.rows, found.missing)
+    if world.size > 1:
+        failed = world.communicator.agree(code, message)
+        if failed is not None:
+            raise CallError(failed.code, str(failed), agreed=True)
+    elif code:
+        raise CallError(code, message)
+    if not found.missing:
+        return found
+    inserted = hash_index.insert(variables[INDEX_KEYS].pointer, variables[INDEX_ROWS].pointer,
+                                 variables[INDEX_KEYS].size, keys.pointer, count, rows.pointer, used)
+    if not table.by_row:
+        new_keys = request.temporary("int64", inserted)
+        row_numbers.collect_new(keys.pointer, rows.pointer, count, used, new_keys.pointer)
+        kind, a, b = table.distribution(world.size)
+        row_init.initial_rows(world.arguments["seed"], table.identity, new_keys.pointer, inserted, table.dim, kind, a,
+                              b, 0, variables[0].pointer + used * table.dim * 4)
+    variables[COUNT].numpy()[...] = used + inserted
+    return Found(rows, rows, 0)
+
+
+def fill_unseen(request, table, world, keys, found, inverse, length, values):
+    """Overwrites values float32 [length, D] with initial rows where the key asked for has no row.
+
+    Args:
+      keys: int64 [u], distinct. found: their rows. inverse: int32 [length], which of them each value belongs to.
+    """
+    if not found.missing or table.by_row:
+        return
+    asked = request.temporary("int64", length)
+    rows = request.temporary("int32", length)
+    row_numbers.look_up_int64(keys.pointer, inverse.pointer, length, asked.pointer)
+    row_numbers.look_up(found.rows.pointer, inverse.pointer, length, rows.pointer)
+    kind, a, b = table.distribution(world.size)
+    row_init.initial_rows(world.arguments["seed"], table.identity, asked.pointer, length, table.dim, kind, a, b,
+                          rows.pointer, values.pointer)
+
+
+def fill_unseen_distinct(table, world, keys, found, count, values):
+    """As `fill_unseen`, where values float32 [count, D] belong to the distinct keys themselves."""
+    kind, a, b = table.distribution(world.size)
+    row_init.initial_rows(world.arguments["seed"], table.identity, keys.pointer, count, table.dim, kind, a, b,
+                          found.rows.pointer, values.pointer)
+
+
+def without_unknown(request, rows, inverse):
+    """Drops keys without a row from a gradient's sums.
+
+    Args:
+      rows: int32 [u], -1 for a key without a row. inverse: int32 [length], which of `rows` each position belongs to.
+
+    Returns:
+      (rows that are left, how many, inverse renumbered to them: -1 where the row was dropped).
+    """
+    known = request.temporary("int32", rows.size)
+    number = request.temporary("int32", rows.size)
+    kept = row_numbers.compact(rows.pointer, rows.size, known.pointer, number.pointer)
+    if kept == rows.size:
+        return known, kept, inverse
+    renumbered = request.temporary("int32", inverse.size)
+    row_numbers.look_up(number.pointer, inverse.pointer, inverse.size, renumbered.pointer)
+    return known, kept, renumbered
+
+
+def write_indices(request, rows, count):
+    """Output 1, the indices int32 [count] of IndexedSlices."""
+    indices = request.output(1, "int32", (count,))
+    row_numbers.look_up(rows.pointer, 0, count, indices.pointer)
+
+
+def summed_by_row(request, table, gradients, segments, rows):
+    """Writes outputs 0 and 1, IndexedSlices' values float32 [u, D] and indices int32 [u], distinct.
+
+    Args:
+      gradients: float32 [length, D]. segments: int32 [length], which of `rows` each belongs to. rows: int32 [u].
+    """
+    known, kept, segments = without_unknown(request, rows, segments)
+    values = request.output(0, "float32", (kept, table.dim))
+    segment_sum.segment_sum(gradients.pointer, table.dim, segments.pointer, segments.size, kept, values.pointer)
+    write_indices(request, known, kept)
+
+
+def training_of(flag):
+    """The scalar bool input `training`."""
+    return bool(flag.numpy())
+
+
+def check_training(table, headers):
+    """Raises, on all ranks alike, where some train and others evaluate; `training` is the headers' first column."""
+    flags = headers[:, 0]
+    if flags.min() != flags.max():
+        raise CallError(INVALID_ARGUMENT, (
+            "embedding table '{}': got training=True on ranks {} and training=False on ranks {}; expected one value "
+            "on all ranks in one step").format(
+                table.name, np.flatnonzero(flags).tolist(), np.flatnonzero(flags == 0).tolist()), agreed=True)

@@ -1,0 +1,97 @@
+"""Operations that only the bridge's tests use. Imported by the tests and by the programs they start."""
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from sok1x.graph_ops import library
+from sok1x.graph_ops.errors import CallError
+from sok1x.graph_ops.registry import Operation, register
+
+
+@register
+class _Pointer(Operation):
+    """Its input again, the same buffer, and that buffer's address."""
+
+    name = "test.pointer"
+    before_init = True
+
+    def run(self, request, config, world, headers):
+        request.forward(0, 0)
+        request.output(1, "int64", ()).numpy()[...] = request.inputs[0].pointer
+
+
+@register
+class _Describe(Operation):
+    """Shape, size and sum of its input; a temporary on the way."""
+
+    name = "test.describe"
+    before_init = True
+
+    def run(self, request, config, world, headers):
+        array = request.inputs[0]
+        scratch = request.temporary("float64", array.size)
+        scratch.numpy()[:] = array.numpy().ravel()
+        request.output(0, "int64", (len(array.shape),)).numpy()[:] = array.shape
+        request.output(1, "float64", ()).numpy()[...] = scratch.numpy().sum()
+
+
+@register
+class _Fail(Operation):
+    """Fails as its config says."""
+
+    name = "test.fail"
+    before_init = True
+
+    def run(self, request, config, world, headers):
+        if config["code"]:
+            raise CallError(config["code"], config["message"])
+        raise {"MemoryError": MemoryError, "KeyError": KeyError}[config["kind"]](config["message"])
+
+
+@register
+class _Add(Operation):
+    """Adds its input to the variable in place."""
+
+    name = "test.add"
+    before_init = True
+
+    def run(self, request, config, world, headers):
+        with request.variables("test", exclusive=True) as variables:
+            values = variables[0].numpy()
+            values += request.inputs[0].numpy()
+        request.output(0, "int32", ()).numpy()[...] = 1
+
+
+@register
+class _Sleep(Operation):
+    """Takes a while."""
+
+    name = "test.sleep"
+    before_init = True
+
+    def run(self, request, config, world, headers):
+        time.sleep(config["seconds"])
+        request.output(0, "int32", ()).numpy()[...] = 1
+
+
+def pointer(tensor):
+    return library.call("test.pointer", {}, [tensor], [tensor.dtype, tf.int64], [tensor.shape, []])
+
+
+def describe(tensor):
+    return library.call("test.describe", {}, [tensor], [tf.int64, tf.float64], [[None], []])
+
+
+def fail(code=0, message="", kind=None):
+    return library.call("test.fail", {"code": code, "message": message, "kind": kind}, [], [tf.int32], [[]])[0]
+
+
+def add(variable, value):
+    value = tf.convert_to_tensor(np.float32(value))
+    return library.call("test.add", {}, [value], [tf.int32], [[]], resources=[variable.handle])[0]
+
+
+def sleep(seconds):
+    return library.call("test.sleep", {"seconds": seconds}, [], [tf.int32], [[]])[0]
+

@@ -1,0 +1,173 @@
+"""The bridge: no copies, TensorFlow's memory, errors of the right class, variables under TensorFlow's rules."""
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bridge_operations as operations
+from ranks import run_ranks
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@pytest.fixture
+def graph():
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+def run(fetches, **options):
+    with tf.Session(config=tf.ConfigProto(**options)) as sess:
+        sess.run(tf.global_variables_initializer())
+        return sess.run(fetches)
+
+
+def test_tensors_pass_without_a_copy(graph):
+    value = tf.random_uniform([1000])
+    first, at_first = operations.pointer(value)
+    second, at_second = operations.pointer(first)
+    _, at_third = operations.pointer(second)
+    addresses = run([at_first, at_second, at_third])
+    assert len(set(addresses)) == 1 and addresses[0] != 0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int64", "uint8", "bool", "uint32"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (1, 2, 1, 2, 1, 2, 1, 2)])
+def test_every_dtype_and_shape_arrives(graph, dtype, shape, seed):
+    value = np.random.RandomState(seed).randint(0, 2, shape).astype(dtype)
+    fed = tf.placeholder(dtype, shape)
+    with tf.Session() as sess:
+        got_shape, got_sum = sess.run(operations.describe(fed), {fed: value})
+    assert tuple(got_shape) == shape
+    assert got_sum == value.astype("float64").sum()
+
+
+def test_more_than_eight_dimensions_is_a_clear_error(graph):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more than 8 dimensions"):
+        run(operations.describe(tf.ones([1] * 9)))
+
+
+@pytest.mark.parametrize("code, error", [
+    (3, tf.errors.InvalidArgumentError), (8, tf.errors.ResourceExhaustedError),
+    (9, tf.errors.FailedPreconditionError), (4, tf.errors.DeadlineExceededError), (13, tf.errors.InternalError)])
+def test_an_error_becomes_its_class_with_the_message_first(graph, code, error):
+    with pytest.raises(error) as caught:
+        run(operations.fail(code, "what went wrong, with µ and 'quotes'"))
+    assert caught.value.message.startswith("what went wrong, with µ and 'quotes'")
+
+
+def test_unexpected_exceptions_reach_the_user_with_their_place(graph):
+    with pytest.raises(tf.errors.InternalError, match="KeyError: 'lost'(.|\n)*bridge_operations"):
+        run(operations.fail(kind="KeyError", message="lost"))
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="out of memory"):
+        run(operations.fail(kind="MemoryError", message="no room"))
+    assert run(operations.sleep(0)) == 1, "the executor goes on after an error"
+
+
+def test_variables_are_written_in_place_and_readers_keep_what_they_read(graph, seed):
+    start = np.random.RandomState(seed).normal(size=[5, 3]).astype("float32")
+    variable = tf.get_variable("v", initializer=start, use_resource=True)
+    before = variable.read_value()
+    with tf.control_dependencies([before]):
+        added = operations.add(variable, 1.0)
+    with tf.control_dependencies([added]):
+        before_still, after = tf.identity(before), variable.read_value()
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        for step in range(3):  # the first write switches the variable's mode: later ones run another path
+            old, new = sess.run([before_still, after])
+            np.testing.assert_allclose(old, start + step, rtol=1e-6)
+            np.testing.assert_allclose(new, start + step + 1, rtol=1e-6)
+
+
+def test_many_threads_may_write_one_variable(graph):
+    variable = tf.get_variable("v", initializer=np.zeros(4, "float32"), use_resource=True)
+    added, scattered = operations.add(variable, 1.0), tf.scatter_add(variable, [0], [1.0])
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        threads = [threading.Thread(target=lambda: [sess.run([added, scattered]) for _ in range(50)])
+                   for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        np.testing.assert_array_equal(sess.run(variable), [400, 200, 200, 200])
+
+
+def test_an_uninitialized_variable_is_a_clear_error(graph):
+    variable = tf.get_variable("v", initializer=np.zeros(2, "float32"), use_resource=True)
+    added = operations.add(variable, 1.0)
+    with tf.Session() as sess:
+        with pytest.raises(tf.errors.FailedPreconditionError, match="^the variables of embedding table 'test' have not been initialized"):
+            sess.run(added)
+
+
+def test_tensorflow_threads_only_enqueue(graph):
+    # With one inter-op thread, native ops finish while ours still runs.
+    slow = operations.sleep(0.5)
+    done = []
+    quick = tf.py_func(lambda: done.append(time.time()) or np.int32(1), [], tf.int32)
+    with tf.Session(config=tf.ConfigProto(inter_op_parallelism_threads=1)) as sess:
+        sess.run(quick)
+        del done[:]
+        began = time.time()
+        sess.run([slow, quick])
+        assert time.time() - began >= 0.5 and done[0] - began < 0.4
+
+
+def test_exit_with_requests_in_flight():
+    program = """
+import sys, threading, time
+sys.path.insert(0, {!r})
+import tensorflow as tf
+import bridge_operations as operations
+nodes = [operations.sleep(0.3) for _ in range(20)]
+sess = tf.Session()
+def work():
+    try:
+        sess.run(nodes)
+    except tf.errors.CancelledError as error:
+        print('cancelled:', error.message.splitlines()[0])
+threading.Thread(target=work, daemon=True).start()
+time.sleep(1.0)
+print('leaving')
+""".format(HERE)
+    began = time.time()
+    finished = run_ranks(0, program, timeout=60)
+    assert "leaving" in finished.out
+    assert time.time() - began < 30
+
+
+def test_a_dying_executor_fails_all_requests():
+    # What must never happen, made to happen: an exception where the executor takes a request in.
+    program = """
+import sys, threading, time
+sys.path.insert(0, {!r})
+import tensorflow as tf
+import bridge_operations as operations
+from sok1x.graph_ops import executor
+nodes = [operations.sleep(seconds) for seconds in (0.5, 0, 0, 0)]
+results = []
+def collect(node):
+    try:
+        results.append(sess.run(node))
+    except tf.errors.InternalError as error:
+        results.append(error.message.splitlines()[0])
+with tf.Session() as sess:
+    threads = [threading.Thread(target=collect, args=[node]) for node in nodes[:3]]
+    threads[0].start()
+    time.sleep(0.2)
+    def die(*_):
+        raise SystemExit('made to die')
+    executor._executor._accept = die
+    for thread in threads[1:]: thread.start()
+    for thread in threads: thread.join()
+    collect(nodes[3])
+    print(results)
+""".format(HERE)
+    finished = run_ranks(0, program, timeout=60, check=False)
+    assert finished.code == 0, str(finished)
+    assert finished.out.startswith("[1, ") and finished.out.count("sok1x's executor died") == 3, str(finished)

@@ -1,0 +1,204 @@
+"""What goes wrong on one rank, for test_mpi_failures.py.
+
+    mpiexec -np N python program_failures.py CASE
+"""
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+import tensorflow as tf
+
+import sok1x as sok
+
+tf.logging.set_verbosity(tf.logging.ERROR)
+RANK = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+
+
+class Model:
+    """One layer, its training step and an evaluation, in the default graph."""
+
+    def __init__(self, rows=100, use_hashtable=True, dim=4, count=1):
+        self.keys = tf.placeholder(tf.int64, [None, 1, 1])
+        self.layers = [sok.All2AllDenseEmbedding(rows, dim, 1, 1, use_hashtable=use_hashtable) for _ in range(count)]
+        outputs = [layer(self.keys) for layer in self.layers]
+        self.loss = tf.add_n([tf.reduce_sum(output) for output in outputs])
+        variables = [layer.embedding_variable for layer in self.layers]
+        self.train = tf.train.GradientDescentOptimizer(0.1).minimize(self.loss, var_list=variables)
+        self.evaluated = self.layers[0](self.keys, training=False)
+        self.init = tf.global_variables_initializer()
+
+    def feed(self, keys):
+        return {self.keys: np.array(keys, np.int64).reshape(-1, 1, 1)}
+
+
+def session(model, init):
+    sess = tf.Session()
+    sess.run(init)
+    sess.run(model.init)
+    return sess
+
+
+def raises():
+    init, model = sok.Init(global_batch_size=4), Model()
+    sess = session(model, init)
+    for step in range(1000):
+        if step == 5 and RANK == 1:
+            raise ValueError("made to fail on purpose")
+        sess.run(model.train, model.feed([step, RANK]))
+
+
+def raises_while_others_sleep():
+    init, model = sok.Init(global_batch_size=4), Model()
+    sess = session(model, init)
+    sess.run(model.train, model.feed([1]))
+    if RANK == 1:
+        raise ValueError("made to fail on purpose")
+    time.sleep(300)
+
+
+def killed():
+    init, model = sok.Init(global_batch_size=4), Model()
+    sess = session(model, init)
+    for step in range(1000000):
+        if step == 20 and RANK == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        sess.run(model.train, model.feed([step % 90, RANK]))
+
+
+def different_layers():
+    init, model = sok.Init(global_batch_size=4), Model(dim=4 + RANK)
+    sess = session(model, init)
+    sess.run(model.train, model.feed([1]))
+
+
+def fewer_layers():
+    init, model = sok.Init(global_batch_size=4), Model(count=1 + RANK)
+    sess = session(model, init)
+    sess.run(model.train, model.feed([1]))
+
+
+def stops_feeding():
+    init, model = sok.Init(global_batch_size=4), Model()
+    sess = session(model, init)
+    for step in range(3):
+        sess.run(model.train, model.feed([step]))
+    if RANK == 1:
+        time.sleep(300)
+    sess.run(model.train, model.feed([1]))
+
+
+def init_disagrees():
+    with tf.Session() as sess:
+        try:
+            sess.run(sok.Init(global_batch_size=4 + RANK, seed=7))
+        except tf.errors.InvalidArgumentError as error:
+            message = error.message
+            assert "global_batch_size" in message and "4" in message and "5" in message, message
+        else:
+            raise AssertionError("ranks that disagree were let in")
+        assert sess.run(sok.Init(global_batch_size=4, seed=7)) == b"OK"
+        assert sess.run(sok.Init(global_batch_size=999)) == b"OK", "a second Init is a no-op"
+
+
+def expect(error, parts, run):
+    try:
+        run()
+    except error as caught:
+        for part in parts:
+            assert part in caught.message, (part, caught.message)
+    else:
+        raise AssertionError("no {}".format(error.__name__))
+
+
+def survives():
+    """Errors of one rank that all ranks get, after which the same session goes on."""
+    from sok1x import launch
+    init = sok.Init(global_batch_size=4)
+    full, direct = Model(rows=4), Model(rows=4, use_hashtable=False)
+    with tf.Session() as sess:
+        sess.run(init)
+        sess.run(tf.global_variables_initializer())
+        ranks = launch.current().size
+        owner = ranks - 1  # its shard takes exactly V keys
+        mine = [owner + ranks * i for i in range(4)]
+        sess.run(full.train, full.feed(mine if RANK == 0 else []))
+        others = [r for r in range(ranks)]  # a new key for every shard: one has no room, so none may take its key
+        before = sess.run(full.evaluated, full.feed(mine))
+        count = full.layers[0].embedding_variable
+        expect(tf.errors.ResourceExhaustedError,
+               ["'EmbeddingVariable'", "rank {}".format(owner), "4 of 4", "1 new keys", "max_vocabulary_size_per_gpu"],
+               lambda: sess.run(full.train, full.feed([r + 100 * ranks for r in others] + mine)))
+        np.testing.assert_array_equal(sess.run(full.evaluated, full.feed(mine)), before)
+        used = [int(sess.run(v)) for v in tf.global_variables() if v.op.name == count.op.name + "/count"]
+        assert used == [4 if RANK == owner else 0], used
+        sess.run(full.train, full.feed(mine))
+
+        good = list(range(4 * ranks))
+        sess.run(direct.train, direct.feed(good))
+        for bad in (-1, 4 * ranks, -2 ** 63, 2 ** 63 - 1):
+            keys = good[:3] + [bad] if RANK == ranks - 1 else good
+            expect(tf.errors.InvalidArgumentError,
+                   ["'EmbeddingVariable_1'", "rank {}".format(ranks - 1), "key {}".format(bad), "position 3",
+                    "[0, {})".format(4 * ranks)], lambda: sess.run(direct.train, direct.feed(keys)))
+        sess.run(direct.train, direct.feed(good))
+        # Some train, some evaluate.
+        training = tf.placeholder(tf.bool, [])
+        mixed = direct.layers[0](direct.keys, training)
+        if ranks > 1:
+            expect(tf.errors.InvalidArgumentError, ["training=True on ranks [0]"],
+                   lambda: sess.run(mixed, dict(direct.feed(good), **{training: RANK == 0})))
+    print("rank", RANK, "ok")
+
+
+def sessions_and_graphs():
+    """Train and evaluation graphs that take turns, and two sessions on one graph, each with its own tables."""
+    train_graph, eval_graph = tf.Graph(), tf.Graph()
+    with train_graph.as_default():
+        init, model = sok.Init(global_batch_size=4), Model()
+        one, two = session(model, init), session(model, init)
+    with eval_graph.as_default():
+        other = Model()
+        three = session(other, sok.Init(global_batch_size=4))
+    keys = [3, 4, 3]
+    start = three.run(other.evaluated, other.feed(keys))
+    np.testing.assert_array_equal(start, one.run(model.evaluated, model.feed(keys)))
+    from sok1x import launch
+    uses = np.array([2, 1, 2]).reshape(-1, 1, 1, 1) * launch.current().size
+    for step in range(1, 31):
+        one.run(model.train, model.feed(keys))
+        if step % 3 == 0:
+            two.run(model.train, model.feed(keys))
+        np.testing.assert_allclose(one.run(model.evaluated, model.feed(keys)), start - 0.1 * step * uses, rtol=1e-4,
+                                   atol=1e-4)
+        np.testing.assert_array_equal(three.run(other.evaluated, other.feed(keys)), start)
+    np.testing.assert_allclose(two.run(model.evaluated, model.feed(keys)), start - 0.1 * 10 * uses, rtol=1e-4,
+                               atol=1e-4)
+    print("rank", RANK, "ok")
+
+
+def memory():
+    """Resident memory at steps 2000 and 12000."""
+    init = sok.Init(global_batch_size=4)
+    model = Model(rows=500)
+    combined = sok.DistributedEmbedding("sum", 500, 4, 1, 3)
+    keys = tf.placeholder(tf.int64, [None])
+    count = tf.size(keys, out_type=tf.int64)
+    rows = tf.stack([tf.range(count), tf.zeros([count], tf.int64)], 1)
+    out = combined(tf.SparseTensor(rows, keys, tf.stack([count, 3])))
+    more = tf.train.AdamOptimizer(0.01).minimize(tf.reduce_sum(out), var_list=[combined.embedding_variable])
+    model.init = tf.global_variables_initializer()
+    with session(model, init) as sess:
+        run = sess.make_callable([model.train, more], [model.keys, keys])
+        random = np.random.RandomState(RANK)
+        for step in range(12000):
+            size = random.randint(0, 5)
+            run(random.randint(0, 400, [size, 1, 1]), random.randint(0, 400, size))
+            if step in (1999, 11999):
+                pages = int(open("/proc/self/statm").read().split()[1])
+                print("rank", RANK, "resident", pages * 4096, "after", step + 1)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

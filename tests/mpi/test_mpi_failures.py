@@ -1,0 +1,66 @@
+"""Failures on one rank, on purpose: what the others do, and that nothing ever hangs."""
+import os
+import re
+import time
+
+import pytest
+
+from ranks import run_ranks
+
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_failures.py")
+
+
+def fail(case, ranks=2, timeout=60, **env):
+    """Runs a case that must end non-zero; returns what it wrote and how long it took."""
+    began = time.time()
+    finished = run_ranks(ranks, PROGRAM, case, timeout=timeout, env=env, check=False)
+    assert finished.code != 0, str(finished)
+    return finished, time.time() - began
+
+
+@pytest.mark.parametrize("case, ranks", [("raises", 3), ("raises_while_others_sleep", 2)])
+def test_a_rank_that_raises_ends_all_with_its_message(case, ranks):
+    finished, seconds = fail(case, ranks)
+    named = set(re.findall(r"sok1x: rank (\d+).*rank 1 failed: ValueError: made to fail on purpose", finished.err))
+    named |= set(re.findall(r"(?s)(\d)?.*?rank 1 failed: ValueError: made to fail on purpose", finished.err)) - {""}
+    assert finished.err.count("rank 1 failed: ValueError: made to fail on purpose") >= ranks - 1, str(finished)
+    assert "Traceback" in finished.err, str(finished)
+    assert seconds < 10 + 15, "starting three TensorFlows takes up to 15 s; the end may take 10: " + str(finished)
+
+
+def test_a_killed_rank_ends_the_job():
+    finished, seconds = fail("killed")
+    assert seconds < 30 + 15, str(finished)
+
+
+@pytest.mark.parametrize("case", ["different_layers", "fewer_layers"])
+def test_ranks_that_built_different_layers(case):
+    finished, _ = fail(case)
+    if case == "different_layers":
+        assert "D=4" in finished.err and "D=5" in finished.err, str(finished)
+    else:
+        assert "'EmbeddingVariable_1'" in finished.err, str(finished)
+    assert "rank 0" in finished.err and "rank 1" in finished.err, str(finished)
+
+
+def test_a_rank_that_stops_feeding_is_named():
+    finished, seconds = fail("stops_feeding", SOK1X_STALL_SECONDS="2", SOK1X_ABORT_SECONDS="6")
+    stalls = [line for line in finished.err.splitlines() if "sok1x" in line and "wait" in line]
+    assert any("All2All" in line or "dense" in line for line in stalls), str(finished)
+    assert re.search(r"rank[s]? \[?1", finished.err), str(finished)
+    assert seconds < 40, str(finished)
+
+
+@pytest.mark.parametrize("case, ranks", [("init_disagrees", 2), ("survives", 1), ("survives", 2),
+                                         ("sessions_and_graphs", 2)])
+def test_what_all_ranks_survive(case, ranks):
+    run_ranks(ranks, PROGRAM, case)
+
+
+def test_ten_thousand_steps_without_growth():
+    finished = run_ranks(2, PROGRAM, "memory", timeout=200)
+    for rank in "01":
+        early, late = [int(re.search(r"rank {} resident (\d+) after {}".format(rank, step), finished.out).group(1))
+                       for step in (2000, 12000)]
+        print("rank", rank, "resident", early, "then", late)
+        assert late - early < 4 << 20, str(finished)
