@@ -170,13 +170,10 @@ def load(folder=DEFAULT_FOLDER):
     """Reads the three files into a `Ratings`; raises DataError, with file and line, where they are malformed."""
     inter, user, item = (read_table(folder, name) for name in FILES)
     path = os.path.join(folder, "ml-100k.inter")
-    try:
-        rating = np.array([float(value) for value in inter["rating:float"]])
-    except ValueError:
-        rating = np.array([np.nan])
-    if not np.all((rating >= 1) & (rating <= 5)):
-        line, value = next((n + 2, v) for n, v in enumerate(inter["rating:float"]) if not is_rating(v))
-        raise DataError("{} line {}: expected a rating from 1 to 5, got '{}'".format(path, line, value))
+    for number, value in enumerate(inter["rating:float"]):
+        if not is_rating(value):
+            raise DataError("{} line {}: expected a rating from 1 to 5, got '{}'".format(path, number + 2, value))
+    rating = np.array(inter["rating:float"]).astype(np.float32)
 
     of_user = rows_of(os.path.join(folder, "ml-100k.user"), "user", inter["user_id:token"], user["user_id:token"])
     of_item = rows_of(os.path.join(folder, "ml-100k.item"), "item", inter["item_id:token"], item["item_id:token"])

@@ -13,7 +13,8 @@ case "${SOK1X_TENSORFLOW:-}" in nvidia-tensorflow*) wanted=3.8 ;; esac
 # Runs a candidate: a name on PATH proves nothing (pyenv's shims exist for versions that are not selected).
 # Prints its real path when it is a 64-bit CPython of the wanted version that can make virtual environments.
 try() {
-    "$1" - "$wanted" <<'PY' 2>/dev/null
+    local path
+    path=$("$1" - "$wanted" 2>/dev/null <<'PY'
 import sys
 wanted = tuple(int(part) for part in sys.argv[1].split("."))
 import ensurepip, os, platform, venv
@@ -24,6 +25,7 @@ if sys.prefix != sys.base_prefix:  # an activated environment, perhaps the very 
     path = os.path.join(sys.base_prefix, "bin", "python" + sys.argv[1])
 print(path)
 PY
+    ) && [ -x "$path" ] && printf '%s\n' "$path"
 }
 
 found() {

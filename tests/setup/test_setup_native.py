@@ -1,0 +1,88 @@
+"""`setup.py build_native`: builds what changed and only that, replaces in one step, says what is wrong."""
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BRIDGE, KERNELS = "graph_ops/_bridge.so", "cuda_kernels/_host_kernels.so"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A source tree whose libraries compile in no time."""
+    shutil.copy(os.path.join(ROOT, "setup.py"), str(tmp_path))
+    for name, text in (("graph_ops/bridge.cc", 'extern "C" int one() { return 1; }\n'),
+                       ("cuda_kernels/sum.cu", '#include "common.cuh"\nextern "C" int two() { return TWO; }\n'),
+                       ("cuda_kernels/common.cuh", "#define TWO 2\n"), ("sok1x/__init__.py", "")):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    remembered = os.path.join(ROOT, "build", "native", "tensorflow.json")
+    if os.path.exists(remembered):
+        (tmp_path / "build" / "native").mkdir(parents=True)
+        shutil.copy(remembered, str(tmp_path / "build" / "native"))
+    return tmp_path
+
+
+def build(tree, *options, **env):
+    done = subprocess.run([sys.executable, "setup.py", "-q", "build_native"] + list(options), cwd=str(tree),
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=120,
+                          env=dict(os.environ, **env))
+    return done.returncode, done.stdout
+
+
+def built(output):
+    return [line.split()[1] for line in output.splitlines() if line.startswith("built ")]
+
+
+def test_only_what_changed(tree):
+    assert built(build(tree)[1]) == [BRIDGE, KERNELS]
+    assert build(tree) == (0, "")
+    (tree / "cuda_kernels" / "common.cuh").write_text("#define TWO 22\n")
+    assert built(build(tree)[1]) == [KERNELS]
+    (tree / "graph_ops" / "bridge.cc").write_text('extern "C" int one() { return 11; }\n')
+    before = os.stat(str(tree / BRIDGE)).st_ino
+    assert built(build(tree)[1]) == [BRIDGE]
+    assert os.stat(str(tree / BRIDGE)).st_ino != before, "a loaded library must not be written over"
+    (tree / KERNELS).unlink()
+    assert built(build(tree)[1]) == [KERNELS]
+    assert built(build(tree, "--force")[1]) == [BRIDGE, KERNELS]
+
+
+def test_sources_that_do_not_compile_leave_the_old_library(tree):
+    build(tree)
+    with open(str(tree / KERNELS), "rb") as file:
+        old = file.read()
+    (tree / "cuda_kernels" / "sum.cu").write_text("int broken(\n")
+    code, out = build(tree)
+    assert code != 0 and "did not compile" in out and "sum.cu" in out and "Traceback" not in out
+    with open(str(tree / KERNELS), "rb") as file:
+        assert file.read() == old
+    assert sorted(os.listdir(str(tree / "cuda_kernels"))) == ["_host_kernels.so", "common.cuh", "sum.cu"]
+    code, out = build(tree)
+    assert code != 0 and "did not compile" in out, "a failure must not be remembered as built"
+
+
+def test_no_compiler_is_said_plainly(tree):
+    code, out = build(tree, CXX="no-such-compiler")
+    assert code != 0 and "'no-such-compiler' was not found" in out and "apt-get install g++" in out
+    assert "Traceback" not in out
+
+
+def test_no_tensorflow_is_said_plainly(tree):
+    blocker = tree / "blocker" / "sitecustomize.py"
+    blocker.parent.mkdir()
+    blocker.write_text("import importlib.util as u\nfind = u.find_spec\n"
+                       "u.find_spec = lambda name, *a: None if name == 'tensorflow' else find(name, *a)\n")
+    code, out = build(tree, PYTHONPATH=str(blocker.parent))
+    assert code != 0 and "tensorflow==1.15.5" in out and "--no-build-isolation" in out and "Traceback" not in out
+
+
+def test_recipe_of_the_kernels_is_used(tree):
+    (tree / "cuda_kernels" / "build_host.py").write_text(
+        "def build(path):\n    with open(path, 'w') as file:\n        file.write('made by the recipe')\n")
+    assert build(tree)[0] == 0
+    assert (tree / KERNELS).read_text() == "made by the recipe"
