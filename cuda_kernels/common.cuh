@@ -1,0 +1,92 @@
+// The subset of CUDA C++ in which kernels are written, valid for nvcc (GPU) and g++ (host).
+//
+// A kernel is one function, `SOK_KERNEL name(...)`. Inside it a data-parallel loop is
+//
+//   SOK_PARALLEL_FOR(i, n, bytes) { ...item i... };                  // mind the semicolon
+//   SOK_PARALLEL_CHUNKS(begin, end, n, bytes) { ...items begin to end... };
+//
+// On CUDA both are grid-stride loops (a chunk is one item). On the host they are calls into the thread pool:
+// a chunk is a run of consecutive items, so look-ahead prefetches and sums kept in registers pay. `bytes` says
+// how much memory one item touches; the pool gives no thread less than is worth a hand-over.
+// Inside SOK_PARALLEL_FOR, write no `continue` and no `return`: the body is a lambda on the host.
+#ifndef SOK1X_COMMON_CUH
+#define SOK1X_COMMON_CUH
+
+#ifdef __CUDACC__
+typedef int i32;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+#else
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <atomic>
+typedef int32_t i32;
+typedef uint32_t u32;
+typedef int64_t i64;
+typedef uint64_t u64;
+#include "host_threads.h"
+#endif
+
+#ifdef __CUDACC__
+
+#define SOK_KERNEL extern "C" __global__ void
+#define SOK_DEVICE static __device__ __forceinline__
+#define SOK_RESTRICT __restrict__
+#define SOK_PARALLEL_FOR(i, n, bytes)                                     \
+  for (i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x; i < (i64)(n); \
+       i += (i64)gridDim.x * blockDim.x)
+#define SOK_PARALLEL_CHUNKS(begin, end, n, bytes)                                            \
+  for (i64 begin = blockIdx.x * (i64)blockDim.x + threadIdx.x, end = begin + 1; begin < (n); \
+       begin += (i64)gridDim.x * blockDim.x, end = begin + 1)
+#define SOK_PREFETCH(pointer) ((void)0)
+
+SOK_DEVICE void atomic_add(i64* target, i64 value) { atomicAdd((u64*)target, (u64)value); }
+SOK_DEVICE void atomic_min(i64* target, i64 value) { atomicMin(target, value); }
+SOK_DEVICE u32 float_bits(float value) { return __float_as_uint(value); }
+SOK_DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
+
+#else
+
+#define SOK_EXPORT extern "C" __attribute__((visibility("default")))
+#define SOK_KERNEL SOK_EXPORT void
+#define SOK_DEVICE static inline __attribute__((always_inline))
+#define SOK_RESTRICT __restrict__
+#define SOK_PARALLEL_FOR(i, n, bytes) sok1x::ItemLoop{(n), (bytes)} = [=](i64 i)
+#define SOK_PARALLEL_CHUNKS(begin, end, n, bytes) sok1x::ChunkLoop{(n), (bytes)} = [=](i64 begin, i64 end)
+#define SOK_PREFETCH(pointer) __builtin_prefetch(pointer)
+
+SOK_DEVICE void atomic_add(i64* target, i64 value) { __atomic_fetch_add(target, value, __ATOMIC_RELAXED); }
+SOK_DEVICE void atomic_min(i64* target, i64 value) {
+  i64 seen = __atomic_load_n(target, __ATOMIC_RELAXED);
+  while (value < seen && !__atomic_compare_exchange_n(target, &seen, value, true, __ATOMIC_RELAXED,
+                                                      __ATOMIC_RELAXED)) {
+  }
+}
+SOK_DEVICE u32 float_bits(float value) {
+  u32 bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+SOK_DEVICE float bits_float(u32 bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+#endif
+
+// Key types, as the wrappers number them.
+enum KeyType { KEY_INT64 = 0, KEY_INT32 = 1, KEY_UINT32 = 2 };
+
+// A bijection of 64 bits in which each input bit flips each output bit with probability near 1/2: Stafford's
+// 13th variant of the MurmurHash3 finalizer, the one SplitMix64 uses.
+SOK_DEVICE u64 mix64(u64 x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+#endif  // SOK1X_COMMON_CUH

@@ -1,0 +1,64 @@
+// Keys grouped by the rank that owns them, and the bookkeeping of that permutation.
+#include "common.cuh"
+
+SOK_KERNEL sok1x_permute(const i64* SOK_RESTRICT values, const i32* SOK_RESTRICT position, i64 n,
+                         i64* SOK_RESTRICT out) {
+  SOK_PARALLEL_FOR(i, n, 20) { out[position[i]] = values[i]; };
+}
+
+SOK_KERNEL sok1x_remap(i32* SOK_RESTRICT inverse, const i32* SOK_RESTRICT position, i64 n) {
+  SOK_PARALLEL_FOR(i, n, 12) { inverse[i] = position[inverse[i]]; };
+}
+
+#ifndef __CUDACC__
+#include <vector>
+
+// The mathematical modulo: never negative.
+SOK_DEVICE i64 owner_of(i64 key, i64 parts) {
+  const i64 remainder = key % parts;
+  return remainder < 0 ? remainder + parts : remainder;
+}
+
+// Host form: a stable counting sort over blocks of consecutive keys. Each block counts its keys by owner, the
+// counts give each (owner, block) its place, each block then puts its keys there. The number of blocks
+// does not show in the result. A GPU form needs a scan over thread blocks.
+SOK_EXPORT void sok1x_partition(const i64* keys, i64 n, i64 parts, i64* counts, i64* grouped, i32* position) {
+  const i64 blocks = std::max<i64>(1, std::min<i64>(sok1x::ThreadPool::get().threads(), n >> 12));
+  std::vector<i64> places(blocks * parts, 0);
+  i64* place = places.data();
+  const u64 mask = (parts & (parts - 1)) == 0 ? (u64)parts - 1 : 0;  // a power of two needs no division
+  auto owner = [=](i64 key) { return mask || parts == 1 ? (i64)((u64)key & mask) : owner_of(key, parts); };
+
+  // position holds the owner until the second pass.
+  sok1x::parallel_chunks(blocks, 1, [=](i64 begin, i64 end) {
+    for (i64 block = begin; block < end; ++block) {
+      i64* count = place + block * parts;
+      for (i64 i = n * block / blocks; i < n * (block + 1) / blocks; ++i) {
+        const i64 part = owner(keys[i]);
+        position[i] = (i32)part;
+        ++count[part];
+      }
+    }
+  });
+  i64 next = 0;
+  for (i64 part = 0; part < parts; ++part) {
+    const i64 first = next;
+    for (i64 block = 0; block < blocks; ++block) {
+      const i64 count = place[block * parts + part];
+      place[block * parts + part] = next;
+      next += count;
+    }
+    counts[part] = next - first;
+  }
+  sok1x::parallel_chunks(blocks, 1, [=](i64 begin, i64 end) {
+    for (i64 block = begin; block < end; ++block) {
+      i64* to = place + block * parts;
+      for (i64 i = n * block / blocks; i < n * (block + 1) / blocks; ++i) {
+        const i64 where = to[position[i]]++;
+        grouped[where] = keys[i];
+        position[i] = (i32)where;
+      }
+    }
+  });
+}
+#endif

@@ -1,0 +1,43 @@
+"""Keys grouped by the rank that owns them (partition.cu)."""
+from .host import INT64, POINTER, declare, kernels
+
+declare("partition", None, POINTER, INT64, INT64, POINTER, POINTER, POINTER)
+declare("permute", None, POINTER, POINTER, INT64, POINTER)
+declare("remap", None, POINTER, POINTER, INT64)
+
+
+def partition(keys, n, parts, counts, grouped, position):
+    """Groups keys by their owner, key mod parts (never negative), in a stable way.
+
+    Args:
+        keys: pointer to int64 [n], distinct or not.
+        n: number of keys, below 2**31.
+        parts: number of owners, at least 1.
+        counts: pointer to int64 [parts], out: keys of each owner.
+        grouped: pointer to int64 [n], out: the keys of owner 0 in their order, of owner 1, ...
+        position: pointer to int32 [n], out: grouped[position[i]] == keys[i].
+    """
+    kernels.partition(keys, n, parts, counts, grouped, position)
+
+
+def permute(values, position, n, out):
+    """Moves int64 values: out[position[i]] = values[i].
+
+    Args:
+        values: pointer to int64 [n].
+        position: pointer to int32 [n], a permutation of 0..n-1.
+        n: number of values.
+        out: pointer to int64 [n], not values.
+    """
+    kernels.permute(values, position, n, out)
+
+
+def remap(inverse, position, n):
+    """Renumbers in place: inverse[i] = position[inverse[i]].
+
+    Args:
+        inverse: pointer to int32 [n], each a valid place of position.
+        position: pointer to int32.
+        n: number of items of inverse.
+    """
+    kernels.remap(inverse, position, n)

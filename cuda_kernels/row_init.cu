@@ -1,0 +1,127 @@
+// Initial values of rows: a function of (seed, table, key, column) only, so that a model starts the same on any
+// number of ranks and in any batch order.
+//
+// Columns 4j to 4j+3 come from one Philox call: counter (low and high word of the key of the row, j, attempt),
+// Philox key mix64(mix64(seed) + table). From words x0..x3:
+//   uniform  word w gives a + (b - a) * (w >> 8) / 2^24, in [a, b)
+//   normal   Box and Muller, "A note on the generation of random normal deviates" (1958): x0 and x1 give columns
+//            4j and 4j+1, x2 and x3 the other two; radius sqrt(-2 ln(((x0 >> 8) + 1) / 2^24)), angle
+//            2 pi ((x1 >> 6) / 2^26 - 1/8), first column the cosine
+//   truncated normal   a normal deviate beyond 2 standard deviations is drawn again with the next attempt
+// Only IEEE additions, multiplications, divisions and square roots are used: no libm whose last bit differs from
+// machine to machine.
+#include "philox.cuh"
+
+enum Distribution { ZEROS = 0, CONSTANT = 1, UNIFORM = 2, NORMAL = 3, TRUNCATED_NORMAL = 4 };
+
+// -2 ln(m / 2^24) for a whole m in [1, 2^24]: m = 2^e f with f in [sqrt(1/2), sqrt(2)], ln f by the series of
+// 2 artanh((f - 1) / (f + 1)), whose first term left out is below 1e-9.
+SOK_DEVICE float minus_two_log(u32 m) {
+  const u32 bits = float_bits((float)(i32)m);
+  const u32 high = (bits & 0x7fffffu) > 0x3504f3u ? 1u : 0u;  // f above sqrt(2): halve it
+  const float f = bits_float((bits & 0x7fffffu) | (0x3f800000u - (high << 23)));
+  const float e = (float)((i32)(bits >> 23) - 127 + (i32)high - 24);
+  const float s = (f - 1.0f) / (f + 1.0f);
+  const float q = s * s;
+  const float series = 1.0f + q * (1.0f / 3 + q * (1.0f / 5 + q * (1.0f / 7 + q * (1.0f / 9))));
+  return -2.0f * (2.0f * s * series + e * 0.693147181f);
+}
+
+// Cosine and sine of 2 pi (x / 2^32 - 1/8): the quadrant from the two high bits, Taylor series within it.
+SOK_DEVICE void cos_sin(u32 x, float* cosine, float* sine) {
+  const float t = ((float)(i32)((x >> 6) & 0xffffffu) * (1.0f / 16777216) - 0.5f) * 1.57079633f;
+  const float q = t * t;
+  const float c =
+      1.0f - q * (1.0f / 2 - q * (1.0f / 24 - q * (1.0f / 720 - q * (1.0f / 40320 - q * (1.0f / 3628800)))));
+  const float s = t - t * q * (1.0f / 6 - q * (1.0f / 120 - q * (1.0f / 5040 - q * (1.0f / 362880))));
+  const u32 quadrant = x >> 30;
+  const u32 sign_c = (quadrant + 1) & 2u, sign_s = quadrant & 2u;
+  const float a = quadrant & 1u ? s : c, b = quadrant & 1u ? c : s;
+  *cosine = bits_float(float_bits(a) ^ (sign_c << 30));
+  *sine = bits_float(float_bits(b) ^ (sign_s << 30));
+}
+
+struct Normal4 {
+  float value[4];
+};
+
+SOK_DEVICE Normal4 normal4(const Philox4& x) {
+  Normal4 z;
+  for (int pair = 0; pair < 4; pair += 2) {
+    const float radius = sqrtf(minus_two_log((x.word[pair] >> 8) + 1u));
+    float cosine, sine;
+    cos_sin(x.word[pair + 1], &cosine, &sine);
+    z.value[pair] = radius * cosine;
+    z.value[pair + 1] = radius * sine;
+  }
+  return z;
+}
+
+// What is drawn, and for which table.
+struct Draw {
+  u64 stream;
+  i32 kind;
+  float a, b, below_b;  // below_b: the largest float less than b, for rounding must not reach b
+};
+
+SOK_DEVICE Draw make_draw(u64 seed, u64 table, i32 kind, float a, float b) {
+  Draw draw;
+  draw.stream = mix64(mix64(seed) + table);
+  draw.kind = kind;
+  draw.a = a;
+  draw.b = b;
+  draw.below_b = a < b ? nextafterf(b, a) : b;
+  return draw;
+}
+
+// Four columns of a row, from column 4 * block on.
+SOK_DEVICE Normal4 draw_block(const Draw& draw, u64 key, u32 block) {
+  const u32 k0 = (u32)draw.stream, k1 = (u32)(draw.stream >> 32);
+  const Philox4 x = philox4x32_10((u32)key, (u32)(key >> 32), block, 0, k0, k1);
+  Normal4 z;
+  if (draw.kind == UNIFORM) {
+    for (int c = 0; c < 4; ++c) {
+      const float u = (float)(i32)(x.word[c] >> 8) * (1.0f / 16777216);
+      const float value = draw.a + (draw.b - draw.a) * u;
+      z.value[c] = value < draw.below_b ? value : draw.below_b;
+    }
+    return z;
+  }
+  z = normal4(x);
+  if (draw.kind == TRUNCATED_NORMAL) {
+    for (int c = 0; c < 4; ++c) {
+      for (u32 attempt = 1; z.value[c] > 2.0f || z.value[c] < -2.0f; ++attempt) {
+        z.value[c] = normal4(philox4x32_10((u32)key, (u32)(key >> 32), block, attempt, k0, k1)).value[c];
+      }
+    }
+  }
+  for (int c = 0; c < 4; ++c) z.value[c] = draw.a + draw.b * z.value[c];
+  return z;
+}
+
+SOK_DEVICE void initial_row(const Draw& draw, u64 key, i64 dim, float* out) {
+  if (draw.kind == ZEROS || draw.kind == CONSTANT) {
+    const float value = draw.kind == CONSTANT ? draw.a : 0.0f;
+    for (i64 c = 0; c < dim; ++c) out[c] = value;
+    return;
+  }
+  for (i64 c = 0; c < dim; c += 4) {
+    const Normal4 z = draw_block(draw, key, (u32)(c >> 2));
+    for (i64 j = 0; j < 4 && c + j < dim; ++j) out[c + j] = z.value[j];
+  }
+}
+
+SOK_KERNEL sok1x_initial_rows(u64 seed, u64 table, const i64* SOK_RESTRICT keys, i64 n, i64 dim, i32 kind,
+                              float a, float b, const i32* SOK_RESTRICT only_where_negative,
+                              float* SOK_RESTRICT out) {
+  const Draw draw = make_draw(seed, table, kind, a, b);
+  SOK_PARALLEL_FOR(i, n, only_where_negative ? 64 : dim * 16) {
+    if (!only_where_negative || only_where_negative[i] < 0) initial_row(draw, (u64)keys[i], dim, out + i * dim);
+  };
+}
+
+SOK_KERNEL sok1x_initial_rows_of_shard(u64 seed, u64 table, i64 rank, i64 ranks, i64 n_rows, i64 dim, i32 kind,
+                                       float a, float b, float* SOK_RESTRICT out) {
+  const Draw draw = make_draw(seed, table, kind, a, b);
+  SOK_PARALLEL_FOR(i, n_rows, dim * 16) { initial_row(draw, (u64)(i * ranks + rank), dim, out + i * dim); };
+}

@@ -1,0 +1,58 @@
+"""Initial values of rows, by a counter-based generator (row_init.cu)."""
+from .host import FLOAT, INT32, INT64, POINTER, UINT64, declare, kernels
+
+declare("initial_rows", None, UINT64, UINT64, POINTER, INT64, INT64, INT32, FLOAT, FLOAT, POINTER, POINTER)
+declare("initial_rows_of_shard", None, UINT64, UINT64, INT64, INT64, INT64, INT64, INT32, FLOAT, FLOAT, POINTER)
+
+KINDS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3, "truncated_normal": 4}
+
+
+def _kind(kind):
+    """The number of a distribution in row_init.cu."""
+    try:
+        return KINDS[kind]
+    except KeyError:
+        raise ValueError("Unknown kind of initial rows {!r}; known are {}.".format(kind, ", ".join(sorted(KINDS))))
+
+
+def initial_rows(seed, table_id, keys, n, dim, kind, a, b, only_where_negative, out):
+    """Fills rows with values that depend on (seed, table_id, key, column) only.
+
+    Args:
+        seed: int, taken modulo 2**64.
+        table_id: int, taken modulo 2**64.
+        keys: pointer to int64 [n].
+        n: number of rows.
+        dim: floats a row (D).
+        kind: 'zeros'; 'constant' (a); 'uniform' in [a, b); 'normal' with mean a and standard deviation b;
+            'truncated_normal', the same with deviates beyond two standard deviations drawn again.
+        a: see kind.
+        b: see kind.
+        only_where_negative: pointer to int32 [n]: only rows with a negative one are written; 0: all are.
+        out: pointer to float32 [n, dim].
+
+    Raises:
+        ValueError: unknown kind.
+    """
+    kernels.initial_rows(seed, table_id, keys, n, dim, _kind(kind), a, b, only_where_negative, out)
+
+
+def initial_rows_of_shard(seed, table_id, rank, ranks, n_rows, dim, kind, a, b, out):
+    """Fills the shard of a table without index: row i is the row of key i * ranks + rank.
+
+    Args:
+        seed: int, taken modulo 2**64.
+        table_id: int, taken modulo 2**64.
+        rank: this rank.
+        ranks: number of ranks (N).
+        n_rows: rows of the shard (V).
+        dim: floats a row (D).
+        kind: as for `initial_rows`.
+        a: see kind.
+        b: see kind.
+        out: pointer to float32 [n_rows, dim].
+
+    Raises:
+        ValueError: unknown kind.
+    """
+    kernels.initial_rows_of_shard(seed, table_id, rank, ranks, n_rows, dim, _kind(kind), a, b, out)

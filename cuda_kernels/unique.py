@@ -1,0 +1,50 @@
+"""Keys of a batch, widened and made distinct (unique.cu)."""
+from .host import INT32, INT64, KEY_TYPES, POINTER, declare, kernels
+
+declare("unique", INT64, POINTER, INT32, INT64, POINTER, POINTER, POINTER, INT64)
+declare("widen", None, POINTER, INT32, INT64, POINTER)
+
+
+def _slots(n):
+    """Places of the scratch table: a power of two, at least 2n."""
+    return 1 << max(4, (2 * n - 1).bit_length())
+
+
+def scratch_bytes(n):
+    """Bytes of scratch that `unique` needs for n keys.
+
+    Raises:
+        ValueError: n is too large for int32 numbers.
+    """
+    if n >= 1 << 31:
+        raise ValueError("A batch may have up to 2**31 - 1 keys on one rank, got {}.".format(n))
+    return 4 * _slots(n)
+
+
+def unique(keys, key_type, n, values, inverse, scratch):
+    """Numbers the distinct keys in the order in which they first appear.
+
+    Args:
+        keys: pointer to [n] of key_type.
+        key_type: 'int64', 'int32' or 'uint32'.
+        n: number of keys.
+        values: pointer to int64 [n], out: the distinct keys, then undefined.
+        inverse: pointer to int32 [n], out: values[inverse[i]] == keys[i].
+        scratch: pointer to scratch_bytes(n) bytes, 4-byte aligned; need not be cleared.
+
+    Returns:
+        The number U of distinct keys.
+    """
+    return kernels.unique(keys, KEY_TYPES[key_type], n, values, inverse, scratch, _slots(n))
+
+
+def widen(keys, key_type, n, out):
+    """Copies keys of any type as int64.
+
+    Args:
+        keys: pointer to [n] of key_type.
+        key_type: 'int64', 'int32' or 'uint32'.
+        n: number of keys.
+        out: pointer to int64 [n].
+    """
+    kernels.widen(keys, KEY_TYPES[key_type], n, out)
