@@ -1,0 +1,95 @@
+"""Small steps between keys and rows (row_numbers.cu)."""
+import ctypes
+
+from .host import INT64, POINTER, declare, kernels
+
+declare("direct_rows", None, POINTER, INT64, INT64, POINTER)
+declare("look_up_int32", None, POINTER, POINTER, INT64, POINTER)
+declare("look_up_int64", None, POINTER, POINTER, INT64, POINTER)
+declare("collect_new", None, POINTER, POINTER, INT64, INT64, POINTER)
+declare("lowest_out_of_range", None, POINTER, INT64, INT64, POINTER)
+declare("number_missing", None, POINTER, INT64, INT64, INT64, POINTER)
+declare("compact", INT64, POINTER, INT64, POINTER, POINTER)
+
+
+def direct(keys, n, ranks, rows):
+    """Rows of keys in a table without index: rows[i] = keys[i] // ranks.
+
+    Args:
+        keys: pointer to int64 [n], not negative.
+        n: number of keys.
+        ranks: number of ranks over which the table is spread.
+        rows: pointer to int32 [n], out.
+    """
+    kernels.direct_rows(keys, n, ranks, rows)
+
+
+def look_up(values, index, n, out):
+    """out[i] = values[index[i]]; with index 0 (null) a copy.
+
+    Args:
+        values: pointer to int32.
+        index: pointer to int32 [n], each a valid place of values; or 0.
+        n: number of items of out.
+        out: pointer to int32 [n].
+    """
+    kernels.look_up_int32(values, index, n, out)
+
+
+def look_up_int64(values, index, n, out):
+    """As `look_up`, for int64 values."""
+    kernels.look_up_int64(values, index, n, out)
+
+
+def collect_new(keys, rows, n, first, out):
+    """The keys of the rows from `first` on, in the order of these rows.
+
+    Args:
+        keys: pointer to int64 [n].
+        rows: pointer to int32 [n], the keys' rows.
+        n: number of keys.
+        first: the lowest row that is wanted.
+        out: pointer to int64, out[rows[i] - first] = keys[i]; room for all rows from `first` on.
+    """
+    kernels.collect_new(keys, rows, n, first, out)
+
+
+def first_out_of_range(keys, n, limit):
+    """The lowest position of a key outside [0, limit), or -1.
+
+    Args:
+        keys: pointer to int64 [n].
+        n: number of keys.
+        limit: the lowest key that is too large.
+    """
+    lowest = ctypes.c_int64(n)
+    kernels.lowest_out_of_range(keys, n, limit, ctypes.addressof(lowest))
+    return lowest.value if lowest.value < n else -1
+
+
+def number_missing(rows, n, next_row, limit, out):
+    """Copies rows, with next_row, next_row + 1, ... for the missing ones, in order, as long as they are below limit.
+
+    Args:
+        rows: pointer to int32 [n], -1 where missing.
+        n: number of rows.
+        next_row: the first number to give.
+        limit: numbers from here on are not given: -1 stays.
+        out: pointer to int32 [n].
+    """
+    kernels.number_missing(rows, n, next_row, limit, out)
+
+
+def compact(rows, n, kept, number):
+    """Leaves out missing rows.
+
+    Args:
+        rows: pointer to int32 [n], -1 where missing.
+        n: number of rows.
+        kept: pointer to int32 [n], out: the rows that are not missing, in order, at its front.
+        number: pointer to int32 [n], out: the place of each row in `kept`, -1 where missing.
+
+    Returns:
+        How many rows are kept.
+    """
+    return kernels.compact(rows, n, kept, number)
