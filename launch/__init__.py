@@ -21,7 +21,8 @@ join its thread for at most world.grace_seconds + 3 s; then conclude(world). The
     fail what is left in its queue with CANCELLED
     finish(world)
 """
-from .coordinator import Coordinator, Decision, Ready
+from .announcements import Decision, Ready
+from .coordinator import Coordinator
 from .errors import LaunchError
 from .failure import conclude, finish
 from .world import World, current, start

@@ -11,61 +11,21 @@ Pure protocol: messages go through a transport with
     flush(seconds)       waits until what was sent has gone; False if it has not
     closed               True when nothing can be sent any more (MPI was finalised)
 """
-import collections
 import sys
 import threading
 import time
-from typing import NamedTuple, Optional
 
 import numpy as np
 
+from .announcements import Book, Decision, Undecided
 from .errors import CANCELLED, DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, LaunchError
 from .leader import LEAVE_SECONDS, Leader, header_bytes
-from .messages import (AllEnded, AllLeft, Announce, Cancel, Ended, Failed, JobFailed, LeaderLeft, Leave, Left, OpKey,
-                       Refuse, Run, Warn, Withdraw, decode, encode, headers_array)
+from .messages import (AllEnded, AllLeft, Announce, Cancel, Ended, Failed, JobFailed, LeaderLeft, Leave, Left, Refuse,
+                       Run, Warn, Withdraw, decode, encode, headers_array)
 
 _CHECK_SECONDS = 0.05
 # Seconds that a rank waits for rank 0's answer where it can also go on without.
 _ANSWER_SECONDS = 2.0
-
-
-class Ready(NamedTuple):
-    """An op that is ready on this rank.
-
-    Attributes:
-        op: (graph, index), equal on all ranks.
-        name: For messages.
-        plan_length: Number of ops in this rank's plan of the graph.
-        plan_digest: Its 64 bit hash, unsigned.
-        plan_text: The plan, one op a line, shown where ranks differ.
-        header: int64 array, as long on every rank; all ranks get all headers.
-        error: None, or why the op cannot run on this rank: then it fails on all.
-        step: Number of this rank's session run that the op belongs to; 0 = unknown. When an op is refused, what the
-            same step has announced besides is given up, so that it does not meet the next step of another rank.
-    """
-    op: OpKey
-    name: str
-    plan_length: int
-    plan_digest: int
-    plan_text: str
-    header: Optional[np.ndarray]
-    error: Optional[LaunchError] = None
-    step: int = 0
-
-
-class Decision(NamedTuple):
-    """The answer to one announcement: run it now with `headers` (int64 [N, h]), or fail it with `error`."""
-    op: OpKey
-    headers: Optional[np.ndarray]
-    error: Optional[LaunchError]
-    ticket: int
-    name: str
-
-
-class _Waiting(NamedTuple):
-    ticket: int
-    name: str
-    since: float
 
 
 def print_warning(text):
@@ -92,6 +52,7 @@ class Coordinator:
         all_ended: After a failure: every rank has called `end`.
         on_job_error: None, or a function (LaunchError) called once when the job has failed, on the thread that
             noticed.
+        spin_seconds: How long `wait_microseconds` asks to look again at once; 0 where ranks share a CPU.
         transport, stall_seconds, abort_seconds, warn: As given.
     """
 
@@ -103,10 +64,11 @@ class Coordinator:
         self.on_job_error = None
         self.transport, self.warn, self._clock = transport, warn, clock
         self.stall_seconds, self.abort_seconds = stall_seconds, abort_seconds
+        self.spin_seconds = 60e-6
         self._leader = None
         if size > 1 and rank == 0:
             self._leader = Leader(size, self._tell, self._tell_all, stall_seconds, abort_seconds, clock)
-        self._waiting = {}
+        self._waiting = Book()
         self._decisions = []
         self._tickets = 0
         self._plans_sent = set()
@@ -141,7 +103,7 @@ class Coordinator:
             self._decisions.append(Decision(ready.op, headers, ready.error, ticket, ready.name))
             return ticket
         self._active_at = self._clock()
-        self._waiting.setdefault(ready.op, collections.deque()).append(_Waiting(ticket, ready.name, self._active_at))
+        self._waiting.add(Undecided(ready.op, ready.name, ticket, self._active_at))
         plan = (ready.op[0], ready.plan_length, ready.plan_digest)
         text = None if plan in self._plans_sent else ready.plan_text
         self._plans_sent.add(plan)
@@ -215,7 +177,7 @@ class Coordinator:
         if self._waiting:
             # An answer mostly comes within some 10 us of the last rank's announcement: look again at once for a
             # while, then leave the CPU to the ranks that are still computing.
-            return 0 if quiet < 60e-6 else 30 if quiet < 1e-3 else 100 if quiet < 20e-3 else 300
+            return 0 if quiet < self.spin_seconds else 10 if quiet < 2e-3 else 50 if quiet < 20e-3 else 200
         return 1000 if quiet < 0.1 else 2000 if quiet < 10 else 5000
 
     def _say(self, message):
@@ -246,33 +208,16 @@ class Coordinator:
         except LaunchError as error:
             self.fail_job(error.message)
 
-    def _take(self, op):
-        queue = self._waiting.get(op)
-        if not queue:
-            raise LaunchError(INTERNAL, "rank {}: rank 0 decided op {}, which is not announced here".format(
-                self.rank, op))
-        waiting = queue.popleft()
-        if not queue:
-            del self._waiting[op]
-        return waiting
-
     def _run(self, word):
-        waiting = self._take(word.op)
-        self._decisions.append(Decision(word.op, headers_array(word), None, waiting.ticket, waiting.name))
+        self._decisions.append(self._waiting.take(word.op).answer(headers_array(word), None))
 
     def _refuse(self, word):
-        waiting = self._take(word.op)
-        self._decisions.append(Decision(word.op, None, word.error, waiting.ticket, waiting.name))
+        self._decisions.append(self._waiting.take(word.op).answer(None, word.error))
 
     def _cancel(self, word):
-        for op, queue in self._waiting.items():
-            for waiting in queue:
-                if waiting.ticket == word.ticket:
-                    queue.remove(waiting)
-                    if not queue:
-                        del self._waiting[op]
-                    self._decisions.append(Decision(op, None, word.error, waiting.ticket, waiting.name))
-                    return
+        undecided = self._waiting.take_ticket(word.ticket)
+        if undecided is not None:
+            self._decisions.append(undecided.answer(None, word.error))
 
     def _job_failed(self, word):
         with self._lock:
@@ -285,10 +230,7 @@ class Coordinator:
 
     def _fail_waiting(self, error):
         self._settle_at = None
-        for op, queue in self._waiting.items():
-            for waiting in queue:
-                self._decisions.append(Decision(op, None, error, waiting.ticket, waiting.name))
-        self._waiting.clear()
+        self._decisions += [undecided.answer(None, error) for undecided in self._waiting.take_all()]
 
     def _warned(self, word):
         self._warned_at = self._clock()
@@ -331,7 +273,7 @@ class Coordinator:
 
     def _check_leader(self, now):
         """What a rank does on its own when rank 0 gives no answer."""
-        oldest = min((queue[0] for queue in self._waiting.values()), key=lambda waiting: waiting.since)
+        oldest = self._waiting.oldest()
         waited = now - oldest.since
         if self._leader_left_at is not None:
             if now - max(self._leader_left_at, oldest.since) >= LEAVE_SECONDS:
