@@ -70,7 +70,8 @@ def test_installed_it_adds_one_name_and_works_without_the_checkout(wheel, tmp_pa
     # -S: no .pth file is read, so the checkout that .venv links to is out of sight.
     site_packages = os.path.dirname(os.path.dirname(pytest.__file__))
     program = """
-import sys
+import site, sys
+site.USER_SITE = ""  # -S leaves None, which TensorFlow does not expect
 for folder in {!r}:
     sys.path.append(folder)
 import sok1x, sok1x.graph_ops, sok1x.cuda_kernels, sok1x.launch
