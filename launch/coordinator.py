@@ -17,11 +17,10 @@ import time
 
 import numpy as np
 
+from . import messages
 from .announcements import Book, Decision, Undecided
 from .errors import CANCELLED, DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, LaunchError
 from .leader import LEAVE_SECONDS, Leader, header_bytes
-from .messages import (AllEnded, AllLeft, Announce, Cancel, Ended, Failed, JobFailed, LeaderLeft, Leave, Left, Refuse,
-                       Run, Warn, Withdraw, decode, encode, headers_array)
 
 _CHECK_SECONDS = 0.05
 # Seconds that a rank waits for rank 0's answer where it can also go on without.
@@ -80,9 +79,11 @@ class Coordinator:
         self._warned_at = None
         self._next_check = 0.0
         self._active_at = clock()
-        self._handlers = {Run: self._run, Refuse: self._refuse, Cancel: self._cancel, JobFailed: self._job_failed,
-                          Warn: self._warned, Left: self._has_left, LeaderLeft: self._leader_has_left,
-                          AllLeft: self._all_have_left, AllEnded: self._all_have_ended}
+        self._handlers = {
+            messages.Run: self._run, messages.Refuse: self._refuse, messages.Cancel: self._cancel,
+            messages.JobFailed: self._job_failed, messages.Warn: self._warned, messages.Left: self._has_left,
+            messages.LeaderLeft: self._leader_has_left, messages.AllLeft: self._all_have_left,
+            messages.AllEnded: self._all_have_ended}
 
     def announce(self, ready):
         """Says that an op is ready here. The same op may be announced again before it is decided.
@@ -107,14 +108,14 @@ class Coordinator:
         plan = (ready.op[0], ready.plan_length, ready.plan_digest)
         text = None if plan in self._plans_sent else ready.plan_text
         self._plans_sent.add(plan)
-        self._say(Announce(ticket, ready.step, ready.op, ready.name, ready.plan_length, ready.plan_digest, text,
-                           header_bytes(ready.header), ready.error))
+        self._say(messages.Announce(ticket, ready.step, ready.op, ready.name, ready.plan_length, ready.plan_digest,
+                                    text, header_bytes(ready.header), ready.error))
         return ticket
 
     def withdraw(self, ticket):
         """Asks to take an announcement back. Its Decision comes all the same: CANCELLED, or what was decided before."""
         if self.size > 1:
-            self._say(Withdraw(ticket))
+            self._say(messages.Withdraw(ticket))
 
     def poll(self):
         """Hears what has come, and keeps the clocks.
@@ -152,7 +153,7 @@ class Coordinator:
         if self.size == 1:
             self.left = self.all_left = True
             return
-        self._say(Leave())
+        self._say(messages.Leave())
         self.left = self.left or not self._waiting
 
     def end(self):
@@ -160,7 +161,7 @@ class Coordinator:
         if self.size == 1:
             self.all_ended = True
         else:
-            self._say(Ended())
+            self._say(messages.Ended())
 
     @property
     def leader_left(self):
@@ -184,23 +185,23 @@ class Coordinator:
         if self._leader is not None:
             self._leader.hear(0, message)
         else:
-            self.transport.send(0, encode(message))
+            self.transport.send(0, messages.encode(message))
 
     def _tell(self, rank, word):
         if rank == 0:
             self._handlers[type(word)](word)
         else:
-            self.transport.send(rank, encode(word))
+            self.transport.send(rank, messages.encode(word))
 
     def _tell_all(self, word):
-        data = encode(word)
+        data = messages.encode(word)
         for rank in range(1, self.size):
             self.transport.send(rank, data)
         self._handlers[type(word)](word)
 
     def _hear(self, source, data):
         try:
-            message = decode(data)
+            message = messages.decode(data)
             if self._leader is not None:
                 self._leader.hear(source, message)
             else:
@@ -209,7 +210,7 @@ class Coordinator:
             self.fail_job(error.message)
 
     def _run(self, word):
-        self._decisions.append(self._waiting.take(word.op).answer(headers_array(word), None))
+        self._decisions.append(self._waiting.take(word.op).answer(messages.headers_array(word), None))
 
     def _refuse(self, word):
         self._decisions.append(self._waiting.take(word.op).answer(None, word.error))
@@ -255,7 +256,7 @@ class Coordinator:
         # Decisions to run may be on their way, and the other ranks run them: what is undecided fails only when the
         # leader's answer says that no more will come.
         self._settle_at = self._clock() + _ANSWER_SECONDS
-        self._say(Failed(error))
+        self._say(messages.Failed(error))
 
     def _check(self, now):
         if self._leader is not None:
@@ -289,7 +290,7 @@ class Coordinator:
         elif self.stall_seconds is not None:
             since = oldest.since if self._warned_at is None else max(oldest.since, self._warned_at)
             if now - since >= self.stall_seconds + max(1.0, 0.1 * self.stall_seconds):
-                self._warned(Warn(text + " It may be busy in a long operation, or stopped."))
+                self._warned(messages.Warn(text + " It may be busy in a long operation, or stopped."))
 
     def _fail_here(self, error):
         """Fails the job without waiting for the leader's word."""
@@ -300,6 +301,6 @@ class Coordinator:
         self._fail_waiting(self.job_error)
         if not known:
             if not self.transport.closed:
-                self._say(Failed(error))
+                self._say(messages.Failed(error))
             if self.on_job_error is not None:
                 self.on_job_error(error)

@@ -8,10 +8,9 @@ import collections
 
 import numpy as np
 
+from . import messages
 from .agreement import rank_list
 from .errors import CANCELLED, INTERNAL, LaunchError
-from .messages import (AllEnded, AllLeft, Announce, Cancel, Ended, Failed, JobFailed, LeaderLeft, Leave, Left, Refuse,
-                       Run, Warn, Withdraw)
 from .plans import PlanBook
 from .stall import StallInspector
 
@@ -65,8 +64,9 @@ class Leader:
         self._ended = set()
         self._last = None
         self.job_error = None
-        self._handlers = {Announce: self._announced, Withdraw: self._withdrawn, Leave: self._leave,
-                          Failed: lambda rank, message: self.fail(message.error), Ended: self._end}
+        self._handlers = {
+            messages.Announce: self._announced, messages.Withdraw: self._withdrawn, messages.Leave: self._leave,
+            messages.Failed: lambda rank, message: self.fail(message.error), messages.Ended: self._end}
 
     def hear(self, rank, message):
         """Takes a message of a rank."""
@@ -82,7 +82,7 @@ class Leader:
             return
         texts, error = self._inspector.inspect(self._pending.values(), now)
         for rank, text in texts.items():
-            self._tell(rank, Warn(text))
+            self._tell(rank, messages.Warn(text))
         if error is not None:
             self.fail(error)
 
@@ -91,7 +91,7 @@ class Leader:
         if self.job_error is None:
             self.job_error = error
             self._pending.clear()
-            self._tell_all(JobFailed(error))
+            self._tell_all(messages.JobFailed(error))
 
     def _announced(self, rank, message):
         if self.job_error is not None:
@@ -102,7 +102,7 @@ class Leader:
                 self.fail(error)
                 return
         if message.step and (rank, message.step) in self._doomed:
-            self._tell(rank, Cancel(message.ticket, self._doomed[rank, message.step]))
+            self._tell(rank, messages.Cancel(message.ticket, self._doomed[rank, message.step]))
             return
         op = self._pending.get(message.op)
         if op is None:
@@ -153,10 +153,10 @@ class Leader:
                 op.name, [len(header) // 8 for header in headers])))
             return
         self._last = (op.name, self._clock())
-        self._tell_all(Run(op.key, self._size, b"".join(headers)))
+        self._tell_all(messages.Run(op.key, self._size, b"".join(headers)))
 
     def _refuse(self, op, heads, error):
-        self._tell_all(Refuse(op.key, error))
+        self._tell_all(messages.Refuse(op.key, error))
         # What the failed step has announced besides can only be paired with a later step of another rank: drop it.
         given_up = LaunchError(CANCELLED, "given up because op '{}' failed in the same step".format(op.name),
                                error.rank)
@@ -180,7 +180,7 @@ class Leader:
                 self._pending.pop(op.key, None)
             if error is not None:
                 for message, _ in dropped:
-                    self._tell(rank, Cancel(message.ticket, error))
+                    self._tell(rank, messages.Cancel(message.ticket, error))
 
     def _withdrawn(self, rank, message):
         self._drop(rank, lambda other: other.ticket == message.ticket,
@@ -190,11 +190,11 @@ class Leader:
         self._drop(rank, lambda other: True, None)
         self._left.add(rank)
         self._left_at = self._clock()
-        self._tell(rank, Left())
+        self._tell(rank, messages.Left())
         if rank == 0:
-            self._tell_all(LeaderLeft())
+            self._tell_all(messages.LeaderLeft())
         if len(self._left) == self._size:
-            self._tell_all(AllLeft())
+            self._tell_all(messages.AllLeft())
 
     def _fail_for_left(self):
         op = min(self._pending.values(), key=lambda op: op.since)
@@ -206,7 +206,7 @@ class Leader:
     def _end(self, rank, _):
         self._ended.add(rank)
         if len(self._ended) == self._size:
-            self._tell_all(AllEnded())
+            self._tell_all(messages.AllEnded())
 
     def _describe(self, rank, asked, now):
         if rank in self._left:
@@ -214,7 +214,7 @@ class Leader:
         others = [op for op in self._pending.values() if op.queues[rank]]
         if others:
             op = min(others, key=lambda op: op.queues[rank][0][1])
-            return "waits for op '{}' since {:.0f} s, as do not {}".format(
+            return "has waited {1:.0f} s for op '{0}', which {2} did not announce".format(
                 op.name, now - op.queues[rank][0][1], rank_list(op.missing()))
         length = self._plans.known_length(rank, asked.key[0])
         if length is not None and length <= asked.key[1]:

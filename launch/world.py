@@ -5,7 +5,7 @@ import threading
 
 from . import agreement, environment, failure, launcher, mpi_library
 from .coordinator import Coordinator, print_warning
-from .errors import DEADLINE_EXCEEDED, FAILED_PRECONDITION, LaunchError
+from .errors import FAILED_PRECONDITION, LaunchError
 from .local_communicator import LocalCommunicator
 from .mpi_communicator import MpiCommunicator
 from .mpi_transport import MpiTransport

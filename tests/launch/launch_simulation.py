@@ -1,0 +1,95 @@
+"""Many ranks' coordinators in one process, joined by an in-memory transport whose delays a test chooses."""
+import collections
+
+import numpy as np
+
+from sok1x.launch import Coordinator, Ready
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class Wires:
+    """What is under way between ranks: for each pair in order; a message arrives when `deliver` says so."""
+
+    def __init__(self, size):
+        self.under_way = collections.defaultdict(collections.deque)
+        self.arrived = [[] for _ in range(size)]
+
+    def deliver(self, pair):
+        self.arrived[pair[1]].append((pair[0], self.under_way[pair].popleft()))
+
+    def busy(self):
+        return [pair for pair, messages in self.under_way.items() if messages]
+
+    def deliver_all(self):
+        for pair in self.busy():
+            while self.under_way[pair]:
+                self.deliver(pair)
+
+
+class MemoryTransport:
+    """One rank's end of the wires."""
+
+    def __init__(self, wires, rank):
+        self._wires, self._rank = wires, rank
+        self.closed = False
+
+    def send(self, rank, data):
+        assert isinstance(data, bytes) and rank != self._rank
+        self._wires.under_way[self._rank, rank].append(data)
+
+    def receive(self):
+        came = self._wires.arrived[self._rank]
+        self._wires.arrived[self._rank] = []
+        return came
+
+    def flush(self, seconds):
+        return True
+
+
+class Job:
+    """All ranks of a job.
+
+    `heard[r]` collects rank r's decisions in order, `warnings[r]` its warnings, `job_errors[r]` the calls of its
+    on_job_error.
+    """
+
+    def __init__(self, size, stall=60.0, abort=None):
+        self.clock, self.wires, self.size = Clock(), Wires(size), size
+        self.warnings = [[] for _ in range(size)]
+        self.heard = [[] for _ in range(size)]
+        self.job_errors = [[] for _ in range(size)]
+        self.transports = [MemoryTransport(self.wires, rank) if size > 1 else None for rank in range(size)]
+        self.ranks = [Coordinator(rank, size, self.transports[rank], stall, abort, self.warnings[rank].append,
+                                  self.clock) for rank in range(size)]
+        for coordinator, errors in zip(self.ranks, self.job_errors):
+            coordinator.on_job_error = errors.append
+
+    def poll(self, rank):
+        decisions = self.ranks[rank].poll()
+        self.heard[rank] += decisions
+        return decisions
+
+    def settle(self, seconds=0.0, ranks=None):
+        """Lets time pass and everything arrive, on all ranks or on `ranks` (the others are busy elsewhere)."""
+        self.clock.now += seconds
+        for _ in range(4):
+            self.wires.deliver_all()
+            for rank in range(self.size) if ranks is None else ranks:
+                self.poll(rank)
+
+
+def ready(op, numbers=(), error=None, plan="a\nb\nc", step=0, name=None):
+    """A Ready for op number `op` of graph 0, with a plan whose digest follows its text."""
+    key = op if isinstance(op, tuple) else (0, op)
+    lines = plan.splitlines()
+    return Ready(key, name or "op{}".format(key[1]), len(lines), hash(plan) % 2 ** 64, plan,
+                 np.array(numbers, np.int64), error, step)

@@ -1,0 +1,168 @@
+"""The small parts of launch/: messages as bytes, launcher detection, settings, comparison of arguments."""
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from sok1x.launch import agreement, environment, launcher, messages, world
+from sok1x.launch.errors import DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, INVALID_ARGUMENT, LaunchError
+
+
+def same(a, b):
+    if isinstance(a, LaunchError):
+        return isinstance(b, LaunchError) and (a.code, a.rank, a.message) == (b.code, b.rank, b.message)
+    if isinstance(a, tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    return type(a) is type(b) and a == b
+
+
+def test_messages_come_back_as_they_were(seed):
+    chance = random.Random(seed)
+    big = 2 ** 63 - 1
+
+    def text():
+        return "".join(chance.choice("aé漢\n'😀") for _ in range(chance.choice((0, 1, 50))))
+
+    def number():
+        return chance.choice((0, -1, 1, big, -big - 1, chance.randrange(-big, big)))
+
+    def error():
+        return LaunchError(chance.randrange(1, 17), text(), chance.randrange(-1, 100))
+
+    for _ in range(200):
+        op = (number(), number())
+        header = np.array([number() for _ in range(chance.choice((0, 1, 7)))], np.int64).tobytes()
+        for message in (
+                messages.Announce(number(), number(), op, text(), number(), chance.randrange(2 ** 64),
+                                  chance.choice((None, text())), header, chance.choice((None, error()))),
+                messages.Withdraw(number()), messages.Failed(error()), messages.JobFailed(error()),
+                messages.Run(op, 3, header * 3), messages.Refuse(op, error()), messages.Cancel(number(), error()),
+                messages.Warn(text()), messages.Leave(), messages.Ended(), messages.Left(), messages.LeaderLeft(),
+                messages.AllLeft(), messages.AllEnded()):
+            data = messages.encode(message)
+            assert isinstance(data, bytes)
+            assert same(messages.decode(data), message)
+
+
+def test_damaged_messages_are_launch_errors(seed):
+    chance = random.Random(seed)
+    whole = messages.encode(messages.Refuse((1, 2), LaunchError(3, "text", 1)))
+    for data in (b"", b"\xff", whole[:5], whole[:20], bytes([whole[0]]) + b"\x80" * 30):
+        with pytest.raises(LaunchError, match="damaged") as caught:
+            messages.decode(data)
+        assert caught.value.code == INTERNAL
+    for _ in range(2000):
+        data = bytes(chance.randrange(256) for _ in range(chance.randrange(80)))
+        try:
+            messages.decode(data)
+        except LaunchError:
+            pass
+
+
+@pytest.mark.parametrize("environ, name, rank, size", [
+    ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_RANK": "1", "SLURM_PROCID": "0",
+      "SLURM_STEP_NUM_TASKS": "2"}, "Open MPI", 1, 4),
+    ({"PMI_RANK": "3", "PMI_SIZE": "8"}, "Hydra", 3, 8),
+    ({"MV2_COMM_WORLD_RANK": "0", "MV2_COMM_WORLD_SIZE": "1", "PMI_RANK": "0", "PMI_SIZE": "1"}, "MVAPICH", 0, 1),
+    ({"PMIX_RANK": "2", "PMIX_NAMESPACE": "x"}, "PMIx", 2, 0),
+    ({"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "6"}, "SLURM", 5, 6),
+])
+def test_launchers(environ, name, rank, size):
+    found = launcher.detect(environ)
+    assert name in found.name and (found.rank, found.size) == (rank, size)
+
+
+@pytest.mark.parametrize("environ", [
+    {}, {"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "1"}, {"PMI_RANK": "0"}])
+def test_no_launcher(environ):
+    assert launcher.detect(environ) is None
+
+
+def test_horovodrun_over_gloo_is_refused():
+    with pytest.raises(LaunchError, match="horovodrun --mpi -np 4") as caught:
+        launcher.detect({"HOROVOD_RANK": "2", "HOROVOD_SIZE": "4", "HOROVOD_CONTROLLER": "gloo"})
+    assert caught.value.code == FAILED_PRECONDITION and caught.value.rank == 2
+
+
+def test_settings(monkeypatch):
+    for name in ("STALL_SECONDS", "ABORT_SECONDS", "GRACE_SECONDS", "NUM_THREADS"):
+        monkeypatch.delenv("SOK1X_" + name, raising=False)
+    assert environment.stall_seconds() == 60 and environment.abort_seconds() is None
+    assert environment.grace_seconds() == 5 and environment.num_threads() is None
+    monkeypatch.setenv("SOK1X_STALL_SECONDS", "0")
+    monkeypatch.setenv("SOK1X_ABORT_SECONDS", "1.5")
+    monkeypatch.setenv("SOK1X_NUM_THREADS", "3")
+    assert environment.stall_seconds() is None and environment.abort_seconds() == 1.5
+    assert environment.num_threads() == 3
+    for value in ("soon", "-1", "nan", "inf"):
+        monkeypatch.setenv("SOK1X_ABORT_SECONDS", value)
+        with pytest.raises(LaunchError, match="SOK1X_ABORT_SECONDS must be a number of seconds") as caught:
+            environment.abort_seconds()
+        assert caught.value.code == INVALID_ARGUMENT and repr(value) in caught.value.message
+    for value in ("0", "-2", "many", "1.5"):
+        monkeypatch.setenv("SOK1X_NUM_THREADS", value)
+        with pytest.raises(LaunchError, match="SOK1X_NUM_THREADS"):
+            environment.num_threads()
+
+
+def test_ranks_read_well():
+    assert agreement.rank_list([3]) == "rank 3"
+    assert agreement.rank_list([1, 0]) == "ranks 0, 1"
+    assert agreement.rank_list([0, 2, 3, 4, 6, 7]) == "ranks 0, 2-4, 6, 7"
+
+
+def test_arguments_compared():
+    agreement.compare([{"seed": 1}] * 3)
+    with pytest.raises(LaunchError) as caught:
+        agreement.compare([{"seed": 1, "b": 8}, {"seed": 1, "b": 9}, {"seed": None, "b": 9}, {"b": 9}])
+    error = caught.value
+    assert error.code == INVALID_ARGUMENT and error.rank == 1
+    assert "b: rank 0 gave 8; ranks 1-3 gave 9" in error.message
+    assert "seed: ranks 0, 1 gave 1; rank 2 gave null; rank 3 gave (not given)" in error.message
+
+
+def test_patience_warns_once_a_period_and_ends():
+    now, warnings = [0.0], []
+    patience = agreement.Patience("sok1x: rank 2", 10.0, 35.0, warnings.append, clock=lambda: now[0])
+    for second in range(35):
+        now[0] = float(second)
+        patience.check()
+    assert len(warnings) == 3
+    assert warnings[0].startswith("sok1x: rank 2: sok.Init has waited 10 s for ranks that have not run it yet")
+    now[0] = 35.0
+    with pytest.raises(LaunchError, match="SOK1X_ABORT_SECONDS") as caught:
+        patience.check()
+    assert caught.value.code == DEADLINE_EXCEEDED
+
+
+def test_threads_follow_the_cpus_that_ranks_share(monkeypatch):
+    monkeypatch.delenv("SOK1X_NUM_THREADS", raising=False)
+    assert world._host_threads([[0, 1, 2, 3]], 0) == 4
+    assert world._host_threads([[0, 1, 2, 3]] * 2, 1) == 2
+    assert world._host_threads([[0, 1]] * 4, 3) == 1
+    assert world._host_threads([[0], [1, 2, 3]], 1) == 3
+    assert world._host_threads([[0, 1, 2], [0, 1, 2], [0, 1, 2]], 2) == 1
+    monkeypatch.setenv("SOK1X_NUM_THREADS", "7")
+    assert world._host_threads([[0, 1]] * 4, 3) == 7
+
+
+def test_import_loads_no_mpi_no_tensorflow_and_prints_nothing():
+    program = ("import sys, threading; import sok1x.launch; "
+               "bad = [m for m in ('mpi4py', 'mpi4py.MPI', 'horovod') if m in sys.modules]; "
+               "assert not bad and threading.active_count() == 1, bad")
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_launch_names_no_tensorflow():
+    import os
+
+    import sok1x.launch
+    folder = os.path.dirname(sok1x.launch.__file__)
+    for name in os.listdir(folder):
+        if name.endswith(".py"):
+            with open(os.path.join(folder, name)) as source:
+                lines = [line.strip() for line in source]
+            assert not [line for line in lines if line.startswith(("import tensorflow", "from tensorflow"))], name
