@@ -1,0 +1,92 @@
+"""What the kernel tests share: pointers, edge keys, runs at several thread counts, an independent Philox."""
+import contextlib
+
+import numpy as np
+
+from sok1x.cuda_kernels import host
+
+DIMS = (1, 2, 3, 4, 7, 8, 16, 31, 32, 33, 64, 128, 1024, 1025)
+THREADS = (1, 2, 4)
+INT64 = np.iinfo(np.int64)
+EXTREMES = np.array([INT64.min, -1, 0, INT64.max, INT64.min + 1, 1, INT64.max - 1], np.int64)
+
+
+def address(array):
+    """The pointer a wrapper takes; arrays must be contiguous, for wrappers know no strides."""
+    assert array.flags.c_contiguous
+    return array.ctypes.data
+
+
+@contextlib.contextmanager
+def threads(count):
+    before = host.get_threads()
+    host.set_threads(count)
+    try:
+        assert host.get_threads() == count
+        yield
+    finally:
+        host.set_threads(before)
+
+
+def same_bits(run):
+    """Runs `run` at each thread count, checks that the results have the same bits, and returns the first."""
+    first = None
+    for count in THREADS:
+        with threads(count):
+            results = run()
+        results = results if isinstance(results, tuple) else (results,)
+        if first is None:
+            first = results
+        for expected, got in zip(first, results):
+            assert np.asarray(expected).tobytes() == np.asarray(got).tobytes(), "{} threads".format(count)
+    return first if len(first) > 1 else first[0]
+
+
+def dirty(shape, dtype=np.float32):
+    """An output array full of nonsense, so that a place not written is seen."""
+    return np.frombuffer(b"\xa5" * (int(np.prod(shape)) * np.dtype(dtype).itemsize), dtype).reshape(shape).copy()
+
+
+def edge_keys(random):
+    """Named key arrays, int64."""
+    return {
+        "none": np.zeros(0, np.int64),
+        "one": np.array([7], np.int64),
+        "all equal": np.full(3000, -5, np.int64),
+        "all distinct": random.permutation(70000).astype(np.int64) - 35000,
+        "extremes": EXTREMES[random.randint(0, len(EXTREMES), 1000)],
+        "power law": (1000003 * random.random_sample(53248) ** 3).astype(np.int64),
+        "whole range": random.randint(INT64.min, INT64.max, 20000, np.int64)[random.randint(0, 20000, 30000)],
+        "high bits only": random.randint(0, 5000, 40000).astype(np.int64) << 44,
+        "batch of a slot": np.arange(31, dtype=np.int64) * 1024,
+    }
+
+
+def first_appearance(keys):
+    """Distinct keys in the order in which they first appear, and the inverse, by np.unique."""
+    values, index, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(index, kind="stable")
+    number = np.empty(len(values), np.int32)
+    number[order] = np.arange(len(values), dtype=np.int32)
+    return values[order], number[inverse].astype(np.int32)
+
+
+def philox4x32_10(counter, key):
+    """Philox4x32-10 from its paper's definition, in uint64 arithmetic: counter [n, 4], key [n or 1, 2]."""
+    low = np.uint64(0xffffffff)
+    c = [np.asarray(counter)[:, i].astype(np.uint64) for i in range(4)]
+    k = [np.asarray(key)[:, i].astype(np.uint64) for i in range(2)]
+    for _ in range(10):
+        left, right = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+        c = [(right >> np.uint64(32)) ^ c[1] ^ k[0], right & low, (left >> np.uint64(32)) ^ c[3] ^ k[1], left & low]
+        k = [(k[0] + np.uint64(0x9E3779B9)) & low, (k[1] + np.uint64(0xBB67AE85)) & low]
+    return np.stack(c, axis=1).astype(np.uint32)
+
+
+def mix64(value):
+    """The hash that spreads seeds and table numbers, in Python's integers."""
+    mask = (1 << 64) - 1
+    value &= mask
+    value = ((value ^ (value >> 30)) * 0xbf58476d1ce4e5b9) & mask
+    value = ((value ^ (value >> 27)) * 0x94d049bb133111eb) & mask
+    return value ^ (value >> 31)
