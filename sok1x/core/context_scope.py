@@ -1,7 +1,7 @@
 """SOK's scope around the optimizer of embedding variables."""
 from typing import Any, Iterable, List
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.core import slots
 from sok1x.core.embedding_variable import EmbeddingVariable

@@ -1,8 +1,9 @@
 """A table's shard on this rank, as TensorFlow variables."""
 from typing import Any, List
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
+from tensorflow.python.util import deprecation
 
 from sok1x.core import initializers, slots
 from sok1x.core.graph_keys import GraphKeys
@@ -60,7 +61,8 @@ class EmbeddingVariable(ShardVariable):
                 "the model under `with tf.Graph().as_default():`")
         row_initializer = initializers.resolve(initializer, rows, dim)
         # init_scope leaves functions, control flow and control dependencies; the empty scope leaves name scopes.
-        with tf.init_scope(), tf_ops.name_scope(None):
+        # TensorFlow warns of an argument that it passes itself to every resource variable.
+        with tf.init_scope(), tf_ops.name_scope(None), deprecation.silence():
             name = tf.get_default_graph().unique_name("EmbeddingVariable", mark_as_used=False)
             self.m_var_name = name
             self.table = Table(name, rows, dim, use_hashtable, key_dtype, row_initializer.spec)

@@ -2,7 +2,7 @@
 import numbers
 from typing import Any, Optional
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops import init_op
 

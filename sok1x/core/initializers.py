@@ -2,7 +2,8 @@
 import inspect
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
+from tensorflow.python.util import deprecation
 
 # The names that users write most; others that tf.keras.initializers.get knows work too.
 NAMES = ("constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "identity", "lecun_normal",
@@ -94,7 +95,8 @@ def to_config(initializer: Any) -> Any:
 
 def _by_name(name: str) -> Any:
     try:
-        made = tf.keras.initializers.get(_ALIASES.get(name, name))
+        with deprecation.silence():  # Keras itself calls its initializers in a way that TensorFlow warns of
+            made = tf.keras.initializers.get(_ALIASES.get(name, name))
     except (ValueError, TypeError) as error:
         raise ValueError(_unknown(name)) from error
     # Keras looks names up among everything its module imports: classes and functions that are no initializers too.

@@ -1,7 +1,7 @@
 """Variables whose value belongs to one rank alone."""
 from typing import Any
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 

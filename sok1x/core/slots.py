@@ -7,7 +7,7 @@ made, and `_claim` turns every slot of a shard into a `ShardVariable`.
 """
 from typing import Any, Callable, Iterable
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from sok1x.core.graph_keys import GraphKeys

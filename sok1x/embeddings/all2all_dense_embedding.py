@@ -1,7 +1,7 @@
 """Embeddings of a fixed number of keys a slot, each on its own."""
 from typing import Any, Dict, Union
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.embeddings import arguments, call_checks
 from sok1x.embeddings.autograph import graph_code
@@ -64,7 +64,8 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         Args:
             inputs: keys, [B, S, H]; with dynamic_input [K].
             training: False reads only: a key without a row gives its initial values and gets no row. A Python bool
-                or a scalar bool tensor, equal on all ranks.
+                or a scalar bool tensor, equal on all ranks; None is what tf.keras.backend.set_learning_phase has
+                set, else True.
 
         Returns:
             float32 [B, S, H, D]; with dynamic_input [K, D].

@@ -2,7 +2,7 @@
 import numbers
 from typing import Any
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 KEY_DTYPES = ("int64", "uint32", "int32")
 _MOST_ROWS = 2 ** 31 - 1  # row numbers are int32

@@ -3,7 +3,7 @@ import functools
 import inspect
 from typing import Any, Callable, TypeVar
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -2,8 +2,10 @@
 from typing import Any, Optional, Union
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from tensorflow.python.keras import backend
+
+from sok1x.embeddings.arguments import KEY_DTYPES
 
 
 def keys(layer: Any, values: tf.Tensor) -> None:
@@ -29,9 +31,9 @@ def keys(layer: Any, values: tf.Tensor) -> None:
     if got == expected or (expected == tf.int64 and got in (tf.int32, tf.uint32)):
         return
     widened = " (int32 and uint32 are widened)" if expected == tf.int64 else ""
-    raise TypeError("{}: got keys of dtype {}, expected {}{}; cast the keys with tf.cast, or make the layer with "
-                    "key_dtype='{}'".format(layer.label, got.name, expected.name, widened,
-                                            got.name if got.name in ("int32", "uint32", "int64") else "int64"))
+    remake = ", or make the layer with key_dtype='{}'".format(got.name) if got.name in KEY_DTYPES else ""
+    raise TypeError("{}: got keys of dtype {}, expected {}{}; cast the keys with tf.cast{}".format(
+        layer.label, got.name, expected.name, widened, remake))
 
 
 def dense(layer: Any, values: Any, shape: Any) -> tf.Tensor:
@@ -129,8 +131,8 @@ def training(layer: Any, flag: Any) -> Union[bool, tf.Tensor]:
 
     Args:
         layer: an embedding layer.
-        flag: a Python or NumPy bool, 0 or 1, a scalar tensor, or None: Keras' learning phase where the user has set
-            one, else True.
+        flag: a Python or NumPy bool, 0 or 1, a scalar tensor (Keras' learning phase is one), or None: what
+            tf.keras.backend.set_learning_phase has set for this graph, else True.
 
     Returns:
         A Python bool or a scalar bool tensor.
@@ -145,8 +147,10 @@ def training(layer: Any, flag: Any) -> Union[bool, tf.Tensor]:
         (False, True)
     """
     if flag is None:
-        # A functional model passes None on when it is itself called without `training`.
-        flag = backend.learning_phase() if backend.global_learning_phase_is_set() else True
+        # A functional model passes None on when it is itself called without `training`. Keras' public function would
+        # make a placeholder where nothing has been set, and only knows for eager execution whether it was.
+        phase = backend._GRAPH_LEARNING_PHASES.get(tf.get_default_graph())
+        flag = phase if isinstance(phase, int) else True
     if isinstance(flag, (bool, np.bool_)) or (isinstance(flag, (int, np.integer)) and flag in (0, 1)):
         return bool(flag)
     if isinstance(flag, tf.Variable):

@@ -1,7 +1,7 @@
 """Embeddings of a varying number of keys a slot, combined to one vector."""
 from typing import Any, Dict, Union
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.embeddings import arguments, call_checks
 from sok1x.embeddings.autograph import graph_code
@@ -75,7 +75,8 @@ class DistributedEmbedding(EmbeddingLayer):
         Args:
             inputs: keys, a tf.SparseTensor of dense_shape [B * S, max_nnz].
             training: False reads only: a key without a row gives its initial values and gets no row. A Python bool
-                or a scalar bool tensor, equal on all ranks.
+                or a scalar bool tensor, equal on all ranks; None is what tf.keras.backend.set_learning_phase has
+                set, else True.
 
         Returns:
             float32 [B, S, D].

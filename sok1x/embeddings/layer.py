@@ -1,7 +1,7 @@
 """What both embedding layers have in common."""
 from typing import Any, Dict, Optional
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.core import initializers
 from sok1x.core.embedding_variable import EmbeddingVariable
@@ -39,15 +39,19 @@ class EmbeddingLayer(tf.keras.layers.Layer):
     def __init__(self, max_vocabulary_size_per_gpu: int, embedding_vec_size: int, slot_num: int,
                  use_hashtable: bool = True, key_dtype: Any = None, embedding_initializer: Any = None,
                  **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if kwargs.get("dtype") is not None and tf.as_dtype(kwargs["dtype"]) != tf.float32:
-            raise TypeError("layer '{}': dtype: got {!r}, expected float32".format(self.name, kwargs["dtype"]))
+        dtype = kwargs.pop("dtype", None)
+        # Given outright, or Keras takes the dtype of the keys for the layer's.
+        super().__init__(dtype="float32", **kwargs)
+        if dtype is not None and tf.as_dtype(dtype) != tf.float32:
+            raise TypeError("layer '{}': dtype: got {!r}, expected float32".format(self.name, dtype))
         self.max_vocabulary_size_per_gpu = self._positive("max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu)
         self.embedding_vec_size = self._positive("embedding_vec_size", embedding_vec_size)
         self.slot_num = self._positive("slot_num", slot_num)
         self.use_hashtable = arguments.boolean(self.name, "use_hashtable", use_hashtable)
         self.key_dtype = arguments.key_dtype(self.name, key_dtype)
-        self.embedding_initializer = embedding_initializer
+        # Keras would wrap a dict that is an attribute into something that JSON cannot hold.
+        self.embedding_initializer = (tf.keras.initializers.get(embedding_initializer)
+                                      if isinstance(embedding_initializer, dict) else embedding_initializer)
         self._table: Optional[EmbeddingVariable] = None
 
     def _positive(self, what: str, value: Any) -> int:

@@ -1,7 +1,7 @@
 """Any optimizer, with dense gradients averaged over the ranks."""
 from typing import Any, Dict, Tuple
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.optimizers import gradients
 

@@ -2,7 +2,7 @@
 import sys
 from typing import Any, List, Tuple
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops import collectives

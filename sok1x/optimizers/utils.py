@@ -1,7 +1,7 @@
 """Telling embedding variables from the dense ones."""
 from typing import Any, List, Tuple
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.core.context_scope import checked_variables
 from sok1x.core.embedding_variable import EmbeddingVariable

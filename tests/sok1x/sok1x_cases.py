@@ -1,0 +1,50 @@
+"""What the tests of the public API share: a session with everything initialized, and small layers and batches."""
+import contextlib
+
+import numpy as np
+import tensorflow as tf
+
+import sok1x as sok
+
+tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+
+
+@contextlib.contextmanager
+def graph():
+    """A graph of its own. Layers are built in it; `session()` then runs them."""
+    with tf.Graph().as_default() as made:
+        yield made
+
+
+@contextlib.contextmanager
+def session(initialize=True):
+    """A session in the current graph, after sok.Init and the variables' initializers."""
+    init = sok.Init(global_batch_size=8)
+    with tf.compat.v1.Session() as made:
+        made.run(init)
+        if initialize:
+            made.run(tf.compat.v1.global_variables_initializer())
+        yield made
+
+
+def dense_layer(**changes):
+    arguments = dict(max_vocabulary_size_per_gpu=32, embedding_vec_size=4, slot_num=2, nnz_per_slot=3)
+    return sok.All2AllDenseEmbedding(**dict(arguments, **changes))
+
+
+def sparse_layer(**changes):
+    arguments = dict(combiner="sum", max_vocabulary_size_per_gpu=32, embedding_vec_size=4, slot_num=2, max_nnz=3)
+    return sok.DistributedEmbedding(**dict(arguments, **changes))
+
+
+def sparse_value(bags, width, dtype=np.int64):
+    """A SparseTensorValue from a list of lists of keys."""
+    indices = [[row, column] for row, bag in enumerate(bags) for column in range(len(bag))]
+    values = [key for bag in bags for key in bag]
+    return tf.compat.v1.SparseTensorValue(np.array(indices, np.int64).reshape(-1, 2), np.array(values, dtype),
+                                          np.array([len(bags), width], np.int64))
+
+
+def sparse_constant(bags, width, dtype=np.int64):
+    value = sparse_value(bags, width, dtype)
+    return tf.SparseTensor(value.indices, tf.constant(value.values), value.dense_shape)

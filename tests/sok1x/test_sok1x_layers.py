@@ -1,0 +1,417 @@
+"""The two layers as Keras layers: arguments, inputs, shapes, `training`, configurations, models."""
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_layer, sparse_value
+
+import sok1x as sok
+
+v1 = tf.compat.v1
+LAYERS = pytest.mark.parametrize("make", [dense_layer, sparse_layer], ids=["dense", "sparse"])
+
+
+# ---- arguments
+
+def test_positional_order_is_soks():
+    with graph():
+        one = sok.All2AllDenseEmbedding(32, 4, 2, 3, True, False, "uint32", "ones")
+        assert {name: one.get_config()[name] for name in one.get_config() if name not in ("name", "trainable")} == dict(
+            dtype="float32", max_vocabulary_size_per_gpu=32, embedding_vec_size=4, slot_num=2, nnz_per_slot=3,
+            dynamic_input=True, use_hashtable=False, key_dtype="uint32", embedding_initializer="ones")
+        two = sok.DistributedEmbedding("MEAN", 32, 4, 2, 3, 10, False, tf.int32, "ones")
+        assert {name: two.get_config()[name] for name in two.get_config() if name not in ("name", "trainable")} == dict(
+            dtype="float32", combiner="mean", max_vocabulary_size_per_gpu=32, embedding_vec_size=4, slot_num=2,
+            max_nnz=3, max_feature_num=10, use_hashtable=False, key_dtype="int32", embedding_initializer="ones",
+            exchange="auto")
+
+
+@LAYERS
+@pytest.mark.parametrize("wrong, error, words", [
+    (dict(max_vocabulary_size_per_gpu=0), ValueError, "max_vocabulary_size_per_gpu: got 0, expected"),
+    (dict(max_vocabulary_size_per_gpu=2 ** 31), ValueError, "max_vocabulary_size_per_gpu"),
+    (dict(max_vocabulary_size_per_gpu=1e6), TypeError, "got 1000000.0 of type float, expected a positive integer"),
+    (dict(embedding_vec_size=-4), ValueError, "embedding_vec_size: got -4"),
+    (dict(embedding_vec_size="4"), TypeError, "embedding_vec_size"),
+    (dict(slot_num=0), ValueError, "slot_num"),
+    (dict(slot_num=True), TypeError, "slot_num"),
+    (dict(use_hashtable=1), TypeError, "use_hashtable: got 1 of type int, expected True or False"),
+    (dict(key_dtype="int16"), TypeError, "key_dtype: got 'int16', expected one of int64, uint32, int32"),
+    (dict(key_dtype=tf.float32), TypeError, "key_dtype"),
+    (dict(key_dtype="keys"), TypeError, "key_dtype"),
+    (dict(dtype="float16"), TypeError, "dtype: got 'float16', expected float32"),
+    (dict(no_such=1), TypeError, "no_such"),
+])
+def test_wrong_arguments(make, wrong, error, words):
+    with graph():
+        with pytest.raises(error, match=words) as raised:
+            make(name="ads", **wrong)
+        assert "no_such" in wrong or "'ads'" in str(raised.value)
+        assert v1.global_variables() == []
+
+
+@pytest.mark.parametrize("make, wrong, error, words", [
+    (dense_layer, dict(nnz_per_slot=0), ValueError, "nnz_per_slot"),
+    (dense_layer, dict(dynamic_input="yes"), TypeError, "dynamic_input"),
+    (sparse_layer, dict(max_nnz=0), ValueError, "max_nnz"),
+    (sparse_layer, dict(max_feature_num=0), ValueError, "max_feature_num"),
+    (sparse_layer, dict(combiner="max"), ValueError, "combiner: got 'max', expected one of 'sum', 'mean'"),
+    (sparse_layer, dict(combiner=None), TypeError, "combiner"),
+    (sparse_layer, dict(exchange="nccl"), ValueError, "exchange: got 'nccl', expected one of 'auto', 'all2all'"),
+])
+def test_wrong_arguments_of_one_layer(make, wrong, error, words):
+    with graph(), pytest.raises(error, match=words):
+        make(**wrong)
+
+
+@pytest.mark.parametrize("given", ["sum", "Sum", "SUM", "mean", "MEAN", "mEaN"])
+def test_combiner_in_any_case(given):
+    with graph():
+        layer = sparse_layer(combiner=given, embedding_initializer="ones")
+        vectors = layer(sparse_constant([[5, 6, 7], []], 3))
+        with session() as run:
+            value = 3.0 if given.lower() == "sum" else 1.0
+            assert run.run(vectors).tolist() == [[[value] * 4, [0.0] * 4]]
+
+
+def test_numpy_integers_and_dtypes_are_taken():
+    with graph():
+        layer = dense_layer(max_vocabulary_size_per_gpu=np.int64(32), embedding_vec_size=np.int32(4),
+                            key_dtype=np.uint32)
+        assert json.loads(json.dumps(layer.get_config()))["key_dtype"] == "uint32"
+
+
+# ---- inputs
+
+@pytest.mark.parametrize("key_dtype", ["int64", "uint32", "int32", tf.int64, None])
+@pytest.mark.parametrize("given", ["int64", "uint32", "int32", "int16", "float32", "string"])
+@LAYERS
+def test_key_dtypes(make, key_dtype, given):
+    with graph():
+        layer = make(key_dtype=key_dtype)
+        expected = tf.as_dtype(key_dtype or "int64").name
+        if make is dense_layer:
+            keys = v1.placeholder(given, [None, 2, 3])
+        else:
+            keys = v1.sparse.placeholder(given)
+        if given == expected or (expected == "int64" and given in ("int32", "uint32")):
+            layer(keys)
+        else:
+            with pytest.raises(TypeError, match="got keys of dtype {}, expected {}.*cast".format(given, expected)):
+                layer(keys)
+
+
+@LAYERS
+@pytest.mark.parametrize("dtype", ["int32", "uint32"])
+def test_narrow_keys_are_the_same_keys(make, dtype):
+    """A key is its value, whatever its width: -1 and 2**32 - 1 are two keys of an int64 table."""
+    narrow = np.array([2 ** 32 - 1, 2 ** 31, 0], np.uint32) if dtype == "uint32" else np.array([-1, -2 ** 31, 0])
+    with graph():
+        wide = make(embedding_initializer="normal")
+        own = make(key_dtype=dtype, embedding_initializer="normal")
+        if make is dense_layer:
+            def call(layer, as_dtype):
+                return layer(tf.constant(np.tile(narrow.astype(as_dtype), 2).reshape(1, 2, 3)))
+        else:
+            def call(layer, as_dtype):
+                return layer(sparse_constant([list(narrow.astype(as_dtype)), []], 3, as_dtype))
+        with session() as run:
+            values = [run.run(call(wide, np.int64)), run.run(call(wide, dtype))]
+            np.testing.assert_array_equal(values[0], values[1])
+            assert run.run(wide.embedding_variable.index[2]) == 3
+            run.run(call(own, dtype))
+            assert sorted(run.run(own.embedding_variable.index[0])[
+                run.run(own.embedding_variable.index[1]) >= 0]) == sorted(narrow.astype(np.int64))
+
+
+@pytest.mark.parametrize("shape", [[None, 3, 3], [None, 2, 4], [2, 3], [None], [None, 2, 3, 1], []])
+def test_dense_static_shapes_that_do_not_fit(shape):
+    with graph():
+        layer = dense_layer(name="ads")
+        with pytest.raises(ValueError, match=r"'ads' \(table 'EmbeddingVariable'\): got keys of shape .* expected "
+                                             r"\[B, 2, 3\]; .*slot_num or nnz_per_slot"):
+            layer(v1.placeholder(tf.int64, shape))
+        with pytest.raises(ValueError, match=r"expected \[K\].*dynamic_input=False"):
+            dense_layer(dynamic_input=True)(v1.placeholder(tf.int64, [None, 2, 3]))
+
+
+@pytest.mark.parametrize("shape", [None, [None, None, None], [5, None, None], [None, 2, 3], [5, 2, 3]])
+def test_dense_static_shapes_are_completed(shape):
+    with graph():
+        layer = dense_layer()
+        keys = v1.placeholder(tf.int64, shape)
+        vectors = layer(keys)
+        assert vectors.shape.as_list() == [shape[0] if shape else None, 2, 3, 4]
+        assert layer.compute_output_shape([shape[0] if shape else None, 2, 3]).as_list() == vectors.shape.as_list()
+        with session() as run:
+            assert run.run(vectors, {keys: np.ones([5, 2, 3])}).shape == (5, 2, 3, 4)
+            if shape == [5, None, None] or not shape or shape[1] is None:
+                with pytest.raises(tf.errors.InvalidArgumentError):
+                    run.run(vectors, {keys: np.ones([5, 3, 2])})
+
+
+def test_dynamic_input():
+    with graph():
+        layer = dense_layer(dynamic_input=True, embedding_initializer="ones")
+        keys = v1.placeholder(tf.int64, [None])
+        vectors = layer(keys)
+        assert vectors.shape.as_list() == [None, 4] and layer.compute_output_shape([7]).as_list() == [7, 4]
+        with session() as run:
+            for count in (0, 1, 7):
+                assert run.run(vectors, {keys: np.arange(count)}).tolist() == [[1.0] * 4] * count
+
+
+@pytest.mark.parametrize("shape, samples", [
+    ([8, 3], 4), ([None, 3], None), ([8, 2], 4), ([None, None], None), (None, None)])
+def test_sparse_static_shapes(shape, samples):
+    bags = [[1], [], [2, 2], [], [], [3], [], []]
+    with graph():
+        layer = sparse_layer()
+        keys, feed = v1.sparse.placeholder(tf.int64, shape), {}
+        if samples is None:
+            feed = {keys: sparse_value(bags, 3)}
+        else:  # a placeholder's shape is a constant where it is known
+            keys = sparse_constant(bags, shape[1])
+        vectors = layer(keys)
+        assert vectors.shape.as_list() == [samples, 2, 4]
+        if shape:
+            assert layer.compute_output_shape(shape).as_list() == [samples, 2, 4]
+        with session() as run:
+            assert run.run(vectors, feed).shape == (4, 2, 4)
+
+
+@pytest.mark.parametrize("shape, words", [
+    ([7, 3], "multiple of slot_num 2"), ([8, 4], "at most max_nnz 3.*raise max_nnz"),
+    ([4, 2, 3], r"rank 3, expected rank 2, dense_shape \[B \* 2, 3\]"), ([8], "rank 1, expected rank 2")])
+def test_sparse_static_shapes_that_do_not_fit(shape, words):
+    with graph(), pytest.raises(ValueError, match=words):
+        sparse_layer()(v1.sparse.placeholder(tf.int64, shape))
+
+
+def test_kinds_of_tensors():
+    with graph():
+        dense, sparse = dense_layer(), sparse_layer()
+        ragged = tf.RaggedTensor.from_row_lengths(tf.constant([1, 2], tf.int64), [1, 1])
+        for wrong in (sparse_constant([[1], [2]], 3), ragged):
+            with pytest.raises(TypeError, match="expected a dense tf.Tensor.*DistributedEmbedding"):
+                dense.call(wrong)
+        for wrong in (tf.zeros([2, 3], tf.int64), ragged, np.zeros([2, 3], np.int64), None):
+            with pytest.raises(TypeError, match="expected a tf.SparseTensor.*All2AllDenseEmbedding"):
+                sparse.call(wrong)
+        with pytest.raises(TypeError, match="expected a tf.Tensor of keys"):
+            dense.call([1, 2, 3])
+        assert dense(np.zeros([1, 2, 3], np.int64)).shape.as_list() == [1, 2, 3, 4]
+        assert dense(tf.Variable(np.zeros([1, 2, 3], np.int64))).shape.as_list() == [1, 2, 3, 4]
+
+
+@LAYERS
+def test_another_graph_or_a_function_body_is_refused(make):
+    def keys():
+        return tf.constant([[[1, 2, 3]] * 2], tf.int64) if make is dense_layer else sparse_constant([[1], [2]], 3)
+
+    with graph():
+        layer = make(name="ads")
+        with graph(), pytest.raises(ValueError, match="'ads'.*another tf.Graph than the one in which"):
+            layer(keys())
+        with pytest.raises(ValueError, match="'ads'.*tf.function"):
+            tf.function(lambda: layer(keys()), autograph=False)()
+        layer(keys())
+
+
+# ---- training
+
+@LAYERS
+def test_training_in_every_form(make):
+    keys = tf.constant
+    with graph():
+        layer = make(embedding_initializer="normal")
+        if make is dense_layer:
+            keys = tf.constant([[[1, -2, 1]] * 2], tf.int64)
+        else:
+            keys = sparse_constant([[1, -2, 1], []], 3)
+        flag = v1.placeholder(tf.bool, [])
+        number = tf.Variable(0)
+        reading = [layer(keys, False), layer(keys, training=False), layer(inputs=keys, training=False),
+                   layer(keys, training=np.bool_(False)), layer(keys, training=0), layer(keys, tf.constant(False)),
+                   layer(keys, training=number), layer(keys, training=flag)]
+        writing = [layer(keys), layer(keys, None), layer(keys, True), layer(keys, training=True),
+                   layer(keys, training=1), layer(keys, training=tf.constant(True))]
+        phase = tf.keras.backend.learning_phase()  # a placeholder that says False unless it is fed
+        reading += [layer(keys, training=phase)]
+        writing += [layer(keys, None)]
+        tf.keras.backend.set_learning_phase(0)
+        reading += [layer(keys, None), layer(keys, training=tf.keras.backend.learning_phase())]
+        tf.keras.backend.set_learning_phase(1)
+        writing += [layer(keys, None)]
+        with session() as run:
+            used = layer.embedding_variable.index[2]
+            before = run.run(reading, {flag: False})
+            table = run.run(layer.embedding_variable)
+            assert run.run(used) == 0 and not table.any()
+            for fetch in writing:
+                run.run(tf.group(*[variable.initializer for variable in layer.embedding_variable.index]))
+                after = run.run(fetch)
+                assert run.run(used) == 2
+                for value in before:
+                    np.testing.assert_array_equal(value, after)
+            assert after.any()
+            for fetch, feed in ((reading[7], {flag: True}), (reading[8], {phase: True})):
+                run.run(tf.group(*[variable.initializer for variable in layer.embedding_variable.index]))
+                run.run(fetch, feed)
+                assert run.run(used) == 2
+
+
+@pytest.mark.parametrize("default", [None, True])
+def test_training_is_the_default(default):
+    with graph():
+        layer = dense_layer()
+        keys = tf.constant([[[1, 2, 1]] * 2], tf.int64)
+        vectors = layer(keys) if default is None else layer(keys, training=None)
+        with session() as run:
+            run.run(vectors)
+            assert run.run(layer.embedding_variable.index[2]) == 2
+
+
+@pytest.mark.parametrize("wrong, error", [
+    ("yes", TypeError), (2, TypeError), (0.5, TypeError), ([True, False], TypeError)])
+def test_wrong_training(wrong, error):
+    with graph():
+        layer = dense_layer()
+        with pytest.raises(error, match="training: got .* expected"):
+            layer(tf.constant([[[1, 2, 1]] * 2], tf.int64), training=wrong)
+        with pytest.raises(ValueError, match="training: got a tensor of shape .* expected a scalar"):
+            layer(tf.constant([[[1, 2, 1]] * 2], tf.int64), training=tf.constant([True, False]))
+
+
+# ---- configurations
+
+@pytest.mark.parametrize("initializer", [
+    None, "ones", "glorot_uniform", tf.keras.initializers.Constant(2.0), tf.keras.initializers.TruncatedNormal(0, 2.0),
+    {"class_name": "Constant", "config": {"value": 3.0}}], ids=str)
+@LAYERS
+def test_configuration_round_trip(make, initializer):
+    arguments = dict(name="ads", key_dtype="uint32", use_hashtable=False, trainable=False,
+                     embedding_initializer=initializer)
+    arguments.update(dict(dynamic_input=True) if make is dense_layer else dict(
+        combiner="Mean", max_feature_num=7, exchange="Reduce_Scatter"))
+    with graph():
+        layer = make(**arguments)
+        config = json.loads(json.dumps(layer.get_config()))
+        twin = type(layer).from_config(config)
+        assert json.loads(json.dumps(twin.get_config())) == config
+        assert type(twin) is type(layer) and twin.name == "ads" and not twin.trainable
+        assert twin.embedding_variable.m_var_name == "EmbeddingVariable_1"
+        assert (twin.embedding_variable.table.initializer == layer.embedding_variable.table.initializer)
+        with session() as run:
+            one, other = run.run([layer.embedding_variable, twin.embedding_variable])
+        if initializer is not None and not isinstance(initializer, (str, tf.keras.initializers.TruncatedNormal)):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_callable_without_configuration_cannot_be_saved():
+    with graph():
+        layer = dense_layer(embedding_initializer=lambda shape: np.zeros(shape, np.float32))
+        with pytest.raises(ValueError, match="has no get_config.*tf.keras.initializers"):
+            layer.get_config()
+
+
+# ---- models
+
+DENSE_KEYS = np.array([[[1, 2, 1], [4, 5, -6]], [[1, 1, 1], [0, 9, 2 ** 40]]], np.int64)
+BAGS = [[1, 2], [], [-3], [2, 2, 1]]
+
+
+class Wide(tf.keras.Model):
+    """Layers as attributes and in lists, with Python control flow that AutoGraph rewrites."""
+
+    def __init__(self):
+        super().__init__()
+        self.fields = [dense_layer(embedding_initializer="ones") for _ in range(2)]
+        self.genres = sparse_layer(combiner="mean", embedding_initializer="ones")
+        self.hidden = [tf.keras.layers.Dense(3), tf.keras.layers.Dense(1)]
+
+    def call(self, inputs, training=True):
+        dense, sparse = inputs
+        parts = []
+        for layer in self.fields:
+            parts.append(tf.reshape(layer(dense, training=training), [-1, 24]))
+        parts.append(tf.reshape(self.genres(sparse, training), [-1, 8]))
+        if tf.size(dense) > 0:
+            value = tf.concat(parts, 1)
+        else:
+            value = tf.zeros([0, 56])
+        for layer in self.hidden:
+            value = layer(value)
+        return value
+
+
+def test_subclassed_model():
+    with graph():
+        model = Wide()
+        keys = v1.placeholder(tf.int64, [None, 2, 3])
+        result = model((keys, sparse_constant(BAGS, 3)), training=True)
+        assert [variable.name for variable in model.trainable_variables[:3]] == [
+            "EmbeddingVariable:0", "EmbeddingVariable_1:0", "EmbeddingVariable_2:0"]
+        assert len(model.trainable_variables) == 3 + 4 and len(model.non_trainable_variables) == 9
+        shards, others = sok.split_embedding_variable_from_others(model.trainable_variables)
+        assert [layer.embedding_variable for layer in model.fields + [model.genres]] == shards and len(others) == 4
+        gradients = tf.gradients(result, shards + others)
+        with session() as run:
+            value, gradients = run.run([result, gradients], {keys: DENSE_KEYS})
+            assert value.shape == (2, 1)
+            assert [len(gradient.indices) for gradient in gradients[:3]] == [8, 8, 3]
+
+
+def test_functional_model_is_built_on_inputs_never_fed_and_then_used_on_data():
+    with graph():
+        dense, sparse = dense_layer(embedding_initializer="normal"), sparse_layer(embedding_initializer="normal")
+        inputs = [tf.keras.Input([2, 3], dtype=tf.int64), tf.keras.Input([3], dtype=tf.int64, sparse=True)]
+        outputs = [dense(inputs[0]), sparse(inputs[1])]
+        assert [output.shape.as_list() for output in outputs] == [[None, 2, 3, 4], [None, 2, 4]]
+        model = tf.keras.Model(inputs, outputs)
+        assert model.trainable_variables == [dense.embedding_variable, sparse.embedding_variable]
+        data = [tf.constant(DENSE_KEYS), sparse_constant(BAGS, 3)]
+        reading, training = model(data, training=False), model(data)
+        bare = [dense(data[0], training=False), sparse(data[1], training=False)]
+        assert [output.shape.as_list() for output in training] == [[2, 2, 3, 4], [2, 2, 4]]
+        with session() as run:
+            before = run.run(reading)
+            counts = [dense.embedding_variable.index[2], sparse.embedding_variable.index[2]]
+            assert run.run(counts) == [0, 0]
+            after = run.run(training)
+            assert run.run(counts) == [8, 3]
+            for one, two, three in zip(before, after, run.run(bare)):
+                np.testing.assert_array_equal(one, two)
+                np.testing.assert_array_equal(two, three)
+
+
+def test_models_from_configurations_and_clones():
+    with graph():
+        inputs = [tf.keras.Input([2, 3], dtype=tf.int64), tf.keras.Input([3], dtype=tf.int64, sparse=True)]
+        model = tf.keras.Model(inputs, [
+            dense_layer(embedding_initializer=tf.keras.initializers.Constant(2.0))(inputs[0], training=False),
+            sparse_layer(combiner="mean", embedding_initializer="ones")(inputs[1])])
+        twins = [tf.keras.Model.from_config(json.loads(json.dumps(model.get_config()))),
+                 tf.keras.models.clone_model(model)]
+        tables = {variable.name for each in [model] + twins for variable in each.trainable_variables}
+        assert len(tables) == 6
+        data = [tf.constant(DENSE_KEYS), sparse_constant(BAGS, 3)]
+        results = [each(data) for each in [model] + twins]
+        with session() as run:
+            for dense, sparse in run.run(results):
+                assert (dense == 2).all()
+                assert sparse.tolist() == [[[1.0] * 4, [0.0] * 4], [[1.0] * 4, [1.0] * 4]]
+            # `training=False` of the first call is part of the model's configuration.
+            for each in [model] + twins:
+                counts = [run.run(layer.embedding_variable.index[2]) for layer in each.layers
+                          if isinstance(layer, (sok.All2AllDenseEmbedding, sok.DistributedEmbedding))]
+                assert sorted(counts) == [0, 3]
+
+
+def test_sequential_model_and_compute_output_shape():
+    with graph():
+        model = tf.keras.Sequential([tf.keras.layers.InputLayer([2, 3], dtype=tf.int64), dense_layer(),
+                                     tf.keras.layers.Flatten()])
+        assert model.output_shape == (None, 24)
+        assert model(tf.constant(DENSE_KEYS)).shape.as_list() == [2, 24]
