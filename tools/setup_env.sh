@@ -53,14 +53,14 @@ finish() {
     while kill -0 "$pid" 2>/dev/null; do
         sleep 0.2
         if [ $SECONDS -ge $next ]; then
-            say "${labels[$name]}: $((SECONDS - starts[$name])) s so far"
+            say "${labels[$name]%% (*}: $((SECONDS - starts[$name])) s so far"
             next=$((SECONDS + 30))
         fi
     done
     wait "$pid" 2>/dev/null || code=$?
     unset "jobs[$name]"
     [ $code -eq 0 ] || return 1
-    say "${labels[$name]}: done, $((SECONDS - starts[$name])) s"
+    say "${labels[$name]%% (*}: done, $((SECONDS - starts[$name])) s"
 }
 
 # must NAME HINT: like finish, and a failure ends the set-up with the end of the log.
@@ -68,7 +68,7 @@ must() {
     finish "$1" && return
     echo >&2
     tail -n 25 "$logs/$1.log" | grep -v "is ignored: it is neither a file nor a directory" >&2 || true
-    fail "${labels[$1]} failed (the whole log: $logs/$1.log). $2"
+    fail "${labels[$1]%% (*} failed (the whole log: $logs/$1.log). $2"
 }
 
 pip_install() { "$python" -m pip install -q "$@"; }
