@@ -28,8 +28,9 @@ _ANSWER_SECONDS = 2.0
 
 
 def print_warning(text):
-    """Writes a line to stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """Writes a line to stderr, in one piece: other ranks may write to the same terminal."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
 class Coordinator:

@@ -155,7 +155,9 @@ def finish(world):
     _monitor.finishing()
     coordinator.end()
     limit = time.monotonic() + world.grace_seconds + _EXTRA_SECONDS / 2
-    while not (coordinator.all_ended or coordinator.leader_left or transport.closed) and time.monotonic() < limit:
+    # Where MPI is not ours, a rank 0 that has left does not wait for anybody, so it does not answer either.
+    unheard = coordinator.leader_left and not world.mpi.ours
+    while not (coordinator.all_ended or unheard or transport.closed) and time.monotonic() < limit:
         coordinator.poll()
         time.sleep(0.002)
     transport.flush(0.5)

@@ -191,7 +191,7 @@ class Leader:
         self._left.add(rank)
         self._left_at = self._clock()
         self._tell(rank, messages.Left())
-        if rank == 0:
+        if rank == 0 and self.job_error is None:
             self._tell_all(messages.LeaderLeft())
         if len(self._left) == self._size:
             self._tell_all(messages.AllLeft())

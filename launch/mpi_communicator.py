@@ -137,7 +137,9 @@ class MpiCommunicator(Communicator):
         check_dtype(dtype)
         itemsize = np.dtype(dtype).itemsize
         self.bytes_sent += 2 * (self.size - 1) * n * itemsize // self.size
-        if n and dtype == "float16":
+        if n == 0:
+            return
+        if dtype == "float16":
             # MPI has no 16 bit float; float32 in between also keeps partial sums exact enough.
             halves = np.frombuffer(self._bytes(pointer, 2 * n), np.float16)
             singles = halves.astype(np.float32)

@@ -10,7 +10,7 @@ class PlanBook:
 
     def __init__(self):
         self._texts = {}
-        self._first = {}
+        self._holders = {}
         self._lengths = {}
 
     def record(self, rank, announce):
@@ -22,11 +22,9 @@ class PlanBook:
         graph, length, digest = announce.op[0], announce.plan_length, announce.plan_digest
         self._texts[rank, graph, length, digest] = announce.plan_text
         self._lengths[rank, graph] = max(length, self._lengths.get((rank, graph), 0))
-        first_digest, first_rank = self._first.setdefault((graph, length), (digest, rank))
-        if first_digest == digest:
-            return None
-        return self.mismatch(announce.op, announce.name, {(length, first_digest): [first_rank],
-                                                          (length, digest): [rank]})
+        holders = self._holders.setdefault((graph, length), {})
+        holders.setdefault((length, digest), []).append(rank)
+        return self.mismatch(announce.op, announce.name, holders) if len(holders) > 1 else None
 
     def known_length(self, rank, graph):
         """Number of ops in the longest plan of `graph` that `rank` has sent, or None."""

@@ -1,0 +1,183 @@
+"""Run on N ranks: every exchange of the communicator against NumPy, from one generator that all ranks share."""
+import sys
+
+import numpy as np
+
+import sok1x.launch as launch
+from sok1x.launch.errors import INVALID_ARGUMENT, OUT_OF_RANGE, LaunchError
+
+_GUARD = 32
+
+
+class Room:
+    """Memory with guard bytes around it."""
+
+    def __init__(self, nbytes):
+        self.whole = np.full(nbytes + 2 * _GUARD, 0xA5, np.uint8)
+        self.pointer = self.whole.ctypes.data + _GUARD
+        self.nbytes = nbytes
+
+    def check(self, expected):
+        got = self.whole[_GUARD:_GUARD + self.nbytes]
+        np.testing.assert_array_equal(got, np.ascontiguousarray(expected).view(np.uint8).ravel())
+        guards = np.concatenate([self.whole[:_GUARD], self.whole[_GUARD + self.nbytes:]])
+        assert (guards == 0xA5).all(), "written out of bounds"
+
+
+def pointer(array):
+    return array.ctypes.data
+
+
+def counts_of(rng, shape, high):
+    """Random counts, often zero."""
+    counts = rng.randint(0, high + 1, shape).astype(np.int64)
+    return np.where(rng.rand(*counts.shape) < 0.3, 0, counts)
+
+
+def all_to_all(comm, rng, high, item_bytes):
+    n, me = comm.size, comm.rank
+    table = counts_of(rng, (n, n), high)
+    data = [rng.randint(0, 256, (int(table[rank].sum()), item_bytes)).astype(np.uint8) for rank in range(n)]
+    parts = [np.split(data[rank], np.cumsum(table[rank])[:-1]) for rank in range(n)]
+    expected = np.concatenate([parts[source][me] for source in range(n)])
+    room = Room(expected.nbytes)
+    before = comm.bytes_sent
+    comm.all_to_all(pointer(data[me]), table[me], room.pointer, table[:, me].copy(), item_bytes)
+    room.check(expected)
+    assert n == 1 or comm.bytes_sent - before == (table[me].sum() - table[me, me]) * item_bytes
+
+
+def reduce_scatter(comm, rng, high, dim):
+    n, me = comm.size, comm.rank
+    counts = counts_of(rng, (n,), high)
+    data = rng.randn(n, int(counts.sum()), dim).astype(np.float32)
+    total = data.astype(np.float64).sum(axis=0)
+    out = np.full((int(counts[me]) + 1, dim), 7, np.float32)
+    comm.reduce_scatter(pointer(data[me]), pointer(out), counts, dim)
+    ends = np.cumsum(counts)
+    np.testing.assert_allclose(out[:-1], total[ends[me] - counts[me]:ends[me]], rtol=1e-5, atol=1e-5)
+    assert (out[-1] == 7).all()
+
+
+def all_gather(comm, rng, high, item_bytes):
+    n, me = comm.size, comm.rank
+    counts = counts_of(rng, (n,), high)
+    data = [rng.randint(0, 256, (int(count), item_bytes)).astype(np.uint8) for count in counts]
+    room = Room(int(counts.sum()) * item_bytes)
+    before = comm.bytes_sent
+    comm.all_gather(pointer(data[me]), room.pointer, counts, item_bytes)
+    room.check(np.concatenate(data))
+    assert comm.bytes_sent - before == (n - 1) * counts[me] * item_bytes
+
+
+def all_reduce(comm, rng, n_elements, dtype):
+    n, me = comm.size, comm.rank
+    if dtype.startswith("float"):
+        data = rng.randn(n, n_elements).astype(dtype)
+    else:
+        data = rng.randint(-2 ** 28, 2 ** 28, (n, n_elements)).astype(dtype)
+    mine = data[me].copy()
+    comm.all_reduce(pointer(mine), n_elements, dtype)
+    if dtype == "float16":
+        # Summed in float32 and rounded once: the nearest float16 but for a tie that float32 itself moves.
+        np.testing.assert_allclose(mine, data.astype(np.float64).sum(axis=0), rtol=2 ** -10, atol=1e-3)
+    elif dtype.startswith("float"):
+        tolerance = 1e-5 if dtype == "float32" else 1e-13
+        np.testing.assert_allclose(mine, data.astype(np.float64).sum(axis=0), rtol=tolerance, atol=tolerance)
+    else:
+        np.testing.assert_array_equal(mine, data.sum(axis=0, dtype=dtype))
+
+
+def broadcast(comm, rng, nbytes):
+    root = int(rng.randint(comm.size))
+    data = rng.randint(0, 256, nbytes).astype(np.uint8)
+    room = Room(nbytes)
+    if comm.rank == root:
+        room.whole[_GUARD:_GUARD + nbytes] = data
+    comm.broadcast(room.pointer, nbytes, root)
+    room.check(data)
+
+
+def agree(comm, rng):
+    assert comm.agree(0, "") is None
+    failing = [rank for rank in range(comm.size) if rng.rand() < 0.5]
+    mine = (OUT_OF_RANGE + comm.rank, "no row on ränk {}".format(comm.rank)) if comm.rank in failing else (0, "")
+    error = comm.agree(*mine)
+    if failing:
+        assert isinstance(error, LaunchError)
+        assert (error.code, error.rank, error.message) == (
+            OUT_OF_RANGE + failing[0], failing[0], "no row on ränk {}".format(failing[0]))
+    else:
+        assert error is None
+
+
+def refused(call, text):
+    try:
+        call()
+    except LaunchError as error:
+        assert error.code == INVALID_ARGUMENT and text in error.message, error
+    else:
+        raise AssertionError("not refused")
+
+
+def special_values(comm):
+    """NaN and infinities pass through; float16 overflow is an infinity, as NumPy's."""
+    n = comm.size
+    for dtype in ("float16", "float32", "float64"):
+        values = np.array([np.nan, np.inf, 1.0, -np.inf], dtype)
+        comm.all_reduce(pointer(values), 4, dtype)
+        assert np.isnan(values[0]) and values[1] == np.inf and values[2] == n and values[3] == -np.inf
+    large = np.full(3, 60000, np.float16)
+    comm.all_reduce(pointer(large), 3, "float16")
+    assert (np.isinf(large) == (n > 1)).all()
+
+
+def large(comm, rng):
+    """Megabytes, so that MPI takes its other ways of sending."""
+    n, me = comm.size, comm.rank
+    dim, rows = 32, 20000
+    mine = np.full((rows * n, dim), me + 1, np.float32)
+    got = np.zeros_like(mine)
+    counts = np.full(n, rows, np.int64)
+    comm.all_to_all(pointer(mine), counts, pointer(got), counts, dim * 4)
+    assert (got.reshape(n, rows, dim) == np.arange(1, n + 1, dtype=np.float32)[:, None, None]).all()
+    summed = np.zeros((rows, dim), np.float32)
+    comm.reduce_scatter(pointer(mine), pointer(summed), counts, dim)
+    assert (summed == n * (n + 1) // 2).all()
+
+
+def main(seed):
+    world = launch.start({"seed": seed})
+    comm = world.communicator
+    assert (comm.rank, comm.size) == (world.rank, world.size)
+    rng = np.random.RandomState(seed % 2 ** 32)
+    usual = getattr(comm, "limit", None)
+    # With a small limit every exchange goes the way that counts beyond 2^31 go.
+    for limit in (usual, 37, 5) if comm.size > 1 else (usual,):
+        comm.limit = limit
+        for _ in range(12):
+            high = int(rng.choice((0, 1, 9, 60)))
+            all_to_all(comm, rng, high, int(rng.choice((1, 8, 12, 4 * 33))))
+            reduce_scatter(comm, rng, high, int(rng.choice((1, 3, 16))))
+            all_gather(comm, rng, high, int(rng.choice((1, 8, 20))))
+            for dtype in ("float16", "float32", "float64", "int32", "int64"):
+                all_reduce(comm, rng, int(rng.choice((0, 1, 100))), dtype)
+            broadcast(comm, rng, int(rng.choice((0, 1, 200))))
+            agree(comm, rng)
+    comm.limit = usual
+    special_values(comm)
+    large(comm, rng)
+    x = np.zeros(1, np.float32)
+    refused(lambda: comm.all_reduce(pointer(x), 1, "bfloat16"), "cannot sum 'bfloat16'")
+    refused(lambda: comm.broadcast(pointer(x), 4, comm.size), "root_rank is {}".format(comm.size))
+    coordinator = world.coordinator
+    coordinator.leave()
+    while not coordinator.left:
+        coordinator.poll()
+    launch.finish(world)
+    launch.conclude(world)
+    sys.stdout.write("rank {} of {} fine\n".format(world.rank, world.size))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,203 @@
+"""Run on N ranks: one named way in which a job goes on or ends. Argument: the scenario's name."""
+import os
+import signal
+import sys
+import threading
+import time
+
+from stand_in_executor import Executor
+
+from sok1x.launch.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, LaunchError
+
+executor = Executor()
+
+
+def say(text):
+    sys.stdout.write("{}\n".format(text))
+    sys.stdout.flush()
+
+
+def steps(n, world):
+    for step in range(n):
+        assert executor.exchange(step % 3, world.rank + step) == [rank + step for rank in range(world.size)]
+
+
+def healthy():
+    world = executor.start_world(global_batch_size=8, seed=1)
+    assert executor.start_world(global_batch_size=world.rank, seed=2) is world, "a second Init is a no-op"
+    assert world.arguments == {"global_batch_size": 8, "seed": 1}
+    assert world.local_size == world.size and world.local_rank == world.rank and world.host_threads >= 1
+    steps(200, world)
+    error = LaunchError(RESOURCE_EXHAUSTED, "table full", world.rank) if world.rank == world.size - 1 else None
+    try:
+        executor.exchange(0, error=error)
+    except LaunchError as caught:
+        assert (caught.code, caught.rank, str(caught)) == (RESOURCE_EXHAUSTED, world.size - 1, "table full")
+    else:
+        raise AssertionError("not failed")
+    steps(10, world)
+    say("fine {} {}".format(world.rank, world.description["communicator"]))
+
+
+def disagree():
+    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    for batch in (100 + rank // 2, 64):
+        try:
+            world = executor.start_world(global_batch_size=batch, seed=3)
+        except LaunchError as error:
+            assert error.code == INVALID_ARGUMENT and batch != 64 and error.rank == 2
+            assert "global_batch_size: ranks 0, 1 gave 100; ranks 2, 3 gave 101." in str(error), error
+            assert "seed" not in str(error)
+        else:
+            assert batch == 64
+    steps(5, world)
+    say("fine {}".format(world.rank))
+
+
+def raises():
+    """Rank 1's main thread raises; rank 0 waits for it in an op, 2 sleeps, 3 computes without giving up the GIL."""
+    world = executor.start_world()
+    steps(5, world)
+    if world.rank == 1:
+        raise ValueError("boom on one")
+    if world.rank == 2:
+        time.sleep(100)
+    if world.rank == 3:
+        for _ in range(10 ** 12):
+            pass
+    executor.exchange(0)
+
+
+def caught():
+    """As above, but the other ranks catch what they get and end as if nothing had happened."""
+    world = executor.start_world()
+    if world.rank == 1:
+        raise KeyError("boom on one")
+    try:
+        executor.exchange(0)
+    except LaunchError as error:
+        say("caught on {}: {}".format(world.rank, error))
+
+
+def killed():
+    world = executor.start_world()
+    steps(5, world)
+    if world.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    executor.exchange(0)
+
+
+def early():
+    """Rank 1 ends well before the others, which need it no more."""
+    world = executor.start_world()
+    steps(5, world)
+    if world.rank != 1:
+        time.sleep(1.5)
+    say("fine {}".format(world.rank))
+
+
+def deserted(code=None):
+    """Rank 1 ends, and the others still need it."""
+    world = executor.start_world()
+    steps(5, world)
+    if world.rank == 1:
+        sys.exit(code)
+    executor.exchange(0)
+
+
+def deserted_with_code():
+    deserted(3)
+
+
+def deserted_by_rank_0():
+    world = executor.start_world()
+    steps(5, world)
+    if world.rank != 0:
+        executor.exchange(0)
+
+
+def in_flight():
+    """All end while ops that only some announced are under way, and while a thread goes on asking."""
+    world = executor.start_world()
+    steps(5, world)
+    executor.post(world.rank % 3)
+    if world.rank == 0:
+        def ask():
+            while True:
+                executor.post(2)
+                time.sleep(0.001)
+        threading.Thread(target=ask, daemon=True).start()
+        time.sleep(0.05)
+    say("fine {}".format(world.rank))
+
+
+def plans():
+    world = executor.start_world()
+    executor.exchange(0, plan="user [8, 4]\nitem [8, {}]".format(4 + world.rank // 2))
+
+
+def stall():
+    """Rank 1 stops feeding for a while."""
+    world = executor.start_world()
+    steps(5, world)
+    if world.rank == 1:
+        time.sleep(1.7)
+    steps(5, world)
+    say("fine {}".format(world.rank))
+
+
+def stuck_exchange():
+    """Rank 1's executor is stuck inside an op that all have begun."""
+    world = executor.start_world()
+    steps(5, world)
+    executor.exchange(0, work=4.0 if world.rank == 1 else 0.0)
+    say("fine {}".format(world.rank))
+
+
+def never_init():
+    """Rank 1 never runs Init."""
+    if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+        time.sleep(float(sys.argv[2]))
+    executor.start_world()
+
+
+def never_init_horovod():
+    """The same where MPI runs already, because of Horovod."""
+    import horovod.tensorflow as hvd
+    hvd.init()
+    never_init()
+
+
+def threads_disabled():
+    import mpi4py
+    mpi4py.rc.thread_level = "funneled"
+    from mpi4py import MPI
+    assert MPI.Query_thread() == MPI.THREAD_FUNNELED
+    try:
+        executor.start_world()
+    except LaunchError as error:
+        say("refused: {}".format(error))
+
+
+def mpi4py_first():
+    from mpi4py import MPI
+    world = executor.start_world()
+    assert world.description["MPI initialised by"] == "another library"
+    steps(20, world)
+    assert MPI.COMM_WORLD.allreduce(1) == world.size
+    say("fine {}".format(world.rank))
+
+
+def mpi4py_later():
+    world = executor.start_world()
+    from mpi4py import MPI, rc
+    assert rc.initialize is True and MPI.Is_initialized()
+    for step in range(50):
+        executor.post(step % 3)
+        assert MPI.COMM_WORLD.allreduce(1) == world.size
+    steps(20, world)
+    say("fine {}".format(world.rank))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,115 @@
+"""A small executor thread in the place of graph_ops': drives launch/ as launch/__init__.py says."""
+import atexit
+import queue
+import threading
+import time
+
+import numpy as np
+
+import sok1x.launch as launch
+from sok1x.launch.errors import CANCELLED, LaunchError
+
+
+class Executor(threading.Thread):
+    """`start_world` and `exchange` are called on the main thread; all else happens on this one."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.world = None
+        self._requests = queue.Queue()
+        self._waiting = {}
+        self._stopping = False
+        self.start()
+
+    def _ask(self, kind, content):
+        answer = queue.Queue()
+        self._requests.put((kind, content, answer))
+        result = answer.get()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def start_world(self, **arguments):
+        """sok.Init."""
+        return self._ask("start", arguments)
+
+    def exchange(self, index, number=0, plan="a\nb\nc", error=None, work=0.0):
+        """An op: gathers `number` of all ranks by way of the headers, and sums it over ranks by an all_reduce."""
+        return self._ask("op", ((0, index), number, plan, error, work))
+
+    def post(self, index):
+        """An exchange that nobody waits for."""
+        self._requests.put(("op", ((0, index), 0, "a\nb\nc", None, 0.0), queue.Queue()))
+
+    def run(self):
+        while not self._stopping:
+            self._serve()
+        if self.world is not None:
+            coordinator = self.world.coordinator
+            coordinator.leave()
+            while not coordinator.left:
+                self._carry_out()
+                time.sleep(0.001)
+            self._carry_out()
+            while not self._requests.empty():
+                self._requests.get()[2].put(LaunchError(CANCELLED, "the program ends"))
+            launch.finish(self.world)
+
+    def _serve(self):
+        wait = None if self.world is None else self.world.coordinator.wait_microseconds()
+        try:
+            if wait == 0:
+                request = self._requests.get_nowait()
+            else:
+                request = self._requests.get(timeout=None if wait is None else wait * 1e-6)
+        except queue.Empty:
+            request = None
+        if request is not None:
+            self._take(*request)
+        if self.world is not None:
+            self._carry_out()
+
+    def _take(self, kind, content, answer):
+        if kind == "stop":
+            self._stopping = True
+        elif kind == "start":
+            try:
+                first = self.world is None
+                self.world = launch.start(content)
+                if first:
+                    atexit.register(self._end)
+                answer.put(self.world)
+            except LaunchError as error:
+                answer.put(error)
+        else:
+            op, number, plan, error, work = content
+            coordinator = self.world.coordinator
+            if coordinator.job_error is not None:
+                answer.put(coordinator.job_error)
+                return
+            lines = plan.splitlines()
+            ticket = coordinator.announce(launch.Ready(
+                op, "op{}".format(op[1]), len(lines), sum(map(ord, plan)), plan, np.array([number], np.int64), error))
+            self._waiting[ticket] = (number, answer, work)
+
+    def _carry_out(self):
+        for decision in self.world.coordinator.poll():
+            number, answer, work = self._waiting.pop(decision.ticket)
+            if decision.error is not None:
+                answer.put(decision.error)
+                continue
+            self.world.communicator.op = decision.name
+            time.sleep(work)
+            total = np.array([number], np.int64)
+            try:
+                self.world.communicator.all_reduce(total.ctypes.data, 1, "int64")
+            except LaunchError as error:
+                answer.put(error)
+                continue
+            assert decision.headers.sum() == total[0], (decision.headers, total)
+            answer.put(decision.headers.ravel().tolist())
+
+    def _end(self):
+        self._requests.put(("stop", None, None))
+        self.join(self.world.grace_seconds + 3)
+        launch.conclude(self.world)

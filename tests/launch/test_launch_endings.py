@@ -1,0 +1,124 @@
+"""Jobs that end well, end early, fail, stall or die; the scenarios are in ranks_endings.py."""
+import os
+import time
+
+import pytest
+from ranks import run_ranks
+
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks_endings.py")
+
+
+def fine(ranks, scenario, *arguments, **options):
+    done = run_ranks(ranks, PROGRAM, scenario, *arguments, timeout=60, **options)
+    assert done.out.count("fine") == max(1, ranks), str(done)
+    return done
+
+
+def failing(ranks, scenario, *arguments, within=10.0, **options):
+    """The job must end non-zero, in time. Returns (Finished, text of the lines on stderr that are not mpiexec's)."""
+    begin = time.monotonic()
+    done = run_ranks(ranks, PROGRAM, scenario, *arguments, timeout=60, check=False, **options)
+    took = time.monotonic() - begin
+    assert done.code != 0, str(done)
+    assert took < within + 2.0, "{:.1f} s\n{}".format(took, done)
+    return done
+
+
+@pytest.mark.parametrize("ranks", [0, 1, 2, 4])
+def test_healthy(ranks):
+    done = fine(ranks, "healthy")
+    assert done.out.count("MPI" if ranks > 1 else "local") == max(1, ranks)
+
+
+def test_disagreeing_arguments_fail_on_all_ranks_and_can_be_tried_again():
+    fine(4, "disagree")
+
+
+def test_a_rank_that_raises_ends_all_with_its_message():
+    done = failing(4, "raises")
+    text = "rank 1 failed: ValueError: boom on one"
+    # Rank 0 by the error of its op; the others, busy elsewhere, when their grace is over.
+    assert "LaunchError" in done.err and done.err.count(text) >= 3, str(done)
+    for rank in (2, 3):
+        assert "sok1x: rank {}: the job has failed: {}".format(rank, text) in done.err, str(done)
+    assert "Traceback" in done.err and "ValueError: boom on one" in done.err
+
+
+def test_ranks_that_catch_the_failure_still_end_non_zero():
+    done = failing(3, "caught")
+    for rank in (0, 2):
+        assert "caught on {}: rank 1 failed: KeyError: 'boom on one'".format(rank) in done.out, str(done)
+
+
+def test_a_killed_rank_ends_the_job():
+    failing(3, "killed", within=28.0)
+
+
+def test_a_rank_that_ends_early_harms_nobody():
+    fine(3, "early")
+
+
+@pytest.mark.parametrize("scenario, rank", [("deserted", 1), ("deserted_with_code", 1), ("deserted_by_rank_0", 0)])
+def test_a_rank_that_left_is_named_by_those_who_need_it(scenario, rank):
+    done = failing(3, scenario)
+    assert "op 'op0' waits for rank {} that left".format(rank) in done.err, str(done)
+
+
+def test_ending_with_requests_in_flight():
+    fine(3, "in_flight")
+
+
+def test_different_plans_are_shown():
+    done = failing(4, "plans")
+    for part in ("ranks built different graphs", ": item [8, 4]", ": item [8, 5]", "Plan of rank"):
+        assert part in done.err, str(done)
+
+
+def test_stall_warning_and_on_it_goes():
+    done = fine(3, "stall", env={"SOK1X_STALL_SECONDS": "1"}, check=False)
+    assert done.code == 0, str(done)
+    lines = [line for line in done.err.splitlines() if line.strip()]
+    assert len(lines) == 2, str(done)
+    for rank in (0, 2):
+        (line,) = [line for line in lines if line.startswith("sok1x: rank {}: op ".format(rank))]
+        assert "has waited 1 s for rank 1. Rank 1 has announced no op since 'op" in line
+
+
+def test_an_exchange_that_one_rank_does_not_finish_is_warned_about():
+    done = fine(2, "stuck_exchange", env={"SOK1X_STALL_SECONDS": "1"}, check=False)
+    assert done.code == 0, str(done)
+    assert "sok1x: rank 0: all_reduce of op 'op0' has waited" in done.err, str(done)
+    assert "rank 1:" not in done.err
+
+
+def test_an_exchange_that_one_rank_does_not_finish_is_given_up():
+    done = failing(2, "stuck_exchange", env={"SOK1X_ABORT_SECONDS": "1", "SOK1X_GRACE_SECONDS": "0.5"})
+    assert "rank 0: all_reduce of op 'op0' has waited" in done.err and "SOK1X_ABORT_SECONDS=1" in done.err
+
+
+@pytest.mark.parametrize("scenario", ["never_init", "never_init_horovod"])
+def test_a_rank_that_runs_init_late_is_waited_for_with_a_warning(scenario):
+    done = run_ranks(2, PROGRAM, scenario, "3", timeout=60, check=False, env={"SOK1X_STALL_SECONDS": "1"})
+    assert done.code == 0, str(done)
+    assert "sok1x: rank 0: sok.Init has waited 1 s for ranks that have not run it yet" in done.err, str(done)
+
+
+@pytest.mark.parametrize("scenario", ["never_init", "never_init_horovod"])
+def test_a_rank_that_never_runs_init_is_given_up(scenario):
+    done = failing(2, scenario, "50", within=8.0, env={"SOK1X_ABORT_SECONDS": "1"})
+    assert "not every rank has run it within 1 s (SOK1X_ABORT_SECONDS)" in done.err, str(done)
+
+
+def test_mpi_without_thread_support_is_refused():
+    done = run_ranks(2, PROGRAM, "threads_disabled", timeout=60)
+    assert done.out.count("MPI was initialised before sok.Init with MPI_THREAD_FUNNELED") == 2, str(done)
+
+
+@pytest.mark.parametrize("scenario", ["mpi4py_first", "mpi4py_later"])
+def test_beside_the_programs_own_mpi4py(scenario):
+    fine(2, scenario)
+
+
+def test_a_launcher_of_another_mpi_is_noticed():
+    done = run_ranks(0, PROGRAM, "healthy", timeout=60, check=False, env={"PMI_RANK": "0", "PMI_SIZE": "3"})
+    assert done.code != 0 and "started 3 ranks, but the MPI library that mpi4py uses sees 1" in done.err, str(done)
