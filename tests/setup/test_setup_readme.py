@@ -1,0 +1,71 @@
+"""The README's example runs, its commands exist, and its table has every environment variable."""
+import os
+import re
+import subprocess
+
+from ranks import run_ranks
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def readme():
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        return file.read()
+
+
+def sources(*folders):
+    """The text of every source file in the folders."""
+    for folder in folders:
+        for place, inside, files in os.walk(os.path.join(ROOT, folder)):
+            inside[:] = [name for name in inside if name != "__pycache__"]
+            for name in files:
+                if name.endswith((".py", ".sh", ".cc", ".cu", ".h", ".cuh")):
+                    with open(os.path.join(place, name), encoding="utf-8") as file:
+                        yield file.read()
+
+
+def test_the_example_trains_on_two_ranks():
+    examples = re.findall(r"```python\n(.*?)```", readme(), re.DOTALL)
+    assert len(examples) == 1
+    assert len([line for line in examples[0].splitlines() if line.strip()]) <= 24
+    # TensorFlow's own notices about tf.layers are not what is looked for on stderr.
+    quiet = "import tensorflow\ntensorflow.compat.v1.logging.set_verbosity('ERROR')\n"
+    finished = run_ranks(2, quiet + examples[0])
+    print(finished.out)
+    losses = [float(line.split()[1]) for line in finished.out.splitlines() if line.startswith("loss")]
+    # Each rank's half of the loss begins at log(2) / 2.
+    assert len(losses) == 2 and max(losses) < 0.3
+
+
+def test_targets_exist():
+    text = readme()
+    named = set(re.findall(r"`make ([a-z-]+)`", text)) | set(re.findall(r"^make ([a-z-]+)", text, re.MULTILINE))
+    assert {"demo", "test"} <= named
+    with open(os.path.join(ROOT, "Makefile")) as file:
+        assert named <= set(re.findall(r"^([a-z-]+):", file.read(), re.MULTILINE))
+
+
+def test_links_lead_to_files():
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", readme()):
+        assert os.path.exists(os.path.join(ROOT, target)), target
+
+
+def test_every_environment_variable_is_in_the_table():
+    table = set(re.findall(r"^\| `(\w+)`", readme(), re.MULTILINE))
+    used = set()
+    for text in sources("sok1x", "graph_ops", "cuda_kernels", "launch", "tools", "tests"):
+        used |= set(re.findall(r"""(?:environ(?:\.get|\.setdefault)?[(\[]|_seconds\(|\$\{)["']?(SOK1X_\w+)""", text))
+    used |= {"SOK1X_NUM_THREADS"}
+    assert used <= table
+    everything = "\n".join(sources(".ci", "tools", "launch", "graph_ops", "cuda_kernels", "sok1x", "tests"))
+    with open(os.path.join(ROOT, "setup.py")) as file:
+        everything += file.read()
+    assert not [name for name in table if name not in everything]
+
+
+def test_no_path_of_a_machine_is_committed():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, universal_newlines=True)
+    if listed.returncode:
+        return  # not a checkout
+    names = [name for name in listed.stdout.split("\0") if name]
+    assert not [name for name in names if name.startswith((".venv", ".data", "build/")) or name.endswith(".so")]
