@@ -88,7 +88,7 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         call_checks.graph(self)
         shape = [None] if self.dynamic_input else [None, self.slot_num, self.nnz_per_slot]
         keys = call_checks.dense(self, inputs, shape)
-        return embedding.lookup_dense(self.embedding_variable.table, keys, call_checks.training(self, training),
+        return embedding.lookup_dense(self._accessed(), keys, call_checks.training(self, training),
                                       name="lookup")
 
     def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:

@@ -99,7 +99,7 @@ class DistributedEmbedding(EmbeddingLayer):
         """
         call_checks.graph(self)
         keys = call_checks.sparse(self, inputs, self.slot_num, self.max_nnz)
-        return embedding.lookup_combined(self.embedding_variable.table, keys, self.slot_num, self.max_nnz,
+        return embedding.lookup_combined(self._accessed(), keys, self.slot_num, self.max_nnz,
                                          self.combiner, call_checks.training(self, training), self.exchange,
                                          name="lookup")
 

@@ -2,10 +2,12 @@
 from typing import Any, Dict, Optional
 
 import tensorflow.compat.v1 as tf
+from tensorflow.python.ops import resource_variable_ops
 
 from sok1x.core import initializers
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings import arguments
+from sok1x.graph_ops.table import Table
 
 
 class EmbeddingLayer(tf.keras.layers.Layer):
@@ -85,6 +87,11 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         """
         assert self._table is not None
         return self._table
+
+    def _accessed(self) -> Table:
+        """The table for a lookup; a tf.GradientTape learns of the access, as from any variable that is read."""
+        resource_variable_ops.variable_accessed(self.embedding_variable)
+        return self.embedding_variable.table
 
     @property
     def label(self) -> str:
