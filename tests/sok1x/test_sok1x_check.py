@@ -1,4 +1,7 @@
 """`python -m sok1x.check`: what it reports of a sound installation, and of several that are not."""
+import os
+import sys
+
 import pytest
 from ranks import run_ranks
 
@@ -35,6 +38,15 @@ def test_two_ranks_and_only_the_first_prints():
     assert found["ranks"][1].startswith("rank 0 of 2") and "thread level: MULTIPLE" in finished.out
     assert found["exchange"][0] == "ok" and "16 keys over 2 ranks" in found["exchange"][1]
     assert found["Horovod"][0] == "-"
+
+
+def test_under_horovodrun():
+    horovodrun = os.path.join(os.path.dirname(sys.executable), "horovodrun")
+    if not os.path.exists(horovodrun):
+        pytest.skip("Horovod is not installed")
+    finished = run_ranks(2, CHECK, launcher=[horovodrun, "--mpi", "-np", "2"], check=False)
+    assert finished.code == 0, str(finished)
+    assert "Open MPI (mpiexec), 2 ranks" in finished.out and "every value right" in finished.out
 
 
 def test_missing_libraries():
