@@ -1,6 +1,6 @@
 """Collectives over dense tensors: averages of gradients, and broadcasts of variables."""
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops import library
 from sok1x.graph_ops.bridge import ITEM_BYTES

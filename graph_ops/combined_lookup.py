@@ -6,7 +6,8 @@ Two exchanges give the same result, and the headers that all ranks see decide wh
                   all ranks, and Reduce-Scatter adds these partial sums; gradients travel by All-Gather.
 """
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import tensor_util
 
 from sok1x.cuda_kernels import bags, combine, gather, partition, row_numbers, segment_sum, unique
 from sok1x.graph_ops import dense_lookup, library, shard
@@ -260,7 +261,7 @@ def lookup(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange, 
         table.label(), slot_num, max_nnz, combiner, exchange)
     config = {"table": table.config(), "label": label, "slot_num": slot_num, "max_nnz": max_nnz,
               "combiner": combiner, "exchange": exchange}
-    rows = tf.contrib.util.constant_value(sparse_keys.dense_shape)
+    rows = tensor_util.constant_value(sparse_keys.dense_shape)
     batch = None if rows is None else int(rows[0]) // slot_num
     inputs = [sparse_keys.indices, sparse_keys.values, sparse_keys.dense_shape,
               tf.convert_to_tensor(training, tf.bool)]

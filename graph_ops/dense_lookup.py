@@ -6,7 +6,7 @@ same way in the other direction with sums where the forward spreads. On one rank
 reads the table directly.
 """
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import gather, partition, segment_sum, unique
 from sok1x.graph_ops import library, shard

@@ -1,5 +1,5 @@
 """The lookups that the layers call."""
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops import combined_lookup, dense_lookup
 

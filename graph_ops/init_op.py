@@ -1,5 +1,5 @@
 """The op behind `sok1x.Init`: joins the ranks, once per process."""
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.cuda_kernels import host

@@ -1,10 +1,18 @@
 """Initial values of a table's variables. They come from ops of ours so that they too fail before `sok1x.Init`."""
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import fill, row_init
+from sok1x.cuda_kernels import fill, host_memory, row_init
 from sok1x.graph_ops import library
+from sok1x.graph_ops.bridge import ITEM_BYTES
 from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.table import Table
+
+
+def _array(request, dtype, shape):
+    """Output 0, not yet touched, on large pages where that pays."""
+    out = request.output(0, dtype, shape)
+    host_memory.advise_large_pages(out.pointer, out.size * ITEM_BYTES[dtype])
+    return out
 
 
 @register
@@ -15,7 +23,7 @@ class _Rows(Operation):
 
     def run(self, request, config, world, headers):
         table = Table.from_config(config["table"])
-        out = request.output(0, "float32", (table.rows, table.dim))
+        out = _array(request, "float32", (table.rows, table.dim))
         kind, a, b = ("zeros", 0.0, 0.0) if table.use_hashtable else table.distribution(world.size)
         row_init.initial_rows_of_shard(world.arguments["seed"], table.identity, world.rank, world.size,
                                        table.rows, table.dim, kind, a, b, out.pointer)
@@ -29,7 +37,7 @@ class _IndexKeys(Operation):
 
     def run(self, request, config, world, headers):
         capacity = Table.from_config(config["table"]).capacity
-        fill.fill_int64(request.output(0, "int64", (capacity,)).pointer, capacity, 0)
+        fill.fill_int64(_array(request, "int64", (capacity,)).pointer, capacity, 0)
 
 
 @register
@@ -40,7 +48,7 @@ class _IndexRows(Operation):
 
     def run(self, request, config, world, headers):
         capacity = Table.from_config(config["table"]).capacity
-        fill.fill_int32(request.output(0, "int32", (capacity,)).pointer, capacity, -1)
+        fill.fill_int32(_array(request, "int32", (capacity,)).pointer, capacity, -1)
 
 
 @register

@@ -2,7 +2,7 @@
 import json
 import threading
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
 
 from sok1x.graph_ops import bridge, executor, registry

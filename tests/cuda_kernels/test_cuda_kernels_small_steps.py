@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from sok1x.cuda_kernels import bags, fill, host, row_numbers
+from sok1x.cuda_kernels import bags, fill, host, host_memory, row_numbers
 
 SIZES = [0, 1, 2, 1000, 100003]
 
@@ -98,3 +98,11 @@ def test_bags(n, seed):
     np.testing.assert_array_equal(out, np.repeat(np.arange(100, 100 + n), lengths))
     expected = (lengths.max(), lengths.argmax()) if n and lengths.max() else (0, 0)
     assert bags.longest(offsets.ctypes.data, n) == expected
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 4095, 4 << 20, (8 << 20) + 123])
+def test_large_pages_are_only_advice(nbytes):
+    out = np.empty(nbytes, np.uint8)
+    host_memory.advise_large_pages(out.ctypes.data, nbytes)
+    out[:] = 7
+    assert (out == 7).all()
