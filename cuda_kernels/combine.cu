@@ -92,6 +92,7 @@ SOK_KERNEL sok1x_combine(const float* SOK_RESTRICT source, i64 dim, const i32* S
                          const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags,
                          i32 mean, float* SOK_RESTRICT out) {
   if (n_bags <= 0) return;
+  SOK_OUTPUT(out, n_bags * dim * 4);
   SOK_PARALLEL_CHUNKS(begin, end, n_bags, (offsets[n_bags] / n_bags + 1) * dim * 4) {
     const i64 last_key = offsets[end];
     for (i64 b = begin; b < end; ++b) {
@@ -120,6 +121,7 @@ SOK_KERNEL sok1x_combine(const float* SOK_RESTRICT source, i64 dim, const i32* S
 }
 
 SOK_KERNEL sok1x_divide(const float* values, i64 dim, const i64* SOK_RESTRICT offsets, i64 n_bags, float* out) {
+  SOK_OUTPUT(out, n_bags * dim * 4);
   SOK_PARALLEL_FOR(b, n_bags, dim * 8) {
     const i64 keys = offsets[b + 1] - offsets[b];
     const float count = (float)keys;

@@ -8,6 +8,7 @@
 // On CUDA both are grid-stride loops (a chunk is one item). On the host they are calls into the thread pool:
 // a chunk is a run of consecutive items, so look-ahead prefetches and sums kept in registers pay. `bytes` says
 // how much memory one item touches; the pool gives no thread less than is worth a hand-over.
+// A kernel that writes a large output says so first, SOK_OUTPUT(pointer, bytes), see host_pages.h.
 // Inside SOK_PARALLEL_FOR, write no `continue` and no `return`: the body is a lambda on the host.
 #ifndef SOK1X_COMMON_CUH
 #define SOK1X_COMMON_CUH
@@ -27,6 +28,7 @@ typedef int32_t i32;
 typedef uint32_t u32;
 typedef int64_t i64;
 typedef uint64_t u64;
+#include "host_pages.h"
 #include "host_threads.h"
 #endif
 
@@ -42,6 +44,7 @@ typedef uint64_t u64;
   for (i64 begin = blockIdx.x * (i64)blockDim.x + threadIdx.x, end = begin + 1; begin < (n); \
        begin += (i64)gridDim.x * blockDim.x, end = begin + 1)
 #define SOK_PREFETCH(pointer) ((void)0)
+#define SOK_OUTPUT(pointer, bytes) ((void)0)
 
 SOK_DEVICE void atomic_add(i64* target, i64 value) { atomicAdd((u64*)target, (u64)value); }
 SOK_DEVICE void atomic_min(i64* target, i64 value) { atomicMin(target, value); }
@@ -57,6 +60,7 @@ SOK_DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
 #define SOK_PARALLEL_FOR(i, n, bytes) sok1x::ItemLoop{(n), (bytes)} = [=](i64 i)
 #define SOK_PARALLEL_CHUNKS(begin, end, n, bytes) sok1x::ChunkLoop{(n), (bytes)} = [=](i64 begin, i64 end)
 #define SOK_PREFETCH(pointer) __builtin_prefetch(pointer)
+#define SOK_OUTPUT(pointer, bytes) sok1x::ask_for_huge_pages((pointer), (bytes))
 
 SOK_DEVICE void atomic_add(i64* target, i64 value) { __atomic_fetch_add(target, value, __ATOMIC_RELAXED); }
 SOK_DEVICE void atomic_min(i64* target, i64 value) {

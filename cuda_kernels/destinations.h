@@ -1,36 +1,39 @@
-// Splits the destination of a sum (or scatter) over threads: each part is a range of columns and a share of rows.
+// Splits the rows that a sum (or scatter) writes over threads, in ranges of equal work.
 //
-// Every thread walks all sources in order and serves its own part, so each destination float is written by one
-// thread in index order: the same bits for any number of threads. Columns are split first, because then no
-// source is looked at in vain; a part keeps whole cache lines.
+// Every thread walks all sources in order and serves the rows of its range, so each row is written by one thread
+// in index order: the same bits for any number of threads. (Splitting columns instead balances by itself, but
+// touches each row once a thread, and these loops wait for memory: it was half as fast.)
 #ifndef SOK1X_DESTINATIONS_H
 #define SOK1X_DESTINATIONS_H
+#include <vector>
+
 #include "common.cuh"
 
 namespace sok1x {
 
-struct Destinations {
-  i64 column, width;  // the columns of this part
-  i64 share, shares;  // its rows: the share-th of `shares` equal shares, as the kernel divides them
-};
-
+// Calls body(begin, end) for ranges that together are [0, num_rows). ids [n] name the rows of the sources; a
+// source is as much work as clearing a row, of which there are `cleared`, spread evenly.
 template <class F>
-void for_destinations(i64 dim, i64 bytes, const F& body) {
-  const i64 line = 16;  // floats in a cache line
-  const i64 wanted = std::min<i64>(ThreadPool::get().threads(), bytes / kLeastBytes + 1);
-  const i64 column_parts = std::max<i64>(1, std::min(wanted, dim / line));
-  const i64 shares = (wanted + column_parts - 1) / column_parts;
-  const i64 lines = (dim + line - 1) / line;
-  parallel_chunks(column_parts * shares, 1, [=](i64 begin, i64 end) {
-    for (i64 part = begin; part < end; ++part) {
-      const i64 p = part % column_parts;
-      Destinations mine;
-      mine.column = p * lines / column_parts * line;
-      mine.width = std::min(dim, (p + 1) * lines / column_parts * line) - mine.column;
-      mine.share = part / column_parts;
-      mine.shares = shares;
-      body(mine);
+void for_destinations(const i32* ids, i64 n, i64 num_rows, i64 cleared, i64 bytes, const F& body) {
+  const i64 parts = std::max<i64>(1, std::min<i64>(ThreadPool::get().threads(), bytes / (4 * kLeastBytes)));
+  std::vector<i64> bounds(parts + 1, 0);
+  bounds[parts] = num_rows;
+  if (parts > 1) {
+    // Quantiles of a sample: ids at even distances, and rows at even distances.
+    const i64 samples = 256 * parts;
+    const i64 from_ids = std::min(n, samples * n / (n + cleared) + 1), from_rows = cleared ? samples - from_ids : 0;
+    std::vector<i64> sample;
+    for (i64 s = 0; s < from_ids; ++s) {
+      const i64 id = ids[n * s / from_ids];
+      if (id >= 0) sample.push_back(id);
     }
+    for (i64 s = 0; s < from_rows; ++s) sample.push_back(num_rows * s / from_rows);
+    std::sort(sample.begin(), sample.end());
+    for (i64 p = 1; p < parts; ++p) bounds[p] = sample.empty() ? 0 : sample[sample.size() * p / parts];
+  }
+  const i64* bound = bounds.data();
+  parallel_chunks(parts, 1, [=](i64 first, i64 last) {
+    for (i64 part = first; part < last; ++part) body(bound[part], bound[part + 1]);
   });
 }
 

@@ -14,6 +14,7 @@ SOK_DEVICE void gather_row(const float* table, i64 dim, i32 row, float* out) {
 
 SOK_KERNEL sok1x_gather(const float* SOK_RESTRICT table, i64 dim, const i32* SOK_RESTRICT index, i64 n,
                         float* SOK_RESTRICT out) {
+  SOK_OUTPUT(out, n * dim * 4);
   SOK_PARALLEL_CHUNKS(begin, end, n, dim * 8) {
     for (i64 i = begin; i < end; ++i) {
       if (i + GATHER_AHEAD < end) prefetch_row(table + index[i + GATHER_AHEAD] * dim, dim);
@@ -24,6 +25,7 @@ SOK_KERNEL sok1x_gather(const float* SOK_RESTRICT table, i64 dim, const i32* SOK
 
 SOK_KERNEL sok1x_gather_through(const float* SOK_RESTRICT table, i64 dim, const i32* SOK_RESTRICT rows,
                                 const i32* SOK_RESTRICT inverse, i64 n, float* SOK_RESTRICT out) {
+  SOK_OUTPUT(out, n * dim * 4);
   SOK_PARALLEL_CHUNKS(begin, end, n, dim * 8) {
     for (i64 i = begin; i < end; ++i) {
       if (i + GATHER_AHEAD < end) prefetch_row(table + rows[inverse[i + GATHER_AHEAD]] * dim, dim);

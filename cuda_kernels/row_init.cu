@@ -12,6 +12,12 @@
 // machine to machine.
 #include "philox.cuh"
 
+#ifdef __CUDACC__
+#define INIT_LANES 1
+#else
+#define INIT_LANES 8
+#endif
+
 enum Distribution { ZEROS = 0, CONSTANT = 1, UNIFORM = 2, NORMAL = 3, TRUNCATED_NORMAL = 4 };
 
 // -2 ln(m / 2^24) for a whole m in [1, 2^24]: m = 2^e f with f in [sqrt(1/2), sqrt(2)], ln f by the series of
@@ -41,18 +47,38 @@ SOK_DEVICE void cos_sin(u32 x, float* cosine, float* sine) {
   *sine = bits_float(float_bits(b) ^ (sign_s << 30));
 }
 
-struct Normal4 {
-  float value[4];
+// LANES blocks of four columns. On the host loops over the lanes become vector instructions; a GPU thread has one.
+template <int LANES>
+struct Words {
+  u32 word[4][LANES];
+};
+template <int LANES>
+struct Values {
+  float value[4][LANES];
 };
 
-SOK_DEVICE Normal4 normal4(const Philox4& x) {
-  Normal4 z;
+template <int LANES>
+SOK_DEVICE Words<LANES> draw_words(u64 stream, u64 key, u32 block, u32 attempt) {
+  Words<LANES> x;
+  for (int l = 0; l < LANES; ++l) {
+    const Philox4 words = philox4x32_10((u32)key, (u32)(key >> 32), block + (u32)l, attempt, (u32)stream,
+                                        (u32)(stream >> 32));
+    for (int c = 0; c < 4; ++c) x.word[c][l] = words.word[c];
+  }
+  return x;
+}
+
+template <int LANES>
+SOK_DEVICE Values<LANES> normal_values(const Words<LANES>& x) {
+  Values<LANES> z;
   for (int pair = 0; pair < 4; pair += 2) {
-    const float radius = sqrtf(minus_two_log((x.word[pair] >> 8) + 1u));
-    float cosine, sine;
-    cos_sin(x.word[pair + 1], &cosine, &sine);
-    z.value[pair] = radius * cosine;
-    z.value[pair + 1] = radius * sine;
+    for (int l = 0; l < LANES; ++l) {
+      const float radius = sqrtf(minus_two_log((x.word[pair][l] >> 8) + 1u));
+      float cosine, sine;
+      cos_sin(x.word[pair + 1][l], &cosine, &sine);
+      z.value[pair][l] = radius * cosine;
+      z.value[pair + 1][l] = radius * sine;
+    }
   }
   return z;
 }
@@ -74,28 +100,32 @@ SOK_DEVICE Draw make_draw(u64 seed, u64 table, i32 kind, float a, float b) {
   return draw;
 }
 
-// Four columns of a row, from column 4 * block on.
-SOK_DEVICE Normal4 draw_block(const Draw& draw, u64 key, u32 block) {
-  const u32 k0 = (u32)draw.stream, k1 = (u32)(draw.stream >> 32);
-  const Philox4 x = philox4x32_10((u32)key, (u32)(key >> 32), block, 0, k0, k1);
-  Normal4 z;
+// Columns of a row: LANES blocks of four, from column 4 * block on.
+template <int LANES>
+SOK_DEVICE Values<LANES> draw_values(const Draw& draw, u64 key, u32 block) {
+  const Words<LANES> x = draw_words<LANES>(draw.stream, key, block, 0);
+  Values<LANES> z;
   if (draw.kind == UNIFORM) {
     for (int c = 0; c < 4; ++c) {
-      const float u = (float)(i32)(x.word[c] >> 8) * (1.0f / 16777216);
-      const float value = draw.a + (draw.b - draw.a) * u;
-      z.value[c] = value < draw.below_b ? value : draw.below_b;
+      for (int l = 0; l < LANES; ++l) {
+        const float u = (float)(i32)(x.word[c][l] >> 8) * (1.0f / 16777216);
+        const float value = draw.a + (draw.b - draw.a) * u;
+        z.value[c][l] = value < draw.below_b ? value : draw.below_b;
+      }
     }
     return z;
   }
-  z = normal4(x);
-  if (draw.kind == TRUNCATED_NORMAL) {
-    for (int c = 0; c < 4; ++c) {
-      for (u32 attempt = 1; z.value[c] > 2.0f || z.value[c] < -2.0f; ++attempt) {
-        z.value[c] = normal4(philox4x32_10((u32)key, (u32)(key >> 32), block, attempt, k0, k1)).value[c];
+  z = normal_values(x);
+  for (int c = 0; c < 4; ++c) {
+    for (int l = 0; l < LANES; ++l) {
+      if (draw.kind == TRUNCATED_NORMAL) {
+        for (u32 attempt = 1; z.value[c][l] > 2.0f || z.value[c][l] < -2.0f; ++attempt) {
+          z.value[c][l] = normal_values(draw_words<1>(draw.stream, key, block + (u32)l, attempt)).value[c][0];
+        }
       }
+      z.value[c][l] = draw.a + draw.b * z.value[c][l];
     }
   }
-  for (int c = 0; c < 4; ++c) z.value[c] = draw.a + draw.b * z.value[c];
   return z;
 }
 
@@ -105,9 +135,11 @@ SOK_DEVICE void initial_row(const Draw& draw, u64 key, i64 dim, float* out) {
     for (i64 c = 0; c < dim; ++c) out[c] = value;
     return;
   }
-  for (i64 c = 0; c < dim; c += 4) {
-    const Normal4 z = draw_block(draw, key, (u32)(c >> 2));
-    for (i64 j = 0; j < 4 && c + j < dim; ++j) out[c + j] = z.value[j];
+  for (i64 first = 0; first < dim; first += 4 * INIT_LANES) {
+    const Values<INIT_LANES> z = draw_values<INIT_LANES>(draw, key, (u32)(first >> 2));
+    for (i64 c = first; c < first + 4 * INIT_LANES && c < dim; ++c) {
+      out[c] = z.value[c & 3][(c - first) >> 2];
+    }
   }
 }
 
@@ -115,6 +147,7 @@ SOK_KERNEL sok1x_initial_rows(u64 seed, u64 table, const i64* SOK_RESTRICT keys,
                               float a, float b, const i32* SOK_RESTRICT only_where_negative,
                               float* SOK_RESTRICT out) {
   const Draw draw = make_draw(seed, table, kind, a, b);
+  if (!only_where_negative) SOK_OUTPUT(out, n * dim * 4);
   SOK_PARALLEL_FOR(i, n, only_where_negative ? 64 : dim * 16) {
     if (!only_where_negative || only_where_negative[i] < 0) initial_row(draw, (u64)keys[i], dim, out + i * dim);
   };
@@ -123,5 +156,6 @@ SOK_KERNEL sok1x_initial_rows(u64 seed, u64 table, const i64* SOK_RESTRICT keys,
 SOK_KERNEL sok1x_initial_rows_of_shard(u64 seed, u64 table, i64 rank, i64 ranks, i64 n_rows, i64 dim, i32 kind,
                                        float a, float b, float* SOK_RESTRICT out) {
   const Draw draw = make_draw(seed, table, kind, a, b);
+  SOK_OUTPUT(out, n_rows * dim * 4);
   SOK_PARALLEL_FOR(i, n_rows, dim * 16) { initial_row(draw, (u64)(i * ranks + rank), dim, out + i * dim); };
 }
