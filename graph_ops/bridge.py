@@ -1,6 +1,6 @@
 """The Python side of the bridge: requests, and the tensors behind them as plain pointers.
 
-`bridge.cc` fills the two structures below; their layouts are kept in step by hand, and compared when it is loaded.
+The two structures below are those of `bridge_request.h`; their sizes are compared when the library is loaded.
 """
 import contextlib
 import ctypes

@@ -1,0 +1,134 @@
+// The bridge as Python sees it: C functions, called through ctypes by bridge.py.
+#include <algorithm>
+#include <cstring>
+
+#include "tensorflow/core/common_runtime/dma_helper.h"
+
+#include "bridge_queue.h"
+
+namespace sok1x {
+namespace {
+
+// The sparse-update rule of TensorFlow's own optimizers: the first in-place write switches the variable to
+// copy-on-read; if a reader still shares the buffer at that moment, the variable gets its own copy first.
+tf::Status MakeWritable(tf::OpKernelContext* context, tf::Var* variable) {
+  if (variable->copy_on_read_mode.load()) return tf::Status();
+  tf::Tensor* tensor = variable->tensor();
+  const tf::TensorBuffer* buffer = tf::DMAHelper::buffer(tensor);
+  if (buffer != nullptr && !buffer->RefCountIsOne()) {
+    tf::Tensor copy;
+    TF_RETURN_IF_ERROR(context->allocate_temp(tensor->dtype(), tensor->shape(), &copy));
+    const tf::StringPiece from = tensor->tensor_data();
+    std::memcpy(const_cast<char*>(copy.tensor_data().data()), from.data(), from.size());
+    *tensor = copy;
+  }
+  variable->copy_on_read_mode.store(true);
+  return tf::Status();
+}
+
+tf::TensorShape ShapeOf(int32_t rank, const int64_t* dims) {
+  tf::TensorShape shape;
+  for (int i = 0; i < rank; ++i) shape.AddDim(dims[i]);
+  return shape;
+}
+
+int Report(const tf::Status& status) { return static_cast<int>(status.code()); }
+
+}  // namespace
+}  // namespace sok1x
+
+extern "C" {
+
+// For bridge.py, to check that its structures are these.
+int sok1x_tensor_info_bytes() { return sizeof(sok1x::TensorInfo); }
+int sok1x_request_info_bytes() { return sizeof(sok1x::RequestInfo); }
+
+void sok1x_open() { sok1x::Queue::Get()->Open(); }
+
+void sok1x_close(int code, const char* reason) { sok1x::Queue::Get()->Close(code, reason); }
+
+void sok1x_wake() { sok1x::Queue::Get()->Wake(); }
+
+int sok1x_pop(int64_t spin_us, int64_t wait_us, sok1x::RequestInfo* info) {
+  return sok1x::Queue::Get()->Pop(spin_us, wait_us, info);
+}
+
+// Locks the request's variables, exclusively (for writing) or shared, and describes their tensors in infos.
+// Returns 0, a status code, or -1-i where variable i has not been initialized. After a failure nothing is locked.
+int sok1x_lock(void* handle, int exclusive, sok1x::TensorInfo* infos) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  std::vector<sok1x::VarMutex*> order;
+  for (size_t i = 0; i < request->variables.size(); ++i) {
+    if (request->variables[i].get() == nullptr) return -1 - static_cast<int>(i);
+    order.push_back(request->variables[i]->mu());
+  }
+  std::sort(order.begin(), order.end());  // TensorFlow's rule for ops that lock several variables
+  order.erase(std::unique(order.begin(), order.end()), order.end());
+  request->exclusive = exclusive != 0;
+  for (auto* mutex : order) {
+    if (exclusive) {
+      mutex->lock();
+    } else {
+      mutex->lock_shared();
+    }
+    request->held.push_back(mutex);
+  }
+  for (size_t i = 0; i < request->variables.size(); ++i) {
+    tensorflow::Var* variable = request->variables[i].get();
+    if (!variable->is_initialized) {
+      request->Unlock();
+      return -1 - static_cast<int>(i);
+    }
+    if (exclusive) {
+      const tensorflow::Status status = sok1x::MakeWritable(request->context, variable);
+      if (!status.ok()) {
+        request->Unlock();
+        return sok1x::Report(status);
+      }
+    }
+    sok1x::Describe(*variable->tensor(), &infos[i]);
+  }
+  return 0;
+}
+
+void sok1x_unlock(void* handle) { static_cast<sok1x::Request*>(handle)->Unlock(); }
+
+int sok1x_output(void* handle, int index, int rank, const int64_t* dims, void** data) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  tensorflow::Tensor* tensor = nullptr;
+  const tensorflow::Status status =
+      request->context->allocate_output(index, sok1x::ShapeOf(rank, dims), &tensor);
+  if (!status.ok()) return sok1x::Report(status);
+  *data = const_cast<char*>(tensor->tensor_data().data());
+  return 0;
+}
+
+// Output `index` becomes input `input` itself: the same buffer, no copy.
+int sok1x_forward(void* handle, int index, int input) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  const int resources = static_cast<int>(request->variables.size());
+  request->context->set_output(index, request->context->input(resources + input));
+  return 0;
+}
+
+int sok1x_temporary(void* handle, int dtype, int rank, const int64_t* dims, void** data) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  std::unique_ptr<tensorflow::Tensor> tensor(new tensorflow::Tensor);
+  const tensorflow::Status status = request->context->allocate_temp(
+      static_cast<tensorflow::DataType>(dtype), sok1x::ShapeOf(rank, dims), tensor.get());
+  if (!status.ok()) return sok1x::Report(status);
+  *data = const_cast<char*>(tensor->tensor_data().data());
+  request->temporaries.push_back(std::move(tensor));
+  return 0;
+}
+
+void sok1x_finish(void* handle, int code, const char* message) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  if (code == 0) {
+    request->Finish(tensorflow::Status());
+  } else {
+    request->Finish(tensorflow::Status(static_cast<sok1x::Code>(code), message));
+  }
+}
+
+}  // extern "C"

@@ -1,0 +1,121 @@
+// The queue of requests, from TensorFlow's threads to the executor's.
+#ifndef SOK1X_BRIDGE_QUEUE_H
+#define SOK1X_BRIDGE_QUEUE_H
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <string>
+
+#include "bridge_request.h"
+
+namespace sok1x {
+
+// The queue between TensorFlow's threads and the executor. Closed until an executor opens it; a request that meets a
+// closed queue fails at once with the reason, so that nothing ever waits for a thread that is not there.
+class Queue {
+ public:
+  static Queue* Get();
+
+  void Open() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    open_ = true;
+  }
+
+  void Close(int code, const std::string& reason) {
+    std::deque<Queued> left;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      open_ = false;
+      close_status_ = tf::Status(static_cast<Code>(code), reason);
+      left.swap(queue_);
+      cancelled_.clear();
+      size_.store(0, std::memory_order_release);
+    }
+    ready_.notify_all();
+    for (Queued& queued : left) queued.request->Finish(close_status_);
+  }
+
+  // TensorFlow has given up the step of request `id`. The request may have finished meanwhile: hence not its pointer.
+  void Cancel(int64_t id) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      cancelled_.push_back(id);
+      size_.fetch_add(1, std::memory_order_release);
+    }
+    ready_.notify_one();
+  }
+
+  void Push(const Queued& queued) {
+    tf::Status refused;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (open_) {
+        queue_.push_back(queued);
+        size_.store(queue_.size(), std::memory_order_release);
+      } else {
+        refused = close_status_;
+      }
+    }
+    if (refused.ok()) {
+      ready_.notify_one();
+    } else {
+      queued.request->Finish(refused);
+    }
+  }
+
+  void Wake() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      woken_ = true;
+    }
+    ready_.notify_all();
+  }
+
+  // Takes a request (1) or the id of a cancelled one (2); 0 after wait_us microseconds (negative: no limit) or a Wake.
+  // Spins for spin_us first: a thread that sleeps costs about 50 us to wake, and a step's next op often comes sooner.
+  int Pop(int64_t spin_us, int64_t wait_us, RequestInfo* info) {
+    if (spin_us > 0 && size_.load(std::memory_order_acquire) == 0) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us);
+      while (size_.load(std::memory_order_acquire) == 0 && std::chrono::steady_clock::now() < end) {
+      }
+    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    auto something = [this] { return !queue_.empty() || !cancelled_.empty() || woken_; };
+    if (wait_us < 0) {
+      ready_.wait(lock, something);
+    } else {
+      ready_.wait_for(lock, std::chrono::microseconds(wait_us), something);
+    }
+    woken_ = false;
+    int taken = 0;
+    if (!queue_.empty()) {
+      *info = queue_.front().info;
+      queue_.pop_front();
+      taken = 1;
+    } else if (!cancelled_.empty()) {  // after the queue, so that a request is always known before its cancellation
+      info->id = cancelled_.front();
+      cancelled_.pop_front();
+      taken = 2;
+    }
+    size_.store(queue_.size() + cancelled_.size(), std::memory_order_release);
+    return taken;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<Queued> queue_;
+  std::deque<int64_t> cancelled_;
+  std::atomic<size_t> size_{0};
+  bool open_ = false;
+  bool woken_ = false;
+  tf::Status close_status_ = tf::Status(
+      static_cast<Code>(9), "sok1x's executor is not running in this process (forked after the graph was built?)");
+};
+
+}  // namespace sok1x
+
+#endif  // SOK1X_BRIDGE_QUEUE_H
