@@ -94,6 +94,6 @@ def _checked(what: str, value: Any, least: int, none: bool = False) -> Optional[
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError("sok1x.Init: {}: got {!r} of type {}, expected an integer".format(
             what, value, type(value).__name__))
-    if not least <= value < 2 ** 63:
+    if not least <= int(value) < 2 ** 63:
         raise ValueError("sok1x.Init: {}: got {}, expected an integer in [{}, 2**63)".format(what, value, least))
     return int(value)

@@ -1,5 +1,5 @@
 """Embeddings of a fixed number of keys a slot, each on its own."""
-from typing import Any, Dict, Union
+from typing import Any, Dict, List, Optional, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -86,7 +86,7 @@ class All2AllDenseEmbedding(EmbeddingLayer):
             [None, 2, 3, 16]
         """
         call_checks.graph(self)
-        shape = [None] if self.dynamic_input else [None, self.slot_num, self.nnz_per_slot]
+        shape: List[Optional[int]] = [None] if self.dynamic_input else [None, self.slot_num, self.nnz_per_slot]
         keys = call_checks.dense(self, inputs, shape)
         return embedding.lookup_dense(self._accessed(), keys, call_checks.training(self, training),
                                       name="lookup")

@@ -32,7 +32,7 @@ def positive_integer(layer: str, what: str, value: Any, most: int = _MOST_ROWS) 
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError("layer '{}': {}: got {!r} of type {}, expected a positive integer".format(
             layer, what, value, type(value).__name__))
-    if not 1 <= value <= most:
+    if not 1 <= int(value) <= most:
         raise ValueError("layer '{}': {}: got {}, expected an integer from 1 to {}".format(layer, what, value, most))
     return int(value)
 

@@ -54,7 +54,7 @@ def DistributedOptimizer(optimizer: Any, average: bool = True) -> Any:
     if key not in _classes:
         # The class keeps its name: Keras writes it into configurations and looks it up when it reads them.
         _classes[key] = type(base.__name__, (mixin, base), {"__module__": base.__module__, "__doc__": base.__doc__})
-    made = object.__new__(_classes[key])
+    made: Any = object.__new__(_classes[key])
     object.__setattr__(optimizer, "_sok1x_average", bool(average))
     object.__setattr__(made, "__dict__", optimizer.__dict__)
     return made
