@@ -33,9 +33,9 @@ class DistributedEmbedding(EmbeddingLayer):
         embedding_initializer: how rows begin: None (uniform in [-0.05, 0.05)), a name that
             tf.keras.initializers.get knows (a function of seed, table and key), or a Keras initializer (called for
             [V, D]; row i of the shard begins with its row i).
-        exchange: what travels: 'all2all' the distinct keys' rows, which are then combined where they are used;
-            'reduce_scatter' partial sums, combined by their owners; 'auto' whichever
-            `sok1x.graph_ops.embedding` states to be faster.
+        exchange: what travels: 'all2all' distinct keys and their rows, combined where they are used;
+            'reduce_scatter' keys and their owners' partial sums; 'auto' in each step whichever moves fewer bytes,
+            by the rule in `sok1x.graph_ops.combined_lookup.choose`. The result is the same.
         **kwargs: what every Keras layer takes, for instance name.
 
     Raises:
