@@ -13,8 +13,8 @@ For the executor thread (graph_ops), which makes all calls below but `coordinato
             otherwise        -> run it with decision.headers, also when job_error is set meanwhile
     an exception of our own outside any request: coordinator.fail_job(message)   # any thread
 
-At exit (one atexit handler of graph_ops, registered when Init runs, on the main thread): tell the executor to stop;
-join its thread for at most world.grace_seconds + 3 s; then conclude(world). The executor, told to stop:
+At exit (one atexit handler of graph_ops, registered when Init runs; main thread): tell the executor to stop, then
+conclude(world, thread), which waits for its thread. The executor, told to stop:
 
     coordinator.leave()
     until coordinator.left: carry out coordinator.poll(), sleep 1 ms

@@ -11,7 +11,6 @@ Pure protocol: messages go through a transport with
     flush(seconds)       waits until what was sent has gone; False if it has not
     closed               True when nothing can be sent any more (MPI was finalised)
 """
-import sys
 import threading
 import time
 
@@ -21,16 +20,11 @@ from . import messages
 from .announcements import Book, Decision, Undecided
 from .errors import CANCELLED, DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, LaunchError
 from .leader import LEAVE_SECONDS, Leader, header_bytes
+from .lines import print_line
 
 _CHECK_SECONDS = 0.05
 # Seconds that a rank waits for rank 0's answer where it can also go on without.
 _ANSWER_SECONDS = 2.0
-
-
-def print_warning(text):
-    """Writes a line to stderr, in one piece: other ranks may write to the same terminal."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
 
 
 class Coordinator:
@@ -56,7 +50,7 @@ class Coordinator:
         transport, stall_seconds, abort_seconds, warn: As given.
     """
 
-    def __init__(self, rank, size, transport, stall_seconds=60.0, abort_seconds=None, warn=print_warning,
+    def __init__(self, rank, size, transport, stall_seconds=60.0, abort_seconds=None, warn=print_line,
                  clock=time.monotonic):
         self.rank, self.size = rank, size
         self.job_error = None
@@ -223,9 +217,8 @@ class Coordinator:
 
     def _job_failed(self, word):
         with self._lock:
-            first = self.job_error is None
-            if first:
-                self.job_error = word.error
+            # The leader's word counts, also over a failure of our own: all ranks name the first one.
+            first, self.job_error = self.job_error is None, word.error
         self._fail_waiting(word.error)
         if first and self.on_job_error is not None:
             self.on_job_error(word.error)

@@ -6,7 +6,8 @@ process: its main thread may sit in other code, such as a Horovod call whose pee
 code that never gives up the GIL, the kernel's alarm clock ends the process some seconds later.
 
 The order at a normal end: main thread's atexit -> executor told to stop -> on the executor's thread
-`coordinator.leave()`, poll until `coordinator.left`, `finish(world)` -> thread ends -> main thread: `conclude()`.
+`coordinator.leave()`, poll until `coordinator.left`, `finish(world)` -> thread ends; main thread meanwhile:
+`conclude(world, thread)`.
 """
 import logging
 import os
@@ -15,13 +16,15 @@ import sys
 import threading
 import time
 
+from .lines import print_line
+
 # After the grace, for those that have told their user already and only wait for others to.
 _EXTRA_SECONDS = 1.0
 _ALARM_SECONDS = 3
 _FLUSH_SECONDS = 0.5
 
 _monitor = None
-_uncaught = False
+_uncaught = None       # text of the exception that ended the main thread
 
 
 def install(world):
@@ -40,9 +43,8 @@ def _chain_excepthook(world):
 
     def hook(kind, value, trace):
         global _uncaught
-        _uncaught = True
+        text = _uncaught = str(value).strip()
         previous(kind, value, trace)
-        text = str(value).strip()
         world.coordinator.fail_job("rank {} failed: {}{}".format(
             world.rank, kind.__name__, ": " + text if text else ""))
 
@@ -56,20 +58,22 @@ class Monitor(threading.Thread):
         super().__init__(name="sok1x-monitor", daemon=True)
         self._world, self._clock = world, clock
         self._wake = threading.Event()
-        self._error = None
         self._end_at = None
         self._finishing = False
         self._busy, self._warned = None, 0
 
-    def failed(self, error):
+    def failed(self, _):
         """Starts the grace; called once when the job has failed, on any thread."""
-        self._error = error
         self._end_at = self._clock() + self._world.grace_seconds
         self._wake.set()
 
     def finishing(self):
         """The executor is in `finish`: this process has told its user."""
         self._finishing = True
+
+    def overdue(self):
+        """Whether the job has failed and the grace is over."""
+        return self._end_at is not None and self._clock() >= self._end_at
 
     def run(self):
         """The thread's loop."""
@@ -82,9 +86,8 @@ class Monitor(threading.Thread):
             if left <= 0:
                 break
             time.sleep(min(left, 0.1))
-        text = "sok1x: rank {}: the job has failed: {}".format(self._world.rank, self._error.message)
-        end_now(None if self._finishing else text + " (this process did not end by itself in {:g} s and is ended "
-                "now)".format(self._world.grace_seconds))
+        end_now(None if self._finishing else "{} (this process did not end by itself in {:g} s and is ended "
+                "now)".format(_obituary(self._world), self._world.grace_seconds))
 
     def _check_exchange(self):
         """Warns about, and in the end gives up, an exchange that other ranks do not join."""
@@ -105,6 +108,10 @@ class Monitor(threading.Thread):
             coordinator.warn("sok1x: rank {}: {}".format(self._world.rank, text))
 
 
+def _obituary(world):
+    return "sok1x: rank {}: the job has failed: {}".format(world.rank, world.coordinator.job_error.message)
+
+
 def _arm_alarm(seconds):
     """Has the kernel end this process, unless the program uses the alarm clock itself."""
     if signal.getsignal(signal.SIGALRM) == signal.SIG_DFL:
@@ -114,7 +121,7 @@ def _arm_alarm(seconds):
 def end_now(text):
     """Ends this process at once with exit code 1, with `text` on stderr, from any thread."""
     if text:
-        os.write(2, (text + "\n").encode("utf-8", "replace"))
+        print_line(text)
     # The main thread may hold the lock of a stream: flushing gets a moment, not for ever.
     flusher = threading.Thread(target=_flush, daemon=True)
     flusher.start()
@@ -153,6 +160,10 @@ def finish(world):
             world.mpi.finalize()
         return
     _monitor.finishing()
+    # The main thread may have ended by what followed from the failure, in Horovod say, or may have caught it.
+    error = coordinator.job_error
+    if error.rank != world.rank and error.message not in (_uncaught or ""):
+        print_line(_obituary(world))
     coordinator.end()
     limit = time.monotonic() + world.grace_seconds + _EXTRA_SECONDS / 2
     # Where MPI is not ours, a rank 0 that has left does not wait for anybody, so it does not answer either.
@@ -163,13 +174,20 @@ def finish(world):
     transport.flush(0.5)
 
 
-def conclude(world):
-    """The main thread's last action at exit, after the executor's thread has ended (or was given up).
+def conclude(world, executor):
+    """The main thread's last action at exit, once the executor has been told to stop.
 
-    After a failure that is not this process's own uncaught exception, the process would end with code 0, or run into
-    MPI_Finalize in Horovod's atexit: it is ended here with code 1. What was registered with atexit before sok.Init
-    ran does then not run, except the flushing of streams and of logging.
+    Waits for the executor's thread to end: for as long as the other ranks take, as MPI_Finalize would, but after a
+    failure not beyond the grace. After a failure that is not this process's own uncaught exception, the process
+    would then end with code 0: it is ended here with code 1. What was registered with atexit before sok.Init ran
+    does not run in that case, except the flushing of streams and of logging.
+
+    Args:
+        world: The World.
+        executor: The executor's threading.Thread.
     """
-    if world.size > 1 and world.coordinator.job_error is not None and not _uncaught:
+    while executor.is_alive() and not (_monitor is not None and _monitor.overdue()):
+        executor.join(0.1)
+    if world.size > 1 and world.coordinator.job_error is not None and _uncaught is None:
         logging.shutdown()
         end_now(None)

@@ -4,8 +4,9 @@ import os
 import threading
 
 from . import agreement, environment, failure, launcher, mpi_library
-from .coordinator import Coordinator, print_warning
+from .coordinator import Coordinator
 from .errors import FAILED_PRECONDITION, LaunchError
+from .lines import print_line
 from .local_communicator import LocalCommunicator
 from .mpi_communicator import MpiCommunicator
 from .mpi_transport import MpiTransport
@@ -109,7 +110,7 @@ def _join(arguments, found):
     stall, abort = environment.stall_seconds(), environment.abort_seconds()
     environment.grace_seconds(), environment.num_threads()
     who = "sok1x: rank {}".format(found.rank if found else "?")
-    patience = agreement.Patience(who, stall, abort, print_warning)
+    patience = agreement.Patience(who, stall, abort, print_line)
     if _mpi is None:
         MPI = mpi_library.load()
         # MPI_Init does not return before all ranks call it and cannot be given up: out of patience ends the process.

@@ -111,5 +111,4 @@ class Executor(threading.Thread):
 
     def _end(self):
         self._requests.put(("stop", None, None))
-        self.join(self.world.grace_seconds + 3)
-        launch.conclude(self.world)
+        launch.conclude(self.world, self)

@@ -173,7 +173,7 @@ def test_an_op_that_needs_a_rank_that_left_fails_the_job(gone):
         error = job.ranks[rank].job_error
         assert error.code == INTERNAL and error.rank == gone
         assert "op 'train' waits for rank {} that left".format(gone) in error.message
-        assert [d.error for d in job.heard[rank]][1:] == [error]
+        assert [d.error.rank for d in job.heard[rank][1:]] == [gone]
 
 
 def test_rank_0_left_and_gone_for_good():

@@ -1,0 +1,69 @@
+"""Run on 2 ranks: our executor beside Horovod in one process. Arguments: scenario, and who starts first."""
+import sys
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+from stand_in_executor import Executor
+
+from sok1x.launch.errors import LaunchError
+
+executor = Executor()
+
+
+def both(first):
+    """Starts Horovod and our world in the order asked for."""
+    if first == "horovod":
+        hvd.init()
+    world = executor.start_world(first=first)
+    if first == "sok1x":
+        hvd.init()
+    assert (hvd.rank(), hvd.size()) == (world.rank, world.size)
+    assert world.description["MPI initialised by"] == ("sok1x" if first == "sok1x" else "another library")
+    return world
+
+
+def summed(session, world):
+    total = hvd.allreduce(tf.constant([1.0 + world.rank]), op=hvd.Sum, name="sum")
+
+    def run():
+        assert session.run(total)[0] == world.size * (world.size + 1) / 2
+    return run
+
+
+def clean(first):
+    """Both exchange at once; then the program just ends."""
+    world = both(first)
+    with tf.Session() as session:
+        run = summed(session, world)
+        for step in range(30):
+            executor.post(step % 3)
+            run()
+            assert executor.exchange(step % 3, step) == [step] * world.size
+    sys.stdout.write("fine {}\n".format(world.rank))
+
+
+def shutdown(first):
+    """The program shuts Horovod down itself, while our executor polls; afterwards it ends, or asks for more."""
+    world = both(first)
+    assert executor.exchange(0, 5) == [5] * world.size
+    hvd.shutdown()
+    try:
+        assert executor.exchange(0, 6) == [6] * world.size
+        outcome = "goes on"
+    except LaunchError as error:
+        outcome = "refused: {}".format(error)
+    sys.stdout.write("{} {}\n".format(world.rank, outcome))
+
+
+def raises(first):
+    """Rank 1 fails while rank 0 waits for it in Horovod."""
+    world = both(first)
+    if world.rank == 1:
+        raise ValueError("boom beside horovod")
+    with tf.Session() as session:
+        summed(session, world)()
+
+
+if __name__ == "__main__":
+    tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+    globals()[sys.argv[1]](sys.argv[2])
