@@ -17,6 +17,11 @@ def say(text):
     sys.stdout.flush()
 
 
+def trouble():
+    """Marks the moment from which the test counts (one clock for all processes of a machine)."""
+    say("trouble at {}".format(time.monotonic()))
+
+
 def steps(n, world):
     for step in range(n):
         assert executor.exchange(step % 3, world.rank + step) == [rank + step for rank in range(world.size)]
@@ -59,6 +64,7 @@ def raises():
     world = executor.start_world()
     steps(5, world)
     if world.rank == 1:
+        trouble()
         raise ValueError("boom on one")
     if world.rank == 2:
         time.sleep(100)
@@ -72,6 +78,7 @@ def caught():
     """As above, but the other ranks catch what they get and end as if nothing had happened."""
     world = executor.start_world()
     if world.rank == 1:
+        trouble()
         raise KeyError("boom on one")
     try:
         executor.exchange(0)
@@ -83,6 +90,7 @@ def killed():
     world = executor.start_world()
     steps(5, world)
     if world.rank == 1:
+        trouble()
         os.kill(os.getpid(), signal.SIGKILL)
     executor.exchange(0)
 
@@ -101,6 +109,7 @@ def deserted(code=None):
     world = executor.start_world()
     steps(5, world)
     if world.rank == 1:
+        trouble()
         sys.exit(code)
     executor.exchange(0)
 
@@ -114,6 +123,7 @@ def deserted_by_rank_0():
     steps(5, world)
     if world.rank != 0:
         executor.exchange(0)
+    trouble()
 
 
 def in_flight():
@@ -133,6 +143,7 @@ def in_flight():
 
 def plans():
     world = executor.start_world()
+    trouble()
     executor.exchange(0, plan="user [8, 4]\nitem [8, {}]".format(4 + world.rank // 2))
 
 
@@ -141,7 +152,7 @@ def stall():
     world = executor.start_world()
     steps(5, world)
     if world.rank == 1:
-        time.sleep(1.7)
+        time.sleep(2.5)
     steps(5, world)
     say("fine {}".format(world.rank))
 
@@ -150,12 +161,14 @@ def stuck_exchange():
     """Rank 1's executor is stuck inside an op that all have begun."""
     world = executor.start_world()
     steps(5, world)
-    executor.exchange(0, work=4.0 if world.rank == 1 else 0.0)
+    trouble()
+    executor.exchange(0, work=float(sys.argv[2]) if world.rank == 1 else 0.0)
     say("fine {}".format(world.rank))
 
 
 def never_init():
     """Rank 1 never runs Init."""
+    trouble()
     if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
         time.sleep(float(sys.argv[2]))
     executor.start_world()

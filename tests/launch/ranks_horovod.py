@@ -1,5 +1,6 @@
 """Run on 2 ranks: our executor beside Horovod in one process. Arguments: scenario, and who starts first."""
 import sys
+import time
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
@@ -59,6 +60,7 @@ def raises(first):
     """Rank 1 fails while rank 0 waits for it in Horovod."""
     world = both(first)
     if world.rank == 1:
+        sys.stdout.write("trouble at {}\n".format(time.monotonic()))
         raise ValueError("boom beside horovod")
     with tf.Session() as session:
         summed(session, world)()

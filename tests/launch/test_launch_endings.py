@@ -1,5 +1,6 @@
 """Jobs that end well, end early, fail, stall or die; the scenarios are in ranks_endings.py."""
 import os
+import re
 import time
 
 import pytest
@@ -15,12 +16,12 @@ def fine(ranks, scenario, *arguments, **options):
 
 
 def failing(ranks, scenario, *arguments, within=10.0, **options):
-    """The job must end non-zero, in time. Returns (Finished, text of the lines on stderr that are not mpiexec's)."""
-    begin = time.monotonic()
+    """The job must end non-zero within so many seconds of the line 'trouble at'."""
     done = run_ranks(ranks, PROGRAM, scenario, *arguments, timeout=60, check=False, **options)
-    took = time.monotonic() - begin
+    ended = time.monotonic()
     assert done.code != 0, str(done)
-    assert took < within + 2.0, "{:.1f} s\n{}".format(took, done)
+    took = ended - min(float(word) for word in re.findall(r"trouble at ([0-9.]+)", done.out))
+    assert took < within, "{:.1f} s\n{}".format(took, done)
     return done
 
 
@@ -51,7 +52,7 @@ def test_ranks_that_catch_the_failure_still_end_non_zero():
 
 
 def test_a_killed_rank_ends_the_job():
-    failing(3, "killed", within=28.0)
+    failing(3, "killed", within=30.0)
 
 
 def test_a_rank_that_ends_early_harms_nobody():
@@ -75,37 +76,35 @@ def test_different_plans_are_shown():
 
 
 def test_stall_warning_and_on_it_goes():
-    done = fine(3, "stall", env={"SOK1X_STALL_SECONDS": "1"}, check=False)
+    done = fine(3, "stall", env={"SOK1X_STALL_SECONDS": "1.5"}, check=False)
     assert done.code == 0, str(done)
-    lines = [line for line in done.err.splitlines() if line.strip()]
-    assert len(lines) == 2, str(done)
     for rank in (0, 2):
-        (line,) = [line for line in lines if line.startswith("sok1x: rank {}: op ".format(rank))]
-        assert "has waited 1 s for rank 1. Rank 1 has announced no op since 'op" in line
+        assert re.search(r"^sok1x: rank {}: op 'op\d' has waited [2-9] s for rank 1. Rank 1 has announced no op since "
+                         r"'op\d' was run \d+ s ago".format(rank), done.err, re.M), str(done)
+    assert "sok1x: rank 1:" not in done.err
 
 
 def test_an_exchange_that_one_rank_does_not_finish_is_warned_about():
-    done = fine(2, "stuck_exchange", env={"SOK1X_STALL_SECONDS": "1"}, check=False)
+    done = fine(2, "stuck_exchange", 3.5, env={"SOK1X_STALL_SECONDS": "1.5"}, check=False)
     assert done.code == 0, str(done)
-    assert "sok1x: rank 0: all_reduce of op 'op0' has waited" in done.err, str(done)
-    assert "rank 1:" not in done.err
+    assert re.search(r"^sok1x: rank 0: all_reduce of op 'op0' has waited \d s for other", done.err, re.M), str(done)
 
 
 def test_an_exchange_that_one_rank_does_not_finish_is_given_up():
-    done = failing(2, "stuck_exchange", env={"SOK1X_ABORT_SECONDS": "1", "SOK1X_GRACE_SECONDS": "0.5"})
-    assert "rank 0: all_reduce of op 'op0' has waited" in done.err and "SOK1X_ABORT_SECONDS=1" in done.err
+    done = failing(2, "stuck_exchange", 50, env={"SOK1X_ABORT_SECONDS": "3", "SOK1X_GRACE_SECONDS": "0.5"})
+    assert "rank 0: all_reduce of op 'op0' has waited" in done.err and "SOK1X_ABORT_SECONDS=3" in done.err, str(done)
 
 
 @pytest.mark.parametrize("scenario", ["never_init", "never_init_horovod"])
 def test_a_rank_that_runs_init_late_is_waited_for_with_a_warning(scenario):
     done = run_ranks(2, PROGRAM, scenario, "3", timeout=60, check=False, env={"SOK1X_STALL_SECONDS": "1"})
     assert done.code == 0, str(done)
-    assert "sok1x: rank 0: sok.Init has waited 1 s for ranks that have not run it yet" in done.err, str(done)
+    assert re.search("sok1x: rank 0: sok.Init has waited [1-4] s for ranks that have not run", done.err), str(done)
 
 
 @pytest.mark.parametrize("scenario", ["never_init", "never_init_horovod"])
 def test_a_rank_that_never_runs_init_is_given_up(scenario):
-    done = failing(2, scenario, "50", within=8.0, env={"SOK1X_ABORT_SECONDS": "1"})
+    done = failing(2, scenario, "50", within=10.0, env={"SOK1X_ABORT_SECONDS": "1"})
     assert "not every rank has run it within 1 s (SOK1X_ABORT_SECONDS)" in done.err, str(done)
 
 
