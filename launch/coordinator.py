@@ -27,6 +27,10 @@ _CHECK_SECONDS = 0.05
 _ANSWER_SECONDS = 2.0
 
 
+def _ended(rank):
+    return LaunchError(CANCELLED, "the program ends on rank {}".format(rank), rank)
+
+
 class Coordinator:
     """One rank's part in the order. All methods but `fail_job` belong to the executor thread.
 
@@ -91,8 +95,9 @@ class Coordinator:
         """
         self._tickets += 1
         ticket = self._tickets
-        if self.job_error is not None:
-            self._decisions.append(Decision(ready.op, None, self.job_error, ticket, ready.name))
+        refusal = self.job_error or (_ended(self.rank) if self._leaving_at is not None else None)
+        if refusal is not None:
+            self._decisions.append(Decision(ready.op, None, refusal, ticket, ready.name))
             return ticket
         if self.size == 1:
             headers = None if ready.error else np.frombuffer(header_bytes(ready.header), np.int64).reshape(1, -1)
@@ -232,7 +237,7 @@ class Coordinator:
         self.warn("sok1x: rank {}: {}".format(self.rank, word.text))
 
     def _has_left(self, _):
-        self._fail_waiting(LaunchError(CANCELLED, "the program ends on rank {}".format(self.rank), self.rank))
+        self._fail_waiting(_ended(self.rank))
         self.left = True
 
     def _leader_has_left(self, _):

@@ -39,10 +39,14 @@ def install(world):
 
 
 def _chain_excepthook(world):
-    previous = sys.excepthook
+    previous, process = sys.excepthook, os.getpid()
 
     def hook(kind, value, trace):
         global _uncaught
+        if os.getpid() != process:
+            # A child of fork is not this rank.
+            previous(kind, value, trace)
+            return
         text = _uncaught = str(value).strip()
         previous(kind, value, trace)
         world.coordinator.fail_job("rank {} failed: {}{}".format(
@@ -146,6 +150,8 @@ def finish(world):
     exits sooner has its launcher kill the others before they could.
     """
     if world.size == 1:
+        if world.mpi is not None and world.mpi.ours and world.mpi.gate.open:
+            world.mpi.finalize()
         return
     coordinator, transport = world.coordinator, world.coordinator.transport
     if coordinator.job_error is None and world.mpi.ours:

@@ -70,23 +70,29 @@ class MpiCommunicator(Communicator):
     @_exchange
     def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):
         """See Communicator.all_to_all."""
-        send_ends, recv_ends = np.cumsum(send_counts), np.cumsum(recv_counts)
-        self.bytes_sent += (int(send_ends[-1]) - int(send_counts[self.rank])) * item_bytes
+        self.bytes_sent += (int(send_counts.sum()) - int(send_counts[self.rank])) * item_bytes
         item = self._item(item_bytes)
         # Both ends of a pair know its count, and nobody knows another pair's: so the pair decides. Pairs above the
         # share go from rank to rank; the others together stay below the limit.
         share = self.limit // self.size
-        outbox = _Side(send, send_counts, send_ends, item_bytes, share, self.limit)
-        inbox = _Side(recv, recv_counts, recv_ends, item_bytes, share, self.limit)
+        if send_counts.max() <= share and recv_counts.max() <= share:
+            self._comm.Alltoallv(self._parts(send, send_counts, item_bytes, item),
+                                 self._parts(recv, recv_counts, item_bytes, item))
+            return
+        outbox, inbox = _Side(send, send_counts, item_bytes, share), _Side(recv, recv_counts, item_bytes, share)
         requests = self._pieces(inbox, item_bytes, self._comm.Irecv) + self._pieces(
             outbox, item_bytes, self._comm.Isend)
         outbox.gather()
-        self._comm.Alltoallv(
-            [self._bytes(outbox.pointer, outbox.nbytes), outbox.counts, outbox.displacements, item],
-            [self._bytes(inbox.pointer, inbox.nbytes), inbox.counts, inbox.displacements, item])
+        self._comm.Alltoallv(self._parts(outbox.packed.ctypes.data, outbox.counts, item_bytes, item),
+                             self._parts(inbox.packed.ctypes.data, inbox.counts, item_bytes, item))
         inbox.scatter()
-        if requests:
-            self._MPI.Request.Waitall(requests)
+        self._MPI.Request.Waitall(requests)
+
+    def _parts(self, pointer, counts, item_bytes, item):
+        ends = counts.cumsum()
+        # As C ints, which mpi4py hands on as they are; other arrays it converts one by one.
+        return [self._bytes(pointer, int(ends[-1]) * item_bytes), counts.astype(np.intc),
+                (ends - counts).astype(np.intc), item]
 
     def _pieces(self, side, item_bytes, start):
         requests = []
@@ -119,14 +125,14 @@ class MpiCommunicator(Communicator):
     @_exchange
     def all_gather(self, send, recv, counts, item_bytes):
         """See Communicator.all_gather."""
-        mine, ends = int(counts[self.rank]), np.cumsum(counts)
-        total = int(ends[-1])
+        mine, total = int(counts[self.rank]), int(counts.sum())
         self.bytes_sent += (self.size - 1) * mine * item_bytes
         if total <= self.limit:
             item = self._item(item_bytes)
             self._comm.Allgatherv([self._bytes(send, mine * item_bytes), mine, item],
-                                  [self._bytes(recv, total * item_bytes), counts, ends - counts, item])
+                                  self._parts(recv, counts, item_bytes, item))
             return
+        ends = counts.cumsum()
         ctypes.memmove(recv + (int(ends[self.rank]) - mine) * item_bytes, send, mine * item_bytes)
         for root in range(self.size):
             self._broadcast(recv + int(ends[root] - counts[root]) * item_bytes, int(counts[root]) * item_bytes, root)
@@ -195,25 +201,19 @@ class MpiCommunicator(Communicator):
 
 
 class _Side:
-    """One side of an all_to_all: what goes in the collective call, and the pairs too large for it (`large`)."""
+    """One side of an all_to_all that has pairs above the share: those (`large`), and the others packed together.
 
-    def __init__(self, pointer, counts, ends, item_bytes, share, limit):
-        total = int(ends[-1])
-        self.pointer, self.nbytes, self.counts = pointer, total * item_bytes, counts
-        self.displacements = ends - counts
-        self.large, self._moves, self._staging = [], [], None
-        if total <= limit and not (counts > share).any():
-            return
-        begins = [pointer + int(begin) * item_bytes for begin in self.displacements]
+    They are packed because the displacements of some may overflow too.
+    """
+
+    def __init__(self, pointer, counts, item_bytes, share):
+        begins = [pointer + int(begin) * item_bytes for begin in counts.cumsum() - counts]
         self.large = [(rank, begins[rank], int(count)) for rank, count in enumerate(counts) if count > share]
-        # Displacements may overflow too, so the small pairs are packed.
         self.counts = np.where(counts > share, 0, counts)
-        self.displacements = np.cumsum(self.counts) - self.counts
-        self.nbytes = int(self.counts.sum()) * item_bytes
-        self._staging = np.empty(max(1, self.nbytes), np.uint8)
-        self.pointer = self._staging.ctypes.data
-        self._moves = [(self.pointer + int(place) * item_bytes, begins[rank], int(count) * item_bytes)
-                       for rank, (count, place) in enumerate(zip(self.counts, self.displacements)) if count]
+        self.packed = np.empty(max(1, int(self.counts.sum()) * item_bytes), np.uint8)
+        places = self.packed.ctypes.data + (self.counts.cumsum() - self.counts) * item_bytes
+        self._moves = [(int(place), begins[rank], int(count) * item_bytes)
+                       for rank, (count, place) in enumerate(zip(self.counts, places)) if count]
 
     def gather(self):
         """Packs the caller's memory."""

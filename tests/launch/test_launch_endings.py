@@ -118,6 +118,16 @@ def test_beside_the_programs_own_mpi4py(scenario):
     fine(2, scenario)
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_launcher_that_tells_no_size(ranks):
+    """PMIx gives a rank only: MPI is started and asked."""
+    bare = ["mpiexec", "--oversubscribe", "-np", str(ranks), "env"]
+    for name in ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"):
+        bare += ["-u", name]
+    done = run_ranks(ranks, PROGRAM, "healthy", timeout=60, launcher=bare)
+    assert done.out.count("fine") == ranks, str(done)
+
+
 def test_a_launcher_of_another_mpi_is_noticed():
     done = run_ranks(0, PROGRAM, "healthy", timeout=60, check=False, env={"PMI_RANK": "0", "PMI_SIZE": "3"})
     assert done.code != 0 and "started 3 ranks, but the MPI library that mpi4py uses sees 1" in done.err, str(done)

@@ -210,6 +210,15 @@ def test_leaving_with_requests_in_flight_runs_what_was_decided_and_drops_the_res
     assert [c.all_left for c in job.ranks] == [True, True] and errors_of(job) == [None, None]
 
 
+def test_nothing_is_announced_after_leaving():
+    for size in (1, 2):
+        job = Job(size)
+        job.ranks[-1].leave()
+        job.ranks[-1].announce(ready(0))
+        job.settle()
+        assert [d.error.code for d in job.heard[-1]] == [CANCELLED] and errors_of(job) == [None] * size
+
+
 def test_all_leave_with_requests_in_flight_is_no_failure():
     job = Job(3)
     job.ranks[1].announce(ready(0))
