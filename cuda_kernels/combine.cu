@@ -58,35 +58,48 @@ SOK_DEVICE i32 row_of_key(const i32* rows, const i32* inverse, i64 k) {
   return rows && unique >= 0 ? rows[unique] : unique;
 }
 
-// TILES * 4 columns of one bag, summed in key order.
+// How many keys ahead a row is asked for.
+static const i64 COMBINE_AHEAD = 16;
+
+// A bag's keys, first to last - 1, and where their rows are. Rows of keys before asked_end are asked for ahead of
+// their use, those of the next bags too, for a bag is shorter than the memory's answer takes.
+struct Bag {
+  const float* source;
+  i64 dim;
+  const i32* rows;
+  const i32* inverse;
+  i64 first, last, asked_end;
+  i32 mean;
+};
+
+// TILES * 4 columns of one bag from `column` on, summed in key order.
 template <int TILES>
-SOK_DEVICE void combine_tiles(const float* source, i64 dim, const i32* rows, const i32* inverse, i64 first,
-                              i64 last, i32 mean, float* out) {
+SOK_DEVICE void combine_tiles(const Bag& bag, i64 column, float* out) {
   Tile sums[TILES] = {};
-  for (i64 k = first; k < last; ++k) {
-    const i32 row = row_of_key(rows, inverse, k);
+  for (i64 k = bag.first; k < bag.last; ++k) {
+    if (column == 0 && k + COMBINE_AHEAD < bag.asked_end) {
+      prefetch_row(bag.source + row_of_key(bag.rows, bag.inverse, k + COMBINE_AHEAD) * bag.dim, bag.dim);
+    }
+    const i32 row = row_of_key(bag.rows, bag.inverse, k);
     if (row < 0) continue;
-    const float* values = source + row * dim;
+    const float* values = bag.source + row * bag.dim + column;
     for (int t = 0; t < TILES; ++t) sums[t] = sums[t] + load_tile(values + 4 * t);
   }
-  if (mean && last > first) {
-    const float count = (float)(last - first);
+  if (bag.mean && bag.last > bag.first) {
+    const float count = (float)(bag.last - bag.first);
     for (int t = 0; t < TILES; ++t) sums[t] = sums[t] / count;
   }
-  for (int t = 0; t < TILES; ++t) store_tile(out + 4 * t, sums[t]);
+  for (int t = 0; t < TILES; ++t) store_tile(out + column + 4 * t, sums[t]);
 }
 
-SOK_DEVICE void combine_column(const float* source, i64 dim, const i32* rows, const i32* inverse, i64 first,
-                               i64 last, i32 mean, float* out) {
+SOK_DEVICE void combine_column(const Bag& bag, i64 column, float* out) {
   float sum = 0.0f;
-  for (i64 k = first; k < last; ++k) {
-    const i32 row = row_of_key(rows, inverse, k);
-    if (row >= 0) sum = sum + source[row * dim];
+  for (i64 k = bag.first; k < bag.last; ++k) {
+    const i32 row = row_of_key(bag.rows, bag.inverse, k);
+    if (row >= 0) sum = sum + bag.source[row * bag.dim + column];
   }
-  *out = mean && last > first ? sum / (float)(last - first) : sum;
+  out[column] = bag.mean && bag.last > bag.first ? sum / (float)(bag.last - bag.first) : sum;
 }
-
-static const i64 COMBINE_AHEAD = 16;
 
 SOK_KERNEL sok1x_combine(const float* SOK_RESTRICT source, i64 dim, const i32* SOK_RESTRICT rows,
                          const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags,
@@ -94,28 +107,24 @@ SOK_KERNEL sok1x_combine(const float* SOK_RESTRICT source, i64 dim, const i32* S
   if (n_bags <= 0) return;
   SOK_OUTPUT(out, n_bags * dim * 4);
   SOK_PARALLEL_CHUNKS(begin, end, n_bags, (offsets[n_bags] / n_bags + 1) * dim * 4) {
-    const i64 last_key = offsets[end];
     for (i64 b = begin; b < end; ++b) {
-      const i64 first = offsets[b], last = offsets[b + 1];
-      for (i64 k = first + COMBINE_AHEAD; k < last + COMBINE_AHEAD && k < last_key; ++k) {
-        prefetch_row(source + row_of_key(rows, inverse, k) * dim, dim);
-      }
-      float* bag = out + b * dim;
+      const Bag bag = {source, dim, rows, inverse, offsets[b], offsets[b + 1], offsets[end], mean};
+      float* values = out + b * dim;
       i64 c = 0;
-      for (; c + 32 <= dim; c += 32) combine_tiles<8>(source + c, dim, rows, inverse, first, last, mean, bag + c);
+      for (; c + 32 <= dim; c += 32) combine_tiles<8>(bag, c, values);
       if (c + 16 <= dim) {
-        combine_tiles<4>(source + c, dim, rows, inverse, first, last, mean, bag + c);
+        combine_tiles<4>(bag, c, values);
         c += 16;
       }
       if (c + 8 <= dim) {
-        combine_tiles<2>(source + c, dim, rows, inverse, first, last, mean, bag + c);
+        combine_tiles<2>(bag, c, values);
         c += 8;
       }
       if (c + 4 <= dim) {
-        combine_tiles<1>(source + c, dim, rows, inverse, first, last, mean, bag + c);
+        combine_tiles<1>(bag, c, values);
         c += 4;
       }
-      for (; c < dim; ++c) combine_column(source + c, dim, rows, inverse, first, last, mean, bag + c);
+      for (; c < dim; ++c) combine_column(bag, c, values);
     }
   };
 }

@@ -7,32 +7,60 @@
 
 namespace {
 
-const i64 AHEAD = 8;
+// The sums of rows begin to end - 1, from sources offered in order.
+class Sums {
+ public:
+  Sums(float* out, i64 dim, i64 begin, i64 end) : out_(out), dim_(dim), begin_(begin), end_(end), fresh_(begin) {}
 
-// The sums of rows begin to end - 1. Rows below `fresh` hold a sum; the first term of a row at or above it is stored,
-// not added, so that out need not be cleared first: segment numbers from `unique` appear in order, and then
-// no row is ever cleared.
-struct Sums {
-  float* out;
-  i64 dim, begin, end, fresh;
+  // Takes a source if its row is in range. There is no branch on that, for it would often be mispredicted.
+  void offer(i32 id, const float* values, float scale) {
+    waiting_[count_].id = id;
+    waiting_[count_].values = values;
+    waiting_[count_].scale = scale;
+    count_ += id >= begin_ && id < end_;
+    if (count_ == BUFFER) add_waiting();
+  }
+  void finish() {
+    add_waiting();
+    clear_to(end_);
+  }
 
-  Sums(float* out, i64 dim, i64 begin, i64 end) : out(out), dim(dim), begin(begin), end(end), fresh(begin) {}
-  bool has(i32 id) const { return id >= begin && id < end; }
-  void prefetch(i32 id) const {
-    if (id >= begin && id < fresh) prefetch_row(out + id * dim, dim);
+ private:
+  static const i64 BUFFER = 256, AHEAD = 16;
+  struct Source {
+    const float* values;
+    i32 id;
+    float scale;
+  };
+
+  void add_waiting() {
+    for (i64 s = 0; s < count_; ++s) {
+      if (s + AHEAD < count_ && waiting_[s + AHEAD].id < fresh_) {
+        prefetch_row(out_ + waiting_[s + AHEAD].id * dim_, dim_);
+      }
+      add(waiting_[s].id, waiting_[s].values, waiting_[s].scale);
+    }
+    count_ = 0;
   }
-  void clear_to(i64 id) {
-    for (; fresh < id; ++fresh) zero_row(out + fresh * dim, dim);
-  }
-  void add(i32 id, const float* values, float scale) {
-    if (id < fresh) {
-      add_row(out + id * dim, values, scale, dim);
+  // Rows below fresh_ hold a sum; the first term of a row at or above it is stored, not added, so that out need
+  // not be cleared first: segment numbers from `unique` appear in order, and then no row is ever cleared.
+  void add(i64 id, const float* values, float scale) {
+    if (id < fresh_) {
+      add_row(out_ + id * dim_, values, scale, dim_);
     } else {
       clear_to(id);
-      start_row(out + id * dim, values, scale, dim);
-      ++fresh;
+      start_row(out_ + id * dim_, values, scale, dim_);
+      ++fresh_;
     }
   }
+  void clear_to(i64 id) {
+    for (; fresh_ < id; ++fresh_) zero_row(out_ + fresh_ * dim_, dim_);
+  }
+
+  float* const out_;
+  const i64 dim_, begin_, end_;
+  i64 fresh_, count_ = 0;
+  Source waiting_[BUFFER];
 };
 
 }  // namespace
@@ -43,11 +71,8 @@ SOK_EXPORT void sok1x_segment_sum(const float* values, i64 dim, const i32* segme
   SOK_OUTPUT(out, num_segments * dim * 4);
   sok1x::for_destinations(segment_ids, n, num_segments, num_segments, bytes, [=](i64 begin, i64 end) {
     Sums sums(out, dim, begin, end);
-    for (i64 i = 0; i < n; ++i) {
-      if (i + AHEAD < n) sums.prefetch(segment_ids[i + AHEAD]);
-      if (sums.has(segment_ids[i])) sums.add(segment_ids[i], values + i * dim, 1.0f);
-    }
-    sums.clear_to(end);
+    for (i64 i = 0; i < n; ++i) sums.offer(segment_ids[i], values + i * dim, 1.0f);
+    sums.finish();
   });
 }
 
@@ -59,13 +84,10 @@ SOK_EXPORT void sok1x_bag_segment_sum(const float* grad, i64 dim, const i64* off
   sok1x::for_destinations(inverse, n, num_segments, num_segments, bytes, [=](i64 begin, i64 end) {
     Sums sums(out, dim, begin, end);
     for (i64 bag = 0; bag < n_bags; ++bag) {
-      const float scale = mean ? 1.0f / (offsets[bag + 1] - offsets[bag]) : 1.0f;
-      for (i64 k = offsets[bag]; k < offsets[bag + 1]; ++k) {
-        if (k + AHEAD < n) sums.prefetch(inverse[k + AHEAD]);
-        if (sums.has(inverse[k])) sums.add(inverse[k], grad + bag * dim, scale);
-      }
+      const float scale = mean ? 1.0f / (float)(offsets[bag + 1] - offsets[bag]) : 1.0f;
+      for (i64 k = offsets[bag]; k < offsets[bag + 1]; ++k) sums.offer(inverse[k], grad + bag * dim, scale);
     }
-    sums.clear_to(end);
+    sums.finish();
   });
 }
 #endif
