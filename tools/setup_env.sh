@@ -146,6 +146,12 @@ horovod_works() {
 
 cuda_driver() { "$python" -c 'import ctypes, sys; sys.exit(ctypes.CDLL("libcuda.so.1").cuInit(0))' 2>/dev/null; }
 
+# pip keeps no wheel that it built from a folder, so .venv does.
+install_pycuda() {
+    ls .venv/wheels/pycuda-*.whl >/dev/null 2>&1 || tools/build_pycuda.sh "$python" .venv/wheels
+    pip_install --find-links .venv/wheels -r requirements-gpu.txt
+}
+
 install_packages() {
     rm -rf "$wheels"
     start pip "installing pip and setuptools" pip_install $(grep -E '^(pip|setuptools|wheel)=' requirements-build.txt)
@@ -182,9 +188,9 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Pyth
     fi
 
     if cuda_driver; then
-        start pycuda "building pycuda: there is a CUDA driver" pip_install -r requirements-gpu.txt
-        finish pycuda || say "pycuda could not be built ($logs/pycuda.log): it needs nvcc and the headers of" \
-            "CUDA 11.8 or older. Going on without it: training on the CPU does not need it."
+        start pycuda "building pycuda: there is a CUDA driver (about 2 minutes the first time)" install_pycuda
+        finish pycuda || say "pycuda could not be built ($logs/pycuda.log says why). Going on without it: training" \
+            "on the CPU does not need it."
     fi
 
     start sok1x "building sok1x and linking it into .venv" pip_install --no-deps --no-build-isolation -e .
