@@ -2,6 +2,7 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from sok1x.cuda_kernels import dense
 from sok1x.graph_ops import library
 from sok1x.graph_ops.bridge import ITEM_BYTES
 from sok1x.graph_ops.errors import INVALID_ARGUMENT, CallError
@@ -40,18 +41,34 @@ class _AllReduce(Operation):
         outputs = [request.output(i, array.dtype, array.shape) for i, array in enumerate(inputs)]
         # One exchange for each dtype: a step has many small gradients, and an exchange's latency is the same for all.
         for dtype in sorted({array.dtype for array in inputs}):
-            members = [i for i, array in enumerate(inputs) if array.dtype == dtype]
-            total = sum(inputs[i].size for i in members)
-            buffer = request.temporary(dtype, total)
-            packed = buffer.numpy()
-            np.concatenate([inputs[i].numpy().ravel() for i in members], out=packed)
-            world.communicator.all_reduce(buffer.pointer, total, dtype)
-            if config["average"]:
-                packed /= packed.dtype.type(world.size)
-            begin = 0
-            for i in members:
-                outputs[i].numpy()[...] = packed[begin:begin + inputs[i].size].reshape(inputs[i].shape)
-                begin += inputs[i].size
+            pairs = [pair for pair in zip(inputs, outputs) if pair[0].dtype == dtype]
+            self._reduce(request, config, world, dtype, pairs)
+
+    @staticmethod
+    def _reduce(request, config, world, dtype, pairs):
+        """All-reduces the (input, output) pairs of one dtype through one buffer; halves are summed in float32."""
+        half = dtype == "float16"
+        summed = "float32" if half else dtype
+        item = ITEM_BYTES[summed]
+        total = sum(array.size for array, _ in pairs)
+        buffer = request.temporary(summed, total)
+        place = buffer.pointer
+        for array, _ in pairs:
+            if half:
+                dense.widen_half(array.pointer, array.size, place)
+            else:
+                dense.copy(array.pointer, array.size * item, place)
+            place += array.size * item
+        world.communicator.all_reduce(buffer.pointer, total, summed)
+        if config["average"]:
+            dense.divide(buffer.pointer, summed, total, world.size)
+        place = buffer.pointer
+        for _, output in pairs:
+            if half:
+                dense.narrow_half(place, output.size, output.pointer)
+            else:
+                dense.copy(place, output.size * item, output.pointer)
+            place += output.size * item
 
 
 @register
@@ -74,9 +91,10 @@ class _Broadcast(Operation):
                 request.forward(i, i)
                 continue
             output = request.output(i, array.dtype, array.shape)
+            nbytes = array.size * ITEM_BYTES[array.dtype]
             if world.rank == config["root"]:
-                output.numpy()[...] = array.numpy()
-            world.communicator.broadcast(output.pointer, array.size * ITEM_BYTES[array.dtype], config["root"])
+                dense.copy(array.pointer, nbytes, output.pointer)
+            world.communicator.broadcast(output.pointer, nbytes, config["root"])
 
 
 def _config(tensors, **more):

@@ -1,0 +1,30 @@
+"""Dense tensors on their way through an all-reduce (dense.cu)."""
+import ctypes
+
+from .host import FLOAT, INT64, POINTER, declare, kernels
+
+declare("copy_bytes", None, POINTER, INT64, POINTER)
+declare("widen_half", None, POINTER, INT64, POINTER)
+declare("narrow_half", None, POINTER, INT64, POINTER)
+declare("divide_float", None, POINTER, INT64, FLOAT)
+declare("divide_double", None, POINTER, INT64, ctypes.c_double)
+
+
+def copy(source, nbytes, out):
+    """Copies `nbytes` bytes from `source` to `out`, pointers to memory that does not overlap."""
+    kernels.copy_bytes(source, nbytes, out)
+
+
+def widen_half(source, n, out):
+    """float16 [n] at `source` to float32 [n] at `out`; exact."""
+    kernels.widen_half(source, n, out)
+
+
+def narrow_half(source, n, out):
+    """float32 [n] at `source` to float16 [n] at `out`, to the nearest, ties to even."""
+    kernels.narrow_half(source, n, out)
+
+
+def divide(values, dtype, n, by):
+    """Divides n values, 'float32' or 'float64', in place."""
+    (kernels.divide_float if dtype == "float32" else kernels.divide_double)(values, n, by)
