@@ -41,8 +41,8 @@ test: lint data ## Set up, check style and types, run the tests
 test-slow: data ## Run the tests that take longer than a minute each
 	@$(PYTHON_ENV) -m pytest -m slow $(ARGS)
 
-bench: env ## Run the benchmarks (benchmarks/README.md)
-	@$(PYTHON_ENV) benchmarks/run.py $(ARGS)
+bench: env ## Measure against stock TensorFlow and Horovod; writes benchmarks/results/
+	@$(PYTHON_ENV) benchmarks/embedding.py $(ARGS)
 
 clean: ## Remove what was built; .venv and .data stay
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
