@@ -67,9 +67,10 @@ class Executor(threading.Thread):
         self._stopping = True
         self._library.wake()
         world = launch.current()
-        self.join(None if world is None or world.coordinator.job_error is None else world.grace_seconds + 3)
-        if world is not None:
-            launch.conclude(world)
+        if world is None:
+            self.join()
+        else:
+            launch.conclude(world, self)
 
     # ---- the thread itself
 
