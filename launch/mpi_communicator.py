@@ -16,6 +16,8 @@ from .errors import INTERNAL, LaunchError
 
 _TAG = 1
 _PIECE_BYTES = 1 << 30
+# Floats added at a time: parts of that size stay in a CPU's cache.
+_BLOCK = 1 << 14
 
 
 def _exchange(method):
@@ -57,6 +59,7 @@ class MpiCommunicator(Communicator):
         self.bytes_sent = 0
         self._memory = getattr(MPI, "buffer", None) or MPI.memory
         self._items = {}
+        self._scratch = np.empty(1, np.uint8)
         self._types = {"float32": MPI.FLOAT, "float64": MPI.DOUBLE, "int32": MPI.INT32_T, "int64": MPI.INT64_T}
         self._verdict = np.zeros(1, np.int32)
 
@@ -83,8 +86,8 @@ class MpiCommunicator(Communicator):
                                  self._parts(recv, recv_counts, item_bytes, item))
             return
         outbox, inbox = _Side(send, send_counts, item_bytes, share), _Side(recv, recv_counts, item_bytes, share)
-        requests = self._pieces(inbox, item_bytes, self._comm.Irecv) + self._pieces(
-            outbox, item_bytes, self._comm.Isend)
+        requests = self._pieces(inbox.large, item_bytes, self._comm.Irecv) + self._pieces(
+            outbox.large, item_bytes, self._comm.Isend)
         outbox.gather()
         self._comm.Alltoallv(self._parts(outbox.packed.ctypes.data, outbox.counts, item_bytes, item),
                              self._parts(inbox.packed.ctypes.data, inbox.counts, item_bytes, item))
@@ -95,9 +98,9 @@ class MpiCommunicator(Communicator):
         ends = list(itertools.accumulate(counts))
         return [self._bytes(pointer, ends[-1] * item_bytes), counts, [0] + ends[:-1], item]
 
-    def _pieces(self, side, item_bytes, start):
+    def _pieces(self, triples, item_bytes, start):
         requests = []
-        for rank, pointer, count in side.large:
+        for rank, pointer, count in triples:
             step = min(self.limit, max(1, _PIECE_BYTES // item_bytes))
             for begin in range(0, count, step):
                 n = min(step, count - begin)
@@ -108,30 +111,55 @@ class MpiCommunicator(Communicator):
     @_exchange
     def reduce_scatter(self, send, recv, counts, dim):
         """See Communicator.reduce_scatter."""
-        MPI, floats = self._MPI, [count * dim for count in counts.tolist()]
-        total = sum(floats)
-        self.bytes_sent += 4 * (total - floats[self.rank])
-        if total <= self.limit:
-            self._comm.Reduce_scatter([self._bytes(send, 4 * total), MPI.FLOAT],
-                                      [self._bytes(recv, 4 * floats[self.rank]), MPI.FLOAT], floats, MPI.SUM)
+        # Everyone gives each rank its part, and each adds up, in rank order. MPI's own algorithms wait for each other
+        # once a round, and on CPUs shared with other threads every such wait can cost a time slice; here is one.
+        floats = [count * dim for count in counts.tolist()]
+        me, mine, others = self.rank, floats[self.rank], self.size - 1
+        self.bytes_sent += 4 * (sum(floats) - mine)
+        starts = [0] + list(itertools.accumulate(floats))
+        gives = [0 if rank == me else count for rank, count in enumerate(floats)]
+        takes = [0 if rank == me else mine for rank in range(self.size)]
+        places = [0] + list(itertools.accumulate(takes))
+        scratch = self._scratch_of(4 * others * mine)
+        if starts[-1] <= self.limit and others * max(floats) <= self.limit:
+            kind = self._types["float32"]
+            self._comm.Alltoallv([self._bytes(send, 4 * starts[-1]), gives, starts[:-1], kind],
+                                 [self._bytes(scratch, 4 * others * mine), takes, places[:-1], kind])
+        else:
+            self._MPI.Request.Waitall(
+                self._pieces([(rank, scratch + 4 * places[rank], takes[rank]) for rank in range(self.size)], 4,
+                             self._comm.Irecv)
+                + self._pieces([(rank, send + 4 * starts[rank], gives[rank]) for rank in range(self.size)], 4,
+                               self._comm.Isend))
+        if not mine:
             return
-        for root, n in enumerate(floats):
-            for begin in range(0, n, self.limit):
-                nbytes = 4 * min(self.limit, n - begin)
-                self._comm.Reduce([self._bytes(send + 4 * begin, nbytes), MPI.FLOAT],
-                                  [self._bytes(recv + 4 * begin, nbytes), MPI.FLOAT] if root == self.rank else None,
-                                  MPI.SUM, root)
-            send += 4 * n
+        parts = [self._floats(scratch + 4 * place, mine) for place in places[:-1]]
+        parts[me] = self._floats(send + 4 * starts[me], mine)
+        total = self._floats(recv, mine)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for begin in range(0, mine, _BLOCK):
+                block = total[begin:begin + _BLOCK]
+                np.add(parts[0][begin:begin + _BLOCK], parts[1][begin:begin + _BLOCK], out=block)
+                for part in parts[2:]:
+                    block += part[begin:begin + _BLOCK]
+
+    def _floats(self, pointer, n):
+        return np.frombuffer(self._bytes(pointer, 4 * n), np.float32)
+
+    def _scratch_of(self, nbytes):
+        """A pointer to `nbytes` bytes, kept between calls: fresh pages would cost more than the sums."""
+        if nbytes > self._scratch.nbytes:
+            self._scratch = np.empty(nbytes, np.uint8)
+        return self._scratch.ctypes.data
 
     @_exchange
     def all_gather(self, send, recv, counts, item_bytes):
         """See Communicator.all_gather."""
         counts = counts.tolist()
-        mine, total = counts[self.rank], sum(counts)
-        self.bytes_sent += (self.size - 1) * mine * item_bytes
-        if total <= self.limit:
+        self.bytes_sent += (self.size - 1) * counts[self.rank] * item_bytes
+        if sum(counts) <= self.limit:
             item = self._item(item_bytes)
-            self._comm.Allgatherv([self._bytes(send, mine * item_bytes), mine, item],
+            self._comm.Allgatherv([self._bytes(send, counts[self.rank] * item_bytes), counts[self.rank], item],
                                   self._parts(recv, counts, item_bytes, item))
             return
         for root, count in enumerate(counts):

@@ -129,7 +129,8 @@ def _join(arguments, found):
         cpus = hosts.allgather(_cpus())
         hosts.Free()
         exchanges = agreement.duplicate(MPI, MPI.COMM_WORLD, patience)
-    communicator = MpiCommunicator(MPI, exchanges, _mpi.gate)
+    # The launcher may have told no size, and be alone after all.
+    communicator = MpiCommunicator(MPI, exchanges, _mpi.gate) if _mpi.size > 1 else LocalCommunicator()
     transport = MpiTransport(MPI, _mpi.control, _mpi.gate)
     coordinator = Coordinator(_mpi.rank, _mpi.size, transport, stall, abort)
     if _cpu_share(cpus, local_rank) < 1:
@@ -141,7 +142,7 @@ def _join(arguments, found):
                      "MPI": MPI.Get_library_version().split("\n")[0].strip().rstrip("\0"),
                      "thread level": mpi_library.thread_level(MPI),
                      "MPI initialised by": "sok1x" if _mpi.ours else "another library",
-                     "communicator": "MPI"}, _mpi)
+                     "communicator": "MPI" if _mpi.size > 1 else "local"}, _mpi)
 
 
 def _cpus():
