@@ -14,6 +14,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace sok1x {
@@ -62,7 +63,8 @@ class ThreadPool {
     }
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      while (started_ < helpers) start_one();
+      while (started_ < helpers && start_one()) {
+      }
       body_ = body;
       context_ = context;
       n_ = n;
@@ -101,9 +103,15 @@ class ThreadPool {
     return new ThreadPool();
   }
 
-  void start_one() {
-    std::thread([this] { help(); }).detach();
+  // False where the system gives no more threads: those that there are do the work.
+  bool start_one() {
+    try {
+      std::thread([this] { help(); }).detach();
+    } catch (const std::system_error&) {
+      return false;
+    }
     ++started_;
+    return true;
   }
 
   void work() {

@@ -140,6 +140,14 @@ def test_bag_offsets_and_sort_order(seed, stride):
         np.testing.assert_array_equal(order, np.argsort(bags, kind="stable"))
 
 
+def test_one_step_back_anywhere_is_unsorted():
+    for place in (0, 1, 9999, 19998):
+        bags = np.arange(20000, dtype=np.int64)
+        bags[[place, place + 1]] = bags[[place + 1, place]]
+        offsets = dirty(20001, np.int64)
+        assert combine.bag_offsets(address(bags), 1, 20000, 20000, address(offsets)) == 1
+
+
 def test_bags_out_of_range_name_the_first_and_write_nothing_outside(seed):
     random = np.random.RandomState(seed)
     for _ in range(200):

@@ -1,5 +1,6 @@
 """The library: its absence, its threads, its build."""
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -117,3 +118,28 @@ def test_build_errors_are_clear(tmp_path):
     with pytest.raises(RuntimeError, match="failed with exit code 1"):
         build_host.build(str(tmp_path / "library.so"), "false")
     assert not list(tmp_path.iterdir())
+
+
+def large_thread_stacks():
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (most if 0 <= most < 64 << 20 else 64 << 20, most))
+
+
+def test_where_the_system_gives_no_threads_the_caller_works_alone():
+    program = """
+import os, resource
+import numpy as np
+from sok1x.cuda_kernels import gather, host
+host.set_threads(8)
+table, index = np.ones((9000, 32), np.float32), np.arange(9000, dtype=np.int32)
+out = np.zeros_like(table)
+tasks = len(os.listdir("/proc/self/task"))
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (6 << 20), used + (6 << 20)))  # less than a thread's stack
+gather.gather(table.ctypes.data, 32, index.ctypes.data, 9000, out.ctypes.data)
+assert len(os.listdir("/proc/self/task")) == tasks, "there was room for a thread"
+assert out.tobytes() == table.tobytes()
+"""
+    done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, timeout=60,
+                          preexec_fn=large_thread_stacks)
+    assert (done.returncode, done.stderr) == (0, b"")
