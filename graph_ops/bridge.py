@@ -22,14 +22,19 @@ ITEM_BYTES = {name: np.dtype(name).itemsize for name in _NUMBERS}
 
 
 class TensorInfo(ctypes.Structure):
+    """A tensor: where it is, its type and its shape."""
+
     _fields_ = [("data", ctypes.c_void_p), ("elements", ctypes.c_int64), ("dims", ctypes.c_int64 * _MAX_RANK),
                 ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32)]
 
 
 class RequestInfo(ctypes.Structure):
+    """A request: which op, in which step, with which inputs."""
+
     _fields_ = [("request", ctypes.c_void_p), ("function", ctypes.c_char_p), ("config", ctypes.c_char_p),
                 ("name", ctypes.c_char_p), ("inputs", ctypes.POINTER(TensorInfo)), ("id", ctypes.c_int64),
-                ("kernel", ctypes.c_int64), ("step", ctypes.c_int64), ("input_count", ctypes.c_int32), ("resource_count", ctypes.c_int32)]
+                ("kernel", ctypes.c_int64), ("step", ctypes.c_int64), ("input_count", ctypes.c_int32),
+                ("resource_count", ctypes.c_int32)]
 
 
 class Array:

@@ -75,6 +75,7 @@ class Executor(threading.Thread):
     # ---- the thread itself
 
     def run(self):
+        """The thread's life."""
         try:
             self._loop()
             self._leave()

@@ -36,6 +36,7 @@ class Table:
 
     @classmethod
     def from_config(cls, config):
+        """The table that `config` describes."""
         return cls(**config)
 
     @property
@@ -45,6 +46,7 @@ class Table:
 
     @property
     def by_row(self):
+        """Whether the rows' initial values lie in the rows themselves."""
         return self.initializer["kind"] == "by_row"
 
     @property

@@ -3,11 +3,10 @@ import os
 import threading
 import time
 
+import bridge_operations as operations
 import numpy as np
 import pytest
 import tensorflow as tf
-
-import bridge_operations as operations
 from ranks import run_ranks
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -101,7 +100,8 @@ def test_an_uninitialized_variable_is_a_clear_error(graph):
     variable = tf.get_variable("v", initializer=np.zeros(2, "float32"), use_resource=True)
     added = operations.add(variable, 1.0)
     with tf.Session() as sess:
-        with pytest.raises(tf.errors.FailedPreconditionError, match="^the variables of embedding table 'test' have not been initialized"):
+        with pytest.raises(tf.errors.FailedPreconditionError,
+                           match="^the variables of embedding table 'test' have not been initialized"):
             sess.run(added)
 
 

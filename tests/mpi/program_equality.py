@@ -6,10 +6,10 @@ Test data and the stock TensorFlow model live in equality_model.py; this is the 
 """
 import sys
 
+import equality_model as model
 import numpy as np
 import tensorflow as tf
 
-import equality_model as model
 import sok1x as sok
 
 tf.logging.set_verbosity(tf.logging.ERROR)

@@ -1,10 +1,9 @@
 """The same training on 1, 2 and 4 ranks and in stock TensorFlow ends with the same losses and the same tables."""
 import os
 
+import equality_model as model
 import numpy as np
 import pytest
-
-import equality_model as model
 from ranks import run_ranks
 
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -4,7 +4,6 @@ import re
 import time
 
 import pytest
-
 from ranks import run_ranks
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_failures.py")
