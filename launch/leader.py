@@ -132,16 +132,10 @@ class Leader:
         return True
 
     def _decide(self, op):
-        while op.ready == self._size:
-            heads = [queue.popleft()[0] for queue in op.queues]
-            op.restart()
-            if op.ready == 0:
-                del self._pending[op.key]
-            self._order(op, heads)
-            if op.ready and not self._same_plan(op):
-                return
-
-    def _order(self, op, heads):
+        heads = [queue.popleft()[0] for queue in op.queues]
+        op.restart()
+        if op.ready == 0:
+            del self._pending[op.key]
         failed = next((rank for rank, head in enumerate(heads) if head.error is not None), None)
         if failed is not None:
             error = heads[failed].error

@@ -291,6 +291,25 @@ def test_a_failed_rank_does_not_wait_for_rank_0_for_ever():
     assert [d.error.message for d in job.heard[1]] == ["rank 1 failed"]
 
 
+def test_two_failures_at_once_get_one_name():
+    job = Job(3)
+    job.ranks[1].fail_job("one")
+    job.ranks[2].fail_job("two")
+    job.poll(2)
+    job.settle()
+    assert [error.message for error in errors_of(job)] == ["two"] * 3
+    assert [len(errors) for errors in job.job_errors] == [1, 1, 1]
+
+
+def test_rank_0_answers_also_after_it_left_because_of_a_failure():
+    job = Job(2)
+    job.ranks[1].fail_job("one")
+    job.settle()
+    job.ranks[0].leave()
+    job.settle()
+    assert not job.ranks[1].leader_left
+
+
 def test_a_second_failure_changes_nothing():
     job = Job(2)
     job.ranks[1].fail_job("first")
