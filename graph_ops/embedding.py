@@ -1,4 +1,17 @@
-"""The lookups that the layers call."""
+"""The lookups that the layers call.
+
+Memory of a rank, in bytes. A table: 4 V D for its rows, and with an index of C slots 12 C + 8, where C is a power of
+two from 1.5 V to 3 V. A lookup, until its gradient has run, at most (K keys, U of them distinct, R keys that all
+ranks ask of this one; W bags of this rank, A bags of all ranks, P keys of all ranks that this one owns):
+
+  one row a key, forward    4 K D + 4 D (U + R) + 44 K + 24 U + 64 R + 24 N
+  one row a key, backward   4 D (U + R) + 4 D u + 16 (u + K), u rows of which gradients come back
+  combined, all2all         forward 4 W D + 8 W in place of 4 K D; backward the same
+  combined, reduce_scatter  forward 4 D (W + A) + 8 (W + A) + 80 K + 24 U + 64 P + 24 N;
+                            backward 4 D (A + W) + 4 D u + 16 (P + K)
+
+On one rank nothing is asked of others: R = 0, and 4 D U and 4 D A fall away. Nothing stays between steps.
+"""
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops import combined_lookup, dense_lookup

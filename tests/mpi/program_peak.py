@@ -1,0 +1,81 @@
+"""Counts the bytes that each op asks TensorFlow for, and holds them against the bounds in graph_ops/embedding.py.
+
+    mpiexec -np N python program_peak.py
+"""
+import collections
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import sok1x as sok
+from sok1x import launch
+from sok1x.graph_ops import bridge
+
+B, S, H, D = 64, 3, 4, 24
+taken = collections.Counter()
+
+
+def count(method):
+    def counted(self, *arguments):
+        array = method(self, *arguments)
+        taken[self.name] += array.size * bridge.ITEM_BYTES[array.dtype]
+        return array
+    return counted
+
+
+bridge.Request.output = count(bridge.Request.output)
+bridge.Request.temporary = count(bridge.Request.temporary)
+
+
+def main():
+    init = sok.Init(global_batch_size=B)
+    dense = sok.All2AllDenseEmbedding(20000, D, S, H)
+    layers = [("all2all", sok.DistributedEmbedding("mean", 20000, D, S, H, exchange="all2all")),
+              ("reduce_scatter", sok.DistributedEmbedding("mean", 20000, D, S, H, exchange="reduce_scatter"))]
+    keys, bags = tf.placeholder(tf.int64, [None, S, H]), tf.sparse_placeholder(tf.int64)
+    outputs = [("dense", dense(keys), dense)] + [(name, layer(bags), layer) for name, layer in layers]
+    steps = [tf.gradients(out, layer.embedding_variable)[0].values for _, out, layer in outputs]
+    with tf.Session() as sess:
+        sess.run(init)
+        sess.run(tf.global_variables_initializer())
+        world = launch.current()
+        n = world.size
+        random = np.random.RandomState(world.rank)
+        for _ in range(3):
+            batch = random.randint(-10 ** 6, 10 ** 6, [B, S, H])
+            rows = np.stack(np.unravel_index(np.arange(B * S * H), (B * S, H)), 1)
+            sess.run([step.op for step in steps],
+                     {keys: batch, bags: tf.SparseTensorValue(rows, batch.ravel(), [B * S, H])})
+            from mpi4py import MPI
+            every = MPI.COMM_WORLD.allgather(batch) if n > 1 else [batch]
+            distinct = [np.unique(one) for one in every]
+            k, u = batch.size, len(distinct[world.rank])
+            asked = sum(int((one % n == world.rank).sum()) for one in distinct) if n > 1 else 0
+            pairs = sum(int((one % n == world.rank).sum()) for one in every)
+            bag_count, all_bags = B * S, n * B * S
+            # The statements of graph_ops/embedding.py, in bytes.
+            forward = {
+                "dense": 4 * k * D + 4 * D * (u + asked) * (n > 1) + 44 * k + 24 * u + 64 * asked + 24 * n,
+                "all2all": (4 * bag_count * D + 8 * bag_count + 4 * D * (u + asked) * (n > 1)
+                            + 44 * k + 24 * u + 64 * asked + 24 * n + 64),
+                "reduce_scatter": (4 * bag_count * D + 8 * bag_count + (4 * all_bags * D + 8 * all_bags) * (n > 1)
+                                   + 80 * k + 24 * u + 64 * pairs + 24 * n + 64)}
+            owned = asked or u
+            backward = {
+                "dense": 4 * D * (u + asked) * (n > 1) + 4 * D * owned + 16 * (owned + k),
+                "all2all": 4 * D * (u + asked) * (n > 1) + 4 * D * owned + 16 * (owned + k),
+                "reduce_scatter": (4 * D * (all_bags + bag_count)) * (n > 1) + 4 * D * min(pairs, k * n)
+                + 16 * (pairs + k)}
+            for name, out, layer in outputs:
+                gradient = [op for op in tf.get_default_graph().get_operations()
+                            if op.type == "Sok1xCall" and op.inputs and any(
+                                tensor.op is out.op for tensor in op.inputs)][0]
+                for op, limit in ((out.op, forward[name]), (gradient, backward[name])):
+                    assert 0 < taken[op.name] <= limit, (name, op.name, taken[op.name], limit, n, k, u, asked)
+                    assert taken[op.name] > limit / 4, ("the bound says nothing", name, taken[op.name], limit)
+            taken.clear()
+    print("rank", world.rank, "ok")
+
+
+if __name__ == "__main__":
+    main()
