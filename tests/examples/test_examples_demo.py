@@ -1,0 +1,82 @@
+"""The demo: its AUC, that it does not depend on the number of ranks, and what it prints."""
+import os
+import re
+import sys
+
+import numpy as np
+import pytest
+from ranks import run_ranks
+
+EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "legacy_examples")
+DEMO = os.path.join(EXAMPLES, "demo.py")
+EPOCH = re.compile(r"^epoch (\d+): loss ([\d.]+), test AUC ([\d.]+)$", re.MULTILINE)
+PROGRESS = re.compile(r"^epoch \d+: +\d+ % done, [\d,]+ samples/s, \d+ s left$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """legacy_examples/model.py, which imports its neighbours by their bare names as scripts do."""
+    sys.path.insert(0, EXAMPLES)
+    try:
+        import model
+        return model
+    finally:
+        sys.path.remove(EXAMPLES)
+
+
+def epochs(out):
+    """(number, loss, AUC) of each epoch that was printed."""
+    return [(int(number), float(loss), float(area)) for number, loss, area in EPOCH.findall(out)]
+
+
+def test_auc_is_high_and_equal_on_1_2_and_4_ranks():
+    results = {}
+    for ranks in (0, 2, 4):  # 0: without a launcher
+        out = run_ranks(ranks, DEMO, timeout=180).out
+        print(out)
+        assert "ranks: {}\n".format(ranks or 1) in out
+        assert PROGRESS.search(out), out
+        results[ranks] = epochs(out)
+        # Rank 0 alone prints, every epoch once.
+        assert [number for number, _, _ in results[ranks]] == [1, 2, 3, 4, 5, 6], out
+        assert results[ranks][-1][2] >= 0.78, out
+        assert results[ranks][-1][1] < results[ranks][0][1], out
+    for ranks in (2, 4):
+        # Sums in another order is all that may differ.
+        np.testing.assert_allclose(results[ranks][0], results[0][0], rtol=1e-3)
+        assert abs(results[ranks][-1][2] - results[0][-1][2]) <= 0.005
+
+
+def test_options():
+    out = run_ranks(0, DEMO, "--epochs", 1, "--batch_size", 2000, "--optimizer", "adagrad", "--seed", 5).out
+    assert len(epochs(out)) == 1 and epochs(out)[0][2] > 0.7, out
+
+
+def test_auc_counts_pairs_in_order(model, seed):
+    random = np.random.RandomState(seed)
+    for levels in (2, 7, 10 ** 9):
+        labels = random.randint(0, 2, 200).astype(np.float32)
+        labels[:2] = 0, 1
+        scores = random.randint(0, levels, 200).astype(np.float32)
+        above, below = scores[labels > 0][:, None], scores[labels == 0][None]
+        expected = np.mean((above > below) + 0.5 * (above == below))
+        assert abs(model.auc(labels, scores) - expected) < 1e-9
+    assert model.auc(np.array([0, 1]), np.array([0.1, 0.2])) == 1
+    assert model.auc(np.array([0, 1]), np.array([0.3, 0.2])) == 0
+
+
+def test_ranks_share_the_same_global_batches(model):
+    order = model.shuffled(np.arange(1003), 3, 1)
+    assert sorted(order) == list(range(1003)) and (order != model.shuffled(np.arange(1003), 3, 2)).any()
+    whole = model.batches(order, 100)
+    np.testing.assert_array_equal(np.concatenate(whole), order)
+    for ranks in (1, 2, 4):
+        for batch in whole:
+            parts = [model.part_of(batch, rank, ranks) for rank in range(ranks)]
+            np.testing.assert_array_equal(np.concatenate(parts), batch)
+
+
+@pytest.mark.parametrize("name", ["demo.py", "monitored.py", "sok_get_started.py"])
+def test_scripts_are_short(name):
+    with open(os.path.join(EXAMPLES, name)) as file:
+        assert len(file.readlines()) < 150
