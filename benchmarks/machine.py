@@ -1,0 +1,58 @@
+"""What the figures were measured on and with."""
+import os
+import platform
+import re
+import subprocess
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def describe():
+    """Hardware, versions, commit and date."""
+    return {"date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()) + " UTC", "commit": _commit(),
+            "hardware": _hardware(), "versions": _versions()}
+
+
+def cpus():
+    """The CPUs that this process may run on."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def _hardware():
+    text = _read("/proc/cpuinfo")
+    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    vectors = [name for name in ("avx2", "avx512f") if re.search(r"\b{}\b".format(name), text)]
+    memory = re.search(r"^MemTotal:\s*(\d+) kB", _read("/proc/meminfo"), re.MULTILINE)
+    return {"processor": model.group(1) if model else platform.processor(), "vector instructions": vectors,
+            "cores": len(cpus()), "memory GiB": round(int(memory.group(1)) / 2 ** 20, 1) if memory else None,
+            "load before": [round(value, 2) for value in os.getloadavg()]}
+
+
+def _versions():
+    import pkg_resources
+    found = {"python": platform.python_version(), "linux": platform.release()}
+    for name in ("sok1x", "tensorflow", "numpy", "mpi4py", "horovod"):
+        try:
+            found[name] = pkg_resources.get_distribution(name).version
+        except pkg_resources.DistributionNotFound:
+            found[name] = None
+    return found
+
+
+def _commit():
+    try:
+        head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, universal_newlines=True).strip()
+        changed = subprocess.check_output(["git", "status", "--porcelain", "-uno", "--", "graph_ops", "cuda_kernels",
+                                           "launch", "sok1x", "benchmarks"], cwd=ROOT, universal_newlines=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head + (" with local changes" if changed.strip() else "")
+
+
+def _read(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
