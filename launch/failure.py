@@ -9,6 +9,7 @@ The order at a normal end: main thread's atexit -> executor told to stop -> on t
 `coordinator.leave()`, poll until `coordinator.left`, `finish(world)` -> thread ends; main thread meanwhile:
 `conclude(world, thread)`.
 """
+import atexit
 import logging
 import os
 import signal
@@ -36,6 +37,19 @@ def install(world):
     world.coordinator.on_job_error = _monitor.failed
     _chain_excepthook(world)
     _monitor.start()
+
+
+def give_up():
+    """Has this process end with code 1 when it ends: sok.Init was given up, and other ranks may never come.
+
+    Where Horovod or mpi4py started MPI they finalise it at exit, which would wait for those ranks after all.
+    """
+    atexit.register(_end_at_exit)
+
+
+def _end_at_exit():
+    logging.shutdown()
+    end_now(None)
 
 
 def _chain_excepthook(world):
@@ -195,5 +209,4 @@ def conclude(world, executor):
     while executor.is_alive() and not (_monitor is not None and _monitor.overdue()):
         executor.join(0.1)
     if world.size > 1 and world.coordinator.job_error is not None and _uncaught is None:
-        logging.shutdown()
-        end_now(None)
+        _end_at_exit()

@@ -5,7 +5,7 @@ import threading
 
 from . import agreement, environment, failure, launcher, mpi_library
 from .coordinator import Coordinator
-from .errors import FAILED_PRECONDITION, LaunchError
+from .errors import DEADLINE_EXCEEDED, FAILED_PRECONDITION, LaunchError
 from .lines import print_line
 from .local_communicator import LocalCommunicator
 from .mpi_communicator import MpiCommunicator
@@ -94,7 +94,12 @@ def start(arguments):
             alone = found is None or found.size == 1
             if alone and mpi_library.initialized_by_others():
                 alone = mpi_library.load().COMM_WORLD.Get_size() == 1
-            _world = _alone(arguments, found) if alone else _join(arguments, found)
+            try:
+                _world = _alone(arguments, found) if alone else _join(arguments, found)
+            except LaunchError as error:
+                if error.code == DEADLINE_EXCEEDED:
+                    failure.give_up()
+                raise
             failure.install(_world)
         return _world
 
