@@ -2,7 +2,6 @@
 import os
 
 import pytest
-
 from ranks import run_ranks
 
 
