@@ -178,7 +178,7 @@ class Coordinator:
         if self._waiting:
             # An answer mostly comes within some 10 us of the last rank's announcement: look again at once for a
             # while, then leave the CPU to the ranks that are still computing.
-            return 0 if quiet < self.spin_seconds else 10 if quiet < 2e-3 else 50 if quiet < 20e-3 else 200
+            return 0 if quiet < self.spin_seconds else 1 if quiet < 1e-3 else 50 if quiet < 20e-3 else 200
         return 1000 if quiet < 0.1 else 2000 if quiet < 10 else 5000
 
     def _say(self, message):
