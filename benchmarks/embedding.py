@@ -89,7 +89,7 @@ def show(group):
         group["ranks"], "s" if group["ranks"] > 1 else "", group["baseline"], len(group["cpus"]),
         group["tensorflow_threads"], "s" if group["tensorflow_threads"] > 1 else ""))
     print("{:8}{:10}{:>11}{:>11}{:>15}{:>15}{:>8}{:>24}".format(
-        "layout", "mode", "keys", "distinct", group["baseline"] + " ms", "sok1x ms", "ratio", "(shortest steps' ratio)"))
+        "layout", "mode", "keys", "distinct", group["baseline"] + " ms", "sok1x ms", "ratio", "(of shortest steps)"))
     for case in group["cases"]:
         print("{:8}{:10}{:>11,}{:>11,.0f}{:>15.2f}{:>15.2f}{:>8.2f}{:>24.2f}".format(
             case["layout"], case["mode"], case["keys"], case["distinct"], case["baseline ms"]["median"],

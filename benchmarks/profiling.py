@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import cuda_kernels, launch
 from sok1x.graph_ops import bridge
 
-_STEPS = 10
+_STEPS = 40
 
 
 class Clock:

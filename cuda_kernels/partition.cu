@@ -24,7 +24,8 @@ SOK_DEVICE i64 owner_of(i64 key, i64 parts) {
 // does not show in the result. A GPU form needs a scan over thread blocks.
 SOK_EXPORT void sok1x_partition(const i64* keys, i64 n, i64 parts, i64* counts, i64* grouped, i32* position) {
   const i64 blocks = std::max<i64>(1, std::min<i64>(sok1x::ThreadPool::get().threads(), n >> 12));
-  std::vector<i64> places(blocks * parts, 0);
+  const i64 stride = parts + 8;  // a cache line lies between the counters of two blocks, which two threads count in
+  std::vector<i64> places(blocks * stride, 0);
   i64* place = places.data();
   const u64 mask = (parts & (parts - 1)) == 0 ? (u64)parts - 1 : 0;  // a power of two needs no division
   auto owner = [=](i64 key) { return mask || parts == 1 ? (i64)((u64)key & mask) : owner_of(key, parts); };
@@ -32,7 +33,7 @@ SOK_EXPORT void sok1x_partition(const i64* keys, i64 n, i64 parts, i64* counts, 
   // position holds the owner until the second pass.
   sok1x::parallel_chunks(blocks, 1, [=](i64 begin, i64 end) {
     for (i64 block = begin; block < end; ++block) {
-      i64* count = place + block * parts;
+      i64* count = place + block * stride;
       for (i64 i = n * block / blocks; i < n * (block + 1) / blocks; ++i) {
         const i64 part = owner(keys[i]);
         position[i] = (i32)part;
@@ -44,15 +45,15 @@ SOK_EXPORT void sok1x_partition(const i64* keys, i64 n, i64 parts, i64* counts, 
   for (i64 part = 0; part < parts; ++part) {
     const i64 first = next;
     for (i64 block = 0; block < blocks; ++block) {
-      const i64 count = place[block * parts + part];
-      place[block * parts + part] = next;
+      const i64 count = place[block * stride + part];
+      place[block * stride + part] = next;
       next += count;
     }
     counts[part] = next - first;
   }
   sok1x::parallel_chunks(blocks, 1, [=](i64 begin, i64 end) {
     for (i64 block = begin; block < end; ++block) {
-      i64* to = place + block * parts;
+      i64* to = place + block * stride;
       for (i64 i = n * block / blocks; i < n * (block + 1) / blocks; ++i) {
         const i64 where = to[position[i]]++;
         grouped[where] = keys[i];

@@ -35,8 +35,10 @@ class Sums {
 
   void add_waiting() {
     for (i64 s = 0; s < count_; ++s) {
-      if (s + AHEAD < count_ && waiting_[s + AHEAD].id < fresh_) {
-        prefetch_row(out_ + waiting_[s + AHEAD].id * dim_, dim_);
+      if (s + AHEAD < count_) {
+        const Source& ahead = waiting_[s + AHEAD];
+        prefetch_row(ahead.values, dim_);  // one thread's sources have gaps, which the hardware cannot foresee
+        if (ahead.id < fresh_) prefetch_row(out_ + ahead.id * dim_, dim_);
       }
       add(waiting_[s].id, waiting_[s].values, waiting_[s].scale);
     }

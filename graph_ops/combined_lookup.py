@@ -89,7 +89,7 @@ class _Forward(Operation):
     communicates = True
 
     def prepare(self, request, config, world):
-        table = Table.from_config(config["table"])
+        table = config["table"]
         batch = _Bags(request, config, table, world)
         inverse = request.output(1, "int32", (batch.keys.size,))
         asked = dense_lookup.Asked(request, table, world, batch.keys, inverse)
@@ -156,11 +156,10 @@ class _Forward(Operation):
 
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
-        values, indices = library.call(
-            "combined.backward", {field: config[field] for field in ("table", "label", "combiner")},
-            [grads[0]] + list(op.outputs[1:]), [tf.float32, tf.int32], [[None, table.dim], [None]],
-            name="lookup_gradient")
-        slices = tf.IndexedSlices(values, indices, tf.constant([table.rows, table.dim], tf.int64))
+        fields = {field: config[field] for field in ("table", "label", "combiner", "rows_known")}
+        slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
+            "combined.backward", fields, [grads[0]] + list(op.outputs[1:]), dtypes, shapes, name="lookup_gradient"),
+            op.outputs[3] if config["rows_known"] else None)
         return [slices] + [None] * (len(op.inputs) - 1)
 
 
@@ -216,7 +215,7 @@ class _Backward(Operation):
     communicates = True
 
     def prepare(self, request, config, world):
-        table = Table.from_config(config["table"])
+        table = config["table"]
         gradient, inverse, offsets, _, _, route, _ = request.inputs
         mean = config["combiner"] == "mean"
         bag_count = offsets.size - 1
@@ -233,26 +232,26 @@ class _Backward(Operation):
         return np.empty(0, np.int64)
 
     def run(self, request, config, world, headers):
-        table = Table.from_config(config["table"])
+        table = config["table"]
         _, inverse, offsets, rows, requested, route, all_offsets = request.inputs
         if world.size == 1:
-            _sum_bags(request, table, request.state, offsets, inverse, config["combiner"] == "mean", rows)
+            _sum_bags(request, config, request.state, offsets, inverse, config["combiner"] == "mean", rows)
         elif route.numpy()[0] == ALL2ALL:
-            dense_lookup.return_gradients(request, table, world, request.state, route.numpy()[1:], requested, rows)
+            dense_lookup.return_gradients(request, config, world, request.state, route.numpy()[1:], requested, rows)
         else:
             counts = route.numpy()[1:].copy()
             gradients = request.temporary("float32", int(counts.sum()), table.dim)
             world.communicator.all_gather(request.state.pointer, gradients.pointer, counts, table.dim * 4)
-            _sum_bags(request, table, gradients, all_offsets, requested, False, rows)
+            _sum_bags(request, config, gradients, all_offsets, requested, False, rows)
 
 
-def _sum_bags(request, table, gradient, offsets, inverse, mean, rows):
+def _sum_bags(request, config, gradient, offsets, inverse, mean, rows):
     """Writes IndexedSlices from the bags' gradients: the counterpart of `shard.summed_by_row`."""
-    known, kept, inverse = shard.without_unknown(request, rows, inverse)
+    table = config["table"]
+    kept, inverse = shard.without_unknown(request, rows, inverse, config["rows_known"])
     values = request.output(0, "float32", (kept, table.dim))
     segment_sum.bag_segment_sum(gradient.pointer, table.dim, offsets.pointer, inverse.pointer, offsets.size - 1, mean,
                                 kept, values.pointer)
-    shard.write_indices(request, known, kept)
 
 
 def lookup(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange, name):
@@ -260,7 +259,7 @@ def lookup(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange, 
     label = "{} slot_num={} max_nnz={} combiner={} exchange={}".format(
         table.label(), slot_num, max_nnz, combiner, exchange)
     config = {"table": table.config(), "label": label, "slot_num": slot_num, "max_nnz": max_nnz,
-              "combiner": combiner, "exchange": exchange}
+              "combiner": combiner, "exchange": exchange, "rows_known": shard.rows_are_known(table, training)}
     rows = tensor_util.constant_value(sparse_keys.dense_shape)
     batch = None if rows is None else int(rows[0]) // slot_num
     inputs = [sparse_keys.indices, sparse_keys.values, sparse_keys.dense_shape,

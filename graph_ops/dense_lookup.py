@@ -77,7 +77,7 @@ class _Forward(Operation):
     communicates = True
 
     def prepare(self, request, config, world):
-        table = Table.from_config(config["table"])
+        table = config["table"]
         keys, training = request.inputs
         inverse = request.output(1, "int32", (keys.size,))
         asked = Asked(request, table, world, keys, inverse)
@@ -110,10 +110,10 @@ class _Forward(Operation):
 
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
-        values, indices = library.call(
-            "dense.backward", {"table": config["table"], "label": config["label"]}, [grads[0]] + list(op.outputs[1:]),
-            [tf.float32, tf.int32], [[None, table.dim], [None]], name="lookup_gradient")
-        slices = tf.IndexedSlices(values, indices, tf.constant([table.rows, table.dim], tf.int64))
+        fields = {field: config[field] for field in ("table", "label", "rows_known")}
+        slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
+            "dense.backward", fields, [grads[0]] + list(op.outputs[1:]), dtypes, shapes, name="lookup_gradient"),
+            op.outputs[2] if config["rows_known"] else None)
         return [slices] + [None] * (len(op.inputs) - 1)
 
 
@@ -125,7 +125,7 @@ class _Backward(Operation):
     communicates = True
 
     def prepare(self, request, config, world):
-        table = Table.from_config(config["table"])
+        table = config["table"]
         gradient, inverse, _, _, counts = request.inputs
         if world.size > 1:
             count = int(counts.numpy()[:world.size].sum())
@@ -136,20 +136,21 @@ class _Backward(Operation):
         return np.empty(0, np.int64)
 
     def run(self, request, config, world, headers):
-        table = Table.from_config(config["table"])
+        table = config["table"]
         gradient, inverse, rows, requested, counts = request.inputs
         if world.size == 1:
-            shard.summed_by_row(request, table, gradient, inverse, rows)
+            shard.summed_by_row(request, table, gradient, inverse, rows, config["rows_known"])
         else:
-            return_gradients(request, table, world, request.state, counts.numpy(), requested, rows)
+            return_gradients(request, config, world, request.state, counts.numpy(), requested, rows)
 
 
-def return_gradients(request, table, world, summed, counts, requested, rows):
+def return_gradients(request, config, world, summed, counts, requested, rows):
     """Sends the gradients of distinct keys, float32 [U, D], to their owners and sums them by row there."""
+    table = config["table"]
     send_counts, recv_counts = counts[:world.size].copy(), counts[world.size:2 * world.size].copy()
     received = request.temporary("float32", requested.size, table.dim)
     world.communicator.all_to_all(summed.pointer, send_counts, received.pointer, recv_counts, table.dim * 4)
-    shard.summed_by_row(request, table, received, requested, rows)
+    shard.summed_by_row(request, table, received, requested, rows, config["rows_known"])
 
 
 def lookup(table, keys, training, name):
@@ -157,7 +158,8 @@ def lookup(table, keys, training, name):
     # The batch is left out: it may differ from rank to rank.
     label = "{} keys=[B, {}]".format(table.label(), ", ".join(map(str, keys.shape.as_list()[1:])))
     outputs = library.call(
-        "dense.forward", {"table": table.config(), "label": label}, [keys, tf.convert_to_tensor(training, tf.bool)],
+        "dense.forward",
+        {"table": table.config(), "label": label, "rows_known": shard.rows_are_known(table, training)}, [keys, tf.convert_to_tensor(training, tf.bool)],
         (tf.float32,) + _SAVED, [keys.shape.concatenate([table.dim]), [None], [None], [None], [None]],
         resources=table.handles, name=name)
     return outputs[0]

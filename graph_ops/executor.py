@@ -20,6 +20,7 @@ import numpy as np
 from sok1x import launch
 from sok1x.graph_ops import bridge, plan, registry
 from sok1x.graph_ops.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
+from sok1x.graph_ops.table import Table
 
 INIT_FIRST = (
     "sok1x has not been initialized: run the op made by sok1x.Init(global_batch_size=...) first, also before variable "
@@ -35,13 +36,15 @@ _executor = None
 
 
 class Call:
-    """What a kernel (one node in one session) runs: its operation and its config."""
+    """What a kernel (one node in one session) runs: its operation, and its config with the `Table` made."""
 
     __slots__ = ("operation", "config", "op")
 
     def __init__(self, function, config):
         self.operation = registry.get(function)
         self.config = config
+        if "table" in config:
+            config["table"] = Table.from_config(config["table"])
         self.op = tuple(config["op"]) if "op" in config else None
 
 

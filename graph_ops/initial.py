@@ -22,7 +22,7 @@ class _Rows(Operation):
     name = "initial.rows"
 
     def run(self, request, config, world, headers):
-        table = Table.from_config(config["table"])
+        table = config["table"]
         out = _array(request, "float32", (table.rows, table.dim))
         kind, a, b = ("zeros", 0.0, 0.0) if table.use_hashtable else table.distribution(world.size)
         row_init.initial_rows_of_shard(world.arguments["seed"], table.identity, world.rank, world.size,
@@ -36,7 +36,7 @@ class _IndexKeys(Operation):
     name = "initial.index_keys"
 
     def run(self, request, config, world, headers):
-        capacity = Table.from_config(config["table"]).capacity
+        capacity = config["table"].capacity
         fill.fill_int64(_array(request, "int64", (capacity,)).pointer, capacity, 0)
 
 
@@ -47,7 +47,7 @@ class _IndexRows(Operation):
     name = "initial.index_rows"
 
     def run(self, request, config, world, headers):
-        capacity = Table.from_config(config["table"]).capacity
+        capacity = config["table"].capacity
         fill.fill_int32(_array(request, "int32", (capacity,)).pointer, capacity, -1)
 
 

@@ -1,5 +1,6 @@
 """The owner's side of every lookup: keys of this rank's shard to rows, and gradients of rows to one per row."""
 import numpy as np
+import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import hash_index, row_init, row_numbers, segment_sum
 from sok1x.graph_ops.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
@@ -113,41 +114,61 @@ def fill_unseen_distinct(table, world, keys, found, count, values):
                           found.rows.pointer, values.pointer)
 
 
-def without_unknown(request, rows, inverse):
-    """Drops keys without a row from a gradient's sums.
+def rows_are_known(table, training):
+    """Whether, as the graph shows already, every key that is looked up has a row.
+
+    Then the rows that the forward op found are the gradient's indices as they are, and what optimizers do with
+    indices alone (as TensorFlow's making them distinct) need not wait for the gradient.
+    """
+    return training is True or not table.use_hashtable
+
+
+def gradient_slices(table, call, known_rows):
+    """The `tf.IndexedSlices` of a lookup's gradient.
+
+    Args:
+      call: makes the backward op from the number of its outputs: values, and indices where they are not known.
+      known_rows: the forward op's `rows`, int32 [u], if `rows_are_known`; else None.
+    """
+    dtypes, shapes = [tf.float32, tf.int32], [[None, table.dim], [None]]
+    outputs = call(dtypes[:1], shapes[:1]) if known_rows is not None else call(dtypes, shapes)
+    indices = outputs[1] if known_rows is None else known_rows
+    return tf.IndexedSlices(outputs[0], indices, tf.constant([table.rows, table.dim], tf.int64))
+
+
+def without_unknown(request, rows, inverse, rows_known):
+    """Drops keys without a row from a gradient's sums, and writes output 1, the rows that are left.
 
     Args:
       rows: int32 [u], -1 for a key without a row. inverse: int32 [length], which of `rows` each position belongs to.
+      rows_known: there is none without, and no output 1.
 
     Returns:
-      (rows that are left, how many, inverse renumbered to them: -1 where the row was dropped).
+      (how many rows are left, inverse renumbered to them: -1 where the row was dropped).
     """
+    if rows_known:
+        return rows.size, inverse
     known = request.temporary("int32", rows.size)
     number = request.temporary("int32", rows.size)
     kept = row_numbers.compact(rows.pointer, rows.size, known.pointer, number.pointer)
+    indices = request.output(1, "int32", (kept,))
+    row_numbers.look_up(known.pointer, 0, kept, indices.pointer)
     if kept == rows.size:
-        return known, kept, inverse
+        return kept, inverse
     renumbered = request.temporary("int32", inverse.size)
     row_numbers.look_up(number.pointer, inverse.pointer, inverse.size, renumbered.pointer)
-    return known, kept, renumbered
+    return kept, renumbered
 
 
-def write_indices(request, rows, count):
-    """Output 1, the indices int32 [count] of IndexedSlices."""
-    indices = request.output(1, "int32", (count,))
-    row_numbers.look_up(rows.pointer, 0, count, indices.pointer)
-
-
-def summed_by_row(request, table, gradients, segments, rows):
-    """Writes outputs 0 and 1, IndexedSlices' values float32 [u, D] and indices int32 [u], distinct.
+def summed_by_row(request, table, gradients, segments, rows, rows_known):
+    """Writes IndexedSlices' values float32 [u, D] and, where they are not known, their indices int32 [u], distinct.
 
     Args:
       gradients: float32 [length, D]. segments: int32 [length], which of `rows` each belongs to. rows: int32 [u].
     """
-    known, kept, segments = without_unknown(request, rows, segments)
+    kept, segments = without_unknown(request, rows, segments, rows_known)
     values = request.output(0, "float32", (kept, table.dim))
     segment_sum.segment_sum(gradients.pointer, table.dim, segments.pointer, segments.size, kept, values.pointer)
-    write_indices(request, known, kept)
 
 
 def training_of(flag):
