@@ -12,7 +12,7 @@
 namespace sok1x {
 
 // Calls body(begin, end) for ranges that together are [0, num_rows). ids [n] name the rows of the sources; a
-// source is as much work as clearing a row, of which there are `cleared`, spread evenly.
+// source is taken to be twice the work of clearing a row, of which there are `cleared`, spread evenly.
 template <class F>
 void for_destinations(const i32* ids, i64 n, i64 num_rows, i64 cleared, i64 bytes, const F& body) {
   const i64 parts = std::max<i64>(1, std::min<i64>(ThreadPool::get().threads(), bytes / (4 * kLeastBytes)));
@@ -21,7 +21,8 @@ void for_destinations(const i32* ids, i64 n, i64 num_rows, i64 cleared, i64 byte
   if (parts > 1) {
     // Quantiles of a sample: ids at even distances, and rows at even distances.
     const i64 samples = 256 * parts;
-    const i64 from_ids = std::min(n, samples * n / (n + cleared) + 1), from_rows = cleared ? samples - from_ids : 0;
+    const i64 from_ids = std::min(n, samples * 2 * n / (2 * n + cleared) + 1);
+    const i64 from_rows = cleared ? std::max<i64>(0, samples - from_ids) : 0;
     std::vector<i64> sample;
     for (i64 s = 0; s < from_ids; ++s) {
       const i64 id = ids[n * s / from_ids];

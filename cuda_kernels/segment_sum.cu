@@ -7,18 +7,19 @@
 
 namespace {
 
-// The sums of rows begin to end - 1, from sources offered in order.
+// The sums of rows begin to end - 1. Source s is values[s] times scale_of(s); sources are offered in order.
+template <class ScaleOf>
 class Sums {
  public:
-  Sums(float* out, i64 dim, i64 begin, i64 end) : out_(out), dim_(dim), begin_(begin), end_(end), fresh_(begin) {}
+  Sums(float* out, const float* values, i64 dim, i64 begin, i64 end, const ScaleOf& scale_of)
+      : out_(out), values_(values), dim_(dim), begin_(begin), end_(end), scale_of_(scale_of), fresh_(begin) {}
 
   // Takes a source if its row is in range. There is no branch on that, for it would often be mispredicted.
-  void offer(i32 id, const float* values, float scale) {
-    waiting_[count_].id = id;
-    waiting_[count_].values = values;
-    waiting_[count_].scale = scale;
+  void offer(i32 id, i64 source) {
+    ids_[count_] = id;
+    sources_[count_] = source;
     count_ += id >= begin_ && id < end_;
-    if (count_ == BUFFER) add_waiting();
+    if (count_ == WAITING) add_waiting();
   }
   void finish() {
     add_waiting();
@@ -26,21 +27,16 @@ class Sums {
   }
 
  private:
-  static const i64 BUFFER = 256, AHEAD = 16;
-  struct Source {
-    const float* values;
-    i32 id;
-    float scale;
-  };
+  static const i64 WAITING = 256, AHEAD = 16;
 
   void add_waiting() {
-    for (i64 s = 0; s < count_; ++s) {
-      if (s + AHEAD < count_) {
-        const Source& ahead = waiting_[s + AHEAD];
-        prefetch_row(ahead.values, dim_);  // one thread's sources have gaps, which the hardware cannot foresee
-        if (ahead.id < fresh_) prefetch_row(out_ + ahead.id * dim_, dim_);
+    for (i64 w = 0; w < count_; ++w) {
+      if (w + AHEAD < count_) {
+        // The sources of one thread have gaps, which the hardware does not foresee.
+        prefetch_row(values_ + sources_[w + AHEAD] * dim_, dim_);
+        if (ids_[w + AHEAD] < fresh_) prefetch_row(out_ + ids_[w + AHEAD] * dim_, dim_);
       }
-      add(waiting_[s].id, waiting_[s].values, waiting_[s].scale);
+      add(ids_[w], values_ + sources_[w] * dim_, scale_of_(sources_[w]));
     }
     count_ = 0;
   }
@@ -60,36 +56,65 @@ class Sums {
   }
 
   float* const out_;
+  const float* const values_;
   const i64 dim_, begin_, end_;
+  const ScaleOf scale_of_;
   i64 fresh_, count_ = 0;
-  Source waiting_[BUFFER];
+  i64 sources_[WAITING];
+  i32 ids_[WAITING];
+};
+
+// Sums over threads; offer_all(sums) offers all sources, whose ids are ids [n].
+template <class ScaleOf, class OfferAll>
+void sum_segments(const float* values, i64 dim, const i32* ids, i64 n, i64 num_segments, float* out,
+                  const ScaleOf& scale_of, const OfferAll& offer_all) {
+  const i64 bytes = (n + num_segments) * dim * 4;
+  SOK_OUTPUT(out, num_segments * dim * 4);
+  sok1x::for_destinations(ids, n, num_segments, num_segments, bytes, [=](i64 begin, i64 end) {
+    Sums<ScaleOf> sums(out, values, dim, begin, end, scale_of);
+    offer_all(sums);
+    sums.finish();
+  });
+}
+
+struct One {
+  float operator()(i64) const { return 1.0f; }
+};
+
+struct OneOverKeys {
+  const i64* offsets;
+  float operator()(i64 bag) const { return 1.0f / (float)(offsets[bag + 1] - offsets[bag]); }
+};
+
+struct OfferBags {
+  const i64* offsets;
+  const i32* inverse;
+  i64 n_bags;
+  template <class AnySums>
+  void operator()(AnySums& sums) const {
+    for (i64 bag = 0; bag < n_bags; ++bag) {
+      for (i64 k = offsets[bag]; k < offsets[bag + 1]; ++k) sums.offer(inverse[k], bag);
+    }
+  }
 };
 
 }  // namespace
 
 SOK_EXPORT void sok1x_segment_sum(const float* values, i64 dim, const i32* segment_ids, i64 n, i64 num_segments,
                                   float* out) {
-  const i64 bytes = (n + num_segments) * dim * 4;
-  SOK_OUTPUT(out, num_segments * dim * 4);
-  sok1x::for_destinations(segment_ids, n, num_segments, num_segments, bytes, [=](i64 begin, i64 end) {
-    Sums sums(out, dim, begin, end);
-    for (i64 i = 0; i < n; ++i) sums.offer(segment_ids[i], values + i * dim, 1.0f);
-    sums.finish();
+  sum_segments(values, dim, segment_ids, n, num_segments, out, One(), [=](Sums<One>& sums) {
+    for (i64 i = 0; i < n; ++i) sums.offer(segment_ids[i], i);
   });
 }
 
 SOK_EXPORT void sok1x_bag_segment_sum(const float* grad, i64 dim, const i64* offsets, const i32* inverse,
                                       i64 n_bags, i32 mean, i64 num_segments, float* out) {
   const i64 n = offsets[n_bags];
-  const i64 bytes = (n + num_segments) * dim * 4;
-  SOK_OUTPUT(out, num_segments * dim * 4);
-  sok1x::for_destinations(inverse, n, num_segments, num_segments, bytes, [=](i64 begin, i64 end) {
-    Sums sums(out, dim, begin, end);
-    for (i64 bag = 0; bag < n_bags; ++bag) {
-      const float scale = mean ? 1.0f / (float)(offsets[bag + 1] - offsets[bag]) : 1.0f;
-      for (i64 k = offsets[bag]; k < offsets[bag + 1]; ++k) sums.offer(inverse[k], grad + bag * dim, scale);
-    }
-    sums.finish();
-  });
+  const OfferBags offer_all = {offsets, inverse, n_bags};
+  if (mean) {
+    sum_segments(grad, dim, inverse, n, num_segments, out, OneOverKeys{offsets}, offer_all);
+  } else {
+    sum_segments(grad, dim, inverse, n, num_segments, out, One(), offer_all);
+  }
 }
 #endif
