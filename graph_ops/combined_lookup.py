@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
 from sok1x.cuda_kernels import bags, combine, gather, partition, row_numbers, segment_sum, unique
-from sok1x.graph_ops import dense_lookup, library, shard
+from sok1x.graph_ops import alone, dense_lookup, library, shard
 from sok1x.graph_ops.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.table import Table
@@ -92,21 +92,25 @@ class _Forward(Operation):
         table = config["table"]
         batch = _Bags(request, config, table, world)
         inverse = request.output(1, "int32", (batch.keys.size,))
-        asked = dense_lookup.Asked(request, table, world, batch.keys, inverse)
         training = shard.training_of(request.inputs[3])
+        if world.size == 1 and table.use_hashtable:
+            request.state = table, batch, None, inverse, training
+            return dense_lookup.NOTHING
+        asked = dense_lookup.Asked(request, table, world, batch.keys, inverse)
         request.state = table, batch, asked, inverse, training
         return np.concatenate(
             [[training, batch.count, batch.keys.size, asked.count], asked.send_counts]).astype(np.int64)
 
     def run(self, request, config, world, headers):
         table, batch, _, _, _ = request.state
-        shard.check_training(table, headers)
         slots = config["slot_num"]
         out = request.output(0, "float32", (batch.count // slots, slots, table.dim))
         mean = config["combiner"] == "mean"
         if world.size == 1:
             self._run_alone(request, world, mean, out)
-        elif choose(config["exchange"], table.dim, headers) == ALL2ALL:
+            return
+        shard.check_training(table, headers)
+        if choose(config["exchange"], table.dim, headers) == ALL2ALL:
             self._run_all2all(request, world, mean, headers, out)
         else:
             self._run_reduce_scatter(request, world, mean, headers, out)
@@ -114,10 +118,20 @@ class _Forward(Operation):
     @staticmethod
     def _run_alone(request, world, mean, out):
         table, batch, asked, inverse, training = request.state
-        rows = request.output(3, "int32", (asked.count,))
         for index in (4, 5, 6):
             request.output(index, "int32" if index == 4 else "int64", (0,))
-        _combine_found(request, table, world, asked.keys, asked.count, training, rows, inverse, batch.offsets,
+        if not table.use_hashtable:
+            _combine_found(request, table, world, asked.keys, asked.count, training, inverse, batch.offsets,
+                           batch.count, mean, out)
+            return
+        with request.variables(table.name, exclusive=training) as variables:
+            seen = alone.Seen(request, table, variables, batch.keys, inverse, None)
+            if not seen.missing:
+                seen.write_rows(3)
+                combine.combine(variables[0].pointer, table.dim, 0, seen.at.pointer, batch.offsets.pointer,
+                                batch.count, mean, out.pointer)
+                return
+        _combine_found(request, table, world, seen.distinct, seen.count, training, inverse, batch.offsets,
                        batch.count, mean, out)
 
     @staticmethod
@@ -144,11 +158,10 @@ class _Forward(Operation):
         distinct = request.temporary("int64", keys.size)
         scratch = request.temporary("uint8", unique.scratch_bytes(keys.size))
         count = unique.unique(keys.pointer, "int64", keys.size, distinct.pointer, requested.pointer, scratch.pointer)
-        rows = request.output(3, "int32", (count,))
         offsets = request.output(6, "int64", (total + 1,))
         combine.bag_offsets(pair_bags.pointer, 1, keys.size, total, offsets.pointer)
         partial = request.temporary("float32", total, table.dim)
-        _combine_found(request, table, world, distinct, count, training, rows, requested, offsets, total, False,
+        _combine_found(request, table, world, distinct, count, training, requested, offsets, total, False,
                        partial)
         world.communicator.reduce_scatter(partial.pointer, out.pointer, counts, table.dim)
         if mean:
@@ -163,12 +176,13 @@ class _Forward(Operation):
         return [slices] + [None] * (len(op.inputs) - 1)
 
 
-def _combine_found(request, table, world, keys, count, training, rows, inverse, offsets, bag_count, mean, out):
+def _combine_found(request, table, world, keys, count, training, inverse, offsets, bag_count, mean, out):
     """Looks distinct keys up in this rank's shard and combines their rows over the bags: `out` [bag_count, D].
 
     Args:
-      keys: int64 [count]. rows: int32 [count], filled. inverse: int32, which key each position asks for.
+      keys: int64 [count]. inverse: int32, which key each position asks for.
     """
+    rows = request.output(3, "int32", (count,))
     with request.variables(table.name, exclusive=training) as variables:
         look = shard.find_or_insert if training else shard.find
         found = look(request, table, world, variables, keys, count, rows)
@@ -229,7 +243,7 @@ class _Backward(Operation):
             combine.divide(gradient.pointer, table.dim, offsets.pointer, bag_count, request.state.pointer)
         else:
             request.state = gradient
-        return np.empty(0, np.int64)
+        return dense_lookup.NOTHING
 
     def run(self, request, config, world, headers):
         table = config["table"]

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import gather, partition, segment_sum, unique
-from sok1x.graph_ops import library, shard
+from sok1x.graph_ops import alone, library, shard
 from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.table import Table
 
@@ -17,7 +17,8 @@ from sok1x.graph_ops.table import Table
 #   inverse     int32 [K]  which of the sent keys each position asked for
 #   rows        int32 [u]  rows of the distinct keys that this rank was asked for, -1 for one without row
 #   requested   int32 [R]  which of `rows` each received key is (on one rank: empty, it is the identity)
-#   counts      int64 [2N] keys sent to each rank, keys received from each rank
+#   counts      int64 [2N] keys sent to each rank, keys received from each rank (on one rank: empty)
+NOTHING = np.empty(0, np.int64)  # the header of an op that has nothing to say
 _SAVED = (tf.int32, tf.int32, tf.int32, tf.int64)
 
 
@@ -80,33 +81,47 @@ class _Forward(Operation):
         table = config["table"]
         keys, training = request.inputs
         inverse = request.output(1, "int32", (keys.size,))
+        training = shard.training_of(training)
+        if world.size == 1 and table.use_hashtable:
+            request.state = table, None, inverse, training
+            return NOTHING
         asked = Asked(request, table, world, keys, inverse)
-        request.state = table, asked, inverse, shard.training_of(training)
-        return np.concatenate([[request.state[3]], asked.send_counts]).astype(np.int64)
+        request.state = table, asked, inverse, training
+        return np.concatenate([[training], asked.send_counts]).astype(np.int64)
 
     def run(self, request, config, world, headers):
         table, asked, inverse, training = request.state
-        shard.check_training(table, headers)
-        recv_counts = np.ascontiguousarray(headers[:, 1 + world.rank])
         keys = request.inputs[0]
         out = request.output(0, "float32", keys.shape + (table.dim,))
+        if world.size == 1:
+            request.output(3, "int32", (0,))
+            request.output(4, "int64", (0,))
+            self._run_alone(request, table, world, asked, inverse, training, out)
+            return
+        shard.check_training(table, headers)
+        recv_counts = np.ascontiguousarray(headers[:, 1 + world.rank])
         counts = request.output(4, "int64", (2 * world.size,))
         counts.numpy()[:] = np.concatenate([asked.send_counts, recv_counts])
-        if world.size > 1:
-            values = owner_rows(request, table, world, asked, recv_counts, training, 2, 3)
-            gather.gather(values.pointer, table.dim, inverse.pointer, keys.size, out.pointer)
-        else:
-            self._run_alone(request, table, world, asked, inverse, training, out)
+        values = owner_rows(request, table, world, asked, recv_counts, training, 2, 3)
+        gather.gather(values.pointer, table.dim, inverse.pointer, keys.size, out.pointer)
 
-    def _run_alone(self, request, table, world, asked, inverse, training, out):
-        rows = request.output(2, "int32", (asked.count,))
-        request.output(3, "int32", (0,))
+    @staticmethod
+    def _run_alone(request, table, world, asked, inverse, training, out):
         with request.variables(table.name, exclusive=training) as variables:
+            if table.use_hashtable:
+                seen = alone.Seen(request, table, variables, request.inputs[0], inverse, out)
+                if not seen.missing:
+                    seen.write_rows(2)
+                    return
+                keys, count = seen.distinct, seen.count
+            else:
+                keys, count = asked.keys, asked.count
+            rows = request.output(2, "int32", (count,))
             look = shard.find_or_insert if training else shard.find
-            found = look(request, table, world, variables, asked.keys, asked.count, rows)
+            found = look(request, table, world, variables, keys, count, rows)
             gather.gather_through(variables[0].pointer, table.dim, found.read_from.pointer, inverse.pointer,
                                   inverse.size, out.pointer)
-        shard.fill_unseen(request, table, world, asked.keys, found, inverse, inverse.size, out)
+        shard.fill_unseen(request, table, world, keys, found, inverse, inverse.size, out)
 
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
@@ -133,7 +148,7 @@ class _Backward(Operation):
             segment_sum.segment_sum(gradient.pointer, table.dim, inverse.pointer, inverse.size, count,
                                     summed.pointer)
             request.state = summed
-        return np.empty(0, np.int64)
+        return NOTHING
 
     def run(self, request, config, world, headers):
         table = config["table"]
@@ -159,7 +174,8 @@ def lookup(table, keys, training, name):
     label = "{} keys=[B, {}]".format(table.label(), ", ".join(map(str, keys.shape.as_list()[1:])))
     outputs = library.call(
         "dense.forward",
-        {"table": table.config(), "label": label, "rows_known": shard.rows_are_known(table, training)}, [keys, tf.convert_to_tensor(training, tf.bool)],
+        {"table": table.config(), "label": label, "rows_known": shard.rows_are_known(table, training)},
+        [keys, tf.convert_to_tensor(training, tf.bool)],
         (tf.float32,) + _SAVED, [keys.shape.concatenate([table.dim]), [None], [None], [None], [None]],
         resources=table.handles, name=name)
     return outputs[0]

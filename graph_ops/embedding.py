@@ -1,6 +1,6 @@
 """The lookups that the layers call.
 
-Memory of a rank, in bytes. A table: 4 V D for its rows, and with an index of C slots 12 C + 8, where C is a power of
+Memory of a rank, in bytes. A table: 4 V D for its rows, and with an index of C slots 16 C + 8, where C is a power of
 two from 1.5 V to 3 V. A lookup, until its gradient has run, at most (K keys, U of them distinct, R keys that all
 ranks ask of this one; W bags of this rank, A bags of all ranks, P keys of all ranks that this one owns):
 

@@ -1,11 +1,10 @@
 """Initial values of a table's variables. They come from ops of ours so that they too fail before `sok1x.Init`."""
 import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import fill, host_memory, row_init
+from sok1x.cuda_kernels import fill, hash_index, host_memory, row_init
 from sok1x.graph_ops import library
 from sok1x.graph_ops.bridge import ITEM_BYTES
 from sok1x.graph_ops.registry import Operation, register
-from sok1x.graph_ops.table import Table
 
 
 def _array(request, dtype, shape):
@@ -30,25 +29,14 @@ class _Rows(Operation):
 
 
 @register
-class _IndexKeys(Operation):
-    """int64 [C]: the index's keys, all unused."""
+class _Index(Operation):
+    """int64 [C, 2]: a key and its row in each slot; all slots free, which a row of -1 marks."""
 
-    name = "initial.index_keys"
-
-    def run(self, request, config, world, headers):
-        capacity = config["table"].capacity
-        fill.fill_int64(_array(request, "int64", (capacity,)).pointer, capacity, 0)
-
-
-@register
-class _IndexRows(Operation):
-    """int32 [C]: the index's rows, all -1, which marks a free slot."""
-
-    name = "initial.index_rows"
+    name = "initial.index"
 
     def run(self, request, config, world, headers):
         capacity = config["table"].capacity
-        fill.fill_int32(_array(request, "int32", (capacity,)).pointer, capacity, -1)
+        hash_index.clear(_array(request, "int64", (capacity, 2)).pointer, capacity)
 
 
 @register
@@ -84,14 +72,9 @@ def initial_rows(table, by_row_value=None):
         return tf.identity(by_row_value())
 
 
-def initial_index_keys(table):
-    """int64 [C] zeros."""
-    return _value("initial.index_keys", table, tf.int64, [table.capacity])
-
-
-def initial_index_rows(table):
-    """int32 [C], all -1."""
-    return _value("initial.index_rows", table, tf.int32, [table.capacity])
+def initial_index(table):
+    """int64 [C, 2]: free slots."""
+    return _value("initial.index", table, tf.int64, [table.capacity, 2])
 
 
 def initial_count(table):

@@ -5,7 +5,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.cuda_kernels import hash_index, row_init, row_numbers, segment_sum
 from sok1x.graph_ops.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
 
-INDEX_KEYS, INDEX_ROWS, COUNT = 1, 2, 3  # the index's place among a table's variables; the rows come first
+INDEX, COUNT = 1, 2  # the index's place among a table's variables; the rows come first
 
 
 def check_range(table, world, keys, count, first_position):
@@ -42,8 +42,8 @@ def find(request, table, world, variables, keys, count, rows):
     if not table.use_hashtable:
         row_numbers.direct(keys.pointer, count, world.size, rows.pointer)
         return Found(rows, rows, 0)
-    missing = hash_index.find(variables[INDEX_KEYS].pointer, variables[INDEX_ROWS].pointer,
-                              variables[INDEX_KEYS].size, keys.pointer, count, rows.pointer)
+    missing = hash_index.find(variables[INDEX].pointer, variables[INDEX].shape[0], keys.pointer, count,
+                              rows.pointer)
     read_from = rows
     if missing and table.by_row:
         # A Keras initializer's values are in the rows not yet in use: read those that these keys would get.
@@ -78,8 +78,8 @@ def find_or_insert(request, table, world, variables, keys, count, rows):
         raise CallError(code, message)
     if not found.missing:
         return found
-    inserted = hash_index.insert(variables[INDEX_KEYS].pointer, variables[INDEX_ROWS].pointer,
-                                 variables[INDEX_KEYS].size, keys.pointer, count, rows.pointer, used)
+    inserted = hash_index.insert(variables[INDEX].pointer, variables[INDEX].shape[0], keys.pointer, count,
+                                 rows.pointer, used)
     if not table.by_row:
         new_keys = request.temporary("int64", inserted)
         row_numbers.collect_new(keys.pointer, rows.pointer, count, used, new_keys.pointer)

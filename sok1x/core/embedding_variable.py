@@ -18,7 +18,8 @@ class EmbeddingVariable(ShardVariable):
     Whatever name scope, variable scope or control dependencies are open, it is created at the root of the graph as
     `EmbeddingVariable`, `EmbeddingVariable_1`, …, in `GLOBAL_VARIABLES`, `TRAINABLE_VARIABLES` and sok1x's own
     `GraphKeys.GLOBAL_EMBEDDING_VARIABLES`. The hash index that tells which key has which row lies beside it, as
-    variables that are not trainable: `NAME/index_keys` (int64), `NAME/index_rows` (int32), `NAME/count` (int64).
+    variables that are not trainable: `NAME/index`, int64 [C, 2], a key and its row in each slot, and `NAME/count`,
+    int64 [], rows in use.
     So `tf.train.Saver`, initializers and reports of uninitialized variables see all of a table's state.
 
     Horovod's broadcasts leave it, its index and its optimizer slots alone: see `ShardVariable`.
@@ -74,8 +75,7 @@ class EmbeddingVariable(ShardVariable):
         self.table.handles = [self._handle] + [variable.handle for variable in self.index]
 
     def _make_index(self) -> List[ShardVariable]:
-        values = (("index_keys", initial.initial_index_keys), ("index_rows", initial.initial_index_rows),
-                  ("count", initial.initial_count))
+        values = (("index", initial.initial_index), ("count", initial.initial_count))
         with tf_ops.name_scope(self.m_var_name + "/"), tf.device(self.device):
             return [ShardVariable(initial_value=lambda value=value: value(self.table), trainable=False, name=name)
                     for name, value in values]

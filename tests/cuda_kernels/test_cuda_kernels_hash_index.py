@@ -11,19 +11,20 @@ class Index(object):
 
     def __init__(self, capacity, nonsense=0):
         self.capacity = capacity
-        self.keys = np.full(capacity, nonsense, np.int64)
-        self.rows = np.full(capacity, -1, np.int32)
+        self.slots = np.full((capacity, 2), nonsense, np.int64)
+        self.rows = self.slots[:, 1]
+        self.rows[:] = -1
         self.used = 0
 
     def find(self, keys):
         rows = dirty(len(keys), np.int32)
-        missing = hash_index.find(address(self.keys), address(self.rows), self.capacity, address(keys), len(keys),
+        missing = hash_index.find(address(self.slots), self.capacity, address(keys), len(keys),
                                   address(rows))
         assert missing == (rows == -1).sum()
         return rows
 
     def insert(self, keys, rows):
-        inserted = hash_index.insert(address(self.keys), address(self.rows), self.capacity, address(keys), len(keys),
+        inserted = hash_index.insert(address(self.slots), self.capacity, address(keys), len(keys),
                                      address(rows), self.used)
         self.used += inserted
         return inserted

@@ -43,14 +43,13 @@ def test_collections():
         frozen = dense_layer(trainable=False)
         shard = layer.embedding_variable
         assert names(v1.global_variables()) == [
-            "EmbeddingVariable:0", "EmbeddingVariable/index_keys:0", "EmbeddingVariable/index_rows:0",
-            "EmbeddingVariable/count:0", "EmbeddingVariable_1:0", "EmbeddingVariable_2:0",
-            "EmbeddingVariable_2/index_keys:0", "EmbeddingVariable_2/index_rows:0", "EmbeddingVariable_2/count:0"]
+            "EmbeddingVariable:0", "EmbeddingVariable/index:0", "EmbeddingVariable/count:0", "EmbeddingVariable_1:0",
+            "EmbeddingVariable_2:0", "EmbeddingVariable_2/index:0", "EmbeddingVariable_2/count:0"]
         assert names(v1.trainable_variables()) == ["EmbeddingVariable:0", "EmbeddingVariable_1:0"]
         assert v1.get_collection(sok.GraphKeys.GLOBAL_EMBEDDING_VARIABLES) == [
             each.embedding_variable for each in (layer, direct, frozen)]
         assert names(layer.trainable_weights) == ["EmbeddingVariable:0"]
-        assert names(layer.non_trainable_weights) == names(shard.index) and len(shard.index) == 3
+        assert names(layer.non_trainable_weights) == names(shard.index) and len(shard.index) == 2
         assert frozen.trainable_weights == [] and direct.embedding_variable.index == []
         assert isinstance(shard, tf.Variable) and shard.shape == [32, 4] and shard.dtype == tf.float32
         assert [(index.dtype.name, index.trainable) for index in shard.index] == [
@@ -152,8 +151,7 @@ def test_uninitialized_variables_are_reported():
         with session(initialize=False) as run:
             report = v1.report_uninitialized_variables()
             assert run.run(report).tolist() == [
-                b"EmbeddingVariable", b"EmbeddingVariable/index_keys", b"EmbeddingVariable/index_rows",
-                b"EmbeddingVariable/count"]
+                b"EmbeddingVariable", b"EmbeddingVariable/index", b"EmbeddingVariable/count"]
             run.run(v1.global_variables_initializer())
             assert run.run(report).tolist() == []
 
