@@ -24,6 +24,7 @@ from sok1x.graph_ops.table import Table
 #   all_offsets int64       where each bag of all ranks begins among the received pairs (reduce_scatter)
 _SAVED = (tf.int32, tf.int64, tf.int32, tf.int32, tf.int64, tf.int64)
 ALL2ALL, REDUCE_SCATTER = 0, 1
+DISTINCT = (("combined.forward", 3), ("combined.backward", 1))  # (function, output) that hold rows, none twice
 
 
 def choose(exchange, dim, headers):

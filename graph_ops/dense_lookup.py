@@ -20,6 +20,7 @@ from sok1x.graph_ops.table import Table
 #   counts      int64 [2N] keys sent to each rank, keys received from each rank (on one rank: empty)
 NOTHING = np.empty(0, np.int64)  # the header of an op that has nothing to say
 _SAVED = (tf.int32, tf.int32, tf.int32, tf.int64)
+DISTINCT = (("dense.forward", 2), ("dense.backward", 1))  # (function, output) that hold rows, none twice
 
 
 class Asked:

@@ -17,6 +17,14 @@ import tensorflow.compat.v1 as tf
 from sok1x.graph_ops import combined_lookup, dense_lookup
 
 
+def are_distinct(indices):
+    """Whether a tensor is the indices of a lookup's gradient as they come from here: no row twice."""
+    if indices.op.type != "Sok1xCall":
+        return False
+    function = indices.op.get_attr("function").decode()
+    return (function, indices.value_index) in dense_lookup.DISTINCT + combined_lookup.DISTINCT
+
+
 @tf.autograph.experimental.do_not_convert
 def lookup_dense(table, keys, training, name="lookup"):
     """One row for every key.

@@ -1,0 +1,55 @@
+"""DistributedOptimizer applies a lookup's gradient without making its indices distinct once more."""
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sok1x as sok
+from sok1x.graph_ops import embedding
+
+OPTIMIZERS = {
+    "LazyAdam": lambda: tf.contrib.opt.LazyAdamOptimizer(0.1), "Adam": lambda: tf.train.AdamOptimizer(0.1),
+    "Momentum": lambda: tf.train.MomentumOptimizer(0.1, 0.9), "SGD": lambda: tf.train.GradientDescentOptimizer(0.1),
+    "KerasAdagrad": lambda: tf.keras.optimizers.Adagrad(0.1),
+    "KerasMomentum": lambda: tf.keras.optimizers.SGD(0.1, momentum=0.9)}
+
+
+def train(make, distributed, lookups, seed, steps=5):
+    """The table after some steps on keys that repeat, and the types of the ops that the optimizer made."""
+    random = np.random.RandomState(seed)
+    with tf.Graph().as_default() as graph, tf.Session() as sess:
+        layer = sok.All2AllDenseEmbedding(30, 4, 2, 3)
+        keys = tf.placeholder(tf.int64, [None, 2, 3])
+        loss = tf.add_n([tf.reduce_sum(layer(keys + i) ** 2) for i in range(lookups)])
+        gradient = tf.gradients(loss, layer.embedding_variable)[0]
+        before = set(op.name for op in graph.get_operations())
+        optimizer = sok.DistributedOptimizer(make()) if distributed else make()
+        step = optimizer.apply_gradients([(gradient, layer.embedding_variable)])
+        made = [op.type for op in graph.get_operations() if op.name not in before]
+        sess.run(sok.Init(global_batch_size=4))
+        sess.run(tf.global_variables_initializer())
+        for _ in range(steps):
+            sess.run(step, {keys: random.randint(0, 12, [4, 2, 3])})
+        # By key: two lookups in one step may meet new keys in either order.
+        every = np.arange(18).reshape(-1, 2, 3)
+        return sess.run(layer(tf.constant(every, tf.int64), training=False)), made
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+@pytest.mark.parametrize("lookups", [1, 2])
+def test_same_result_without_the_second_pass(name, lookups, seed):
+    plain, _ = train(OPTIMIZERS[name], False, lookups, seed)
+    mine, made = train(OPTIMIZERS[name], True, lookups, seed)
+    np.testing.assert_allclose(mine, plain, rtol=1e-6, atol=1e-7)
+    # Two lookups' gradients are joined, and then rows may come twice. Keras' SGD has a way of its own.
+    assert ("Unique" in made) == ((lookups == 2 and name != "SGD") or name == "KerasMomentum")
+
+
+def test_what_counts_as_distinct():
+    with tf.Graph().as_default():
+        layer = sok.DistributedEmbedding("sum", 30, 4, 2, 3)
+        keys = tf.sparse_placeholder(tf.int64)
+        trained = tf.gradients(layer(keys), layer.embedding_variable)[0]
+        evaluated = tf.gradients(layer(keys, training=False), layer.embedding_variable)[0]
+        assert embedding.are_distinct(trained.indices) and embedding.are_distinct(evaluated.indices)
+        assert not embedding.are_distinct(tf.concat([trained.indices, evaluated.indices], 0))
+        assert not embedding.are_distinct(trained.values.op.inputs[1])  # another output of the lookup
