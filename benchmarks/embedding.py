@@ -1,12 +1,13 @@
 """Embedding lookups and training steps on the CPU: sok1x against stock TensorFlow and against Horovod.
 
-    python benchmarks/embedding.py                 both comparisons; prints a table, writes benchmarks/results/NAME.json
+    python benchmarks/embedding.py          both comparisons; prints tables, writes benchmarks/results/embedding_cpu.json
     python benchmarks/embedding.py --ranks 1 --layouts sparse --modes lazyadam --profile
 
-One rank is compared with tf.nn.embedding_lookup / embedding_lookup_sparse, two with data-parallel training by Horovod's
-DistributedOptimizer (forward there: each rank looks up in its own copy, nothing travels). Both sides run in the same
-processes on the same CPUs with the same number of threads, in alternating rounds. B is per rank: two ranks train on
-twice the samples. A step is timed from session.run to its return, on the slowest rank; figures are medians.
+One rank is compared with tf.nn.embedding_lookup / embedding_lookup_sparse, in one process, in alternating rounds. Two
+ranks are compared with data-parallel training by Horovod's DistributedOptimizer (forward there: each rank looks up in
+its own copy, nothing travels), in jobs that alternate: Horovod's thread would take time from ours in one process. Both
+sides have the same CPUs and numbers of threads. B is per rank: two ranks train on twice the samples. A step is timed
+from session.run to its return, on the slowest rank; figures are medians over all rounds and repeats.
 """
 import argparse
 import json
@@ -30,37 +31,64 @@ def parse():
     parser.add_argument("--slots", type=int, default=26, help="S")
     parser.add_argument("--dim", type=int, default=32, help="D")
     parser.add_argument("--vocabulary", type=int, default=2 ** 20, help="keys in use, of all ranks together")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=4, help="steps of each side in a round")
     parser.add_argument("--batches", type=int, default=4, help="different batches, used in turn")
     parser.add_argument("--exchange", choices=("auto", "all2all", "reduce_scatter"), default="auto")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--bind", default="none", help="mpiexec's --bind-to; none: all ranks may use all CPUs")
+    parser.add_argument("--bind", choices=("core", "none"), default="core",
+                        help="core: each rank has its own share of the CPUs; none: all ranks may use all")
+    parser.add_argument("--allocator", choices=("default", "bfc"), default="default",
+                        help="TensorFlow's, of both sides; bfc: TF_CPU_ALLOCATOR_USE_BFC=true")
+    parser.add_argument("--repeats", type=int, default=3, help="times that the processes are started anew")
     parser.add_argument("--profile", action="store_true", help="also print where the time of a step goes")
     parser.add_argument("--name", default="embedding_cpu", help="of the JSON file; '' writes none")
     return parser.parse_args()
 
 
 def measure(options, ranks):
-    """Runs measure.py on `ranks` ranks and returns what it found."""
+    """Runs measure.py on `ranks` ranks, both sides `repeats` times, and returns what it found."""
     cpus = machine.cpus()
-    options = dict(options, baseline="stock" if ranks == 1 else "horovod", threads=max(1, len(cpus) // ranks),
-                   inter_op_threads=2)
+    baseline = "stock" if ranks == 1 else "horovod"
+    options = dict(options, ranks=ranks, threads=max(1, len(cpus) // ranks), inter_op_threads=2)
+    launcher = []
+    if ranks > 1:
+        launcher = ["mpiexec", "-np", str(ranks), "--bind-to", options["bind"]]
+        launcher += (["--map-by", "slot:PE={}".format(options["threads"])] if options["bind"] == "core"
+                     else ["--oversubscribe"])
+    group = {"ranks": ranks, "baseline": baseline, "CPUs": cpus, "threads": options["threads"],
+             "inter-op threads": options["inter_op_threads"], "launcher": " ".join(launcher), "about": {}}
+    for repeat in range(options["repeats"]):
+        jobs = [[baseline, "sok1x"]] if ranks == 1 else [[baseline], ["sok1x"]]
+        for sides in jobs if repeat % 2 else reversed(jobs):
+            found = run(launcher, dict(options, sides=sides))
+            group["about"].update(found["about"])
+            if "cases" not in group:
+                group["cases"] = [dict(case, times={}) for case in found["cases"]]
+            for case, new in zip(group["cases"], found["cases"]):
+                for side, values in new.pop("times").items():
+                    case["times"].setdefault(side, []).extend(values)
+                case.setdefault("profile", {}).update(new.pop("profile", {}))
+                case.update(new)
+    return group
+
+
+def run(launcher, options):
+    """Starts measure.py and returns what it wrote."""
     environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", PYTHONWARNINGS="ignore",
                        SOK1X_NUM_THREADS=str(options["threads"]))
     if os.geteuid() == 0:  # as in a container, where Open MPI would refuse
         environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    launcher = [] if ranks == 1 else ["mpiexec", "--oversubscribe", "--bind-to", options["bind"], "-np", str(ranks)]
+    if options["allocator"] == "bfc":
+        environment["TF_CPU_ALLOCATOR_USE_BFC"] = "true"
     with tempfile.TemporaryDirectory() as folder:
         given, found = os.path.join(folder, "options.json"), os.path.join(folder, "found.json")
         with open(given, "w") as file:
             json.dump(options, file)
-        command = launcher + [sys.executable, os.path.join(HERE, "measure.py"), given, found]
-        subprocess.run(command, env=environment, check=True)
+        subprocess.run(launcher + [sys.executable, os.path.join(HERE, "measure.py"), given, found], env=environment,
+                       check=True)
         with open(found) as file:
-            result = json.load(file)
-    return dict(result, ranks=ranks, baseline=options["baseline"], tensorflow_threads=options["threads"],
-                inter_op_threads=options["inter_op_threads"], cpus=cpus)
+            return json.load(file)
 
 
 def quantile(values, part):
@@ -71,35 +99,36 @@ def quantile(values, part):
     return values[low] + (values[high] - values[low]) * (place - low)
 
 
-def summarize(case):
-    """Replaces a case's times by their quartiles and the ratio of the medians."""
+def summarize(case, baseline):
+    """Replaces a case's times by their medians, quartiles and least, and the ratios of both sides."""
     times = case.pop("times")
-    for side, values in times.items():
-        case[side + " ms"] = {
-            "median": round(quantile(values, 0.5), 3), "least": round(min(values), 3), "steps": len(values),
-            "quartiles": [round(quantile(values, 0.25), 3), round(quantile(values, 0.75), 3)]}
-    for ratio, figure in (("ratio", "median"), ("ratio of least", "least")):
-        case[ratio] = round(case["baseline ms"][figure] / case["sok1x ms"][figure], 2)
+    case["ms"] = {side: {
+        "median": round(quantile(values, 0.5), 3), "least": round(min(values), 3), "steps": len(values),
+        "quartiles": [round(quantile(values, 0.25), 3), round(quantile(values, 0.75), 3)]}
+        for side, values in times.items()}
+    case["ratio"], case["ratio of least"] = (
+        round(case["ms"][baseline][figure] / case["ms"]["sok1x"][figure], 2) for figure in ("median", "least"))
     return case
 
 
 def show(group):
     """Prints one comparison."""
+    baseline, threads = group["baseline"], group["threads"]
     print("\n{} rank{}, against {}: {} CPUs, {} thread{} a rank".format(
-        group["ranks"], "s" if group["ranks"] > 1 else "", group["baseline"], len(group["cpus"]),
-        group["tensorflow_threads"], "s" if group["tensorflow_threads"] > 1 else ""))
-    print("{:8}{:10}{:>11}{:>11}{:>15}{:>15}{:>8}{:>24}".format(
-        "layout", "mode", "keys", "distinct", group["baseline"] + " ms", "sok1x ms", "ratio", "(of shortest steps)"))
+        group["ranks"], "s" if group["ranks"] > 1 else "", baseline, len(group["CPUs"]), threads,
+        "s" if threads > 1 else ""))
+    print("{:8}{:10}{:>10}{:>10}{:>14}{:>14}{:>8}{:>22}".format(
+        "layout", "mode", "keys", "distinct", baseline + " ms", "sok1x ms", "ratio", "(of shortest steps)"))
     for case in group["cases"]:
-        print("{:8}{:10}{:>11,}{:>11,.0f}{:>15.2f}{:>15.2f}{:>8.2f}{:>24.2f}".format(
-            case["layout"], case["mode"], case["keys"], case["distinct"], case["baseline ms"]["median"],
-            case["sok1x ms"]["median"], case["ratio"], case["ratio of least"]))
+        print("{:8}{:10}{:>10,}{:>10,.0f}{:>14.2f}{:>14.2f}{:>8.2f}{:>22.2f}".format(
+            case["layout"], case["mode"], case["keys"], case["distinct"], case["ms"][baseline]["median"],
+            case["ms"]["sok1x"]["median"], case["ratio"], case["ratio of least"]))
     for case in group["cases"]:
         if "bytes" in case:
-            print("{:8}{:10}MB sent by a rank in a step: {}".format(case["layout"], case["mode"], ", ".join(
-                "{} {:.2f}".format(name, value / 1e6) for name, value in case["bytes"].items())))
+            print("{:8}{:10}MB that a rank sends in a step: {}".format(case["layout"], case["mode"], ", ".join(
+                "{} {:.2f}".format(name, value / 1e6) for name, value in sorted(case["bytes"].items()))))
     for case in group["cases"]:
-        for part, spent in case.get("profile", {}).items():
+        for part, spent in case["profile"].items():
             print("\n{} {}: {}, ms a step".format(case["layout"], case["mode"], part))
             for name, value in spent.items():
                 print("  {:8.3f}  {}".format(value, name))
@@ -112,7 +141,8 @@ def main():
     report = dict(machine.describe(), options=options, comparisons=[])
     for ranks in arguments.ranks:
         group = measure(options, ranks)
-        group["cases"] = [summarize(case) for case in group["cases"]]
+        for case in group["cases"]:
+            summarize(case, group["baseline"])
         report["comparisons"].append(group)
         show(group)
     if arguments.name:

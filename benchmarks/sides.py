@@ -24,8 +24,8 @@ def _lazy_adam():
 class Side:
     """A graph and a session. `run()` is what is timed; `select(batch)` puts another batch in place before it."""
 
-    def __init__(self, layout, mode, options, config):
-        self.layout, self.options = layout, options
+    def __init__(self, layout, mode, options, config, ranks):
+        self.layout, self.options, self.ranks = layout, options, ranks
         self.graph = tf.Graph()
         with self.graph.as_default():
             first = np.zeros([options["samples"], options["slots"], 1], np.int64)
@@ -80,10 +80,6 @@ class Side:
 class Sok1x(Side):
     """`All2AllDenseEmbedding` or `DistributedEmbedding(combiner='sum')`, with a hash table that is exactly full."""
 
-    def __init__(self, layout, mode, options, config, ranks):
-        self.ranks = ranks
-        super().__init__(layout, mode, options, config)
-
     def look_up(self, inputs):
         common = dict(max_vocabulary_size_per_gpu=self.options["vocabulary"] // self.ranks,
                       embedding_vec_size=self.options["dim"], slot_num=self.options["slots"])
@@ -110,7 +106,7 @@ class Sok1x(Side):
         else:
             keys = tf.reshape(self.new_keys, [-1, self.options["slots"], 1])
         self.insert = self.layer(keys, training=True).op
-        self.rows_in_use = self.layer.embedding_variable.index[2].read_value()
+        self.rows_in_use = self.layer.embedding_variable.index[-1].read_value()
 
     def before_variables(self):
         self.session.run(self.init)
@@ -150,6 +146,9 @@ class Horovod(Stock):
     def train(self, embeddings, gradient, optimizer):
         import horovod.tensorflow as hvd
         return super().train(embeddings, gradient, hvd.DistributedOptimizer(optimizer))
+
+
+SIDES = {"sok1x": Sok1x, "stock": Stock, "horovod": Horovod}
 
 
 def _variable(name, value):

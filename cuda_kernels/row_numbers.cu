@@ -15,6 +15,10 @@ SOK_KERNEL sok1x_look_up_int64(const i64* values, const i32* index, i64 n, i64* 
   SOK_PARALLEL_FOR(i, n, 20) { out[i] = values[index ? index[i] : i]; };
 }
 
+SOK_KERNEL sok1x_narrow_rows(const i64* SOK_RESTRICT rows, i64 n, i32* SOK_RESTRICT out) {
+  SOK_PARALLEL_FOR(i, n, 12) { out[i] = (i32)rows[i]; };
+}
+
 // The keys that an insertion gave rows from `first` on, in the order of these rows: out[row - first] = key.
 SOK_KERNEL sok1x_collect_new(const i64* keys, const i32* rows, i64 n, i64 first, i64* out) {
   SOK_PARALLEL_FOR(i, n, 16) {

@@ -6,6 +6,7 @@ from .host import INT64, POINTER, declare, kernels
 declare("direct_rows", None, POINTER, INT64, INT64, POINTER)
 declare("look_up_int32", None, POINTER, POINTER, INT64, POINTER)
 declare("look_up_int64", None, POINTER, POINTER, INT64, POINTER)
+declare("narrow_rows", None, POINTER, INT64, POINTER)
 declare("collect_new", None, POINTER, POINTER, INT64, INT64, POINTER)
 declare("lowest_out_of_range", None, POINTER, INT64, INT64, POINTER)
 declare("number_missing", None, POINTER, INT64, INT64, INT64, POINTER)
@@ -39,6 +40,11 @@ def look_up(values, index, n, out):
 def look_up_int64(values, index, n, out):
     """As `look_up`, for int64 values."""
     kernels.look_up_int64(values, index, n, out)
+
+
+def narrow(rows, n, out):
+    """Row numbers, int64 [n] at `rows`, as int32 [n] at `out`."""
+    kernels.narrow_rows(rows, n, out)
 
 
 def collect_new(keys, rows, n, first, out):

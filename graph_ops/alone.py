@@ -1,33 +1,55 @@
-"""A lookup on one rank: nothing travels, so a batch is looked up in the table in one pass."""
+"""A lookup on one rank: nothing travels, so each position is looked up by itself.
+
+Only the gradient needs to know which rows are distinct. An op of its own finds that out, beside whatever TensorFlow
+computes between lookup and gradient; where nobody asks for a gradient, it does not run.
+"""
+import tensorflow.compat.v1 as tf
+
 from sok1x.cuda_kernels import lookup, row_numbers, unique
+from sok1x.graph_ops import library
+from sok1x.graph_ops.registry import Operation, register
+
+DISTINCT = (("lookup.distinct", 1),)  # (function, output) that hold rows, none twice
 
 
-class Seen:
-    """A batch looked up in a hash table's index.
+def look_up(table, variables, keys, at, out):
+    """Looks keys [K] up in a hash table's index: `at` int32 [K] is each one's row, -1 where it has none.
 
     Args:
-      keys: `Array` [K] of key type. inverse: int32 [K], filled: which distinct key each position has.
       out: float32 [K, D], filled where keys have rows; or None.
 
-    Attributes:
-      distinct: int64, the distinct keys at its front; count: how many. missing: positions whose key has no row.
-      at: int32 [K], the row of each position.
+    Returns:
+      How many of the positions have no row.
+    """
+    rows, index = variables[:2]
+    return lookup.look_up(keys.pointer, keys.dtype, keys.size, index.pointer, index.shape[0], rows.pointer, table.dim,
+                          at.pointer, out.pointer if out is not None else 0)
+
+
+@register
+class _Distinct(Operation):
+    """inputs: a lookup's first two saved outputs. Outputs: inverse int32 [K], rows int32 [u], for its gradient.
+
+    On several ranks these are the inputs. On one, the inputs are each position's row int32 [K], and nothing.
     """
 
-    def __init__(self, request, table, variables, keys, inverse, out):
-        total = keys.size
-        self._request = request
-        self.distinct = request.temporary("int64", total)
-        self.at = request.temporary("int32", total)
-        self._rows = request.temporary("int32", total)
-        scratch = request.temporary("uint8", unique.scratch_bytes(total))
-        rows, index = variables[:2]
-        self.count, self.missing = lookup.look_up(
-            keys.pointer, keys.dtype, total, index.pointer, index.shape[0], rows.pointer, table.dim,
-            self.distinct.pointer, inverse.pointer, scratch.pointer, self.at.pointer, self._rows.pointer,
-            out.pointer if out is not None else 0)
+    name = "lookup.distinct"
 
-    def write_rows(self, output):
-        """Output number `output`: the distinct keys' rows, int32 [u], if none is missing."""
-        rows = self._request.output(output, "int32", (self.count,))
-        row_numbers.look_up(self._rows.pointer, 0, self.count, rows.pointer)
+    def run(self, request, config, world, headers):
+        at, rows = request.inputs
+        if world.size > 1:
+            request.forward(0, 0)
+            request.forward(1, 1)
+            return
+        inverse = request.output(0, "int32", (at.size,))
+        values = request.temporary("int64", at.size)
+        scratch = request.temporary("uint8", unique.scratch_bytes(at.size))
+        count = unique.unique(at.pointer, "int32", at.size, values.pointer, inverse.pointer, scratch.pointer)
+        rows = request.output(1, "int32", (count,))
+        row_numbers.narrow(values.pointer, count, rows.pointer)
+
+
+def distinct(saved, rows):
+    """(inverse, rows) for a lookup's gradient, from what the lookup saved in their places."""
+    return library.call("lookup.distinct", {}, [saved, rows], [tf.int32, tf.int32], [[None], [None]],
+                        name="lookup_distinct")

@@ -16,15 +16,15 @@ from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.table import Table
 
 # What the forward op leaves for its gradient, after the embeddings:
-#   inverse    int32 [K]    which of the sent keys each position asked for (all2all)
+#   inverse    int32 [K]    which of the sent keys each position asked for (on one rank: its row, see alone.py)
 #   offsets    int64 [B*S+1] where each bag begins
 #   rows       int32 [u]    rows of the distinct keys that this rank was asked for, -1 for one without row
-#   requested  int32 [R]    which of `rows` each received key is (on one rank: empty, it is the identity)
+#   requested  int32 [R]    which of `rows` each received key is (on one rank empty, as the two that follow)
 #   route      int64        0, keys sent to each rank, keys received from each rank; or 1, bags of each rank
 #   all_offsets int64       where each bag of all ranks begins among the received pairs (reduce_scatter)
 _SAVED = (tf.int32, tf.int64, tf.int32, tf.int32, tf.int64, tf.int64)
 ALL2ALL, REDUCE_SCATTER = 0, 1
-DISTINCT = (("combined.forward", 3), ("combined.backward", 1))  # (function, output) that hold rows, none twice
+DISTINCT = (("combined.backward", 1),)  # (function, output) that hold rows, none twice
 
 
 def choose(exchange, dim, headers):
@@ -94,7 +94,7 @@ class _Forward(Operation):
         batch = _Bags(request, config, table, world)
         inverse = request.output(1, "int32", (batch.keys.size,))
         training = shard.training_of(request.inputs[3])
-        if world.size == 1 and table.use_hashtable:
+        if world.size == 1:
             request.state = table, batch, None, inverse, training
             return dense_lookup.NOTHING
         asked = dense_lookup.Asked(request, table, world, batch.keys, inverse)
@@ -118,22 +118,20 @@ class _Forward(Operation):
 
     @staticmethod
     def _run_alone(request, world, mean, out):
-        table, batch, asked, inverse, training = request.state
-        for index in (4, 5, 6):
-            request.output(index, "int32" if index == 4 else "int64", (0,))
-        if not table.use_hashtable:
-            _combine_found(request, table, world, asked.keys, asked.count, training, inverse, batch.offsets,
-                           batch.count, mean, out)
-            return
+        table, batch, _, at, training = request.state
+        for output, dtype in ((4, "int32"), (5, "int64"), (6, "int64")):
+            request.output(output, dtype, (0,))
         with request.variables(table.name, exclusive=training) as variables:
-            seen = alone.Seen(request, table, variables, batch.keys, inverse, None)
-            if not seen.missing:
-                seen.write_rows(3)
-                combine.combine(variables[0].pointer, table.dim, 0, seen.at.pointer, batch.offsets.pointer,
-                                batch.count, mean, out.pointer)
+            if table.use_hashtable and not alone.look_up(table, variables, batch.keys, at, None):
+                request.output(3, "int32", (0,))
+                combine.combine(variables[0].pointer, table.dim, 0, at.pointer, batch.offsets.pointer, batch.count,
+                                mean, out.pointer)
                 return
-        _combine_found(request, table, world, seen.distinct, seen.count, training, inverse, batch.offsets,
-                       batch.count, mean, out)
+        inverse = request.temporary("int32", batch.keys.size)
+        asked = dense_lookup.Asked(request, table, world, batch.keys, inverse)
+        rows = _combine_found(request, table, world, asked.keys, asked.count, training, inverse, batch.offsets,
+                              batch.count, mean, out)
+        row_numbers.look_up(rows.pointer, inverse.pointer, inverse.size, at.pointer)
 
     @staticmethod
     def _run_all2all(request, world, mean, headers, out):
@@ -171,9 +169,10 @@ class _Forward(Operation):
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
         fields = {field: config[field] for field in ("table", "label", "combiner", "rows_known")}
+        inverse, rows = alone.distinct(op.outputs[1], op.outputs[3])
         slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
-            "combined.backward", fields, [grads[0]] + list(op.outputs[1:]), dtypes, shapes, name="lookup_gradient"),
-            op.outputs[3] if config["rows_known"] else None)
+            "combined.backward", fields, [grads[0], inverse, op.outputs[2], rows] + op.outputs[4:], dtypes, shapes,
+            name="lookup_gradient"), rows if config["rows_known"] else None)
         return [slices] + [None] * (len(op.inputs) - 1)
 
 
@@ -182,6 +181,9 @@ def _combine_found(request, table, world, keys, count, training, inverse, offset
 
     Args:
       keys: int64 [count]. inverse: int32, which key each position asks for.
+
+    Returns:
+      The keys' rows int32 [count], -1 for one without; also output 3.
     """
     rows = request.output(3, "int32", (count,))
     with request.variables(table.name, exclusive=training) as variables:
@@ -190,11 +192,12 @@ def _combine_found(request, table, world, keys, count, training, inverse, offset
         if not found.missing or table.by_row:
             combine.combine(variables[0].pointer, table.dim, found.read_from.pointer, inverse.pointer,
                             offsets.pointer, bag_count, mean, out.pointer)
-            return
+            return rows
         values = request.temporary("float32", count, table.dim)
         gather.gather(variables[0].pointer, table.dim, rows.pointer, count, values.pointer)
     shard.fill_unseen_distinct(table, world, keys, found, count, values)
     combine.combine(values.pointer, table.dim, 0, inverse.pointer, offsets.pointer, bag_count, mean, out.pointer)
+    return rows
 
 
 def _exchange_pairs(request, world, batch, first):

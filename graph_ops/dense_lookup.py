@@ -8,19 +8,19 @@ reads the table directly.
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import gather, partition, segment_sum, unique
+from sok1x.cuda_kernels import gather, partition, row_numbers, segment_sum, unique
 from sok1x.graph_ops import alone, library, shard
 from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.table import Table
 
 # What the forward op leaves for its gradient, after the embeddings:
-#   inverse     int32 [K]  which of the sent keys each position asked for
+#   inverse     int32 [K]  which of the sent keys each position asked for (on one rank: its row, see alone.py)
 #   rows        int32 [u]  rows of the distinct keys that this rank was asked for, -1 for one without row
-#   requested   int32 [R]  which of `rows` each received key is (on one rank: empty, it is the identity)
-#   counts      int64 [2N] keys sent to each rank, keys received from each rank (on one rank: empty)
+#   requested   int32 [R]  which of `rows` each received key is
+#   counts      int64 [2N] keys sent to each rank, keys received from each rank (on one rank the last three are empty)
 NOTHING = np.empty(0, np.int64)  # the header of an op that has nothing to say
 _SAVED = (tf.int32, tf.int32, tf.int32, tf.int64)
-DISTINCT = (("dense.forward", 2), ("dense.backward", 1))  # (function, output) that hold rows, none twice
+DISTINCT = (("dense.backward", 1),)  # (function, output) that hold rows, none twice
 
 
 class Asked:
@@ -83,21 +83,16 @@ class _Forward(Operation):
         keys, training = request.inputs
         inverse = request.output(1, "int32", (keys.size,))
         training = shard.training_of(training)
-        if world.size == 1 and table.use_hashtable:
-            request.state = table, None, inverse, training
-            return NOTHING
-        asked = Asked(request, table, world, keys, inverse)
+        asked = Asked(request, table, world, keys, inverse) if world.size > 1 else None
         request.state = table, asked, inverse, training
-        return np.concatenate([[training], asked.send_counts]).astype(np.int64)
+        return NOTHING if asked is None else np.concatenate([[training], asked.send_counts]).astype(np.int64)
 
     def run(self, request, config, world, headers):
         table, asked, inverse, training = request.state
         keys = request.inputs[0]
         out = request.output(0, "float32", keys.shape + (table.dim,))
         if world.size == 1:
-            request.output(3, "int32", (0,))
-            request.output(4, "int64", (0,))
-            self._run_alone(request, table, world, asked, inverse, training, out)
+            self._run_alone(request, table, world, inverse, training, out)
             return
         shard.check_training(table, headers)
         recv_counts = np.ascontiguousarray(headers[:, 1 + world.rank])
@@ -107,29 +102,30 @@ class _Forward(Operation):
         gather.gather(values.pointer, table.dim, inverse.pointer, keys.size, out.pointer)
 
     @staticmethod
-    def _run_alone(request, table, world, asked, inverse, training, out):
+    def _run_alone(request, table, world, at, training, out):
+        keys = request.inputs[0]
+        for output, dtype in ((2, "int32"), (3, "int32"), (4, "int64")):
+            request.output(output, dtype, (0,))
         with request.variables(table.name, exclusive=training) as variables:
-            if table.use_hashtable:
-                seen = alone.Seen(request, table, variables, request.inputs[0], inverse, out)
-                if not seen.missing:
-                    seen.write_rows(2)
-                    return
-                keys, count = seen.distinct, seen.count
-            else:
-                keys, count = asked.keys, asked.count
-            rows = request.output(2, "int32", (count,))
+            if table.use_hashtable and not alone.look_up(table, variables, keys, at, out):
+                return
+            inverse = request.temporary("int32", keys.size)
+            asked = Asked(request, table, world, keys, inverse)
             look = shard.find_or_insert if training else shard.find
-            found = look(request, table, world, variables, keys, count, rows)
+            found = look(request, table, world, variables, asked.keys, asked.count,
+                         request.temporary("int32", asked.count))
             gather.gather_through(variables[0].pointer, table.dim, found.read_from.pointer, inverse.pointer,
                                   inverse.size, out.pointer)
-        shard.fill_unseen(request, table, world, keys, found, inverse, inverse.size, out)
+        shard.fill_unseen(request, table, world, asked.keys, found, inverse, inverse.size, out)
+        row_numbers.look_up(found.rows.pointer, inverse.pointer, inverse.size, at.pointer)
 
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
         fields = {field: config[field] for field in ("table", "label", "rows_known")}
+        inverse, rows = alone.distinct(op.outputs[1], op.outputs[2])
         slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
-            "dense.backward", fields, [grads[0]] + list(op.outputs[1:]), dtypes, shapes, name="lookup_gradient"),
-            op.outputs[2] if config["rows_known"] else None)
+            "dense.backward", fields, [grads[0], inverse, rows] + op.outputs[3:], dtypes, shapes,
+            name="lookup_gradient"), rows if config["rows_known"] else None)
         return [slices] + [None] * (len(op.inputs) - 1)
 
 

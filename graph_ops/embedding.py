@@ -5,16 +5,16 @@ two from 1.5 V to 3 V. A lookup, until its gradient has run, at most (K keys, U 
 ranks ask of this one; W bags of this rank, A bags of all ranks, P keys of all ranks that this one owns):
 
   one row a key, forward    4 K D + 4 D (U + R) + 44 K + 24 U + 64 R + 24 N
-  one row a key, backward   4 D (U + R) + 4 D u + 16 (u + K), u rows of which gradients come back
+  one row a key, backward   4 D (U + R) + 4 D u + 16 u + 48 K, u rows of which gradients come back
   combined, all2all         forward 4 W D + 8 W in place of 4 K D; backward the same
   combined, reduce_scatter  forward 4 D (W + A) + 8 (W + A) + 80 K + 24 U + 64 P + 24 N;
-                            backward 4 D (A + W) + 4 D u + 16 (P + K)
+                            backward 4 D (A + W) + 4 D u + 16 P + 48 K
 
 On one rank nothing is asked of others: R = 0, and 4 D U and 4 D A fall away. Nothing stays between steps.
 """
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops import combined_lookup, dense_lookup
+from sok1x.graph_ops import alone, combined_lookup, dense_lookup
 
 
 def are_distinct(indices):
@@ -22,7 +22,7 @@ def are_distinct(indices):
     if indices.op.type != "Sok1xCall":
         return False
     function = indices.op.get_attr("function").decode()
-    return (function, indices.value_index) in dense_lookup.DISTINCT + combined_lookup.DISTINCT
+    return (function, indices.value_index) in alone.DISTINCT + dense_lookup.DISTINCT + combined_lookup.DISTINCT
 
 
 @tf.autograph.experimental.do_not_convert

@@ -46,6 +46,14 @@ def test_look_up(n, seed):
 
 
 @pytest.mark.parametrize("n", SIZES)
+def test_narrow(n, seed):
+    rows = np.random.RandomState(seed).randint(-1, 2 ** 31 - 1, n, dtype=np.int64)
+    out = np.empty(n, np.int32)
+    row_numbers.narrow(rows.ctypes.data, n, out.ctypes.data)
+    np.testing.assert_array_equal(out, rows)
+
+
+@pytest.mark.parametrize("n", SIZES)
 def test_collect_new(n, seed):
     random = np.random.RandomState(seed)
     rows = random.permutation(n).astype(np.int32)

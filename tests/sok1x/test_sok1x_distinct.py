@@ -52,4 +52,4 @@ def test_what_counts_as_distinct():
         evaluated = tf.gradients(layer(keys, training=False), layer.embedding_variable)[0]
         assert embedding.are_distinct(trained.indices) and embedding.are_distinct(evaluated.indices)
         assert not embedding.are_distinct(tf.concat([trained.indices, evaluated.indices], 0))
-        assert not embedding.are_distinct(trained.values.op.inputs[1])  # another output of the lookup
+        assert not embedding.are_distinct(trained.values.op.inputs[1])  # which row each key has: some come twice
