@@ -1,6 +1,6 @@
 """Embedding lookups and training steps on the CPU: sok1x against stock TensorFlow and against Horovod.
 
-    python benchmarks/embedding.py          both comparisons; prints tables, writes benchmarks/results/embedding_cpu.json
+    python benchmarks/embedding.py          both comparisons: tables, and JSON in benchmarks/results
     python benchmarks/embedding.py --ranks 1 --layouts sparse --modes lazyadam --profile
 
 One rank is compared with tf.nn.embedding_lookup / embedding_lookup_sparse, in one process, in alternating rounds. Two
