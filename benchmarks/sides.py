@@ -1,7 +1,8 @@
 """One embedding table and its training step, in sok1x and in stock TensorFlow, ready to be timed.
 
-Both sides have the same batches in variables of the graph, rows of the same size and dtype, the same optimizer class
-and the same gradient of the embeddings, given outright, so that nothing but the embedding's own work is timed.
+Both sides have the same batches in variables of the graph, rows of the same size and dtype, and the same optimizer.
+The loss is half the squared distance of the embeddings from a fixed target: its gradient is one subtraction, so that
+little but the embedding's own work is timed, and a step cannot do without its lookup.
 """
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -44,8 +45,8 @@ class Side:
             if mode == "forward":
                 step = tf.group(embeddings)
             else:
-                gradient = _variable("gradient", np.random.RandomState(7).normal(size=shape).astype(np.float32))
-                step = self.train(embeddings, gradient.read_value(), OPTIMIZERS[mode]())
+                target = _variable("target", np.random.RandomState(7).normal(size=shape).astype(np.float32))
+                step = self.train(embeddings, embeddings - target.read_value(), OPTIMIZERS[mode]())
             self.prepare()
             initialize = tf.global_variables_initializer()
         self.session = tf.Session(graph=self.graph, config=config)
@@ -94,7 +95,7 @@ class Sok1x(Side):
         variable = self.layer.embedding_variable
         gradients = tf.gradients(embeddings, [variable], grad_ys=[gradient])
         with sok.OptimizerScope([variable]):
-            return optimizer.apply_gradients(zip(gradients, [variable]))
+            return sok.DistributedOptimizer(optimizer).apply_gradients(zip(gradients, [variable]))
 
     def prepare(self):
         self.init = sok.Init(global_batch_size=self.options["samples"] * self.ranks)
