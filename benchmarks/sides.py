@@ -79,7 +79,10 @@ class Side:
 
 
 class Sok1x(Side):
-    """`All2AllDenseEmbedding` or `DistributedEmbedding(combiner='sum')`, with a hash table that is exactly full."""
+    """`All2AllDenseEmbedding` or `DistributedEmbedding(combiner='sum')`, with a hash table that is exactly full.
+
+    The optimizer is wrapped in `sok.DistributedOptimizer`, as our text advises and as Horovod's is in its own.
+    """
 
     def look_up(self, inputs):
         common = dict(max_vocabulary_size_per_gpu=self.options["vocabulary"] // self.ranks,
