@@ -153,3 +153,37 @@ def test_the_exchange_that_moves_fewer_bytes_is_chosen():
     assert combined_lookup.choose("auto", 16, headers(100, 5000, crossing + 1)) == combined_lookup.REDUCE_SCATTER
     assert combined_lookup.choose("all2all", 16, headers(1, 5000, 5000)) == combined_lookup.ALL2ALL
     assert combined_lookup.choose("reduce_scatter", 16, headers(100, 1, 1)) == combined_lookup.REDUCE_SCATTER
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("combined_layer", [False, True])
+def test_nan_and_inf_pass_and_stay_in_their_row(sess, bad, combined_layer):
+    if combined_layer:
+        layer, keys = combined("mean")
+        def feed(*chosen):
+            return {keys: value([[i, 0] for i in range(len(chosen))], chosen, len(chosen))}
+        expand = [1, 1]
+    else:
+        layer, keys = sok.All2AllDenseEmbedding(50, D, S, 1), tf.placeholder(tf.int64, [None, S, 1])
+        def feed(*chosen):
+            return {keys: np.array(chosen).reshape(-1, S, 1)}
+        expand = [1, 1, 1]
+    scale = tf.placeholder(tf.float32, [None, S] + expand[1:])
+    out = layer(keys)
+    step = tf.train.GradientDescentOptimizer(1.0).minimize(
+        tf.reduce_sum(out * scale), var_list=[layer.embedding_variable])
+    read = layer(keys, training=False)
+    start(sess)
+    every = feed(1, 2, 3, 4)
+    sess.run(out, every)
+    before = sess.run(read, every).reshape(4, D)
+    scales = np.array([0.5, bad, 0.5, 0.5], np.float32).reshape([2, S] + expand[1:])
+    sess.run(step, dict(list(every.items()) + [(scale, scales)]))
+    after = sess.run(read, every).reshape(4, D)
+    np.testing.assert_array_equal(after[[0, 2, 3]], before[[0, 2, 3]] - np.float32(0.5))
+    np.testing.assert_array_equal(after[1], before[1] - np.float32(bad))
+    # What such a row is combined with becomes what TensorFlow makes of it; other bags do not.
+    if combined_layer:
+        both = sess.run(read, {keys: value([[0, 0], [0, 1], [1, 0]], [1, 2, 3], 2)}).reshape(2, D)
+        np.testing.assert_array_equal(both[0], (after[0] + after[1]) / 2)
+        np.testing.assert_array_equal(both[1], after[2])

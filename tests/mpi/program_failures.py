@@ -178,6 +178,23 @@ def sessions_and_graphs():
     print("rank", RANK, "ok")
 
 
+def checksum():
+    """Prints a digest of every variable of this rank after some steps: the same run ends with the same bits."""
+    import hashlib
+    init = sok.Init(global_batch_size=8)
+    model = Model(rows=300, count=2)
+    more = tf.train.AdamOptimizer(0.01).minimize(
+        model.loss * model.loss, var_list=[layer.embedding_variable for layer in model.layers])
+    model.init = tf.global_variables_initializer()
+    with session(model, init) as sess:
+        random = np.random.RandomState(RANK)
+        for _ in range(30):
+            sess.run(more, model.feed(random.randint(-200, 200, random.randint(0, 20))))
+        values = sess.run(tf.global_variables())
+    digest = hashlib.sha256(b"".join(np.ascontiguousarray(value).tobytes() for value in values)).hexdigest()
+    print("digest of rank", RANK, digest)
+
+
 def memory():
     """Resident memory at steps 2000 and 12000."""
     init = sok.Init(global_batch_size=4)

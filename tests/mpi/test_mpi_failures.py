@@ -54,6 +54,12 @@ def test_what_all_ranks_survive(case, ranks):
     run_ranks(ranks, PROGRAM, case)
 
 
+def test_the_same_run_ends_with_the_same_bits():
+    # Only the digests: two ranks' lines may be printed into each other.
+    runs = [sorted(re.findall(r"\b[0-9a-f]{64}\b", run_ranks(2, PROGRAM, "checksum").out)) for _ in range(2)]
+    assert runs[0] == runs[1] and len(set(runs[0])) == 2, runs
+
+
 def test_ten_thousand_steps_without_growth():
     finished = run_ranks(2, PROGRAM, "memory", timeout=200)
     for rank in "01":
