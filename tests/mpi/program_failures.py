@@ -192,7 +192,7 @@ def checksum():
             sess.run(more, model.feed(random.randint(-200, 200, random.randint(0, 20))))
         values = sess.run(tf.global_variables())
     digest = hashlib.sha256(b"".join(np.ascontiguousarray(value).tobytes() for value in values)).hexdigest()
-    print("digest of rank", RANK, digest)
+    print("digest of rank {} {}".format(RANK, digest))
 
 
 def memory():
@@ -214,7 +214,7 @@ def memory():
             run(random.randint(0, 400, [size, 1, 1]), random.randint(0, 400, size))
             if step in (1999, 11999):
                 pages = int(open("/proc/self/statm").read().split()[1])
-                print("rank", RANK, "resident", pages * 4096, "after", step + 1)
+                print("rank {} resident {} after {}".format(RANK, pages * 4096, step + 1))
 
 
 if __name__ == "__main__":
