@@ -38,7 +38,7 @@ def test_training_in_every_form(make):
         tf.keras.backend.set_learning_phase(1)
         writing += [layer(keys, None)]
         with session() as run:
-            used = layer.embedding_variable.index[2]
+            used = layer.embedding_variable.index[-1]
             before = run.run(reading, {flag: False})
             table = run.run(layer.embedding_variable)
             assert run.run(used) == 0 and not table.any()
@@ -63,7 +63,7 @@ def test_training_is_the_default(default):
         vectors = layer(keys) if default is None else layer(keys, training=None)
         with session() as run:
             run.run(vectors)
-            assert run.run(layer.embedding_variable.index[2]) == 2
+            assert run.run(layer.embedding_variable.index[-1]) == 2
 
 
 @pytest.mark.parametrize("wrong, error", [
@@ -170,7 +170,7 @@ def test_functional_model_is_built_on_inputs_never_fed_and_then_used_on_data():
         assert [output.shape.as_list() for output in training] == [[2, 2, 3, 4], [2, 2, 4]]
         with session() as run:
             before = run.run(reading)
-            counts = [dense.embedding_variable.index[2], sparse.embedding_variable.index[2]]
+            counts = [dense.embedding_variable.index[-1], sparse.embedding_variable.index[-1]]
             assert run.run(counts) == [0, 0]
             after = run.run(training)
             assert run.run(counts) == [8, 3]
@@ -197,7 +197,7 @@ def test_models_from_configurations_and_clones():
                 assert sparse.tolist() == [[[1.0] * 4, [0.0] * 4], [[1.0] * 4, [1.0] * 4]]
             # `training=False` of the first call is part of the model's configuration.
             for each in [model] + twins:
-                counts = [run.run(layer.embedding_variable.index[2]) for layer in each.layers
+                counts = [run.run(layer.embedding_variable.index[-1]) for layer in each.layers
                           if isinstance(layer, (sok.All2AllDenseEmbedding, sok.DistributedEmbedding))]
                 assert sorted(counts) == [0, 3]
 

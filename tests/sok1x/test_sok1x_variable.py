@@ -53,7 +53,7 @@ def test_collections():
         assert frozen.trainable_weights == [] and direct.embedding_variable.index == []
         assert isinstance(shard, tf.Variable) and shard.shape == [32, 4] and shard.dtype == tf.float32
         assert [(index.dtype.name, index.trainable) for index in shard.index] == [
-            ("int64", False), ("int32", False), ("int64", False)]
+            ("int64", False), ("int64", False)]
 
 
 def test_on_the_device_asked_for():
