@@ -153,7 +153,7 @@ def check_broadcasts():
             np.testing.assert_array_equal(rows[:used], [[0.5] * 3] * 2 if RANK == 0 else [[0.0] * 3])
             run.run(steps)
             state = shard_state(layers, optimizers)
-            assert len(state) == 2 * (1 + 3 + 3 * 2)
+            assert len(state) == 2 * (1 + 2 + 3 * 2)
             mine = run.run(state)
             run.run([variable.assign(tf.zeros_like(variable) if RANK else variable) for variable in (dense, resource)])
             for broadcast in broadcasts:
