@@ -131,7 +131,8 @@ def show(group):
         for part, spent in case["profile"].items():
             print("\n{} {}: {}, ms a step".format(case["layout"], case["mode"], part))
             for name, value in spent.items():
-                print("  {:8.3f}  {}".format(value, name))
+                if value >= 0.05:
+                    print("  {:8.3f}  {}".format(value, name))
 
 
 def main():

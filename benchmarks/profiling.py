@@ -78,8 +78,8 @@ def _traced(side):
     return spent
 
 
-def _most(spent, steps, least=0.05):
-    return {name: round(value / steps, 3) for name, value in spent.most_common() if value / steps >= least}
+def _most(spent, steps):
+    return {name: round(value / steps, 3) for name, value in spent.most_common()}
 
 
 def profile(sides, batches, ranks):
