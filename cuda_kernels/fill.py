@@ -1,13 +1,7 @@
 """Memory filled with one value (fill.cu)."""
-from .host import INT32, INT64, POINTER, declare, kernels
+from .host import INT64, POINTER, declare, kernels
 
-declare("fill_int32", None, POINTER, INT64, INT32)
 declare("fill_int64", None, POINTER, INT64, INT64)
-
-
-def fill_int32(out, n, value):
-    """Writes `value` into out, a pointer to int32 [n]."""
-    kernels.fill_int32(out, n, value)
 
 
 def fill_int64(out, n, value):

@@ -12,6 +12,7 @@ const i64 STAGE = 12;
 template <class K>
 void look_up(const K* keys, i64 n, const Slot* index, i64 capacity, const float* table, i64 dim, i32* rows, float* out,
              i64* missing) {
+  if (out) SOK_OUTPUT(out, n * dim * 4);
   SOK_PARALLEL_CHUNKS(first, last, n, 32 + (out ? dim * 8 : 0)) {
     i64 missed = 0;
     for (i64 i = first; i < last + 2 * STAGE; ++i) {
