@@ -40,8 +40,30 @@ def test_same_result_without_the_second_pass(name, lookups, seed):
     plain, _ = train(OPTIMIZERS[name], False, lookups, seed)
     mine, made = train(OPTIMIZERS[name], True, lookups, seed)
     np.testing.assert_allclose(mine, plain, rtol=1e-6, atol=1e-7)
+    if name == "SGD":
+        assert ("ResourceScatterAdd" in made) == (lookups == 2)
     # Two lookups' gradients are joined, and then rows may come twice. Keras' SGD has a way of its own.
     assert ("Unique" in made) == ((lookups == 2 and name != "SGD") or name == "KerasMomentum")
+
+
+def test_gradient_descent_is_tensorflows_to_the_bit(seed):
+    tables = [train(OPTIMIZERS["SGD"], distributed, 1, seed)[0] for distributed in (False, True)]
+    np.testing.assert_array_equal(*tables)
+
+
+def test_learning_rates_may_be_tensors_and_change():
+    with tf.Graph().as_default(), tf.Session() as sess:
+        layer = sok.All2AllDenseEmbedding(8, 2, 1, 1)
+        rate = tf.placeholder(tf.float64, [])
+        out = layer(tf.constant([[[5]]], tf.int64))
+        step = sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(rate)).minimize(
+            tf.reduce_sum(out), var_list=[layer.embedding_variable])
+        sess.run(sok.Init(global_batch_size=1))
+        sess.run(tf.global_variables_initializer())
+        start = sess.run(out)
+        for value in (0.5, 0.25):
+            sess.run(step, {rate: value})
+        np.testing.assert_allclose(sess.run(out), start - 0.75, rtol=1e-6)
 
 
 def test_what_counts_as_distinct():
