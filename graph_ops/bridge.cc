@@ -17,6 +17,11 @@ Queue* Queue::Get() {
   return queue;
 }
 
+Scratch* Scratch::Get() {
+  static Scratch* scratch = new Scratch;  // never destroyed, as the queue
+  return scratch;
+}
+
 class CallOp : public tf::AsyncOpKernel {
  public:
   explicit CallOp(tf::OpKernelConstruction* construction) : tf::AsyncOpKernel(construction) {

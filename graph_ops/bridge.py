@@ -79,7 +79,7 @@ class Library:
                 ("pop", i32, [i64, i64, ctypes.POINTER(RequestInfo)]),
                 ("lock", i32, [pointer, i32, ctypes.POINTER(TensorInfo)]), ("unlock", None, [pointer]),
                 ("output", i32, [pointer, i32, i32, dims, out]), ("forward", i32, [pointer, i32, i32]),
-                ("temporary", i32, [pointer, i32, i32, dims, out]),
+                ("temporary", i32, [pointer, i64, out]),
                 ("finish", None, [pointer, i32, ctypes.c_char_p])):
             function = getattr(library, "sok1x_" + name)
             function.restype, function.argtypes = result, arguments
@@ -109,12 +109,13 @@ class Request:
         return self._made(data, dtype, shape)
 
     def temporary(self, dtype, *shape):
-        """Scratch memory from TensorFlow's allocator, released when the request finishes: an `Array`."""
+        """Scratch memory from TensorFlow's allocator, for others again when the request finishes: an `Array`."""
         data = ctypes.c_void_p()
-        dims = (ctypes.c_int64 * len(shape))(*shape)
-        self._check(self._library.temporary(self._handle, _NUMBERS[dtype], len(shape), dims, ctypes.byref(data)),
+        array = self._made(data, dtype, shape)
+        self._check(self._library.temporary(self._handle, array.size * ITEM_BYTES[dtype], ctypes.byref(data)),
                     dtype, shape)
-        return self._made(data, dtype, shape)
+        array.pointer = data.value or 0
+        return array
 
     def forward(self, index, input_index):
         """Makes output `index` the very tensor of input `input_index`, without a copy."""

@@ -111,14 +111,13 @@ int sok1x_forward(void* handle, int index, int input) {
   return 0;
 }
 
-int sok1x_temporary(void* handle, int dtype, int rank, const int64_t* dims, void** data) {
+int sok1x_temporary(void* handle, int64_t bytes, void** data) {
   auto* request = static_cast<sok1x::Request*>(handle);
-  std::unique_ptr<tensorflow::Tensor> tensor(new tensorflow::Tensor);
-  const tensorflow::Status status = request->context->allocate_temp(
-      static_cast<tensorflow::DataType>(dtype), sok1x::ShapeOf(rank, dims), tensor.get());
+  tensorflow::Tensor block;
+  const tensorflow::Status status = sok1x::Scratch::Get()->Take(request->context, bytes, &block);
   if (!status.ok()) return sok1x::Report(status);
-  *data = const_cast<char*>(tensor->tensor_data().data());
-  request->temporaries.push_back(std::move(tensor));
+  *data = const_cast<char*>(block.tensor_data().data());
+  request->temporaries.push_back(block);
   return 0;
 }
 

@@ -12,6 +12,8 @@
 #include "tensorflow/core/framework/resource_var.h"
 #include "tensorflow/core/public/version.h"
 
+#include "bridge_scratch.h"
+
 namespace sok1x {
 
 namespace tf = ::tensorflow;
@@ -70,7 +72,7 @@ struct Request {
   bool exclusive = false;
   bool cancellable = false;  // a callback is registered under `cancellation`
   tf::CancellationToken cancellation = 0;
-  std::vector<std::unique_ptr<tf::Tensor>> temporaries;
+  std::vector<tf::Tensor> temporaries;  // blocks from Scratch
 
   void Unlock() {
     for (auto it = held.rbegin(); it != held.rend(); ++it) {
@@ -87,6 +89,7 @@ struct Request {
     Unlock();
     if (cancellable) context->cancellation_manager()->DeregisterCallback(cancellation);
     if (!status.ok()) context->SetStatus(status);
+    for (const tf::Tensor& block : temporaries) Scratch::Get()->Give(block);
     temporaries.clear();
     variables.clear();
     tf::AsyncOpKernel::DoneCallback call = std::move(done);
