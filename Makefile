@@ -26,7 +26,8 @@ data: env ## Fetch MovieLens-100k into .data/
 	@$(PYTHON_ENV) legacy_examples/movielens.py $(DATA)
 
 demo: data ## Train a click model on MovieLens-100k with mpiexec
-	@tools/mpiexec.sh $(RANKS) $(PYTHON_ENV) legacy_examples/demo.py $(ARGS)
+	@TF_CPP_MIN_LOG_LEVEL=$${TF_CPP_MIN_LOG_LEVEL:-2} PYTHONWARNINGS=$${PYTHONWARNINGS:-ignore} \
+	    tools/mpiexec.sh $(RANKS) $(PYTHON_ENV) legacy_examples/demo.py $(ARGS)
 
 check: env ## Look over this installation: versions, devices, MPI, one exchange
 	@tools/mpiexec.sh $(RANKS) $(PYTHON_ENV) -m sok1x.check $(ARGS)
