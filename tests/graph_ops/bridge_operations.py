@@ -37,6 +37,22 @@ class _Describe(Operation):
 
 
 @register
+class _Temporaries(Operation):
+    """Where temporaries of the given sizes lie; each is filled with its number and looked at afterwards."""
+
+    name = "test.temporaries"
+    before_init = True
+
+    def run(self, request, config, world, headers):
+        arrays = [request.temporary("uint8", size) for size in config["sizes"]]
+        for number, array in enumerate(arrays):
+            array.numpy()[:] = number + 1
+        for number, array in enumerate(arrays):
+            assert (array.numpy() == number + 1).all(), "temporaries overlap"
+        request.output(0, "int64", (len(arrays),)).numpy()[:] = [array.pointer for array in arrays]
+
+
+@register
 class _Fail(Operation):
     """Fails as its config says."""
 
@@ -81,6 +97,10 @@ def pointer(tensor):
 
 def describe(tensor):
     return library.call("test.describe", {}, [tensor], [tf.int64, tf.float64], [[None], []])
+
+
+def temporaries(sizes):
+    return library.call("test.temporaries", {"sizes": sizes}, [], [tf.int64], [[None]])[0]
 
 
 def fail(code=0, message="", kind=None):

@@ -44,6 +44,20 @@ def test_every_dtype_and_shape_arrives(graph, dtype, shape, seed):
     assert got_sum == value.astype("float64").sum()
 
 
+def test_temporaries_are_used_again_and_never_twice_at_once(graph, seed):
+    same = operations.temporaries([1 << 20, 1 << 20, 3 << 20, 10, 0])
+    sizes = np.random.RandomState(seed).randint(0, 4 << 20, 12).tolist()
+    other = operations.temporaries(sizes)
+    huge = operations.temporaries([48 << 20, 48 << 20])  # more than is kept
+    with tf.Session() as sess:
+        first = sess.run(same)
+        assert len(set(first[:3])) == 3
+        assert set(sess.run(same)[:3]) == set(first[:3]), "the second run uses the first one's blocks"
+        for _ in range(5):
+            for node in (other, huge, same):
+                sess.run(node)
+
+
 def test_more_than_eight_dimensions_is_a_clear_error(graph):
     with pytest.raises(tf.errors.InvalidArgumentError, match="more than 8 dimensions"):
         run(operations.describe(tf.ones([1] * 9)))
