@@ -5,8 +5,8 @@ computes between lookup and gradient; where nobody asks for a gradient, it does 
 """
 import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import lookup, row_numbers, unique
-from sok1x.graph_ops import library
+from sok1x.cuda_kernels import lookup, row_numbers
+from sok1x.graph_ops import library, shard
 from sok1x.graph_ops.registry import Operation, register
 
 DISTINCT = (("lookup.distinct", 1),)  # (function, output) that hold rows, none twice
@@ -42,9 +42,7 @@ class _Distinct(Operation):
             request.forward(1, 1)
             return
         inverse = request.output(0, "int32", (at.size,))
-        values = request.temporary("int64", at.size)
-        scratch = request.temporary("uint8", unique.scratch_bytes(at.size))
-        count = unique.unique(at.pointer, "int32", at.size, values.pointer, inverse.pointer, scratch.pointer)
+        values, count = shard.make_distinct(request, at, inverse)
         rows = request.output(1, "int32", (count,))
         row_numbers.narrow(values.pointer, count, rows.pointer)
 

@@ -8,7 +8,7 @@ reads the table directly.
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import gather, partition, row_numbers, segment_sum, unique
+from sok1x.cuda_kernels import gather, partition, row_numbers, segment_sum
 from sok1x.graph_ops import alone, library, shard
 from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.table import Table
@@ -28,9 +28,7 @@ class Asked:
 
     def __init__(self, request, table, world, keys, inverse):
         total = keys.size
-        values = request.temporary("int64", total)
-        scratch = request.temporary("uint8", unique.scratch_bytes(total))
-        self.count = unique.unique(keys.pointer, keys.dtype, total, values.pointer, inverse.pointer, scratch.pointer)
+        values, self.count = shard.make_distinct(request, keys, inverse)
         shard.check_range(table, world, values, self.count,
                           lambda bad: int(np.flatnonzero(inverse.numpy() == bad)[0]))
         self.send_counts = np.array([self.count], np.int64)
@@ -55,9 +53,7 @@ def owner_rows(request, table, world, sent, recv_counts, training, rows_index, r
     keys = request.temporary("int64", received)
     world.communicator.all_to_all(sent.keys.pointer, sent.send_counts, keys.pointer, recv_counts, 8)
     requested = request.output(requested_index, "int32", (received,))
-    distinct = request.temporary("int64", received)
-    scratch = request.temporary("uint8", unique.scratch_bytes(received))
-    count = unique.unique(keys.pointer, "int64", received, distinct.pointer, requested.pointer, scratch.pointer)
+    distinct, count = shard.make_distinct(request, keys, requested)
     rows = request.output(rows_index, "int32", (count,))
     answers = request.temporary("float32", received, dim)
     with request.variables(table.name, exclusive=training) as variables:

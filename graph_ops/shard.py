@@ -2,10 +2,25 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import hash_index, row_init, row_numbers, segment_sum
+from sok1x.cuda_kernels import hash_index, row_init, row_numbers, segment_sum, unique
 from sok1x.graph_ops.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
 
 INDEX, COUNT = 1, 2  # the index's place among a table's variables; the rows come first
+
+
+def make_distinct(request, keys, inverse):
+    """Numbers a batch's distinct keys in order of first appearance.
+
+    Args:
+      keys: `Array` of any key type, any shape. inverse: int32, filled: which distinct key each position has.
+
+    Returns:
+      (the distinct keys, int64, at the front of an `Array`; how many).
+    """
+    values = request.temporary("int64", keys.size)
+    scratch = request.temporary("uint8", unique.scratch_bytes(keys.size))
+    return values, unique.unique(keys.pointer, keys.dtype, keys.size, values.pointer, inverse.pointer,
+                                 scratch.pointer)
 
 
 def check_range(table, world, keys, count, first_position):
@@ -83,9 +98,7 @@ def find_or_insert(request, table, world, variables, keys, count, rows):
     if not table.by_row:
         new_keys = request.temporary("int64", inserted)
         row_numbers.collect_new(keys.pointer, rows.pointer, count, used, new_keys.pointer)
-        kind, a, b = table.distribution(world.size)
-        row_init.initial_rows(world.arguments["seed"], table.identity, new_keys.pointer, inserted, table.dim, kind, a,
-                              b, 0, variables[0].pointer + used * table.dim * 4)
+        _write_initial_rows(table, world, new_keys, inserted, 0, variables[0].pointer + used * table.dim * 4)
     variables[COUNT].numpy()[...] = used + inserted
     return Found(rows, rows, 0)
 
@@ -102,16 +115,19 @@ def fill_unseen(request, table, world, keys, found, inverse, length, values):
     rows = request.temporary("int32", length)
     row_numbers.look_up_int64(keys.pointer, inverse.pointer, length, asked.pointer)
     row_numbers.look_up(found.rows.pointer, inverse.pointer, length, rows.pointer)
-    kind, a, b = table.distribution(world.size)
-    row_init.initial_rows(world.arguments["seed"], table.identity, asked.pointer, length, table.dim, kind, a, b,
-                          rows.pointer, values.pointer)
+    _write_initial_rows(table, world, asked, length, rows.pointer, values.pointer)
 
 
 def fill_unseen_distinct(table, world, keys, found, count, values):
     """As `fill_unseen`, where values float32 [count, D] belong to the distinct keys themselves."""
+    _write_initial_rows(table, world, keys, count, found.rows.pointer, values.pointer)
+
+
+def _write_initial_rows(table, world, keys, count, only_where_negative, out):
+    """The initial rows of keys int64 [count] at `out`; with a pointer to int32 [count], only where that is negative."""
     kind, a, b = table.distribution(world.size)
     row_init.initial_rows(world.arguments["seed"], table.identity, keys.pointer, count, table.dim, kind, a, b,
-                          found.rows.pointer, values.pointer)
+                          only_where_negative, out)
 
 
 def rows_are_known(table, training):
@@ -127,7 +143,7 @@ def gradient_slices(table, call, known_rows):
     """The `tf.IndexedSlices` of a lookup's gradient.
 
     Args:
-      call: makes the backward op from the number of its outputs: values, and indices where they are not known.
+      call: makes the backward op, given its outputs' dtypes and shapes: values, and indices where they are not known.
       known_rows: the forward op's `rows`, int32 [u], if `rows_are_known`; else None.
     """
     dtypes, shapes = [tf.float32, tf.int32], [[None, table.dim], [None]]
