@@ -8,19 +8,31 @@ SOK_KERNEL sok1x_bags_of_keys(const i64* offsets, i64 n_bags, i64 first, i64* ou
   };
 }
 
-#ifndef __CUDACC__
-// Host form only: one pass. A GPU needs a reduction.
-
-// The number of keys in the longest bag; the first such bag's number goes into *bag.
-SOK_EXPORT i64 sok1x_longest_bag(const i64* offsets, i64 n_bags, i64* bag) {
-  i64 longest = 0;
-  *bag = 0;
-  for (i64 b = 0; b < n_bags; ++b) {
-    if (offsets[b + 1] - offsets[b] > longest) {
-      longest = offsets[b + 1] - offsets[b];
-      *bag = b;
+// *longest, 0 before, becomes the number of keys in the longest bag, times 2^32, plus 2^32 - 1 - the first such bag.
+// There are fewer than 2^31 keys and fewer than 2^32 bags.
+SOK_KERNEL sok1x_longest_bag(const i64* offsets, i64 n_bags, i64* longest) {
+#ifdef __CUDACC__
+  SOK_PARALLEL_FOR(b, n_bags, 8) {
+    i64 mine = ((offsets[b + 1] - offsets[b]) << 32) + (0xffffffffll - b);
+    const u32 here = __activemask();
+    if (here == 0xffffffffu) {
+      for (int step = 16; step; step >>= 1) {
+        const i64 other = __shfl_xor_sync(here, mine, step);
+        mine = other > mine ? other : mine;
+      }
+      if ((threadIdx.x & 31) == 0) atomic_max(longest, mine);
+    } else {
+      atomic_max(longest, mine);
     }
-  }
-  return longest;
-}
+  };
+#else
+  SOK_PARALLEL_CHUNKS(begin, end, n_bags, 8) {
+    i64 most = 0;
+    for (i64 b = begin; b < end; ++b) {
+      const i64 mine = ((offsets[b + 1] - offsets[b]) << 32) + (0xffffffffll - b);
+      most = std::max(most, mine);
+    }
+    atomic_max(longest, most);
+  };
 #endif
+}

@@ -1,10 +1,9 @@
 """Facts about a batch's bags (bags.cu)."""
-import ctypes
+from .backend import INT64, POINTER, counts, family, kernels
 
-from .host import INT64, POINTER, declare, kernels
-
-declare("bags_of_keys", None, POINTER, INT64, INT64, POINTER)
-declare("longest_bag", INT64, POINTER, INT64, POINTER)
+declare = family(__name__)
+declare("bags_of_keys", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1])
+declare("longest_bag", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
 
 
 def of_keys(offsets, n_bags, first, out):
@@ -24,7 +23,19 @@ def longest(offsets, n_bags):
 
     Args:
         offsets: pointer to int64 [n_bags + 1].
-        n_bags: number of bags.
+        n_bags: number of bags, below 2**32.
     """
-    bag = ctypes.c_int64()
-    return kernels.longest_bag(offsets, n_bags, ctypes.addressof(bag)), bag.value
+    found = counts()
+    start_longest(offsets, n_bags, found.take())
+    return decode_longest(found.read()[0])
+
+
+def start_longest(offsets, n_bags, count):
+    """`longest` without waiting: what `decode_longest` takes goes into *count, a pointer from `counts().take()`."""
+    kernels.longest_bag(offsets, n_bags, count)
+
+
+def decode_longest(value):
+    """(number of keys, bag) from a count of `start_longest`."""
+    keys, from_end = value >> 32, value & 0xffffffff
+    return (keys, 0xffffffff - from_end) if keys else (0, 0)

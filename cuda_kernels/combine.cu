@@ -2,47 +2,76 @@
 #include "rows.cuh"
 
 // Offsets of sorted bags. Item i starts every bag after item i-1's up to its own; item n ends all the rest.
-// faults[0] becomes the first item out of [0, n_bags), faults[1] the first that is below its predecessor; both
-// must hold n before. With a fault, offsets are not to be used.
-SOK_KERNEL sok1x_bag_offsets_kernel(const i64* SOK_RESTRICT bags, i64 stride, i64 n, i64 n_bags,
-                                    i64* SOK_RESTRICT offsets, i64* SOK_RESTRICT faults) {
+// *outside, 0 before, becomes n minus the first item out of [0, n_bags); *unsorted likewise for the first that is
+// below its predecessor. Where one of them is not 0, offsets are not to be used.
+SOK_KERNEL sok1x_bag_offsets(const i64* SOK_RESTRICT bags, i64 stride, i64 n, i64 n_bags,
+                                    i64* SOK_RESTRICT offsets, i64* outside, i64* unsorted) {
   SOK_PARALLEL_FOR(i, n + 1, stride * 8 + 16) {
     const i64 bag = i < n ? bags[i * stride] : n_bags;
     const i64 previous = i > 0 ? bags[(i - 1) * stride] : -1;
     if (i < n && (bag < 0 || bag >= n_bags)) {
-      atomic_min(faults, i);
+      atomic_max(outside, n - i);
     } else if (previous > bag) {
-      atomic_min(faults + 1, i);
+      atomic_max(unsorted, n - i);
     } else if (previous >= -1) {
       for (i64 b = previous + 1; b <= bag; ++b) offsets[b] = i;
     }
   };
 }
 
-// Floats of a row that are summed in registers at a time.
+// The row of key k: rows[inverse[k]], or inverse[k] where there are no rows; negative where it has none.
+SOK_DEVICE i32 row_of_key(const i32* rows, const i32* inverse, i64 k) {
+  const i32 unique = inverse[k];
+  return rows && unique >= 0 ? rows[unique] : unique;
+}
+
 #ifdef __CUDACC__
-struct Tile {
-  float lanes[4];
-};
-SOK_DEVICE Tile load_tile(const float* p) {
-  Tile t;
-  for (int c = 0; c < 4; ++c) t.lanes[c] = p[c];
-  return t;
+
+// A team sums a bag, each lane its columns, in key order; the rows of AHEAD keys are asked for at a time. Offsets are
+// kept within [0, n_keys], so that offsets which prove faulty later do no harm.
+template <int W>
+SOK_DEVICE void combine_bags(const float* SOK_RESTRICT source, i64 dim, const i32* SOK_RESTRICT rows,
+                             const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags, i64 n_keys,
+                             i32 mean, float* SOK_RESTRICT out) {
+  const int AHEAD = 4;
+  const Team team = make_team(dim);
+  for (i64 b = team.first; b < n_bags; b += team.stride) {
+    const i64 first = max(0ll, min(n_keys, offsets[b])), last = max(first, min(n_keys, offsets[b + 1]));
+    SOK_TEAM_COLUMNS(W, team, dim, c) {
+      Vec<W> sum = zero_vec<W>();
+      for (i64 k = first; k < last; k += AHEAD) {
+        i64 row[AHEAD];
+        Vec<W> value[AHEAD];
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) row[a] = k + a < last ? row_of_key(rows, inverse, k + a) : -1;
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+          if (row[a] >= 0) value[a] = load_vec<W>(source + row[a] * dim + c);
+        }
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+          if (row[a] < 0) continue;
+          for (int w = 0; w < W; ++w) sum.lane[w] = sum.lane[w] + value[a].lane[w];
+        }
+      }
+      if (mean && last > first) {
+        const float count = (float)(last - first);
+        for (int w = 0; w < W; ++w) sum.lane[w] = sum.lane[w] / count;
+      }
+      store_vec<W>(out + b * dim + c, sum);
+    }
+  }
 }
-SOK_DEVICE void store_tile(float* p, const Tile& t) {
-  for (int c = 0; c < 4; ++c) p[c] = t.lanes[c];
+
+SOK_KERNEL sok1x_combine(const float* SOK_RESTRICT source, i64 dim, const i32* SOK_RESTRICT rows,
+                         const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags, i64 n_keys,
+                         i32 mean, float* SOK_RESTRICT out) {
+  SOK_BY_ALIGNMENT(dim, combine_bags, source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out);
 }
-SOK_DEVICE Tile operator+(const Tile& a, const Tile& b) {
-  Tile t;
-  for (int c = 0; c < 4; ++c) t.lanes[c] = a.lanes[c] + b.lanes[c];
-  return t;
-}
-SOK_DEVICE Tile operator/(const Tile& a, float b) {
-  Tile t;
-  for (int c = 0; c < 4; ++c) t.lanes[c] = a.lanes[c] / b;
-  return t;
-}
+
 #else
+
+// Floats of a row that are summed in registers at a time.
 typedef float Tile __attribute__((vector_size(16)));
 SOK_DEVICE Tile load_tile(const float* p) {
   Tile t;
@@ -50,13 +79,6 @@ SOK_DEVICE Tile load_tile(const float* p) {
   return t;
 }
 SOK_DEVICE void store_tile(float* p, const Tile& t) { memcpy(p, &t, sizeof t); }
-#endif
-
-// The row of key k: rows[inverse[k]], or inverse[k] where there are no rows; negative where it has none.
-SOK_DEVICE i32 row_of_key(const i32* rows, const i32* inverse, i64 k) {
-  const i32 unique = inverse[k];
-  return rows && unique >= 0 ? rows[unique] : unique;
-}
 
 // How many keys ahead a row is asked for.
 static const i64 COMBINE_AHEAD = 16;
@@ -102,7 +124,7 @@ SOK_DEVICE void combine_column(const Bag& bag, i64 column, float* out) {
 }
 
 SOK_KERNEL sok1x_combine(const float* SOK_RESTRICT source, i64 dim, const i32* SOK_RESTRICT rows,
-                         const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags,
+                         const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags, i64,
                          i32 mean, float* SOK_RESTRICT out) {
   if (n_bags <= 0) return;
   SOK_OUTPUT(out, n_bags * dim * 4);
@@ -129,24 +151,28 @@ SOK_KERNEL sok1x_combine(const float* SOK_RESTRICT source, i64 dim, const i32* S
   };
 }
 
+#endif  // __CUDACC__
+
 SOK_KERNEL sok1x_divide(const float* values, i64 dim, const i64* SOK_RESTRICT offsets, i64 n_bags, float* out) {
+#ifdef __CUDACC__
+  const Team team = make_team(dim);
+  for (i64 b = team.first; b < n_bags; b += team.stride) {
+    const i64 keys = offsets[b + 1] - offsets[b];
+    const float count = (float)keys;
+    SOK_TEAM_COLUMNS(1, team, dim, c) { out[b * dim + c] = keys > 0 ? values[b * dim + c] / count : 0.0f; }
+  }
+#else
   SOK_OUTPUT(out, n_bags * dim * 4);
   SOK_PARALLEL_FOR(b, n_bags, dim * 8) {
     const i64 keys = offsets[b + 1] - offsets[b];
     const float count = (float)keys;
     for (i64 c = b * dim; c < (b + 1) * dim; ++c) out[c] = keys > 0 ? values[c] / count : 0.0f;
   };
+#endif
 }
 
 #ifndef __CUDACC__
-SOK_EXPORT i64 sok1x_bag_offsets(const i64* bags, i64 stride, i64 n, i64 n_bags, i64* offsets) {
-  i64 faults[2] = {n, n};
-  sok1x_bag_offsets_kernel(bags, stride, n, n_bags, offsets, faults);
-  if (faults[0] < n) return 2 + faults[0];
-  return faults[1] < n ? 1 : 0;
-}
-
-// A stable counting sort, on one thread: unsorted bags are rare. Host form only.
+// A stable counting sort, on one thread: unsorted bags are rare. On a GPU sort.cu sorts.
 SOK_EXPORT void sok1x_sort_order(const i64* bags, i64 stride, i64 n, i64 n_bags, i64* offsets, i32* order) {
   for (i64 b = 0; b <= n_bags; ++b) offsets[b] = 0;
   for (i64 i = 0; i < n; ++i) ++offsets[bags[i * stride] + 1];
@@ -155,5 +181,18 @@ SOK_EXPORT void sok1x_sort_order(const i64* bags, i64 stride, i64 n, i64 n_bags,
   for (i64 i = 0; i < n; ++i) order[offsets[bags[i * stride]]++] = (i32)i;
   for (i64 b = n_bags; b > 0; --b) offsets[b] = offsets[b - 1];
   offsets[0] = 0;
+}
+#else
+SOK_KERNEL sok1x_bag_numbers(const i64* SOK_RESTRICT bags, i64 stride, i64 n, u32* SOK_RESTRICT numbers) {
+  SOK_PARALLEL_FOR(i, n, 12) { numbers[i] = (u32)bags[i * stride]; };
+}
+
+// As sok1x_bag_offsets, from numbers that are sorted.
+SOK_KERNEL sok1x_offsets_of_sorted(const u32* SOK_RESTRICT numbers, i64 n, i64 n_bags, i64* SOK_RESTRICT offsets) {
+  SOK_PARALLEL_FOR(i, n + 1, 16) {
+    const i64 bag = i < n ? (i64)numbers[i] : n_bags;
+    const i64 previous = i > 0 ? (i64)numbers[i - 1] : -1;
+    for (i64 b = previous + 1; b <= bag; ++b) offsets[b] = i;
+  };
 }
 #endif

@@ -1,10 +1,15 @@
 """Bags of keys: where each begins, and the sum or mean of its rows (combine.cu)."""
-from .host import INT32, INT64, POINTER, declare, kernels
+from . import sort
+from .backend import INT32, INT64, POINTER, counts, current, family, kernels, row_lanes
 
-declare("bag_offsets", INT64, POINTER, INT64, INT64, INT64, POINTER)
+declare = family(__name__)
+declare("bag_offsets", None, POINTER, INT64, INT64, INT64, POINTER, POINTER, POINTER, threads=lambda a: a[2] + 1)
 declare("sort_order", None, POINTER, INT64, INT64, INT64, POINTER, POINTER)
-declare("combine", None, POINTER, INT64, POINTER, POINTER, POINTER, INT64, INT32, POINTER)
-declare("divide", None, POINTER, INT64, POINTER, INT64, POINTER)
+declare("bag_numbers", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[2])
+declare("offsets_of_sorted", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1] + 1)
+declare("combine", None, POINTER, INT64, POINTER, POINTER, POINTER, INT64, INT64, INT32, POINTER,
+        threads=lambda a: a[5] * row_lanes(a[1]))
+declare("divide", None, POINTER, INT64, POINTER, INT64, POINTER, threads=lambda a: a[3] * row_lanes(a[1]))
 
 
 def bag_offsets(bags, stride, n, n_bags, offsets):
@@ -21,7 +26,19 @@ def bag_offsets(bags, stride, n, n_bags, offsets):
         0: done; 1: all are in range but not sorted (use `sort_order`); 2 + i: item i is the first out of
         [0, n_bags). Unless it is 0, offsets are undefined.
     """
-    return kernels.bag_offsets(bags, stride, n, n_bags, offsets)
+    found = counts()
+    start_bag_offsets(bags, stride, n, n_bags, offsets, found.take(), found.take())
+    return state_of_offsets(n, *found.read())
+
+
+def start_bag_offsets(bags, stride, n, n_bags, offsets, outside, unsorted):
+    """`bag_offsets` without waiting: what `state_of_offsets` takes goes into two pointers of `counts().take()`."""
+    kernels.bag_offsets(bags, stride, n, n_bags, offsets, outside, unsorted)
+
+
+def state_of_offsets(n, outside, unsorted):
+    """What `bag_offsets` returns, from the two counts of `start_bag_offsets`."""
+    return 2 + n - outside if outside else int(unsorted > 0)
 
 
 def sort_order(bags, stride, n, n_bags, offsets, order):
@@ -35,10 +52,17 @@ def sort_order(bags, stride, n, n_bags, offsets, order):
         offsets: pointer to int64 [n_bags + 1], out: as `bag_offsets` gives for the sorted items.
         order: pointer to int32 [n], out: the item that goes to each place.
     """
-    kernels.sort_order(bags, stride, n, n_bags, offsets, order)
+    gpu = current()
+    if gpu is None:
+        kernels.sort_order(bags, stride, n, n_bags, offsets, order)
+        return
+    numbers, sorted_numbers = gpu.allocate(4 * n), gpu.allocate(4 * n)
+    kernels.bag_numbers(bags, stride, n, numbers)
+    sort.order(numbers, n, n_bags, sorted_numbers, order)
+    kernels.offsets_of_sorted(sorted_numbers, n, n_bags, offsets)
 
 
-def combine(source, dim, rows, inverse, offsets, n_bags, mean, out):
+def combine(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out):
     """Sums the rows of each bag in key order: out[b] = sum over its keys k of source[rows[inverse[k]]].
 
     Args:
@@ -48,10 +72,11 @@ def combine(source, dim, rows, inverse, offsets, n_bags, mean, out):
         inverse: pointer to int32 [n].
         offsets: pointer to int64 [n_bags + 1], ascending from 0 to n.
         n_bags: number of bags.
+        n_keys: n.
         mean: divide by the number of keys of the bag (keys with a negative row count too).
         out: pointer to float32 [n_bags, dim]; zeros for an empty bag.
     """
-    kernels.combine(source, dim, rows, inverse, offsets, n_bags, mean, out)
+    kernels.combine(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out)
 
 
 def divide(values, dim, offsets, n_bags, out):

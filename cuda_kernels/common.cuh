@@ -9,6 +9,8 @@
 // a chunk is a run of consecutive items, so look-ahead prefetches and sums kept in registers pay. `bytes` says
 // how much memory one item touches; the pool gives no thread less than is worth a hand-over.
 // A kernel that writes a large output says so first, SOK_OUTPUT(pointer, bytes), see host_pages.h.
+// A loop over rows needs a shape of its own on CUDA, where neighbouring threads should touch neighbouring floats:
+// rows.cuh has teams of threads for that.
 // Inside SOK_PARALLEL_FOR, write no `continue` and no `return`: the body is a lambda on the host.
 #ifndef SOK1X_COMMON_CUH
 #define SOK1X_COMMON_CUH
@@ -47,9 +49,16 @@ typedef uint64_t u64;
 #define SOK_OUTPUT(pointer, bytes) ((void)0)
 
 SOK_DEVICE void atomic_add(i64* target, i64 value) { atomicAdd((u64*)target, (u64)value); }
-SOK_DEVICE void atomic_min(i64* target, i64 value) { atomicMin(target, value); }
+SOK_DEVICE void atomic_max(i64* target, i64 value) { atomicMax(target, value); }
 SOK_DEVICE u32 float_bits(float value) { return __float_as_uint(value); }
 SOK_DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
+
+// Adds up `value` over the warp's threads that are here, and one of them adds the sum to *target.
+SOK_DEVICE void count_in_warp(i64* target, bool value) {
+  const u32 here = __activemask();
+  const u32 set = __ballot_sync(here, value);
+  if (set && (threadIdx.x & 31) == (u32)(__ffs(here) - 1)) atomicAdd((u64*)target, (u64)__popc(set));
+}
 
 #else
 
@@ -63,9 +72,9 @@ SOK_DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
 #define SOK_OUTPUT(pointer, bytes) sok1x::ask_for_huge_pages((pointer), (bytes))
 
 SOK_DEVICE void atomic_add(i64* target, i64 value) { __atomic_fetch_add(target, value, __ATOMIC_RELAXED); }
-SOK_DEVICE void atomic_min(i64* target, i64 value) {
+SOK_DEVICE void atomic_max(i64* target, i64 value) {
   i64 seen = __atomic_load_n(target, __ATOMIC_RELAXED);
-  while (value < seen && !__atomic_compare_exchange_n(target, &seen, value, true, __ATOMIC_RELAXED,
+  while (value > seen && !__atomic_compare_exchange_n(target, &seen, value, true, __ATOMIC_RELAXED,
                                                       __ATOMIC_RELAXED)) {
   }
 }
@@ -84,6 +93,12 @@ SOK_DEVICE float bits_float(u32 bits) {
 
 // Key types, as the wrappers number them.
 enum KeyType { KEY_INT64 = 0, KEY_INT32 = 1, KEY_UINT32 = 2 };
+
+SOK_DEVICE i64 load_key(const void* keys, i32 key_type, i64 i) {
+  return key_type == KEY_INT32    ? (i64)((const i32*)keys)[i]
+         : key_type == KEY_UINT32 ? (i64)((const u32*)keys)[i]
+                                  : ((const i64*)keys)[i];
+}
 
 // A bijection of 64 bits in which each input bit flips each output bit with probability near 1/2: Stafford's
 // 13th variant of the MurmurHash3 finalizer, the one SplitMix64 uses.

@@ -1,18 +1,20 @@
 """Dense tensors on their way through an all-reduce (dense.cu)."""
-import ctypes
+from .backend import DOUBLE, FLOAT, INT64, POINTER, current, family, kernels
 
-from .host import FLOAT, INT64, POINTER, declare, kernels
-
+declare = family(__name__)
 declare("copy_bytes", None, POINTER, INT64, POINTER)
-declare("widen_half", None, POINTER, INT64, POINTER)
-declare("narrow_half", None, POINTER, INT64, POINTER)
-declare("divide_float", None, POINTER, INT64, FLOAT)
-declare("divide_double", None, POINTER, INT64, ctypes.c_double)
+declare("widen_half", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
+declare("narrow_half", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
+declare("divide_float", None, POINTER, INT64, FLOAT, threads=lambda a: a[1])
+declare("divide_double", None, POINTER, INT64, DOUBLE, threads=lambda a: a[1])
 
 
 def copy(source, nbytes, out):
     """Copies `nbytes` bytes from `source` to `out`, pointers to memory that does not overlap."""
-    kernels.copy_bytes(source, nbytes, out)
+    if current() is None:
+        kernels.copy_bytes(source, nbytes, out)
+    else:
+        current().copy(out, source, nbytes)
 
 
 def widen_half(source, n, out):

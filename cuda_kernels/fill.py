@@ -1,7 +1,8 @@
 """Memory filled with one value (fill.cu)."""
-from .host import INT64, POINTER, declare, kernels
+from .backend import INT64, POINTER, family, kernels
 
-declare("fill_int64", None, POINTER, INT64, INT64)
+declare = family(__name__)
+declare("fill_int64", None, POINTER, INT64, INT64, threads=lambda a: a[1])
 
 
 def fill_int64(out, n, value):

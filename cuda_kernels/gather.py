@@ -1,8 +1,11 @@
 """Rows of a table by row number (gather.cu)."""
-from .host import INT64, POINTER, declare, kernels
+from .backend import INT64, POINTER, family, kernels, row_lanes
 
-declare("gather", None, POINTER, INT64, POINTER, INT64, POINTER)
-declare("gather_through", None, POINTER, INT64, POINTER, POINTER, INT64, POINTER)
+declare = family(__name__)
+# A team of threads copies four rows at a time (gather.cu).
+declare("gather", None, POINTER, INT64, POINTER, INT64, POINTER, threads=lambda a: (a[3] + 3) // 4 * row_lanes(a[1]))
+declare("gather_through", None, POINTER, INT64, POINTER, POINTER, INT64, POINTER,
+        threads=lambda a: (a[4] + 3) // 4 * row_lanes(a[1]))
 
 
 def gather(table, dim, index, n, out):

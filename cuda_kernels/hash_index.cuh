@@ -20,6 +20,16 @@ SOK_DEVICE void prefetch_slot(const Slot* index, i64 capacity, i64 key) {
   SOK_PREFETCH(index + first_slot(key, capacity));
 }
 
+#ifdef __CUDACC__
+SOK_DEVICE Slot load_slot(const Slot* index, i64 slot) {
+  const longlong2 both = *(const longlong2*)(index + slot);  // one access of 16 bytes
+  Slot loaded = {both.x, both.y};
+  return loaded;
+}
+#else
+SOK_DEVICE const Slot& load_slot(const Slot* index, i64 slot) { return index[slot]; }
+#endif
+
 // The slot that holds the key, or the empty one where it belongs, or -1 where neither is.
 SOK_DEVICE i64 find_slot(const Slot* index, i64 capacity, i64 key) {
   i64 slot = first_slot(key, capacity);
@@ -32,8 +42,14 @@ SOK_DEVICE i64 find_slot(const Slot* index, i64 capacity, i64 key) {
 
 // The row of a key, or -1.
 SOK_DEVICE i32 find_row(const Slot* index, i64 capacity, i64 key) {
-  const i64 slot = find_slot(index, capacity, key);
-  return slot < 0 ? -1 : (i32)index[slot].row;
+  i64 slot = first_slot(key, capacity);
+  for (i64 tried = 0; tried < capacity; ++tried) {
+    const Slot& here = load_slot(index, slot);
+    if (here.row < 0) return -1;
+    if (here.key == key) return (i32)here.row;
+    slot = (slot + 1) & (capacity - 1);
+  }
+  return -1;
 }
 
 #endif  // SOK1X_HASH_INDEX_CUH

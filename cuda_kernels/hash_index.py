@@ -1,9 +1,16 @@
 """The hash index from keys to rows (hash_index.cu)."""
-from .host import INT32, INT64, POINTER, declare, kernels
+from . import scan
+from .backend import INT32, INT64, POINTER, counts, current, family, kernels
 
-declare("clear_index", None, POINTER, INT64)
-declare("find", INT64, POINTER, INT64, POINTER, INT64, POINTER)
+declare = family(__name__)
+declare("clear_index", None, POINTER, INT64, threads=lambda a: a[1])
+declare("find_kernel", None, POINTER, INT64, POINTER, INT64, POINTER, POINTER, threads=lambda a: a[3])
 declare("insert", INT64, POINTER, INT64, POINTER, INT64, POINTER, INT32)
+declare("number_new", None, POINTER, INT64, POINTER, INT32, POINTER, POINTER, POINTER, POINTER,
+        threads=lambda a: scan.threads(a[1]), block=scan.BLOCK, exact=True)
+declare("claim_slots", None, POINTER, INT64, POINTER, POINTER, INT32, INT64, threads=lambda a: a[5])
+declare("write_keys", None, POINTER, INT64, POINTER, POINTER, INT32, INT64, threads=lambda a: a[5])
+declare("count_missing", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
 
 
 def capacity(rows):
@@ -30,7 +37,9 @@ def find(index, capacity, keys, n, rows):
     Returns:
         How many of the n keys are missing.
     """
-    return kernels.find(index, capacity, keys, n, rows)
+    found = counts()
+    kernels.find_kernel(index, capacity, keys, n, rows, found.take())
+    return found.read()[0]
 
 
 def insert(index, capacity, keys, n, rows, next_row):
@@ -39,7 +48,7 @@ def insert(index, capacity, keys, n, rows, next_row):
     Args:
         index: pointer to int64 [capacity, 2], changed.
         capacity: slots of the index, a power of two.
-        keys: pointer to int64 [n]; a repeated new key gets one row.
+        keys: pointer to int64 [n]; a repeated new key gets one row on the host. On a GPU new keys must be distinct.
         n: number of keys.
         rows: pointer to int32 [n]: where it is -1 the key's row is written, elsewhere it is left.
         next_row: the lowest row not in use.
@@ -50,8 +59,25 @@ def insert(index, capacity, keys, n, rows, next_row):
     Raises:
         OverflowError: the index has fewer empty slots than there are new keys. The index is as it was.
     """
-    inserted = kernels.insert(index, capacity, keys, n, rows, next_row)
+    inserted = (kernels.insert if current() is None else _insert_on_gpu)(index, capacity, keys, n, rows, next_row)
     if inserted < 0:
         raise OverflowError("The hash index is full: {} slots, {} rows in use, and among the {} keys asked for "
                             "are more new ones than empty slots.".format(capacity, next_row, n))
     return inserted
+
+
+def _insert_on_gpu(index, capacity, keys, n, rows, next_row):
+    """As the host's function: the rows given out, or -1 where there is no room."""
+    if not n:
+        return 0
+    found = counts()
+    if n > capacity - next_row:  # may be too many: count before anything is written
+        kernels.count_missing(rows, n, found.take())
+        if found.read()[0] > capacity - next_row:
+            return -1
+    gpu = current()
+    new_keys, how_many = gpu.allocate(8 * n), gpu.allocate(8)
+    kernels.number_new(keys, n, rows, next_row, new_keys, found.take(), how_many, scan.state(n))
+    kernels.claim_slots(index, capacity, new_keys, how_many, next_row, n)
+    kernels.write_keys(index, capacity, new_keys, how_many, next_row, n)
+    return found.read()[0]

@@ -2,47 +2,20 @@
 import ctypes
 import os
 
-POINTER = ctypes.c_void_p
-INT32 = ctypes.c_int32
-INT64 = ctypes.c_int64
-UINT64 = ctypes.c_uint64
-FLOAT = ctypes.c_float
-
 LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_host_kernels.so")
 
-# Numbers of the key types in common.cuh.
-KEY_TYPES = {"int64": 0, "int32": 1, "uint32": 2}
 
-_signatures = {}
-
-
-class Kernels(object):
-    """The library's functions as attributes, without their prefix `sok1x_`.
-
-    A function is looked up and given its types at its first use, then kept as a plain attribute.
-    """
-
-    def __getattr__(self, name):
-        result, arguments = _signatures[name]
-        function = getattr(_library(), "sok1x_" + name)
-        function.restype = result
-        function.argtypes = arguments
-        setattr(self, name, function)
-        return function
-
-
-kernels = Kernels()
-
-
-def declare(name, result, *arguments):
-    """States the C types of a function of the library; wrappers do so when imported.
+def function(name, result, arguments):
+    """A function of the library, typed.
 
     Args:
-        name: the function's name without the prefix `sok1x_`.
+        name: its name without the prefix `sok1x_`.
         result: its ctypes result type, or None.
-        *arguments: its ctypes argument types.
+        arguments: its ctypes argument types.
     """
-    _signatures[name] = (result, arguments)
+    found = getattr(_library(), "sok1x_" + name)
+    found.restype, found.argtypes = result, arguments
+    return found
 
 
 def _library():
@@ -65,9 +38,6 @@ def _library():
 
 _loaded = None
 
-declare("set_threads", None, INT32)
-declare("get_threads", INT32)
-
 
 def set_threads(threads):
     """Sets how many threads, the caller included, a kernel may use; 1 until it is called.
@@ -80,9 +50,9 @@ def set_threads(threads):
     """
     if threads < 1:
         raise ValueError("The number of kernel threads must be at least 1, got {}.".format(threads))
-    kernels.set_threads(min(threads, 256))
+    function("set_threads", None, [ctypes.c_int32])(min(threads, 256))
 
 
 def get_threads():
     """The number of threads, the caller included, that a kernel may use."""
-    return kernels.get_threads()
+    return function("get_threads", ctypes.c_int32, [])()

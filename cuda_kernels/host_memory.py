@@ -3,8 +3,9 @@
 Rows of a table are read in random order: with 4 KB pages almost every row costs a miss in the TLB besides the miss in
 the cache. With 2 MB pages a gather of 53 k rows of 128 bytes from 128 MB takes about half the time.
 """
-from .host import INT64, POINTER, declare, kernels
+from .backend import INT64, POINTER, current, family, kernels
 
+declare = family(__name__)
 declare("advise_large_pages", None, POINTER, INT64)
 
 
@@ -17,4 +18,5 @@ def advise_large_pages(pointer, nbytes):
         pointer: where the array begins.
         nbytes: its bytes.
     """
-    kernels.advise_large_pages(pointer, nbytes)
+    if current() is None:
+        kernels.advise_large_pages(pointer, nbytes)

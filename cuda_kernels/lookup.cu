@@ -1,8 +1,9 @@
 // Each position's row found and copied in one pass, for the usual case that all keys have rows.
-#ifndef __CUDACC__
-// Host form only: a look-ahead in two stages. On a GPU these are two kernels, each with enough in flight by itself.
 #include "hash_index.cuh"
 #include "rows.cuh"
+
+#ifndef __CUDACC__
+// On the host a look-ahead in two stages.
 
 namespace {
 
@@ -42,5 +43,15 @@ SOK_EXPORT i64 sok1x_look_up(const void* keys, i32 key_type, i64 n, const Slot* 
     default: look_up((const i64*)keys, n, index, capacity, table, dim, rows, out, &missing);
   }
   return missing;
+}
+#else
+// On a GPU two kernels, this one and gather, each with enough in flight by itself.
+SOK_KERNEL sok1x_find_keys(const void* SOK_RESTRICT keys, i32 key_type, i64 n, const Slot* SOK_RESTRICT index,
+                           i64 capacity, i32* SOK_RESTRICT rows, i64* missing) {
+  SOK_PARALLEL_FOR(i, n, 128) {
+    const i32 row = find_row(index, capacity, load_key(keys, key_type, i));
+    rows[i] = row;
+    if (missing) count_in_warp(missing, row < 0);
+  };
 }
 #endif

@@ -1,7 +1,10 @@
 """A whole batch looked up in one pass (lookup.cu)."""
-from .host import INT32, INT64, KEY_TYPES, POINTER, declare, kernels
+from . import gather
+from .backend import INT32, INT64, KEY_TYPES, POINTER, counts, current, family, kernels
 
+declare = family(__name__)
 declare("look_up", INT64, POINTER, INT32, INT64, POINTER, INT64, POINTER, INT64, POINTER, POINTER)
+declare("find_keys", None, POINTER, INT32, INT64, POINTER, INT64, POINTER, POINTER, threads=lambda a: a[2])
 
 
 def look_up(keys, key_type, n, index, capacity, table, dim, rows, out):
@@ -15,9 +18,21 @@ def look_up(keys, key_type, n, index, capacity, table, dim, rows, out):
         table: pointer to float32 [rows, dim].
         dim: floats of a row.
         rows: pointer to int32 [n], out: the row of each position, -1 for a missing key.
-        out: pointer to float32 [n, dim], out: each position's values; those of missing keys are not written. Or 0.
+        out: pointer to float32 [n, dim], out: each position's values; those of missing keys are undefined. Or 0.
 
     Returns:
         The number of positions whose key is missing.
     """
-    return kernels.look_up(keys, KEY_TYPES[key_type], n, index, capacity, table, dim, rows, out)
+    if current() is None:
+        return kernels.look_up(keys, KEY_TYPES[key_type], n, index, capacity, table, dim, rows, out)
+    found = counts()
+    start(keys, key_type, n, index, capacity, rows, found.take())
+    found.ask()
+    if out:
+        gather.gather(table, dim, rows, n, out)
+    return found.read()[0]
+
+
+def start(keys, key_type, n, index, capacity, rows, missing):
+    """Finds every position's row on a GPU without waiting; *missing, a pointer from `counts().take()` or 0, counts."""
+    kernels.find_keys(keys, KEY_TYPES[key_type], n, index, capacity, rows, missing)

@@ -10,18 +10,18 @@ SOK_KERNEL sok1x_remap(i32* SOK_RESTRICT inverse, const i32* SOK_RESTRICT positi
   SOK_PARALLEL_FOR(i, n, 12) { inverse[i] = position[inverse[i]]; };
 }
 
-#ifndef __CUDACC__
-#include <vector>
-
 // The mathematical modulo: never negative.
 SOK_DEVICE i64 owner_of(i64 key, i64 parts) {
   const i64 remainder = key % parts;
   return remainder < 0 ? remainder + parts : remainder;
 }
 
+#ifndef __CUDACC__
+#include <vector>
+
 // Host form: a stable counting sort over blocks of consecutive keys. Each block counts its keys by owner, the
 // counts give each (owner, block) its place, each block then puts its keys there. The number of blocks
-// does not show in the result. A GPU form needs a scan over thread blocks.
+// does not show in the result.
 SOK_EXPORT void sok1x_partition(const i64* keys, i64 n, i64 parts, i64* counts, i64* grouped, i32* position) {
   const i64 blocks = std::max<i64>(1, std::min<i64>(sok1x::ThreadPool::get().threads(), n >> 12));
   const i64 stride = parts + 8;  // a cache line lies between the counters of two blocks, which two threads count in
@@ -61,5 +61,23 @@ SOK_EXPORT void sok1x_partition(const i64* keys, i64 n, i64 parts, i64* counts, 
       }
     }
   });
+}
+#else
+// On a GPU the owners are sorted (sort.cu), and what was sorted tells every key its place.
+SOK_KERNEL sok1x_owners(const i64* SOK_RESTRICT keys, i64 n, i64 parts, u32* SOK_RESTRICT owners) {
+  SOK_PARALLEL_FOR(i, n, 12) { owners[i] = (u32)owner_of(keys[i], parts); };
+}
+
+// places: the place in `keys` of each key of `grouped`.
+SOK_KERNEL sok1x_group(const i64* SOK_RESTRICT keys, const u32* SOK_RESTRICT sorted_owners,
+                       const i32* SOK_RESTRICT places, i64 n, i64* SOK_RESTRICT grouped, i32* SOK_RESTRICT position,
+                       u64* SOK_RESTRICT counts) {
+  SOK_PARALLEL_FOR(i, n, 32) {
+    grouped[i] = keys[places[i]];
+    position[places[i]] = (i32)i;
+    const u32 here = __activemask();
+    const u32 same = __match_any_sync(here, sorted_owners[i]);  // one addition for a warp's keys of one owner
+    if ((threadIdx.x & 31) == (u32)(__ffs(same) - 1)) atomicAdd(counts + sorted_owners[i], (u64)__popc(same));
+  };
 }
 #endif

@@ -1,9 +1,13 @@
 """Keys grouped by the rank that owns them (partition.cu)."""
-from .host import INT64, POINTER, declare, kernels
+from . import sort
+from .backend import INT64, POINTER, current, family, kernels
 
+declare = family(__name__)
 declare("partition", None, POINTER, INT64, INT64, POINTER, POINTER, POINTER)
-declare("permute", None, POINTER, POINTER, INT64, POINTER)
-declare("remap", None, POINTER, POINTER, INT64)
+declare("owners", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1])
+declare("group", None, POINTER, POINTER, POINTER, INT64, POINTER, POINTER, POINTER, threads=lambda a: a[3])
+declare("permute", None, POINTER, POINTER, INT64, POINTER, threads=lambda a: a[2])
+declare("remap", None, POINTER, POINTER, INT64, threads=lambda a: a[2])
 
 
 def partition(keys, n, parts, counts, grouped, position):
@@ -17,7 +21,17 @@ def partition(keys, n, parts, counts, grouped, position):
         grouped: pointer to int64 [n], out: the keys of owner 0 in their order, of owner 1, ...
         position: pointer to int32 [n], out: grouped[position[i]] == keys[i].
     """
-    kernels.partition(keys, n, parts, counts, grouped, position)
+    gpu = current()
+    if gpu is None:
+        kernels.partition(keys, n, parts, counts, grouped, position)
+        return
+    gpu.clear(counts, 8 * parts)
+    if not n:
+        return
+    owners, sorted_owners, places = gpu.allocate(4 * n), gpu.allocate(4 * n), gpu.allocate(4 * n)
+    kernels.owners(keys, n, parts, owners)
+    sort.order(owners, n, parts, sorted_owners, places)
+    kernels.group(keys, sorted_owners, places, n, grouped, position, counts)
 
 
 def permute(values, position, n, out):

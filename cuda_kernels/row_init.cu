@@ -11,6 +11,7 @@
 // Only IEEE additions, multiplications, divisions and square roots are used: no libm whose last bit differs from
 // machine to machine.
 #include "philox.cuh"
+#include "rows.cuh"
 
 #ifdef __CUDACC__
 #define INIT_LANES 1
@@ -129,6 +130,7 @@ SOK_DEVICE Values<LANES> draw_values(const Draw& draw, u64 key, u32 block) {
   return z;
 }
 
+#ifndef __CUDACC__
 SOK_DEVICE void initial_row(const Draw& draw, u64 key, i64 dim, float* out) {
   if (draw.kind == ZEROS || draw.kind == CONSTANT) {
     const float value = draw.kind == CONSTANT ? draw.a : 0.0f;
@@ -142,20 +144,58 @@ SOK_DEVICE void initial_row(const Draw& draw, u64 key, i64 dim, float* out) {
     }
   }
 }
+#else
+// A team writes a row, each lane four columns at a time.
+SOK_DEVICE void initial_row_by_team(const Draw& draw, u64 key, i64 dim, const Team& team, float* out) {
+  for (i64 first = 4 * team.lane; first < dim; first += 4 * team.lanes) {
+    Values<1> z;
+    if (draw.kind == ZEROS || draw.kind == CONSTANT) {
+      for (int c = 0; c < 4; ++c) z.value[c][0] = draw.kind == CONSTANT ? draw.a : 0.0f;
+    } else {
+      z = draw_values<1>(draw, key, (u32)(first >> 2));
+    }
+    if (dim % 4 == 0) {
+      Vec<4> four = {{z.value[0][0], z.value[1][0], z.value[2][0], z.value[3][0]}};
+      store_vec<4>(out + first, four);
+    } else {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        if (first + c < dim) out[first + c] = z.value[c][0];
+      }
+    }
+  }
+}
+#endif
 
 SOK_KERNEL sok1x_initial_rows(u64 seed, u64 table, const i64* SOK_RESTRICT keys, i64 n, i64 dim, i32 kind,
                               float a, float b, const i32* SOK_RESTRICT only_where_negative,
                               float* SOK_RESTRICT out) {
   const Draw draw = make_draw(seed, table, kind, a, b);
+#ifdef __CUDACC__
+  const Team team = make_team(dim);
+  for (i64 i = team.first; i < n; i += team.stride) {
+    if (!only_where_negative || only_where_negative[i] < 0) {
+      initial_row_by_team(draw, (u64)keys[i], dim, team, out + i * dim);
+    }
+  }
+#else
   if (!only_where_negative) SOK_OUTPUT(out, n * dim * 4);
   SOK_PARALLEL_FOR(i, n, only_where_negative ? 64 : dim * 16) {
     if (!only_where_negative || only_where_negative[i] < 0) initial_row(draw, (u64)keys[i], dim, out + i * dim);
   };
+#endif
 }
 
 SOK_KERNEL sok1x_initial_rows_of_shard(u64 seed, u64 table, i64 rank, i64 ranks, i64 n_rows, i64 dim, i32 kind,
                                        float a, float b, float* SOK_RESTRICT out) {
   const Draw draw = make_draw(seed, table, kind, a, b);
+#ifdef __CUDACC__
+  const Team team = make_team(dim);
+  for (i64 i = team.first; i < n_rows; i += team.stride) {
+    initial_row_by_team(draw, (u64)(i * ranks + rank), dim, team, out + i * dim);
+  }
+#else
   SOK_OUTPUT(out, n_rows * dim * 4);
   SOK_PARALLEL_FOR(i, n_rows, dim * 16) { initial_row(draw, (u64)(i * ranks + rank), dim, out + i * dim); };
+#endif
 }

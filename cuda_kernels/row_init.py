@@ -1,9 +1,13 @@
 """Initial values of rows, by a counter-based generator (row_init.cu)."""
-from .host import FLOAT, INT32, INT64, POINTER, UINT64, declare, kernels
+from .backend import FLOAT, INT32, INT64, POINTER, UINT64, family, kernels, row_lanes
 
-declare("initial_rows", None, UINT64, UINT64, POINTER, INT64, INT64, INT32, FLOAT, FLOAT, POINTER, POINTER)
-declare("initial_rows_of_shard", None, UINT64, UINT64, INT64, INT64, INT64, INT64, INT32, FLOAT, FLOAT, POINTER)
+declare = family(__name__)
+declare("initial_rows", None, UINT64, UINT64, POINTER, INT64, INT64, INT32, FLOAT, FLOAT, POINTER, POINTER,
+        threads=lambda a: a[3] * row_lanes(a[4]))
+declare("initial_rows_of_shard", None, UINT64, UINT64, INT64, INT64, INT64, INT64, INT32, FLOAT, FLOAT, POINTER,
+        threads=lambda a: a[4] * row_lanes(a[5]))
 
+_WORD = (1 << 64) - 1
 KINDS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3, "truncated_normal": 4}
 
 
@@ -34,7 +38,7 @@ def initial_rows(seed, table_id, keys, n, dim, kind, a, b, only_where_negative, 
     Raises:
         ValueError: unknown kind.
     """
-    kernels.initial_rows(seed, table_id, keys, n, dim, _kind(kind), a, b, only_where_negative, out)
+    kernels.initial_rows(seed & _WORD, table_id & _WORD, keys, n, dim, _kind(kind), a, b, only_where_negative, out)
 
 
 def initial_rows_of_shard(seed, table_id, rank, ranks, n_rows, dim, kind, a, b, out):
@@ -55,4 +59,4 @@ def initial_rows_of_shard(seed, table_id, rank, ranks, n_rows, dim, kind, a, b, 
     Raises:
         ValueError: unknown kind.
     """
-    kernels.initial_rows_of_shard(seed, table_id, rank, ranks, n_rows, dim, _kind(kind), a, b, out)
+    kernels.initial_rows_of_shard(seed & _WORD, table_id & _WORD, rank, ranks, n_rows, dim, _kind(kind), a, b, out)

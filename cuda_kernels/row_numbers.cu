@@ -1,5 +1,5 @@
 // Small steps between keys and rows: which row a key has without an index, which rows are new, which are left out.
-#include "common.cuh"
+#include "scan.cuh"
 
 // Row of key k in a table without index, spread over `ranks`: k div ranks. Keys are in range.
 SOK_KERNEL sok1x_direct_rows(const i64* keys, i64 n, i64 ranks, i32* rows) {
@@ -26,30 +26,53 @@ SOK_KERNEL sok1x_collect_new(const i64* keys, const i32* rows, i64 n, i64 first,
   };
 }
 
-// The lowest position whose key is outside [0, limit) goes into *lowest, which holds n before.
-SOK_KERNEL sok1x_lowest_out_of_range(const i64* keys, i64 n, i64 limit, i64* lowest) {
+// *from_end, 0 before, becomes n minus the lowest position whose key is outside [0, limit).
+SOK_KERNEL sok1x_lowest_out_of_range(const i64* keys, i64 n, i64 limit, i64* from_end) {
   SOK_PARALLEL_FOR(i, n, 8) {
-    if (keys[i] < 0 || keys[i] >= limit) atomic_min(lowest, i);
+    if (keys[i] < 0 || keys[i] >= limit) atomic_max(from_end, n - i);
   };
 }
 
 #ifndef __CUDACC__
-// Host form only: a running count in order. A GPU needs a scan.
+// On the host a running count in order.
 
 // Gives missing rows (-1) the numbers next, next + 1, ... while they are below `limit`, in order; others are copied.
-SOK_EXPORT void sok1x_number_missing(const i32* rows, i64 n, i64 next, i64 limit, i32* out) {
+SOK_KERNEL sok1x_number_missing(const i32* rows, i64 n, i64 next, i64 limit, i32* out, u64*) {
   for (i64 i = 0; i < n; ++i) {
     out[i] = rows[i] >= 0 ? rows[i] : (next < limit ? (i32)next++ : -1);
   }
 }
 
-// The rows that are not -1, in order, into `kept`; number[i] = their place there, or -1. Returns how many.
-SOK_EXPORT i64 sok1x_compact(const i32* rows, i64 n, i32* kept, i32* number) {
+// The rows that are not -1, in order, into `kept`; number[i] = their place there, or -1. *total: how many.
+SOK_KERNEL sok1x_compact(const i32* rows, i64 n, i32* kept, i32* number, i64* total, u64*) {
   i64 count = 0;
   for (i64 i = 0; i < n; ++i) {
     number[i] = rows[i] < 0 ? -1 : (i32)count;
     if (rows[i] >= 0) kept[count++] = rows[i];
   }
-  return count;
+  *total = count;
+}
+#else
+// The same two on a GPU, with a scan (scan.cuh) for the count.
+SOK_KERNEL sok1x_number_missing(const i32* SOK_RESTRICT rows, i64 n, i64 next, i64 limit, i32* SOK_RESTRICT out,
+                                u64* state) {
+  scan_items(
+      n, state, [=](i64 i) { return rows[i] < 0 ? 1u : 0u; },
+      [=](i64 i, u64 before, u32 missing) {
+        const i64 given = next + (i64)before;
+        out[i] = !missing ? rows[i] : given < limit ? (i32)given : -1;
+      },
+      [](u64) {});
+}
+
+SOK_KERNEL sok1x_compact(const i32* SOK_RESTRICT rows, i64 n, i32* SOK_RESTRICT kept, i32* SOK_RESTRICT number,
+                         i64* total, u64* state) {
+  scan_items(
+      n, state, [=](i64 i) { return rows[i] < 0 ? 0u : 1u; },
+      [=](i64 i, u64 before, u32 present) {
+        number[i] = present ? (i32)before : -1;
+        if (present) kept[before] = rows[i];
+      },
+      [=](u64 sum) { *total = (i64)sum; });
 }
 #endif

@@ -1,16 +1,18 @@
 """Small steps between keys and rows (row_numbers.cu)."""
-import ctypes
+from . import scan
+from .backend import INT64, POINTER, counts, family, kernels
 
-from .host import INT64, POINTER, declare, kernels
-
-declare("direct_rows", None, POINTER, INT64, INT64, POINTER)
-declare("look_up_int32", None, POINTER, POINTER, INT64, POINTER)
-declare("look_up_int64", None, POINTER, POINTER, INT64, POINTER)
-declare("narrow_rows", None, POINTER, INT64, POINTER)
-declare("collect_new", None, POINTER, POINTER, INT64, INT64, POINTER)
-declare("lowest_out_of_range", None, POINTER, INT64, INT64, POINTER)
-declare("number_missing", None, POINTER, INT64, INT64, INT64, POINTER)
-declare("compact", INT64, POINTER, INT64, POINTER, POINTER)
+declare = family(__name__)
+declare("direct_rows", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1])
+declare("look_up_int32", None, POINTER, POINTER, INT64, POINTER, threads=lambda a: a[2])
+declare("look_up_int64", None, POINTER, POINTER, INT64, POINTER, threads=lambda a: a[2])
+declare("narrow_rows", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
+declare("collect_new", None, POINTER, POINTER, INT64, INT64, POINTER, threads=lambda a: a[2])
+declare("lowest_out_of_range", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1])
+declare("number_missing", None, POINTER, INT64, INT64, INT64, POINTER, POINTER,
+        threads=lambda a: scan.threads(a[1]), block=scan.BLOCK, exact=True)
+declare("compact", None, POINTER, INT64, POINTER, POINTER, POINTER, POINTER,
+        threads=lambda a: scan.threads(a[1]), block=scan.BLOCK, exact=True)
 
 
 def direct(keys, n, ranks, rows):
@@ -68,9 +70,10 @@ def first_out_of_range(keys, n, limit):
         n: number of keys.
         limit: the lowest key that is too large.
     """
-    lowest = ctypes.c_int64(n)
-    kernels.lowest_out_of_range(keys, n, limit, ctypes.addressof(lowest))
-    return lowest.value if lowest.value < n else -1
+    found = counts()
+    kernels.lowest_out_of_range(keys, n, limit, found.take())
+    from_end = found.read()[0]
+    return n - from_end if from_end else -1
 
 
 def number_missing(rows, n, next_row, limit, out):
@@ -83,7 +86,7 @@ def number_missing(rows, n, next_row, limit, out):
         limit: numbers from here on are not given: -1 stays.
         out: pointer to int32 [n].
     """
-    kernels.number_missing(rows, n, next_row, limit, out)
+    kernels.number_missing(rows, n, next_row, limit, out, scan.state(n))
 
 
 def compact(rows, n, kept, number):
@@ -98,4 +101,6 @@ def compact(rows, n, kept, number):
     Returns:
         How many rows are kept.
     """
-    return kernels.compact(rows, n, kept, number)
+    found = counts()
+    kernels.compact(rows, n, kept, number, found.take(), scan.state(n))
+    return found.read()[0]

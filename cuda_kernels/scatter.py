@@ -1,7 +1,11 @@
 """Rows written into a table by row number (scatter.cu)."""
-from .host import INT64, POINTER, declare, kernels
+from .backend import INT64, POINTER, current, family, kernels, row_lanes
 
+declare = family(__name__)
 declare("scatter", None, POINTER, INT64, POINTER, INT64, POINTER)
+declare("last_items", None, POINTER, INT64, POINTER, INT64, POINTER, threads=lambda a: a[1])
+declare("scatter_last", None, POINTER, INT64, POINTER, INT64, POINTER, POINTER, POINTER,
+        threads=lambda a: a[3] * row_lanes(a[1]))
 
 
 def scatter(values, dim, rows, n, table):
@@ -14,4 +18,12 @@ def scatter(values, dim, rows, n, table):
         n: number of rows to write.
         table: pointer to float32 [*, dim], changed.
     """
-    kernels.scatter(values, dim, rows, n, table)
+    gpu = current()
+    if gpu is None:
+        kernels.scatter(values, dim, rows, n, table)
+        return
+    places = 1 << max(4, (2 * n - 1).bit_length())
+    last, place = gpu.allocate(4 * places), gpu.allocate(4 * n)
+    gpu.clear(last, 4 * places)
+    kernels.last_items(rows, n, last, places, place)
+    kernels.scatter_last(values, dim, rows, n, last, place, table)

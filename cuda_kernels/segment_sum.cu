@@ -1,7 +1,8 @@
-// Sums of rows by segment number, in index order.
-#ifndef __CUDACC__
-// Host form only: a thread walks all sources in order and sums those of its own destinations (destinations.h). On a
-// GPU the natural form is another: a warp for each segment over sources sorted by segment.
+// Sums of rows by segment number, in index order on the host; the GPU's form is segment_sum_gpu.cuh.
+#ifdef __CUDACC__
+#include "segment_sum_gpu.cuh"
+#else
+// A thread walks all sources in order and sums those of its own destinations (destinations.h).
 #include "destinations.h"
 #include "rows.cuh"
 

@@ -1,14 +1,28 @@
-"""Sums of rows by segment, in index order (segment_sum.cu)."""
-from .host import INT32, INT64, POINTER, declare, kernels
+"""Sums of rows by segment (segment_sum.cu)."""
+from . import scan, sort
+from .backend import INT32, INT64, POINTER, current, family, kernels, row_lanes
 
+CHUNK = 32  # as in segment_sum_gpu.cuh
+
+declare = family(__name__)
 declare("segment_sum", None, POINTER, INT64, POINTER, INT64, INT64, POINTER)
 declare("bag_segment_sum", None, POINTER, INT64, POINTER, POINTER, INT64, INT32, INT64, POINTER)
+declare("segment_count", None, POINTER, INT64, POINTER, POINTER, threads=lambda a: a[1])
+declare("segment_place", None, POINTER, INT64, POINTER, POINTER, POINTER, INT64, POINTER, threads=lambda a: a[1])
+declare("segment_clear", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1])
+declare("segment_chunks", None, POINTER, INT64, POINTER, INT64, INT32, POINTER, POINTER, INT64, POINTER,
+        threads=lambda a: (a[7] + CHUNK - 1) // CHUNK * row_lanes(a[1]))
+declare("segment_keys", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1])
+declare("segment_bags", None, POINTER, INT64, POINTER, INT64, threads=lambda a: a[1])
+declare("segment_in_order", None, POINTER, INT64, POINTER, INT64, INT32, POINTER, POINTER, INT64, POINTER,
+        threads=lambda a: a[7] * row_lanes(a[1]))
 
 
 def segment_sum(values, dim, segment_ids, n, num_segments, out):
     """Sums rows: out[s] = sum over i with segment_ids[i] == s of values[i], zeros where there is none.
 
-    The result has the same bits for any number of threads.
+    In index order on the host, with the same bits for any number of threads; on a GPU too where it is deterministic,
+    otherwise in any order.
 
     Args:
         values: pointer to float32 [n, dim].
@@ -18,13 +32,16 @@ def segment_sum(values, dim, segment_ids, n, num_segments, out):
         num_segments: number of segments.
         out: pointer to float32 [num_segments, dim], overwritten.
     """
-    kernels.segment_sum(values, dim, segment_ids, n, num_segments, out)
+    if current() is None:
+        kernels.segment_sum(values, dim, segment_ids, n, num_segments, out)
+    else:
+        _sum_on_gpu(values, dim, segment_ids, n, num_segments, out, 0, 0, 0)
 
 
-def bag_segment_sum(grad, dim, offsets, inverse, n_bags, mean, num_segments, out):
+def bag_segment_sum(grad, dim, offsets, inverse, n_bags, n_keys, mean, num_segments, out):
     """The gradient of `combine`: out[s] = sum over keys k with inverse[k] == s of grad[bag of k].
 
-    The result has the same bits for any number of threads.
+    In key order on the host, with the same bits for any number of threads; on a GPU as for `segment_sum`.
 
     Args:
         grad: pointer to float32 [n_bags, dim].
@@ -32,8 +49,39 @@ def bag_segment_sum(grad, dim, offsets, inverse, n_bags, mean, num_segments, out
         offsets: pointer to int64 [n_bags + 1], ascending from 0 to n.
         inverse: pointer to int32 [n], below num_segments; keys with a negative one are left out.
         n_bags: number of bags.
+        n_keys: n.
         mean: weight each key with 1 / (number of keys of its bag).
         num_segments: number of segments.
         out: pointer to float32 [num_segments, dim], overwritten; zeros where there is no key.
     """
-    kernels.bag_segment_sum(grad, dim, offsets, inverse, n_bags, mean, num_segments, out)
+    if current() is None:
+        kernels.bag_segment_sum(grad, dim, offsets, inverse, n_bags, mean, num_segments, out)
+    else:
+        _sum_on_gpu(grad, dim, inverse, n_keys, num_segments, out, offsets, n_bags, mean)
+
+
+def _sum_on_gpu(values, dim, segments, n, num_segments, out, offsets, n_bags, mean):
+    """Both sums; offsets 0 where there are no bags."""
+    gpu = current()
+    if not n or not num_segments:
+        gpu.clear(out, num_segments * dim * 4)
+        return
+    # A scan's state and the counts lie side by side: both must be zero before.
+    state_bytes = scan.state_bytes(num_segments)
+    state = gpu.allocate(state_bytes + 4 * (num_segments + 1))
+    starts, place = state + state_bytes, gpu.allocate(4 * n)
+    gpu.clear(state, state_bytes + 4 * (num_segments + 1))
+    kernels.segment_count(segments, n, starts, place)
+    scan.running_sum(starts, num_segments, starts, state)
+    if gpu.deterministic:
+        keys, sorted_keys = gpu.allocate(4 * n), gpu.allocate(4 * n)
+        kernels.segment_keys(segments, n, num_segments, keys)
+        sort.order(keys, n, num_segments + 1, sorted_keys, place)
+        if offsets:
+            kernels.segment_bags(place, n, offsets, n_bags)
+        kernels.segment_in_order(values, dim, offsets, n_bags, mean, place, starts, num_segments, out)
+        return
+    ordered = gpu.allocate(8 * n)
+    kernels.segment_place(segments, n, starts, place, offsets, n_bags, ordered)
+    kernels.segment_clear(starts, num_segments, dim, out)
+    kernels.segment_chunks(values, dim, offsets, n_bags, mean, ordered, starts + 4 * num_segments, n, out)

@@ -1,18 +1,24 @@
 """Keys of a batch, widened and made distinct (unique.cu)."""
-from .host import INT32, INT64, KEY_TYPES, POINTER, declare, kernels
+from . import scan
+from .backend import INT32, INT64, KEY_TYPES, POINTER, counts, current, family, kernels
 
+declare = family(__name__)
 declare("unique", INT64, POINTER, INT32, INT64, POINTER, POINTER, POINTER, INT64)
-declare("widen", None, POINTER, INT32, INT64, POINTER)
+declare("unique_claim", None, POINTER, INT32, INT64, POINTER, POINTER, INT64, threads=lambda a: a[2])
+declare("unique_number", None, POINTER, INT32, INT64, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER,
+        threads=lambda a: scan.threads(a[2]), block=scan.BLOCK, exact=True)
+declare("unique_inverse", None, POINTER, INT64, POINTER, POINTER, threads=lambda a: a[1])
+declare("widen", None, POINTER, INT32, INT64, POINTER, threads=lambda a: a[2])
 
 
 def _slots(n):
     """Places of the scratch table: a power of two, at least 2n, and 4n as long as it stays within a megabyte.
 
     Shorter probe sequences mean fewer mispredicted branches (a quarter of the time at 53 k keys), but a table
-    that leaves the second-level cache costs more than it saves.
+    that leaves the second-level cache costs more than it saves. A GPU's is larger.
     """
     slots = 1 << max(4, (2 * n - 1).bit_length())
-    return 2 * slots if slots <= 1 << 17 else slots
+    return 2 * slots if slots <= 1 << (17 if current() is None else 20) else slots
 
 
 def scratch_bytes(n):
@@ -23,7 +29,9 @@ def scratch_bytes(n):
     """
     if n >= 1 << 31:
         raise ValueError("A batch may have up to 2**31 - 1 keys on one rank, got {}.".format(n))
-    return 4 * _slots(n)
+    if current() is None:
+        return 4 * _slots(n)
+    return scan.state_bytes(n) + 4 * _slots(n) + 4 * n
 
 
 def unique(keys, key_type, n, values, inverse, scratch):
@@ -35,12 +43,28 @@ def unique(keys, key_type, n, values, inverse, scratch):
         n: number of keys.
         values: pointer to int64 [n], out: the distinct keys, then undefined.
         inverse: pointer to int32 [n], out: values[inverse[i]] == keys[i].
-        scratch: pointer to scratch_bytes(n) bytes, 4-byte aligned; need not be cleared.
+        scratch: pointer to scratch_bytes(n) bytes, 8-byte aligned; need not be cleared.
 
     Returns:
         The number U of distinct keys.
     """
-    return kernels.unique(keys, KEY_TYPES[key_type], n, values, inverse, scratch, _slots(n))
+    gpu = current()
+    if gpu is None:
+        return kernels.unique(keys, KEY_TYPES[key_type], n, values, inverse, scratch, _slots(n))
+    found = counts()
+    start(keys, key_type, n, values, inverse, scratch, found.take())
+    return found.read()[0]
+
+
+def start(keys, key_type, n, values, inverse, scratch, count):
+    """`unique` on a GPU without waiting: their number goes into *count, a pointer from `counts().take()`."""
+    slots, kind = _slots(n), KEY_TYPES[key_type]
+    table = scratch + scan.state_bytes(n)
+    rank = table + 4 * slots
+    current().clear(scratch, scan.state_bytes(n) + 4 * slots)
+    kernels.unique_claim(keys, kind, n, inverse, table, slots)
+    kernels.unique_number(keys, kind, n, inverse, table, values, rank, count, scratch)
+    kernels.unique_inverse(inverse, n, table, rank)
 
 
 def widen(keys, key_type, n, out):

@@ -1,9 +1,30 @@
 // Rows of a table moved against their gradients.
 #include "rows.cuh"
 
-// table[rows[i]] -= rate * values[i]; rows are distinct, so any thread may take any of them.
-SOK_KERNEL sok1x_descend(const float* SOK_RESTRICT values, i64 dim, const i32* SOK_RESTRICT rows, i64 n, float rate,
-                         float* SOK_RESTRICT table) {
+#ifdef __CUDACC__
+template <int W>
+SOK_DEVICE void descend_rows(const float* SOK_RESTRICT values, i64 dim, const i32* SOK_RESTRICT rows, i64 n,
+                             float rate, float* SOK_RESTRICT table) {
+  const Team team = make_team(dim);
+  for (i64 i = team.first; i < n; i += team.stride) {
+    float* row = table + rows[i] * dim;
+    SOK_TEAM_COLUMNS(W, team, dim, c) {
+      const Vec<W> value = load_vec<W>(values + i * dim + c);
+      Vec<W> moved = load_vec<W>(row + c);
+      for (int w = 0; w < W; ++w) moved.lane[w] -= rate * value.lane[w];
+      store_vec<W>(row + c, moved);
+    }
+  }
+}
+#endif
+
+// table[rows[i]] -= *rate_at * values[i]; rows are distinct, so any thread may take any of them.
+SOK_KERNEL sok1x_descend(const float* SOK_RESTRICT values, i64 dim, const i32* SOK_RESTRICT rows, i64 n,
+                         const float* rate_at, float* SOK_RESTRICT table) {
+  const float rate = *rate_at;
+#ifdef __CUDACC__
+  SOK_BY_ALIGNMENT(dim, descend_rows, values, dim, rows, n, rate, table);
+#else
   const i64 ahead = 16;
   SOK_PARALLEL_CHUNKS(begin, end, n, dim * 12) {
     for (i64 i = begin; i < end; ++i) {
@@ -15,4 +36,5 @@ SOK_KERNEL sok1x_descend(const float* SOK_RESTRICT values, i64 dim, const i32* S
 #undef SOK_DESCEND
     }
   };
+#endif
 }
