@@ -13,6 +13,13 @@ For the executor thread (graph_ops), which makes all calls below but `coordinato
             otherwise        -> run it with decision.headers, also when job_error is set meanwhile
     an exception of our own outside any request: coordinator.fail_job(message)   # any thread
 
+For tables on GPUs, all ranks at the same point, with the GPU's context current:
+
+    connect_gpu(world, gpu)                  # sets world.gpu_communicator: NCCL, or MPI through pinned memory
+
+Its exchanges are enqueued on gpu.stream and not waited for. When the job fails while one is under way, it is aborted
+within some seconds, so that waits for the GPU end: check `world.gpu_communicator.failure` after such a wait.
+
 At exit (one atexit handler of graph_ops, registered when Init runs; main thread): tell the executor to stop, then
 conclude(world, thread), which waits for its thread. The executor, told to stop:
 
@@ -25,6 +32,8 @@ from .announcements import Decision, Ready
 from .coordinator import Coordinator
 from .errors import LaunchError
 from .failure import conclude, finish
+from .gpu_connection import connect_gpu
 from .world import World, current, start
 
-__all__ = ["Coordinator", "Decision", "LaunchError", "Ready", "World", "conclude", "current", "finish", "start"]
+__all__ = ["Coordinator", "Decision", "LaunchError", "Ready", "World", "conclude", "connect_gpu", "current", "finish",
+           "start"]

@@ -1,7 +1,9 @@
 """What every communicator can do: the exchanges that embeddings and dense gradients need, on raw pointers.
 
-Pointers are Python ints, memory belongs to the caller and must stay until the call returns. Every rank makes the same
-calls in the same order (the coordinator's order). Counts are int64 arrays [N] of items, item sizes are bytes.
+Pointers are Python ints: to host memory, or, for a GPU's communicator (world.gpu_communicator), to device memory.
+Memory belongs to the caller and must stay until the exchange is over. On host memory that is when the call returns; on
+a GPU a call only enqueues the exchange on the GPU's stream. Every rank makes the same calls in the same order (the
+coordinator's order). Counts are int64 NumPy arrays [N] of items, always in host memory; item sizes are bytes.
 """
 import abc
 
@@ -19,13 +21,20 @@ class Communicator(abc.ABC):
         op: Name of the op that exchanges now (set by whoever runs ops; for warnings).
         bytes_sent: Payload bytes that this rank had to give to *other* ranks since the start, int, counted without
             regard to how the library routes them: all_to_all and reduce_scatter what is meant for others, all_gather
-            and broadcast once for each other rank, all_reduce as a ring moves it, 2 (N-1)/N of the array.
+            and broadcast once for each other rank, all_reduce as a ring moves it, 2 (N-1)/N of the array,
+            exchange_counts 8 for each other rank. What a GPU's communicator sends by way of the host's counts in both.
+        busy: None, or (method, op, time.monotonic() at its begin) of an exchange that is under way, the same tuple
+            for as long as it is. Any thread may ask.
+        failure: None, or the LaunchError given to `abort`. Exchanges that were under way then have ended without
+            their data: whoever waits for the GPU looks here before using what came.
     """
 
     rank = 0
     size = 1
     op = ""
     bytes_sent = 0
+    busy = None
+    failure = None
 
     @abc.abstractmethod
     def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):
@@ -92,6 +101,20 @@ class Communicator(abc.ABC):
         """
 
     @abc.abstractmethod
+    def exchange_counts(self, send_counts):
+        """Tells each rank how many items it will get from this one. On host memory, whatever the communicator.
+
+        Args:
+            send_counts: int64 [N], a number for each rank.
+
+        Returns:
+            int64 [N], the number from each rank.
+
+        Raises:
+            LaunchError: INTERNAL where the exchange fails.
+        """
+
+    @abc.abstractmethod
     def agree(self, code, message):
         """Tells all ranks whether one of them failed, before they exchange what a failed rank would not send.
 
@@ -106,8 +129,16 @@ class Communicator(abc.ABC):
             LaunchError: INTERNAL where the exchange fails.
         """
 
+    def trouble(self):
+        """What the library found wrong with exchanges under way (str), or None. Any thread, now and then."""
+        return None
+
+    def abort(self, error):
+        """Gives up the exchanges that are under way, and those to come, with `error`. Any thread; returns at once."""
+
     def close(self):
         """Frees what the communicator holds; it is not used afterwards."""
+
 
 def check_dtype(dtype):
     """Raises LaunchError INVALID_ARGUMENT unless all_reduce can sum `dtype`."""

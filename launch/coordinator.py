@@ -10,6 +10,7 @@ Pure protocol: messages go through a transport with
     receive()            list of (rank, bytes) that have come; never blocks; in order for each sender
     flush(seconds)       waits until what was sent has gone; False if it has not
     closed               True when nothing can be sent any more (MPI was finalised)
+    peek()               what `receive` would give, left there; for exchange_watch, on any thread
 """
 import threading
 import time
@@ -136,12 +137,12 @@ class Coordinator:
         decisions, self._decisions = self._decisions, []
         return decisions
 
-    def fail_job(self, message, code=INTERNAL):
-        """Fails the job on all ranks, with a message that names this rank. May be called on any thread."""
+    def fail_job(self, message, code=INTERNAL, rank=None):
+        """Fails the job on all ranks, with a message that names `rank` (None: this one). Any thread may call it."""
         with self._lock:
             if self.job_error is not None:
                 return
-            self.job_error = self._to_tell = LaunchError(code, message, self.rank)
+            self.job_error = self._to_tell = LaunchError(code, message, self.rank if rank is None else rank)
         if self.on_job_error is not None:
             self.on_job_error(self.job_error)
 

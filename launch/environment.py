@@ -4,6 +4,8 @@ SOK1X_STALL_SECONDS   seconds that an op may wait for other ranks before they wa
 SOK1X_ABORT_SECONDS   seconds that an op may wait for other ranks before the job fails; unset: for ever
 SOK1X_GRACE_SECONDS   seconds that a process has to end by itself after the job failed, before it is ended (5)
 SOK1X_NUM_THREADS     threads of the host kernels; unset: this rank's share of the CPUs that it may run on
+SOK1X_COMMUNICATOR    how GPUs exchange: nccl, mpi (through pinned host memory), or auto: NCCL where it can (auto)
+SOK1X_NCCL_LIBRARY    the file of NCCL's library; unset: the system's libnccl.so.2, else the wheel's
 """
 import os
 
@@ -47,3 +49,16 @@ def num_threads():
         raise LaunchError(INVALID_ARGUMENT,
                           "SOK1X_NUM_THREADS must be a whole number, 1 or more; got {!r}".format(text))
     return int(text)
+
+
+def communicator():
+    """SOK1X_COMMUNICATOR: 'auto', 'nccl' or 'mpi'. Raises LaunchError for another value."""
+    text = os.environ.get("SOK1X_COMMUNICATOR", "").strip().lower() or "auto"
+    if text not in ("auto", "nccl", "mpi"):
+        raise LaunchError(INVALID_ARGUMENT, "SOK1X_COMMUNICATOR must be auto, nccl or mpi; got {!r}".format(text))
+    return text
+
+
+def nccl_library():
+    """SOK1X_NCCL_LIBRARY as a path (str), or None where it is unset."""
+    return os.environ.get("SOK1X_NCCL_LIBRARY", "").strip() or None

@@ -17,12 +17,14 @@ import sys
 import threading
 import time
 
+from .exchange_watch import ExchangeWatch
 from .lines import print_line
 
 # After the grace, for those that have told their user already and only wait for others to.
 _EXTRA_SECONDS = 1.0
 _ALARM_SECONDS = 3
 _FLUSH_SECONDS = 0.5
+_LOOK_SECONDS = 0.5
 
 _monitor = None
 _uncaught = None       # text of the exception that ended the main thread
@@ -70,7 +72,7 @@ def _chain_excepthook(world):
 
 
 class Monitor(threading.Thread):
-    """Watches the executor from outside: exchanges that do not end, and a failed process that does not."""
+    """Watches the executor from outside: exchanges (exchange_watch), and a failed process that does not end."""
 
     def __init__(self, world, clock=time.monotonic):
         super().__init__(name="sok1x-monitor", daemon=True)
@@ -78,7 +80,8 @@ class Monitor(threading.Thread):
         self._wake = threading.Event()
         self._end_at = None
         self._finishing = False
-        self._busy, self._warned = None, 0
+        self._watch = ExchangeWatch(world, clock)
+        self._complained = False
 
     def failed(self, _):
         """Starts the grace; called once when the job has failed, on any thread."""
@@ -95,35 +98,27 @@ class Monitor(threading.Thread):
 
     def run(self):
         """The thread's loop."""
-        while not self._wake.wait(1.0):
-            self._check_exchange()
+        while not self._wake.wait(_LOOK_SECONDS):
+            self._survive(self._watch.look)
         _arm_alarm(self._world.grace_seconds + _EXTRA_SECONDS + _ALARM_SECONDS)
         while True:
             end_at = self._end_at + (_EXTRA_SECONDS if self._finishing else 0.0)
             left = end_at - self._clock()
             if left <= 0:
                 break
+            self._survive(self._watch.release)
             time.sleep(min(left, 0.1))
         end_now(None if self._finishing else "{} (this process did not end by itself in {:g} s and is ended "
                 "now)".format(_obituary(self._world), self._world.grace_seconds))
 
-    def _check_exchange(self):
-        """Warns about, and in the end gives up, an exchange that other ranks do not join."""
-        coordinator, busy = self._world.coordinator, getattr(self._world.communicator, "busy", None)
-        if busy is not self._busy:
-            self._busy, self._warned = busy, 0
-        if busy is None:
-            return
-        what, op, since = busy
-        waited = self._clock() - since
-        text = "{} of op '{}' has waited {:.0f} s for other ranks; one of them is stuck in this op.".format(
-            what, op, waited)
-        if coordinator.abort_seconds is not None and waited >= coordinator.abort_seconds:
-            coordinator.fail_job("rank {}: {} The limit is SOK1X_ABORT_SECONDS={:g}.".format(
-                self._world.rank, text, coordinator.abort_seconds))
-        elif coordinator.stall_seconds is not None and waited >= coordinator.stall_seconds * (self._warned + 1):
-            self._warned = int(waited / coordinator.stall_seconds)
-            coordinator.warn("sok1x: rank {}: {}".format(self._world.rank, text))
+    def _survive(self, call):
+        """Makes a call that must not end this thread, whose last duty is to end the process."""
+        try:
+            call()
+        except Exception as error:  # from MPI or NCCL, when they are gone
+            if not self._complained:
+                self._complained = True
+                print_line("sok1x: rank {}: the watch over exchanges failed: {!r}".format(self._world.rank, error))
 
 
 def _obituary(world):
@@ -174,6 +169,8 @@ def finish(world):
             time.sleep(0.002)
     if coordinator.job_error is None:
         transport.flush(1.0)
+        if world.gpu_communicator is not None:
+            world.gpu_communicator.close()
         if world.mpi.ours and not transport.closed:
             world.communicator.close()
             transport.close()

@@ -1,4 +1,4 @@
-"""The communicator of a job with one rank: copies, and no MPI."""
+"""The communicator of a job with one rank: copies, and no MPI or NCCL."""
 import ctypes
 
 from .communicator import Communicator, check_dtype, check_root
@@ -6,12 +6,18 @@ from .errors import LaunchError
 
 
 class LocalCommunicator(Communicator):
-    """N = 1: what a rank sends, it receives."""
+    """N = 1: what a rank sends, it receives.
 
-    @staticmethod
-    def _copy(source, target, nbytes):
+    Args:
+        move: Function (target, source, nbytes) that copies; for pointers to device memory, the GPU's.
+    """
+
+    def __init__(self, move=ctypes.memmove):
+        self._move = move
+
+    def _copy(self, source, target, nbytes):
         if nbytes and source != target:
-            ctypes.memmove(target, source, nbytes)
+            self._move(target, source, nbytes)
 
     def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):
         """See Communicator.all_to_all."""
@@ -32,6 +38,10 @@ class LocalCommunicator(Communicator):
     def broadcast(self, pointer, nbytes, root):
         """See Communicator.broadcast."""
         check_root(root, 1)
+
+    def exchange_counts(self, send_counts):
+        """See Communicator.exchange_counts."""
+        return send_counts.copy()
 
     def agree(self, code, message):
         """See Communicator.agree."""

@@ -4,6 +4,7 @@ MPI counts and displacements are C ints. Rows travel as one contiguous datatype 
 the number of items itself passes `limit`, an exchange is cut into pieces by a rule that every rank concerned can
 follow from what it knows, without asking the others.
 """
+import contextlib
 import ctypes
 import functools
 import itertools
@@ -46,9 +47,6 @@ class MpiCommunicator(Communicator):
         comm: An mpi4py communicator of our own; `close` frees it.
         gate: mpi_library.Gate around every call.
         limit: Largest count or displacement to hand to MPI (tests make it small).
-
-    Attributes:
-        busy: None, or (method, op, time.monotonic() at its begin) of the exchange that runs now.
     """
 
     def __init__(self, MPI, comm, gate, limit=2 ** 31 - 1):
@@ -206,6 +204,15 @@ class MpiCommunicator(Communicator):
             self._comm.Bcast([self._bytes(pointer + begin, min(step, nbytes - begin)), self._MPI.BYTE], root)
 
     @_exchange
+    def exchange_counts(self, send_counts):
+        """See Communicator.exchange_counts."""
+        kind = self._types["int64"]
+        recv_counts = np.empty(self.size, np.int64)
+        self.bytes_sent += 8 * (self.size - 1)
+        self._comm.Alltoall([np.ascontiguousarray(send_counts, np.int64), kind], [recv_counts, kind])
+        return recv_counts
+
+    @_exchange
     def agree(self, code, message):
         """See Communicator.agree."""
         verdict = self._verdict
@@ -220,6 +227,15 @@ class MpiCommunicator(Communicator):
         body = np.frombuffer(text, np.uint8).copy() if failed == self.rank else np.zeros(int(head[1]), np.uint8)
         self._comm.Bcast([body, self._MPI.BYTE], failed)
         return LaunchError(int(head[0]), body.tobytes().decode("utf-8"), rank=failed)
+
+    @contextlib.contextmanager
+    def waiting(self, what):
+        """Inside, this thread waits for other ranks in something other than MPI: leaves word of it in `busy`."""
+        self.busy = (what, self.op, time.monotonic())
+        try:
+            yield
+        finally:
+            self.busy = None
 
     def close(self):
         """Frees the datatypes and the communicator, where MPI is still there."""

@@ -31,6 +31,18 @@ class Gate:
     def __exit__(self, *_):
         self._lock.release()
 
+    def try_enter(self, seconds):
+        """Enters if that takes no longer than `seconds` and MPI is there: True if inside, then `leave`."""
+        if not self._lock.acquire(timeout=seconds):
+            return False
+        if not self.open:
+            self._lock.release()
+        return self.open
+
+    def leave(self):
+        """Ends what `try_enter` began."""
+        self._lock.release()
+
     def shut(self, patience=5.0):
         """Lets no more calls in; waits up to `patience` seconds for one that is inside."""
         inside = self._lock.acquire(timeout=patience)

@@ -1,4 +1,7 @@
-"""The coordinator's messages over MPI: nonblocking, on a communicator of their own."""
+"""The coordinator's messages over MPI: nonblocking, on a communicator of their own.
+
+All calls come from the executor's thread, except `peek`.
+"""
 import collections
 import time
 
@@ -21,6 +24,8 @@ class MpiTransport:
         self._status = MPI.Status()
         # A message's bytes must live until MPI has sent them.
         self._sending = collections.deque()
+        # What has come and the executor has not taken; changed inside the gate.
+        self._came = []
 
     @property
     def closed(self):
@@ -39,22 +44,37 @@ class MpiTransport:
 
     def receive(self):
         """Takes in what has come: a list of (rank, bytes)."""
-        MPI, status, came = self._MPI, self._status, []
         try:
             with self._gate:
-                while True:
-                    message = self._comm.Improbe(MPI.ANY_SOURCE, _TAG, status)
-                    if message is None:
-                        break
-                    data = bytearray(status.Get_count(MPI.BYTE))
-                    source = status.Get_source()
-                    message.Recv([data, MPI.BYTE])
-                    came.append((source, bytes(data)))
+                self._take_in()
                 while self._sending and self._sending[0][0].Test():
                     self._sending.popleft()
+                came, self._came = self._came, []
         except LaunchError:
-            pass
+            # The gate is shut, so nobody else is at the list either.
+            came, self._came = self._came, []
         return came
+
+    def peek(self, seconds=0.1):
+        """What `receive` would give, left there; nothing where MPI is in use for `seconds`. Any thread."""
+        if not self._gate.try_enter(seconds):
+            return []
+        try:
+            self._take_in()
+            return list(self._came)
+        finally:
+            self._gate.leave()
+
+    def _take_in(self):
+        MPI, status = self._MPI, self._status
+        while True:
+            message = self._comm.Improbe(MPI.ANY_SOURCE, _TAG, status)
+            if message is None:
+                return
+            data = bytearray(status.Get_count(MPI.BYTE))
+            source = status.Get_source()
+            message.Recv([data, MPI.BYTE])
+            self._came.append((source, bytes(data)))
 
     def flush(self, seconds):
         """Waits up to `seconds` until everything is sent; True if it is (or never will be: MPI is finalised)."""

@@ -24,7 +24,8 @@ class World:
         rank, size: This rank and the number of ranks N.
         local_rank, local_size: The same among the ranks of this host.
         arguments: The dict given to `start`, equal on all ranks.
-        communicator: communicator.Communicator for the exchanges.
+        communicator: communicator.Communicator for the exchanges of host memory.
+        gpu_communicator: The same for this rank's GPU memory, or None before `connect_gpu`.
         coordinator: coordinator.Coordinator for their order.
         host_threads: Threads for the host kernels, int >= 1.
         description: Dict of str to str for people: launcher, MPI library, thread level, ...
@@ -37,6 +38,7 @@ class World:
         self.local_rank, self.local_size = local_rank, local_size
         self.arguments = dict(arguments)
         self.communicator, self.coordinator = communicator, coordinator
+        self.gpu_communicator = None
         self.host_threads = host_threads
         self.description = description
         self.grace_seconds = environment.grace_seconds()

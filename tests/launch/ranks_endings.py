@@ -1,4 +1,4 @@
-"""Run on N ranks: one named way in which a job goes on or ends. Argument: the scenario's name."""
+"""Run on N ranks: one named way in which a job goes on or ends, on any device. Argument: the scenario's name."""
 import os
 import signal
 import sys

@@ -1,9 +1,10 @@
-"""A small executor thread in the place of graph_ops': drives launch/ as launch/__init__.py says."""
+"""A small executor thread in the place of graph_ops': drives launch/ as launch/__init__.py says, on any device."""
 import atexit
 import queue
 import threading
 import time
 
+import devices
 import numpy as np
 
 import sok1x.launch as launch
@@ -15,7 +16,7 @@ class Executor(threading.Thread):
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.world = None
+        self.world = self.device = self.mark = self._communicator = None
         self._requests = queue.Queue()
         self._waiting = {}
         self._stopping = False
@@ -33,13 +34,17 @@ class Executor(threading.Thread):
         """sok.Init."""
         return self._ask("start", arguments)
 
-    def exchange(self, index, number=0, plan="a\nb\nc", error=None, work=0.0):
-        """An op: gathers `number` of all ranks by way of the headers, and sums it over ranks by an all_reduce."""
-        return self._ask("op", ((0, index), number, plan, error, work))
+    def exchange(self, index, number=0, plan="a\nb\nc", error=None, work=0.0, how="wait"):
+        """An op: gathers `number` of all ranks by way of the headers, and sums it over ranks by an all_reduce.
+
+        how: 'wait' for the sum, only 'enqueue' the exchange (the GPU has come by at `mark`), or 'skip' it, so that the
+        others wait for ever.
+        """
+        return self._ask("op", ((0, index), number, plan, error, work, how))
 
     def post(self, index):
         """An exchange that nobody waits for."""
-        self._requests.put(("op", ((0, index), 0, "a\nb\nc", None, 0.0), queue.Queue()))
+        self._requests.put(("op", ((0, index), 0, "a\nb\nc", None, 0.0, "wait"), queue.Queue()))
 
     def run(self):
         while not self._stopping:
@@ -78,11 +83,14 @@ class Executor(threading.Thread):
                 self.world = launch.start(content)
                 if first:
                     atexit.register(self._end)
+                    self.device = devices.chosen(self.world)
+                with self.device.active():
+                    self._communicator = self.device.connect()
                 answer.put(self.world)
             except LaunchError as error:
                 answer.put(error)
         else:
-            op, number, plan, error, work = content
+            op, number, plan, error, work, how = content
             coordinator = self.world.coordinator
             if coordinator.job_error is not None:
                 answer.put(coordinator.job_error)
@@ -90,24 +98,41 @@ class Executor(threading.Thread):
             lines = plan.splitlines()
             ticket = coordinator.announce(launch.Ready(
                 op, "op{}".format(op[1]), len(lines), sum(map(ord, plan)), plan, np.array([number], np.int64), error))
-            self._waiting[ticket] = (number, answer, work)
+            self._waiting[ticket] = (number, answer, work, how)
 
     def _carry_out(self):
         for decision in self.world.coordinator.poll():
-            number, answer, work = self._waiting.pop(decision.ticket)
+            number, answer, work, how = self._waiting.pop(decision.ticket)
             if decision.error is not None:
                 answer.put(decision.error)
                 continue
-            self.world.communicator.op = decision.name
+            self._communicator.op = decision.name
             time.sleep(work)
-            total = np.array([number], np.int64)
             try:
-                self.world.communicator.all_reduce(total.ctypes.data, 1, "int64")
+                total = self._sum(number, how)
             except LaunchError as error:
                 answer.put(error)
+                # The others wait for this rank.
+                self.world.coordinator.fail_job("op '{}' failed on rank {} in the middle of an exchange: {}".format(
+                    decision.name, self.world.rank, error))
                 continue
-            assert decision.headers.sum() == total[0], (decision.headers, total)
+            assert total is None or decision.headers.sum() == total, (decision.headers, total)
             answer.put(decision.headers.ravel().tolist())
+
+    def _sum(self, number, how):
+        if how == "skip":
+            return None
+        with self.device.active():
+            pointer = self.device.put(np.array([number], np.int64))
+            self._communicator.all_reduce(pointer, 1, "int64")
+            if how == "enqueue":
+                self.mark = self.device.gpu.record()
+                return None
+            total = self.device.get(pointer, (1,), np.int64)[0]
+            self.device.clear()
+        if self._communicator.failure is not None:
+            raise self._communicator.failure
+        return total
 
     def _end(self):
         self._requests.put(("stop", None, None))

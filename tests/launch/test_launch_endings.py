@@ -26,8 +26,8 @@ def failing(ranks, scenario, *arguments, within=10.0, **options):
 
 
 @pytest.mark.parametrize("ranks", [0, 1, 2, 4])
-def test_healthy(ranks):
-    done = fine(ranks, "healthy")
+def test_healthy(ranks, way):
+    done = fine(ranks, "healthy", env=way.env(ranks))
     assert done.out.count("MPI" if ranks > 1 else "local") == max(1, ranks)
 
 
@@ -45,18 +45,18 @@ def test_a_rank_that_raises_ends_all_with_its_message():
     assert "Traceback" in done.err and "ValueError: boom on one" in done.err
 
 
-def test_ranks_that_catch_the_failure_still_end_non_zero():
-    done = failing(3, "caught")
+def test_ranks_that_catch_the_failure_still_end_non_zero(way):
+    done = failing(3, "caught", env=way.env(3))
     for rank in (0, 2):
         assert "caught on {}: rank 1 failed: KeyError: 'boom on one'".format(rank) in done.out, str(done)
 
 
-def test_a_killed_rank_ends_the_job():
-    failing(3, "killed", within=30.0)
+def test_a_killed_rank_ends_the_job(way):
+    failing(3, "killed", within=30.0, env=way.env(3))
 
 
-def test_a_rank_that_ends_early_harms_nobody():
-    fine(3, "early", 1.5)
+def test_a_rank_that_ends_early_harms_nobody(way):
+    fine(3, "early", 1.5, env=way.env(3))
 
 
 @pytest.mark.parametrize("scenario, rank", [("deserted", 1), ("deserted_with_code", 1), ("deserted_by_rank_0", 0)])
@@ -84,14 +84,15 @@ def test_stall_warning_and_on_it_goes():
     assert "sok1x: rank 1:" not in done.err
 
 
-def test_an_exchange_that_one_rank_does_not_finish_is_warned_about():
-    done = fine(2, "stuck_exchange", 3.5, env={"SOK1X_STALL_SECONDS": "1.5"}, check=False)
+def test_an_exchange_that_one_rank_does_not_finish_is_warned_about(way):
+    done = fine(2, "stuck_exchange", 3.5, env=way.env(2, SOK1X_STALL_SECONDS="1.5"), check=False)
     assert done.code == 0, str(done)
     assert re.search(r"^sok1x: rank 0: all_reduce of op 'op0' has waited \d s for other", done.err, re.M), str(done)
 
 
-def test_an_exchange_that_one_rank_does_not_finish_is_given_up():
-    done = failing(2, "stuck_exchange", 50, env={"SOK1X_ABORT_SECONDS": "3", "SOK1X_GRACE_SECONDS": "0.5"})
+def test_an_exchange_that_one_rank_does_not_finish_is_given_up(way):
+    env = way.env(2, SOK1X_ABORT_SECONDS="3", SOK1X_GRACE_SECONDS="0.5")
+    done = failing(2, "stuck_exchange", 50, env=env)
     assert "rank 0: all_reduce of op 'op0' has waited" in done.err and "SOK1X_ABORT_SECONDS=3" in done.err, str(done)
 
 

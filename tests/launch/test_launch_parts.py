@@ -87,10 +87,16 @@ def test_horovodrun_over_gloo_is_refused():
 
 
 def test_settings(monkeypatch):
-    for name in ("STALL_SECONDS", "ABORT_SECONDS", "GRACE_SECONDS", "NUM_THREADS"):
+    for name in ("STALL_SECONDS", "ABORT_SECONDS", "GRACE_SECONDS", "NUM_THREADS", "COMMUNICATOR", "NCCL_LIBRARY"):
         monkeypatch.delenv("SOK1X_" + name, raising=False)
     assert environment.stall_seconds() == 60 and environment.abort_seconds() is None
     assert environment.grace_seconds() == 5 and environment.num_threads() is None
+    assert environment.communicator() == "auto" and environment.nccl_library() is None
+    monkeypatch.setenv("SOK1X_COMMUNICATOR", " NCCL ")
+    assert environment.communicator() == "nccl"
+    monkeypatch.setenv("SOK1X_COMMUNICATOR", "gloo")
+    with pytest.raises(LaunchError, match="must be auto, nccl or mpi; got 'gloo'"):
+        environment.communicator()
     monkeypatch.setenv("SOK1X_STALL_SECONDS", "0")
     monkeypatch.setenv("SOK1X_ABORT_SECONDS", "1.5")
     monkeypatch.setenv("SOK1X_NUM_THREADS", "3")

@@ -1,0 +1,216 @@
+"""The communicator over NCCL, on device memory: every exchange is enqueued on the GPU's stream, none is waited for.
+
+So a rank that does not join, or is dead, shows as a stream that stands still, and nobody gets an error. What was
+enqueued last is remembered together with a mark in the stream; `busy` tells from it, on any thread, whether the GPU
+still waits for other ranks, and `abort` lets it go (exchange_watch calls both).
+"""
+import functools
+import threading
+import time
+
+from .communicator import Communicator, check_dtype, check_root
+from .errors import INTERNAL, LaunchError
+from .lines import print_line
+
+_CLOSE_SECONDS = 5.0
+_ITEM_BYTES = {"float16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
+
+
+def _exchange(method):
+    """Refuses after an abort, leaves word of what is enqueued, and gives NCCL's errors the op's name."""
+    what = method.__name__
+
+    @functools.wraps(method)
+    def guarded(self, *arguments):
+        if self.failure is not None:
+            raise self.failure  # without waiting for NCCL to end the communicator
+        with self._calls:
+            if self.failure is not None:
+                raise self.failure
+            word = self._inside = (what, self.op, time.monotonic())
+            try:
+                with self._gpu.timed("nccl " + what):
+                    method(self, *arguments)
+                self._remember(word)
+            except LaunchError as error:
+                if error.code != INTERNAL:
+                    raise
+                raise LaunchError(INTERNAL, "{} of op '{}' failed on rank {}: {}".format(
+                    what, self.op, self.rank, error), rank=self.rank)
+            finally:
+                self._inside = None
+    return guarded
+
+
+class NcclCommunicator(Communicator):
+    """Exchanges over a communicator of NCCL that nobody else uses; see Communicator, on device pointers.
+
+    float16 is summed by NCCL as float16: partial sums are rounded at each rank that adds to them. Who wants more
+    (sok1x.graph_ops.collectives does) widens before.
+
+    Args:
+        library: The nccl_library.NcclLibrary.
+        comm: NCCL's handle, from its `init_rank`; `close` or `abort` ends it.
+        gpu: The GPU: `stream` (a CUstream as an int), `record()` gives a mark of the stream's end, `reached(mark)`
+            whether the stream has come by (any thread); `timed(name)` is entered around what is enqueued. Marks are
+            dropped on the thread that exchanges.
+        host: The MpiCommunicator of the same ranks, for counts and agreements.
+    """
+
+    def __init__(self, library, comm, gpu, host):
+        self._library, self._comm, self._gpu, self._host = library, comm, gpu, host
+        self.rank, self.size = host.rank, host.size
+        self.bytes_sent = 0
+        self.failure = None
+        self._calls = threading.Lock()      # held while inside NCCL
+        self._marks = threading.Lock()      # held for a moment only
+        self._inside = None
+        self._oldest = self._newest = None  # (word, mark) of exchanges that may be under way
+
+    @property
+    def op(self):
+        """Name of the op that exchanges now; the host's communicator knows it too."""
+        return self._host.op
+
+    @op.setter
+    def op(self, name):
+        self._host.op = name
+
+    def _remember(self, word):
+        new = word, self._gpu.record()
+        with self._marks:
+            if self._oldest is None or self._gpu.reached(self._oldest[1]):
+                self._oldest = new
+            self._newest = new
+
+    @property
+    def busy(self):
+        """See Communicator.busy."""
+        if self.failure is not None:
+            return None
+        with self._marks:
+            try:
+                if self._oldest is not None and not self._gpu.reached(self._oldest[1]):
+                    return self._oldest[0]
+                if self._newest is not None and not self._gpu.reached(self._newest[1]):
+                    return self._newest[0]
+            except Exception:  # a GPU that has failed answers nothing; the thread that uses it will say so
+                return None
+        return self._inside
+
+    def trouble(self):
+        """See Communicator.trouble."""
+        if self.failure is not None or not self._calls.acquire(False):
+            return None  # inside a call of NCCL, which gives its own errors
+        try:
+            if self._comm is None:
+                return None
+            text = self._library.async_error(self._comm)
+        except LaunchError as error:
+            text = error.message
+        finally:
+            self._calls.release()
+        if text is None:
+            return None
+        busy = self.busy
+        return "NCCL reports an error{}: {}".format(" in {} of op '{}'".format(*busy[:2]) if busy else "", text)
+
+    def abort(self, error):
+        """See Communicator.abort."""
+        with self._marks:
+            if self.failure is not None:
+                return
+            self.failure = error
+        # NCCL frees what a call that is inside works with, and may itself take long: a thread that nobody waits for.
+        threading.Thread(target=self._end, args=(self._library.abort,), name="sok1x-abort", daemon=True).start()
+
+    def close(self):
+        """See Communicator.close. Waits some seconds at most, and not at all after an abort."""
+        if self.failure is None:
+            ending = threading.Thread(target=self._end, args=(self._library.destroy,), name="sok1x-close", daemon=True)
+            ending.start()
+            ending.join(_CLOSE_SECONDS)
+
+    def _end(self, how):
+        with self._calls:
+            comm, self._comm = self._comm, None
+            if comm is None:
+                return
+            try:
+                how(comm)
+            except LaunchError as error:
+                print_line("sok1x: rank {}: {}".format(self.rank, error))
+
+    @_exchange
+    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):
+        """See Communicator.all_to_all."""
+        library, comm, stream = self._library, self._comm, self._gpu.stream
+        gives, takes = send_counts.tolist(), recv_counts.tolist()
+        self.bytes_sent += (sum(gives) - gives[self.rank]) * item_bytes
+        with library.group():
+            for rank in range(self.size):
+                if gives[rank]:
+                    library.send(send, gives[rank] * item_bytes, rank, comm, stream)
+                if takes[rank]:
+                    library.recv(recv, takes[rank] * item_bytes, rank, comm, stream)
+                send += gives[rank] * item_bytes
+                recv += takes[rank] * item_bytes
+
+    @_exchange
+    def reduce_scatter(self, send, recv, counts, dim):
+        """See Communicator.reduce_scatter."""
+        library, comm, stream = self._library, self._comm, self._gpu.stream
+        floats = [count * dim for count in counts.tolist()]
+        self.bytes_sent += 4 * (sum(floats) - floats[self.rank])
+        if min(floats) == max(floats):
+            if floats[0]:
+                library.reduce_scatter(send, recv, floats[0], "float32", comm, stream)
+            return
+        with library.group():
+            for root, n in enumerate(floats):
+                if n:
+                    library.reduce(send, recv, n, "float32", root, comm, stream)
+                send += 4 * n
+
+    @_exchange
+    def all_gather(self, send, recv, counts, item_bytes):
+        """See Communicator.all_gather."""
+        library, comm, stream = self._library, self._comm, self._gpu.stream
+        sizes = [count * item_bytes for count in counts.tolist()]
+        self.bytes_sent += (self.size - 1) * sizes[self.rank]
+        if min(sizes) == max(sizes):
+            if sizes[0]:
+                library.all_gather(send, recv, sizes[0], comm, stream)
+            return
+        with library.group():
+            for root, nbytes in enumerate(sizes):
+                if nbytes:
+                    # Only the root's `send` is read.
+                    library.broadcast(send if root == self.rank else recv, recv, nbytes, root, comm, stream)
+                recv += nbytes
+
+    @_exchange
+    def all_reduce(self, pointer, n, dtype):
+        """See Communicator.all_reduce, but for float16 (see the class)."""
+        check_dtype(dtype)
+        self.bytes_sent += 2 * (self.size - 1) * n * _ITEM_BYTES[dtype] // self.size
+        if n:
+            self._library.all_reduce(pointer, pointer, n, dtype, self._comm, self._gpu.stream)
+
+    @_exchange
+    def broadcast(self, pointer, nbytes, root):
+        """See Communicator.broadcast."""
+        check_root(root, self.size)
+        if root == self.rank:
+            self.bytes_sent += (self.size - 1) * nbytes
+        if nbytes:
+            self._library.broadcast(pointer, pointer, nbytes, root, self._comm, self._gpu.stream)
+
+    def exchange_counts(self, send_counts):
+        """See Communicator.exchange_counts."""
+        self.bytes_sent += 8 * (self.size - 1)
+        return self._host.exchange_counts(send_counts)
+
+    def agree(self, code, message):
+        """See Communicator.agree."""
+        return self._host.agree(code, message)
