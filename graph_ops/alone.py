@@ -5,7 +5,7 @@ computes between lookup and gradient; where nobody asks for a gradient, it does 
 """
 import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import lookup, row_numbers
+from sok1x.cuda_kernels import gather, lookup, row_numbers, unique
 from sok1x.graph_ops import library, shard
 from sok1x.graph_ops.registry import Operation, register
 
@@ -24,6 +24,18 @@ def look_up(table, variables, keys, at, out):
     rows, index = variables[:2]
     return lookup.look_up(keys.pointer, keys.dtype, keys.size, index.pointer, index.shape[0], rows.pointer, table.dim,
                           at.pointer, out.pointer if out is not None else 0)
+
+
+def look_up_unseen(request, table, world, variables, keys, at, out):
+    """As `look_up` in an evaluation on a GPU, without waiting: keys without a row read their initial values."""
+    rows, index = variables[:2]
+    lookup.start(keys.pointer, keys.dtype, keys.size, index.pointer, index.shape[0], at.pointer, 0)
+    gather.gather(rows.pointer, table.dim, at.pointer, keys.size, out.pointer)
+    if keys.dtype != "int64":
+        wide = request.temporary("int64", keys.size)
+        unique.widen(keys.pointer, keys.dtype, keys.size, wide.pointer)
+        keys = wide
+    shard.write_initial_rows(table, world, keys, keys.size, at.pointer, out.pointer)
 
 
 @register

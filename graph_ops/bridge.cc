@@ -7,6 +7,11 @@
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/public/version.h"
+#include "tensorflow/stream_executor/stream.h"
+#if TF_MAJOR_VERSION == 1
+#include "tensorflow/stream_executor/stream_executor_internal.h"
+#endif
 
 #include "bridge_queue.h"
 
@@ -28,6 +33,8 @@ class CallOp : public tf::AsyncOpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("function", &function_));
     OP_REQUIRES_OK(construction, construction->GetAttr("config", &config_));
     OP_REQUIRES_OK(construction, construction->GetAttr("Nr", &resource_count_));
+    host_input_count_ = CountTypes(construction, "Thost_in");
+    device_output_count_ = CountTypes(construction, "Tout");
     static std::atomic<int64_t> next{0};
     id_ = next++;
   }
@@ -35,6 +42,7 @@ class CallOp : public tf::AsyncOpKernel {
   void ComputeAsync(tf::OpKernelContext* context, DoneCallback done) override {
     std::unique_ptr<Request> request(new Request);
     request->context = context;
+    request->stream = StreamOf(context);
     request->variables.resize(resource_count_);
     for (int i = 0; i < resource_count_; ++i) {
       // A variable that was never initialized does not exist. sok1x_lock says so: that sok1x.Init comes before
@@ -70,31 +78,55 @@ class CallOp : public tf::AsyncOpKernel {
     queued.info.id = id;
     queued.info.kernel = id_;
     queued.info.step = context->step_id() + 1;
+    queued.info.stream = request->stream;
     queued.info.input_count = inputs;
+    queued.info.host_input_count = host_input_count_;
+    queued.info.device_output_count = device_output_count_;
     queued.info.resource_count = resource_count_;
     request.release();
     Queue::Get()->Push(queued);
   }
 
  private:
+  static int CountTypes(tf::OpKernelConstruction* construction, const char* name) {
+    tf::DataTypeVector types;
+    construction->SetStatus(construction->GetAttr(name, &types));
+    return static_cast<int>(types.size());
+  }
+
+  // The stream of TensorFlow's kernels, null on the CPU.
+  static void* StreamOf(tf::OpKernelContext* context) {
+    if (context->op_device_context() == nullptr || context->op_device_context()->stream() == nullptr) return nullptr;
+    auto* stream = context->op_device_context()->stream();
+#if TF_MAJOR_VERSION == 1
+    return *reinterpret_cast<void**>(stream->implementation()->GpuStreamMemberHack());
+#else
+    return stream->platform_specific_handle().stream;
+#endif
+  }
+
 #if TF_MAJOR_VERSION == 1
   tf::string function_, config_;
 #else
   std::string function_, config_;
 #endif
-  int resource_count_ = 0;
+  int resource_count_ = 0, host_input_count_ = 0, device_output_count_ = 0;
   int64_t id_ = 0;
 };
 
 REGISTER_OP("Sok1xCall")
     .Input("resources: Nr * resource")
     .Input("inputs: Tin")
+    .Input("host_inputs: Thost_in")
     .Output("outputs: Tout")
+    .Output("host_outputs: Thost_out")
     .Attr("function: string")
     .Attr("config: string")
     .Attr("Nr: int >= 0")
     .Attr("Tin: list(type) >= 0")
+    .Attr("Thost_in: list(type) >= 0")
     .Attr("Tout: list(type) >= 0")
+    .Attr("Thost_out: list(type) >= 0")
     .Attr("output_shapes: list(shape) >= 0")
     .SetIsStateful()
     .SetShapeFn([](tf::shape_inference::InferenceContext* c) {
@@ -110,5 +142,12 @@ REGISTER_OP("Sok1xCall")
     .Doc("Hands its inputs to the Python function named by `function`, run by sok1x's executor thread.");
 
 REGISTER_KERNEL_BUILDER(Name("Sok1xCall").Device(tf::DEVICE_CPU), CallOp);
+// Harmless in a TensorFlow that knows no GPU.
+REGISTER_KERNEL_BUILDER(Name("Sok1xCall")
+                            .Device(tf::DEVICE_GPU)
+                            .HostMemory("resources")
+                            .HostMemory("host_inputs")
+                            .HostMemory("host_outputs"),
+                        CallOp);
 
 }  // namespace sok1x

@@ -33,32 +33,53 @@ class RequestInfo(ctypes.Structure):
 
     _fields_ = [("request", ctypes.c_void_p), ("function", ctypes.c_char_p), ("config", ctypes.c_char_p),
                 ("name", ctypes.c_char_p), ("inputs", ctypes.POINTER(TensorInfo)), ("id", ctypes.c_int64),
-                ("kernel", ctypes.c_int64), ("step", ctypes.c_int64), ("input_count", ctypes.c_int32),
-                ("resource_count", ctypes.c_int32)]
+                ("kernel", ctypes.c_int64), ("step", ctypes.c_int64), ("stream", ctypes.c_void_p),
+                ("input_count", ctypes.c_int32), ("host_input_count", ctypes.c_int32),
+                ("resource_count", ctypes.c_int32), ("device_output_count", ctypes.c_int32)]
 
 
 class Array:
-    """A tensor's memory: `pointer` (an int, 0 for no elements), `dtype` (a NumPy name), `shape`, `size`."""
+    """A tensor's memory: `pointer` (an int, 0 for no elements), `dtype` (a NumPy name), `shape`, `size`, and `gpu`:
+    the `Gpu` in whose memory it lies, None for the host's."""
 
-    __slots__ = ("pointer", "dtype", "shape", "size")
+    __slots__ = ("pointer", "dtype", "shape", "size", "gpu")
 
-    def __init__(self, pointer, dtype, shape, size):
+    def __init__(self, pointer, dtype, shape, size, gpu=None):
         self.pointer = pointer
         self.dtype = dtype
         self.shape = shape
         self.size = size
+        self.gpu = gpu
 
     def numpy(self):
         """The memory itself as a NumPy array. For counts and other small things in host memory."""
+        assert self.gpu is None, "the array is in a GPU's memory"
         if not self.size:
             return np.empty(self.shape, self.dtype)
         memory = (ctypes.c_char * (self.size * ITEM_BYTES[self.dtype])).from_address(self.pointer)
         return np.frombuffer(memory, self.dtype).reshape(self.shape)
 
+    def read(self):
+        """A copy as a NumPy array. From a GPU's memory it waits for the stream: for small things, and for errors."""
+        if self.gpu is None:
+            return self.numpy().copy()
+        values = np.empty(self.shape, self.dtype)
+        self.gpu.to_host(values.ctypes.data, self.pointer, values.nbytes)
+        return values
 
-def _array(info):
+    def write(self, values):
+        """Overwrites the memory with a NumPy array of its dtype and size. For small things too."""
+        values = np.ascontiguousarray(values, self.dtype)
+        assert values.size == self.size, (values.size, self.size)
+        if self.gpu is None:
+            self.numpy()[...] = values.reshape(self.shape)
+        elif values.size:
+            self.gpu.to_device(self.pointer, values.ctypes.data, values.nbytes)
+
+
+def _array(info, gpu=None):
     rank = info.rank
-    return Array(info.data or 0, _DTYPES.get(info.dtype, "other"), tuple(info.dims[:rank]), info.elements)
+    return Array(info.data or 0, _DTYPES.get(info.dtype, "other"), tuple(info.dims[:rank]), info.elements, gpu)
 
 
 class Library:
@@ -76,7 +97,7 @@ class Library:
                                   "build it again".format(path, name, bytes_there, ctypes.sizeof(structure)))
         for name, result, arguments in (
                 ("open", None, []), ("close", None, [i32, ctypes.c_char_p]), ("wake", None, []),
-                ("pop", i32, [i64, i64, ctypes.POINTER(RequestInfo)]),
+                ("pop", i32, [i64, i64, ctypes.POINTER(RequestInfo)]), ("begin", None, [pointer] * 3),
                 ("lock", i32, [pointer, i32, ctypes.POINTER(TensorInfo)]), ("unlock", None, [pointer]),
                 ("output", i32, [pointer, i32, i32, dims, out]), ("forward", i32, [pointer, i32, i32]),
                 ("temporary", i32, [pointer, i64, out]),
@@ -87,7 +108,12 @@ class Library:
 
 
 class Request:
-    """One run of one op. Valid until `finish`, which must be called exactly once."""
+    """One run of one op. Valid until `finish`, which must be called exactly once.
+
+    Attributes:
+      inputs, host_inputs: `Array`s in the memory of the op's device, and in the host's.
+      gpu: the `Gpu` the op is placed on, None for the CPU. communicator: for exchanges of that device's memory.
+    """
 
     def __init__(self, library, info):
         self._library = library
@@ -97,21 +123,40 @@ class Request:
         self.kernel = info.kernel
         self.step = info.step
         self.name = info.name.decode()
-        self.inputs = [_array(info.inputs[i]) for i in range(info.input_count)]
+        self.gpu = None
+        self.communicator = None
+        on_device = info.input_count - info.host_input_count
+        self.inputs = [_array(info.inputs[i]) for i in range(on_device)]
+        self.host_inputs = [_array(info.inputs[i]) for i in range(on_device, info.input_count)]
+        self._device_outputs = info.device_output_count
         self.state = None  # what an operation's `prepare` leaves for its `run`
         self.finished = False
 
+    def place(self, gpu):
+        """Says that the request runs on `gpu`: its stream goes on after what TensorFlow has enqueued until now."""
+        self.gpu = gpu
+        for array in self.inputs:
+            array.gpu = gpu
+        self._library.begin(self._handle, gpu.stream, gpu.event)
+
     def output(self, index, dtype, shape):
-        """Output `index`, allocated by TensorFlow: an `Array` of `shape`."""
+        """Output `index`, allocated by TensorFlow on the op's device: an `Array` of `shape`."""
+        return self._output(index, dtype, shape, self.gpu)
+
+    def host_output(self, index, dtype, shape):
+        """As `output`, for output `index` of those in host memory."""
+        return self._output(self._device_outputs + index, dtype, shape, None)
+
+    def _output(self, index, dtype, shape, gpu):
         data = ctypes.c_void_p()
         dims = (ctypes.c_int64 * len(shape))(*shape)
         self._check(self._library.output(self._handle, index, len(shape), dims, ctypes.byref(data)), dtype, shape)
-        return self._made(data, dtype, shape)
+        return self._made(data, dtype, shape, gpu)
 
     def temporary(self, dtype, *shape):
         """Scratch memory from TensorFlow's allocator, for others again when the request finishes: an `Array`."""
         data = ctypes.c_void_p()
-        array = self._made(data, dtype, shape)
+        array = self._made(data, dtype, shape, self.gpu)
         self._check(self._library.temporary(self._handle, array.size * ITEM_BYTES[dtype], ctypes.byref(data)),
                     dtype, shape)
         array.pointer = data.value or 0
@@ -137,7 +182,7 @@ class Request:
         if code:
             raise CallError(code, "could not get write access to the variables of embedding table '{}'".format(table))
         try:
-            yield [_array(infos[i]) for i in range(self._resources)]
+            yield [_array(infos[i], self.gpu) for i in range(self._resources)]
         finally:
             self._library.unlock(self._handle)
 
@@ -145,15 +190,15 @@ class Request:
         """Ends the op: successfully, or with a status `code` and `message`."""
         assert not self.finished, "request finished twice"
         self.finished = True
-        self.inputs = self.state = None
+        self.inputs = self.host_inputs = self.state = None
         self._library.finish(self._handle, code, message.encode("utf-8", "replace"))
 
     @staticmethod
-    def _made(data, dtype, shape):
+    def _made(data, dtype, shape, gpu):
         size = 1
         for length in shape:
             size *= length
-        return Array(data.value or 0, dtype, tuple(shape), size)
+        return Array(data.value or 0, dtype, tuple(shape), size, gpu)
 
     @staticmethod
     def _check(code, dtype, shape):

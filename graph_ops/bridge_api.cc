@@ -11,7 +11,8 @@ namespace {
 
 // The sparse-update rule of TensorFlow's own optimizers: the first in-place write switches the variable to
 // copy-on-read; if a reader still shares the buffer at that moment, the variable gets its own copy first.
-tf::Status MakeWritable(tf::OpKernelContext* context, tf::Var* variable) {
+tf::Status MakeWritable(Request* request, tf::Var* variable) {
+  tf::OpKernelContext* context = request->context;
   if (variable->copy_on_read_mode.load()) return tf::Status();
   tf::Tensor* tensor = variable->tensor();
   const tf::TensorBuffer* buffer = tf::DMAHelper::buffer(tensor);
@@ -19,7 +20,13 @@ tf::Status MakeWritable(tf::OpKernelContext* context, tf::Var* variable) {
     tf::Tensor copy;
     TF_RETURN_IF_ERROR(context->allocate_temp(tensor->dtype(), tensor->shape(), &copy));
     const tf::StringPiece from = tensor->tensor_data();
-    std::memcpy(const_cast<char*>(copy.tensor_data().data()), from.data(), from.size());
+    char* to = const_cast<char*>(copy.tensor_data().data());
+    if (request->stream == nullptr) {
+      std::memcpy(to, from.data(), from.size());
+    } else {
+      request->FollowTensorFlow();
+      request->Note(Cuda::Get()->Copy(to, from.data(), from.size(), request->own_stream));
+    }
     *tensor = copy;
   }
   variable->copy_on_read_mode.store(true);
@@ -53,6 +60,14 @@ int sok1x_pop(int64_t spin_us, int64_t wait_us, sok1x::RequestInfo* info) {
   return sok1x::Queue::Get()->Pop(spin_us, wait_us, info);
 }
 
+// Begins a request on a GPU: what is enqueued on `own_stream` from now on comes after what TensorFlow has enqueued.
+void sok1x_begin(void* handle, void* own_stream, void* event) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  request->own_stream = own_stream;
+  request->event = event;
+  request->FollowTensorFlow();
+}
+
 // Locks the request's variables, exclusively (for writing) or shared, and describes their tensors in infos.
 // Returns 0, a status code, or -1-i where variable i has not been initialized. After a failure nothing is locked.
 int sok1x_lock(void* handle, int exclusive, sok1x::TensorInfo* infos) {
@@ -73,6 +88,7 @@ int sok1x_lock(void* handle, int exclusive, sok1x::TensorInfo* infos) {
     }
     request->held.push_back(mutex);
   }
+  request->FollowTensorFlow();
   for (size_t i = 0; i < request->variables.size(); ++i) {
     tensorflow::Var* variable = request->variables[i].get();
     if (!variable->is_initialized) {
@@ -80,7 +96,7 @@ int sok1x_lock(void* handle, int exclusive, sok1x::TensorInfo* infos) {
       return -1 - static_cast<int>(i);
     }
     if (exclusive) {
-      const tensorflow::Status status = sok1x::MakeWritable(request->context, variable);
+      const tensorflow::Status status = sok1x::MakeWritable(request, variable);
       if (!status.ok()) {
         request->Unlock();
         return sok1x::Report(status);
@@ -100,6 +116,7 @@ int sok1x_output(void* handle, int index, int rank, const int64_t* dims, void** 
       request->context->allocate_output(index, sok1x::ShapeOf(rank, dims), &tensor);
   if (!status.ok()) return sok1x::Report(status);
   *data = const_cast<char*>(tensor->tensor_data().data());
+  request->FollowTensorFlow();
   return 0;
 }
 
@@ -114,10 +131,14 @@ int sok1x_forward(void* handle, int index, int input) {
 int sok1x_temporary(void* handle, int64_t bytes, void** data) {
   auto* request = static_cast<sok1x::Request*>(handle);
   tensorflow::Tensor block;
-  const tensorflow::Status status = sok1x::Scratch::Get()->Take(request->context, bytes, &block);
+  const tensorflow::Status status =
+      request->stream == nullptr
+          ? sok1x::Scratch::Get()->Take(request->context, bytes, &block)
+          : request->context->allocate_temp(tensorflow::DT_UINT8, tensorflow::TensorShape({bytes}), &block);
   if (!status.ok()) return sok1x::Report(status);
   *data = const_cast<char*>(block.tensor_data().data());
   request->temporaries.push_back(block);
+  request->FollowTensorFlow();
   return 0;
 }
 

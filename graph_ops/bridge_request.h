@@ -12,6 +12,7 @@
 #include "tensorflow/core/framework/resource_var.h"
 #include "tensorflow/core/public/version.h"
 
+#include "bridge_cuda.h"
 #include "bridge_scratch.h"
 
 namespace sok1x {
@@ -47,8 +48,11 @@ struct RequestInfo {
   int64_t id;      // of this request: never used again
   int64_t kernel;  // of the node in its session
   int64_t step;    // of the session's run; above 0
-  int32_t input_count;
+  void* stream;  // TensorFlow's CUstream, or null on the CPU
+  int32_t input_count;  // those in host memory included
+  int32_t host_input_count;
   int32_t resource_count;
+  int32_t device_output_count;  // outputs in host memory come after these
 };
 
 inline bool Describe(const tf::Tensor& tensor, TensorInfo* info) {
@@ -73,8 +77,26 @@ struct Request {
   bool cancellable = false;  // a callback is registered under `cancellation`
   tf::CancellationToken cancellation = 0;
   std::vector<tf::Tensor> temporaries;  // blocks from Scratch
+  void* stream = nullptr;      // TensorFlow's, on a GPU
+  void* own_stream = nullptr;  // ours, once the executor has begun with the request
+  void* event = nullptr;
+  int cuda_error = 0;
+
+  // What TensorFlow's stream holds now comes before what ours is given from now on. To be called after every
+  // allocation: TensorFlow frees memory when the work that uses it has been enqueued, not when it is done.
+  void FollowTensorFlow() {
+    if (own_stream != nullptr) Note(Cuda::Get()->Follow(event, stream, own_stream));
+  }
+  // And the other way round.
+  void LetTensorFlowFollow() {
+    if (own_stream != nullptr) Note(Cuda::Get()->Follow(event, own_stream, stream));
+  }
+  void Note(int error) {
+    if (error != 0 && cuda_error == 0) cuda_error = error;
+  }
 
   void Unlock() {
+    if (!held.empty()) LetTensorFlowFollow();
     for (auto it = held.rbegin(); it != held.rend(); ++it) {
       if (exclusive) {
         (*it)->unlock();
@@ -85,11 +107,16 @@ struct Request {
     held.clear();
   }
 
-  void Finish(const tf::Status& status) {
+  void Finish(const tf::Status& given) {
     Unlock();
+    LetTensorFlowFollow();
+    const tf::Status status = given.ok() && cuda_error != 0
+        ? tf::errors::Internal("sok1x: CUDA could not order the streams (driver error ", cuda_error, ")") : given;
     if (cancellable) context->cancellation_manager()->DeregisterCallback(cancellation);
     if (!status.ok()) context->SetStatus(status);
-    for (const tf::Tensor& block : temporaries) Scratch::Get()->Give(block);
+    if (stream == nullptr) {
+      for (const tf::Tensor& block : temporaries) Scratch::Get()->Give(block);
+    }
     temporaries.clear();
     variables.clear();
     tf::AsyncOpKernel::DoneCallback call = std::move(done);

@@ -42,10 +42,10 @@ class _AllReduce(Operation):
         # One exchange for each dtype: a step has many small gradients, and an exchange's latency is the same for all.
         for dtype in sorted({array.dtype for array in inputs}):
             pairs = [pair for pair in zip(inputs, outputs) if pair[0].dtype == dtype]
-            self._reduce(request, config, world, dtype, pairs)
+            self._reduce(request, config, world.size, dtype, pairs)
 
     @staticmethod
-    def _reduce(request, config, world, dtype, pairs):
+    def _reduce(request, config, ranks, dtype, pairs):
         """All-reduces the (input, output) pairs of one dtype through one buffer; halves are summed in float32."""
         half = dtype == "float16"
         summed = "float32" if half else dtype
@@ -59,9 +59,9 @@ class _AllReduce(Operation):
             else:
                 dense.copy(array.pointer, array.size * item, place)
             place += array.size * item
-        world.communicator.all_reduce(buffer.pointer, total, summed)
+        request.communicator.all_reduce(buffer.pointer, total, summed)
         if config["average"]:
-            dense.divide(buffer.pointer, summed, total, world.size)
+            dense.divide(buffer.pointer, summed, total, ranks)
         place = buffer.pointer
         for _, output in pairs:
             if half:
@@ -94,7 +94,7 @@ class _Broadcast(Operation):
             nbytes = array.size * ITEM_BYTES[array.dtype]
             if world.rank == config["root"]:
                 dense.copy(array.pointer, nbytes, output.pointer)
-            world.communicator.broadcast(output.pointer, nbytes, config["root"])
+            request.communicator.broadcast(output.pointer, nbytes, config["root"])
 
 
 def _config(tensors, **more):

@@ -9,10 +9,11 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-from sok1x.cuda_kernels import bags, combine, gather, partition, row_numbers, segment_sum, unique
+from sok1x.cuda_kernels import backend, bags, combine, gather, partition, row_numbers, segment_sum, unique
+from sok1x.cuda_kernels import lookup as lookups
 from sok1x.graph_ops import alone, dense_lookup, library, shard
-from sok1x.graph_ops.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.registry import Operation, register
+from sok1x.graph_ops.sparse_batch import SparseBatch
 from sok1x.graph_ops.table import Table
 
 # What the forward op leaves for its gradient, after the embeddings:
@@ -20,9 +21,10 @@ from sok1x.graph_ops.table import Table
 #   offsets    int64 [B*S+1] where each bag begins
 #   rows       int32 [u]    rows of the distinct keys that this rank was asked for, -1 for one without row
 #   requested  int32 [R]    which of `rows` each received key is (on one rank empty, as the two that follow)
-#   route      int64        0, keys sent to each rank, keys received from each rank; or 1, bags of each rank
 #   all_offsets int64       where each bag of all ranks begins among the received pairs (reduce_scatter)
-_SAVED = (tf.int32, tf.int64, tf.int32, tf.int32, tf.int64, tf.int64)
+#   route      int64        0, keys sent to each rank, keys received from each rank; or 1, bags of each rank; in host
+#                           memory
+_SAVED = (tf.int32, tf.int64, tf.int32, tf.int32, tf.int64)
 ALL2ALL, REDUCE_SCATTER = 0, 1
 DISTINCT = (("combined.backward", 1),)  # (function, output) that hold rows, none twice
 
@@ -41,49 +43,12 @@ def choose(exchange, dim, headers):
     return ALL2ALL if by_all2all <= by_reduce_scatter else REDUCE_SCATTER
 
 
-class _Bags:
-    """A rank's sparse batch, brought into the order of its bags. keys: Array [K]; offsets: int64 [bags + 1]."""
-
-    def __init__(self, request, config, table, world):
-        indices, values, dense_shape = request.inputs[:3]
-        slots = config["slot_num"]
-        where = "embedding table '{}' on rank {}".format(table.name, world.rank)
-        shape = dense_shape.numpy().tolist()
-        if len(shape) != 2 or shape[0] % slots:
-            raise CallError(INVALID_ARGUMENT, (
-                "{}: got a SparseTensor of dense_shape {}, expected [B * slot_num, max_nnz] with slot_num={}: one row "
-                "for every slot of every sample").format(where, shape, slots))
-        self.count = shape[0]
-        self.keys = values
-        self.offsets = request.output(2, "int64", (self.count + 1,))
-        state = combine.bag_offsets(indices.pointer, 2, values.size, self.count, self.offsets.pointer)
-        if state >= 2:
-            raise CallError(INVALID_ARGUMENT, (
-                "{}: got row {} in the SparseTensor's indices at position {}, expected rows in [0, {}) as its "
-                "dense_shape {} says").format(where, int(indices.numpy()[state - 2, 0]), state - 2, shape[0], shape))
-        if state == 1:
-            self._sort(request, indices, values)
-        longest, bag = bags.longest(self.offsets.pointer, self.count)
-        if longest > config["max_nnz"]:
-            raise CallError(INVALID_ARGUMENT, (
-                "{}: got {} keys in slot {} of sample {}, expected at most max_nnz={}; raise max_nnz or cut the "
-                "slot's keys").format(where, longest, bag % slots, bag // slots, config["max_nnz"]))
-
-    def _sort(self, request, indices, values):
-        """A SparseTensor out of row-major order: keys are brought into the order of their rows, stably."""
-        order = request.temporary("int32", values.size)
-        combine.sort_order(indices.pointer, 2, values.size, self.count, self.offsets.pointer, order.pointer)
-        wide = request.temporary("int64", values.size)
-        unique.widen(values.pointer, values.dtype, values.size, wide.pointer)
-        self.keys = request.temporary("int64", values.size)
-        row_numbers.look_up_int64(wide.pointer, order.pointer, values.size, self.keys.pointer)
-
-
 @register
 class _Forward(Operation):
-    """inputs: a SparseTensor's indices int64 [K, 2], values [K], dense_shape int64 [2]; training bool [].
+    """inputs: a SparseTensor's indices int64 [K, 2] and values [K].
 
-    Outputs: embeddings float32 [B, S, D], then `_SAVED`.
+    Host inputs: its dense_shape int64 [2]; training bool [], unless the config has it.
+    Outputs: embeddings float32 [B, S, D], then `_SAVED`. Host output: route.
     """
 
     name = "combined.forward"
@@ -91,25 +56,24 @@ class _Forward(Operation):
 
     def prepare(self, request, config, world):
         table = config["table"]
-        batch = _Bags(request, config, table, world)
-        inverse = request.output(1, "int32", (batch.keys.size,))
-        training = shard.training_of(request.inputs[3])
         if world.size == 1:
-            request.state = table, batch, None, inverse, training
             return dense_lookup.NOTHING
+        batch = SparseBatch(request, config, table, world)
+        batch.check(*backend.counts().read())
+        inverse = request.output(1, "int32", (batch.keys.size,))
+        training = shard.training_of(request, config)
         asked = dense_lookup.Asked(request, table, world, batch.keys, inverse)
         request.state = table, batch, asked, inverse, training
         return np.concatenate(
             [[training, batch.count, batch.keys.size, asked.count], asked.send_counts]).astype(np.int64)
 
     def run(self, request, config, world, headers):
-        table, batch, _, _, _ = request.state
-        slots = config["slot_num"]
-        out = request.output(0, "float32", (batch.count // slots, slots, table.dim))
         mean = config["combiner"] == "mean"
         if world.size == 1:
-            self._run_alone(request, world, mean, out)
+            self._run_alone(request, config, world, mean)
             return
+        table, batch, _, _, _ = request.state
+        out = self._output(request, config, table, batch)
         shard.check_training(table, headers)
         if choose(config["exchange"], table.dim, headers) == ALL2ALL:
             self._run_all2all(request, world, mean, headers, out)
@@ -117,15 +81,42 @@ class _Forward(Operation):
             self._run_reduce_scatter(request, world, mean, headers, out)
 
     @staticmethod
-    def _run_alone(request, world, mean, out):
-        table, batch, _, at, training = request.state
-        for output, dtype in ((4, "int32"), (5, "int64"), (6, "int64")):
-            request.output(output, dtype, (0,))
+    def _output(request, config, table, batch):
+        slots = config["slot_num"]
+        return request.output(0, "float32", (batch.count // slots, slots, table.dim))
+
+    def _run_alone(self, request, config, world, mean):
+        table, training = config["table"], shard.training_of(request, config)
+        counts = backend.counts()
+        batch = SparseBatch(request, config, table, world)
+        at = request.output(1, "int32", (batch.keys.size,))
+        out = self._output(request, config, table, batch)
+        request.output(4, "int32", (0,))
+        request.output(5, "int64", (0,))
+        request.host_output(0, "int64", (0,))
         with request.variables(table.name, exclusive=training) as variables:
-            if table.use_hashtable and not alone.look_up(table, variables, batch.keys, at, None):
-                request.output(3, "int32", (0,))
+            def combine_found():
                 combine.combine(variables[0].pointer, table.dim, 0, at.pointer, batch.offsets.pointer, batch.count,
-                                mean, out.pointer)
+                                at.size, mean, out.pointer)
+
+            missing = None
+            if request.gpu and table.use_hashtable:
+                # What the usual batch needs is enqueued before the counts have come that say whether this is one.
+                lookups.start(batch.keys.pointer, batch.keys.dtype, at.size, variables[1].pointer,
+                             variables[1].shape[0], at.pointer, counts.take())
+                counts.ask()
+                combine_found()
+                *faults, missing = counts.read()
+            else:
+                faults = counts.read()
+            if batch.check(*faults):
+                missing = None
+            if missing is None and table.use_hashtable:
+                missing = alone.look_up(table, variables, batch.keys, at, None)
+                if not missing:
+                    combine_found()
+            if missing == 0:
+                request.output(3, "int32", (0,))
                 return
         inverse = request.temporary("int32", batch.keys.size)
         asked = dense_lookup.Asked(request, table, world, batch.keys, inverse)
@@ -137,30 +128,30 @@ class _Forward(Operation):
     def _run_all2all(request, world, mean, headers, out):
         table, batch, asked, inverse, training = request.state
         recv_counts = np.ascontiguousarray(headers[:, 4 + world.rank])
-        route = request.output(5, "int64", (1 + 2 * world.size,))
+        route = request.host_output(0, "int64", (1 + 2 * world.size,))
         route.numpy()[:] = np.concatenate([[ALL2ALL], asked.send_counts, recv_counts])
-        request.output(6, "int64", (0,))
+        request.output(5, "int64", (0,))
         values = dense_lookup.owner_rows(request, table, world, asked, recv_counts, training, 3, 4)
-        combine.combine(values.pointer, table.dim, 0, inverse.pointer, batch.offsets.pointer, batch.count, mean,
-                        out.pointer)
+        combine.combine(values.pointer, table.dim, 0, inverse.pointer, batch.offsets.pointer, batch.count, inverse.size,
+                        mean, out.pointer)
 
     @staticmethod
     def _run_reduce_scatter(request, world, mean, headers, out):
         table, batch, _, _, training = request.state
         counts = np.ascontiguousarray(headers[:, 1])
-        route = request.output(5, "int64", (1 + world.size,))
+        route = request.host_output(0, "int64", (1 + world.size,))
         route.numpy()[:] = np.concatenate([[REDUCE_SCATTER], counts])
         first = int(counts[:world.rank].sum())
         total = int(counts.sum())
         keys, pair_bags = _exchange_pairs(request, world, batch, first)
         requested = request.output(4, "int32", (keys.size,))
         distinct, count = shard.make_distinct(request, keys, requested)
-        offsets = request.output(6, "int64", (total + 1,))
+        offsets = request.output(5, "int64", (total + 1,))
         combine.bag_offsets(pair_bags.pointer, 1, keys.size, total, offsets.pointer)
         partial = request.temporary("float32", total, table.dim)
         _combine_found(request, table, world, distinct, count, training, requested, offsets, total, False,
                        partial)
-        world.communicator.reduce_scatter(partial.pointer, out.pointer, counts, table.dim)
+        request.communicator.reduce_scatter(partial.pointer, out.pointer, counts, table.dim)
         if mean:
             combine.divide(out.pointer, table.dim, batch.offsets.pointer, batch.count, out.pointer)
 
@@ -169,8 +160,8 @@ class _Forward(Operation):
         fields = {field: config[field] for field in ("table", "label", "combiner", "rows_known")}
         inverse, rows = alone.distinct(op.outputs[1], op.outputs[3])
         slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
-            "combined.backward", fields, [grads[0], inverse, op.outputs[2], rows] + op.outputs[4:], dtypes, shapes,
-            name="lookup_gradient"), rows if config["rows_known"] else None)
+            "combined.backward", fields, [grads[0], inverse, op.outputs[2], rows] + op.outputs[4:6], dtypes, shapes,
+            host_inputs=[op.outputs[6]], name="lookup_gradient"), rows if config["rows_known"] else None)
         return [slices] + [None] * (len(op.inputs) - 1)
 
 
@@ -189,12 +180,13 @@ def _combine_found(request, table, world, keys, count, training, inverse, offset
         found = look(request, table, world, variables, keys, count, rows)
         if not found.missing or table.by_row:
             combine.combine(variables[0].pointer, table.dim, found.read_from.pointer, inverse.pointer,
-                            offsets.pointer, bag_count, mean, out.pointer)
+                            offsets.pointer, bag_count, inverse.size, mean, out.pointer)
             return rows
         values = request.temporary("float32", count, table.dim)
         gather.gather(variables[0].pointer, table.dim, rows.pointer, count, values.pointer)
     shard.fill_unseen_distinct(table, world, keys, found, count, values)
-    combine.combine(values.pointer, table.dim, 0, inverse.pointer, offsets.pointer, bag_count, mean, out.pointer)
+    combine.combine(values.pointer, table.dim, 0, inverse.pointer, offsets.pointer, bag_count, inverse.size, mean,
+                    out.pointer)
     return rows
 
 
@@ -212,34 +204,36 @@ def _exchange_pairs(request, world, batch, first):
     partition.partition(wide.pointer, length, world.size, counts.pointer, grouped.pointer, position.pointer)
     bags.of_keys(batch.offsets.pointer, batch.count, first, own.pointer)
     partition.permute(own.pointer, position.pointer, length, sent_bags.pointer)
-    send_counts = counts.numpy()
-    recv_counts = np.empty(world.size, np.int64)
-    one_each = np.ones(world.size, np.int64)
-    world.communicator.all_to_all(counts.pointer, one_each, recv_counts.ctypes.data, one_each, 8)
+    send_counts = counts.read()
+    recv_counts = request.communicator.exchange_counts(send_counts)
     received = int(recv_counts.sum())
     keys, pair_bags = request.temporary("int64", received), request.temporary("int64", received)
-    world.communicator.all_to_all(grouped.pointer, send_counts, keys.pointer, recv_counts, 8)
-    world.communicator.all_to_all(sent_bags.pointer, send_counts, pair_bags.pointer, recv_counts, 8)
+    request.communicator.all_to_all(grouped.pointer, send_counts, keys.pointer, recv_counts, 8)
+    request.communicator.all_to_all(sent_bags.pointer, send_counts, pair_bags.pointer, recv_counts, 8)
     return keys, pair_bags
 
 
 @register
 class _Backward(Operation):
-    """inputs: gradient float32 [B, S, D], then `_SAVED`. Outputs: values float32 [u, D], indices int32 [u]."""
+    """inputs: gradient float32 [B, S, D], then `_SAVED`. Host input: route.
+
+    Outputs: values float32 [u, D], indices int32 [u].
+    """
 
     name = "combined.backward"
     communicates = True
 
     def prepare(self, request, config, world):
         table = config["table"]
-        gradient, inverse, offsets, _, _, route, _ = request.inputs
+        gradient, inverse, offsets = request.inputs[:3]
+        route = request.host_inputs[0]
         mean = config["combiner"] == "mean"
         bag_count = offsets.size - 1
         if world.size > 1 and route.numpy()[0] == ALL2ALL:
             count = int(route.numpy()[1:1 + world.size].sum())
             request.state = request.temporary("float32", count, table.dim)
             segment_sum.bag_segment_sum(gradient.pointer, table.dim, offsets.pointer, inverse.pointer, bag_count,
-                                        mean, count, request.state.pointer)
+                                        inverse.size, mean, count, request.state.pointer)
         elif world.size > 1 and mean:
             request.state = request.temporary("float32", bag_count, table.dim)
             combine.divide(gradient.pointer, table.dim, offsets.pointer, bag_count, request.state.pointer)
@@ -249,7 +243,8 @@ class _Backward(Operation):
 
     def run(self, request, config, world, headers):
         table = config["table"]
-        _, inverse, offsets, rows, requested, route, all_offsets = request.inputs
+        _, inverse, offsets, rows, requested, all_offsets = request.inputs
+        route = request.host_inputs[0]
         if world.size == 1:
             _sum_bags(request, config, request.state, offsets, inverse, config["combiner"] == "mean", rows)
         elif route.numpy()[0] == ALL2ALL:
@@ -257,7 +252,7 @@ class _Backward(Operation):
         else:
             counts = route.numpy()[1:].copy()
             gradients = request.temporary("float32", int(counts.sum()), table.dim)
-            world.communicator.all_gather(request.state.pointer, gradients.pointer, counts, table.dim * 4)
+            request.communicator.all_gather(request.state.pointer, gradients.pointer, counts, table.dim * 4)
             _sum_bags(request, config, gradients, all_offsets, requested, False, rows)
 
 
@@ -266,8 +261,8 @@ def _sum_bags(request, config, gradient, offsets, inverse, mean, rows):
     table = config["table"]
     kept, inverse = shard.without_unknown(request, rows, inverse, config["rows_known"])
     values = request.output(0, "float32", (kept, table.dim))
-    segment_sum.bag_segment_sum(gradient.pointer, table.dim, offsets.pointer, inverse.pointer, offsets.size - 1, mean,
-                                kept, values.pointer)
+    segment_sum.bag_segment_sum(gradient.pointer, table.dim, offsets.pointer, inverse.pointer, offsets.size - 1,
+                                inverse.size, mean, kept, values.pointer)
 
 
 def lookup(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange, name):
@@ -276,10 +271,12 @@ def lookup(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange, 
         table.label(), slot_num, max_nnz, combiner, exchange)
     config = {"table": table.config(), "label": label, "slot_num": slot_num, "max_nnz": max_nnz,
               "combiner": combiner, "exchange": exchange, "rows_known": shard.rows_are_known(table, training)}
+    fields, host_inputs = shard.training_inputs(training)
+    config.update(fields)
     rows = tensor_util.constant_value(sparse_keys.dense_shape)
     batch = None if rows is None else int(rows[0]) // slot_num
-    inputs = [sparse_keys.indices, sparse_keys.values, sparse_keys.dense_shape,
-              tf.convert_to_tensor(training, tf.bool)]
-    outputs = library.call("combined.forward", config, inputs, (tf.float32,) + _SAVED,
-                           [[batch, slot_num, table.dim]] + [[None]] * 6, resources=table.handles, name=name)
+    outputs = library.call("combined.forward", config, [sparse_keys.indices, sparse_keys.values],
+                           (tf.float32,) + _SAVED, [[batch, slot_num, table.dim]] + [[None]] * 5,
+                           resources=table.handles, host_inputs=[sparse_keys.dense_shape] + host_inputs,
+                           host_dtypes=[tf.int64], host_shapes=[[None]], name=name)
     return outputs[0]

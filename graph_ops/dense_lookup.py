@@ -17,9 +17,10 @@ from sok1x.graph_ops.table import Table
 #   inverse     int32 [K]  which of the sent keys each position asked for (on one rank: its row, see alone.py)
 #   rows        int32 [u]  rows of the distinct keys that this rank was asked for, -1 for one without row
 #   requested   int32 [R]  which of `rows` each received key is
-#   counts      int64 [2N] keys sent to each rank, keys received from each rank (on one rank the last three are empty)
+#   counts      int64 [2N] keys sent to each rank, keys received from each rank, in host memory
+# (on one rank the last three are empty)
 NOTHING = np.empty(0, np.int64)  # the header of an op that has nothing to say
-_SAVED = (tf.int32, tf.int32, tf.int32, tf.int64)
+_SAVED = (tf.int32, tf.int32, tf.int32)
 DISTINCT = (("dense.backward", 1),)  # (function, output) that hold rows, none twice
 
 
@@ -30,7 +31,7 @@ class Asked:
         total = keys.size
         values, self.count = shard.make_distinct(request, keys, inverse)
         shard.check_range(table, world, values, self.count,
-                          lambda bad: int(np.flatnonzero(inverse.numpy() == bad)[0]))
+                          lambda bad: int(np.flatnonzero(inverse.read() == bad)[0]))
         self.send_counts = np.array([self.count], np.int64)
         self.keys = values
         if world.size > 1:
@@ -40,7 +41,7 @@ class Asked:
             partition.partition(values.pointer, self.count, world.size, counts.pointer, self.keys.pointer,
                                 position.pointer)
             partition.remap(inverse.pointer, position.pointer, total)
-            self.send_counts = counts.numpy()
+            self.send_counts = counts.read()
 
 
 def owner_rows(request, table, world, sent, recv_counts, training, rows_index, requested_index):
@@ -51,7 +52,7 @@ def owner_rows(request, table, world, sent, recv_counts, training, rows_index, r
     dim = table.dim
     received = int(recv_counts.sum())
     keys = request.temporary("int64", received)
-    world.communicator.all_to_all(sent.keys.pointer, sent.send_counts, keys.pointer, recv_counts, 8)
+    request.communicator.all_to_all(sent.keys.pointer, sent.send_counts, keys.pointer, recv_counts, 8)
     requested = request.output(requested_index, "int32", (received,))
     distinct, count = shard.make_distinct(request, keys, requested)
     rows = request.output(rows_index, "int32", (count,))
@@ -63,22 +64,25 @@ def owner_rows(request, table, world, sent, recv_counts, training, rows_index, r
                               answers.pointer)
     shard.fill_unseen(request, table, world, distinct, found, requested, received, answers)
     values = request.temporary("float32", sent.count, dim)
-    world.communicator.all_to_all(answers.pointer, recv_counts, values.pointer, sent.send_counts, dim * 4)
+    request.communicator.all_to_all(answers.pointer, recv_counts, values.pointer, sent.send_counts, dim * 4)
     return values
 
 
 @register
 class _Forward(Operation):
-    """inputs: keys [...] of any shape, training bool []. Outputs: embeddings float32 [..., D], then `_SAVED`."""
+    """inputs: keys [...] of any shape. Host inputs: training bool [], unless the config has it.
+
+    Outputs: embeddings float32 [..., D], then `_SAVED`. Host output: counts.
+    """
 
     name = "dense.forward"
     communicates = True
 
     def prepare(self, request, config, world):
         table = config["table"]
-        keys, training = request.inputs
+        keys = request.inputs[0]
         inverse = request.output(1, "int32", (keys.size,))
-        training = shard.training_of(training)
+        training = shard.training_of(request, config)
         asked = Asked(request, table, world, keys, inverse) if world.size > 1 else None
         request.state = table, asked, inverse, training
         return NOTHING if asked is None else np.concatenate([[training], asked.send_counts]).astype(np.int64)
@@ -92,7 +96,7 @@ class _Forward(Operation):
             return
         shard.check_training(table, headers)
         recv_counts = np.ascontiguousarray(headers[:, 1 + world.rank])
-        counts = request.output(4, "int64", (2 * world.size,))
+        counts = request.host_output(0, "int64", (2 * world.size,))
         counts.numpy()[:] = np.concatenate([asked.send_counts, recv_counts])
         values = owner_rows(request, table, world, asked, recv_counts, training, 2, 3)
         gather.gather(values.pointer, table.dim, inverse.pointer, keys.size, out.pointer)
@@ -100,9 +104,13 @@ class _Forward(Operation):
     @staticmethod
     def _run_alone(request, table, world, at, training, out):
         keys = request.inputs[0]
-        for output, dtype in ((2, "int32"), (3, "int32"), (4, "int64")):
-            request.output(output, dtype, (0,))
+        request.output(2, "int32", (0,))
+        request.output(3, "int32", (0,))
+        request.host_output(0, "int64", (0,))
         with request.variables(table.name, exclusive=training) as variables:
+            if request.gpu and table.use_hashtable and not training and not table.by_row:
+                alone.look_up_unseen(request, table, world, variables, keys, at, out)
+                return
             if table.use_hashtable and not alone.look_up(table, variables, keys, at, out):
                 return
             inverse = request.temporary("int32", keys.size)
@@ -120,21 +128,25 @@ class _Forward(Operation):
         fields = {field: config[field] for field in ("table", "label", "rows_known")}
         inverse, rows = alone.distinct(op.outputs[1], op.outputs[2])
         slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
-            "dense.backward", fields, [grads[0], inverse, rows] + op.outputs[3:], dtypes, shapes,
-            name="lookup_gradient"), rows if config["rows_known"] else None)
+            "dense.backward", fields, [grads[0], inverse, rows, op.outputs[3]], dtypes, shapes,
+            host_inputs=[op.outputs[4]], name="lookup_gradient"), rows if config["rows_known"] else None)
         return [slices] + [None] * (len(op.inputs) - 1)
 
 
 @register
 class _Backward(Operation):
-    """inputs: gradient float32 [..., D], then `_SAVED`. Outputs: values float32 [u, D], indices int32 [u]."""
+    """inputs: gradient float32 [..., D], then `_SAVED`. Host input: counts.
+
+    Outputs: values float32 [u, D], indices int32 [u].
+    """
 
     name = "dense.backward"
     communicates = True
 
     def prepare(self, request, config, world):
         table = config["table"]
-        gradient, inverse, _, _, counts = request.inputs
+        gradient, inverse = request.inputs[:2]
+        counts = request.host_inputs[0]
         if world.size > 1:
             count = int(counts.numpy()[:world.size].sum())
             summed = request.temporary("float32", count, table.dim)
@@ -145,7 +157,8 @@ class _Backward(Operation):
 
     def run(self, request, config, world, headers):
         table = config["table"]
-        gradient, inverse, rows, requested, counts = request.inputs
+        gradient, inverse, rows, requested = request.inputs
+        counts = request.host_inputs[0]
         if world.size == 1:
             shard.summed_by_row(request, table, gradient, inverse, rows, config["rows_known"])
         else:
@@ -157,7 +170,7 @@ def return_gradients(request, config, world, summed, counts, requested, rows):
     table = config["table"]
     send_counts, recv_counts = counts[:world.size].copy(), counts[world.size:2 * world.size].copy()
     received = request.temporary("float32", requested.size, table.dim)
-    world.communicator.all_to_all(summed.pointer, send_counts, received.pointer, recv_counts, table.dim * 4)
+    request.communicator.all_to_all(summed.pointer, send_counts, received.pointer, recv_counts, table.dim * 4)
     shard.summed_by_row(request, table, received, requested, rows, config["rows_known"])
 
 
@@ -165,10 +178,10 @@ def lookup(table, keys, training, name):
     """Rows of `keys`: keys.shape + [D], float32. See `embedding.lookup_dense`."""
     # The batch is left out: it may differ from rank to rank.
     label = "{} keys=[B, {}]".format(table.label(), ", ".join(map(str, keys.shape.as_list()[1:])))
+    fields, host_inputs = shard.training_inputs(training)
     outputs = library.call(
         "dense.forward",
-        {"table": table.config(), "label": label, "rows_known": shard.rows_are_known(table, training)},
-        [keys, tf.convert_to_tensor(training, tf.bool)],
-        (tf.float32,) + _SAVED, [keys.shape.concatenate([table.dim]), [None], [None], [None], [None]],
-        resources=table.handles, name=name)
+        dict(fields, table=table.config(), label=label, rows_known=shard.rows_are_known(table, training)), [keys],
+        (tf.float32,) + _SAVED, [keys.shape.concatenate([table.dim]), [None], [None], [None]],
+        resources=table.handles, host_inputs=host_inputs, host_dtypes=[tf.int64], host_shapes=[[None]], name=name)
     return outputs[0]

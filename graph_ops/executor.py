@@ -18,7 +18,7 @@ import traceback
 import numpy as np
 
 from sok1x import launch
-from sok1x.graph_ops import bridge, plan, registry
+from sok1x.graph_ops import bridge, devices, plan, registry
 from sok1x.graph_ops.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
 from sok1x.graph_ops.table import Table
 
@@ -141,17 +141,20 @@ class Executor(threading.Thread):
                 raise CallError(FAILED_PRECONDITION, INIT_FIRST)
             if world is not None and world.coordinator.job_error is not None:
                 raise world.coordinator.job_error
-            if not call.operation.communicates:
-                call.operation.run(request, call.config, world, None)
-            elif world.size == 1:
-                header = call.operation.prepare(request, call.config, world)
-                call.operation.run(request, call.config, world, header[np.newaxis])
-            else:
+            devices.find(request, info.stream)
+            if world is not None and world.size > 1 and call.operation.communicates:
                 self._announce(request, call, world)
                 return
+            with devices.use(request):
+                header = None
+                if call.operation.communicates:
+                    request.communicator = world.communicator  # of one rank: it moves nothing
+                    header = call.operation.prepare(request, call.config, world)[np.newaxis]
+                call.operation.run(request, call.config, world, header)
         except BaseException as error:
             if request.finished:
                 raise
+            devices.forget_counts(request)
             request.finish(*status_of(error))
         else:
             request.finish()
@@ -164,8 +167,10 @@ class Executor(threading.Thread):
                 "sok1x's layers in this process instead of importing its graph").format(request.name))
         error, header = None, None
         try:
-            header = call.operation.prepare(request, call.config, world)
+            with devices.use(request):
+                header = devices.mark(request, call.operation.prepare(request, call.config, world))
         except BaseException as caught:  # whatever it is, the other ranks must hear of it
+            devices.forget_counts(request)
             error = launch.LaunchError(*status_of(caught), rank=world.rank)
         graph_plan = plan.get(call.op[0])
         ticket = world.coordinator.announce(launch.Ready(
@@ -181,9 +186,15 @@ class Executor(threading.Thread):
         try:
             if decision.error is not None:
                 raise decision.error
-            world.communicator.op = request.name
-            call.operation.run(request, call.config, world, decision.headers)
+            headers = devices.check_marks(request, decision.headers)
+            request.communicator = devices.communicator(request, world)
+            request.communicator.op = world.communicator.op = request.name
+            with devices.use(request):
+                call.operation.run(request, call.config, world, headers)
+            if request.communicator.failure is not None:  # an exchange that was given up ends without its data
+                raise request.communicator.failure
         except BaseException as error:
+            devices.forget_counts(request)
             code, message = status_of(error)
             request.finish(code, message)
             if decision.error is None and not getattr(error, "agreed", False):

@@ -14,9 +14,11 @@ class _Init(Operation):
 
     def run(self, request, config, world, headers):
         if world is None:
-            world = launch.start(config)
+            world = launch.start(dict(config, device="GPU" if request.gpu is not None else "CPU"))
             host.set_threads(world.host_threads)
             executor.stop_last_registered()
+            if request.gpu is not None:
+                launch.connect_gpu(world, request.gpu)
 
 
 def init(global_batch_size, seed, name="Init"):
@@ -26,5 +28,6 @@ def init(global_batch_size, seed, name="Init"):
       global_batch_size: samples of all ranks in a step. seed: of the tables' initial rows.
     """
     started = library.call("init", {"global_batch_size": global_batch_size, "seed": seed}, [], [], [], name="SokInit")
-    with tf.control_dependencies([started]):
+    # A string lives in host memory, whatever device the caller's scope names.
+    with tf.control_dependencies([started]), tf.device("/cpu:0"):
         return tf.constant("OK", name=name)

@@ -33,7 +33,8 @@ def load():
 
 
 @tf.autograph.experimental.do_not_convert
-def call(function, config, inputs, dtypes, shapes, resources=(), name=None):
+def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(), host_dtypes=(), host_shapes=(),
+         name=None):
     """A `Sok1xCall` node.
 
     Args:
@@ -41,9 +42,10 @@ def call(function, config, inputs, dtypes, shapes, resources=(), name=None):
       config: what the operation is given at run time, JSON-able.
       inputs: tensors. dtypes, shapes: of the outputs; `shapes` as far as known.
       resources: resource handles of the variables that the operation uses.
+      host_inputs, host_dtypes, host_shapes: inputs and outputs in host memory whatever the op's device: flags, counts.
 
     Returns:
-      The list of output tensors.
+      The list of output tensors, those in host memory last; where there are none, the operation.
     """
     operation = registry.get(function)
     module = load()
@@ -53,10 +55,13 @@ def call(function, config, inputs, dtypes, shapes, resources=(), name=None):
             from sok1x.graph_ops import plan
             config["op"] = plan.add(tf_ops.get_default_graph(), operation.describe(config))
             config["process"] = plan.PROCESS
-        return module.sok1x_call(
-            resources=list(resources), inputs=list(inputs), Tout=list(dtypes), function=function,
-            config=json.dumps(config, sort_keys=True),
-            output_shapes=[tf.TensorShape(shape) for shape in shapes], name=scope)
+        made = module.sok1x_call(
+            resources=list(resources), inputs=list(inputs), host_inputs=list(host_inputs), Tout=list(dtypes),
+            Thost_out=list(host_dtypes), function=function, config=json.dumps(config, sort_keys=True),
+            output_shapes=[tf.TensorShape(shape) for shape in list(shapes) + list(host_shapes)], name=scope)
+    if dtypes or host_dtypes:
+        return list(made.outputs) + list(made.host_outputs)
+    return made if isinstance(made, tf.Operation) else tf_ops.get_default_graph().get_operation_by_name(scope[:-1])
 
 
 @tf_ops.RegisterGradient("Sok1xCall")

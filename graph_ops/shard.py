@@ -2,7 +2,7 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import hash_index, row_init, row_numbers, segment_sum, unique
+from sok1x.cuda_kernels import fill, hash_index, row_init, row_numbers, segment_sum, unique
 from sok1x.graph_ops.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
 
 INDEX, COUNT = 1, 2  # the index's place among a table's variables; the rows come first
@@ -39,7 +39,7 @@ def check_range(table, world, keys, count, first_position):
         "embedding table '{}' on rank {}: got key {} at position {} of the batch, expected keys in [0, {}) "
         "(max_vocabulary_size_per_gpu {} x {} ranks, use_hashtable=False); raise max_vocabulary_size_per_gpu, or set "
         "use_hashtable=True to take any key").format(
-            table.name, world.rank, int(keys.numpy()[bad]), first_position(bad), limit, table.rows, world.size))
+            table.name, world.rank, int(keys.read()[bad]), first_position(bad), limit, table.rows, world.size))
 
 
 class Found:
@@ -63,7 +63,7 @@ def find(request, table, world, variables, keys, count, rows):
     if missing and table.by_row:
         # A Keras initializer's values are in the rows not yet in use: read those that these keys would get.
         read_from = request.temporary("int32", count)
-        row_numbers.number_missing(rows.pointer, count, int(variables[COUNT].numpy()), table.rows, read_from.pointer)
+        row_numbers.number_missing(rows.pointer, count, int(variables[COUNT].read()), table.rows, read_from.pointer)
     return Found(rows, read_from, missing)
 
 
@@ -78,9 +78,9 @@ def find_or_insert(request, table, world, variables, keys, count, rows):
     found = find(request, table, world, variables, keys, count, rows)
     if not table.use_hashtable:
         return found
-    used = int(variables[COUNT].numpy())
+    used = int(variables[COUNT].read()) if found.missing else 0
     code, message = 0, ""
-    if used + found.missing > table.rows:
+    if used + found.missing > table.rows and found.missing:
         code, message = RESOURCE_EXHAUSTED, (
             "embedding table '{}' is full on rank {}: {} of {} rows (max_vocabulary_size_per_gpu) are in use and the "
             "batch has {} new keys; nothing was changed. Raise max_vocabulary_size_per_gpu, or train on more "
@@ -98,8 +98,8 @@ def find_or_insert(request, table, world, variables, keys, count, rows):
     if not table.by_row:
         new_keys = request.temporary("int64", inserted)
         row_numbers.collect_new(keys.pointer, rows.pointer, count, used, new_keys.pointer)
-        _write_initial_rows(table, world, new_keys, inserted, 0, variables[0].pointer + used * table.dim * 4)
-    variables[COUNT].numpy()[...] = used + inserted
+        write_initial_rows(table, world, new_keys, inserted, 0, variables[0].pointer + used * table.dim * 4)
+    fill.fill_int64(variables[COUNT].pointer, 1, used + inserted)
     return Found(rows, rows, 0)
 
 
@@ -115,15 +115,15 @@ def fill_unseen(request, table, world, keys, found, inverse, length, values):
     rows = request.temporary("int32", length)
     row_numbers.look_up_int64(keys.pointer, inverse.pointer, length, asked.pointer)
     row_numbers.look_up(found.rows.pointer, inverse.pointer, length, rows.pointer)
-    _write_initial_rows(table, world, asked, length, rows.pointer, values.pointer)
+    write_initial_rows(table, world, asked, length, rows.pointer, values.pointer)
 
 
 def fill_unseen_distinct(table, world, keys, found, count, values):
     """As `fill_unseen`, where values float32 [count, D] belong to the distinct keys themselves."""
-    _write_initial_rows(table, world, keys, count, found.rows.pointer, values.pointer)
+    write_initial_rows(table, world, keys, count, found.rows.pointer, values.pointer)
 
 
-def _write_initial_rows(table, world, keys, count, only_where_negative, out):
+def write_initial_rows(table, world, keys, count, only_where_negative, out):
     """The initial rows of keys int64 [count] at `out`; with a pointer to int32 [count], only where that is negative."""
     kind, a, b = table.distribution(world.size)
     row_init.initial_rows(world.arguments["seed"], table.identity, keys.pointer, count, table.dim, kind, a, b,
@@ -187,9 +187,16 @@ def summed_by_row(request, table, gradients, segments, rows, rows_known):
     segment_sum.segment_sum(gradients.pointer, table.dim, segments.pointer, segments.size, kept, values.pointer)
 
 
-def training_of(flag):
-    """The scalar bool input `training`."""
-    return bool(flag.numpy())
+def training_inputs(training):
+    """(fields of a lookup's config, its last host inputs) that say whether it trains: a bool is known in the graph."""
+    if isinstance(training, bool):
+        return {"training": training}, []
+    return {"training": None}, [tf.convert_to_tensor(training, tf.bool)]
+
+
+def training_of(request, config):
+    """Whether this run trains."""
+    return config["training"] if config["training"] is not None else bool(request.host_inputs[-1].numpy())
 
 
 def check_training(table, headers):

@@ -16,7 +16,7 @@ class _GradientDescent(Operation):
         table = config["table"]
         gradients, rows, rate = request.inputs
         with request.variables(table.name, exclusive=True) as variables:
-            update.descend(gradients.pointer, table.dim, rows.pointer, rows.size, float(rate.numpy()),
+            update.descend(gradients.pointer, table.dim, rows.pointer, rows.size, rate.pointer,
                            variables[0].pointer)
 
 

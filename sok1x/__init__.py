@@ -45,6 +45,7 @@ _DEFINED_IN = {
     "split_embedding_variable_from_others": "optimizers.utils",
 }
 _MODULES = ("core", "embeddings", "kit_lib", "optimizers")
+_UNLISTED = ("tf",)  # not in __all__: after `from sok1x import *`, `tf` must still be TensorFlow
 
 __all__ = [
     "All2AllDenseEmbedding",
@@ -70,7 +71,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _DEFINED_IN:
         value = getattr(importlib.import_module("sok1x." + _DEFINED_IN[name]), name)
-    elif name in _MODULES:
+    elif name in _MODULES + _UNLISTED:
         value = importlib.import_module("sok1x." + name)
     else:
         raise AttributeError("module 'sok1x' has no attribute '{}'; it has {}".format(name, ", ".join(__all__)))
@@ -79,4 +80,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> List[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted(set(globals()) | set(__all__) | set(_UNLISTED))

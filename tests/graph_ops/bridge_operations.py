@@ -18,7 +18,7 @@ class _Pointer(Operation):
 
     def run(self, request, config, world, headers):
         request.forward(0, 0)
-        request.output(1, "int64", ()).numpy()[...] = request.inputs[0].pointer
+        request.host_output(0, "int64", ()).numpy()[...] = request.inputs[0].pointer
 
 
 @register
@@ -31,9 +31,9 @@ class _Describe(Operation):
     def run(self, request, config, world, headers):
         array = request.inputs[0]
         scratch = request.temporary("float64", array.size)
-        scratch.numpy()[:] = array.numpy().ravel()
-        request.output(0, "int64", (len(array.shape),)).numpy()[:] = array.shape
-        request.output(1, "float64", ()).numpy()[...] = scratch.numpy().sum()
+        scratch.write(array.read().ravel())
+        request.host_output(0, "int64", (len(array.shape),)).numpy()[:] = array.shape
+        request.host_output(1, "float64", ()).numpy()[...] = scratch.read().sum()
 
 
 @register
@@ -46,10 +46,10 @@ class _Temporaries(Operation):
     def run(self, request, config, world, headers):
         arrays = [request.temporary("uint8", size) for size in config["sizes"]]
         for number, array in enumerate(arrays):
-            array.numpy()[:] = number + 1
+            array.write(np.full(array.size, number + 1))
         for number, array in enumerate(arrays):
-            assert (array.numpy() == number + 1).all(), "temporaries overlap"
-        request.output(0, "int64", (len(arrays),)).numpy()[:] = [array.pointer for array in arrays]
+            assert (array.read() == number + 1).all(), "temporaries overlap"
+        request.host_output(0, "int64", (len(arrays),)).numpy()[:] = [array.pointer for array in arrays]
 
 
 @register
@@ -74,9 +74,8 @@ class _Add(Operation):
 
     def run(self, request, config, world, headers):
         with request.variables("test", exclusive=True) as variables:
-            values = variables[0].numpy()
-            values += request.inputs[0].numpy()
-        request.output(0, "int32", ()).numpy()[...] = 1
+            variables[0].write(variables[0].read() + request.inputs[0].read())
+        request.host_output(0, "int32", ()).numpy()[...] = 1
 
 
 @register
@@ -88,30 +87,36 @@ class _Sleep(Operation):
 
     def run(self, request, config, world, headers):
         time.sleep(config["seconds"])
-        request.output(0, "int32", ()).numpy()[...] = 1
+        request.host_output(0, "int32", ()).numpy()[...] = 1
 
 
 def pointer(tensor):
-    return library.call("test.pointer", {}, [tensor], [tensor.dtype, tf.int64], [tensor.shape, []])
+    return library.call("test.pointer", {}, [tensor], [tensor.dtype], [tensor.shape], host_dtypes=[tf.int64],
+                        host_shapes=[[]])
 
 
 def describe(tensor):
-    return library.call("test.describe", {}, [tensor], [tf.int64, tf.float64], [[None], []])
+    return library.call("test.describe", {}, [tensor], [], [], host_dtypes=[tf.int64, tf.float64],
+                        host_shapes=[[None], []])
+
+
+def _number(function, config, inputs=(), resources=()):
+    return library.call(function, config, inputs, [], [], resources=resources, host_dtypes=[tf.int32],
+                        host_shapes=[[]])[0]
 
 
 def temporaries(sizes):
-    return library.call("test.temporaries", {"sizes": sizes}, [], [tf.int64], [[None]])[0]
+    return library.call("test.temporaries", {"sizes": sizes}, [], [], [], host_dtypes=[tf.int64],
+                        host_shapes=[[None]])[0]
 
 
 def fail(code=0, message="", kind=None):
-    return library.call("test.fail", {"code": code, "message": message, "kind": kind}, [], [tf.int32], [[]])[0]
+    return _number("test.fail", {"code": code, "message": message, "kind": kind})
 
 
 def add(variable, value):
-    value = tf.convert_to_tensor(np.float32(value))
-    return library.call("test.add", {}, [value], [tf.int32], [[]], resources=[variable.handle])[0]
+    return _number("test.add", {}, [tf.convert_to_tensor(np.float32(value))], [variable.handle])
 
 
 def sleep(seconds):
-    return library.call("test.sleep", {"seconds": seconds}, [], [tf.int32], [[]])[0]
-
+    return _number("test.sleep", {"seconds": seconds})
