@@ -9,7 +9,7 @@ ARGS ?=
 
 # Not make's business to run two set-ups at once.
 .NOTPARALLEL:
-.PHONY: help env build data demo check lint test test-slow bench clean distclean
+.PHONY: help env build data demo check lint test test-slow bench bench-gpu clean distclean
 
 help: ## List these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -44,6 +44,11 @@ test-slow: data ## Run the tests that take longer than a minute each
 
 bench: env ## Measure against stock TensorFlow and Horovod; writes benchmarks/results/
 	@$(PYTHON_ENV) benchmarks/embedding.py $(ARGS)
+
+bench-gpu: env ## Measure on GPUs: lookups and steps, the hash table, scaling; writes benchmarks/results/
+	@$(PYTHON_ENV) benchmarks/gpu_embedding.py $(ARGS)
+	@$(PYTHON_ENV) benchmarks/gpu_hash.py $(ARGS)
+	@$(PYTHON_ENV) benchmarks/gpu_scaling.py $(ARGS)
 
 clean: ## Remove what was built; .venv and .data stay
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

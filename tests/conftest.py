@@ -1,12 +1,26 @@
-"""What every test shares: the folder with the rank launcher on the path, quiet TensorFlow, a printed seed."""
+"""What every test shares: folders of helpers on the path, quiet TensorFlow, a printed seed, devices to run on."""
+import functools
 import os
 import random
 import sys
 
 import pytest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "cuda_kernels")]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# TensorFlow would take nearly all of a GPU's memory at its first session, or at its first look at the GPU.
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+
+# Which devices the tests that have a `device` run on; 'gpu' alone makes it an error that there is no GPU.
+ASKED = os.environ.get("SOK1X_TEST_DEVICE", "") or "both"
+DEVICES = ["host", pytest.param("gpu", marks=pytest.mark.gpu)]
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "gpu: needs a GPU; skipped where PyCUDA finds none")
+    if ASKED not in ("host", "gpu", "both"):
+        raise pytest.UsageError("SOK1X_TEST_DEVICE is host, gpu or both, got {!r}.".format(ASKED))
 
 
 @pytest.fixture
@@ -15,3 +29,27 @@ def seed():
     value = int(os.environ.get("SOK1X_TEST_SEED", random.SystemRandom().randrange(2 ** 31)))
     print("SOK1X_TEST_SEED={}".format(value))
     return value
+
+
+@functools.lru_cache(maxsize=None)
+def gpus():
+    """The number of GPUs that kernels can run on; TensorFlow is not asked."""
+    from sok1x.cuda_kernels import gpu
+    return gpu.count()
+
+
+def pytest_runtest_setup(item):
+    # Here and not in the fixture, so that the summary has one line for all of them.
+    if item.get_closest_marker("gpu"):
+        if ASKED == "host":
+            pytest.skip("SOK1X_TEST_DEVICE=host")
+        if not gpus():
+            (pytest.fail if ASKED == "gpu" else pytest.skip)("PyCUDA finds no GPU")
+
+
+@pytest.fixture(params={"host": DEVICES[:1], "gpu": DEVICES[1:]}.get(ASKED, DEVICES))
+def device(request):
+    """'host' and 'gpu' in turn: a test with this fixture runs on both. Folders add what the device needs there."""
+    if request.param == "host" and ASKED == "gpu":
+        pytest.skip("SOK1X_TEST_DEVICE=gpu")
+    return request.param

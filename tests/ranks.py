@@ -6,7 +6,7 @@ import sys
 
 # Lines that libraries other than ours write to stderr on a healthy run.
 _HARMLESS = ("FutureWarning", "np_resource = np.dtype", "_np_q", "DeprecationWarning", "WARNING:tensorflow",
-             "WARNING: Logging before flag parsing")
+             "WARNING: Logging before flag parsing", "exchanges go through host memory (MPI)")
 
 
 class Finished:
@@ -28,12 +28,15 @@ def unexpected(err):
 def run_ranks(ranks, program, *arguments, timeout=120, env=None, check=True, launcher=None):
     """Run `program` (a file's path, or source text) on `ranks` ranks; kill the whole group after `timeout` s.
 
-    `ranks=0` starts it without a launcher. `check=True` asserts exit code 0 and clean stderr.
+    `ranks=0` starts it without a launcher. `check=True` asserts exit code 0 and clean stderr. With
+    SOK1X_TEST_DEVICE=gpu each rank gets a GPU (on_gpu.py).
     """
     values = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                   TF_CPP_MIN_LOG_LEVEL="2", PYTHONWARNINGS="ignore", PYTHONUNBUFFERED="1", PYTHONFAULTHANDLER="1")
     values.update(env or {})
     python = [sys.executable] + ([program] if os.path.exists(program) else ["-c", program])
+    if values.get("SOK1X_TEST_DEVICE") == "gpu":
+        python.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_gpu.py"))
     command = list(launcher or (["mpiexec", "--oversubscribe", "-np", str(ranks)] if ranks else []))
     command += python + [str(argument) for argument in arguments]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=values,

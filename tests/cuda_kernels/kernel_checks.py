@@ -1,50 +1,15 @@
-"""What the kernel tests share: pointers, edge keys, runs at several thread counts, an independent Philox."""
-import contextlib
-
+"""What the kernel tests share: edge keys, oracles of sums in any order, an independent Philox."""
 import numpy as np
+from kernel_devices import NONSENSE, SMALL, address, deterministic, on_gpu, same_bits, size  # noqa: F401 (address, for others)
 
-from sok1x.cuda_kernels import host
-
-DIMS = (1, 2, 3, 4, 7, 8, 16, 31, 32, 33, 64, 128, 1024, 1025)
-THREADS = (1, 2, 4)
+DIMS = (1, 2, 3, 4, 7, 8, 16, 31, 32, 33, 64, 128, 1024, 1025) if not SMALL else (1, 2, 4, 33, 128, 1025)
 INT64 = np.iinfo(np.int64)
 EXTREMES = np.array([INT64.min, -1, 0, INT64.max, INT64.min + 1, 1, INT64.max - 1], np.int64)
 
 
-def address(array):
-    """The pointer a wrapper takes; arrays must be contiguous, for wrappers know no strides."""
-    assert array.flags.c_contiguous
-    return array.ctypes.data
-
-
-@contextlib.contextmanager
-def threads(count):
-    before = host.get_threads()
-    host.set_threads(count)
-    try:
-        assert host.get_threads() == count
-        yield
-    finally:
-        host.set_threads(before)
-
-
-def same_bits(run):
-    """Runs `run` at each thread count, checks that the results have the same bits, and returns the first."""
-    first = None
-    for count in THREADS:
-        with threads(count):
-            results = run()
-        results = results if isinstance(results, tuple) else (results,)
-        if first is None:
-            first = results
-        for expected, got in zip(first, results):
-            assert np.asarray(expected).tobytes() == np.asarray(got).tobytes(), "{} threads".format(count)
-    return first if len(first) > 1 else first[0]
-
-
 def dirty(shape, dtype=np.float32):
     """An output array full of nonsense, so that a place not written is seen."""
-    return np.frombuffer(b"\xa5" * (int(np.prod(shape)) * np.dtype(dtype).itemsize), dtype).reshape(shape).copy()
+    return np.full(int(np.prod(shape)) * np.dtype(dtype).itemsize, NONSENSE, np.uint8).view(dtype).reshape(shape)
 
 
 def edge_keys(random):
@@ -53,11 +18,11 @@ def edge_keys(random):
         "none": np.zeros(0, np.int64),
         "one": np.array([7], np.int64),
         "all equal": np.full(3000, -5, np.int64),
-        "all distinct": random.permutation(70000).astype(np.int64) - 35000,
+        "all distinct": random.permutation(size(70000)).astype(np.int64) - 9000,
         "extremes": EXTREMES[random.randint(0, len(EXTREMES), 1000)],
-        "power law": (1000003 * random.random_sample(53248) ** 3).astype(np.int64),
-        "whole range": random.randint(INT64.min, INT64.max, 20000, np.int64)[random.randint(0, 20000, 30000)],
-        "high bits only": random.randint(0, 5000, 40000).astype(np.int64) << 44,
+        "power law": (1000003 * random.random_sample(size(53248)) ** 3).astype(np.int64),
+        "whole range": random.randint(INT64.min, INT64.max, 20000, np.int64)[random.randint(0, 20000, size(30000))],
+        "high bits only": random.randint(0, 5000, size(40000)).astype(np.int64) << 44,
         "batch of a slot": np.arange(31, dtype=np.int64) * 1024,
     }
 
@@ -69,6 +34,30 @@ def first_appearance(keys):
     number = np.empty(len(values), np.int32)
     number[order] = np.arange(len(values), dtype=np.int32)
     return values[order], number[inverse].astype(np.int32)
+
+
+def check_sums(run, in_order, terms, ids):
+    """Checks sums of rows by segment: on a GPU they may be in any order, unless it is deterministic.
+
+    Args:
+        run: gives the sums, float32 [segments, dim].
+        in_order: the sums with every segment's terms added in their order, float32 [segments, dim].
+        terms: float32 [n, dim].
+        ids: int [n], each term's segment; those with a negative one are left out.
+    """
+    if not on_gpu():
+        np.testing.assert_array_equal(same_bits(run), in_order)
+        return
+    with deterministic():
+        np.testing.assert_array_equal(same_bits(run), in_order)
+    terms, ids = terms[ids >= 0].astype(np.float64), ids[ids >= 0]
+    exact, absolute = np.zeros(in_order.shape), np.zeros(in_order.shape)
+    np.add.at(exact, ids, terms)
+    np.add.at(absolute, ids, np.abs(terms))
+    # Each of a segment's additions rounds by at most 2**-24 of what is added up so far.
+    roundings = np.bincount(ids, minlength=len(in_order))[:, None]
+    for _ in range(2):
+        assert (np.abs(run() - exact) <= 1.01 * 2.0 ** -24 * roundings * absolute).all()
 
 
 def philox4x32_10(counter, key):

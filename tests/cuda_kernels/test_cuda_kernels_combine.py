@@ -1,9 +1,12 @@
 """Bags: offsets, order, sum and mean, and their gradient, against NumPy loops in the same order."""
 import numpy as np
 import pytest
-from kernel_checks import DIMS, address, dirty, same_bits
+from kernel_checks import DIMS, check_sums, dirty
+from kernel_devices import SMALL, call, rounds, same_bits, size
 
 from sok1x.cuda_kernels import combine, segment_sum
+
+pytestmark = pytest.mark.usefixtures("device")
 
 
 def random_offsets(random, n_bags, longest=9):
@@ -25,8 +28,15 @@ def combine_oracle(source, rows, inverse, offsets, mean):
 
 def run_combine(source, rows, inverse, offsets, mean):
     out = dirty((len(offsets) - 1, source.shape[1]))
-    combine.combine(address(source), source.shape[1], address(rows) if rows is not None else 0, address(inverse),
-                    address(offsets), len(offsets) - 1, mean, address(out))
+    call(combine.combine, source, source.shape[1], 0 if rows is None else rows, inverse, offsets, len(offsets) - 1,
+         len(inverse), mean, out)
+    return out
+
+
+def run_gradient(grad, offsets, inverse, mean, num_segments):
+    out = dirty((num_segments, grad.shape[1]))
+    call(segment_sum.bag_segment_sum, grad, grad.shape[1], offsets, inverse, len(offsets) - 1, len(inverse), mean,
+         num_segments, out)
     return out
 
 
@@ -34,7 +44,7 @@ def run_combine(source, rows, inverse, offsets, mean):
 @pytest.mark.parametrize("mean", [False, True])
 def test_combine_and_its_gradient(seed, dim, mean):
     random = np.random.RandomState(seed)
-    n_bags = 90 if dim > 1000 else 800
+    n_bags = 90 if dim > 1000 or SMALL else 800
     source = random.standard_normal((301, dim)).astype(np.float32)
     offsets = random_offsets(random, n_bags)
     n = offsets[-1]
@@ -45,20 +55,14 @@ def test_combine_and_its_gradient(seed, dim, mean):
         np.testing.assert_array_equal(got, combine_oracle(source, table_rows, inverse, offsets, mean))
 
     grad = random.standard_normal((n_bags, dim)).astype(np.float32)
+    lengths = np.diff(offsets)
+    bags = np.repeat(np.arange(n_bags), lengths)
+    terms = grad[bags] * (np.float32(1) / lengths[bags, None].astype(np.float32) if mean else np.float32(1))
     expected = np.zeros((310, dim), np.float32)
-    for b in range(n_bags):
-        scale = np.float32(1) / np.float32(offsets[b + 1] - offsets[b]) if mean and offsets[b + 1] > offsets[b] else 1
-        for k in range(offsets[b], offsets[b + 1]):
-            if inverse[k] >= 0:
-                expected[inverse[k]] += np.float32(scale) * grad[b]
-
-    def gradient():
-        out = dirty((310, dim))
-        segment_sum.bag_segment_sum(address(grad), dim, address(offsets), address(inverse), n_bags, mean, 310,
-                                    address(out))
-        return out
-
-    np.testing.assert_array_equal(same_bits(gradient), expected)
+    for k in range(n):
+        if inverse[k] >= 0:
+            expected[inverse[k]] += terms[k]
+    check_sums(lambda: run_gradient(grad, offsets, inverse, mean, 310), expected, terms, inverse)
 
 
 @pytest.mark.parametrize("mean", [False, True])
@@ -68,9 +72,7 @@ def test_bags_without_keys_are_zero(mean):
     for n_bags in (0, 1, 4):
         out = run_combine(source, None, nothing, np.zeros(n_bags + 1, np.int64), mean)
         np.testing.assert_array_equal(out, np.zeros((n_bags, 5)))
-        gradient = dirty((3, 5))
-        segment_sum.bag_segment_sum(address(source), 5, address(np.zeros(n_bags + 1, np.int64)), address(nothing),
-                                    n_bags, mean, 3, address(gradient))
+        gradient = run_gradient(source, np.zeros(n_bags + 1, np.int64), nothing, mean, 3)
         np.testing.assert_array_equal(gradient, np.zeros((3, 5)))
 
 
@@ -99,12 +101,12 @@ def test_divide_also_in_place(seed, dim):
 
     def apart():
         out = dirty(values.shape)
-        combine.divide(address(values), dim, address(offsets), 5000, address(out))
+        call(combine.divide, values, dim, offsets, 5000, out)
         return out
 
     def in_place():
         out = values.copy()
-        combine.divide(address(out), dim, address(offsets), 5000, address(out))
+        call(combine.divide, out, dim, offsets, 5000, out)
         return out
 
     np.testing.assert_array_equal(same_bits(apart), expected)
@@ -114,7 +116,8 @@ def test_divide_also_in_place(seed, dim):
 @pytest.mark.parametrize("stride", [1, 2])
 def test_bag_offsets_and_sort_order(seed, stride):
     random = np.random.RandomState(seed)
-    for n, n_bags in ((0, 0), (0, 5), (1, 1), (1, 9), (10, 3), (5000, 20000), (60000, 7000), (60000, 1)):
+    for n, n_bags in ((0, 0), (0, 5), (1, 1), (1, 9), (10, 3), (5000, size(20000)),
+                      (size(60000), 7000), (size(60000), 1)):
         bags = random.randint(0, max(n_bags, 1), n).astype(np.int64)
         if n and n_bags > 4:
             bags = np.clip(bags, 2, n_bags - 2)  # the first and last bags are empty
@@ -125,7 +128,7 @@ def test_bag_offsets_and_sort_order(seed, stride):
         def offsets_of(these):
             spread[:, 0] = these
             offsets = dirty(n_bags + 1, np.int64)
-            state = combine.bag_offsets(address(spread), stride, n, n_bags, address(offsets))
+            state = call(combine.bag_offsets, spread, stride, n, n_bags, offsets)
             return state, offsets
 
         state, offsets = same_bits(lambda: offsets_of(ordered))
@@ -135,7 +138,7 @@ def test_bag_offsets_and_sort_order(seed, stride):
             assert offsets_of(bags)[0] == 1
         spread[:, 0] = bags
         order, offsets = dirty(n, np.int32), dirty(n_bags + 1, np.int64)
-        combine.sort_order(address(spread), stride, n, n_bags, address(offsets), address(order))
+        call(combine.sort_order, spread, stride, n, n_bags, offsets, order)
         np.testing.assert_array_equal(offsets, expected)
         np.testing.assert_array_equal(order, np.argsort(bags, kind="stable"))
 
@@ -145,13 +148,13 @@ def test_one_step_back_anywhere_is_unsorted():
         bags = np.arange(20000, dtype=np.int64)
         bags[[place, place + 1]] = bags[[place + 1, place]]
         offsets = dirty(20001, np.int64)
-        assert combine.bag_offsets(address(bags), 1, 20000, 20000, address(offsets)) == 1
+        assert call(combine.bag_offsets, bags, 1, 20000, 20000, offsets) == 1
 
 
 def test_bags_out_of_range_name_the_first_and_write_nothing_outside(seed):
     random = np.random.RandomState(seed)
-    for _ in range(200):
-        n, n_bags = random.randint(1, 40000 if _ == 0 else 60), random.randint(0, 30)
+    for _ in range(rounds(200)):
+        n, n_bags = random.randint(1, size(40000) if _ == 0 else 60), random.randint(0, 30)
         bags = random.randint(0, max(1, n_bags), n).astype(np.int64)
         if random.randint(2):
             bags.sort()
@@ -159,7 +162,7 @@ def test_bags_out_of_range_name_the_first_and_write_nothing_outside(seed):
             bags[place] = random.choice([-1, n_bags, np.iinfo(np.int64).min, np.iinfo(np.int64).max, n_bags + 5])
         guarded = dirty(n_bags + 1 + 128, np.int64)
         middle = guarded[64:64 + n_bags + 1]
-        state = combine.bag_offsets(address(bags), 1, n, n_bags, address(middle))
+        state = call(combine.bag_offsets, bags, 1, n, n_bags, middle)
         assert state == 2 + np.nonzero((bags < 0) | (bags >= n_bags))[0][0]
         untouched = dirty(64, np.int64)
         np.testing.assert_array_equal(guarded[:64], untouched)

@@ -1,9 +1,12 @@
 """gather, gather_through and scatter against NumPy's indexing."""
 import numpy as np
 import pytest
-from kernel_checks import DIMS, address, dirty, same_bits
+from kernel_checks import DIMS, dirty
+from kernel_devices import call, host_only, same_bits, size
 
 from sok1x.cuda_kernels import gather, scatter
+
+pytestmark = pytest.mark.usefixtures("device")
 
 
 def take(table, rows):
@@ -19,7 +22,7 @@ def test_gather_and_gather_through(seed, dim, n):
 
     def direct():
         out = dirty((n, dim))
-        gather.gather(address(table), dim, address(index), n, address(out))
+        call(gather.gather, table, dim, index, n, out)
         return out
 
     np.testing.assert_array_equal(same_bits(direct), take(table, index))
@@ -28,7 +31,7 @@ def test_gather_and_gather_through(seed, dim, n):
 
     def through():
         out = dirty((n, dim))
-        gather.gather_through(address(table), dim, address(rows), address(inverse), n, address(out))
+        call(gather.gather_through, table, dim, rows, inverse, n, out)
         return out
 
     np.testing.assert_array_equal(same_bits(through), take(table, rows[inverse]))
@@ -47,22 +50,39 @@ def test_scatter_writes_the_last_of_equal_rows_and_nothing_else(seed, dim, n):
 
     def run():
         table = dirty((701, dim))
-        scatter.scatter(address(values), dim, address(rows), n, address(table))
+        call(scatter.scatter, values, dim, rows, n, table)
         return table
 
     assert same_bits(run).tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("distinct", [1, 5, 1000])
+def test_of_many_equal_rows_the_last_wins(seed, distinct):
+    n = size(100000)
+    rows = np.random.RandomState(seed).randint(0, distinct, n).astype(np.int32)
+    values = np.arange(2 * n, dtype=np.float32).reshape(n, 2)
+    expected = dirty((distinct, 2))
+    expected[rows] = values  # NumPy assigns in order
+
+    def run():
+        table = dirty((distinct, 2))
+        call(scatter.scatter, values, 2, rows, n, table)
+        return table
+
+    np.testing.assert_array_equal(same_bits(run), expected)
+
+
+@host_only  # on a GPU: tests/gpu
 def test_rows_beyond_2_to_the_31_floats():
     # Pages of a fresh mapping that nobody touches cost no memory: 9 GB of address space, four rows of it used.
     dim, rows = 1025, 2200000
     table = np.zeros((rows, dim), np.float32)
     index = np.array([rows - 1, 0, 2 ** 31 // dim + 1, -1], np.int32)
     values = np.arange(4 * dim, dtype=np.float32).reshape(4, dim) + 1
-    scatter.scatter(address(values), dim, address(index), 4, address(table))
+    call(scatter.scatter, values, dim, index, 4, table)
     np.testing.assert_array_equal(table[index[:3]], values[:3])
     out = dirty((4, dim))
-    gather.gather(address(table), dim, address(index), 4, address(out))
+    call(gather.gather, table, dim, index, 4, out)
     np.testing.assert_array_equal(out, take(values, np.array([0, 1, 2, -1])))
 
 
@@ -70,5 +90,5 @@ def test_nan_and_inf_stay_in_their_row():
     table = np.ones((3, 33), np.float32)
     table[1, ::2], table[1, 1::2] = np.nan, np.inf
     out = dirty((4, 33))
-    gather.gather(address(table), 33, address(np.array([0, 1, 2, -1], np.int32)), 4, address(out))
+    call(gather.gather, table, 33, np.array([0, 1, 2, -1], np.int32), 4, out)
     np.testing.assert_array_equal(out, np.concatenate([table, np.zeros((1, 33), np.float32)]))

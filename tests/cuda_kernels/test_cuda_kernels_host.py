@@ -8,7 +8,8 @@ import time
 
 import numpy as np
 import pytest
-from kernel_checks import address, dirty, threads
+from kernel_checks import dirty
+from kernel_devices import address, threads
 
 from sok1x.cuda_kernels import build_host, gather, host
 
@@ -17,7 +18,7 @@ def test_a_missing_library_says_how_to_build_it(monkeypatch):
     monkeypatch.setattr(host, "LIBRARY", "/nowhere/_host_kernels.so")
     monkeypatch.setattr(host, "_loaded", None)
     with pytest.raises(ImportError, match="make build.*pip install -e"):
-        host.Kernels().set_threads(1)
+        host.set_threads(1)
 
 
 def test_a_broken_library_says_how_to_build_it(monkeypatch, tmp_path):
@@ -26,7 +27,7 @@ def test_a_broken_library_says_how_to_build_it(monkeypatch, tmp_path):
     monkeypatch.setattr(host, "LIBRARY", str(broken))
     monkeypatch.setattr(host, "_loaded", None)
     with pytest.raises(ImportError, match="cannot be loaded.*make build"):
-        host.Kernels().set_threads(1)
+        host.set_threads(1)
 
 
 def test_thread_counts():

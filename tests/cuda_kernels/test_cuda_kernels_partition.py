@@ -1,19 +1,22 @@
 """partition, permute and remap against NumPy's stable argsort."""
 import numpy as np
 import pytest
-from kernel_checks import EXTREMES, address, dirty, edge_keys, same_bits
+from kernel_checks import EXTREMES, dirty, edge_keys
+from kernel_devices import call, same_bits
 
 from sok1x.cuda_kernels import partition
+
+pytestmark = pytest.mark.usefixtures("device")
 
 
 def run_partition(keys, parts):
     counts = dirty(parts, np.int64)
     grouped, position = dirty(len(keys), np.int64), dirty(len(keys), np.int32)
-    partition.partition(address(keys), len(keys), parts, address(counts), address(grouped), address(position))
+    call(partition.partition, keys, len(keys), parts, counts, grouped, position)
     return counts, grouped, position
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3, 4, 7, 8, 64, 1000])
+@pytest.mark.parametrize("parts", [1, 2, 3, 4, 7, 8, 64, 256, 300, 1000])
 def test_keys_are_grouped_by_mathematical_modulo_in_a_stable_way(seed, parts):
     random = np.random.RandomState(seed)
     for name, keys in edge_keys(random).items():
@@ -44,7 +47,7 @@ def test_permute_and_remap(seed, n):
 
     def permute():
         out = dirty(n, np.int64)
-        partition.permute(address(values), address(position), n, address(out))
+        call(partition.permute, values, position, n, out)
         return out
 
     np.testing.assert_array_equal(same_bits(permute), expected)
@@ -52,7 +55,7 @@ def test_permute_and_remap(seed, n):
 
     def remap():
         changed = inverse.copy()
-        partition.remap(address(changed), address(position), len(changed))
+        call(partition.remap, changed, position, len(changed))
         return changed
 
     np.testing.assert_array_equal(same_bits(remap), position[inverse])

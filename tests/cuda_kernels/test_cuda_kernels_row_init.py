@@ -1,9 +1,12 @@
 """Initial rows against an independent Philox in NumPy, and their statistics."""
 import numpy as np
 import pytest
-from kernel_checks import DIMS, EXTREMES, address, dirty, mix64, philox4x32_10, same_bits
+from kernel_checks import DIMS, EXTREMES, dirty, mix64, philox4x32_10
+from kernel_devices import call, gpu_only, on, same_bits
 
 from sok1x.cuda_kernels import row_init
+
+pytestmark = pytest.mark.usefixtures("device")
 
 KINDS = [("zeros", 0, 0), ("constant", 2.5, 0), ("uniform", -0.05, 0.05), ("normal", 1, 0.5),
          ("truncated_normal", -1, 2)]
@@ -11,8 +14,7 @@ KINDS = [("zeros", 0, 0), ("constant", 2.5, 0), ("uniform", -0.05, 0.05), ("norm
 
 def initial_rows(seed, table, keys, dim, kind, a, b, only=None):
     out = dirty((len(keys), dim))
-    row_init.initial_rows(seed, table, address(keys), len(keys), dim, kind, a, b,
-                          0 if only is None else address(only), address(out))
+    call(row_init.initial_rows, seed, table, keys, len(keys), dim, kind, a, b, 0 if only is None else only, out)
     return out
 
 
@@ -72,6 +74,16 @@ def test_values_are_those_of_the_oracle(seed, kind, a, b, dim):
     np.testing.assert_allclose(got, oracle(seed, 3, keys, dim, kind, a, b), rtol=1e-6, atol=1.5e-6 * max(1, abs(b)))
 
 
+@gpu_only
+@pytest.mark.parametrize("kind,a,b", KINDS)
+@pytest.mark.parametrize("dim", DIMS)
+def test_a_gpu_has_the_host_s_bits(seed, kind, a, b, dim):
+    keys = np.random.RandomState(seed).randint(-2 ** 62, 2 ** 62, 5000 if dim < 100 else 200)
+    with on("host"):
+        expected = initial_rows(seed, 3, keys, dim, kind, a, b)
+    assert initial_rows(seed, 3, keys, dim, kind, a, b).tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize("seed_value,table", [(0, 0), (-1, 2 ** 64 - 1), (2 ** 63, 12345678901234567890)])
 def test_any_seed_and_table_number(seed_value, table):
     keys = EXTREMES
@@ -87,7 +99,7 @@ def test_shards_have_the_rows_of_their_keys(kind, a, b, ranks):
         for rank in range(ranks):
             def shard():
                 out = dirty((50, dim))
-                row_init.initial_rows_of_shard(5, 1, rank, ranks, 50, dim, kind, a, b, address(out))
+                call(row_init.initial_rows_of_shard, 5, 1, rank, ranks, 50, dim, kind, a, b, out)
                 return out
             assert same_bits(shard).tobytes() == whole[rank::ranks].tobytes()
 
@@ -116,12 +128,12 @@ def test_only_rows_marked_negative_are_written(seed, kind, a, b):
 def test_no_rows():
     for kind, a, b in KINDS:
         assert initial_rows(1, 1, np.zeros(0, np.int64), 4, kind, a, b).shape == (0, 4)
-        row_init.initial_rows_of_shard(1, 1, 0, 1, 0, 4, kind, a, b, 0)
+        call(row_init.initial_rows_of_shard, 1, 1, 0, 1, 0, 4, kind, a, b, 0)
 
 
 def test_unknown_kind_is_named():
     with pytest.raises(ValueError, match="'gamma'.*truncated_normal"):
-        row_init.initial_rows_of_shard(1, 1, 0, 1, 0, 4, "gamma", 0, 1, 0)
+        call(row_init.initial_rows_of_shard, 1, 1, 0, 1, 0, 4, "gamma", 0, 1, 0)
 
 
 def test_uniform_never_reaches_its_upper_bound():

@@ -1,0 +1,297 @@
+"""The kernels' compiler for GPUs: what makes it compile again, who compiles, its messages; and nvcc itself."""
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import nvcc_stand_in
+import pytest
+
+from sok1x.cuda_kernels import gpu_compiler, kernel_cache
+
+KERNELS = os.path.join(nvcc_stand_in.ROOT, "cuda_kernels")
+
+
+@pytest.fixture
+def nvcc(tmp_path, monkeypatch):
+    return nvcc_stand_in.install(tmp_path, monkeypatch)
+
+
+def cubin(name="a", architecture="sm_90"):
+    return gpu_compiler.cubin(name, architecture)
+
+
+def test_the_second_call_compiles_nothing(nvcc):
+    first = cubin()
+    arguments = nvcc.calls()[0][1]
+    assert first.startswith(b"ELF of // a\n")
+    assert {"-cubin", "-arch=sm_90", "--fmad=false", "-lineinfo"} <= set(arguments)
+    assert cubin() == first
+    child = nvcc.child(["a"])
+    assert child.communicate() == (first, b"") and child.returncode == 0
+    assert nvcc.compiled() == ["a.cu"]
+    assert len(nvcc.calls("--version")) == 2  # one for each process
+
+
+def edit(nvcc, monkeypatch, what):
+    if what.endswith((".cu", ".cuh", ".h")):
+        with open(str(nvcc.sources / what), "a") as file:
+            file.write("// more\n")
+    elif what == "version":
+        nvcc.behave(version="tools, release 12.9, V12.9.87")
+        os.utime(str(nvcc.path), (1, 1))
+    elif what == "flags":
+        monkeypatch.setattr(gpu_compiler, "FLAGS", gpu_compiler.FLAGS + ["-G"])
+    elif what == "variable":
+        monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")
+    elif what == "touch":
+        os.utime(str(nvcc.sources / "a.cu"), (1, 1))
+
+
+@pytest.mark.parametrize("what, compiled", [
+    ("a.cu", 2), ("outer.cuh", 2), ("inner.cuh", 2), ("toolkit.h", 2), ("version", 2), ("flags", 2), ("variable", 2),
+    ("architecture", 2), ("other.cuh", 1), ("b.cu", 1), ("touch", 1)])
+def test_what_compiles_again(nvcc, monkeypatch, what, compiled):
+    cubin()
+    edit(nvcc, monkeypatch, what)
+    for _ in range(2):
+        cubin("a", "sm_100" if what == "architecture" else "sm_90")
+        assert nvcc.compiled() == ["a.cu"] * compiled
+    assert len(nvcc.files(".cubin")) == compiled == len(nvcc.files())
+
+
+def test_the_place_of_the_package_does_not_count(nvcc, monkeypatch, tmp_path):
+    cubin()
+    shutil.copytree(str(nvcc.sources), str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(gpu_compiler, "FOLDER", str(tmp_path / "elsewhere"))
+    cubin()
+    assert nvcc.compiled() == ["a.cu"]
+
+
+def test_contents_are_not_confused_at_their_ends(nvcc):
+    (nvcc.sources / "a.cu").write_text('#include "x"\n')
+    (nvcc.sources / "x").write_text("y")
+    first = gpu_compiler._entry("a", "sm_90", str(nvcc.path))
+    (nvcc.sources / "x").unlink()
+    (nvcc.sources / "a.cu").write_text('#include "x"\nxy')
+    assert gpu_compiler._entry("a", "sm_90", str(nvcc.path)) != first
+
+
+def test_several_are_compiled_at_once(nvcc, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(3))
+    nvcc.behave(seconds=0.2, together=3)
+    binaries = gpu_compiler.cubins(gpu_compiler.names(), "sm_90")
+    assert list(binaries) == ["a", "b", "c", "d"] and b"family d" in binaries["d"]
+    assert sorted(nvcc.compiled()) == ["a.cu", "b.cu", "c.cu", "d.cu"] and nvcc.most_at_once() == 3
+    assert gpu_compiler.cubins(["c", "c", "a"], "sm_90") == {name: binaries[name] for name in "ac"}
+    assert gpu_compiler.cubins([], "sm_90") == {} and len(nvcc.compiled()) == 4
+
+
+def test_eight_processes_compile_once(nvcc):
+    nvcc.behave(seconds=0.3)
+    children = [nvcc.child(["a"]) for _ in range(8)]
+    outputs = [child.communicate() for child in children]
+    assert outputs == [(outputs[0][0], b"")] * 8 and outputs[0][0].startswith(b"ELF of // a")
+    assert nvcc.compiled() == ["a.cu"] and [path.suffix for path in nvcc.files()] == [".cubin"]
+
+
+def test_processes_share_the_work(nvcc):
+    """Each may use one core; they finish only if all four compile at the same time."""
+    nvcc.behave(together=4)
+    children = [nvcc.child(list("abcd"), "os.sched_getaffinity = lambda process: {0}") for _ in range(4)]
+    outputs = [child.communicate() for child in children]
+    assert outputs == [(outputs[0][0], b"")] * 4 and len(outputs[0][0]) > 100
+    assert sorted(nvcc.compiled()) == ["a.cu", "b.cu", "c.cu", "d.cu"]
+
+
+def test_who_waits_says_so_once_and_not_for_ever(nvcc, monkeypatch, capfd):
+    monkeypatch.setattr(gpu_compiler, "SAY_SECONDS", 0.1)
+    monkeypatch.setattr(gpu_compiler, "WAIT_SECONDS", 0.5)
+    cache = kernel_cache.KernelCache()
+    locks = [cache.try_lock(gpu_compiler._entry(name, "sm_90", str(nvcc.path))) for name in "ab"]
+    assert sorted(gpu_compiler.cubins("abc", "sm_90")) == ["a", "b", "c"]
+    assert nvcc.compiled()[0] == "c.cu" and sorted(nvcc.compiled()) == ["a.cu", "b.cu", "c.cu"]
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1 and "compile a.cu, b.cu for sm_90" in said and str(nvcc.cache) in said
+    for lock in locks:
+        lock.release()
+
+
+def test_who_waits_goes_on_when_the_lock_is_free(nvcc, capfd):
+    lock = kernel_cache.KernelCache().try_lock(gpu_compiler._entry("a", "sm_90", str(nvcc.path)))
+    timer = threading.Timer(0.3, lock.release)
+    timer.start()
+    begin = time.monotonic()
+    cubin()
+    assert time.monotonic() - begin > 0.25 and nvcc.compiled() == ["a.cu"] and capfd.readouterr().err == ""
+    timer.join()
+
+
+def test_an_entry_written_just_before_the_lock_was_free(nvcc, monkeypatch):
+    def try_lock(cache, entry):
+        cache.store(entry, b"another's")
+        return lock(cache, entry)
+
+    lock = kernel_cache.KernelCache.try_lock
+    monkeypatch.setattr(kernel_cache.KernelCache, "try_lock", try_lock)
+    assert cubin() == b"another's" and nvcc.compiled() == []
+    assert [path.suffix for path in nvcc.files()] == [".cubin"]
+
+
+def test_a_source_edited_while_it_is_compiled(nvcc):
+    nvcc.behave(seconds=1.0)
+
+    def edit_at_start():
+        while not nvcc.compiled():
+            time.sleep(0.01)
+        nvcc.behave()
+        (nvcc.sources / "b.cu").write_text("// edited\n")
+
+    editor = threading.Thread(target=edit_at_start)
+    editor.start()
+    assert b"edited" in cubin("b")
+    editor.join()
+    assert nvcc.compiled() == ["b.cu", "b.cu"] and len(nvcc.files()) == 1
+    assert b"edited" in cubin("b") and len(nvcc.compiled()) == 2
+
+
+def test_an_interrupt_ends_nvcc(nvcc, monkeypatch, tmp_path):
+    nvcc.behave(seconds=60)
+
+    def interrupt(seconds):
+        if nvcc.compiled():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupt)
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        cubin()
+    assert time.monotonic() - begin < 30
+    with pytest.raises(ProcessLookupError):
+        os.kill(nvcc.calls()[0][2], 0)
+    assert nvcc.files() == [] and list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_where_nvcc_is_looked_for(nvcc, monkeypatch, tmp_path):
+    places = {}
+    for name in ("own", "home", "path", "search"):
+        folder = tmp_path / name / "bin"
+        folder.mkdir(parents=True)
+        places[name] = shutil.copy(str(nvcc.path), str(folder))
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("SOK1X_NVCC", places["own"])
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "path"))
+    monkeypatch.setenv("PATH", os.path.dirname(places["search"]))
+    assert gpu_compiler.find_nvcc() == places["own"]
+    monkeypatch.delenv("SOK1X_NVCC")
+    assert gpu_compiler.find_nvcc() == places["home"]
+    os.chmod(places["home"], stat.S_IRUSR)  # not a program
+    assert gpu_compiler.find_nvcc() == places["path"]
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "empty"))
+    assert gpu_compiler.find_nvcc() == places["search"]
+    monkeypatch.setenv("SOK1X_NVCC", "nvcc")
+    assert gpu_compiler.find_nvcc() == places["search"]
+
+
+def test_without_nvcc_it_says_what_to_install(nvcc, monkeypatch):
+    monkeypatch.setenv("SOK1X_NVCC", "/nowhere/nvcc")
+    monkeypatch.setenv("CUDA_HOME", "/usr")
+    with pytest.raises(gpu_compiler.CompilerMissing, match="SOK1X_NVCC is '/nowhere/nvcc'.*CUDA toolkit, 10.0"):
+        cubin()
+    monkeypatch.delenv("SOK1X_NVCC")
+    monkeypatch.setattr(shutil, "which", lambda program: None)
+    with pytest.raises(gpu_compiler.CompilerMissing, match=r"CUDA_HOME \(/usr\) or CUDA_PATH \(not set\).*PATH.*"
+                                                           "CUDA toolkit, 10.0 or newer.*SOK1X_NVCC"):
+        cubin()
+
+
+def test_an_nvcc_that_does_not_run(nvcc):
+    nvcc.behave(version="")
+    with pytest.raises(RuntimeError, match="--version\nfailed with exit code 1"):
+        cubin()
+    nvcc.path.write_text("no program")
+    with pytest.raises(RuntimeError, match="Exec format error"):
+        cubin()
+
+
+def test_a_failing_nvcc(nvcc, monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(1))
+    nvcc.behave(fails="b")
+    with pytest.raises(RuntimeError) as error:
+        gpu_compiler.cubins("abc", "sm_90")
+    assert re.search(r"b\.cu:\n{} -cubin -arch=sm_90 .*/b\.cu\nfailed with exit code 2:\nline 7: error: no such thing"
+                     .format(nvcc.path), str(error.value))
+    assert nvcc.compiled() == ["a.cu", "b.cu"] and list((tmp_path / "tmp").iterdir()) == []
+    assert [path.suffix for path in nvcc.files()] == [".cubin"]
+    nvcc.behave()
+    assert gpu_compiler.cubins("abc", "sm_90") and nvcc.compiled() == ["a.cu", "b.cu", "b.cu", "c.cu"]
+
+
+@pytest.mark.parametrize("codes, help_text", [
+    ("sm_80\nsm_90\nsm_100", ""), ("", "'sm_100','compute_80','sm_80', sm_90")])  # the second: CUDA 10
+def test_an_architecture_that_nvcc_does_not_know(nvcc, codes, help_text):
+    nvcc.behave(fails="", codes=codes, help_text=help_text)
+    with pytest.raises(RuntimeError, match=r"\(CUDA 12.9\) cannot .* sm_70.* sm_80, sm_90, sm_100\..*SOK1X_NVCC"):
+        cubin("a", "sm_70")
+
+
+def test_wrong_arguments(nvcc):
+    for name in ("nothing", "host_threads", "../a", "a.cu"):
+        with pytest.raises(ValueError, match="no kernel family '{}'.*a, b, c, d".format(name)):
+            cubin(name)
+    for architecture in ("90", "sm_", "compute_90", "sm_90; true", "sm_90\n"):
+        with pytest.raises(ValueError, match="'sm_90'; got"):
+            cubin("a", architecture)
+    assert nvcc.compiled() == []
+
+
+def test_it_imports_no_gpu_no_tensorflow_no_mpi():
+    subprocess.run([sys.executable, "-c", "import sys, sok1x.cuda_kernels.gpu_compiler\n"
+                    "assert not set(sys.modules) & {'pycuda', 'tensorflow', 'mpi4py', 'numpy', 'sok1x.launch'}"],
+                   env=dict(os.environ, PYTHONPATH=nvcc_stand_in.ROOT), check=True)
+
+
+def test_what_is_not_compiled_for_gpus_has_no_kernel():
+    left_out = {file[:-3] for file in os.listdir(KERNELS) if file.endswith(".cu")} - set(gpu_compiler.names())
+    assert left_out and len(gpu_compiler.names()) > 10
+    for name in left_out:
+        with open(os.path.join(KERNELS, name + ".cu")) as file:
+            assert "SOK_KERNEL" not in file.read(), name
+
+
+@pytest.fixture
+def real_nvcc(monkeypatch, tmp_path):
+    """The path of nvcc itself, with an empty cache."""
+    monkeypatch.setenv("SOK1X_CACHE_DIR", str(tmp_path))
+    try:
+        return gpu_compiler.find_nvcc()
+    except gpu_compiler.CompilerMissing:
+        pytest.skip("there is no nvcc")
+
+
+@pytest.mark.parametrize("architecture", ["sm_70", "sm_80", "sm_90", "sm_100"])
+def test_every_kernel_compiles(real_nvcc, architecture, monkeypatch):
+    known = gpu_compiler.architectures(real_nvcc)
+    if architecture not in known:
+        with pytest.raises(RuntimeError, match="cannot compile for {}".format(architecture)):
+            gpu_compiler.cubin("fill", architecture)
+        pytest.skip("{} compiles for {} only".format(real_nvcc, ", ".join(known)))
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-Werror all-warnings")
+    binaries = gpu_compiler.cubins(gpu_compiler.names(), architecture)
+    assert sorted(binaries) == gpu_compiler.names()
+    for name, binary in binaries.items():
+        assert binary[:4] == b"\x7fELF" and binary[18:20] == b"\xbe\0", name  # an ELF file for CUDA
+
+
+def test_the_flags_keep_the_host_s_arithmetic(real_nvcc, tmp_path):
+    """Each operation is rounded by itself, to nearest; denormals stay."""
+    source = tmp_path / "arithmetic.cu"
+    source.write_text('extern "C" __global__ void f(float* x) { *x = x[1] * x[2] + x[3] / x[4] - sqrtf(x[5]); }\n')
+    subprocess.run([real_nvcc, "-ptx", "-o", str(tmp_path / "ptx")] + gpu_compiler.FLAGS + [str(source)], check=True)
+    operations = set(re.findall(r"\b(?:fma|mad|mul|add|sub|div|sqrt)\.[\w.]*f32", (tmp_path / "ptx").read_text()))
+    assert operations == {"mul.rn.f32", "div.rn.f32", "add.rn.f32", "sqrt.rn.f32", "sub.rn.f32"}

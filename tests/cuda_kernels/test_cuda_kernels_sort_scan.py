@@ -1,0 +1,82 @@
+"""The GPU's sort and running sum against NumPy's; the host has neither."""
+import numpy as np
+import pytest
+from kernel_checks import dirty
+from kernel_devices import call, gpu_only, same_bits, size
+
+from sok1x.cuda_kernels import scan, sort
+
+pytestmark = [pytest.mark.usefixtures("device"), gpu_only]
+TILE = sort.TILE
+SIZES = [0, 1, 31, 32, 33, 255, 256, 257, TILE - 1, TILE, TILE + 1, 5 * TILE, size(100003), size(10 ** 6)]
+
+
+def run_order(keys, limit):
+    sorted_keys, places = dirty(len(keys), np.uint32), dirty(len(keys), np.int32)
+    call(sort.order, keys, len(keys), limit, sorted_keys, places)
+    return sorted_keys, places
+
+
+def check_order(keys, limit):
+    given = keys.copy()
+    sorted_keys, places = same_bits(lambda: run_order(keys, limit))
+    expected = np.argsort(keys, kind="stable")
+    np.testing.assert_array_equal(places, expected)
+    np.testing.assert_array_equal(sorted_keys, keys[expected])
+    np.testing.assert_array_equal(keys, given)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("limit", [1, 2, 255, 256, 257, 65536, 65537, 2 ** 24, 2 ** 24 + 1, 2 ** 32])
+def test_sort_is_stable(seed, n, limit):
+    """Limits at the borders of one, two, three and four passes."""
+    random = np.random.RandomState(seed)
+    keys = random.randint(0, limit, n, dtype=np.uint64).astype(np.uint32)
+    if n > 2:
+        keys[[0, n // 2, -1]] = limit - 1
+    check_order(keys, limit)
+
+
+@pytest.mark.parametrize("kind", ["rising", "falling", "all equal", "one digit a warp", "last digit only", "few"])
+def test_sort_of_special_keys(seed, kind):
+    n = size(100003)
+    at = np.arange(n)
+    keys = {"rising": at, "falling": n - 1 - at, "all equal": 0 * at + 77, "one digit a warp": at // 32 % 256,
+            "last digit only": at % 256 << 16, "few": np.random.RandomState(seed).randint(0, 3, n) * 40000}[kind]
+    check_order(keys.astype(np.uint32), int(keys.max()) + 1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 31, 33, 100])
+def test_permutations_of_few_keys(seed, n):
+    random = np.random.RandomState(seed)
+    for _ in range(10):
+        check_order(random.permutation(n).astype(np.uint32), n)
+
+
+@pytest.mark.parametrize("n", SIZES + [64 * TILE, 64 * TILE + 1])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_running_sum(seed, n, in_place):
+    random = np.random.RandomState(seed)
+    for values in (random.randint(0, 2000, n), np.ones(n), np.zeros(n)):
+        values = values.astype(np.int32)
+
+        def run():
+            out = dirty(n + 2, np.int32)
+            if in_place:
+                out[:n] = values
+            call(lambda given, out: scan.running_sum(given, n, out, scan.state(n)), out if in_place else values, out)
+            return out
+
+        out = same_bits(run)
+        assert out[n + 1:].tobytes() == dirty(1, np.int32).tobytes()
+        if n:
+            np.testing.assert_array_equal(out[:n + 1], np.concatenate([[0], np.cumsum(values)]))
+
+
+def test_running_sums_up_to_the_largest_int():
+    values = np.zeros(size(10 ** 6), np.int32)
+    values[[0, 5000, -1]] = 2 ** 30, 2 ** 30 - 2, 1
+    out = dirty(len(values) + 1, np.int32)
+    call(lambda given, out: scan.running_sum(given, len(values), out, scan.state(len(values))), values, out)
+    np.testing.assert_array_equal(out, np.concatenate([[0], np.cumsum(values)]))
+    assert out[-1] == 2 ** 31 - 1

@@ -1,0 +1,98 @@
+"""The GPU benchmarks run through, here on the host in small sizes; their figures are nobody's business here."""
+import importlib
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+from sok1x import cuda_kernels
+from sok1x.cuda_kernels import backend
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BENCHMARKS = os.path.join(ROOT, "benchmarks")
+
+
+def run(program, *arguments):
+    out = subprocess.run([sys.executable, os.path.join(BENCHMARKS, program + ".py")] + list(arguments),
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=120)
+    assert out.returncode == 0, out.stderr[-4000:]
+    return out.stdout
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A folder with the reports of all three."""
+    folder = str(tmp_path_factory.mktemp("results"))
+    for name in ("gpu_embedding", "gpu_hash", "gpu_scaling"):
+        run(name, "--tiny", "--device", "cpu", "--name", os.path.join(folder, name))
+    return folder
+
+
+def load(folder, name):
+    with open(os.path.join(folder, name + ".json")) as file:
+        report = json.load(file)
+    assert report["failed"] == {} and report["date"] and report["versions"]["tensorflow"]
+    return report
+
+
+def test_lookups_and_steps(results):
+    report = load(results, "gpu_embedding")
+    assert report["copy"]["bytes/s"] > 0
+    assert [(case["layout"], case["mode"]) for case in report["cases"]] == [
+        (layout, mode) for layout in ("dense", "sparse")
+        for mode in ("forward", "forward training", "sgd", "lazyadam", "top")]
+    for case in report["cases"]:
+        assert case["floor ms"] > 0 and case["whole"]["sok1x"]["median"] > 0
+        if case["mode"] == "top":
+            continue
+        assert ("stock" in case["whole"]) == (case["mode"] != "forward training")
+        kernels = {row["kernel"] for row in case["kernels"]["sok1x"]["events"]["by kernel"]}
+        assert "look_up" in kernels  # each step's lookup is part of it, and so is its update
+        assert {"sgd": "descend", "lazyadam": "lazy_adam"}.get(case["mode"], "look_up") in kernels
+
+
+def test_hash_operations(results):
+    report = load(results, "gpu_hash")
+    assert [case["new keys"] for case in report["cases"]] == 3 * [0, 0, 13, 128]
+    assert all(case["kernels"]["events"]["10^9 keys/s"] > 0 for case in report["cases"])
+
+
+def test_scaling(results):
+    report = load(results, "gpu_scaling")
+    assert [group["ranks"] for group in report["groups"]] == [1, 2]
+    for case in report["groups"][1]["cases"]:
+        assert case["efficiency"] > 0 and min(case["recorded"]["events"]["exchange"]) > 0
+        assert 0 < case["bytes"]["sok1x"] < case["bytes"]["sok1x without distinct keys"]
+
+
+def test_notes_take_their_figures_from_the_reports(results, tmp_path):
+    notes = tmp_path / "notes.md"
+    with open(os.path.join(BENCHMARKS, "GPU_NOTES.md")) as file:
+        notes.write_text(file.read())
+    arguments = ("--results", results, "--notes", str(notes), "--write")
+    run("gpu_notes", *arguments)
+    text = notes.read_text()
+    line, = [line for line in text.split("\n") if line.startswith("| `lazy_adam` |")]
+    said = line.replace(line.split(" | ")[-1], "memory |")
+    notes.write_text(text.replace(line, said))
+    run("gpu_notes", *arguments)
+    assert notes.read_text() == text.replace(line, said)
+
+
+def test_floors_are_written_for_the_kernels_as_they_are():
+    sys.path.insert(0, BENCHMARKS)
+    try:
+        import gpu_floors
+    finally:
+        sys.path.remove(BENCHMARKS)
+    for info in pkgutil.iter_modules(cuda_kernels.__path__):
+        if not info.name.startswith("_") and info.name not in ("build_host",):
+            importlib.import_module("sok1x.cuda_kernels." + info.name)
+    declared = {name: len(signature.arguments) for name, signature in backend._signatures.items()}
+    for name, (count, _) in gpu_floors._BYTES.items():
+        assert name in ("clear", "copy") or declared.get(name) == count, name
+    on_gpu = {name for name, signature in backend._signatures.items() if signature.threads is not None}
+    print("without a floor: {}".format(sorted(on_gpu - set(gpu_floors._BYTES))))
