@@ -1,4 +1,4 @@
-"""A lookup on one rank: nothing travels, so each position is looked up by itself.
+"""Keys that are looked up one by one: on one rank a batch's positions, on several the keys that others ask for.
 
 Only the gradient needs to know which rows are distinct. An op of its own finds that out, beside whatever TensorFlow
 computes between lookup and gradient; where nobody asks for a gradient, it does not run.
@@ -40,26 +40,31 @@ def look_up_unseen(request, table, world, variables, keys, at, out):
 
 @register
 class _Distinct(Operation):
-    """inputs: a lookup's first two saved outputs. Outputs: inverse int32 [K], rows int32 [u], for its gradient.
+    """inputs, outputs: a lookup's `inverse`, `rows` and `requested`; the outputs as its gradient needs them.
 
-    On several ranks these are the inputs. On one, the inputs are each position's row int32 [K], and nothing.
+    On one rank the first input is each position's row, int32 [K], the others nothing; the outputs are which of the
+    distinct rows each position has, and these, int32 [u]. On several ranks the last input may be the row of each key
+    that was received, int32 [R], with nothing in the second: likewise.
     """
 
     name = "lookup.distinct"
 
     def run(self, request, config, world, headers):
-        at, rows = request.inputs
-        if world.size > 1:
-            request.forward(0, 0)
+        inverse, rows, requested = request.inputs
+        place, at = (0, inverse) if world.size == 1 else (2, requested)
+        for output in {0, 2} - {place}:
+            request.forward(output, output)
+        if world.size > 1 and (rows.size or not at.size):
+            request.forward(place, place)
             request.forward(1, 1)
             return
-        inverse = request.output(0, "int32", (at.size,))
-        values, count = shard.make_distinct(request, at, inverse)
+        numbers = request.output(place, "int32", (at.size,))
+        values, count = shard.make_distinct(request, at, numbers)
         rows = request.output(1, "int32", (count,))
         row_numbers.narrow(values.pointer, count, rows.pointer)
 
 
-def distinct(saved, rows):
-    """(inverse, rows) for a lookup's gradient, from what the lookup saved in their places."""
-    return library.call("lookup.distinct", {}, [saved, rows], [tf.int32, tf.int32], [[None], [None]],
+def distinct(inverse, rows, requested):
+    """(inverse, rows, requested) for a lookup's gradient, from what the lookup saved in their places."""
+    return library.call("lookup.distinct", {}, [inverse, rows, requested], [tf.int32] * 3, [[None]] * 3,
                         name="lookup_distinct")

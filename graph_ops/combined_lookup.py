@@ -19,8 +19,9 @@ from sok1x.graph_ops.table import Table
 # What the forward op leaves for its gradient, after the embeddings:
 #   inverse    int32 [K]    which of the sent keys each position asked for (on one rank: its row, see alone.py)
 #   offsets    int64 [B*S+1] where each bag begins
-#   rows       int32 [u]    rows of the distinct keys that this rank was asked for, -1 for one without row
-#   requested  int32 [R]    which of `rows` each received key is (on one rank empty, as the two that follow)
+#   rows       int32 [u]    rows of the distinct keys that this rank was asked for, -1 for one without row; or nothing
+#   requested  int32 [R]    which of `rows` each received key is, or its row (dense_lookup.py); on one rank empty, as
+#                           the two that follow
 #   all_offsets int64       where each bag of all ranks begins among the received pairs (reduce_scatter)
 #   route      int64        0, keys sent to each rank, keys received from each rank; or 1, bags of each rank; in host
 #                           memory
@@ -158,10 +159,10 @@ class _Forward(Operation):
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
         fields = {field: config[field] for field in ("table", "label", "combiner", "rows_known")}
-        inverse, rows = alone.distinct(op.outputs[1], op.outputs[3])
+        inverse, rows, requested = alone.distinct(op.outputs[1], op.outputs[3], op.outputs[4])
         slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
-            "combined.backward", fields, [grads[0], inverse, op.outputs[2], rows] + op.outputs[4:6], dtypes, shapes,
-            host_inputs=[op.outputs[6]], name="lookup_gradient"), rows if config["rows_known"] else None)
+            "combined.backward", fields, [grads[0], inverse, op.outputs[2], rows, requested, op.outputs[5]], dtypes,
+            shapes, host_inputs=[op.outputs[6]], name="lookup_gradient"), rows if config["rows_known"] else None)
         return [slices] + [None] * (len(op.inputs) - 1)
 
 

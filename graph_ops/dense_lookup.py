@@ -1,9 +1,9 @@
 """All2AllDenseEmbedding's lookup: one row per key, and its gradient.
 
-Forward, on N ranks: keys are made distinct, travel to their owners, are looked up there (made distinct once more over
-the ranks that asked), and their rows travel back and are spread over the positions of the batch. Backward runs the
-same way in the other direction with sums where the forward spreads. On one rank nothing travels, and the spread
-reads the table directly.
+Forward, on N ranks: keys are made distinct, travel to their owners, are looked up there, and their rows travel back and
+are spread over the positions of the batch. Backward runs the same way in the other direction with sums where the
+forward spreads; the owner's rows are made distinct over the ranks that asked before it (see alone.py). On one rank
+nothing travels, and the spread reads the table directly.
 """
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -15,8 +15,8 @@ from sok1x.graph_ops.table import Table
 
 # What the forward op leaves for its gradient, after the embeddings:
 #   inverse     int32 [K]  which of the sent keys each position asked for (on one rank: its row, see alone.py)
-#   rows        int32 [u]  rows of the distinct keys that this rank was asked for, -1 for one without row
-#   requested   int32 [R]  which of `rows` each received key is
+#   rows        int32 [u]  rows of the distinct keys that this rank was asked for, -1 for one without row; or nothing
+#   requested   int32 [R]  which of `rows` each received key is; where `rows` is nothing, its row itself
 #   counts      int64 [2N] keys sent to each rank, keys received from each rank, in host memory
 # (on one rank the last three are empty)
 NOTHING = np.empty(0, np.int64)  # the header of an op that has nothing to say
@@ -54,15 +54,22 @@ def owner_rows(request, table, world, sent, recv_counts, training, rows_index, r
     keys = request.temporary("int64", received)
     request.communicator.all_to_all(sent.keys.pointer, sent.send_counts, keys.pointer, recv_counts, 8)
     requested = request.output(requested_index, "int32", (received,))
-    distinct, count = shard.make_distinct(request, keys, requested)
-    rows = request.output(rows_index, "int32", (count,))
     answers = request.temporary("float32", received, dim)
     with request.variables(table.name, exclusive=training) as variables:
-        look = shard.find_or_insert if training else shard.find
-        found = look(request, table, world, variables, distinct, count, rows)
-        gather.gather_through(variables[0].pointer, dim, found.read_from.pointer, requested.pointer, received,
-                              answers.pointer)
-    shard.fill_unseen(request, table, world, distinct, found, requested, received, answers)
+        known = table.use_hashtable and not alone.look_up(table, variables, keys, requested, answers)
+        if known:
+            request.output(rows_index, "int32", (0,))
+            if training:
+                shard.agree(world)
+        else:
+            distinct, count = shard.make_distinct(request, keys, requested)
+            rows = request.output(rows_index, "int32", (count,))
+            look = shard.find_or_insert if training else shard.find
+            found = look(request, table, world, variables, distinct, count, rows)
+            gather.gather_through(variables[0].pointer, dim, found.read_from.pointer, requested.pointer, received,
+                                  answers.pointer)
+    if not known:
+        shard.fill_unseen(request, table, world, distinct, found, requested, received, answers)
     values = request.temporary("float32", sent.count, dim)
     request.communicator.all_to_all(answers.pointer, recv_counts, values.pointer, sent.send_counts, dim * 4)
     return values
@@ -126,9 +133,9 @@ class _Forward(Operation):
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
         fields = {field: config[field] for field in ("table", "label", "rows_known")}
-        inverse, rows = alone.distinct(op.outputs[1], op.outputs[2])
+        inverse, rows, requested = alone.distinct(*op.outputs[1:4])
         slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
-            "dense.backward", fields, [grads[0], inverse, rows, op.outputs[3]], dtypes, shapes,
+            "dense.backward", fields, [grads[0], inverse, rows, requested], dtypes, shapes,
             host_inputs=[op.outputs[4]], name="lookup_gradient"), rows if config["rows_known"] else None)
         return [slices] + [None] * (len(op.inputs) - 1)
 

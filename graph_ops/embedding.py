@@ -10,6 +10,9 @@ ranks ask of this one; W bags of this rank, A bags of all ranks, P keys of all r
   combined, reduce_scatter  forward 4 D (W + A) + 8 (W + A) + 80 K + 24 U + 64 P + 24 N;
                             backward 4 D (A + W) + 4 D u + 16 P + 48 K
 
+On a GPU kernels order keys and sources in scratch memory: at most 36 (K + R) + 16 (U + u) + 8192 more, forward and
+backward each (P in place of R where pairs travel).
+
 On one rank nothing is asked of others: R = 0, and 4 D U and 4 D A fall away. Of the temporary part, up to 64 MB
 stay for the next step; nothing else stays between steps.
 """

@@ -85,12 +85,7 @@ def find_or_insert(request, table, world, variables, keys, count, rows):
             "embedding table '{}' is full on rank {}: {} of {} rows (max_vocabulary_size_per_gpu) are in use and the "
             "batch has {} new keys; nothing was changed. Raise max_vocabulary_size_per_gpu, or train on more "
             "ranks").format(table.name, world.rank, used, table.rows, found.missing)
-    if world.size > 1:
-        failed = world.communicator.agree(code, message)
-        if failed is not None:
-            raise CallError(failed.code, str(failed), agreed=True)
-    elif code:
-        raise CallError(code, message)
+    agree(world, code, message)
     if not found.missing:
         return found
     inserted = hash_index.insert(variables[INDEX].pointer, variables[INDEX].shape[0], keys.pointer, count,
@@ -101,6 +96,17 @@ def find_or_insert(request, table, world, variables, keys, count, rows):
         write_initial_rows(table, world, new_keys, inserted, 0, variables[0].pointer + used * table.dim * 4)
     fill.fill_int64(variables[COUNT].pointer, 1, used + inserted)
     return Found(rows, rows, 0)
+
+
+def agree(world, code=0, message=""):
+    """Raises on all ranks where one of them says that it cannot insert its keys; all call it in one exchange."""
+    if world.size == 1:
+        if code:
+            raise CallError(code, message)
+        return
+    failed = world.communicator.agree(code, message)
+    if failed is not None:
+        raise CallError(failed.code, str(failed), agreed=True)
 
 
 def fill_unseen(request, table, world, keys, found, inverse, length, values):
