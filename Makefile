@@ -9,7 +9,7 @@ ARGS ?=
 
 # Not make's business to run two set-ups at once.
 .NOTPARALLEL:
-.PHONY: help env build data demo check lint test test-slow bench bench-gpu clean distclean
+.PHONY: help env build data demo check lint test test-slow test-gpu bench bench-gpu clean distclean
 
 help: ## List these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ test: lint data ## Set up, check style and types, run the tests
 
 test-slow: data ## Run the tests that take longer than a minute each
 	@$(PYTHON_ENV) -m pytest -m slow $(ARGS)
+
+test-gpu: env ## Run the tests that have something to run on a GPU (needs a TensorFlow with GPUs, pycuda, nvcc)
+	@PYTHON=$(CURDIR)/$(PYTHON_ENV) tools/gpu_tests.sh $(ARGS)
 
 bench: env ## Measure against stock TensorFlow and Horovod; writes benchmarks/results/
 	@$(PYTHON_ENV) benchmarks/embedding.py $(ARGS)

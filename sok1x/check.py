@@ -11,6 +11,8 @@ import traceback
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from sok1x import gpu_checks
+
 OK, NOTE, FAILED = "ok", "-", "FAILED"
 STEPS = 3
 
@@ -117,20 +119,21 @@ def _horovod() -> str:
     return "{}, built with MPI".format(version)
 
 
-def _pycuda() -> str:
-    try:
-        return str(importlib.import_module("pycuda").VERSION_TEXT)
-    except ImportError:
-        raise Note("not installed: training on the CPU does not need it") from None
-
-
 def _devices() -> str:
-    tf = importlib.import_module("tensorflow")
-    gpus = [device.name for device in tf.config.experimental.list_physical_devices("GPU")]
+    gpus = gpu_checks.gpus_of_tensorflow()
     cpus = len(os.sched_getaffinity(0))
-    seen = "{} seen by TensorFlow; sok1x's kernels run on the host so far".format(", ".join(gpus))
     return "{} CPU{} that this process may run on; GPUs: {}".format(
-        cpus, "" if cpus == 1 else "s", seen if gpus else "none seen by TensorFlow")
+        cpus, "" if cpus == 1 else "s", ", ".join(gpus) if gpus else "none seen by TensorFlow")
+
+
+def _on_gpu(check: Callable[[], str]) -> str:
+    """A check of `gpu_checks`, with its outcomes as the report's."""
+    try:
+        return check()
+    except gpu_checks.NotThere as note:
+        raise Note(str(note)) from None
+    except gpu_checks.Broken as broken:
+        raise Failure(str(broken), broken.remedy) from None
 
 
 def _settings(variables: Dict[str, str]) -> str:
@@ -270,11 +273,14 @@ def main() -> int:
     report.run("TensorFlow", _tensorflow)
     report.run("mpi4py", lambda: _mpi4py(ranks))
     report.run("Horovod", _horovod)
-    report.run("pycuda", _pycuda)
+    report.run("pycuda", lambda: _on_gpu(gpu_checks.pycuda))
     report.run("settings", lambda: _settings(variables))
     report.run("launcher", launcher)
     if not report.failed:
         report.run("devices", _devices)
+        report.run("GPU kernels", lambda: _on_gpu(lambda: gpu_checks.kernels(
+            int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0")))))
+        report.run("NCCL", lambda: _on_gpu(lambda: gpu_checks.nccl(ranks)))
     report.run("host kernels", _host_kernels)
     if "TensorFlow" not in report.failed:
         report.run("op library", _op_library)

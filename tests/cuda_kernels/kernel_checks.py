@@ -1,6 +1,6 @@
 """What the kernel tests share: edge keys, oracles of sums in any order, an independent Philox."""
 import numpy as np
-from kernel_devices import NONSENSE, SMALL, address, deterministic, on_gpu, same_bits, size  # noqa: F401 (address, for others)
+from kernel_devices import NONSENSE, SMALL, deterministic, on_gpu, same_bits, size
 
 DIMS = (1, 2, 3, 4, 7, 8, 16, 31, 32, 33, 64, 128, 1024, 1025) if not SMALL else (1, 2, 4, 33, 128, 1025)
 INT64 = np.iinfo(np.int64)

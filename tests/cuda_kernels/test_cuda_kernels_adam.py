@@ -1,9 +1,12 @@
 """lazy_adam and adam against NumPy in float32, to the bit."""
 import numpy as np
 import pytest
-from kernel_checks import DIMS, address, dirty, same_bits
+from kernel_checks import DIMS, dirty
+from kernel_devices import call, same_bits
 
 from sok1x.cuda_kernels import adam
+
+pytestmark = pytest.mark.usefixtures("device")
 
 LEAST = np.finfo(np.float32).tiny
 F = np.float32
@@ -30,23 +33,20 @@ class Case:
         self.values = random.normal(size=(n, dim)).astype(F)
         self.scalars = SCALARS
 
-    def pointers(self):
-        self.arrays = [np.array([scalar], F) for scalar in self.scalars]
-        return [address(array) for array in self.arrays] + [0] * (6 - len(self.arrays))
+    def scalar_arrays(self):
+        return [np.array([scalar], F) for scalar in self.scalars] + [0] * (6 - len(self.scalars))
 
     def lazy_adam(self):
         state = [array.copy() for array in self.state]
         rows, dim = state[0].shape
-        adam.lazy_adam(address(self.values), dim, address(self.rows), len(self.rows), self.pointers(), rows,
-                       *map(address, state))
+        call(adam.lazy_adam, self.values, dim, self.rows, len(self.rows), self.scalar_arrays(), rows, *state)
         return tuple(state)
 
     def adam(self):
         state = [array.copy() for array in self.state]
         rows, dim = state[0].shape
         position = dirty(rows, np.int32)
-        adam.adam(address(self.values), dim, address(self.rows), len(self.rows), self.pointers(), rows,
-                  address(position), *map(address, state))
+        call(adam.adam, self.values, dim, self.rows, len(self.rows), self.scalar_arrays(), rows, position, *state)
         return tuple(state)
 
     def expected(self, lazy):

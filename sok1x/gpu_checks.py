@@ -1,0 +1,122 @@
+"""What `python -m sok1x.check` looks at where TensorFlow sees a GPU: kernels compile and run there, NCCL is found."""
+import importlib
+from typing import Any, List
+
+
+class NotThere(Exception):
+    """Something that is not there and need not be."""
+
+
+class Broken(Exception):
+    """Something that should work and does not: what is wrong, and what to do about it."""
+
+    def __init__(self, wrong: str, remedy: str) -> None:
+        super().__init__(wrong)
+        self.remedy = remedy
+
+
+def gpus_of_tensorflow() -> List[str]:
+    """The GPUs that TensorFlow sees; it takes no memory of theirs.
+
+    Returns:
+        Their names in TensorFlow, an empty list without one.
+
+    Raises:
+        ImportError: there is no TensorFlow.
+
+    Example:
+        >>> from sok1x import gpu_checks
+        >>> isinstance(gpu_checks.gpus_of_tensorflow(), list)
+        True
+    """
+    tf = importlib.import_module("tensorflow")
+    return [device.name for device in tf.config.experimental.list_physical_devices("GPU")]
+
+
+def pycuda() -> str:
+    """PyCUDA's version.
+
+    Returns:
+        The version.
+
+    Raises:
+        NotThere: it is not installed.
+
+    Example:
+        >>> from sok1x import gpu_checks
+        >>> try:
+        ...     found = gpu_checks.pycuda()
+        ... except gpu_checks.NotThere:
+        ...     found = "none"
+    """
+    try:
+        return str(importlib.import_module("pycuda").VERSION_TEXT)
+    except ImportError:
+        raise NotThere("not installed: training on the CPU does not need it") from None
+
+
+def kernels(local_rank: int) -> str:
+    """Compiles all kernels for this rank's GPU, or takes them from the cache, and runs one.
+
+    Args:
+        local_rank: this rank among the ranks of this host.
+
+    Returns:
+        What was found: GPU, architecture, compiler, cache.
+
+    Raises:
+        NotThere: TensorFlow sees no GPU.
+        Broken: PyCUDA, nvcc or the kernels do not work.
+
+    Example:
+        >>> from sok1x import gpu_checks
+        >>> try:
+        ...     found = gpu_checks.kernels(0)
+        ... except gpu_checks.NotThere:
+        ...     found = "no GPU"
+    """
+    if not gpus_of_tensorflow():
+        raise NotThere("no GPU seen: kernels run on the host")
+    from sok1x.cuda_kernels import backend, fill, gpu, gpu_compiler
+    try:
+        device = gpu.get(local_rank % max(1, gpu.count()))
+        with device.active(), backend.use(device):
+            fill.fill_int64(backend.counts().take(), 1, 12345)
+            found = backend.counts().read()
+    except (gpu.GpuMissing, gpu_compiler.CompilerMissing, RuntimeError) as error:
+        raise Broken(str(error), "mend what the message names; to train without a GPU, set CUDA_VISIBLE_DEVICES to "
+                     "nothing") from None
+    if found != [12345]:
+        raise Broken("a kernel was to write 12345 and wrote {}".format(found), "update NVIDIA's driver, or use the "
+                     "nvcc of the CUDA that the driver is made for (SOK1X_NVCC)")
+    return "{} ({}), kernels compiled by {}".format(device.name, device.architecture, gpu_compiler.find_nvcc())
+
+
+def nccl(ranks: int) -> str:
+    """Looks for NCCL.
+
+    Args:
+        ranks: of the job.
+
+    Returns:
+        Its version and where it is.
+
+    Raises:
+        NotThere: it is not found, or not needed.
+
+    Example:
+        >>> from sok1x import gpu_checks
+        >>> try:
+        ...     found = gpu_checks.nccl(1)
+        ... except gpu_checks.NotThere:
+        ...     found = "no GPU"
+    """
+    if not gpus_of_tensorflow():
+        raise NotThere("no GPU seen")
+    from sok1x.launch import LaunchError, nccl_library
+    try:
+        library: Any = nccl_library.load()
+    except LaunchError as error:
+        raise NotThere("{}; GPUs exchange through host memory{}".format(
+            error.message, "" if ranks > 1 else ", of which one rank has no need")) from None
+    return str(library.version)

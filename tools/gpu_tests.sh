@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# tools/gpu_tests.sh [PYTEST ARGUMENTS...]: the tests that have something to run on a GPU, on the GPUs of this machine.
+#
+# Needs a TensorFlow that sees them, pycuda and nvcc; with NCCL and several GPUs ranks get one each, else they share.
+# PYTHON: the Python to use (python3). The native libraries must be built (make build).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export SOK1X_TEST_DEVICE=gpu TF_FORCE_GPU_ALLOW_GROWTH=true TF_CPP_MIN_LOG_LEVEL="${TF_CPP_MIN_LOG_LEVEL:-2}"
+export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
+[ $# -gt 0 ] || set -- tests/cuda_kernels tests/gpu tests/graph_ops tests/sok1x tests/launch tests/mpi
+exec "${PYTHON:-python3}" -m pytest -q "$@"
