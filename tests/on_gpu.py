@@ -34,7 +34,8 @@ def main():
     found = gpus_of_child()
     local = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
     if found:
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(local % found)
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible[local % found] if visible != [""] else str(local % found)
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     sys.argv = sys.argv[1:]
     if sys.argv[0] == "-c":
