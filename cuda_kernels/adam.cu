@@ -166,6 +166,34 @@ SOK_DEVICE void adam_row_without_gradient(const AdamStep& step, i64 dim, float* 
 #undef SOK_ADAM
 }
 
+SOK_VECTORS static void lazy_adam_chunk(const AdamStep& step, const float* values, i64 dim, const i32* rows, i64 begin,
+                                        i64 end, i64 table_rows, float* table, float* m, float* v) {
+  const i64 ahead = 16;
+  for (i64 i = begin; i < end; ++i) {
+    if (i + ahead < end && is_row(rows[i + ahead], table_rows)) {
+      const i64 next = rows[i + ahead] * dim;
+      prefetch_row(table + next, dim);
+      prefetch_row(m + next, dim);
+      prefetch_row(v + next, dim);
+    }
+    if (!is_row(rows[i], table_rows)) continue;
+    const i64 at = rows[i] * dim;
+    adam_row(step, dim, values + i * dim, table + at, m + at, v + at);
+  }
+}
+
+SOK_VECTORS static void adam_chunk(const AdamStep& step, const float* values, i64 dim, const i32* position, i64 begin,
+                                   i64 end, float* table, float* m, float* v) {
+  for (i64 row = begin; row < end; ++row) {
+    const i64 at = row * dim;
+    if (position[row] < 0) {
+      adam_row_without_gradient(step, dim, table + at, m + at, v + at);
+    } else {
+      adam_row(step, dim, values + position[row] * dim, table + at, m + at, v + at);
+    }
+  }
+}
+
 #endif  // __CUDACC__
 
 // One step of the rows rows[i], with gradients values[i]. The rows are distinct; those that the table does not have
@@ -178,20 +206,9 @@ SOK_KERNEL sok1x_lazy_adam(const float* SOK_RESTRICT values, i64 dim, const i32*
 #ifdef __CUDACC__
   SOK_BY_ALIGNMENT(dim, lazy_adam, step, values, dim, rows, n, table_rows, table, m, v);
 #else
-  const i64 ahead = 16;
   SOK_PARALLEL_CHUNKS(begin, end, n, dim * 28) {
     const FlushSmallest flush;
-    for (i64 i = begin; i < end; ++i) {
-      if (i + ahead < end && is_row(rows[i + ahead], table_rows)) {
-        const i64 next = rows[i + ahead] * dim;
-        prefetch_row(table + next, dim);
-        prefetch_row(m + next, dim);
-        prefetch_row(v + next, dim);
-      }
-      if (!is_row(rows[i], table_rows)) continue;
-      const i64 at = rows[i] * dim;
-      adam_row(step, dim, values + i * dim, table + at, m + at, v + at);
-    }
+    lazy_adam_chunk(step, values, dim, rows, begin, end, table_rows, table, m, v);
   };
 #endif
 }
@@ -220,14 +237,7 @@ SOK_KERNEL sok1x_adam(const float* SOK_RESTRICT values, i64 dim, const i32* SOK_
 #else
   SOK_PARALLEL_CHUNKS(begin, end, table_rows, dim * 24) {
     const FlushSmallest flush;
-    for (i64 row = begin; row < end; ++row) {
-      const i64 at = row * dim;
-      if (position[row] < 0) {
-        adam_row_without_gradient(step, dim, table + at, m + at, v + at);
-      } else {
-        adam_row(step, dim, values + position[row] * dim, table + at, m + at, v + at);
-      }
-    }
+    adam_chunk(step, values, dim, position, begin, end, table, m, v);
   };
 #endif
 }

@@ -1,5 +1,6 @@
-// Bags of rows: where each bag begins, and the sum or mean of its rows.
-#include "rows.cuh"
+// Bags of rows: where each bag begins, and the sum or mean of its rows, which may be of 16-bit floats, as may what
+// comes out; sums are of 32-bit ones.
+#include "half_rows.cuh"
 
 // Offsets of sorted bags. Item i starts every bag after item i-1's up to its own; item n ends all the rest.
 // *outside, 0 before, becomes n minus the first item out of [0, n_bags); *unsorted likewise for the first that is
@@ -29,10 +30,10 @@ SOK_DEVICE i32 row_of_key(const i32* rows, const i32* inverse, i64 k) {
 
 // A team sums a bag, each lane its columns, in key order; the rows of AHEAD keys are asked for at a time. Offsets are
 // kept within [0, n_keys], so that offsets which prove faulty later do no harm.
-template <int W>
-SOK_DEVICE void combine_bags(const float* SOK_RESTRICT source, i64 dim, const i32* SOK_RESTRICT rows,
+template <int W, class In, class Out>
+SOK_DEVICE void combine_bags(const In* SOK_RESTRICT source, i64 dim, const i32* SOK_RESTRICT rows,
                              const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags, i64 n_keys,
-                             i32 mean, float* SOK_RESTRICT out) {
+                             i32 mean, Out* SOK_RESTRICT out) {
   const int AHEAD = 4;
   const Team team = make_team(dim);
   for (i64 b = team.first; b < n_bags; b += team.stride) {
@@ -63,11 +64,8 @@ SOK_DEVICE void combine_bags(const float* SOK_RESTRICT source, i64 dim, const i3
   }
 }
 
-SOK_KERNEL sok1x_combine(const float* SOK_RESTRICT source, i64 dim, const i32* SOK_RESTRICT rows,
-                         const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags, i64 n_keys,
-                         i32 mean, float* SOK_RESTRICT out) {
-  SOK_BY_ALIGNMENT(dim, combine_bags, source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out);
-}
+#define SOK_COMBINE(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out) \
+  SOK_BY_ALIGNMENT(dim, combine_bags, source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out)
 
 #else
 
@@ -79,14 +77,23 @@ SOK_DEVICE Tile load_tile(const float* p) {
   return t;
 }
 SOK_DEVICE void store_tile(float* p, const Tile& t) { memcpy(p, &t, sizeof t); }
+SOK_DEVICE Tile load_tile(const u16* p) {
+  Tile t;
+  for (int w = 0; w < 4; ++w) t[w] = half_to_float(p[w]);
+  return t;
+}
+SOK_DEVICE void store_tile(u16* p, const Tile& t) {
+  for (int w = 0; w < 4; ++w) p[w] = float_to_half(t[w]);
+}
 
 // How many keys ahead a row is asked for.
 static const i64 COMBINE_AHEAD = 16;
 
 // A bag's keys, first to last - 1, and where their rows are. Rows of keys before asked_end are asked for ahead of
 // their use, those of the next bags too, for a bag is shorter than the memory's answer takes.
+template <class In>
 struct Bag {
-  const float* source;
+  const In* source;
   i64 dim;
   const i32* rows;
   const i32* inverse;
@@ -95,8 +102,8 @@ struct Bag {
 };
 
 // TILES * 4 columns of one bag from `column` on, summed in key order.
-template <int TILES>
-SOK_DEVICE void combine_tiles(const Bag& bag, i64 column, float* out) {
+template <int TILES, class In, class Out>
+SOK_DEVICE void combine_tiles(const Bag<In>& bag, i64 column, Out* out) {
   Tile sums[TILES] = {};
   for (i64 k = bag.first; k < bag.last; ++k) {
     if (column == 0 && k + COMBINE_AHEAD < bag.asked_end) {
@@ -104,7 +111,7 @@ SOK_DEVICE void combine_tiles(const Bag& bag, i64 column, float* out) {
     }
     const i32 row = row_of_key(bag.rows, bag.inverse, k);
     if (row < 0) continue;
-    const float* values = bag.source + row * bag.dim + column;
+    const In* values = bag.source + row * bag.dim + column;
     for (int t = 0; t < TILES; ++t) sums[t] = sums[t] + load_tile(values + 4 * t);
   }
   if (bag.mean && bag.last > bag.first) {
@@ -114,24 +121,26 @@ SOK_DEVICE void combine_tiles(const Bag& bag, i64 column, float* out) {
   for (int t = 0; t < TILES; ++t) store_tile(out + column + 4 * t, sums[t]);
 }
 
-SOK_DEVICE void combine_column(const Bag& bag, i64 column, float* out) {
+template <class In, class Out>
+SOK_DEVICE void combine_column(const Bag<In>& bag, i64 column, Out* out) {
   float sum = 0.0f;
   for (i64 k = bag.first; k < bag.last; ++k) {
     const i32 row = row_of_key(bag.rows, bag.inverse, k);
-    if (row >= 0) sum = sum + bag.source[row * bag.dim + column];
+    if (row >= 0) sum = sum + load(bag.source + row * bag.dim + column);
   }
-  out[column] = bag.mean && bag.last > bag.first ? sum / (float)(bag.last - bag.first) : sum;
+  store(out + column, bag.mean && bag.last > bag.first ? sum / (float)(bag.last - bag.first) : sum);
 }
 
-SOK_KERNEL sok1x_combine(const float* SOK_RESTRICT source, i64 dim, const i32* SOK_RESTRICT rows,
-                         const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags, i64,
-                         i32 mean, float* SOK_RESTRICT out) {
+template <class In, class Out>
+SOK_DEVICE void combine_bags(const In* SOK_RESTRICT source, i64 dim, const i32* SOK_RESTRICT rows,
+                             const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags, i32 mean,
+                             Out* SOK_RESTRICT out) {
   if (n_bags <= 0) return;
-  SOK_OUTPUT(out, n_bags * dim * 4);
+  SOK_OUTPUT(out, n_bags * dim * (i64)sizeof *out);
   SOK_PARALLEL_CHUNKS(begin, end, n_bags, (offsets[n_bags] / n_bags + 1) * dim * 4) {
     for (i64 b = begin; b < end; ++b) {
-      const Bag bag = {source, dim, rows, inverse, offsets[b], offsets[b + 1], offsets[end], mean};
-      float* values = out + b * dim;
+      const Bag<In> bag = {source, dim, rows, inverse, offsets[b], offsets[b + 1], offsets[end], mean};
+      Out* values = out + b * dim;
       i64 c = 0;
       for (; c + 32 <= dim; c += 32) combine_tiles<8>(bag, c, values);
       if (c + 16 <= dim) {
@@ -151,24 +160,57 @@ SOK_KERNEL sok1x_combine(const float* SOK_RESTRICT source, i64 dim, const i32* S
   };
 }
 
+#define SOK_COMBINE(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out) \
+  combine_bags(source, dim, rows, inverse, offsets, n_bags, mean, out)
+
 #endif  // __CUDACC__
 
-SOK_KERNEL sok1x_divide(const float* values, i64 dim, const i64* SOK_RESTRICT offsets, i64 n_bags, float* out) {
+SOK_KERNEL sok1x_combine(const float* SOK_RESTRICT source, i64 dim, const i32* SOK_RESTRICT rows,
+                         const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags, i64 n_keys,
+                         i32 mean, float* SOK_RESTRICT out) {
+  SOK_COMBINE(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out);
+}
+
+SOK_KERNEL sok1x_combine_to_half(const float* SOK_RESTRICT source, i64 dim, const i32* SOK_RESTRICT rows,
+                                 const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags,
+                                 i64 n_keys, i32 mean, u16* SOK_RESTRICT out) {
+  SOK_COMBINE(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out);
+}
+
+SOK_KERNEL sok1x_combine_half(const u16* SOK_RESTRICT source, i64 dim, const i32* SOK_RESTRICT rows,
+                              const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags,
+                              i64 n_keys, i32 mean, u16* SOK_RESTRICT out) {
+  SOK_COMBINE(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out);
+}
+
+// values[b] / the number of keys of bag b.
+template <class T>
+SOK_DEVICE void divide_bags(const T* values, i64 dim, const i64* SOK_RESTRICT offsets, i64 n_bags, T* out) {
 #ifdef __CUDACC__
   const Team team = make_team(dim);
   for (i64 b = team.first; b < n_bags; b += team.stride) {
     const i64 keys = offsets[b + 1] - offsets[b];
     const float count = (float)keys;
-    SOK_TEAM_COLUMNS(1, team, dim, c) { out[b * dim + c] = keys > 0 ? values[b * dim + c] / count : 0.0f; }
+    SOK_TEAM_COLUMNS(1, team, dim, c) {
+      store(out + b * dim + c, keys > 0 ? load(values + b * dim + c) / count : 0.0f);
+    }
   }
 #else
-  SOK_OUTPUT(out, n_bags * dim * 4);
-  SOK_PARALLEL_FOR(b, n_bags, dim * 8) {
+  SOK_OUTPUT(out, n_bags * dim * (i64)sizeof *out);
+  SOK_PARALLEL_FOR(b, n_bags, dim * (i64)(2 * sizeof *out)) {
     const i64 keys = offsets[b + 1] - offsets[b];
     const float count = (float)keys;
-    for (i64 c = b * dim; c < (b + 1) * dim; ++c) out[c] = keys > 0 ? values[c] / count : 0.0f;
+    for (i64 c = b * dim; c < (b + 1) * dim; ++c) store(out + c, keys > 0 ? load(values + c) / count : 0.0f);
   };
 #endif
+}
+
+SOK_KERNEL sok1x_divide(const float* values, i64 dim, const i64* SOK_RESTRICT offsets, i64 n_bags, float* out) {
+  divide_bags(values, dim, offsets, n_bags, out);
+}
+
+SOK_KERNEL sok1x_divide_half(const u16* values, i64 dim, const i64* SOK_RESTRICT offsets, i64 n_bags, u16* out) {
+  divide_bags(values, dim, offsets, n_bags, out);
 }
 
 #ifndef __CUDACC__

@@ -7,9 +7,14 @@ declare("bag_offsets", None, POINTER, INT64, INT64, INT64, POINTER, POINTER, POI
 declare("sort_order", None, POINTER, INT64, INT64, INT64, POINTER, POINTER)
 declare("bag_numbers", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[2])
 declare("offsets_of_sorted", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1] + 1)
-declare("combine", None, POINTER, INT64, POINTER, POINTER, POINTER, INT64, INT64, INT32, POINTER,
-        threads=lambda a: a[5] * row_lanes(a[1]))
-declare("divide", None, POINTER, INT64, POINTER, INT64, POINTER, threads=lambda a: a[3] * row_lanes(a[1]))
+for _name in ("combine", "combine_to_half", "combine_half"):
+    declare(_name, None, POINTER, INT64, POINTER, POINTER, POINTER, INT64, INT64, INT32, POINTER,
+            threads=lambda a: a[5] * row_lanes(a[1]))
+for _name in ("divide", "divide_half"):
+    declare(_name, None, POINTER, INT64, POINTER, INT64, POINTER, threads=lambda a: a[3] * row_lanes(a[1]))
+
+_COMBINE = {("float32", "float32"): "combine", ("float32", "float16"): "combine_to_half",
+            ("float16", "float16"): "combine_half"}
 
 
 def bag_offsets(bags, stride, n, n_bags, offsets):
@@ -62,11 +67,13 @@ def sort_order(bags, stride, n, n_bags, offsets, order):
     kernels.offsets_of_sorted(sorted_numbers, n, n_bags, offsets)
 
 
-def combine(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out):
+def combine(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out, source_dtype="float32", dtype="float32"):
     """Sums the rows of each bag in key order: out[b] = sum over its keys k of source[rows[inverse[k]]].
 
+    Sums are made in float32, and rounded once.
+
     Args:
-        source: pointer to float32 [*, dim].
+        source: pointer to float32 or float16 [*, dim].
         dim: floats a row (D).
         rows: pointer to int32 [U], or 0 where inverse itself has row numbers. A negative row adds nothing.
         inverse: pointer to int32 [n].
@@ -74,19 +81,22 @@ def combine(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out):
         n_bags: number of bags.
         n_keys: n.
         mean: divide by the number of keys of the bag (keys with a negative row count too).
-        out: pointer to float32 [n_bags, dim]; zeros for an empty bag.
+        out: pointer to float32 or float16 [n_bags, dim]; zeros for an empty bag.
+        source_dtype: the source's dtype.
+        dtype: that of `out`: the source's, or float16.
     """
-    kernels.combine(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out)
+    getattr(kernels, _COMBINE[source_dtype, dtype])(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out)
 
 
-def divide(values, dim, offsets, n_bags, out):
+def divide(values, dim, offsets, n_bags, out, dtype="float32"):
     """Divides by the number of keys of each bag: out[b] = values[b] / (offsets[b + 1] - offsets[b]), or zeros.
 
     Args:
-        values: pointer to float32 [n_bags, dim].
+        values: pointer to float32 or float16 [n_bags, dim].
         dim: floats a row (D).
         offsets: pointer to int64 [n_bags + 1].
         n_bags: number of bags.
-        out: pointer to float32 [n_bags, dim]; may be values.
+        out: pointer to the same [n_bags, dim]; may be values.
+        dtype: of both, 'float32' or 'float16'.
     """
-    kernels.divide(values, dim, offsets, n_bags, out)
+    (kernels.divide if dtype == "float32" else kernels.divide_half)(values, dim, offsets, n_bags, out)

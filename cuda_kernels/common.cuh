@@ -70,6 +70,13 @@ SOK_DEVICE void count_in_warp(i64* target, bool value) {
 #define SOK_PARALLEL_CHUNKS(begin, end, n, bytes) sok1x::ChunkLoop{(n), (bytes)} = [=](i64 begin, i64 end)
 #define SOK_PREFETCH(pointer) __builtin_prefetch(pointer)
 #define SOK_OUTPUT(pointer, bytes) sok1x::ask_for_huge_pages((pointer), (bytes))
+// Before a function whose loops wait for arithmetic and not for memory: it is compiled for AVX2 as well as for any
+// machine, and which is called is decided when the library is loaded. Both give the same bits.
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#define SOK_VECTORS __attribute__((target_clones("avx2", "default")))
+#else
+#define SOK_VECTORS
+#endif
 
 SOK_DEVICE void atomic_add(i64* target, i64 value) { __atomic_fetch_add(target, value, __ATOMIC_RELAXED); }
 SOK_DEVICE void atomic_max(i64* target, i64 value) {

@@ -3,25 +3,33 @@ from .backend import INT64, POINTER, family, kernels, row_lanes
 
 declare = family(__name__)
 # A team of threads copies four rows at a time (gather.cu).
-declare("gather", None, POINTER, INT64, POINTER, INT64, POINTER, threads=lambda a: (a[3] + 3) // 4 * row_lanes(a[1]))
-declare("gather_through", None, POINTER, INT64, POINTER, POINTER, INT64, POINTER,
-        threads=lambda a: (a[4] + 3) // 4 * row_lanes(a[1]))
+for _name in ("gather", "gather_to_half", "gather_half"):
+    declare(_name, None, POINTER, INT64, POINTER, INT64, POINTER, threads=lambda a: (a[3] + 3) // 4 * row_lanes(a[1]))
+for _name in ("gather_through", "gather_through_to_half"):
+    declare(_name, None, POINTER, INT64, POINTER, POINTER, INT64, POINTER,
+            threads=lambda a: (a[4] + 3) // 4 * row_lanes(a[1]))
+
+_GATHER = {("float32", "float32"): "gather", ("float32", "float16"): "gather_to_half",
+           ("float16", "float16"): "gather_half"}
+_THROUGH = {"float32": "gather_through", "float16": "gather_through_to_half"}
 
 
-def gather(table, dim, index, n, out):
+def gather(table, dim, index, n, out, table_dtype="float32", dtype="float32"):
     """Copies rows: out[i] = table[index[i]], zeros for a negative index.
 
     Args:
-        table: pointer to float32 [*, dim].
+        table: pointer to float32 or float16 [*, dim].
         dim: floats a row (D).
         index: pointer to int32 [n].
         n: number of rows to copy.
-        out: pointer to float32 [n, dim].
+        out: pointer to float32 or float16 [n, dim].
+        table_dtype: the table's dtype.
+        dtype: that of `out`: the table's, or float16, to which float32 is rounded.
     """
-    kernels.gather(table, dim, index, n, out)
+    getattr(kernels, _GATHER[table_dtype, dtype])(table, dim, index, n, out)
 
 
-def gather_through(table, dim, rows, inverse, n, out):
+def gather_through(table, dim, rows, inverse, n, out, dtype="float32"):
     """Copies the rows of distinct keys to all their places: out[i] = table[rows[inverse[i]]], zeros for a
     negative row.
 
@@ -31,6 +39,7 @@ def gather_through(table, dim, rows, inverse, n, out):
         rows: pointer to int32 [U], the row of each distinct key.
         inverse: pointer to int32 [n], each in [0, U).
         n: number of rows to copy.
-        out: pointer to float32 [n, dim].
+        out: pointer to float32 or float16 [n, dim].
+        dtype: that of `out`.
     """
-    kernels.gather_through(table, dim, rows, inverse, n, out)
+    getattr(kernels, _THROUGH[dtype])(table, dim, rows, inverse, n, out)

@@ -1,6 +1,6 @@
 // Each position's row found and copied in one pass, for the usual case that all keys have rows.
+#include "half_rows.cuh"
 #include "hash_index.cuh"
-#include "rows.cuh"
 
 #ifndef __CUDACC__
 // On the host a look-ahead in two stages.
@@ -10,10 +10,10 @@ namespace {
 // Positions from asking for a key's slot to reading it, and again from asking for its row to copying that.
 const i64 STAGE = 12;
 
-template <class K>
-void look_up(const K* keys, i64 n, const Slot* index, i64 capacity, const float* table, i64 dim, i32* rows, float* out,
+template <class K, class Out>
+void look_up(const K* keys, i64 n, const Slot* index, i64 capacity, const float* table, i64 dim, i32* rows, Out* out,
              i64* missing) {
-  if (out) SOK_OUTPUT(out, n * dim * 4);
+  if (out) SOK_OUTPUT(out, n * dim * (i64)sizeof *out);
   SOK_PARALLEL_CHUNKS(first, last, n, 32 + (out ? dim * 8 : 0)) {
     i64 missed = 0;
     for (i64 i = first; i < last + 2 * STAGE; ++i) {
@@ -32,10 +32,9 @@ void look_up(const K* keys, i64 n, const Slot* index, i64 capacity, const float*
   };
 }
 
-}  // namespace
-
-SOK_EXPORT i64 sok1x_look_up(const void* keys, i32 key_type, i64 n, const Slot* index, i64 capacity,
-                             const float* table, i64 dim, i32* rows, float* out) {
+template <class Out>
+i64 look_up_keys(const void* keys, i32 key_type, i64 n, const Slot* index, i64 capacity, const float* table, i64 dim,
+                 i32* rows, Out* out) {
   i64 missing = 0;
   switch (key_type) {
     case KEY_INT32: look_up((const i32*)keys, n, index, capacity, table, dim, rows, out, &missing); break;
@@ -43,6 +42,18 @@ SOK_EXPORT i64 sok1x_look_up(const void* keys, i32 key_type, i64 n, const Slot* 
     default: look_up((const i64*)keys, n, index, capacity, table, dim, rows, out, &missing);
   }
   return missing;
+}
+
+}  // namespace
+
+SOK_EXPORT i64 sok1x_look_up(const void* keys, i32 key_type, i64 n, const Slot* index, i64 capacity,
+                             const float* table, i64 dim, i32* rows, float* out) {
+  return look_up_keys(keys, key_type, n, index, capacity, table, dim, rows, out);
+}
+
+SOK_EXPORT i64 sok1x_look_up_half(const void* keys, i32 key_type, i64 n, const Slot* index, i64 capacity,
+                                  const float* table, i64 dim, i32* rows, u16* out) {
+  return look_up_keys(keys, key_type, n, index, capacity, table, dim, rows, out);
 }
 #else
 // On a GPU two kernels, this one and gather, each with enough in flight by itself.

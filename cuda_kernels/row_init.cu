@@ -10,8 +10,8 @@
 //   truncated normal   a normal deviate beyond 2 standard deviations is drawn again with the next attempt
 // Only IEEE additions, multiplications, divisions and square roots are used: no libm whose last bit differs from
 // machine to machine.
+#include "half_rows.cuh"
 #include "philox.cuh"
-#include "rows.cuh"
 
 #ifdef __CUDACC__
 #define INIT_LANES 1
@@ -131,22 +131,24 @@ SOK_DEVICE Values<LANES> draw_values(const Draw& draw, u64 key, u32 block) {
 }
 
 #ifndef __CUDACC__
-SOK_DEVICE void initial_row(const Draw& draw, u64 key, i64 dim, float* out) {
+template <class Out>
+SOK_DEVICE void initial_row(const Draw& draw, u64 key, i64 dim, Out* out) {
   if (draw.kind == ZEROS || draw.kind == CONSTANT) {
     const float value = draw.kind == CONSTANT ? draw.a : 0.0f;
-    for (i64 c = 0; c < dim; ++c) out[c] = value;
+    for (i64 c = 0; c < dim; ++c) store(out + c, value);
     return;
   }
   for (i64 first = 0; first < dim; first += 4 * INIT_LANES) {
     const Values<INIT_LANES> z = draw_values<INIT_LANES>(draw, key, (u32)(first >> 2));
     for (i64 c = first; c < first + 4 * INIT_LANES && c < dim; ++c) {
-      out[c] = z.value[c & 3][(c - first) >> 2];
+      store(out + c, z.value[c & 3][(c - first) >> 2]);
     }
   }
 }
 #else
 // A team writes a row, each lane four columns at a time.
-SOK_DEVICE void initial_row_by_team(const Draw& draw, u64 key, i64 dim, const Team& team, float* out) {
+template <class Out>
+SOK_DEVICE void initial_row_by_team(const Draw& draw, u64 key, i64 dim, const Team& team, Out* out) {
   for (i64 first = 4 * team.lane; first < dim; first += 4 * team.lanes) {
     Values<1> z;
     if (draw.kind == ZEROS || draw.kind == CONSTANT) {
@@ -160,17 +162,16 @@ SOK_DEVICE void initial_row_by_team(const Draw& draw, u64 key, i64 dim, const Te
     } else {
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        if (first + c < dim) out[first + c] = z.value[c][0];
+        if (first + c < dim) store(out + first + c, z.value[c][0]);
       }
     }
   }
 }
 #endif
 
-SOK_KERNEL sok1x_initial_rows(u64 seed, u64 table, const i64* SOK_RESTRICT keys, i64 n, i64 dim, i32 kind,
-                              float a, float b, const i32* SOK_RESTRICT only_where_negative,
-                              float* SOK_RESTRICT out) {
-  const Draw draw = make_draw(seed, table, kind, a, b);
+template <class Out>
+SOK_DEVICE void initial_rows(const Draw& draw, const i64* SOK_RESTRICT keys, i64 n, i64 dim,
+                             const i32* SOK_RESTRICT only_where_negative, Out* SOK_RESTRICT out) {
 #ifdef __CUDACC__
   const Team team = make_team(dim);
   for (i64 i = team.first; i < n; i += team.stride) {
@@ -179,11 +180,23 @@ SOK_KERNEL sok1x_initial_rows(u64 seed, u64 table, const i64* SOK_RESTRICT keys,
     }
   }
 #else
-  if (!only_where_negative) SOK_OUTPUT(out, n * dim * 4);
+  if (!only_where_negative) SOK_OUTPUT(out, n * dim * (i64)sizeof *out);
   SOK_PARALLEL_FOR(i, n, only_where_negative ? 64 : dim * 16) {
     if (!only_where_negative || only_where_negative[i] < 0) initial_row(draw, (u64)keys[i], dim, out + i * dim);
   };
 #endif
+}
+
+SOK_KERNEL sok1x_initial_rows(u64 seed, u64 table, const i64* SOK_RESTRICT keys, i64 n, i64 dim, i32 kind,
+                              float a, float b, const i32* SOK_RESTRICT only_where_negative,
+                              float* SOK_RESTRICT out) {
+  initial_rows(make_draw(seed, table, kind, a, b), keys, n, dim, only_where_negative, out);
+}
+
+SOK_KERNEL sok1x_initial_rows_half(u64 seed, u64 table, const i64* SOK_RESTRICT keys, i64 n, i64 dim, i32 kind,
+                                   float a, float b, const i32* SOK_RESTRICT only_where_negative,
+                                   u16* SOK_RESTRICT out) {
+  initial_rows(make_draw(seed, table, kind, a, b), keys, n, dim, only_where_negative, out);
 }
 
 SOK_KERNEL sok1x_initial_rows_of_shard(u64 seed, u64 table, i64 rank, i64 ranks, i64 n_rows, i64 dim, i32 kind,

@@ -2,8 +2,9 @@
 from .backend import FLOAT, INT32, INT64, POINTER, UINT64, family, kernels, row_lanes
 
 declare = family(__name__)
-declare("initial_rows", None, UINT64, UINT64, POINTER, INT64, INT64, INT32, FLOAT, FLOAT, POINTER, POINTER,
-        threads=lambda a: a[3] * row_lanes(a[4]))
+for _name in ("initial_rows", "initial_rows_half"):
+    declare(_name, None, UINT64, UINT64, POINTER, INT64, INT64, INT32, FLOAT, FLOAT, POINTER, POINTER,
+            threads=lambda a: a[3] * row_lanes(a[4]))
 declare("initial_rows_of_shard", None, UINT64, UINT64, INT64, INT64, INT64, INT64, INT32, FLOAT, FLOAT, POINTER,
         threads=lambda a: a[4] * row_lanes(a[5]))
 
@@ -19,7 +20,7 @@ def _kind(kind):
         raise ValueError("Unknown kind of initial rows {!r}; known are {}.".format(kind, ", ".join(sorted(KINDS))))
 
 
-def initial_rows(seed, table_id, keys, n, dim, kind, a, b, only_where_negative, out):
+def initial_rows(seed, table_id, keys, n, dim, kind, a, b, only_where_negative, out, dtype="float32"):
     """Fills rows with values that depend on (seed, table_id, key, column) only.
 
     Args:
@@ -33,12 +34,14 @@ def initial_rows(seed, table_id, keys, n, dim, kind, a, b, only_where_negative, 
         a: see kind.
         b: see kind.
         only_where_negative: pointer to int32 [n]: only rows with a negative one are written; 0: all are.
-        out: pointer to float32 [n, dim].
+        out: pointer to float32 or float16 [n, dim].
+        dtype: that of `out`; to float16 the values are rounded.
 
     Raises:
         ValueError: unknown kind.
     """
-    kernels.initial_rows(seed & _WORD, table_id & _WORD, keys, n, dim, _kind(kind), a, b, only_where_negative, out)
+    kernel = kernels.initial_rows if dtype == "float32" else kernels.initial_rows_half
+    kernel(seed & _WORD, table_id & _WORD, keys, n, dim, _kind(kind), a, b, only_where_negative, out)
 
 
 def initial_rows_of_shard(seed, table_id, rank, ranks, n_rows, dim, kind, a, b, out):

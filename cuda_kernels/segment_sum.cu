@@ -4,15 +4,38 @@
 #else
 // A thread walks all sources in order and sums those of its own destinations (destinations.h).
 #include "destinations.h"
+#include "half.cuh"
 #include "rows.cuh"
 
 namespace {
 
+// What rows.cuh has for floats, for doubles and for 16-bit floats that are summed as 32-bit ones.
+using ::add_row;
+using ::start_row;
+SOK_DEVICE double summand(double value) { return value; }
+SOK_DEVICE float summand(unsigned short value) { return half_to_float(value); }
+
+template <class T, class Sum>
+SOK_DEVICE void start_row(Sum* SOK_RESTRICT out, const T* SOK_RESTRICT in, float scale, i64 width) {
+  for (i64 c = 0; c < width; ++c) out[c] = (Sum)0 + scale * summand(in[c]);
+}
+
+template <class T, class Sum>
+SOK_DEVICE void add_row(Sum* SOK_RESTRICT out, const T* SOK_RESTRICT in, float scale, i64 width) {
+  for (i64 c = 0; c < width; ++c) out[c] += scale * summand(in[c]);
+}
+
+// As for a row of floats of as many bytes.
+template <class T>
+SOK_DEVICE void prefetch_values(const T* row, i64 width) {
+  prefetch_row((const float*)row, width * sizeof(T) / 4);
+}
+
 // The sums of rows begin to end - 1. Source s is values[s] times scale_of(s); sources are offered in order.
-template <class ScaleOf>
+template <class T, class Sum, class ScaleOf>
 class Sums {
  public:
-  Sums(float* out, const float* values, i64 dim, i64 begin, i64 end, const ScaleOf& scale_of)
+  Sums(Sum* out, const T* values, i64 dim, i64 begin, i64 end, const ScaleOf& scale_of)
       : out_(out), values_(values), dim_(dim), begin_(begin), end_(end), scale_of_(scale_of), fresh_(begin) {}
 
   // Takes a source if its row is in range. There is no branch on that, for it would often be mispredicted.
@@ -34,8 +57,8 @@ class Sums {
     for (i64 w = 0; w < count_; ++w) {
       if (w + AHEAD < count_) {
         // The sources of one thread have gaps, which the hardware does not foresee.
-        prefetch_row(values_ + sources_[w + AHEAD] * dim_, dim_);
-        if (ids_[w + AHEAD] < fresh_) prefetch_row(out_ + ids_[w + AHEAD] * dim_, dim_);
+        prefetch_values(values_ + sources_[w + AHEAD] * dim_, dim_);
+        if (ids_[w + AHEAD] < fresh_) prefetch_values(out_ + ids_[w + AHEAD] * dim_, dim_);
       }
       add(ids_[w], values_ + sources_[w] * dim_, scale_of_(sources_[w]));
     }
@@ -43,7 +66,7 @@ class Sums {
   }
   // Rows below fresh_ hold a sum; the first term of a row at or above it is stored, not added, so that out need
   // not be cleared first: segment numbers from `unique` appear in order, and then no row is ever cleared.
-  void add(i64 id, const float* values, float scale) {
+  void add(i64 id, const T* values, float scale) {
     if (id < fresh_) {
       add_row(out_ + id * dim_, values, scale, dim_);
     } else {
@@ -53,11 +76,11 @@ class Sums {
     }
   }
   void clear_to(i64 id) {
-    for (; fresh_ < id; ++fresh_) zero_row(out_ + fresh_ * dim_, dim_);
+    for (; fresh_ < id; ++fresh_) std::fill_n(out_ + fresh_ * dim_, dim_, (Sum)0);
   }
 
-  float* const out_;
-  const float* const values_;
+  Sum* const out_;
+  const T* const values_;
   const i64 dim_, begin_, end_;
   const ScaleOf scale_of_;
   i64 fresh_, count_ = 0;
@@ -66,13 +89,13 @@ class Sums {
 };
 
 // Sums over threads; offer_all(sums) offers all sources, whose ids are ids [n].
-template <class ScaleOf, class OfferAll>
-void sum_segments(const float* values, i64 dim, const i32* ids, i64 n, i64 num_segments, float* out,
+template <class T, class Sum, class ScaleOf, class OfferAll>
+void sum_segments(const T* values, i64 dim, const i32* ids, i64 n, i64 num_segments, Sum* out,
                   const ScaleOf& scale_of, const OfferAll& offer_all) {
-  const i64 bytes = (n + num_segments) * dim * 4;
-  SOK_OUTPUT(out, num_segments * dim * 4);
+  const i64 bytes = (n * sizeof(T) + num_segments * sizeof(Sum)) * dim;
+  SOK_OUTPUT(out, num_segments * dim * sizeof(Sum));
   sok1x::for_destinations(ids, n, num_segments, num_segments, bytes, [=](i64 begin, i64 end) {
-    Sums<ScaleOf> sums(out, values, dim, begin, end, scale_of);
+    Sums<T, Sum, ScaleOf> sums(out, values, dim, begin, end, scale_of);
     offer_all(sums);
     sums.finish();
   });
@@ -99,17 +122,18 @@ struct OfferBags {
   }
 };
 
-}  // namespace
+struct OfferRows {
+  const i32* ids;
+  i64 n;
+  template <class AnySums>
+  void operator()(AnySums& sums) const {
+    for (i64 i = 0; i < n; ++i) sums.offer(ids[i], i);
+  }
+};
 
-SOK_EXPORT void sok1x_segment_sum(const float* values, i64 dim, const i32* segment_ids, i64 n, i64 num_segments,
-                                  float* out) {
-  sum_segments(values, dim, segment_ids, n, num_segments, out, One(), [=](Sums<One>& sums) {
-    for (i64 i = 0; i < n; ++i) sums.offer(segment_ids[i], i);
-  });
-}
-
-SOK_EXPORT void sok1x_bag_segment_sum(const float* grad, i64 dim, const i64* offsets, const i32* inverse,
-                                      i64 n_bags, i32 mean, i64 num_segments, float* out) {
+template <class T>
+void sum_bags(const T* grad, i64 dim, const i64* offsets, const i32* inverse, i64 n_bags, i32 mean, i64 num_segments,
+              float* out) {
   const i64 n = offsets[n_bags];
   const OfferBags offer_all = {offsets, inverse, n_bags};
   if (mean) {
@@ -117,5 +141,32 @@ SOK_EXPORT void sok1x_bag_segment_sum(const float* grad, i64 dim, const i64* off
   } else {
     sum_segments(grad, dim, inverse, n, num_segments, out, One(), offer_all);
   }
+}
+
+}  // namespace
+
+SOK_EXPORT void sok1x_segment_sum(const float* values, i64 dim, const i32* segment_ids, i64 n, i64 num_segments,
+                                  float* out) {
+  sum_segments(values, dim, segment_ids, n, num_segments, out, One(), OfferRows{segment_ids, n});
+}
+
+SOK_EXPORT void sok1x_segment_sum_double(const double* values, i64 dim, const i32* segment_ids, i64 n,
+                                         i64 num_segments, double* out) {
+  sum_segments(values, dim, segment_ids, n, num_segments, out, One(), OfferRows{segment_ids, n});
+}
+
+SOK_EXPORT void sok1x_segment_sum_half(const unsigned short* values, i64 dim, const i32* segment_ids, i64 n,
+                                       i64 num_segments, float* out) {
+  sum_segments(values, dim, segment_ids, n, num_segments, out, One(), OfferRows{segment_ids, n});
+}
+
+SOK_EXPORT void sok1x_bag_segment_sum(const float* grad, i64 dim, const i64* offsets, const i32* inverse,
+                                      i64 n_bags, i32 mean, i64 num_segments, float* out) {
+  sum_bags(grad, dim, offsets, inverse, n_bags, mean, num_segments, out);
+}
+
+SOK_EXPORT void sok1x_bag_segment_sum_half(const unsigned short* grad, i64 dim, const i64* offsets, const i32* inverse,
+                                           i64 n_bags, i32 mean, i64 num_segments, float* out) {
+  sum_bags(grad, dim, offsets, inverse, n_bags, mean, num_segments, out);
 }
 #endif

@@ -5,8 +5,10 @@
 // segment that lies within a chunk is stored; of one that goes on in another chunk each team adds its part to a row
 // that was cleared before. So a segment of a million sources is shared by many teams. In which order sources of one
 // segment are added is left to chance; sok1x_segment_in_order is the form for those who want the same bits each time.
+// Terms are floats, doubles, or 16-bit floats, which are summed as 32-bit ones.
 #ifndef SOK1X_SEGMENT_SUM_GPU_CUH
 #define SOK1X_SEGMENT_SUM_GPU_CUH
+#include "half.cuh"
 #include "rows.cuh"
 
 #define SEGMENT_CHUNK 32  // segment_sum.py has the same number
@@ -16,13 +18,24 @@ struct Source {
 };
 
 // What is added: row `source` of values, or, for the keys of bags, the row of the key's bag, over the bag's keys.
+template <class T>
 struct Gradients {
-  const float* values;
+  const T* values;
   i64 dim;
   const i64* offsets;  // null: no bags
   i64 n_bags;
   i32 mean;
 };
+
+// W numbers that travel as one access, or as two of doubles. What half precision is summed in: see `summand`.
+template <class T, int W>
+struct __align__(sizeof(T) * W) Pack {
+  T lane[W];
+};
+
+SOK_DEVICE float summand(float value) { return value; }
+SOK_DEVICE double summand(double value) { return value; }
+SOK_DEVICE float summand(unsigned short value) { return half_to_float(value); }
 
 // The bag that has key k: the last whose offset is not above it.
 SOK_DEVICE i32 bag_of_key(const i64* offsets, i64 n_bags, i64 k) {
@@ -38,7 +51,8 @@ SOK_DEVICE i32 bag_of_key(const i64* offsets, i64 n_bags, i64 k) {
   return (i32)low;
 }
 
-SOK_DEVICE float scale_of_row(const Gradients& from, i64 row) {
+template <class T>
+SOK_DEVICE float scale_of_row(const Gradients<T>& from, i64 row) {
   return from.mean ? 1.0f / (float)(from.offsets[row + 1] - from.offsets[row]) : 1.0f;
 }
 
@@ -81,18 +95,18 @@ SOK_KERNEL sok1x_segment_clear(const i32* SOK_RESTRICT starts, i64 n_segments, i
   }
 }
 
-template <int W>
-SOK_DEVICE void put_sum(float* out, const Vec<W>& sum, bool shared) {
+template <class Sum, int W>
+SOK_DEVICE void put_sum(Sum* out, const Pack<Sum, W>& sum, bool shared) {
   if (shared) {
     for (int w = 0; w < W; ++w) atomicAdd(out + w, sum.lane[w]);
   } else {
-    store_vec<W>(out, sum);
+    *(Pack<Sum, W>*)out = sum;
   }
 }
 
-template <int W>
-SOK_DEVICE void sum_chunks(const Gradients& from, const Source* SOK_RESTRICT ordered, const i32* SOK_RESTRICT total_at,
-                           float* SOK_RESTRICT out) {
+template <int W, class T, class Sum>
+SOK_DEVICE void sum_chunks(const Gradients<T>& from, const Source* SOK_RESTRICT ordered,
+                           const i32* SOK_RESTRICT total_at, Sum* SOK_RESTRICT out) {
   const int AHEAD = 8;
   const i64 dim = from.dim;
   const i64 total = *total_at;
@@ -103,38 +117,50 @@ SOK_DEVICE void sum_chunks(const Gradients& from, const Source* SOK_RESTRICT ord
     const i32 later = end < total ? ordered[end].segment : -1;
     SOK_TEAM_COLUMNS(W, team, dim, c) {
       i32 segment = ordered[first].segment;
-      Vec<W> sum = zero_vec<W>();
+      Pack<Sum, W> sum = {};
       for (i64 p = first; p < end; p += AHEAD) {
         Source source[AHEAD];
-        Vec<W> value[AHEAD];
+        Pack<T, W> value[AHEAD];
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
           if (p + a < end) source[a] = ordered[p + a];
         }
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
-          if (p + a < end) value[a] = load_vec<W>(from.values + source[a].row * dim + c);
+          if (p + a < end) value[a] = *(const Pack<T, W>*)(from.values + source[a].row * dim + c);
         }
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
           if (p + a >= end) break;
           if (source[a].segment != segment) {
-            put_sum<W>(out + segment * dim + c, sum, segment == earlier);
+            put_sum(out + segment * dim + c, sum, segment == earlier);
             segment = source[a].segment;
-            sum = zero_vec<W>();
+            sum = {};
           }
           const float scale = scale_of_row(from, source[a].row);
-          for (int w = 0; w < W; ++w) sum.lane[w] += scale * value[a].lane[w];
+          for (int w = 0; w < W; ++w) sum.lane[w] += scale * summand(value[a].lane[w]);
         }
       }
-      put_sum<W>(out + segment * dim + c, sum, segment == earlier || segment == later);
+      put_sum(out + segment * dim + c, sum, segment == earlier || segment == later);
     }
   }
 }
 
 SOK_KERNEL sok1x_segment_chunks(const float* values, i64 dim, const i64* offsets, i64 n_bags, i32 mean,
                                 const Source* SOK_RESTRICT ordered, const i32* total_at, i64, float* out) {
-  const Gradients from = {values, dim, offsets, n_bags, mean};
+  const Gradients<float> from = {values, dim, offsets, n_bags, mean};
+  SOK_BY_ALIGNMENT(dim, sum_chunks, from, ordered, total_at, out);
+}
+
+SOK_KERNEL sok1x_segment_chunks_double(const double* values, i64 dim, const Source* SOK_RESTRICT ordered,
+                                       const i32* total_at, i64, double* out) {
+  const Gradients<double> from = {values, dim, nullptr, 0, 0};
+  SOK_BY_ALIGNMENT(dim, sum_chunks, from, ordered, total_at, out);
+}
+
+SOK_KERNEL sok1x_segment_chunks_half(const unsigned short* values, i64 dim, const i64* offsets, i64 n_bags, i32 mean,
+                                     const Source* SOK_RESTRICT ordered, const i32* total_at, i64, float* out) {
+  const Gradients<unsigned short> from = {values, dim, offsets, n_bags, mean};
   SOK_BY_ALIGNMENT(dim, sum_chunks, from, ordered, total_at, out);
 }
 
@@ -148,33 +174,33 @@ SOK_KERNEL sok1x_segment_bags(i32* SOK_RESTRICT sources, i64 n, const i64* SOK_R
   SOK_PARALLEL_FOR(i, n, 16) { sources[i] = bag_of_key(offsets, n_bags, sources[i]); };
 }
 
-template <int W>
-SOK_DEVICE void sum_in_order(const Gradients& from, const i32* SOK_RESTRICT sources, const i32* SOK_RESTRICT starts,
-                             i64 n_segments, float* SOK_RESTRICT out) {
+template <int W, class T, class Sum>
+SOK_DEVICE void sum_in_order(const Gradients<T>& from, const i32* SOK_RESTRICT sources, const i32* SOK_RESTRICT starts,
+                             i64 n_segments, Sum* SOK_RESTRICT out) {
   const int AHEAD = 8;
   const i64 dim = from.dim;
   const Team team = make_team(dim);
   for (i64 s = team.first; s < n_segments; s += team.stride) {
     SOK_TEAM_COLUMNS(W, team, dim, c) {
-      Vec<W> sum = zero_vec<W>();
+      Pack<Sum, W> sum = {};
       for (i64 p = starts[s]; p < starts[s + 1]; p += AHEAD) {
         i64 row[AHEAD];
-        Vec<W> value[AHEAD];
+        Pack<T, W> value[AHEAD];
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
           if (p + a < starts[s + 1]) {
             row[a] = sources[p + a];
-            value[a] = load_vec<W>(from.values + row[a] * dim + c);
+            value[a] = *(const Pack<T, W>*)(from.values + row[a] * dim + c);
           }
         }
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
           if (p + a >= starts[s + 1]) break;
           const float scale = scale_of_row(from, row[a]);
-          for (int w = 0; w < W; ++w) sum.lane[w] += scale * value[a].lane[w];
+          for (int w = 0; w < W; ++w) sum.lane[w] += scale * summand(value[a].lane[w]);
         }
       }
-      store_vec<W>(out + s * dim + c, sum);
+      *(Pack<Sum, W>*)(out + s * dim + c) = sum;
     }
   }
 }
@@ -182,7 +208,19 @@ SOK_DEVICE void sum_in_order(const Gradients& from, const i32* SOK_RESTRICT sour
 // One team a segment, sources in the order of the sort: the same bits each time, and the host's.
 SOK_KERNEL sok1x_segment_in_order(const float* values, i64 dim, const i64* offsets, i64 n_bags, i32 mean,
                                   const i32* sources, const i32* starts, i64 n_segments, float* out) {
-  const Gradients from = {values, dim, offsets, n_bags, mean};
+  const Gradients<float> from = {values, dim, offsets, n_bags, mean};
+  SOK_BY_ALIGNMENT(dim, sum_in_order, from, sources, starts, n_segments, out);
+}
+
+SOK_KERNEL sok1x_segment_in_order_double(const double* values, i64 dim, const i32* sources, const i32* starts,
+                                         i64 n_segments, double* out) {
+  const Gradients<double> from = {values, dim, nullptr, 0, 0};
+  SOK_BY_ALIGNMENT(dim, sum_in_order, from, sources, starts, n_segments, out);
+}
+
+SOK_KERNEL sok1x_segment_in_order_half(const unsigned short* values, i64 dim, const i64* offsets, i64 n_bags, i32 mean,
+                                       const i32* sources, const i32* starts, i64 n_segments, float* out) {
+  const Gradients<unsigned short> from = {values, dim, offsets, n_bags, mean};
   SOK_BY_ALIGNMENT(dim, sum_in_order, from, sources, starts, n_segments, out);
 }
 

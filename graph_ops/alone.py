@@ -16,26 +16,27 @@ def look_up(table, variables, keys, at, out):
     """Looks keys [K] up in a hash table's index: `at` int32 [K] is each one's row, -1 where it has none.
 
     Args:
-      out: float32 [K, D], filled where keys have rows; or None.
+      out: float32 or float16 [K, D], filled where keys have rows; or None.
 
     Returns:
       How many of the positions have no row.
     """
     rows, index = variables[:2]
+    values = (0,) if out is None else (out.pointer, out.dtype)
     return lookup.look_up(keys.pointer, keys.dtype, keys.size, index.pointer, index.shape[0], rows.pointer, table.dim,
-                          at.pointer, out.pointer if out is not None else 0)
+                          at.pointer, *values)
 
 
 def look_up_unseen(request, table, world, variables, keys, at, out):
     """As `look_up` in an evaluation on a GPU, without waiting: keys without a row read their initial values."""
     rows, index = variables[:2]
     lookup.start(keys.pointer, keys.dtype, keys.size, index.pointer, index.shape[0], at.pointer, 0)
-    gather.gather(rows.pointer, table.dim, at.pointer, keys.size, out.pointer)
+    gather.gather(rows.pointer, table.dim, at.pointer, keys.size, out.pointer, dtype=out.dtype)
     if keys.dtype != "int64":
         wide = request.temporary("int64", keys.size)
         unique.widen(keys.pointer, keys.dtype, keys.size, wide.pointer)
         keys = wide
-    shard.write_initial_rows(table, world, keys, keys.size, at.pointer, out.pointer)
+    shard.write_initial_rows(table, world, keys, keys.size, at.pointer, out.pointer, out.dtype)
 
 
 @register

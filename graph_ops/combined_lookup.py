@@ -4,6 +4,7 @@ Two exchanges give the same result, and the headers that all ranks see decide wh
   all2all         distinct keys travel to their owners, their rows travel back, each rank combines its own bags;
   reduce_scatter  every (key, bag) pair travels to the key's owner, each rank combines what it owns for the bags of
                   all ranks, and Reduce-Scatter adds these partial sums; gradients travel by All-Gather.
+Where embeddings are float16, so is what travels, each rank's sums rounded once. Sums are made in float32.
 """
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -11,7 +12,8 @@ from tensorflow.python.framework import tensor_util
 
 from sok1x.cuda_kernels import backend, bags, combine, gather, partition, row_numbers, segment_sum, unique
 from sok1x.cuda_kernels import lookup as lookups
-from sok1x.graph_ops import alone, dense_lookup, library, shard
+from sok1x.graph_ops import alone, dense_lookup, library, partial_sums, shard
+from sok1x.graph_ops.bridge import ITEM_BYTES
 from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.sparse_batch import SparseBatch
 from sok1x.graph_ops.table import Table
@@ -30,17 +32,17 @@ ALL2ALL, REDUCE_SCATTER = 0, 1
 DISTINCT = (("combined.backward", 1),)  # (function, output) that hold rows, none twice
 
 
-def choose(exchange, dim, headers):
+def choose(exchange, row_bytes, headers):
     """The exchange of this step: the one that moves fewer bytes, forward and backward together, over all ranks.
 
-    all2all moves each distinct key (8 bytes) and its row and gradient (4 D bytes each); reduce_scatter moves each
+    all2all moves each distinct key (8 bytes) and its row and gradient (row_bytes each); reduce_scatter moves each
     key with its bag (16 bytes) and, N times as far, the bags' sums and gradients. Equal on all ranks.
     """
     if exchange != "auto":
         return ALL2ALL if exchange == "all2all" else REDUCE_SCATTER
     bag_count, key_count, distinct = (int(headers[:, i].sum()) for i in (1, 2, 3))
-    by_all2all = distinct * (8 + 8 * dim)
-    by_reduce_scatter = key_count * 16 + headers.shape[0] * bag_count * 8 * dim
+    by_all2all = distinct * (8 + 2 * row_bytes)
+    by_reduce_scatter = key_count * 16 + headers.shape[0] * bag_count * 2 * row_bytes
     return ALL2ALL if by_all2all <= by_reduce_scatter else REDUCE_SCATTER
 
 
@@ -49,7 +51,7 @@ class _Forward(Operation):
     """inputs: a SparseTensor's indices int64 [K, 2] and values [K].
 
     Host inputs: its dense_shape int64 [2]; training bool [], unless the config has it.
-    Outputs: embeddings float32 [B, S, D], then `_SAVED`. Host output: route.
+    Outputs: embeddings of the config's dtype, float32 or float16 [B, S, D], then `_SAVED`. Host output: route.
     """
 
     name = "combined.forward"
@@ -76,7 +78,7 @@ class _Forward(Operation):
         table, batch, _, _, _ = request.state
         out = self._output(request, config, table, batch)
         shard.check_training(table, headers)
-        if choose(config["exchange"], table.dim, headers) == ALL2ALL:
+        if choose(config["exchange"], table.dim * ITEM_BYTES[out.dtype], headers) == ALL2ALL:
             self._run_all2all(request, world, mean, headers, out)
         else:
             self._run_reduce_scatter(request, world, mean, headers, out)
@@ -84,7 +86,7 @@ class _Forward(Operation):
     @staticmethod
     def _output(request, config, table, batch):
         slots = config["slot_num"]
-        return request.output(0, "float32", (batch.count // slots, slots, table.dim))
+        return request.output(0, config["dtype"], (batch.count // slots, slots, table.dim))
 
     def _run_alone(self, request, config, world, mean):
         table, training = config["table"], shard.training_of(request, config)
@@ -98,7 +100,7 @@ class _Forward(Operation):
         with request.variables(table.name, exclusive=training) as variables:
             def combine_found():
                 combine.combine(variables[0].pointer, table.dim, 0, at.pointer, batch.offsets.pointer, batch.count,
-                                at.size, mean, out.pointer)
+                                at.size, mean, out.pointer, dtype=out.dtype)
 
             missing = None
             if request.gpu and table.use_hashtable:
@@ -132,9 +134,9 @@ class _Forward(Operation):
         route = request.host_output(0, "int64", (1 + 2 * world.size,))
         route.numpy()[:] = np.concatenate([[ALL2ALL], asked.send_counts, recv_counts])
         request.output(5, "int64", (0,))
-        values = dense_lookup.owner_rows(request, table, world, asked, recv_counts, training, 3, 4)
+        values = dense_lookup.owner_rows(request, table, world, asked, recv_counts, training, out.dtype, 3, 4)
         combine.combine(values.pointer, table.dim, 0, inverse.pointer, batch.offsets.pointer, batch.count, inverse.size,
-                        mean, out.pointer)
+                        mean, out.pointer, values.dtype, out.dtype)
 
     @staticmethod
     def _run_reduce_scatter(request, world, mean, headers, out):
@@ -149,12 +151,10 @@ class _Forward(Operation):
         distinct, count = shard.make_distinct(request, keys, requested)
         offsets = request.output(5, "int64", (total + 1,))
         combine.bag_offsets(pair_bags.pointer, 1, keys.size, total, offsets.pointer)
-        partial = request.temporary("float32", total, table.dim)
+        partial = request.temporary(out.dtype, total, table.dim)
         _combine_found(request, table, world, distinct, count, training, requested, offsets, total, False,
                        partial)
-        request.communicator.reduce_scatter(partial.pointer, out.pointer, counts, table.dim)
-        if mean:
-            combine.divide(out.pointer, table.dim, batch.offsets.pointer, batch.count, out.pointer)
+        partial_sums.reduce_scatter(request, world, partial, counts, batch.offsets if mean else None, out)
 
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
@@ -167,9 +167,10 @@ class _Forward(Operation):
 
 
 def _combine_found(request, table, world, keys, count, training, inverse, offsets, bag_count, mean, out):
-    """Looks distinct keys up in this rank's shard and combines their rows over the bags: `out` [bag_count, D].
+    """Looks distinct keys up in this rank's shard and combines their rows over the bags.
 
     Args:
+      out: [bag_count, D], float32 or float16.
       keys: int64 [count]. inverse: int32, which key each position asks for.
 
     Returns:
@@ -181,13 +182,13 @@ def _combine_found(request, table, world, keys, count, training, inverse, offset
         found = look(request, table, world, variables, keys, count, rows)
         if not found.missing or table.by_row:
             combine.combine(variables[0].pointer, table.dim, found.read_from.pointer, inverse.pointer,
-                            offsets.pointer, bag_count, inverse.size, mean, out.pointer)
+                            offsets.pointer, bag_count, inverse.size, mean, out.pointer, dtype=out.dtype)
             return rows
         values = request.temporary("float32", count, table.dim)
         gather.gather(variables[0].pointer, table.dim, rows.pointer, count, values.pointer)
     shard.fill_unseen_distinct(table, world, keys, found, count, values)
     combine.combine(values.pointer, table.dim, 0, inverse.pointer, offsets.pointer, bag_count, inverse.size, mean,
-                    out.pointer)
+                    out.pointer, dtype=out.dtype)
     return rows
 
 
@@ -216,7 +217,7 @@ def _exchange_pairs(request, world, batch, first):
 
 @register
 class _Backward(Operation):
-    """inputs: gradient float32 [B, S, D], then `_SAVED`. Host input: route.
+    """inputs: gradient [B, S, D], float32 or float16, then `_SAVED`. Host input: route.
 
     Outputs: values float32 [u, D], indices int32 [u].
     """
@@ -232,12 +233,14 @@ class _Backward(Operation):
         bag_count = offsets.size - 1
         if world.size > 1 and route.numpy()[0] == ALL2ALL:
             count = int(route.numpy()[1:1 + world.size].sum())
-            request.state = request.temporary("float32", count, table.dim)
+            summed = request.temporary("float32", count, table.dim)
             segment_sum.bag_segment_sum(gradient.pointer, table.dim, offsets.pointer, inverse.pointer, bag_count,
-                                        inverse.size, mean, count, request.state.pointer)
+                                        inverse.size, mean, count, summed.pointer, gradient.dtype)
+            request.state = dense_lookup.as_it_travels(request, summed, gradient.dtype)
         elif world.size > 1 and mean:
-            request.state = request.temporary("float32", bag_count, table.dim)
-            combine.divide(gradient.pointer, table.dim, offsets.pointer, bag_count, request.state.pointer)
+            request.state = request.temporary(gradient.dtype, bag_count, table.dim)
+            combine.divide(gradient.pointer, table.dim, offsets.pointer, bag_count, request.state.pointer,
+                           gradient.dtype)
         else:
             request.state = gradient
         return dense_lookup.NOTHING
@@ -252,8 +255,9 @@ class _Backward(Operation):
             dense_lookup.return_gradients(request, config, world, request.state, route.numpy()[1:], requested, rows)
         else:
             counts = route.numpy()[1:].copy()
-            gradients = request.temporary("float32", int(counts.sum()), table.dim)
-            request.communicator.all_gather(request.state.pointer, gradients.pointer, counts, table.dim * 4)
+            gradients = request.temporary(request.state.dtype, int(counts.sum()), table.dim)
+            request.communicator.all_gather(request.state.pointer, gradients.pointer, counts,
+                                            table.dim * ITEM_BYTES[gradients.dtype])
             _sum_bags(request, config, gradients, all_offsets, requested, False, rows)
 
 
@@ -263,21 +267,21 @@ def _sum_bags(request, config, gradient, offsets, inverse, mean, rows):
     kept, inverse = shard.without_unknown(request, rows, inverse, config["rows_known"])
     values = request.output(0, "float32", (kept, table.dim))
     segment_sum.bag_segment_sum(gradient.pointer, table.dim, offsets.pointer, inverse.pointer, offsets.size - 1,
-                                inverse.size, mean, kept, values.pointer)
+                                inverse.size, mean, kept, values.pointer, gradient.dtype)
 
 
-def lookup(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange, name):
-    """[B, S, D], float32. See `embedding.lookup_combined`."""
-    label = "{} slot_num={} max_nnz={} combiner={} exchange={}".format(
-        table.label(), slot_num, max_nnz, combiner, exchange)
-    config = {"table": table.config(), "label": label, "slot_num": slot_num, "max_nnz": max_nnz,
+def lookup(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange, dtype, name):
+    """[B, S, D], of `dtype`. See `embedding.lookup_combined`."""
+    label = "{} slot_num={} max_nnz={} combiner={} exchange={} {}".format(
+        table.label(), slot_num, max_nnz, combiner, exchange, dtype)
+    config = {"table": table.config(), "label": label, "slot_num": slot_num, "max_nnz": max_nnz, "dtype": dtype,
               "combiner": combiner, "exchange": exchange, "rows_known": shard.rows_are_known(table, training)}
     fields, host_inputs = shard.training_inputs(training)
     config.update(fields)
     rows = tensor_util.constant_value(sparse_keys.dense_shape)
     batch = None if rows is None else int(rows[0]) // slot_num
     outputs = library.call("combined.forward", config, [sparse_keys.indices, sparse_keys.values],
-                           (tf.float32,) + _SAVED, [[batch, slot_num, table.dim]] + [[None]] * 5,
+                           (tf.as_dtype(dtype),) + _SAVED, [[batch, slot_num, table.dim]] + [[None]] * 5,
                            resources=table.handles, host_inputs=[sparse_keys.dense_shape] + host_inputs,
                            host_dtypes=[tf.int64], host_shapes=[[None]], name=name)
     return outputs[0]

@@ -4,12 +4,16 @@ Forward, on N ranks: keys are made distinct, travel to their owners, are looked 
 are spread over the positions of the batch. Backward runs the same way in the other direction with sums where the
 forward spreads; the owner's rows are made distinct over the ranks that asked before it (see alone.py). On one rank
 nothing travels, and the spread reads the table directly.
+
+Where embeddings are float16, so is what travels: rows, rounded by their owner, and each rank's sums of gradients,
+rounded once. Sums are made in float32.
 """
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import gather, partition, row_numbers, segment_sum
+from sok1x.cuda_kernels import dense, gather, partition, row_numbers, segment_sum
 from sok1x.graph_ops import alone, library, shard
+from sok1x.graph_ops.bridge import ITEM_BYTES
 from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.table import Table
 
@@ -44,8 +48,8 @@ class Asked:
             self.send_counts = counts.read()
 
 
-def owner_rows(request, table, world, sent, recv_counts, training, rows_index, requested_index):
-    """Sends the distinct keys to their owners and returns the rows' values, float32 [U, D], in sent order.
+def owner_rows(request, table, world, sent, recv_counts, training, dtype, rows_index, requested_index):
+    """Sends the distinct keys to their owners and returns the rows' values, of `dtype` [U, D], in sent order.
 
     Writes the outputs `rows` and `requested`. world.size > 1.
     """
@@ -54,7 +58,7 @@ def owner_rows(request, table, world, sent, recv_counts, training, rows_index, r
     keys = request.temporary("int64", received)
     request.communicator.all_to_all(sent.keys.pointer, sent.send_counts, keys.pointer, recv_counts, 8)
     requested = request.output(requested_index, "int32", (received,))
-    answers = request.temporary("float32", received, dim)
+    answers = request.temporary(dtype, received, dim)
     with request.variables(table.name, exclusive=training) as variables:
         known = table.use_hashtable and not alone.look_up(table, variables, keys, requested, answers)
         if known:
@@ -67,11 +71,12 @@ def owner_rows(request, table, world, sent, recv_counts, training, rows_index, r
             look = shard.find_or_insert if training else shard.find
             found = look(request, table, world, variables, distinct, count, rows)
             gather.gather_through(variables[0].pointer, dim, found.read_from.pointer, requested.pointer, received,
-                                  answers.pointer)
+                                  answers.pointer, dtype)
     if not known:
         shard.fill_unseen(request, table, world, distinct, found, requested, received, answers)
-    values = request.temporary("float32", sent.count, dim)
-    request.communicator.all_to_all(answers.pointer, recv_counts, values.pointer, sent.send_counts, dim * 4)
+    values = request.temporary(dtype, sent.count, dim)
+    request.communicator.all_to_all(answers.pointer, recv_counts, values.pointer, sent.send_counts,
+                                    dim * ITEM_BYTES[dtype])
     return values
 
 
@@ -79,7 +84,7 @@ def owner_rows(request, table, world, sent, recv_counts, training, rows_index, r
 class _Forward(Operation):
     """inputs: keys [...] of any shape. Host inputs: training bool [], unless the config has it.
 
-    Outputs: embeddings float32 [..., D], then `_SAVED`. Host output: counts.
+    Outputs: embeddings of the config's dtype, float32 or float16 [..., D], then `_SAVED`. Host output: counts.
     """
 
     name = "dense.forward"
@@ -97,7 +102,7 @@ class _Forward(Operation):
     def run(self, request, config, world, headers):
         table, asked, inverse, training = request.state
         keys = request.inputs[0]
-        out = request.output(0, "float32", keys.shape + (table.dim,))
+        out = request.output(0, config["dtype"], keys.shape + (table.dim,))
         if world.size == 1:
             self._run_alone(request, table, world, inverse, training, out)
             return
@@ -105,8 +110,8 @@ class _Forward(Operation):
         recv_counts = np.ascontiguousarray(headers[:, 1 + world.rank])
         counts = request.host_output(0, "int64", (2 * world.size,))
         counts.numpy()[:] = np.concatenate([asked.send_counts, recv_counts])
-        values = owner_rows(request, table, world, asked, recv_counts, training, 2, 3)
-        gather.gather(values.pointer, table.dim, inverse.pointer, keys.size, out.pointer)
+        values = owner_rows(request, table, world, asked, recv_counts, training, out.dtype, 2, 3)
+        gather.gather(values.pointer, table.dim, inverse.pointer, keys.size, out.pointer, values.dtype, out.dtype)
 
     @staticmethod
     def _run_alone(request, table, world, at, training, out):
@@ -126,7 +131,7 @@ class _Forward(Operation):
             found = look(request, table, world, variables, asked.keys, asked.count,
                          request.temporary("int32", asked.count))
             gather.gather_through(variables[0].pointer, table.dim, found.read_from.pointer, inverse.pointer,
-                                  inverse.size, out.pointer)
+                                  inverse.size, out.pointer, out.dtype)
         shard.fill_unseen(request, table, world, asked.keys, found, inverse, inverse.size, out)
         row_numbers.look_up(found.rows.pointer, inverse.pointer, inverse.size, at.pointer)
 
@@ -142,7 +147,7 @@ class _Forward(Operation):
 
 @register
 class _Backward(Operation):
-    """inputs: gradient float32 [..., D], then `_SAVED`. Host input: counts.
+    """inputs: gradient [..., D], float32 or float16, then `_SAVED`. Host input: counts.
 
     Outputs: values float32 [u, D], indices int32 [u].
     """
@@ -158,8 +163,8 @@ class _Backward(Operation):
             count = int(counts.numpy()[:world.size].sum())
             summed = request.temporary("float32", count, table.dim)
             segment_sum.segment_sum(gradient.pointer, table.dim, inverse.pointer, inverse.size, count,
-                                    summed.pointer)
-            request.state = summed
+                                    summed.pointer, gradient.dtype)
+            request.state = as_it_travels(request, summed, gradient.dtype)
         return NOTHING
 
     def run(self, request, config, world, headers):
@@ -172,23 +177,33 @@ class _Backward(Operation):
             return_gradients(request, config, world, request.state, counts.numpy(), requested, rows)
 
 
+def as_it_travels(request, summed, dtype):
+    """Sums of gradients, float32 [U, D], in the embeddings' dtype, in which ranks exchange them."""
+    if dtype == "float32":
+        return summed
+    narrow = request.temporary(dtype, *summed.shape)
+    dense.narrow_half(summed.pointer, summed.size, narrow.pointer)
+    return narrow
+
+
 def return_gradients(request, config, world, summed, counts, requested, rows):
-    """Sends the gradients of distinct keys, float32 [U, D], to their owners and sums them by row there."""
+    """Sends the gradients of distinct keys, [U, D], to their owners and sums them by row there."""
     table = config["table"]
     send_counts, recv_counts = counts[:world.size].copy(), counts[world.size:2 * world.size].copy()
-    received = request.temporary("float32", requested.size, table.dim)
-    request.communicator.all_to_all(summed.pointer, send_counts, received.pointer, recv_counts, table.dim * 4)
+    received = request.temporary(summed.dtype, requested.size, table.dim)
+    request.communicator.all_to_all(summed.pointer, send_counts, received.pointer, recv_counts,
+                                    table.dim * ITEM_BYTES[summed.dtype])
     shard.summed_by_row(request, table, received, requested, rows, config["rows_known"])
 
 
-def lookup(table, keys, training, name):
-    """Rows of `keys`: keys.shape + [D], float32. See `embedding.lookup_dense`."""
+def lookup(table, keys, training, dtype, name):
+    """Rows of `keys`: keys.shape + [D], of `dtype`. See `embedding.lookup_dense`."""
     # The batch is left out: it may differ from rank to rank.
-    label = "{} keys=[B, {}]".format(table.label(), ", ".join(map(str, keys.shape.as_list()[1:])))
+    label = "{} keys=[B, {}] {}".format(table.label(), ", ".join(map(str, keys.shape.as_list()[1:])), dtype)
     fields, host_inputs = shard.training_inputs(training)
     outputs = library.call(
         "dense.forward",
-        dict(fields, table=table.config(), label=label, rows_known=shard.rows_are_known(table, training)), [keys],
-        (tf.float32,) + _SAVED, [keys.shape.concatenate([table.dim]), [None], [None], [None]],
+        dict(fields, table=table.config(), label=label, dtype=dtype,
+             rows_known=shard.rows_are_known(table, training)), [keys], (tf.as_dtype(dtype),) + _SAVED, [keys.shape.concatenate([table.dim]), [None], [None], [None]],
         resources=table.handles, host_inputs=host_inputs, host_dtypes=[tf.int64], host_shapes=[[None]], name=name)
     return outputs[0]

@@ -2,19 +2,20 @@
 
 Memory of a rank, in bytes. A table: 4 V D for its rows, and with an index of C slots 16 C + 8, where C is a power of
 two from 1.5 V to 3 V. A lookup, until its gradient has run, at most (K keys, U of them distinct, R keys that all
-ranks ask of this one; W bags of this rank, A bags of all ranks, P keys of all ranks that this one owns):
+ranks ask of this one; W bags of this rank, A bags of all ranks, P keys of all ranks that this one owns; E bytes of a
+number of the result, 4 of a float32, 2 of a float16):
 
-  one row a key, forward    4 K D + 4 D (U + R) + 44 K + 24 U + 64 R + 24 N
-  one row a key, backward   4 D (U + R) + 4 D u + 16 u + 48 K, u rows of which gradients come back
-  combined, all2all         forward 4 W D + 8 W in place of 4 K D; backward the same
-  combined, reduce_scatter  forward 4 D (W + A) + 8 (W + A) + 80 K + 24 U + 64 P + 24 N;
-                            backward 4 D (A + W) + 4 D u + 16 P + 48 K
+  one row a key, forward    E K D + E D (U + R) + 44 K + 24 U + 64 R + 24 N
+  one row a key, backward   E D (U + R) + 4 D u + 16 u + 48 K, u rows of which gradients come back; float16: and 4 D U
+  combined, all2all         forward E W D + 8 W in place of E K D; backward the same
+  combined, reduce_scatter  forward E D (W + A) + 8 (W + A) + 80 K + 24 U + 64 P + 24 N; float16: and 2 N W D;
+                            backward E D (A + W) + 4 D u + 16 P + 48 K
 
 On a GPU kernels order keys and sources in scratch memory: at most 36 (K + R) + 16 (U + u) + 8192 more, forward and
 backward each (P in place of R where pairs travel).
 
-On one rank nothing is asked of others: R = 0, and 4 D U and 4 D A fall away. Of the temporary part, up to 64 MB
-stay for the next step; nothing else stays between steps.
+On one rank nothing is asked of others: R = 0, and E D U, E D A and what float16 has besides fall away. Of the
+temporary part, up to 64 MB stay for the next step; nothing else stays between steps.
 """
 import tensorflow.compat.v1 as tf
 
@@ -30,23 +31,25 @@ def are_distinct(indices):
 
 
 @tf.autograph.experimental.do_not_convert
-def lookup_dense(table, keys, training, name="lookup"):
+def lookup_dense(table, keys, training, dtype="float32", name="lookup"):
     """One row for every key.
 
     Args:
       table: a `Table` with handles.
       keys: int64, int32 or uint32 of any shape [...].
       training: bool or scalar bool tensor. True: unseen keys get rows. False: they read their initial values.
+      dtype: 'float32' or 'float16': of the result, and of what travels between ranks.
 
     Returns:
-      float32 [..., D]. Its gradient for the table's rows is `tf.IndexedSlices` with distinct indices: values [u, D],
-      indices int32 [u], dense_shape [V, D], summed over all ranks.
+      [..., D], of `dtype`. Its gradient for the table's rows is `tf.IndexedSlices` with distinct indices: values
+      float32 [u, D], indices int32 [u], dense_shape [V, D], summed in float32 over all ranks.
     """
-    return dense_lookup.lookup(table, keys, training, name)
+    return dense_lookup.lookup(table, keys, training, dtype, name)
 
 
 @tf.autograph.experimental.do_not_convert
-def lookup_combined(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange="auto", name="lookup"):
+def lookup_combined(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange="auto", dtype="float32",
+                    name="lookup"):
     """The rows of each slot's keys, combined.
 
     Args:
@@ -55,8 +58,9 @@ def lookup_combined(table, sparse_keys, slot_num, max_nnz, combiner, training, e
       slot_num: S. max_nnz: the most keys a slot may have. combiner: 'sum' or 'mean'.
       training: as for `lookup_dense`.
       exchange: 'all2all', 'reduce_scatter', or 'auto': whichever moves fewer bytes in a step.
+      dtype: as for `lookup_dense`.
 
     Returns:
-      float32 [B, S, D]; zeros for a slot without keys. The gradient is as for `lookup_dense`.
+      [B, S, D], of `dtype`; zeros for a slot without keys. The gradient is as for `lookup_dense`.
     """
-    return combined_lookup.lookup(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange, name)
+    return combined_lookup.lookup(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange, dtype, name)

@@ -1,7 +1,8 @@
 """The operations that `Sok1xCall` can run, by name."""
 import importlib
 
-_FAMILIES = ("alone", "initial", "init_op", "dense_lookup", "combined_lookup", "collectives", "update", "adam")
+_FAMILIES = ("alone", "initial", "init_op", "dense_lookup", "combined_lookup", "collectives", "update", "adam",
+             "operations", "finite")
 _operations = {}
 
 

@@ -110,7 +110,7 @@ def agree(world, code=0, message=""):
 
 
 def fill_unseen(request, table, world, keys, found, inverse, length, values):
-    """Overwrites values float32 [length, D] with initial rows where the key asked for has no row.
+    """Overwrites values [length, D], float32 or float16, with initial rows where the key asked for has no row.
 
     Args:
       keys: int64 [u], distinct. found: their rows. inverse: int32 [length], which of them each value belongs to.
@@ -121,7 +121,7 @@ def fill_unseen(request, table, world, keys, found, inverse, length, values):
     rows = request.temporary("int32", length)
     row_numbers.look_up_int64(keys.pointer, inverse.pointer, length, asked.pointer)
     row_numbers.look_up(found.rows.pointer, inverse.pointer, length, rows.pointer)
-    write_initial_rows(table, world, asked, length, rows.pointer, values.pointer)
+    write_initial_rows(table, world, asked, length, rows.pointer, values.pointer, values.dtype)
 
 
 def fill_unseen_distinct(table, world, keys, found, count, values):
@@ -129,11 +129,11 @@ def fill_unseen_distinct(table, world, keys, found, count, values):
     write_initial_rows(table, world, keys, count, found.rows.pointer, values.pointer)
 
 
-def write_initial_rows(table, world, keys, count, only_where_negative, out):
+def write_initial_rows(table, world, keys, count, only_where_negative, out, dtype="float32"):
     """The initial rows of keys int64 [count] at `out`; with a pointer to int32 [count], only where that is negative."""
     kind, a, b = table.distribution(world.size)
     row_init.initial_rows(world.arguments["seed"], table.identity, keys.pointer, count, table.dim, kind, a, b,
-                          only_where_negative, out)
+                          only_where_negative, out, dtype)
 
 
 def rows_are_known(table, training):
@@ -186,11 +186,13 @@ def summed_by_row(request, table, gradients, segments, rows, rows_known):
     """Writes IndexedSlices' values float32 [u, D] and, where they are not known, their indices int32 [u], distinct.
 
     Args:
-      gradients: float32 [length, D]. segments: int32 [length], which of `rows` each belongs to. rows: int32 [u].
+      gradients: [length, D], float32 or float16. segments: int32 [length], which of `rows` each belongs to.
+      rows: int32 [u].
     """
     kept, segments = without_unknown(request, rows, segments, rows_known)
     values = request.output(0, "float32", (kept, table.dim))
-    segment_sum.segment_sum(gradients.pointer, table.dim, segments.pointer, segments.size, kept, values.pointer)
+    segment_sum.segment_sum(gradients.pointer, table.dim, segments.pointer, segments.size, kept, values.pointer,
+                            gradients.dtype)
 
 
 def training_inputs(training):

@@ -13,7 +13,7 @@ import time
 import movielens
 import numpy as np
 import tensorflow as tf
-from model import OPTIMIZERS, WideAndDeep, add_arguments, auc, batches, part_of, shuffled
+from model import WideAndDeep, add_arguments, auc, batches, make_optimizers, part_of, shuffled
 from mpi4py import MPI
 
 import sok1x as sok
@@ -44,6 +44,17 @@ class Progress:
         return self.timed / max(self.seconds, 1e-9)
 
 
+def train_op(objective, optimizer_name):
+    """One step of the tables and of the dense variables."""
+    embeddings, dense = sok.split_embedding_variable_from_others(tf.trainable_variables())
+    gradients = tf.gradients(objective, embeddings + dense)
+    # average=False: the parts of the objective add up over the ranks, so their gradients do too; see model.py.
+    for_tables, for_dense = [sok.DistributedOptimizer(optimizer, average=False)
+                             for optimizer in make_optimizers(optimizer_name)]
+    return tf.group(for_tables.apply_gradients(zip(gradients, embeddings)),
+                    for_dense.apply_gradients(zip(gradients[len(embeddings):], dense)))
+
+
 def main():
     """Trains, and scores the test ratings after every epoch."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -61,9 +72,7 @@ def main():
 
     tf.set_random_seed(options.seed)
     model = WideAndDeep(data, options.batch_size)
-    # average=False: the parts of the objective add up over the ranks, so their gradients do too; see model.py.
-    optimizer = sok.DistributedOptimizer(OPTIMIZERS[options.optimizer](), average=False)
-    train = optimizer.minimize(model.objective)
+    train = train_op(model.objective, options.optimizer)
     init = sok.Init(global_batch_size=options.batch_size, seed=options.seed)
     same_on_all_ranks = sok.broadcast_global_variables(0)
 

@@ -17,7 +17,20 @@ OPTIMIZERS = {
     "rmsprop": lambda: tf.train.RMSPropOptimizer(0.002),
     "momentum": lambda: tf.train.MomentumOptimizer(0.5, 0.9),
     "sgd": lambda: tf.train.GradientDescentOptimizer(2.0),
+    "keras_adam": lambda: tf.keras.optimizers.Adam(0.002),
+    "keras_adagrad": lambda: tf.keras.optimizers.Adagrad(0.2, initial_accumulator_value=1e-4),
+    "keras_rmsprop": lambda: tf.keras.optimizers.RMSprop(0.002),
+    "keras_momentum": lambda: tf.keras.optimizers.SGD(0.5, 0.9),
+    "keras_sgd": lambda: tf.keras.optimizers.SGD(2.0),
+    "sok_lazyadam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.002),
+    "sok_keras_adam": lambda: sok.tf.keras.optimizers.Adam(0.002),
+    "sok_adam": lambda: sok.optimizers.Adam(learning_rate=0.002),
 }
+
+
+def make_optimizers(name):
+    """Two optimizers: for the tables, and for the dense variables, which sok.optimizers.Adam does not take."""
+    return OPTIMIZERS[name](), OPTIMIZERS["keras_adam" if name == "sok_adam" else name]()
 
 
 def add_arguments(parser):
@@ -60,9 +73,10 @@ class WideAndDeep:
         vectors = tf.concat([deep(self.keys, training=self.training)[:, :, 0],           # [B, 7, D]
                              genre(self.genres, training=self.training)], axis=1)        # [B, 1, D]
         hidden = tf.reshape(vectors, [-1, (fields + 1) * DIM])
-        for units in HIDDEN:
-            hidden = tf.layers.dense(hidden, units, activation=tf.nn.relu)
-        logits = tf.layers.dense(hidden, 1)[:, 0] + tf.reduce_sum(biases, axis=[1, 2, 3])
+        with tf.variable_scope("dense", use_resource=True):  # Keras' optimizers take no others
+            for units in HIDDEN:
+                hidden = tf.layers.dense(hidden, units, activation=tf.nn.relu)
+            logits = tf.layers.dense(hidden, 1)[:, 0] + tf.reduce_sum(biases, axis=[1, 2, 3])
         self.score = tf.sigmoid(logits)
 
         # A sum over this rank's samples, divided by the batch of all ranks: these parts add up to the loss of the

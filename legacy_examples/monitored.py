@@ -13,7 +13,7 @@ import horovod.tensorflow as hvd
 import movielens
 import numpy as np
 import tensorflow as tf
-from model import OPTIMIZERS, WideAndDeep, add_arguments, auc, batches, part_of, shuffled
+from model import WideAndDeep, add_arguments, auc, batches, make_optimizers, part_of, shuffled
 from mpi4py import MPI
 
 import sok1x as sok
@@ -34,11 +34,12 @@ def train_op(objective, optimizer_name):
     gradients = tf.gradients(objective, embeddings + dense)
     # hvd.Sum, not hvd.Average: the ranks' objectives add up to the global batch's; see model.py.
     dense_gradients = [hvd.allreduce(gradient, op=hvd.Sum) for gradient in gradients[len(embeddings):]]
+    for_tables, for_dense = make_optimizers(optimizer_name)
     with sok.OptimizerScope(embeddings):
-        update_tables = OPTIMIZERS[optimizer_name]().apply_gradients(zip(gradients, embeddings))
-    update_dense = OPTIMIZERS[optimizer_name]().apply_gradients(
-        zip(dense_gradients, dense), global_step=tf.train.get_or_create_global_step())
-    return tf.group(update_tables, update_dense)
+        update_tables = for_tables.apply_gradients(zip(gradients, embeddings))
+    update_dense = for_dense.apply_gradients(zip(dense_gradients, dense))
+    with tf.control_dependencies([update_tables, update_dense]):
+        return tf.train.get_or_create_global_step().assign_add(1, read_value=False)
 
 
 class TestHook(tf.train.SessionRunHook):

@@ -44,7 +44,7 @@ _DEFINED_IN = {
     "install_as_sparse_operation_kit": "alias",
     "split_embedding_variable_from_others": "optimizers.utils",
 }
-_MODULES = ("core", "embeddings", "kit_lib", "optimizers")
+_MODULES = ("core", "embeddings", "kit_lib", "operations", "optimizers")
 _UNLISTED = ("tf",)  # not in __all__: after `from sok1x import *`, `tf` must still be TensorFlow
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
     "embeddings",
     "install_as_sparse_operation_kit",
     "kit_lib",
+    "operations",
     "optimizers",
     "split_embedding_variable_from_others",
 ]

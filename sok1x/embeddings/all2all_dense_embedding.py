@@ -10,11 +10,14 @@ from sok1x.graph_ops import embedding
 
 
 class All2AllDenseEmbedding(EmbeddingLayer):
-    """Looks up dense keys in a table that is spread over the ranks: int [B, S, H] → float32 [B, S, H, D].
+    """Looks up dense keys in a table that is spread over the ranks: int [B, S, H] → float [B, S, H, D].
 
     The batch's distinct keys travel to their owners, rank `key % N`, by All2All, and their rows travel back. In
     backward the gradients of distinct keys travel the other way and are summed over the ranks, so the loss should
     already divide by the global batch. B may differ between ranks and steps, and be 0.
+
+    Rows are float32. Under a Keras policy that computes in float16 the output is float16, and so is what travels
+    between the ranks; gradients are summed in float32. See `sok1x.tf.keras.mixed_precision.LossScaleOptimizer`.
 
     Args:
         max_vocabulary_size_per_gpu: V, the most keys that this rank's shard holds.
@@ -29,7 +32,8 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         embedding_initializer: how rows begin: None (uniform in [-0.05, 0.05)), a name that
             tf.keras.initializers.get knows (a function of seed, table and key), or a Keras initializer (called for
             [V, D]; row i of the shard begins with its row i).
-        **kwargs: what every Keras layer takes, for instance name.
+        **kwargs: what every Keras layer takes: name, trainable, and dtype, which may be a Keras policy, its name, or
+            the dtype to compute in; None is the policy that has been set for all layers, else float32.
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.
@@ -68,7 +72,7 @@ class All2AllDenseEmbedding(EmbeddingLayer):
                 set, else True.
 
         Returns:
-            float32 [B, S, H, D]; with dynamic_input [K, D].
+            float32, or float16 under such a policy, [B, S, H, D]; with dynamic_input [K, D].
 
         Raises:
             TypeError: the keys are no dense tensor, or of another dtype.
@@ -89,7 +93,7 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         shape: List[Optional[int]] = [None] if self.dynamic_input else [None, self.slot_num, self.nnz_per_slot]
         keys = call_checks.dense(self, inputs, shape)
         return embedding.lookup_dense(self._accessed(), keys, call_checks.training(self, training),
-                                      name="lookup")
+                                      dtype=self._compute_dtype, name="lookup")
 
     def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:
         """The output's shape.

@@ -13,11 +13,15 @@ EXCHANGES = ("auto", "all2all", "reduce_scatter")
 
 
 class DistributedEmbedding(EmbeddingLayer):
-    """Looks up sparse keys in a table spread over the ranks and combines them by slot: → float32 [B, S, D].
+    """Looks up sparse keys in a table spread over the ranks and combines them by slot: → float [B, S, D].
 
     The input is a tf.SparseTensor of dense_shape [B * S, max_nnz], one row for each slot of each sample. A slot
     without keys gives zeros, also for the mean. Gradients are summed over the ranks, so the loss should already
     divide by the global batch. B may differ between ranks and steps, and be 0.
+
+    Rows are float32. Under a Keras policy that computes in float16 the output is float16, and so is what travels
+    between the ranks; rows and gradients are summed in float32. See
+    `sok1x.tf.keras.mixed_precision.LossScaleOptimizer`.
 
     Args:
         combiner: 'sum' or 'mean', in any case: how the rows of a slot's keys become one vector.
@@ -36,7 +40,8 @@ class DistributedEmbedding(EmbeddingLayer):
         exchange: what travels: 'all2all' distinct keys and their rows, combined where they are used;
             'reduce_scatter' keys and their owners' partial sums; 'auto' in each step whichever moves fewer bytes,
             by the rule in `sok1x.graph_ops.combined_lookup.choose`. The result is the same.
-        **kwargs: what every Keras layer takes, for instance name.
+        **kwargs: what every Keras layer takes: name, trainable, and dtype, which may be a Keras policy, its name, or
+            the dtype to compute in; None is the policy that has been set for all layers, else float32.
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.
@@ -79,7 +84,7 @@ class DistributedEmbedding(EmbeddingLayer):
                 set, else True.
 
         Returns:
-            float32 [B, S, D].
+            float32, or float16 under such a policy, [B, S, D].
 
         Raises:
             TypeError: the keys are no tf.SparseTensor, or of another dtype.
@@ -101,7 +106,7 @@ class DistributedEmbedding(EmbeddingLayer):
         keys = call_checks.sparse(self, inputs, self.slot_num, self.max_nnz)
         return embedding.lookup_combined(self._accessed(), keys, self.slot_num, self.max_nnz,
                                          self.combiner, call_checks.training(self, training), self.exchange,
-                                         name="lookup")
+                                         dtype=self._compute_dtype, name="lookup")
 
     def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:
         """The output's shape.

@@ -6,7 +6,7 @@ from tensorflow.python.ops import resource_variable_ops
 
 from sok1x.core import initializers
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.embeddings import arguments
+from sok1x.embeddings import arguments, precision
 from sok1x.graph_ops.table import Table
 
 
@@ -21,7 +21,7 @@ class EmbeddingLayer(tf.keras.layers.Layer):
             [0, V * N), each with a row of its own.
         key_dtype: int64 (None), uint32 or int32, as a dtype or its name.
         embedding_initializer: of the rows: None (uniform in [-0.05, 0.05)), a name or a Keras initializer.
-        **kwargs: what every Keras layer takes: name, trainable, dtype (float32).
+        **kwargs: what every Keras layer takes: name, trainable, dtype (see `precision.policy`).
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.
@@ -41,11 +41,9 @@ class EmbeddingLayer(tf.keras.layers.Layer):
     def __init__(self, max_vocabulary_size_per_gpu: int, embedding_vec_size: int, slot_num: int,
                  use_hashtable: bool = True, key_dtype: Any = None, embedding_initializer: Any = None,
                  **kwargs: Any) -> None:
-        dtype = kwargs.pop("dtype", None)
         # Given outright, or Keras takes the dtype of the keys for the layer's.
-        super().__init__(dtype="float32", **kwargs)
-        if dtype is not None and tf.as_dtype(dtype) != tf.float32:
-            raise TypeError("layer '{}': dtype: got {!r}, expected float32".format(self.name, dtype))
+        dtype = precision.policy(kwargs.get("name") or type(self).__name__, kwargs.pop("dtype", None))
+        super().__init__(dtype=dtype, **kwargs)
         self.max_vocabulary_size_per_gpu = self._positive("max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu)
         self.embedding_vec_size = self._positive("embedding_vec_size", embedding_vec_size)
         self.slot_num = self._positive("slot_num", slot_num)
@@ -135,6 +133,7 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         """
         config = super().get_config()
         config.update(
+            dtype=self._dtype_policy.name,  # Keras would write that of the rows, float32
             max_vocabulary_size_per_gpu=self.max_vocabulary_size_per_gpu, embedding_vec_size=self.embedding_vec_size,
             slot_num=self.slot_num, use_hashtable=self.use_hashtable, key_dtype=self.key_dtype.name,
             embedding_initializer=initializers.to_config(self.embedding_initializer))

@@ -47,9 +47,30 @@ def test_auc_is_high_and_equal_on_1_2_and_4_ranks():
         assert abs(results[ranks][-1][2] - results[0][-1][2]) <= 0.005
 
 
+def an_epoch(ranks, optimizer, *more):
+    """(loss, AUC) of one epoch with an optimizer."""
+    out = run_ranks(ranks, DEMO, "--epochs", 1, "--batch_size", 2000, "--optimizer", optimizer, *more).out
+    (_, loss, area), = epochs(out)
+    assert area > 0.7, out
+    return loss, area
+
+
 def test_options():
-    out = run_ranks(0, DEMO, "--epochs", 1, "--batch_size", 2000, "--optimizer", "adagrad", "--seed", 5).out
-    assert len(epochs(out)) == 1 and epochs(out)[0][2] > 0.7, out
+    an_epoch(0, "adagrad", "--seed", 5)
+
+
+def test_our_optimizers_train_as_tensorflows():
+    for ours, theirs in (("sok_adam", "keras_adam"), ("sok_lazyadam", "lazyadam")):
+        np.testing.assert_allclose(an_epoch(2, ours), an_epoch(0, theirs), atol=1e-3)
+
+
+def test_every_optimizer_of_the_list(model):
+    """One for the tables and one for the dense variables, which are of one kind but where ours takes no dense ones."""
+    assert {"sgd", "adam", "lazyadam", "keras_sgd", "keras_adam", "sok_lazyadam", "sok_keras_adam", "sok_adam"} <= set(
+        model.OPTIMIZERS)
+    for name in model.OPTIMIZERS:
+        tables, dense = model.make_optimizers(name)
+        assert tables is not dense and isinstance(dense, type(tables)) == (name != "sok_adam")
 
 
 def test_auc_counts_pairs_in_order(model, seed):

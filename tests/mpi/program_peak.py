@@ -28,10 +28,18 @@ bridge.Request.temporary = count(bridge.Request.temporary)
 
 
 def main():
+    for dtype, item in (("float32", 4), ("float16", 2)):
+        with tf.Graph().as_default():
+            check(dtype, item)
+
+
+def check(dtype, item):
+    """item: bytes of a number of the result."""
     init = sok.Init(global_batch_size=B)
-    dense = sok.All2AllDenseEmbedding(20000, D, S, H)
-    layers = [("all2all", sok.DistributedEmbedding("mean", 20000, D, S, H, exchange="all2all")),
-              ("reduce_scatter", sok.DistributedEmbedding("mean", 20000, D, S, H, exchange="reduce_scatter"))]
+    dense = sok.All2AllDenseEmbedding(20000, D, S, H, dtype=dtype)
+    layers = [(exchange, sok.DistributedEmbedding("mean", 20000, D, S, H, exchange=exchange, dtype=dtype))
+              for exchange in ("all2all", "reduce_scatter")]
+    more = item == 2
     keys, bags = tf.placeholder(tf.int64, [None, S, H]), tf.sparse_placeholder(tf.int64)
     outputs = [("dense", dense(keys), dense)] + [(name, layer(bags), layer) for name, layer in layers]
     steps = [tf.gradients(out, layer.embedding_variable)[0].values for _, out, layer in outputs]
@@ -55,16 +63,19 @@ def main():
             bag_count, all_bags = B * S, n * B * S
             # The statements of graph_ops/embedding.py, in bytes.
             forward = {
-                "dense": 4 * k * D + 4 * D * (u + asked) * (n > 1) + 44 * k + 24 * u + 64 * asked + 24 * n,
-                "all2all": (4 * bag_count * D + 8 * bag_count + 4 * D * (u + asked) * (n > 1)
+                "dense": item * k * D + item * D * (u + asked) * (n > 1) + 44 * k + 24 * u + 64 * asked + 24 * n,
+                "all2all": (item * bag_count * D + 8 * bag_count + item * D * (u + asked) * (n > 1)
                             + 44 * k + 24 * u + 64 * asked + 24 * n + 64),
-                "reduce_scatter": (4 * bag_count * D + 8 * bag_count + (4 * all_bags * D + 8 * all_bags) * (n > 1)
+                "reduce_scatter": (item * bag_count * D + 8 * bag_count + (item * all_bags * D + 8 * all_bags
+                                                                           + 2 * n * bag_count * D * more) * (n > 1)
                                    + 80 * k + 24 * u + 64 * pairs + 24 * n + 64)}
             owned = asked or u
             backward = {
-                "dense": 4 * D * (u + asked) * (n > 1) + 4 * D * owned + 16 * owned + 48 * k,
-                "all2all": 4 * D * (u + asked) * (n > 1) + 4 * D * owned + 16 * owned + 48 * k,
-                "reduce_scatter": (4 * D * (all_bags + bag_count)) * (n > 1) + 4 * D * min(pairs, k * n)
+                "dense": ((item * D * (u + asked) + 4 * D * u * more) * (n > 1)
+                          + 4 * D * owned + 16 * owned + 48 * k),
+                "all2all": ((item * D * (u + asked) + 4 * D * u * more) * (n > 1)
+                            + 4 * D * owned + 16 * owned + 48 * k),
+                "reduce_scatter": (item * D * (all_bags + bag_count)) * (n > 1) + 4 * D * min(pairs, k * n)
                 + 16 * pairs + 48 * k}
             # What kernels take besides on a GPU.
             scratch = (36 * (k + max(asked, pairs)) + 16 * (u + owned) + 8192) * tf.test.is_gpu_available()
@@ -78,7 +89,7 @@ def main():
                     assert 0 < used <= limit, (name, ops, used, limit, n, k, u, asked)
                     assert used > limit / 4, ("the bound says nothing", name, used, limit)
             taken.clear()
-    print("rank", world.rank, "ok")
+    print("rank", world.rank, dtype, "ok")
 
 
 if __name__ == "__main__":

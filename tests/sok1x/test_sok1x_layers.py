@@ -40,7 +40,9 @@ def test_positional_order_is_soks():
     (dict(key_dtype="int16"), TypeError, "key_dtype: got 'int16', expected one of int64, uint32, int32"),
     (dict(key_dtype=tf.float32), TypeError, "key_dtype"),
     (dict(key_dtype="keys"), TypeError, "key_dtype"),
-    (dict(dtype="float16"), TypeError, "dtype: got 'float16', expected float32"),
+    (dict(dtype="float64"), TypeError, "dtype: got 'float64', expected float32, float16 or a Keras policy"),
+    (dict(dtype="mixed_bfloat16"), TypeError, "dtype: got 'mixed_bfloat16'"),
+    (dict(dtype=3.5), TypeError, "dtype: got 3.5"),
     (dict(no_such=1), TypeError, "no_such"),
 ])
 def test_wrong_arguments(make, wrong, error, words):

@@ -4,19 +4,20 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.graph_ops import adam, embedding
+from sok1x.graph_ops import adam, embedding, operations
 
 
 class Adam(tf.keras.optimizers.Adam):
-    """`tf.keras.optimizers.Adam`, faster for embedding variables; for other variables it is that optimizer itself.
+    """`tf.keras.optimizers.Adam`, faster for embedding variables; other variables take TensorFlow's own steps.
 
     For the gradient of a lookup, which touches some of a shard's rows, TensorFlow decays m and v of all rows, adds
     the gradient to some, and moves all rows, in ten passes over memory. Here it is one pass, in the same arithmetic:
     gradient, row, m and v are read once, row, m and v written once. Still it takes memory traffic of 24 V D bytes a
     step, however small the batch: `LazyAdamOptimizer` touches only the batch's rows.
 
-    Slots have TensorFlow's names, `m` and `v`, and belong to the rank that has the rows, as the rows do. Dense
-    gradients and `amsgrad=True` take TensorFlow's own way.
+    Of any variable, a sparse gradient's equal indices are added up by `sok1x.operations`, and so run after
+    `sok1x.Init`. Slots have TensorFlow's names, `m` and `v`, and belong to the rank that has the rows, as the rows do.
+    Dense gradients and `amsgrad=True` take TensorFlow's own way.
 
     Args:
         learning_rate: a number, a scalar float32 tensor of shape [], a schedule, or a callable.
@@ -50,9 +51,11 @@ class Adam(tf.keras.optimizers.Adam):
 
     def _resource_apply_sparse_duplicate_indices(self, grad: tf.Tensor, handle: Any, indices: tf.Tensor,
                                                  **kwargs: Any) -> tf.Operation:
-        if embedding.are_distinct(indices):  # a lookup's gradient: there is nothing to add up
-            return self._resource_apply_sparse(grad, handle, indices, **kwargs)
-        return super()._resource_apply_sparse_duplicate_indices(grad, handle, indices, **kwargs)
+        if not embedding.are_distinct(indices):  # in a lookup's gradient there is nothing to add up
+            if not operations.can_sum(grad, indices):
+                return super()._resource_apply_sparse_duplicate_indices(grad, handle, indices, **kwargs)
+            grad, indices = operations.sums_by_index(grad, indices)
+        return self._resource_apply_sparse(grad, handle, indices, **kwargs)
 
     def _resource_apply_sparse(self, grad: tf.Tensor, var: Any, indices: tf.Tensor,
                                apply_state: Any = None) -> tf.Operation:

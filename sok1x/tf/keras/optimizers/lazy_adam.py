@@ -5,7 +5,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import resource_variable_ops
 
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.graph_ops import adam, embedding
+from sok1x.graph_ops import adam, embedding, operations
 
 
 class LazyAdamOptimizer(tf.train.AdamOptimizer):
@@ -16,7 +16,8 @@ class LazyAdamOptimizer(tf.train.AdamOptimizer):
     row, m and v once, in the same arithmetic. Other variables' sparse gradients take TensorFlow's ops, dense
     gradients `tf.train.AdamOptimizer`'s.
 
-    Slots have TensorFlow's names, `m` and `v`, and belong to the rank that has the rows, as the rows do.
+    Of any variable, a sparse gradient's equal indices are added up by `sok1x.operations`, and so run after
+    `sok1x.Init`. Slots have TensorFlow's names, `m` and `v`, and belong to the rank that has the rows, as the rows do.
 
     Args:
         learning_rate: a number, a scalar float32 tensor of shape [], or a callable.
@@ -47,9 +48,11 @@ class LazyAdamOptimizer(tf.train.AdamOptimizer):
 
     def _resource_apply_sparse_duplicate_indices(self, grad: tf.Tensor, handle: Any,
                                                  indices: tf.Tensor) -> tf.Operation:
-        if embedding.are_distinct(indices):  # a lookup's gradient: there is nothing to add up
-            return self._resource_apply_sparse(grad, handle, indices)
-        return super()._resource_apply_sparse_duplicate_indices(grad, handle, indices)
+        if not embedding.are_distinct(indices):  # in a lookup's gradient there is nothing to add up
+            if not operations.can_sum(grad, indices):
+                return super()._resource_apply_sparse_duplicate_indices(grad, handle, indices)
+            grad, indices = operations.sums_by_index(grad, indices)
+        return self._resource_apply_sparse(grad, handle, indices)
 
     def _resource_apply_sparse(self, grad: tf.Tensor, handle: Any, indices: tf.Tensor) -> tf.Operation:
         if isinstance(handle, EmbeddingVariable):
@@ -60,6 +63,11 @@ class LazyAdamOptimizer(tf.train.AdamOptimizer):
         update, subtract = resource_variable_ops.resource_scatter_update, resource_variable_ops.resource_scatter_sub
         return tf.group(subtract(handle.handle, indices, row), update(self.get_slot(handle, "m").handle, indices, m),
                         update(self.get_slot(handle, "v").handle, indices, v))
+
+    def _apply_sparse_duplicate_indices(self, grad: tf.IndexedSlices, var: Any) -> tf.Operation:
+        if not operations.can_sum(grad.values, grad.indices):
+            return super()._apply_sparse_duplicate_indices(grad, var)
+        return self._apply_sparse(tf.IndexedSlices(*operations.sums_by_index(grad.values, grad.indices)), var)
 
     def _apply_sparse(self, grad: tf.IndexedSlices, var: Any) -> tf.Operation:
         row, m, v = self._moved(grad.values, var, grad.indices)

@@ -1,0 +1,20 @@
+"""Whether numbers are finite (finite.cu)."""
+from .backend import INT64, POINTER, family, kernels
+
+declare = family(__name__)
+for _name, _bytes in (("not_finite_half", 2), ("not_finite_float", 4), ("not_finite_double", 8)):
+    declare(_name, None, POINTER, INT64, POINTER, threads=lambda a, width=16 // _bytes: (a[1] + width - 1) // width)
+
+_KERNELS = {"float16": "not_finite_half", "float32": "not_finite_float", "float64": "not_finite_double"}
+
+
+def start_count(values, n, dtype, count):
+    """Adds to *count, a pointer of `counts().take()`, if there is an Inf or a NaN; it stays as it is if there is none.
+
+    Args:
+        values: pointer to float16, float32 or float64 [n].
+        n: number of values.
+        dtype: their dtype.
+        count: pointer to int64.
+    """
+    getattr(kernels, _KERNELS[dtype])(values, n, count)
