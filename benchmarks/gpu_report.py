@@ -79,7 +79,8 @@ class Report(dict):
     def __init__(self, options):
         described = machine.describe()
         described["commit"] = options.commit or described["commit"]
-        super().__init__(described, options=vars(options), failed={}, seconds={})
+        recorded = dict(vars(options), name=os.path.basename(options.name))
+        super().__init__(described, options=recorded, failed={}, seconds={})
         self["versions"].update(_versions())
         self.path = os.path.join(HERE, "results", options.name + ".json") if options.name else None
 

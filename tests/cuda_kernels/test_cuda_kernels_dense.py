@@ -19,9 +19,9 @@ def test_every_half_is_widened_and_narrowed_back():
     wide = np.empty(65536, np.float32)
     call(dense.widen_half, halves, 65536, wide)
     np.testing.assert_array_equal(wide, halves.astype(np.float32))
-    np.testing.assert_array_equal(np.signbit(wide), np.signbit(halves))
-    back = narrowed(wide)
     real = ~np.isnan(halves)
+    np.testing.assert_array_equal(np.signbit(wide)[real], np.signbit(halves)[real])  # a GPU gives every NaN one sign
+    back = narrowed(wide)
     np.testing.assert_array_equal(back.view(np.uint16)[real], halves.view(np.uint16)[real])
     assert np.isnan(back[~real]).all()
 

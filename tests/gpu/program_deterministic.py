@@ -12,6 +12,7 @@ BATCH, SLOTS, DIM, ROWS = 2000, 6, 48, 1 << 15
 
 
 def main():
+    tf.logging.set_verbosity(tf.logging.ERROR)
     dense = sok.All2AllDenseEmbedding(ROWS, DIM, SLOTS, 1)
     sparse = sok.DistributedEmbedding("mean", ROWS, DIM, SLOTS, 5)
     keys, bags = tf.placeholder(tf.int64, [None, SLOTS, 1]), tf.sparse_placeholder(tf.int64)

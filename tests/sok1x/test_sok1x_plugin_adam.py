@@ -74,7 +74,8 @@ def test_learning_rate_is_set_between_steps():
                 assert (run.run(twins.ours) == before).all()
                 optimizer.lr = 0.25
                 run.run(step, feed(twins))
-                np.testing.assert_allclose(run.run(twins.ours)[4], before[4] - 0.25, rtol=1e-5)
+                # TensorFlow computes 1 - beta_2^t in float32, of which few places are left in the first steps.
+                np.testing.assert_allclose(run.run(twins.ours)[4], before[4] - 0.25, rtol=1e-4)
             finally:
                 tf.keras.backend.set_session(None)
 
