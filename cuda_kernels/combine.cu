@@ -71,19 +71,29 @@ SOK_DEVICE void combine_bags(const In* SOK_RESTRICT source, i64 dim, const i32* 
 
 // Floats of a row that are summed in registers at a time.
 typedef float Tile __attribute__((vector_size(16)));
-SOK_DEVICE Tile load_tile(const float* p) {
-  Tile t;
-  memcpy(&t, p, sizeof t);
-  return t;
+template <int TILES>
+SOK_DEVICE void add_tiles(Tile* sums, const float* values) {
+  for (int t = 0; t < TILES; ++t) {
+    Tile tile;
+    memcpy(&tile, values + 4 * t, sizeof tile);
+    sums[t] = sums[t] + tile;
+  }
 }
-SOK_DEVICE void store_tile(float* p, const Tile& t) { memcpy(p, &t, sizeof t); }
-SOK_DEVICE Tile load_tile(const u16* p) {
-  Tile t;
-  for (int w = 0; w < 4; ++w) t[w] = half_to_float(p[w]);
-  return t;
+template <int TILES>
+SOK_DEVICE void add_tiles(Tile* sums, const u16* values) {
+  float wide[4 * TILES];
+  widen(values, 4 * TILES, wide);
+  add_tiles<TILES>(sums, wide);
 }
-SOK_DEVICE void store_tile(u16* p, const Tile& t) {
-  for (int w = 0; w < 4; ++w) p[w] = float_to_half(t[w]);
+template <int TILES>
+SOK_DEVICE void store_tiles(float* out, const Tile* sums) {
+  for (int t = 0; t < TILES; ++t) memcpy(out + 4 * t, sums + t, sizeof(Tile));
+}
+template <int TILES>
+SOK_DEVICE void store_tiles(u16* out, const Tile* sums) {
+  float wide[4 * TILES];
+  memcpy(wide, sums, sizeof wide);
+  narrow(wide, 4 * TILES, out);
 }
 
 // How many keys ahead a row is asked for.
@@ -111,14 +121,13 @@ SOK_DEVICE void combine_tiles(const Bag<In>& bag, i64 column, Out* out) {
     }
     const i32 row = row_of_key(bag.rows, bag.inverse, k);
     if (row < 0) continue;
-    const In* values = bag.source + row * bag.dim + column;
-    for (int t = 0; t < TILES; ++t) sums[t] = sums[t] + load_tile(values + 4 * t);
+    add_tiles<TILES>(sums, bag.source + row * bag.dim + column);
   }
   if (bag.mean && bag.last > bag.first) {
     const float count = (float)(bag.last - bag.first);
     for (int t = 0; t < TILES; ++t) sums[t] = sums[t] / count;
   }
-  for (int t = 0; t < TILES; ++t) store_tile(out + column + 4 * t, sums[t]);
+  store_tiles<TILES>(out + column, sums);
 }
 
 template <class In, class Out>

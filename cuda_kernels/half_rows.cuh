@@ -32,9 +32,7 @@ SOK_DEVICE void store_vec(u16* p, const Vec<W>& v) {
 #else
 
 SOK_DEVICE void copy_row(u16* SOK_RESTRICT out, const float* SOK_RESTRICT in, i64 width) {
-#define SOK_NARROW(w) for (i64 c = 0; c < (w); ++c) out[c] = float_to_half(in[c])
-  SOK_FOR_WIDTH(width, SOK_NARROW)
-#undef SOK_NARROW
+  narrow(in, width, out);
 }
 
 SOK_DEVICE void copy_row(u16* SOK_RESTRICT out, const u16* SOK_RESTRICT in, i64 width) {

@@ -9,20 +9,36 @@
 
 namespace {
 
-// What rows.cuh has for floats, for doubles and for 16-bit floats that are summed as 32-bit ones.
+// What rows.cuh has for floats, for doubles, and for 16-bit floats that are summed as 32-bit ones.
 using ::add_row;
 using ::start_row;
-SOK_DEVICE double summand(double value) { return value; }
-SOK_DEVICE float summand(unsigned short value) { return half_to_float(value); }
 
-template <class T, class Sum>
-SOK_DEVICE void start_row(Sum* SOK_RESTRICT out, const T* SOK_RESTRICT in, float scale, i64 width) {
-  for (i64 c = 0; c < width; ++c) out[c] = (Sum)0 + scale * summand(in[c]);
+SOK_DEVICE void start_row(double* SOK_RESTRICT out, const double* SOK_RESTRICT in, float scale, i64 width) {
+  for (i64 c = 0; c < width; ++c) out[c] = 0.0 + scale * in[c];
 }
 
-template <class T, class Sum>
-SOK_DEVICE void add_row(Sum* SOK_RESTRICT out, const T* SOK_RESTRICT in, float scale, i64 width) {
-  for (i64 c = 0; c < width; ++c) out[c] += scale * summand(in[c]);
+SOK_DEVICE void add_row(double* SOK_RESTRICT out, const double* SOK_RESTRICT in, float scale, i64 width) {
+  for (i64 c = 0; c < width; ++c) out[c] += scale * in[c];
+}
+
+// Many are widened at a time.
+template <class Add>
+SOK_DEVICE void for_widened(const unsigned short* in, i64 width, const Add& add) {
+  const i64 MOST = 64;
+  float wide[MOST];
+  for (i64 c = 0; c < width; c += MOST) {
+    const i64 n = std::min(MOST, width - c);
+    widen(in + c, n, wide);
+    add(c, wide, n);
+  }
+}
+
+SOK_DEVICE void start_row(float* SOK_RESTRICT out, const unsigned short* SOK_RESTRICT in, float scale, i64 width) {
+  for_widened(in, width, [=](i64 c, const float* wide, i64 n) { start_row(out + c, wide, scale, n); });
+}
+
+SOK_DEVICE void add_row(float* SOK_RESTRICT out, const unsigned short* SOK_RESTRICT in, float scale, i64 width) {
+  for_widened(in, width, [=](i64 c, const float* wide, i64 n) { add_row(out + c, wide, scale, n); });
 }
 
 // As for a row of floats of as many bytes.

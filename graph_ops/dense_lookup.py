@@ -204,6 +204,7 @@ def lookup(table, keys, training, dtype, name):
     outputs = library.call(
         "dense.forward",
         dict(fields, table=table.config(), label=label, dtype=dtype,
-             rows_known=shard.rows_are_known(table, training)), [keys], (tf.as_dtype(dtype),) + _SAVED, [keys.shape.concatenate([table.dim]), [None], [None], [None]],
+             rows_known=shard.rows_are_known(table, training)), [keys], (tf.as_dtype(dtype),) + _SAVED,
+        [keys.shape.concatenate([table.dim]), [None], [None], [None]],
         resources=table.handles, host_inputs=host_inputs, host_dtypes=[tf.int64], host_shapes=[[None]], name=name)
     return outputs[0]

@@ -1,7 +1,5 @@
 """Loss scaling on any number of ranks: a step that one rank cannot take, none takes."""
-import contextlib
-import numbers
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, List, Optional, Tuple, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -11,6 +9,7 @@ from tensorflow.python.training.experimental import loss_scale_optimizer as trai
 
 from sok1x.graph_ops import finite
 from sok1x.optimizers import distributed_optimizer, gradients
+from sok1x.tf.keras.mixed_precision import scaling
 
 Gradient = Union[None, tf.Tensor, tf.IndexedSlices]
 
@@ -68,6 +67,7 @@ class LossScaleOptimizer:
     _read: Optional[tf.Tensor] = None  # the scale, as the steps of the graph read it
 
     def __new__(cls, opt: Any, loss_scale: Any) -> "LossScaleOptimizer":
+        """One that is also a `tf.train.Optimizer`, or a `tf.keras.optimizers.Optimizer`, as `opt` is."""
         if isinstance(opt, LossScaleOptimizer):
             raise TypeError("LossScaleOptimizer: got a LossScaleOptimizer, expected a plain optimizer")
         if isinstance(opt, tf.train.Optimizer):
@@ -98,10 +98,10 @@ class LossScaleOptimizer:
 
     @property
     def initializer(self) -> tf.Operation:
-        """An op that gives the loss scale's variables their first values, and those of an optimizer that has such an op.
+        """An op that gives the loss scale's variables their first values.
 
-        It may run in the same `session.run` as the variables' initializers; `tf.global_variables_initializer()`
-        includes what it does.
+        Where the wrapped optimizer has such an op too, it is included. It may run in the same `session.run` as the
+        variables' initializers; `tf.global_variables_initializer()` includes what it does.
 
         Returns:
             A tf.Operation.
@@ -168,7 +168,7 @@ class LossScaleOptimizer:
             ([0.5], None)
         """
         reciprocal = 1.0 / self._scale()
-        return [None if gradient is None else _times(gradient, reciprocal) for gradient in grads]
+        return [None if gradient is None else scaling.times(gradient, reciprocal) for gradient in grads]
 
     def apply_gradients(self, grads_and_vars: Iterable[Tuple[Gradient, Any]], *args: Any,
                         **kwargs: Any) -> tf.Operation:
@@ -224,7 +224,7 @@ class LossScaleOptimizer:
             with tf.name_scope(scope + "/" if scope else None):
                 return tf.group(self._optimizer.apply_gradients(pairs, *args, **kwargs))
 
-        with _train_op() as added:
+        with scaling.train_op() as added:
             step = tf.group(tf.cond(good, take_step, tf.no_op), update, name=name or "loss_scaled_step")
             added.append(step)
         return step
@@ -250,7 +250,7 @@ class LossScaleOptimizer:
 
 class _OfTrain(LossScaleOptimizer, train.MixedPrecisionLossScaleOptimizer):
     def __init__(self, opt: tf.train.Optimizer, loss_scale: Any) -> None:
-        train.MixedPrecisionLossScaleOptimizer.__init__(self, opt, _loss_scale(loss_scale))
+        train.MixedPrecisionLossScaleOptimizer.__init__(self, opt, scaling.loss_scale_of(loss_scale))
 
     def _scale_loss(self, loss: Any) -> Any:
         return self.get_scaled_loss(loss)
@@ -273,42 +273,4 @@ class _OfTrain(LossScaleOptimizer, train.MixedPrecisionLossScaleOptimizer):
 
 class _OfKeras(LossScaleOptimizer, keras.LossScaleOptimizer):
     def __init__(self, opt: tf.keras.optimizers.Optimizer, loss_scale: Any) -> None:
-        keras.LossScaleOptimizer.__init__(self, opt, _loss_scale(loss_scale))
-
-
-def _loss_scale(given: Any) -> scales.LossScale:
-    """The loss scale that a user means."""
-    if tf.executing_eagerly():
-        raise ValueError("LossScaleOptimizer: got eager execution, expected a graph; build the model under "
-                         "`with tf.Graph().as_default():`")
-    if isinstance(given, scales.LossScale):
-        return given
-    if isinstance(given, numbers.Real) and not isinstance(given, bool):
-        return scales.FixedLossScale(float(given))
-    if isinstance(given, str) and given == "dynamic":
-        with tf.device("/device:CPU:0"):  # the host decides what to do; a GPU would have to be waited for
-            return scales.DynamicLossScale()
-    raise (ValueError if isinstance(given, str) else TypeError)(
-        "LossScaleOptimizer: loss_scale: got {!r} of type {}, expected a number, 'dynamic' or a "
-        "tf.train.experimental.LossScale".format(given, type(given).__name__))
-
-
-def _times(gradient: Any, factor: tf.Tensor) -> Any:
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(_times(gradient.values, factor), gradient.indices, gradient.dense_shape)
-    if gradient.dtype == tf.float16:  # in which the factor itself may be zero
-        return tf.cast(tf.cast(gradient, tf.float32) * factor, tf.float16)
-    return gradient * tf.cast(factor, gradient.dtype)
-
-
-@contextlib.contextmanager
-def _train_op() -> Iterator[List[tf.Operation]]:
-    """The graph's collection of train ops takes what the block appends, instead of what an optimizer adds within it.
-
-    Its op is inside a condition, and cannot be fetched.
-    """
-    collected = tf.get_collection_ref(tf.GraphKeys.TRAIN_OP)
-    before, added = len(collected), []  # type: int, List[tf.Operation]
-    yield added
-    if len(collected) > before:
-        collected[before:] = added
+        keras.LossScaleOptimizer.__init__(self, opt, scaling.loss_scale_of(loss_scale))
