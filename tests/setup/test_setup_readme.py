@@ -30,7 +30,8 @@ def test_the_example_trains_on_two_ranks():
     assert len([line for line in examples[0].splitlines() if line.strip()]) <= 24
     # TensorFlow's own notices about tf.layers are not what is looked for on stderr.
     quiet = "import tensorflow\ntensorflow.compat.v1.logging.set_verbosity('ERROR')\n"
-    finished = run_ranks(2, quiet + examples[0])
+    # Buffered, each rank's line comes in one piece: unbuffered, print writes its arguments one by one.
+    finished = run_ranks(2, quiet + examples[0], env={"PYTHONUNBUFFERED": ""})
     print(finished.out)
     losses = [float(line.split()[1]) for line in finished.out.splitlines() if line.startswith("loss")]
     # Each rank's half of the loss begins at log(2) / 2.
