@@ -8,8 +8,9 @@ import functools
 import threading
 import time
 
-from .communicator import Communicator, check_dtype, check_root
+from .communicator import check_dtype, check_root
 from .errors import INTERNAL, LaunchError
+from .gpu_communicator import GpuCommunicator
 from .lines import print_line
 
 _CLOSE_SECONDS = 5.0
@@ -42,7 +43,7 @@ def _exchange(method):
     return guarded
 
 
-class NcclCommunicator(Communicator):
+class NcclCommunicator(GpuCommunicator):
     """Exchanges over a communicator of NCCL that nobody else uses; see Communicator, on device pointers.
 
     float16 is summed by NCCL as float16: partial sums are rounded at each rank that adds to them. Who wants more
@@ -58,23 +59,12 @@ class NcclCommunicator(Communicator):
     """
 
     def __init__(self, library, comm, gpu, host):
-        self._library, self._comm, self._gpu, self._host = library, comm, gpu, host
-        self.rank, self.size = host.rank, host.size
-        self.bytes_sent = 0
-        self.failure = None
+        super().__init__(host, gpu)
+        self._library, self._comm = library, comm
         self._calls = threading.Lock()      # held while inside NCCL
         self._marks = threading.Lock()      # held for a moment only
         self._inside = None
         self._oldest = self._newest = None  # (word, mark) of exchanges that may be under way
-
-    @property
-    def op(self):
-        """Name of the op that exchanges now; the host's communicator knows it too."""
-        return self._host.op
-
-    @op.setter
-    def op(self, name):
-        self._host.op = name
 
     def _remember(self, word):
         new = word, self._gpu.record()
@@ -205,12 +195,3 @@ class NcclCommunicator(Communicator):
             self.bytes_sent += (self.size - 1) * nbytes
         if nbytes:
             self._library.broadcast(pointer, pointer, nbytes, root, self._comm, self._gpu.stream)
-
-    def exchange_counts(self, send_counts):
-        """See Communicator.exchange_counts."""
-        self.bytes_sent += 8 * (self.size - 1)
-        return self._host.exchange_counts(send_counts)
-
-    def agree(self, code, message):
-        """See Communicator.agree."""
-        return self._host.agree(code, message)

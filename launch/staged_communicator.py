@@ -4,12 +4,13 @@ For several ranks on one GPU, which NCCL does not allow, and for jobs without NC
 """
 import numpy as np
 
-from .communicator import Communicator, check_dtype, check_root
+from .communicator import check_dtype, check_root
+from .gpu_communicator import GpuCommunicator
 
 _LEAST_BYTES = 1 << 16
 
 
-class StagedCommunicator(Communicator):
+class StagedCommunicator(GpuCommunicator):
     """Exchanges of device memory by way of a communicator on host memory; see Communicator, on device pointers.
 
     Args:
@@ -18,19 +19,8 @@ class StagedCommunicator(Communicator):
     """
 
     def __init__(self, host, gpu):
-        self._host, self._gpu = host, gpu
-        self.rank, self.size = host.rank, host.size
-        self.bytes_sent = 0
+        super().__init__(host, gpu)
         self._buffers = {}
-
-    @property
-    def op(self):
-        """Name of the op that exchanges now; the host's communicator knows it too."""
-        return self._host.op
-
-    @op.setter
-    def op(self, name):
-        self._host.op = name
 
     def _buffer(self, name, nbytes):
         """A pointer to pinned memory, kept between calls. The stream must have come by all that was enqueued."""
@@ -48,13 +38,6 @@ class StagedCommunicator(Communicator):
         if nbytes:
             self._gpu.to_host(buffer, pointer, nbytes)
         return buffer
-
-    def _through_host(self, method, *arguments):
-        before = self._host.bytes_sent
-        try:
-            return getattr(self._host, method)(*arguments)
-        finally:
-            self.bytes_sent += self._host.bytes_sent - before
 
     def _put(self, pointer, buffer, nbytes):
         if nbytes:
@@ -102,11 +85,3 @@ class StagedCommunicator(Communicator):
         self._through_host("broadcast", buffer, nbytes, root)
         if not giving:
             self._put(pointer, buffer, nbytes)
-
-    def exchange_counts(self, send_counts):
-        """See Communicator.exchange_counts."""
-        return self._through_host("exchange_counts", send_counts)
-
-    def agree(self, code, message):
-        """See Communicator.agree."""
-        return self._host.agree(code, message)

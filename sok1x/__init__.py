@@ -12,8 +12,9 @@ Example:
     >>> sok1x.kit_lib.in_tensorflow2()
     False
 """
-import importlib
-from typing import TYPE_CHECKING, Any, List
+from typing import TYPE_CHECKING
+
+from sok1x import lazy
 
 if TYPE_CHECKING:
     from sok1x.alias import install_as_sparse_operation_kit
@@ -68,17 +69,4 @@ __all__ = [
     "split_embedding_variable_from_others",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _DEFINED_IN:
-        value = getattr(importlib.import_module("sok1x." + _DEFINED_IN[name]), name)
-    elif name in _MODULES + _UNLISTED:
-        value = importlib.import_module("sok1x." + name)
-    else:
-        raise AttributeError("module 'sok1x' has no attribute '{}'; it has {}".format(name, ", ".join(__all__)))
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> List[str]:
-    return sorted(set(globals()) | set(__all__) | set(_UNLISTED))
+__getattr__, __dir__ = lazy.exports(globals(), _DEFINED_IN, _MODULES + _UNLISTED)

@@ -12,21 +12,10 @@ import warnings
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from sok1x import gpu_checks
+from sok1x.check_outcomes import Failure, Note
 
 OK, NOTE, FAILED = "ok", "-", "FAILED"
 STEPS = 3
-
-
-class Failure(Exception):
-    """A check that failed: what is wrong, and what to do about it."""
-
-    def __init__(self, wrong: str, remedy: str) -> None:
-        super().__init__(wrong)
-        self.remedy = remedy
-
-
-class Note(Exception):
-    """Something that is not there and need not be."""
 
 
 class Report:
@@ -124,16 +113,6 @@ def _devices() -> str:
     cpus = len(os.sched_getaffinity(0))
     return "{} CPU{} that this process may run on; GPUs: {}".format(
         cpus, "" if cpus == 1 else "s", ", ".join(gpus) if gpus else "none seen by TensorFlow")
-
-
-def _on_gpu(check: Callable[[], str]) -> str:
-    """A check of `gpu_checks`, with its outcomes as the report's."""
-    try:
-        return check()
-    except gpu_checks.NotThere as note:
-        raise Note(str(note)) from None
-    except gpu_checks.Broken as broken:
-        raise Failure(str(broken), broken.remedy) from None
 
 
 def _settings(variables: Dict[str, str]) -> str:
@@ -273,14 +252,13 @@ def main() -> int:
     report.run("TensorFlow", _tensorflow)
     report.run("mpi4py", lambda: _mpi4py(ranks))
     report.run("Horovod", _horovod)
-    report.run("pycuda", lambda: _on_gpu(gpu_checks.pycuda))
+    report.run("pycuda", gpu_checks.pycuda)
     report.run("settings", lambda: _settings(variables))
     report.run("launcher", launcher)
     if not report.failed:
         report.run("devices", _devices)
-        report.run("GPU kernels", lambda: _on_gpu(lambda: gpu_checks.kernels(
-            int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0")))))
-        report.run("NCCL", lambda: _on_gpu(lambda: gpu_checks.nccl(ranks)))
+        report.run("GPU kernels", lambda: gpu_checks.kernels(int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))))
+        report.run("NCCL", lambda: gpu_checks.nccl(ranks))
     report.run("host kernels", _host_kernels)
     if "TensorFlow" not in report.failed:
         report.run("op library", _op_library)

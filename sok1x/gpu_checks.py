@@ -2,17 +2,7 @@
 import importlib
 from typing import Any, List
 
-
-class NotThere(Exception):
-    """Something that is not there and need not be."""
-
-
-class Broken(Exception):
-    """Something that should work and does not: what is wrong, and what to do about it."""
-
-    def __init__(self, wrong: str, remedy: str) -> None:
-        super().__init__(wrong)
-        self.remedy = remedy
+from sok1x.check_outcomes import Failure, Note
 
 
 def gpus_of_tensorflow() -> List[str]:
@@ -40,19 +30,19 @@ def pycuda() -> str:
         The version.
 
     Raises:
-        NotThere: it is not installed.
+        Note: it is not installed.
 
     Example:
         >>> from sok1x import gpu_checks
         >>> try:
         ...     found = gpu_checks.pycuda()
-        ... except gpu_checks.NotThere:
+        ... except gpu_checks.Note:
         ...     found = "none"
     """
     try:
         return str(importlib.import_module("pycuda").VERSION_TEXT)
     except ImportError:
-        raise NotThere("not installed: training on the CPU does not need it") from None
+        raise Note("not installed: training on the CPU does not need it") from None
 
 
 def kernels(local_rank: int) -> str:
@@ -65,18 +55,18 @@ def kernels(local_rank: int) -> str:
         What was found: GPU, architecture, compiler, cache.
 
     Raises:
-        NotThere: TensorFlow sees no GPU.
-        Broken: PyCUDA, nvcc or the kernels do not work.
+        Note: TensorFlow sees no GPU.
+        Failure: PyCUDA, nvcc or the kernels do not work.
 
     Example:
         >>> from sok1x import gpu_checks
         >>> try:
         ...     found = gpu_checks.kernels(0)
-        ... except gpu_checks.NotThere:
+        ... except gpu_checks.Note:
         ...     found = "no GPU"
     """
     if not gpus_of_tensorflow():
-        raise NotThere("no GPU seen: kernels run on the host")
+        raise Note("no GPU seen: kernels run on the host")
     from sok1x.cuda_kernels import backend, fill, gpu, gpu_compiler
     try:
         device = gpu.get(local_rank % max(1, gpu.count()))
@@ -84,11 +74,11 @@ def kernels(local_rank: int) -> str:
             fill.fill_int64(backend.counts().take(), 1, 12345)
             found = backend.counts().read()
     except (gpu.GpuMissing, gpu_compiler.CompilerMissing, RuntimeError) as error:
-        raise Broken(str(error), "mend what the message names; to train without a GPU, set CUDA_VISIBLE_DEVICES to "
-                     "nothing") from None
+        raise Failure(str(error), "mend what the message names; to train without a GPU, set CUDA_VISIBLE_DEVICES to "
+                      "nothing") from None
     if found != [12345]:
-        raise Broken("a kernel was to write 12345 and wrote {}".format(found), "update NVIDIA's driver, or use the "
-                     "nvcc of the CUDA that the driver is made for (SOK1X_NVCC)")
+        raise Failure("a kernel was to write 12345 and wrote {}".format(found), "update NVIDIA's driver, or use the "
+                      "nvcc of the CUDA that the driver is made for (SOK1X_NVCC)")
     return "{} ({}), kernels compiled by {}".format(device.name, device.architecture, gpu_compiler.find_nvcc())
 
 
@@ -102,21 +92,21 @@ def nccl(ranks: int) -> str:
         Its version and where it is.
 
     Raises:
-        NotThere: it is not found, or not needed.
+        Note: it is not found, or not needed.
 
     Example:
         >>> from sok1x import gpu_checks
         >>> try:
         ...     found = gpu_checks.nccl(1)
-        ... except gpu_checks.NotThere:
+        ... except gpu_checks.Note:
         ...     found = "no GPU"
     """
     if not gpus_of_tensorflow():
-        raise NotThere("no GPU seen")
+        raise Note("no GPU seen")
     from sok1x.launch import LaunchError, nccl_library
     try:
         library: Any = nccl_library.load()
     except LaunchError as error:
-        raise NotThere("{}; GPUs exchange through host memory{}".format(
+        raise Note("{}; GPUs exchange through host memory{}".format(
             error.message, "" if ranks > 1 else ", of which one rank has no need")) from None
     return str(library.version)

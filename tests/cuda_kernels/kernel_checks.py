@@ -79,3 +79,16 @@ def mix64(value):
     value = ((value ^ (value >> 30)) * 0xbf58476d1ce4e5b9) & mask
     value = ((value ^ (value >> 27)) * 0x94d049bb133111eb) & mask
     return value ^ (value >> 31)
+
+
+def combine_oracle(source, rows, inverse, offsets, mean):
+    """Bags of rows in key order, in float32."""
+    out = np.zeros((len(offsets) - 1, source.shape[1]), np.float32)
+    for b in range(len(out)):
+        for k in range(offsets[b], offsets[b + 1]):
+            row = rows[inverse[k]] if rows is not None and inverse[k] >= 0 else inverse[k]
+            if row >= 0:
+                out[b] += source[row]
+        if mean and offsets[b + 1] > offsets[b]:
+            out[b] /= np.float32(offsets[b + 1] - offsets[b])
+    return out

@@ -1,7 +1,7 @@
 """Bags: offsets, order, sum and mean, and their gradient, against NumPy loops in the same order."""
 import numpy as np
 import pytest
-from kernel_checks import DIMS, check_sums, dirty
+from kernel_checks import DIMS, check_sums, combine_oracle, dirty
 from kernel_devices import SMALL, call, rounds, same_bits, size
 
 from sok1x.cuda_kernels import combine, segment_sum
@@ -12,18 +12,6 @@ pytestmark = pytest.mark.usefixtures("device")
 def random_offsets(random, n_bags, longest=9):
     lengths = random.randint(0, longest + 1, n_bags)
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-
-
-def combine_oracle(source, rows, inverse, offsets, mean):
-    out = np.zeros((len(offsets) - 1, source.shape[1]), np.float32)
-    for b in range(len(out)):
-        for k in range(offsets[b], offsets[b + 1]):
-            row = rows[inverse[k]] if rows is not None and inverse[k] >= 0 else inverse[k]
-            if row >= 0:
-                out[b] += source[row]
-        if mean and offsets[b + 1] > offsets[b]:
-            out[b] /= np.float32(offsets[b + 1] - offsets[b])
-    return out
 
 
 def run_combine(source, rows, inverse, offsets, mean):

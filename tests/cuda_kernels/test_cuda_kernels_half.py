@@ -1,7 +1,7 @@
 """Kernels that read or write 16-bit floats, against NumPy's rounding of what the 32-bit forms give."""
 import numpy as np
 import pytest
-from kernel_checks import DIMS, check_sums, dirty
+from kernel_checks import DIMS, check_sums, combine_oracle, dirty
 from kernel_devices import SMALL, call, same_bits, size
 
 from sok1x.cuda_kernels import combine, gather, hash_index, lookup, parts, row_init, segment_sum
@@ -72,19 +72,6 @@ def test_look_up(seed, key_type):
         np.testing.assert_array_equal(out[rows >= 0], halves(table)[rows[rows >= 0]])
 
 
-def combined(source, rows, inverse, offsets, mean):
-    """Sums in key order in float32."""
-    out = np.zeros((len(offsets) - 1, source.shape[1]), np.float32)
-    for b in range(len(out)):
-        for k in range(offsets[b], offsets[b + 1]):
-            row = rows[inverse[k]] if rows is not None and inverse[k] >= 0 else inverse[k]
-            if row >= 0:
-                out[b] += source[row]
-        if mean and offsets[b + 1] > offsets[b]:
-            out[b] /= np.float32(offsets[b + 1] - offsets[b])
-    return out
-
-
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("mean", [False, True])
 def test_combine_and_its_gradient(seed, dim, mean):
@@ -103,7 +90,7 @@ def test_combine_and_its_gradient(seed, dim, mean):
                 call(combine.combine, table, dim, 0 if table_rows is None else table_rows, inverse, offsets, n_bags, n,
                      mean, out, table.dtype.name, "float16")
                 return out
-            expected = halves(combined(table.astype(np.float32), table_rows, inverse, offsets, mean))
+            expected = halves(combine_oracle(table.astype(np.float32), table_rows, inverse, offsets, mean))
             np.testing.assert_array_equal(same_bits(run), expected)
 
     grad = halves(random.standard_normal((n_bags, dim)))

@@ -1,0 +1,42 @@
+"""What the communicators on device memory have in common: a communicator on host memory beside them."""
+from .communicator import Communicator
+
+
+class GpuCommunicator(Communicator):
+    """A communicator on device pointers. What lies in host memory anyway goes over the host's.
+
+    Args:
+        host: The MpiCommunicator of the same ranks, for counts and agreements.
+        gpu: The GPU, see connect_gpu.
+    """
+
+    def __init__(self, host, gpu):
+        self._host, self._gpu = host, gpu
+        self.rank, self.size = host.rank, host.size
+        self.bytes_sent = 0
+        self.failure = None
+
+    @property
+    def op(self):
+        """Name of the op that exchanges now; the host's communicator knows it too."""
+        return self._host.op
+
+    @op.setter
+    def op(self, name):
+        self._host.op = name
+
+    def _through_host(self, method, *arguments):
+        """Calls the host's communicator; what it sends is sent by this one."""
+        before = self._host.bytes_sent
+        try:
+            return getattr(self._host, method)(*arguments)
+        finally:
+            self.bytes_sent += self._host.bytes_sent - before
+
+    def exchange_counts(self, send_counts):
+        """See Communicator.exchange_counts."""
+        return self._through_host("exchange_counts", send_counts)
+
+    def agree(self, code, message):
+        """See Communicator.agree."""
+        return self._host.agree(code, message)
