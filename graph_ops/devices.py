@@ -43,9 +43,12 @@ def use(request):
 
 
 def forget_counts(request):
-    """After a request that failed half-way: no count of it is left for the next."""
-    with use(request):
-        backend.counts().forget()
+    """After a request that failed half-way: no count of it is left for the next. Never raises."""
+    try:
+        with use(request):
+            backend.counts().forget()
+    except Exception:  # a GPU in error: the request's own error says so, and must reach the user
+        pass
 
 
 def mark(request, header):

@@ -61,7 +61,7 @@ def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(),
             output_shapes=[tf.TensorShape(shape) for shape in list(shapes) + list(host_shapes)], name=scope)
     if dtypes or host_dtypes:
         return list(made.outputs) + list(made.host_outputs)
-    return made if isinstance(made, tf.Operation) else tf_ops.get_default_graph().get_operation_by_name(scope[:-1])
+    return tf_ops.get_default_graph().get_operation_by_name(scope[:-1])
 
 
 @tf_ops.RegisterGradient("Sok1xCall")

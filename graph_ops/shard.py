@@ -80,7 +80,7 @@ def find_or_insert(request, table, world, variables, keys, count, rows):
         return found
     used = int(variables[COUNT].read()) if found.missing else 0
     code, message = 0, ""
-    if used + found.missing > table.rows and found.missing:
+    if used + found.missing > table.rows:
         code, message = RESOURCE_EXHAUSTED, (
             "embedding table '{}' is full on rank {}: {} of {} rows (max_vocabulary_size_per_gpu) are in use and the "
             "batch has {} new keys; nothing was changed. Raise max_vocabulary_size_per_gpu, or train on more "

@@ -193,3 +193,34 @@ with tf.Session() as sess:
     finished = run_ranks(0, program, timeout=60, check=False)
     assert finished.code == 0, str(finished)
     assert finished.out.startswith("[1, ") and finished.out.count("sok1x's executor died") == 3, str(finished)
+
+
+# What a GPU in error does: after the op has failed, its counts cannot be taken back either.
+LOST_COUNTS = """
+import sys
+sys.path.insert(0, {!r})
+import numpy as np, tensorflow as tf
+import sok1x
+from sok1x.cuda_kernels import backend
+def lost(self):
+    raise RuntimeError('the GPU is lost')
+backend.HostCounts.forget = lost
+layer = sok1x.All2AllDenseEmbedding(8, 2, 1, 1)
+keys = tf.placeholder(tf.int64, [None, 1, 1])
+rows = layer(keys, training=True)
+with tf.Session() as sess:
+    sess.run(sok1x.Init(global_batch_size=8))
+    sess.run(tf.global_variables_initializer())
+    for _ in range(2):
+        try:
+            sess.run(rows, {{keys: np.arange(100).reshape(-1, 1, 1)}})
+        except tf.errors.ResourceExhaustedError as error:
+            print('full')
+    print(sess.run(rows, {{keys: np.arange(4).reshape(-1, 1, 1)}}).shape)
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_failed_op_ends_even_where_its_counts_cannot_be_taken_back(ranks):
+    finished = run_ranks(ranks, LOST_COUNTS.format(HERE), timeout=60)
+    assert finished.out.count("full") == 2 * ranks and finished.out.count("(4, 1, 1, 2)") == ranks, str(finished)
