@@ -47,9 +47,11 @@ test-gpu: env ## Run the tests that have something to run on a GPU (needs a Tens
 
 bench: env ## Measure against stock TensorFlow and Horovod; writes benchmarks/results/
 	@$(PYTHON_ENV) benchmarks/embedding.py $(ARGS)
+	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/optimizers.py
 
-bench-gpu: env ## Measure on GPUs: lookups and steps, the hash table, scaling; writes benchmarks/results/
+bench-gpu: env ## Measure on GPUs: lookups and steps, optimizers, the hash table, scaling; writes benchmarks/results/
 	@$(PYTHON_ENV) benchmarks/gpu_embedding.py $(ARGS)
+	@$(PYTHON_ENV) benchmarks/optimizers.py $(ARGS)
 	@$(PYTHON_ENV) benchmarks/gpu_hash.py $(ARGS)
 	@$(PYTHON_ENV) benchmarks/gpu_scaling.py $(ARGS)
 

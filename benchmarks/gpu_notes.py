@@ -116,6 +116,24 @@ def hashes(report):
             ["operation", "load", "new keys", "kernels", "calls behind each other", "whole call", "to reach"], rows)
 
 
+def optimizers(report):
+    """The cases of optimizers_gpu.json."""
+    rows = []
+    for case in report["cases"]:
+        clocks, wanted = case["kernels"], case.get("target")
+        best_clock = clocks.get("trace") or clocks["events"]
+        rows.append([
+            case["optimizer"], "{} {}".format(case["layout"], case["mode"]), number(case["floor ms"]),
+            number(best_clock["fused"]["median"]), number(case.get("fused / floor"), "{:.2f}"),
+            "{} {}".format(wanted["fused / floor"], "reached" if wanted["reached"] else "**not reached**")
+            if wanted else "", number(best_clock["all"]["median"]), number(case["whole"]["sok1x"]["median"]),
+            number(case["whole"]["stock"]["median"])])
+    return ["{} Milliseconds; an update is of gradients with repeated rows, a step has the lookup too.".format(
+        about(report)), ""] + table(
+            ["optimizer", "case", "floor", "its own kernels", "times floor", "to reach", "all kernels", "session.run",
+             "stock TensorFlow"], rows)
+
+
 def scaling(report):
     """The jobs of gpu_scaling.json."""
     rows = []
@@ -136,10 +154,11 @@ def scaling(report):
 
 def figures(folder, said):
     """All tables, as lines."""
-    reports = {name: load(folder, name) for name in ("gpu_embedding", "gpu_hash", "gpu_scaling")}
+    names = ("gpu_embedding", "optimizers_gpu", "gpu_hash", "gpu_scaling")
+    reports = {name: load(folder, name) for name in names}
     lines = []
-    for title, name, make in (("Lookups and steps", "gpu_embedding", cases), ("Hash table", "gpu_hash", hashes),
-                              ("Weak scaling", "gpu_scaling", scaling)):
+    titles = ("Lookups and steps", "Optimizers", "Hash table", "Weak scaling")
+    for title, name, make in zip(titles, names, (cases, optimizers, hashes, scaling)):
         lines += ["## " + title, ""] + (make(reports[name]) if reports[name] else ["Not measured yet.", ""])
     lines += ["## Kernels", "", "Of a step, or of the case that has the kernel; bold: above 1.5 times its floor.", ""]
     return lines + kernels(reports, said)

@@ -20,7 +20,8 @@ class DistributedEmbedding(EmbeddingLayer):
     divide by the global batch. B may differ between ranks and steps, and be 0.
 
     Rows are float32. Under a Keras policy that computes in float16 the output is float16, and so is what travels
-    between the ranks; rows and gradients are summed in float32. See
+    between the ranks; rows and gradients are summed in float32. By 'reduce_scatter' each rank's part of a sum travels
+    as float16, that of a mean too: a part beyond 65504 is infinite. See
     `sok1x.tf.keras.mixed_precision.LossScaleOptimizer`.
 
     Args:
