@@ -1,12 +1,12 @@
 """Keys that are looked up one by one: on one rank a batch's positions, on several the keys that others ask for.
 
-Only the gradient needs to know which rows are distinct. An op of its own finds that out, beside whatever TensorFlow
-computes between lookup and gradient; where nobody asks for a gradient, it does not run.
+Only the gradient needs to know which rows are distinct. An op of its own finds that out, and stamps these rows, beside
+whatever TensorFlow computes between lookup and gradient; where nobody asks for a gradient, it does not run.
 """
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import gather, lookup, row_numbers, unique
-from sok1x.graph_ops import library, shard
+from sok1x.graph_ops import library, shard, stamps
 from sok1x.graph_ops.registry import Operation, register
 
 DISTINCT = (("lookup.distinct", 1),)  # (function, output) that hold rows, none twice
@@ -46,6 +46,7 @@ class _Distinct(Operation):
     On one rank the first input is each position's row, int32 [K], the others nothing; the outputs are which of the
     distinct rows each position has, and these, int32 [u]. On several ranks the last input may be the row of each key
     that was received, int32 [R], with nothing in the second: likewise.
+    The resources are the table's stamps and clock. Host inputs: `stamps.step_inputs`.
     """
 
     name = "lookup.distinct"
@@ -58,14 +59,19 @@ class _Distinct(Operation):
         if world.size > 1 and (rows.size or not at.size):
             request.forward(place, place)
             request.forward(1, 1)
+            stamps.stamp_gradient(request, config, rows)
             return
         numbers = request.output(place, "int32", (at.size,))
         values, count = shard.make_distinct(request, at, numbers)
         rows = request.output(1, "int32", (count,))
         row_numbers.narrow(values.pointer, count, rows.pointer)
+        stamps.stamp_gradient(request, config, rows)
 
 
-def distinct(inverse, rows, requested):
-    """(inverse, rows, requested) for a lookup's gradient, from what the lookup saved in their places."""
-    return library.call("lookup.distinct", {}, [inverse, rows, requested], [tf.int32] * 3, [[None]] * 3,
-                        name="lookup_distinct")
+def distinct(op, config, inverse, rows, requested):
+    """(inverse, rows, requested) for the gradient of lookup `op`, from what it saved in their places."""
+    fields, host_inputs = stamps.step_inputs()
+    resources = op.inputs[:op.get_attr("Nr")]
+    return library.call("lookup.distinct", dict(fields, table=config["table"], graph=config["op"][0]),
+                        [inverse, rows, requested], [tf.int32] * 3, [[None]] * 3, resources=resources[-2:],
+                        host_inputs=host_inputs, name="lookup_distinct")

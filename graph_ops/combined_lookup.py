@@ -159,7 +159,7 @@ class _Forward(Operation):
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
         fields = {field: config[field] for field in ("table", "label", "combiner", "rows_known")}
-        inverse, rows, requested = alone.distinct(op.outputs[1], op.outputs[3], op.outputs[4])
+        inverse, rows, requested = alone.distinct(op, config, op.outputs[1], op.outputs[3], op.outputs[4])
         slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
             "combined.backward", fields, [grads[0], inverse, op.outputs[2], rows, requested, op.outputs[5]], dtypes,
             shapes, host_inputs=[op.outputs[6]], name="lookup_gradient"), rows if config["rows_known"] else None)
@@ -282,6 +282,7 @@ def lookup(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange, 
     batch = None if rows is None else int(rows[0]) // slot_num
     outputs = library.call("combined.forward", config, [sparse_keys.indices, sparse_keys.values],
                            (tf.as_dtype(dtype),) + _SAVED, [[batch, slot_num, table.dim]] + [[None]] * 5,
-                           resources=table.handles, host_inputs=[sparse_keys.dense_shape] + host_inputs,
-                           host_dtypes=[tf.int64], host_shapes=[[None]], name=name)
+                           resources=table.handles + table.stamp_handles,
+                           host_inputs=[sparse_keys.dense_shape] + host_inputs, host_dtypes=[tf.int64],
+                           host_shapes=[[None]], name=name)
     return outputs[0]

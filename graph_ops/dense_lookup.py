@@ -138,7 +138,7 @@ class _Forward(Operation):
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
         fields = {field: config[field] for field in ("table", "label", "rows_known")}
-        inverse, rows, requested = alone.distinct(*op.outputs[1:4])
+        inverse, rows, requested = alone.distinct(op, config, *op.outputs[1:4])
         slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
             "dense.backward", fields, [grads[0], inverse, rows, requested], dtypes, shapes,
             host_inputs=[op.outputs[4]], name="lookup_gradient"), rows if config["rows_known"] else None)
@@ -206,5 +206,6 @@ def lookup(table, keys, training, dtype, name):
         dict(fields, table=table.config(), label=label, dtype=dtype,
              rows_known=shard.rows_are_known(table, training)), [keys], (tf.as_dtype(dtype),) + _SAVED,
         [keys.shape.concatenate([table.dim]), [None], [None], [None]],
-        resources=table.handles, host_inputs=host_inputs, host_dtypes=[tf.int64], host_shapes=[[None]], name=name)
+        resources=table.handles + table.stamp_handles, host_inputs=host_inputs, host_dtypes=[tf.int64],
+        host_shapes=[[None]], name=name)
     return outputs[0]

@@ -43,9 +43,10 @@ class Call:
     def __init__(self, function, config):
         self.operation = registry.get(function)
         self.config = config
+        self.op = tuple(config["op"]) if "op" in config else None
         if "table" in config:
             config["table"] = Table.from_config(config["table"])
-        self.op = tuple(config["op"]) if "op" in config else None
+            config["table"].graph = self.op[0] if self.op else None
 
 
 class Executor(threading.Thread):

@@ -41,7 +41,7 @@ class _Index(Operation):
 
 @register
 class _Count(Operation):
-    """int64 []: rows in use."""
+    """int64 []: a count, 0."""
 
     name = "initial.count"
 
@@ -57,6 +57,17 @@ class _Check(Operation):
 
     def run(self, request, config, world, headers):
         pass
+
+
+@register
+class _Stamps(Operation):
+    """int64 [V]: no row has changed."""
+
+    name = "initial.stamps"
+
+    def run(self, request, config, world, headers):
+        rows = config["table"].rows
+        fill.fill_int64(_array(request, "int64", (rows,)).pointer, rows, 0)
 
 
 def _value(function, table, dtype, shape):
@@ -80,3 +91,8 @@ def initial_index(table):
 def initial_count(table):
     """int64 [], 0."""
     return _value("initial.count", table, tf.int64, [])
+
+
+def initial_stamps(table):
+    """int64 [V], 0."""
+    return _value("initial.stamps", table, tf.int64, [table.rows])

@@ -22,6 +22,7 @@ class Plan:
     def __init__(self, number):
         self.number = number
         self.entries = []
+        self.step = 0, 0  # the last run that trained by the graph's global step, and that step: see stamps.py
         self._hash = hashlib.blake2b(digest_size=8)
 
     def add(self, description):

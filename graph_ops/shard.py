@@ -3,6 +3,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import fill, hash_index, row_init, row_numbers, segment_sum, unique
+from sok1x.graph_ops import stamps
 from sok1x.graph_ops.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
 
 INDEX, COUNT = 1, 2  # the index's place among a table's variables; the rows come first
@@ -70,6 +71,7 @@ def find(request, table, world, variables, keys, count, rows):
 def find_or_insert(request, table, world, variables, keys, count, rows):
     """Rows of `keys`; a new key gets the next free row, in the order of `keys`, with its initial values.
 
+    `variables` end with the table's stamps and clock.
     All ranks that take part in an exchange call it together: if one shard is full, none changes.
 
     Raises:
@@ -95,6 +97,7 @@ def find_or_insert(request, table, world, variables, keys, count, rows):
         row_numbers.collect_new(keys.pointer, rows.pointer, count, used, new_keys.pointer)
         write_initial_rows(table, world, new_keys, inserted, 0, variables[0].pointer + used * table.dim * 4)
     fill.fill_int64(variables[COUNT].pointer, 1, used + inserted)
+    stamps.stamp_new(request, table, variables, used, inserted)
     return Found(rows, rows, 0)
 
 

@@ -28,7 +28,9 @@ class Table:
         self.use_hashtable = bool(use_hashtable)
         self.key_dtype = key_dtype
         self.initializer = dict(initializer)
-        self.handles = []
+        self.handles = []  # rows and, with a hash table, index and count
+        self.stamp_handles = []  # stamps and clock, see stamps.py
+        self.graph = None  # in an op's config: its graph's number in plan.py, if the op communicates
 
     def config(self):
         """The description, JSON-able."""

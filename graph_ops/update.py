@@ -21,7 +21,7 @@ class _GradientDescent(Operation):
 
 
 def gradient_descent(table, gradients, rows, learning_rate, name="gradient_descent"):
-    """An op that does table[rows[i]] -= learning_rate * gradients[i].
+    """An op that does table[rows[i]] -= learning_rate * gradients[i], for a lookup's gradient, which stamps its rows.
 
     Args:
       table: a `Table` with handles. gradients: float32 [u, D]. rows: int32 [u], distinct.

@@ -18,6 +18,9 @@ from sok1x import lazy
 
 if TYPE_CHECKING:
     from sok1x.alias import install_as_sparse_operation_kit
+    from sok1x.checkpoint.manager import CheckpointManager
+    from sok1x.checkpoint.saver_hook import CheckpointSaverHook
+    from sok1x.checkpoint.saver_listener import CheckpointSaverListener
     from sok1x.core.broadcast import BroadcastGlobalVariablesHook, broadcast_global_variables
     from sok1x.core.context_scope import OptimizerScope
     from sok1x.core.embedding_variable import EmbeddingVariable
@@ -25,8 +28,10 @@ if TYPE_CHECKING:
     from sok1x.core.initialize import Init, InitHook
     from sok1x.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
     from sok1x.embeddings.distributed_embedding import DistributedEmbedding
+    from sok1x.incremental import incremental_dump
     from sok1x.optimizers.distributed_optimizer import DistributedOptimizer
     from sok1x.optimizers.utils import split_embedding_variable_from_others
+    from sok1x.saver.saver import Saver
 
 __version__ = "0.1.0"
 
@@ -34,6 +39,9 @@ __version__ = "0.1.0"
 _DEFINED_IN = {
     "All2AllDenseEmbedding": "embeddings.all2all_dense_embedding",
     "BroadcastGlobalVariablesHook": "core.broadcast",
+    "CheckpointManager": "checkpoint.manager",
+    "CheckpointSaverHook": "checkpoint.saver_hook",
+    "CheckpointSaverListener": "checkpoint.saver_listener",
     "DistributedEmbedding": "embeddings.distributed_embedding",
     "DistributedOptimizer": "optimizers.distributed_optimizer",
     "EmbeddingVariable": "core.embedding_variable",
@@ -41,16 +49,21 @@ _DEFINED_IN = {
     "Init": "core.initialize",
     "InitHook": "core.initialize",
     "OptimizerScope": "core.context_scope",
+    "Saver": "saver.saver",
     "broadcast_global_variables": "core.broadcast",
+    "incremental_dump": "incremental",
     "install_as_sparse_operation_kit": "alias",
     "split_embedding_variable_from_others": "optimizers.utils",
 }
-_MODULES = ("core", "embeddings", "kit_lib", "operations", "optimizers")
+_MODULES = ("core", "embeddings", "kit_lib", "operations", "optimizers", "saver")
 _UNLISTED = ("tf",)  # not in __all__: after `from sok1x import *`, `tf` must still be TensorFlow
 
 __all__ = [
     "All2AllDenseEmbedding",
     "BroadcastGlobalVariablesHook",
+    "CheckpointManager",
+    "CheckpointSaverHook",
+    "CheckpointSaverListener",
     "DistributedEmbedding",
     "DistributedOptimizer",
     "EmbeddingVariable",
@@ -58,14 +71,17 @@ __all__ = [
     "Init",
     "InitHook",
     "OptimizerScope",
+    "Saver",
     "__version__",
     "broadcast_global_variables",
     "core",
     "embeddings",
+    "incremental_dump",
     "install_as_sparse_operation_kit",
     "kit_lib",
     "operations",
     "optimizers",
+    "saver",
     "split_embedding_variable_from_others",
 ]
 

@@ -8,21 +8,23 @@ from tensorflow.python.util import deprecation
 from sok1x.core import initializers, slots
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops import initial
+from sok1x.core.stamped_variable import StampedVariable
+from sok1x.graph_ops import initial, stamps
 from sok1x.graph_ops.table import Table
 
 
-class EmbeddingVariable(ShardVariable):
+class EmbeddingVariable(StampedVariable):
     """The rows of one table's shard, float32 [V, D]; layers make it, users and optimizers read and update it.
 
     Whatever name scope, variable scope or control dependencies are open, it is created at the root of the graph as
     `EmbeddingVariable`, `EmbeddingVariable_1`, …, in `GLOBAL_VARIABLES`, `TRAINABLE_VARIABLES` and sok1x's own
-    `GraphKeys.GLOBAL_EMBEDDING_VARIABLES`. The hash index that tells which key has which row lies beside it, as
-    variables that are not trainable: `NAME/index`, int64 [C, 2], a key and its row in each slot, and `NAME/count`,
-    int64 [], rows in use.
+    `GraphKeys.GLOBAL_EMBEDDING_VARIABLES`. Beside it lie variables that are not trainable. The hash index tells which
+    key has which row: `NAME/index`, int64 [C, 2], a key and its row in each slot, and `NAME/count`, int64 [], rows in
+    use. The stamps tell `sok.incremental_dump` which rows have changed: `NAME/stamps`, int64 [V], and `NAME/steps`,
+    int64 [].
     So `tf.train.Saver`, initializers and reports of uninitialized variables see all of a table's state.
 
-    Horovod's broadcasts leave it, its index and its optimizer slots alone: see `ShardVariable`.
+    Horovod's broadcasts leave it, these variables and its optimizer slots alone: see `ShardVariable`.
 
     Args:
         rows: V, rows of this rank's shard.
@@ -35,7 +37,11 @@ class EmbeddingVariable(ShardVariable):
     Attributes:
         m_var_name: its name in the graph, without ':0'.
         index: the index's variables, empty without a hash table.
+        stamps: int64 [V], the step at which each row last changed; 0 where it never has.
+        steps: int64 [], the last step at which any has.
         table: the description that the lookup ops take.
+        changed: (since, keys, values) of `sok.incremental_dump` in a finalized graph: a scalar placeholder and two
+            tensors.
 
     Raises:
         ValueError: eager execution is on, or the initializer's name is unknown.
@@ -66,19 +72,20 @@ class EmbeddingVariable(ShardVariable):
         with tf.init_scope(), tf_ops.name_scope(None), deprecation.silence():
             name = tf.get_default_graph().unique_name("EmbeddingVariable", mark_as_used=False)
             self.m_var_name = name
-            self.table = Table(name, rows, dim, use_hashtable, key_dtype, row_initializer.spec)
             super().__init__(
-                initial_value=lambda: initial.initial_rows(self.table, row_initializer.fill), trainable=trainable,
-                collections=[tf.GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_EMBEDDING_VARIABLES], name=name,
-                dtype=tf.float32)
-            self.index = self._make_index() if use_hashtable else []
-        self.table.handles = [self._handle] + [variable.handle for variable in self.index]
+                Table(name, rows, dim, use_hashtable, key_dtype, row_initializer.spec), row_initializer.fill,
+                trainable=trainable, name=name,
+                collections=[tf.GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_EMBEDDING_VARIABLES])
+            with tf_ops.name_scope(name + "/"), tf.device(self.device):
+                self.index = self._make_index() if use_hashtable else []
+                self.table.handles += [variable.handle for variable in self.index]
+                since = tf.placeholder(tf.int64, [], name="since")
+                self.changed = (since, *stamps.changed(self.table, since))
 
     def _make_index(self) -> List[ShardVariable]:
         values = (("index", initial.initial_index), ("count", initial.initial_count))
-        with tf_ops.name_scope(self.m_var_name + "/"), tf.device(self.device):
-            return [ShardVariable(initial_value=lambda value=value: value(self.table), trainable=False, name=name)
-                    for name, value in values]
+        return [ShardVariable(initial_value=lambda value=value: value(self.table), trainable=False, name=name)
+                for name, value in values]
 
     @property
     def op(self) -> tf.Operation:

@@ -1,5 +1,6 @@
 """Joining the ranks: `Init` for sessions of one's own, `InitHook` for `MonitoredTrainingSession`."""
 import numbers
+import weakref
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
@@ -7,6 +8,8 @@ import tensorflow.compat.v1 as tf
 from sok1x.graph_ops import init_op
 
 DEFAULT_SEED = 20211  # any fixed number: the same script gives the same tables every time
+
+_last_sessions: Any = weakref.WeakKeyDictionary()  # graph -> a weak reference to the session that InitHook saw last
 
 
 def Init(*, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED) -> tf.Tensor:
@@ -46,7 +49,8 @@ class InitHook(tf.train.SessionRunHook):
     """Runs `Init` before a `MonitoredTrainingSession` creates its session.
 
     Its `begin` runs the op in a graph and session of its own, on the CPU: the user's graph gains nothing and no GPU
-    memory is taken. List it in `hooks`; the place in the list does not matter.
+    memory is taken. List it in `hooks`; the place in the list does not matter. `sok.incremental_dump` then finds the
+    session by itself.
 
     Args:
         global_batch_size: as in `Init`.
@@ -86,6 +90,47 @@ class InitHook(tf.train.SessionRunHook):
             started = init_op.init(self._global_batch_size, self._seed)
             with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
                 session.run(started)
+
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
+        """Remembers the session, without keeping it; called by the session when it has been created.
+
+        Args:
+            session: the new session.
+            coord: unused.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     sok.InitHook(global_batch_size=1).after_create_session(session, None)
+        """
+        _last_sessions[session.graph] = weakref.ref(session)
+
+
+def last_session(graph: tf.Graph) -> Optional[tf.Session]:
+    """The session of a graph that an `InitHook` has seen last.
+
+    Args:
+        graph: the session's graph.
+
+    Returns:
+        The session, or None where no hook has seen one that is still open.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core import initialize
+        >>> initialize.last_session(tf.Graph()) is None
+        True
+    """
+    found = _last_sessions.get(graph)
+    session = None if found is None else found()
+    return None if session is None or session._closed else session
 
 
 def _checked(what: str, value: Any, least: int, none: bool = False) -> Optional[int]:

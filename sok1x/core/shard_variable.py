@@ -52,4 +52,5 @@ class ShardVariable(ResourceVariable):
         """
         if isinstance(value, tf.Tensor) and value.op.type.startswith("HorovodBroadcast"):
             return tf.no_op(name=name or "kept_by_its_rank")
-        return super().assign(value, use_locking=use_locking, name=name, read_value=read_value)
+        with self._assign_dependencies():
+            return super().assign(value, use_locking=use_locking, name=name, read_value=read_value)

@@ -5,7 +5,7 @@ both tf.train's and tf.keras' colocate the slot with its `handle`. So `Embedding
 two properties, which puts `_claim` on the creator stack of the graph (and thread) in which the slot is about to be
 made, and `_claim` turns every slot of a shard into a `ShardVariable`.
 """
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, Optional
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
@@ -37,19 +37,38 @@ def watch(graph: tf.Graph) -> None:
 
 def _claim(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
     variable = next_creator(**kwargs)
-    if type(variable) is ResourceVariable and _is_slot(variable, tf.get_collection(
-            GraphKeys.GLOBAL_EMBEDDING_VARIABLES)):
+    if type(variable) is ResourceVariable and shard_of(variable, tf.get_collection(
+            GraphKeys.GLOBAL_EMBEDDING_VARIABLES)) is not None:
         variable.__class__ = ShardVariable  # the same state, with the other class's `assign`
     return variable
 
 
-def _is_slot(variable: ResourceVariable, shards: Iterable[Any]) -> bool:
-    """By name (`EmbeddingVariable/Adam`, in any scope), or by place and shape."""
+def shard_of(variable: ResourceVariable, shards: Iterable[Any]) -> Optional[Any]:
+    """The shard whose slot a variable is: by name (`EmbeddingVariable/Adam`, in any scope), or by place and shape.
+
+    Args:
+        variable: a resource variable that is no shard itself.
+        shards: the graph's `EmbeddingVariable`s.
+
+    Returns:
+        One of `shards`, or None.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core import slots
+        >>> with tf.Graph().as_default():
+        ...     variable = tf.get_variable("weights", [4], use_resource=True)
+        ...     slots.shard_of(variable, []) is None
+        True
+    """
     groups = variable.handle.op.colocation_groups()
     for shard in shards:
         if "/{}/".format(shard.m_var_name) in "/" + variable.op.name:
-            return True
+            return shard
         # Adam's beta powers are colocated with a shard too: but they are scalars, equal on all ranks.
         if ("loc:@" + shard.m_var_name).encode() in groups and variable.shape[:1] == shard.shape[:1]:
-            return True
-    return False
+            return shard
+    return None

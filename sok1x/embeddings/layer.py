@@ -62,7 +62,9 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         self._table = EmbeddingVariable(
             rows=self.max_vocabulary_size_per_gpu, dim=self.embedding_vec_size, use_hashtable=self.use_hashtable,
             key_dtype=self.key_dtype.name, initializer=self.embedding_initializer, trainable=self.trainable)
-        self._index = self._table.index  # Keras then saves and counts them with the layer's weights
+        # Keras then saves and counts them with the layer's weights.
+        self._index = self._table.index
+        self._stamps = [self._table.stamps, self._table.steps]
 
     @property
     def embedding_variable(self) -> EmbeddingVariable:

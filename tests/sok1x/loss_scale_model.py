@@ -38,6 +38,6 @@ def step_of(optimizer, loss, variables, number=None):
 
 
 def state():
-    """All variables but those of loss scales."""
-    return [variable for variable in v1.global_variables() if "loss_scale" not in variable.name
-            and "good_steps" not in variable.name]
+    """All variables but those of loss scales, and the stamps: gradients stamp rows before they are seen to be bad."""
+    return [variable for variable in v1.global_variables() if not any(
+        word in variable.name for word in ("loss_scale", "good_steps", "/stamps", "/steps"))]

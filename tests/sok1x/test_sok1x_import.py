@@ -49,8 +49,8 @@ def test_all_is_what_there_is():
 
 
 def test_unknown_name_says_what_there_is():
-    with pytest.raises(AttributeError, match="Saver.*DistributedEmbedding"):
-        sok1x.Saver
+    with pytest.raises(AttributeError, match="Saber.*DistributedEmbedding"):
+        sok1x.Saber
 
 
 def test_in_tensorflow2():
@@ -61,7 +61,7 @@ PATHS = """
 core.initialize.Init core.context_scope.OptimizerScope core.embedding_variable.EmbeddingVariable
 core.graph_keys.GraphKeys embeddings.distributed_embedding.DistributedEmbedding
 embeddings.all2all_dense_embedding.All2AllDenseEmbedding optimizers.utils.split_embedding_variable_from_others
-kit_lib.in_tensorflow2
+kit_lib.in_tensorflow2 saver.saver.Saver
 """.split()
 
 
@@ -90,7 +90,7 @@ import sparse_operation_kit.optimizers.utils
 assert sok is sok1x and DistributedEmbedding is distributed_embedding.DistributedEmbedding is sok1x.DistributedEmbedding
 assert sok.optimizers.utils is sys.modules["sok1x.optimizers.utils"]
 assert Init is sok.core.initialize.Init
-for missing in ("saver", "core.nothing"):
+for missing in ("saber", "core.nothing"):
     try:
         importlib.import_module("sparse_operation_kit." + missing)
     except ModuleNotFoundError as error:

@@ -64,7 +64,8 @@ with tf.compat.v1.Session() as session:
                                        if slot.op.name.startswith(("beta", "EmbeddingVariable/Adam"))])
     for layer in (by_key, by_row, combined):
         refused(layer.embedding_variable.initializer)
-        for variable in layer.embedding_variable.index:
+        shard = layer.embedding_variable
+        for variable in shard.index + [shard.stamps, shard.steps]:
             refused(variable.initializer)
     for fetch in (tf.compat.v1.global_variables_initializer(), lookup, evaluation, combination, step, averaged,
                   broadcast):

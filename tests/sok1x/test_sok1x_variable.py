@@ -43,17 +43,22 @@ def test_collections():
         frozen = dense_layer(trainable=False)
         shard = layer.embedding_variable
         assert names(v1.global_variables()) == [
-            "EmbeddingVariable:0", "EmbeddingVariable/index:0", "EmbeddingVariable/count:0", "EmbeddingVariable_1:0",
-            "EmbeddingVariable_2:0", "EmbeddingVariable_2/index:0", "EmbeddingVariable_2/count:0"]
+            "EmbeddingVariable:0", "EmbeddingVariable/stamps:0", "EmbeddingVariable/steps:0",
+            "EmbeddingVariable/index:0", "EmbeddingVariable/count:0",
+            "EmbeddingVariable_1:0", "EmbeddingVariable_1/stamps:0", "EmbeddingVariable_1/steps:0",
+            "EmbeddingVariable_2:0", "EmbeddingVariable_2/stamps:0", "EmbeddingVariable_2/steps:0",
+            "EmbeddingVariable_2/index:0", "EmbeddingVariable_2/count:0"]
         assert names(v1.trainable_variables()) == ["EmbeddingVariable:0", "EmbeddingVariable_1:0"]
         assert v1.get_collection(sok.GraphKeys.GLOBAL_EMBEDDING_VARIABLES) == [
             each.embedding_variable for each in (layer, direct, frozen)]
         assert names(layer.trainable_weights) == ["EmbeddingVariable:0"]
-        assert names(layer.non_trainable_weights) == names(shard.index) and len(shard.index) == 2
+        beside = shard.index + [shard.stamps, shard.steps]
+        assert names(layer.non_trainable_weights) == names(beside) and len(shard.index) == 2
         assert frozen.trainable_weights == [] and direct.embedding_variable.index == []
         assert isinstance(shard, tf.Variable) and shard.shape == [32, 4] and shard.dtype == tf.float32
-        assert [(index.dtype.name, index.trainable) for index in shard.index] == [
-            ("int64", False), ("int64", False)]
+        assert [(each.dtype.name, each.trainable, each.shape.as_list()) for each in beside] == [
+            ("int64", False, [64, 2]), ("int64", False, []), ("int64", False, [32]), ("int64", False, [])]
+        assert all(isinstance(each, ShardVariable) for each in beside)
 
 
 def test_on_the_device_asked_for():
@@ -61,7 +66,7 @@ def test_on_the_device_asked_for():
         with tf.device("/cpu:0"):
             layer = dense_layer()
         shard = layer.embedding_variable
-        assert {variable.device for variable in [shard] + shard.index} == {"/device:CPU:0"}
+        assert {variable.device for variable in [shard, shard.stamps, shard.steps] + shard.index} == {"/device:CPU:0"}
 
 
 def test_eager_execution_is_refused_with_advice():
@@ -151,7 +156,8 @@ def test_uninitialized_variables_are_reported():
         with session(initialize=False) as run:
             report = v1.report_uninitialized_variables()
             assert run.run(report).tolist() == [
-                b"EmbeddingVariable", b"EmbeddingVariable/index", b"EmbeddingVariable/count"]
+                b"EmbeddingVariable", b"EmbeddingVariable/stamps", b"EmbeddingVariable/steps",
+                b"EmbeddingVariable/index", b"EmbeddingVariable/count"]
             run.run(v1.global_variables_initializer())
             assert run.run(report).tolist() == []
 

@@ -1,0 +1,19 @@
+"""Work that a rank does by itself inside an op that communicates, with an outcome that all ranks share."""
+from sok1x.graph_ops import shard
+from sok1x.graph_ops.errors import status_of
+from sok1x.launch.errors import LaunchError
+
+
+def agreed(world, work):
+    """Calls `work`; where it fails on any rank, raises on all ranks what the first of them says. All ranks call it.
+
+    An exchange that fails inside is no outcome to agree on, for the ranks no longer do the same: it passes through.
+    """
+    code, message = 0, ""
+    try:
+        work()
+    except LaunchError:
+        raise
+    except Exception as error:  # whatever it is, the other ranks must hear of it
+        code, message = status_of(error)
+    shard.agree(world, code, message)

@@ -1,0 +1,155 @@
+"""A shard that knows when each of its rows last changed."""
+import contextlib
+from typing import Any, Callable, Iterator, List, Optional
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import ops as tf_ops
+from tensorflow.python.ops import resource_variable_ops
+
+from sok1x.core.graph_keys import GraphKeys
+from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops import initial, stamps
+from sok1x.graph_ops.table import Table
+
+# Of a read's op, in the forward pass: whose gradient function it has in place of TensorFlow's own.
+_GRADIENTS = {"ReadVariableOp": "Sok1xRead", "ResourceGather": "Sok1xGather"}
+
+
+class StampedVariable(ShardVariable):
+    """Rows [V, D] of a shard, and beside them the step at which each one last changed.
+
+    Lookups stamp the rows that they insert and those of their gradients (see graph_ops/stamps.py). Here come the
+    variable's own methods, and gradients that are taken through its value, as of a regularizer: what assigns or
+    scatters into it, and what makes such a gradient, depends on an op that marks the rows. What reaches around all of
+    these is not seen: a hand-made gradient that TensorFlow's own optimizer scatters into the rows.
+
+    Args:
+        table: the description of the shard.
+        fill: makes the initial value where a Keras initializer does; else None.
+        name: its name; the stamps are `NAME/stamps` and `NAME/steps`.
+        **options: as for `tf.Variable`.
+
+    Attributes:
+        table: the description, with the variables' handles.
+        stamps: int64 [V], the step at which each row last changed; 0 where it never has.
+        steps: int64 [], the last step at which any has.
+
+    Raises:
+        ValueError: as for `tf.Variable`.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default():
+        ...     shard = sok.EmbeddingVariable(rows=8, dim=4)
+        >>> shard.stamps.name, shard.steps.name
+        ('EmbeddingVariable/stamps:0', 'EmbeddingVariable/steps:0')
+    """
+
+    def __init__(self, table: Table, fill: Optional[Callable[[], tf.Tensor]], name: str, **options: Any) -> None:
+        self.table = table
+        super().__init__(initial_value=lambda: initial.initial_rows(table, fill), name=name, dtype=tf.float32,
+                         **options)
+        with tf_ops.name_scope(name + "/"), tf.device(self.device):
+            self.stamps = ShardVariable(
+                initial_value=lambda: initial.initial_stamps(table), trainable=False, name="stamps")
+            self.steps = ShardVariable(
+                initial_value=lambda: initial.initial_count(table), trainable=False, name="steps")
+            table.handles = [self._handle]
+            table.stamp_handles = [self.stamps.handle, self.steps.handle]
+            self._loaded = stamps.mark_loaded(table)
+
+    def load(self, value: Any, session: Any = None) -> None:
+        """Loads a new value into the variable at once.
+
+        Args:
+            value: the new value, a NumPy array float32 [V, D].
+            session: the session; by default the default one.
+
+        Raises:
+            ValueError: there is no session.
+
+        Example:
+            >>> import numpy as np
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     shard = sok.EmbeddingVariable(rows=2, dim=2)
+            ...     _ = session.run(sok.Init(global_batch_size=1))
+            ...     _ = session.run(tf.global_variables_initializer())
+            ...     shard.load(np.ones([2, 2], np.float32), session)
+            ...     session.run(shard).tolist()
+            [[1.0, 1.0], [1.0, 1.0]]
+        """
+        super().load(value, session)
+        (session or tf.get_default_session()).run(self._loaded)
+
+    def sparse_read(self, indices: Any, name: Any = None) -> tf.Tensor:
+        """Reads rows by their numbers.
+
+        Args:
+            indices: row numbers, a tensor of int32 or int64 of any shape [...].
+            name: of the op.
+
+        Returns:
+            float32 [..., D].
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     sok.EmbeddingVariable(rows=8, dim=4).sparse_read([0, 7]).shape.as_list()
+            [2, 4]
+        """
+        with self._stamping_reads():
+            return super().sparse_read(indices, name=name)
+
+    def _read_variable_op(self) -> tf.Tensor:
+        with self._stamping_reads():
+            return super()._read_variable_op()
+
+    @contextlib.contextmanager
+    def _stamping_reads(self) -> Iterator[None]:
+        """Reads made inside have gradients that mark rows."""
+        with tf.get_default_graph().gradient_override_map(_GRADIENTS):
+            yield
+
+    @contextlib.contextmanager
+    def _assign_dependencies(self) -> Iterator[None]:
+        """Around whatever writes the whole variable."""
+        with super()._assign_dependencies(), tf.control_dependencies([stamps.mark(self.table)]):
+            yield
+
+    def _lazy_read(self, op: tf.Operation) -> Any:
+        """Gets every op that scatters into the variable, also those of tf.scatter_update and its like."""
+        if isinstance(op, tf.Operation) and op.type.startswith("ResourceScatter"):
+            rows = op.inputs[1]
+            op._add_control_input(stamps.mark(self.table, rows[..., 0] if "Nd" in op.type else rows))
+        return super()._lazy_read(op)
+
+
+@tf.RegisterGradient("Sok1xRead")
+def _read_gradient(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
+    """Of the whole value: every row changes."""
+    with tf.control_dependencies(_marks(op)):
+        return tf.identity(gradient)
+
+
+@tf.RegisterGradient("Sok1xGather")
+def _gather_gradient(op: tf.Operation, gradient: tf.Tensor) -> Any:
+    """Of some rows, as TensorFlow makes it."""
+    slices, _ = resource_variable_ops._GatherGrad(op, gradient)
+    with tf.control_dependencies(_marks(op, slices.indices)):
+        return tf.IndexedSlices(tf.identity(slices.values), slices.indices, slices.dense_shape), None
+
+
+def _marks(op: tf.Operation, rows: Optional[tf.Tensor] = None) -> List[tf.Operation]:
+    """What marks rows of the variable that `op` reads; nothing where a function hides which one that is."""
+    handle = op.inputs[0]
+    while handle.op.type in ("Enter", "Switch"):  # into a loop or a branch
+        handle = handle.op.inputs[0]
+    return [stamps.mark(variable.table, rows) for variable in tf.get_collection(
+        GraphKeys.GLOBAL_EMBEDDING_VARIABLES) if variable._handle is handle]

@@ -1,0 +1,219 @@
+"""SOK's Saver: tables to files and back, as ops of the graph."""
+from typing import Any, List, Union
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.graph_ops import sok_dump, sok_restore, sok_values, stamps
+from sok1x.graph_ops.table import Table
+
+
+class Saver:
+    """Dumps tables to files that SOK 1.x reads too, restores them from such files, and loads them from tensors.
+
+    Each method makes an op, which must be made before the graph is finalized and be run on all ranks. It gives `OK`
+    when all ranks are done; if one of them fails, it fails on all.
+
+    In the folder that a method is given a table has two files, named after `embedding_variable.m_var_name`:
+    `NAME_keys.file`, the keys of all ranks, little-endian without a header, and `NAME_values.file`, float32 [rows, D],
+    their rows in the same order. Keys are uint32 where the table's are; those of all other tables are int64. The files
+    hold exactly the keys that have been inserted, rank after rank; of a table with `use_hashtable=False` they hold all
+    V * N keys in ascending order. Nothing else of a table is in them: optimizer slots stay as they are.
+
+    No rank needs more memory than for its shard and buffers of some tens of megabytes.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tempfile
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> folder = tempfile.mkdtemp()
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     layer = sok.All2AllDenseEmbedding(
+        ...         max_vocabulary_size_per_gpu=16, embedding_vec_size=4, slot_num=2, nnz_per_slot=1)
+        ...     vectors = layer(tf.constant([[[7], [9]]], tf.int64))
+        ...     saver = sok.Saver()
+        ...     dumped = saver.dump_to_file(layer.embedding_variable, folder)
+        ...     restored = saver.restore_from_file(layer.embedding_variable, folder)
+        ...     _ = session.run(sok.Init(global_batch_size=1))
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     before = session.run(vectors)
+        ...     print(session.run(dumped))
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     print(session.run(restored))
+        ...     print((session.run(vectors) == before).all())
+        b'OK'
+        b'OK'
+        True
+    """
+
+    def dump_to_file(self, embedding_variable: EmbeddingVariable, filepath: str) -> tf.Tensor:
+        """An op that writes a table of all ranks to files.
+
+        The files get their names when they are complete; until then, and if the dump fails, older files of the same
+        names stay as they are. All ranks write, so the folder must be one that all of them see under this path.
+
+        Args:
+            embedding_variable: the table.
+            filepath: the folder; it is made where it is missing.
+
+        Returns:
+            A scalar string tensor, b"OK" when run.
+
+        Raises:
+            TypeError: embedding_variable is no `EmbeddingVariable`, or filepath no str.
+            ValueError: filepath is empty.
+            tf.errors.FailedPreconditionError: (when run) the table is not initialized, or a rank does not see rank
+                0's files.
+            tf.errors.ResourceExhaustedError: (when run) the disk is full.
+
+        Example:
+            >>> import os, tempfile
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> folder = tempfile.mkdtemp()
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     table = sok.EmbeddingVariable(rows=8, dim=4, use_hashtable=False)
+            ...     dumped = sok.Saver().dump_to_file(table, folder)
+            ...     _ = session.run(sok.Init(global_batch_size=1))
+            ...     _ = session.run(tf.global_variables_initializer())
+            ...     _ = session.run(dumped)
+            >>> sorted((name, os.path.getsize(os.path.join(folder, name))) for name in os.listdir(folder))
+            [('EmbeddingVariable_keys.file', 64), ('EmbeddingVariable_values.file', 128)]
+        """
+        table = _table("dump_to_file", embedding_variable)
+        return _ok(sok_dump.dump(table, _folder("dump_to_file", filepath)), "dump_to_file")
+
+    def restore_from_file(self, embedding_variable: EmbeddingVariable, filepath: str) -> tf.Tensor:
+        """An op that replaces a table of all ranks by what files hold.
+
+        A hash table has exactly the files' keys afterwards; without one, rows whose keys are not in the files stay as
+        they are. The files may come from any number of ranks. How wide their keys are follows from their sizes (4 or 8
+        bytes a row; those of 4 are unsigned), so that what an int64 table dumped loads into a uint32 one, and the
+        reverse. All ranks read all keys and check them before anything changes.
+
+        With a Keras initializer object the rows of keys to come are left as they are too: restore into a table that
+        has just been initialized.
+
+        Args:
+            embedding_variable: the table, of the same embedding_vec_size as the one that was dumped. The files do not
+                tell theirs; another one is noticed where it does not fit their sizes and keys.
+            filepath: the folder.
+
+        Returns:
+            A scalar string tensor, b"OK" when run.
+
+        Raises:
+            TypeError: embedding_variable is no `EmbeddingVariable`, or filepath no str.
+            ValueError: filepath is empty.
+            tf.errors.NotFoundError: (when run) a file is missing.
+            tf.errors.InvalidArgumentError: (when run) the files' sizes do not fit, a key comes twice or is none for
+                this table: beyond its key_dtype, or without a hash table beyond its V * N keys.
+            tf.errors.ResourceExhaustedError: (when run) a rank has more keys than rows.
+            tf.errors.FailedPreconditionError: (when run) the table is not initialized, or ranks see different files.
+
+        Example:
+            >>> import tempfile
+            >>> import numpy as np
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> folder = tempfile.mkdtemp()
+            >>> np.array([7, 5]).astype("<i8").tofile(folder + "/EmbeddingVariable_keys.file")
+            >>> np.array([[1, 2], [3, 4]]).astype("<f4").tofile(folder + "/EmbeddingVariable_values.file")
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     layer = sok.All2AllDenseEmbedding(
+            ...         max_vocabulary_size_per_gpu=16, embedding_vec_size=2, slot_num=2, nnz_per_slot=1)
+            ...     vectors = layer(tf.constant([[[5], [7]]], tf.int64), training=False)
+            ...     restored = sok.Saver().restore_from_file(layer.embedding_variable, folder)
+            ...     _ = session.run(sok.Init(global_batch_size=1))
+            ...     _ = session.run(tf.global_variables_initializer())
+            ...     _ = session.run(restored)
+            ...     session.run(vectors).tolist()
+            [[[[3.0, 4.0]], [[1.0, 2.0]]]]
+        """
+        table = _table("restore_from_file", embedding_variable)
+        restored = sok_restore.restore(table, _folder("restore_from_file", filepath))
+        return _ok(_marked(table, restored), "restore_from_file")
+
+    def load_embedding_values(self, embedding_variable: EmbeddingVariable,
+                              tensors: Union[tf.Tensor, List[tf.Tensor]]) -> tf.Tensor:
+        """An op that gives the keys 0, 1, 2, … of a table of all ranks the rows of tensors.
+
+        A hash table has exactly these keys afterwards; without one, all other rows stay as they are. All ranks give
+        the same values, of which each takes those of its own keys.
+
+        Args:
+            embedding_variable: the table.
+            tensors: [rows, D], of numbers, row i being that of key i; or a list of such tensors, which follow each
+                other.
+
+        Returns:
+            A scalar string tensor, b"OK" when run.
+
+        Raises:
+            TypeError: embedding_variable is no `EmbeddingVariable`, or tensors no numbers.
+            ValueError: a tensor's shape is known and is not [rows, D], or there is none.
+            tf.errors.InvalidArgumentError: (when run) a tensor is not [rows, D], there are more rows than the
+                V * N of the table, or ranks give different numbers of rows.
+            tf.errors.FailedPreconditionError: (when run) the table is not initialized.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     table = sok.EmbeddingVariable(rows=3, dim=2, use_hashtable=False, initializer="zeros")
+            ...     rows = [tf.constant([[1, 2]]), tf.constant([[3.0, 4.0]])]
+            ...     loaded = sok.Saver().load_embedding_values(table, rows)
+            ...     _ = session.run(sok.Init(global_batch_size=1))
+            ...     _ = session.run(tf.global_variables_initializer())
+            ...     _ = session.run(loaded)
+            ...     session.run(table).tolist()
+            [[1.0, 2.0], [3.0, 4.0], [0.0, 0.0]]
+        """
+        table = _table("load_embedding_values", embedding_variable)
+        given = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+        if not given:
+            raise ValueError("load_embedding_values: got an empty list of tensors, expected at least one")
+        loaded = sok_values.load_values(table, [_values(table, place, one) for place, one in enumerate(given)])
+        return _ok(_marked(table, loaded), "load_embedding_values")
+
+
+def _table(method: str, variable: Any) -> Table:
+    if not isinstance(variable, EmbeddingVariable):
+        raise TypeError("{}: embedding_variable: got {!r} of type {}, expected an EmbeddingVariable (a layer's "
+                        "embedding_variable)".format(method, variable, type(variable).__name__))
+    return variable.table
+
+
+def _folder(method: str, filepath: Any) -> str:
+    if not isinstance(filepath, str):
+        raise TypeError("{}: filepath: got {!r} of type {}, expected a folder's path as a str".format(
+            method, filepath, type(filepath).__name__))
+    if not filepath:
+        raise ValueError("{}: filepath: got an empty str, expected a folder's path".format(method))
+    return filepath
+
+
+def _values(table: Table, place: int, values: Any) -> tf.Tensor:
+    tensor = tf.convert_to_tensor(values)
+    what = "load_embedding_values: tensors: got at position {} a tensor".format(place)
+    if not (tensor.dtype.is_floating or tensor.dtype.is_integer):
+        raise TypeError("{} of {}, expected numbers".format(what, tensor.dtype.name))
+    if not tensor.shape.is_compatible_with([None, table.dim]):
+        raise ValueError("{} of shape {}, expected [rows, {}] for table '{}'".format(
+            what, tensor.shape, table.dim, table.name))
+    return tf.cast(tensor, tf.float32)
+
+
+def _marked(table: Table, loaded: tf.Operation) -> tf.Operation:
+    """Has all rows count as changed for incremental dumps."""
+    with tf.control_dependencies([loaded]):
+        return stamps.mark(table)
+
+
+def _ok(done: tf.Operation, name: str) -> tf.Tensor:
+    # A string lives in host memory, whatever device the caller's scope names.
+    with tf.control_dependencies([done]), tf.device("/cpu:0"):
+        return tf.constant("OK", name=name)
