@@ -272,7 +272,7 @@ if __name__ == "__main__":
         license="Apache-2.0",
         python_requires=">=3.7",
         # TensorFlow is left to the user: tensorflow, tensorflow-gpu and nvidia-tensorflow all serve.
-        install_requires=["numpy"],
+        install_requires=["numpy", "crc32c>=2.3"],
         extras_require={"mpi": ["mpi4py>=3.1"]},
         packages=sorted(packages()),
         package_dir=packages(),

@@ -1,0 +1,72 @@
+"""`python -m sok1x.checkpoint show|verify|export DIR`: looks at checkpoints, verifies them, and exports tables."""
+import argparse
+import os
+import sys
+from typing import List, Optional
+
+from sok1x.checkpoint import export, folders, show, verify
+from sok1x.checkpoint.errors import CheckpointError
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m sok1x.checkpoint", description="Look at sok1x's checkpoints, verify them, and export tables.")
+    commands = parser.add_subparsers(dest="command", metavar="show|verify|export")
+    commands.required = True
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("directory", metavar="DIR", help="a checkpoint_dir, or the folder of one step in it")
+    shared.add_argument("--step", type=int, help="which step's checkpoint in DIR; the greatest where not given")
+    commands.add_parser("show", parents=[shared], help="step, ranks, tables, rows, sizes, load factors, slots")
+    commands.add_parser("verify", parents=[shared], help="read every block of every file; exit code 1 on a fault")
+    exporting = commands.add_parser("export", parents=[shared], help="write tables in other formats")
+    exporting.add_argument("--table", action="append", metavar="NAME", help="a table; may be repeated; default: all")
+    exporting.add_argument("--format", required=True, choices=export.FORMATS,
+                           help="npz: arrays keys and values; files: NAME_keys.file (int64) and NAME_values.file "
+                                "(float32), as SOK's Saver writes them; tensorflow: a checkpoint with one variable "
+                                "[rows, D], row i being key i")
+    exporting.add_argument("--output", required=True, metavar="PATH",
+                           help="npz: a file ending with .npz, or a folder; files: a folder; tensorflow: a prefix")
+    exporting.add_argument("--rows", type=int, help="tensorflow: rows of the variable; default: the greatest key + 1")
+    exporting.add_argument("--compact", action="store_true",
+                           help="tensorflow: only rows that are there, by ascending key, and a variable NAME/keys")
+    return parser
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Runs one command, and returns the exit code: 0, or 1 where a checkpoint is missing, damaged or does not fit."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.command == "export" and given.format != "tensorflow" and (given.rows is not None or given.compact):
+        parser.error("--rows and --compact are for --format tensorflow")
+    try:
+        folder = folders.find(given.directory, given.step)
+        if given.command == "show":
+            for line in show.lines(folder):
+                print(line)
+        elif given.command == "verify":
+            return _verify(folder)
+        else:
+            for path in export.export(folder, given.table, given.format, given.output, given.rows, given.compact):
+                print(path)
+    except CheckpointError as error:
+        print("error: {}".format(error), file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Whoever read the output has enough of it, as head does; nothing is left to be flushed at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def _verify(folder: str) -> int:
+    code = 0
+    for fault in verify.faults(folder):
+        print("fault: {}".format(fault), flush=True)
+        code = 1
+    if not code:
+        print(verify.summary(folder))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""TensorFlow's Saver for what is not in shards."""
+from typing import Any, List, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint import folders
+from sok1x.checkpoint.checkpoint_files import Checkpoint
+from sok1x.checkpoint.errors import MismatchError
+from sok1x.checkpoint.tables import TableState, dense_of
+
+
+class DenseSaver(tf.train.Saver):
+    """Saves and restores all that TensorFlow's default Saver would, but for the shards.
+
+    `MonitoredTrainingSession` finds it in the graph's SAVERS collection and restores through it. Then the variables'
+    initializers are not run, so `restore` runs those of the shards: they get their values from the hook's restore.
+    Dense variables are the same on all ranks, and only rank 0 writes them: on other ranks `save` does nothing.
+
+    Args:
+        tables: the graph's tables.
+        directory: the checkpoint_dir of whole checkpoints, of which `restore` takes the last one, whatever
+            TensorFlow's state file says: a job that died may have got no further. None takes TensorFlow's word.
+    """
+
+    def __init__(self, tables: List[TableState], directory: Optional[str]) -> None:
+        self._directory = directory
+        self._initialize_shards = initializer_of(tables)
+        dense = dense_of(tf.get_default_graph(), tables)
+        super().__init__(dense, allow_empty=True, save_relative_paths=True)
+        self._wanted = {variable.op.name: (variable.shape, variable.dtype.base_dtype) for variable in dense
+                        if isinstance(variable, tf.Variable) and variable._save_slice_info is None}
+
+    @property
+    def bytes(self) -> int:
+        """About what a checkpoint of the variables takes."""
+        return sum((shape.num_elements() or 0) * dtype.size for shape, dtype in self._wanted.values())
+
+    def check(self, checkpoint: Checkpoint) -> None:
+        """Finds out whether a checkpoint can be restored, before anything is.
+
+        Raises:
+            DamagedError: one of TensorFlow's files is not what was saved.
+            MismatchError: a variable is not in the checkpoint, or is of another shape or dtype there.
+        """
+        for name in checkpoint.manifest.other_files():
+            checkpoint.check_other(name)
+        reader = tf.train.load_checkpoint(folders.tensorflow_prefix(checkpoint.folder, checkpoint.manifest.step))
+        shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+        for name, (shape, dtype) in self._wanted.items():
+            if name not in shapes:
+                raise MismatchError("{} has no variable '{}', which the model has; it has {}.".format(
+                    checkpoint.folder, name, ", ".join(sorted(shapes)) or "none"))
+            if dtypes[name] != dtype or not shape.is_compatible_with(shapes[name]):
+                raise MismatchError("variable '{}' is {} {} in {}, and {} {} in the model: build the model as it was "
+                                    "when the checkpoint was saved.".format(
+                                        name, dtypes[name].name, shapes[name], checkpoint.folder, dtype.name, shape))
+
+    def save(self, sess: tf.Session, save_path: str, *arguments: Any, **options: Any) -> Any:
+        """As `tf.train.Saver.save`, on rank 0."""
+        world = launch.current()
+        if world is not None and world.rank:
+            return None
+        return super().save(sess, save_path, *arguments, **options)
+
+    def restore(self, sess: tf.Session, save_path: str) -> None:
+        """As `tf.train.Saver.restore`; shards get their initial values."""
+        found = None if self._directory is None else last_whole(self._directory)
+        if found is not None:
+            self.check(Checkpoint(found.folder))
+        sess.run(self._initialize_shards)
+        self.restore_dense(sess, save_path if found is None else found.prefix)
+
+    def recover_last_checkpoints(self, checkpoint_paths: List[str]) -> None:
+        """As TensorFlow's, for checkpoints that this Saver itself removes in time."""
+        # The state file may name what is gone, or is being replaced: a job died before it wrote it anew.
+        if self._directory is None:
+            super().recover_last_checkpoints(checkpoint_paths)
+
+    def restore_dense(self, sess: tf.Session, save_path: str) -> None:
+        """As `tf.train.Saver.restore`; shards are left alone."""
+        super().restore(sess, save_path)
+
+
+def for_graph(tables: List[TableState], directory: Optional[str]) -> DenseSaver:
+    """A DenseSaver of the default graph. Where the graph has no Saver yet, TensorFlow's sessions and hooks find it."""
+    made = DenseSaver(tables, directory)
+    savers = tf.get_collection_ref(tf.GraphKeys.SAVERS)
+    if not savers:
+        savers.append(made)
+    return made
+
+
+def initializer_of(tables: List[TableState]) -> tf.Operation:
+    """An op that gives all shards their initial values."""
+    return tf.group(*[variable.initializer for table in tables for variable in table.variables()],
+                    name="initialize_shards")
+
+
+def last_whole(directory: str) -> Optional[folders.Found]:
+    """The last complete checkpoint that has the dense variables too.
+
+    Where TensorFlow's own hook saves those, `CheckpointSaverListener` saves shards alone.
+    """
+    for found in folders.complete(directory):
+        if Checkpoint(found.folder).manifest.other_files():
+            return found
+    return None

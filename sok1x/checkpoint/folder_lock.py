@@ -1,0 +1,113 @@
+"""The lock on a folder of checkpoints: one job saves there at a time."""
+import fcntl
+import os
+import socket
+import weakref
+from typing import Any, Optional
+
+from sok1x.checkpoint import errors
+from sok1x.checkpoint.errors import LockedError
+
+NAME = ".sok1x.lock"
+
+
+class FolderLock:
+    """Holds `DIR/.sok1x.lock` with flock, from `acquire` to `release` or the end of the process, however it ends.
+
+    The file stays: to remove it would let two jobs lock two files of one name. It says who holds it.
+
+    Args:
+        directory: The folder; it is made where it is missing.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self._path = os.path.join(directory, NAME)
+        self._fd: Optional[int] = None
+        self._closer: Any = None  # closes the descriptor, at the latest when this object is gone
+        _close_in_children(self)
+
+    def acquire(self) -> "FolderLock":
+        """Takes the lock, or raises LockedError at once, with the host and process that have it."""
+        if self._fd is not None:
+            return self
+        try:
+            os.makedirs(self.directory, exist_ok=True)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            raise errors.of_write(error, self._path) from None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, (self._own() + "\n").encode(), 0)
+        except OSError as error:
+            holder = ascii(os.pread(fd, 256, 0).decode("utf-8", "replace").strip())[1:-1]
+            os.close(fd)
+            if not isinstance(error, BlockingIOError):
+                raise errors.of_write(error, self._path) from None
+            who = "Another hook of this process" if holder == self._own() else "Another job"
+            raise LockedError("{} saves checkpoints to {}: {} holds {}. Choose another checkpoint_dir here, or wait "
+                              "until that one has ended.".format(
+                                  who, self.directory, holder or "a process", self._path)) from None
+        self._fd, self._closer = fd, weakref.finalize(self, os.close, fd)
+        self._closer.atexit = False  # the end of the process closes it anyway
+        return self
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._fd is not None
+
+    def expect_held(self) -> None:
+        """Raises ValueError unless the lock is held."""
+        if not self.held:
+            raise ValueError("the lock on {} is not held".format(self.directory))
+
+    def release(self) -> None:
+        """Gives the lock up; does nothing where it is not held."""
+        if self._fd is not None:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            self._close()
+
+    def _close(self) -> None:
+        if self._fd is not None:
+            self._closer()
+            self._fd = None
+
+    @staticmethod
+    def _own() -> str:
+        return "process {} on {}".format(os.getpid(), socket.gethostname())
+
+    def __enter__(self) -> "FolderLock":
+        return self.acquire()
+
+    def __exit__(self, *_: Any) -> None:
+        self.release()
+
+
+_of_process: Any = weakref.WeakValueDictionary()  # {real path of the folder: its lock}
+
+
+def of_process(directory: str) -> FolderLock:
+    """The lock on a folder, held, that all hooks of this process share; it is free when none of them keeps it.
+
+    Raises:
+        LockedError: Another process has it.
+    """
+    path = os.path.realpath(directory)
+    lock = _of_process.get(path)
+    if lock is None:
+        lock = _of_process[path] = FolderLock(directory)
+    return lock.acquire()
+
+
+def _close_in_children(lock: FolderLock) -> None:
+    # A forked data loader that outlives its job would go on holding it. The parent's descriptor stays open.
+    known = weakref.ref(lock)
+
+    def close() -> None:
+        held = known()
+        if held is not None:
+            held._close()
+
+    os.register_at_fork(after_in_child=close)

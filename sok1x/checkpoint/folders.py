@@ -1,0 +1,235 @@
+"""The folders of checkpoints: a folder a step below the user's checkpoint_dir.
+
+    DIR/model.ckpt-<step>/                   a checkpoint; it appears in one step, complete
+    DIR/.model.ckpt-<step>.<token>.tmp/      one that is being written, or that a dead job left
+    DIR/.model.ckpt-<step>.<token>.old/      one that is being replaced by another of the same step
+    DIR/.model.ckpt-<step>.<token>.gone/     one that is being removed
+    DIR/.sok1x.lock                          held by the job that saves (folder_lock.py)
+
+While a checkpoint is replaced there is a moment in which only the `.old` one is complete, and it counts then.
+"""
+import os
+import re
+import secrets
+import shutil
+from typing import Dict, List, NamedTuple, Optional
+
+from sok1x.checkpoint import errors, manifest
+from sok1x.checkpoint.errors import NotFoundError
+from sok1x.checkpoint.folder_lock import FolderLock
+
+BASENAME = "model.ckpt"
+
+_FINAL = re.compile(r"model\.ckpt-(0|[1-9][0-9]{0,18})\Z")
+_HIDDEN = re.compile(r"\.model\.ckpt-(0|[1-9][0-9]{0,18})\.([0-9a-f]+)\.(tmp|old|gone)\Z")
+
+
+class Found(NamedTuple):
+    """A complete checkpoint: its global step and its folder."""
+
+    step: int
+    folder: str
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of TensorFlow's files in it."""
+        return tensorflow_prefix(self.folder, self.step)
+
+
+def new_token() -> str:
+    """A token for one save, which no other save has."""
+    return secrets.token_hex(8)
+
+
+def step_folder(directory: str, step: int) -> str:
+    """The folder of the checkpoint of a step."""
+    return os.path.join(directory, "{}-{}".format(BASENAME, step))
+
+
+def temporary_folder(directory: str, step: int, token: str) -> str:
+    """The folder in which the checkpoint of a step is written."""
+    return _hidden(directory, step, token, "tmp")
+
+
+def tensorflow_prefix(folder: str, step: int) -> str:
+    """The prefix of TensorFlow's files in a checkpoint's folder, whatever the folder is called at the moment."""
+    return os.path.join(folder, "{}-{}".format(BASENAME, step))
+
+
+def make_temporary(directory: str, step: int, token: str) -> str:
+    """Makes the folder in which a checkpoint is written, and returns it. Raises WriteError."""
+    folder = temporary_folder(directory, step, token)
+    try:
+        os.makedirs(directory, exist_ok=True)
+        os.mkdir(folder)
+    except OSError as error:
+        raise errors.of_write(error, folder) from None
+    return folder
+
+
+def complete(directory: str) -> List[Found]:
+    """The complete checkpoints below `directory`, the one of the greatest step first. Links are not followed."""
+    found: Dict[int, str] = {}
+    for entry in _entries(directory):
+        final, hidden = _FINAL.match(entry.name), _HIDDEN.match(entry.name)
+        if not final and not (hidden and hidden.group(3) == "old"):
+            continue
+        if entry.is_dir(follow_symlinks=False) and os.path.lexists(os.path.join(entry.path, manifest.NAME)):
+            step = int((final or hidden).group(1))  # type: ignore[union-attr]
+            if final or step not in found:
+                found[step] = entry.path
+    return [Found(step, found[step]) for step in sorted(found, reverse=True)]
+
+
+def latest(directory: str) -> Optional[Found]:
+    """The complete checkpoint of the greatest step, or None."""
+    found = complete(directory)
+    return found[0] if found else None
+
+
+def find(directory: str, step: Optional[int] = None) -> str:
+    """The folder of a checkpoint.
+
+    Args:
+        directory: A checkpoint's folder itself, or the one above.
+        step: Which step's; None for the greatest.
+
+    Raises:
+        NotFoundError: There is no such checkpoint; the message says which there are.
+    """
+    if step is None and os.path.lexists(os.path.join(directory, manifest.NAME)):
+        return directory
+    found = complete(directory)
+    for one in found:
+        if step is None or one.step == step:
+            return one.folder
+    if not os.path.isdir(directory):
+        raise NotFoundError("There is no folder {}.".format(directory))
+    raise NotFoundError("There is no complete checkpoint{} in {}; {}.".format(
+        "" if step is None else " of step {}".format(step), directory,
+        "it has those of steps " + ", ".join(str(one.step) for one in reversed(found)) if found else "it has none"))
+
+
+def publish(temporary: str, directory: str, step: int) -> str:
+    """Gives a checkpoint, written completely, its name; an older one of the same step is replaced.
+
+    The files are on disk already (shard_writer.py, manifest.write, fsync_file for TensorFlow's); this sees to the
+    folder's entries before, and to the name after.
+
+    Returns:
+        The checkpoint's folder.
+
+    Raises:
+        WriteError: The system refuses.
+    """
+    final = step_folder(directory, step)
+    try:
+        fsync_folder(temporary)
+        retired = None
+        if os.path.lexists(final):
+            retired = _hidden(directory, step, new_token(), "old")
+            os.rename(final, retired)
+        os.rename(temporary, final)
+        fsync_folder(directory)
+    except OSError as error:
+        raise errors.of_write(error, final) from None
+    if retired:
+        _remove(retired)
+    return final
+
+
+def kept(directory: str, keep: Optional[int]) -> List[Found]:
+    """The checkpoints that `retire` leaves, the one of the greatest step last, as TensorFlow's state file has them."""
+    found = complete(directory)
+    return (found[:keep] if keep else found)[::-1]
+
+
+def retire(lock: FolderLock, keep: Optional[int]) -> List[str]:
+    """Takes the checkpoints of the least steps out of sight until `keep` are left; None or 0 keeps all.
+
+    Returns:
+        What is to be removed: file by file that may take long, and nobody finds it any more.
+
+    Raises:
+        WriteError: The system refuses.
+    """
+    lock.expect_held()
+    retired = []
+    for one in complete(lock.directory)[keep:] if keep else []:
+        gone = _hidden(lock.directory, one.step, new_token(), "gone")
+        try:
+            os.rename(one.folder, gone)
+        except OSError as error:
+            raise errors.of_write(error, one.folder) from None
+        retired.append(gone)
+    return retired
+
+
+def remove(retired: List[str]) -> None:
+    """Removes what `retire` gave. What the system refuses to remove goes with the next job's leftovers."""
+    for folder in retired:
+        _remove(folder)
+
+
+def remove_leftovers(lock: FolderLock) -> None:
+    """Removes what jobs left that died while they saved. The lock tells that none of them is at work.
+
+    Raises:
+        WriteError: The system refuses to give a checkpoint its name back that was about to be replaced.
+    """
+    lock.expect_held()
+    for entry in sorted(_entries(lock.directory), key=lambda one: one.name):
+        hidden = _HIDDEN.match(entry.name)
+        if not hidden or not entry.is_dir(follow_symlinks=False):
+            continue
+        final = step_folder(lock.directory, int(hidden.group(1)))
+        if hidden.group(3) == "old" and not os.path.lexists(final) \
+                and os.path.lexists(os.path.join(entry.path, manifest.NAME)):
+            try:
+                os.rename(entry.path, final)
+            except OSError as error:
+                raise errors.of_write(error, final) from None
+        else:
+            _remove(entry.path)
+
+
+def fsync_file(path: str) -> None:
+    """Waits until the disk has a file that TensorFlow wrote. Raises WriteError."""
+    _fsync(path, os.O_RDONLY)
+
+
+def fsync_folder(path: str) -> None:
+    """Waits until the disk has a folder's entries. Raises WriteError."""
+    _fsync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _fsync(path: str, flags: int) -> None:
+    size = 0
+    try:
+        fd = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            size = os.fstat(fd).st_size
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise errors.of_write(error, path, size) from None
+
+
+def _hidden(directory: str, step: int, token: str, kind: str) -> str:
+    return os.path.join(directory, ".{}-{}.{}.{}".format(BASENAME, step, token, kind))
+
+
+def _entries(directory: str) -> List[os.DirEntry]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise errors.of_read(error, directory, "the folder of checkpoints") from None
+
+
+def _remove(folder: str) -> None:
+    # What cannot be removed now, for a reader has it open on some network file system, goes with the next job.
+    shutil.rmtree(folder, ignore_errors=True)

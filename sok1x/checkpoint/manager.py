@@ -1,0 +1,105 @@
+"""Whole training runs saved and restored in a `tf.Session` loop."""
+import numbers
+from typing import Any, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.checkpoint import dense_saver
+from sok1x.checkpoint.restoring import Restoring
+from sok1x.checkpoint.saving import Saving
+from sok1x.checkpoint.tables import tables_of
+
+
+class CheckpointManager:
+    """Saves and restores all state of the default graph, all ranks together: tables, optimizer slots, and the rest.
+
+    For loops around a plain `tf.Session`; `sok.CheckpointSaverHook` does the same for `MonitoredTrainingSession` and
+    describes what a checkpoint is. Make it when the model and its optimizers are built, on all ranks, and call its
+    methods on all ranks alike.
+
+    Args:
+        checkpoint_dir: the folder, on a file system that all ranks share; made where it is missing.
+        keep_checkpoint_max: how many checkpoints stay; None or 0: all.
+
+    Raises:
+        ValueError: keep_checkpoint_max is negative.
+
+    Example:
+        >>> import tempfile
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tempfile.TemporaryDirectory() as folder, tf.Graph().as_default(), tf.Session() as session:
+        ...     layer = sok.All2AllDenseEmbedding(
+        ...         max_vocabulary_size_per_gpu=8, embedding_vec_size=4, slot_num=1, nnz_per_slot=1)
+        ...     loss = tf.reduce_sum(layer(tf.constant([[[7]]], tf.int64)))
+        ...     step = tf.train.AdamOptimizer().minimize(loss)
+        ...     checkpoints = sok.CheckpointManager(folder)
+        ...     _ = session.run(sok.Init(global_batch_size=1))
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     first = checkpoints.restore(session) or 0
+        ...     for number in range(first, 3):
+        ...         _ = session.run(step)
+        ...     _ = checkpoints.save(session, 3)
+        ...     checkpoints.restore(session)
+        3
+    """
+
+    def __init__(self, checkpoint_dir: str, keep_checkpoint_max: Optional[int] = 5) -> None:
+        check_keep("CheckpointManager", keep_checkpoint_max)
+        tables = tables_of(tf.get_default_graph())
+        dense = dense_saver.for_graph(tables, checkpoint_dir)
+        self._saving = Saving(checkpoint_dir, tables, dense, keep_checkpoint_max)
+        self._restoring = Restoring(checkpoint_dir, tables, dense)
+
+    def save(self, session: tf.Session, step: int) -> str:
+        """Saves everything as the checkpoint of a step.
+
+        Args:
+            session: has the variables.
+            step: 0 or more, equal on all ranks: what `restore` will return.
+
+        Returns:
+            The checkpoint's folder.
+
+        Raises:
+            sok1x.checkpoint.errors.CheckpointError: on all ranks, where one of them cannot save; the checkpoints that
+                were there are as they were.
+            ValueError: step is no integer, or negative.
+
+        Example:
+            >>> import sok1x as sok
+            >>> callable(sok.CheckpointManager.save)
+            True
+        """
+        if isinstance(step, bool) or not isinstance(step, numbers.Integral) or step < 0:
+            raise ValueError("CheckpointManager.save: step: got {!r}, expected an integer, 0 or more".format(step))
+        return self._saving.save(session, int(step))
+
+    def restore(self, session: tf.Session, step: Optional[int] = None) -> Any:
+        """Restores everything from the last complete checkpoint, or that of a step, from any number of ranks.
+
+        Args:
+            session: gets the values; its variables may be initialized before, and need not be.
+            step: whose checkpoint; None is the last.
+
+        Returns:
+            The step that was restored; None, and nothing has happened, where there is no checkpoint.
+
+        Raises:
+            sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds a file damaged, or that the model
+                does not fit, or no checkpoint of that step; no variable has changed then.
+
+        Example:
+            >>> import sok1x as sok
+            >>> callable(sok.CheckpointManager.restore)
+            True
+        """
+        restored = self._restoring.restore(session, step)
+        return None if restored is None else restored.step
+
+
+def check_keep(who: str, keep_checkpoint_max: Optional[int]) -> None:
+    """Raises ValueError where keep_checkpoint_max is negative."""
+    if keep_checkpoint_max is not None and keep_checkpoint_max < 0:
+        raise ValueError("{}: keep_checkpoint_max: got {}, expected 0 or more, or None".format(
+            who, keep_checkpoint_max))

@@ -1,0 +1,53 @@
+"""What ranks tell each other while they save or restore together, so that all go on or all stop."""
+import json
+from typing import Any, Callable, List, Optional
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.graph_ops.gather_bytes import gather_bytes
+
+
+class Ranks:
+    """Exchanges small values between the ranks' hooks. Made before the graph is finalized; all ranks call alike."""
+
+    def __init__(self, name: str) -> None:
+        self._payload = tf.placeholder(tf.uint8, [None], name=name + "_payload")
+        self._gathered = gather_bytes(self._payload, name=name)
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        world = launch.current()
+        return 0 if world is None else int(world.rank)
+
+    def exchange(self, session: tf.Session, value: Any) -> List[Any]:
+        """What every rank gave: things that JSON can hold, in the order of the ranks."""
+        payload = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        together, lengths = session.run(self._gathered, {self._payload: payload})
+        return [json.loads(part.tobytes().decode()) for part in np.split(together, np.cumsum(lengths)[:-1])]
+
+    def agree(self, session: tf.Session, work: Callable[[], Any]) -> List[Any]:
+        """Does this rank's work and returns what every rank's gave. If it fails on one rank, it has failed on all.
+
+        Raises:
+            CheckpointError: this rank's own error; or else that of the lowest rank that has one, with its number.
+        """
+        value, failed = None, None  # type: Any, Optional[Exception]
+        try:
+            value = work()
+        except Exception as error:  # whatever it is, the other ranks must hear of it
+            failed = error
+        told = self.exchange(session, [_message(failed), value])
+        if failed is not None:
+            raise failed
+        for rank, (message, _) in enumerate(told):
+            if message is not None:
+                raise CheckpointError("Rank {}: {}".format(rank, message))
+        return [given for _, given in told]
+
+
+def _message(error: Optional[Exception]) -> Optional[str]:
+    return None if error is None else str(getattr(error, "message", error))

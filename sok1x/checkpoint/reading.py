@@ -1,0 +1,140 @@
+"""What a table's rows are read from: `TableSource`, the giver of graph_ops/shard_transfer.py's load op.
+
+Key k belongs to rank k % N, of the N ranks that save and of the N' that load alike. So rank r of N' finds its keys in
+the shards p with p % g == r % g, g = gcd(N, N'), and in no other. With N' == N that is its own shard, and rows keep
+their numbers.
+"""
+import math
+from contextlib import ExitStack
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from sok1x.checkpoint import shard_names
+from sok1x.checkpoint.checkpoint_files import Checkpoint, Progress, chunks_of, no_progress, rows_per_chunk
+from sok1x.checkpoint.errors import MismatchError
+
+
+class Wanted(NamedTuple):
+    """What a model has, and a checkpoint must fit.
+
+    `parts` are those to be given besides the keys: {part: (dtype, shape of a row)}.
+    """
+
+    dim: int
+    rows: int
+    use_hashtable: bool
+    key_dtype: str
+    parts: Dict[str, Tuple[str, Tuple[int, ...]]]
+
+
+class TableSource:
+    """Gives one table's rows for one rank, whatever number of ranks wrote them.
+
+    Memory is a buffer of a few chunks, whatever the shard's size.
+
+    Args:
+        checkpoint: The open checkpoint.
+        table: The table's name in it.
+        rank, ranks: For which rank of how many.
+        wanted: What the rows are for. MismatchError is raised at once where dim, dtypes or kinds differ.
+
+    Attributes:
+        total: Rows for this rank; None before `check`, unless the same number of ranks wrote.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, table: str, rank: int, ranks: int, wanted: Wanted) -> None:
+        self._checkpoint, self._name, self._rank, self._ranks = checkpoint, table, rank, ranks
+        self._table = checkpoint.table(table)
+        self._wanted = wanted
+        self.same_ranks = checkpoint.manifest.ranks == ranks
+        self.total: Optional[int] = self._table.counts[rank] if self.same_ranks else None
+        step = math.gcd(checkpoint.manifest.ranks, ranks)
+        self.shards: List[int] = list(range(rank % step, checkpoint.manifest.ranks, step))
+        self._compare()
+
+    def check(self, progress: Progress = no_progress) -> None:
+        """Reads all that this rank needs once, so that what follows cannot fail half-way; and counts its rows.
+
+        Args:
+            progress: Is called with the number of bytes that were read, again and again.
+
+        Raises:
+            DamagedError: A file is not what was saved.
+            MismatchError: The rows do not fit into `wanted.rows` rows.
+        """
+        total, greatest = 0, -1
+
+        def count(keys: np.ndarray) -> None:
+            nonlocal total, greatest
+            mine = keys if self.same_ranks else keys[keys % self._ranks == self._rank]
+            total += len(mine)
+            if len(mine):
+                greatest = max(greatest, int(mine.max()))
+
+        for shard in self.shards:
+            self._checkpoint.check_shard(self._name, shard_names.KEYS, shard, progress, count)
+            for part in self._parts():
+                self._checkpoint.check_shard(self._name, part, shard, progress)
+        if self.has_unused:
+            self._checkpoint.check_shard(self._name, shard_names.UNUSED, self._rank, progress)
+        self.total = total
+        needed = total if self._table.use_hashtable else greatest // self._ranks + 1
+        if needed > self._wanted.rows:
+            raise MismatchError(
+                "{} has {} rows of table '{}' for rank {} of {}, and its shard has {} rows: give the layer a "
+                "max_vocabulary_size_per_gpu of at least {}, or restore on more ranks.".format(
+                    self._checkpoint.folder, needed, self._name, self._rank, self._ranks, self._wanted.rows, needed))
+
+    def chunks(self) -> Iterator[Tuple[np.ndarray, Dict[str, np.ndarray]]]:
+        """Yields (keys int64 [n], {part: array [n, …]}) in the order in which rows are given. Raises DamagedError."""
+        for shard in self.shards:
+            with ExitStack() as files:
+                keys_file = files.enter_context(self._checkpoint.open(self._name, shard_names.KEYS, shard))
+                readers = {part: files.enter_context(self._checkpoint.open(self._name, part, shard))
+                           for part in self._parts()}
+                step = min([rows_per_chunk(reader) for reader in readers.values()] or [rows_per_chunk(keys_file)])
+                for first in range(0, keys_file.header.count, step):
+                    n = min(step, keys_file.header.count - first)
+                    keys = keys_file.read(first, n)
+                    rows = {part: reader.read(first, n) for part, reader in readers.items()}
+                    if not self.same_ranks:
+                        mine = np.flatnonzero(keys % self._ranks == self._rank)
+                        keys, rows = keys[mine], {part: values[mine] for part, values in rows.items()}
+                    if len(keys):
+                        yield keys, rows
+
+    @property
+    def has_unused(self) -> bool:
+        """Whether the rows without a key are there and mean the same rows here: same ranks, same V."""
+        return self.same_ranks and self._wanted.rows == self._table.rows and shard_names.UNUSED in self._table.parts
+
+    def unused(self) -> Optional[Iterator[np.ndarray]]:
+        """Chunks of the rows that have no key, float32 [n, D], from row `total` on; None where they do not apply."""
+        return self._unused() if self.has_unused else None
+
+    def _unused(self) -> Iterator[np.ndarray]:
+        with self._checkpoint.open(self._name, shard_names.UNUSED, self._rank) as reader:
+            for _, rows in chunks_of(reader):
+                yield rows
+
+    def _parts(self) -> Sequence[str]:
+        return list(self._wanted.parts)
+
+    def _compare(self) -> None:
+        wanted, table = self._wanted, self._table
+        self._expect("D", table.dim, wanted.dim)
+        self._expect("key dtype", table.key_dtype, wanted.key_dtype)
+        self._expect("use_hashtable", table.use_hashtable, wanted.use_hashtable)
+        for part, (dtype, row_shape) in wanted.parts.items():
+            if part not in table.parts:
+                raise MismatchError("{} has no '{}' of table '{}', which the model has; it has {}.".format(
+                    self._checkpoint.folder, part, self._name, ", ".join(sorted(table.parts))))
+            self._expect("dtype of " + part, table.parts[part].dtype, dtype)
+            self._expect("shape of a row of " + part, list(table.parts[part].row_shape), list(row_shape))
+
+    def _expect(self, what: str, saved: Any, wanted: Any) -> None:
+        if saved != wanted:
+            raise MismatchError(
+                "{} of table '{}' is {} in {}, and {} in the model: build the layer as it was when the checkpoint was "
+                "saved.".format(what, self._name, saved, self._checkpoint.folder, wanted))

@@ -1,0 +1,123 @@
+"""All state of a training run from a checkpoint, by all ranks together, whatever number of ranks saved it."""
+import os
+import socket
+from typing import Any, List, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint import dense_saver, folders, shard_names
+from sok1x.checkpoint.checkpoint_files import Checkpoint
+from sok1x.checkpoint.dense_saver import DenseSaver
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.ranks import Ranks
+from sok1x.checkpoint.reading import TableSource, Wanted
+from sok1x.checkpoint.tables import TableState
+from sok1x.checkpoint.transfer import Transfer
+from sok1x.graph_ops import shard_transfer
+
+
+class Restored(NamedTuple):
+    """What was restored: the checkpoint's global step and folder."""
+
+    step: int
+    folder: str
+
+
+class Restoring:
+    """Restores a graph's state; made before the graph is finalized, on all ranks.
+
+    Args:
+        directory: the checkpoint_dir.
+        tables: the graph's tables.
+        dense: restores all else, or None where TensorFlow's own session has done so.
+    """
+
+    def __init__(self, directory: str, tables: List[TableState], dense: Optional[DenseSaver]) -> None:
+        self._directory, self._dense = directory, dense
+        self._ranks = Ranks("agree_on_restoring")
+        self._tables = [Transfer(table, shard_transfer.load, "load_shard") for table in tables]
+        self._initial = [_Initial(table) for table in tables]
+
+    def restore(self, session: tf.Session, step: Optional[int] = None) -> Optional[Restored]:
+        """Restores the last complete checkpoint, or that of a step; all ranks call it alike.
+
+        Args:
+            session: gets the values.
+            step: the global step whose checkpoint is wanted, equal on all ranks; None is the last.
+
+        Returns:
+            What was restored; None, on all ranks, where there is no checkpoint.
+
+        Raises:
+            CheckpointError: on all ranks where one of them finds a file damaged, or that the model does not fit, or
+                no checkpoint of that step; no variable has changed then.
+        """
+        found = self._ranks.agree(session, lambda: self._find(step))[0]
+        if found is None:
+            return None
+        found = Restored(*found)
+        sources: List[TableSource] = []
+        self._ranks.agree(session, lambda: self._check(found.folder, sources))
+        self._ranks.agree(session, lambda: self._load(session, found, sources))
+        return found
+
+    def _find(self, step: Optional[int]) -> Any:
+        """Rank 0 looks, for another job may be saving a newer one at this moment."""
+        if self._ranks.rank:
+            return None
+        if step is None:
+            return dense_saver.last_whole(self._directory)
+        return step, folders.find(self._directory, step)
+
+    def _check(self, folder: str, sources: List[TableSource]) -> None:
+        """Reads all that this rank will need, and changes nothing."""
+        if not os.path.isdir(folder):
+            raise CheckpointError((
+                "{} does not see the folder {} that rank 0 has found: checkpoint_dir must be on a file system that all "
+                "ranks share").format(socket.gethostname(), folder))
+        checkpoint = Checkpoint(folder)
+        world = launch.current()
+        for table in self._tables:
+            source = TableSource(checkpoint, table.table.name, world.rank, world.size, _wanted(table.table))
+            source.check()
+            sources.append(source)
+        if self._dense is not None and self._ranks.rank == 0:
+            self._dense.check(checkpoint)
+
+    def _load(self, session: tf.Session, found: Restored, sources: List[TableSource]) -> None:
+        for table, initial, source in zip(self._tables, self._initial, sources):
+            initial.prepare(session, source.total or 0)
+            table.run(session, source)
+        if self._dense is not None:
+            self._dense.restore_dense(session, folders.tensorflow_prefix(found.folder, found.step))
+
+
+class _Initial:
+    """A table's variables made ready for a restore: what a checkpoint does not say is as in a new session."""
+
+    def __init__(self, table: TableState) -> None:
+        self._variables = table.variables()
+        self._known = [variable.is_initialized() for variable in self._variables]
+        self._parts = list(table.parts.values())
+        self._count = table.variable.index[-1] if table.variable.index else None
+
+    def prepare(self, session: tf.Session, rows: int) -> None:
+        """Before `rows` rows are loaded. One variable at a time: each takes its size in memory once more."""
+        known = session.run(self._known)
+        for variable, initialized in zip(self._variables, known):
+            if not initialized:
+                session.run(variable.initializer)
+        # Rows that are in use now and will not be then leave their slots behind.
+        if all(known) and self._count is not None and session.run(self._count) > rows:
+            for variable in self._parts:
+                session.run(variable.initializer)
+
+
+def _wanted(table: TableState) -> Wanted:
+    """What the model has of a table, for comparison with what was saved."""
+    description = table.variable.table
+    parts = {name: (variable.dtype.base_dtype.name, tuple(variable.shape.as_list()[1:]))
+             for name, variable in table.parts.items()}
+    parts[shard_names.ROWS] = ("float32", (description.dim,))
+    return Wanted(description.dim, description.rows, description.use_hashtable, description.key_dtype, parts)

@@ -1,0 +1,118 @@
+"""Tables beside TensorFlow's own checkpoints."""
+import sys
+from typing import Any, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.checkpoint import dense_saver
+from sok1x.checkpoint.manager import check_keep
+from sok1x.checkpoint.restoring import Restoring
+from sok1x.checkpoint.saving import Saving
+from sok1x.checkpoint.tables import tables_of
+
+
+class CheckpointSaverListener(tf.train.CheckpointSaverListener):
+    """Has TensorFlow's own `tf.train.CheckpointSaverHook` save and restore tables too.
+
+    Every rank makes the hook with one of these, and the session with the same checkpoint_dir:
+
+        saver = tf.train.CheckpointSaverHook(checkpoint_dir, save_steps=1000,
+                                             listeners=[sok.CheckpointSaverListener()])
+        tf.train.MonitoredTrainingSession(checkpoint_dir=checkpoint_dir, save_checkpoint_secs=None,
+                                          hooks=[sok.InitHook(global_batch_size=8192), saver])
+
+    Before TensorFlow writes `checkpoint_dir/model.ckpt-<step>.*`, with all variables but the shards and by rank 0
+    alone, every rank's shards go to the folder `checkpoint_dir/model.ckpt-<step>`: what TensorFlow's state file names
+    has its tables. A session that was restored to step n gets the tables of step n, from any number of ranks, when
+    the hook would first save; that it has none of that step is an error. On several ranks the hook needs save_steps:
+    with save_secs ranks would begin to save in different steps.
+
+    `sok.CheckpointSaverHook` does all of it by itself, as one checkpoint, and is to be preferred.
+
+    Args:
+        checkpoint_dir: the folder, on a file system that all ranks share; None is the hook's.
+        keep_checkpoint_max: how many steps' tables stay; as many as TensorFlow's Saver keeps checkpoints, or more.
+            None or 0: all.
+
+    Raises:
+        ValueError: keep_checkpoint_max is negative; or (at a session's begin) there is no hook to tell the folder.
+        sok1x.checkpoint.errors.CheckpointError: (on all ranks, when saving or restoring) it cannot be done.
+
+    Example:
+        >>> import sok1x as sok
+        >>> listener = sok.CheckpointSaverListener()
+    """
+
+    def __init__(self, checkpoint_dir: Optional[str] = None, keep_checkpoint_max: Optional[int] = 5) -> None:
+        check_keep("CheckpointSaverListener", keep_checkpoint_max)
+        self._directory, self._keep = checkpoint_dir, keep_checkpoint_max
+        self._session: Any = None  # the last one that was restored or begun anew
+
+    def begin(self) -> None:
+        """Makes the ops, while the graph may still change; called by the hook.
+
+        Raises:
+            ValueError: the folder was not given, and no hook calls that could tell it.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     sok.CheckpointSaverListener("checkpoints").begin()
+        """
+        directory = _directory_of_hook(self) if self._directory is None else self._directory
+        tables = tables_of(tf.get_default_graph())
+        dense_saver.for_graph(tables, None)
+        self._saving = Saving(directory, tables, None, self._keep)
+        self._restoring = Restoring(directory, tables, None)
+
+    def before_save(self, session: tf.Session, global_step_value: int) -> None:
+        """Saves the tables; in a session that begins at a later step than 0, restores them. Called by the hook.
+
+        Args:
+            session: has the variables.
+            global_step_value: the step that TensorFlow will save.
+
+        Raises:
+            sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds that it cannot be done.
+
+        Example:
+            >>> import sok1x as sok
+            >>> callable(sok.CheckpointSaverListener.before_save)
+            True
+        """
+        step = int(global_step_value)
+        if self._session is not session:
+            self._session = session
+            if step:
+                self._restoring.restore(session, step)
+                return
+        self._saving.save(session, step)
+
+    def end(self, session: tf.Session, global_step_value: int) -> None:
+        """Lets other jobs save to the folder; called by the hook at its end.
+
+        Args:
+            session, global_step_value: unused.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import sok1x as sok
+            >>> callable(sok.CheckpointSaverListener.end)
+            True
+        """
+        self._saving.close()
+
+
+def _directory_of_hook(listener: CheckpointSaverListener) -> str:
+    """The folder of the hook that is calling its listener: TensorFlow tells it to nobody."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, tf.train.CheckpointSaverHook) and listener in caller._listeners:
+            return str(caller._checkpoint_dir)
+        frame = frame.f_back  # type: ignore[assignment]
+    raise ValueError("CheckpointSaverListener: got no checkpoint_dir, and it is not the listener of a "
+                     "tf.train.CheckpointSaverHook, which would tell it: give checkpoint_dir")

@@ -1,0 +1,148 @@
+"""All state of a training run into one checkpoint, by all ranks together: all of it or none."""
+import contextlib
+import os
+import shutil
+import socket
+import threading
+from typing import Any, Dict, Iterator, List, Optional
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.training import checkpoint_management
+
+from sok1x.checkpoint import folder_lock, folders, manifest, tensorflow_errors, writing
+from sok1x.checkpoint.dense_saver import DenseSaver
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.folder_lock import FolderLock
+from sok1x.checkpoint.ranks import Ranks
+from sok1x.checkpoint.tables import TableState
+from sok1x.checkpoint.transfer import Transfer
+from sok1x.graph_ops import shard_transfer
+
+
+class Saving:
+    """Saves a graph's state; made before the graph is finalized, on all ranks.
+
+    Args:
+        directory: the checkpoint_dir, on a file system that all ranks share.
+        tables: the graph's tables.
+        dense: the Saver of all else, or None where TensorFlow's own hook saves that, beside ours.
+        keep: how many checkpoints stay; None or 0: all.
+    """
+
+    def __init__(self, directory: str, tables: List[TableState], dense: Optional[DenseSaver],
+                 keep: Optional[int]) -> None:
+        self._directory, self._dense, self._keep = directory, dense, keep
+        self._lock: Optional[FolderLock] = None
+        self._removal: Optional[threading.Thread] = None  # of checkpoints that are not kept; training need not wait
+        self._ranks = Ranks("agree_on_saving")
+        self._tables = [Transfer(table, shard_transfer.save, "save_shard") for table in tables]
+
+    def save(self, session: tf.Session, step: int) -> str:
+        """Saves; all ranks call it between the same two steps.
+
+        Args:
+            session: has the variables.
+            step: the global step.
+
+        Returns:
+            The checkpoint's folder.
+
+        Raises:
+            CheckpointError: on all ranks where one of them fails; checkpoints saved before are as they were.
+        """
+        step = int(step)  # TensorFlow's hook gives what NumPy has read
+        token, folder = self._ranks.agree(session, lambda: self._begin(step))[0]
+        with self._removed_on_error(folder):
+            outcomes = self._ranks.agree(session, lambda: self._write(session, folder, token, step))
+            return str(self._ranks.agree(session, lambda: self._publish(session, folder, token, step, outcomes))[0])
+
+    def open(self, session: tf.Session) -> None:
+        """Keeps other jobs from saving to the folder; all ranks call it. Without it the first save does.
+
+        Raises:
+            LockedError: another job saves there.
+            CheckpointError: on the other ranks then.
+        """
+        self._ranks.agree(session, self._open)
+
+    def close(self) -> None:
+        """Lets other jobs save to the folder."""
+        self._end_removal()
+        self._lock = None
+
+    def _open(self) -> None:
+        """Rank 0: takes the folder, unless it has it."""
+        if self._ranks.rank == 0 and self._lock is None:
+            self._lock = folder_lock.of_process(self._directory)
+            folders.remove_leftovers(self._lock)
+
+    def _begin(self, step: int) -> Any:
+        """Rank 0: the save's token, and the folder that it goes to at first."""
+        self._open()
+        if self._ranks.rank:
+            return None
+        token = folders.new_token()
+        return token, folders.make_temporary(self._directory, step, token)
+
+    def _write(self, session: tf.Session, folder: str, token: str, step: int) -> List[Dict[str, Any]]:
+        """This rank's shards."""
+        if not os.path.isdir(folder):
+            raise CheckpointError((
+                "{} does not see the folder {} that rank 0 has just made: checkpoint_dir must be on a file system that "
+                "all ranks share").format(socket.gethostname(), folder))
+        outcomes = []
+        for table in self._tables:
+            sink = writing.TableSink(folder, token, step)
+            try:
+                table.run(session, sink)
+            except BaseException:
+                sink.abort()
+                raise
+            outcomes.append(sink.outcome)
+        return outcomes
+
+    def _publish(self, session: tf.Session, folder: str, token: str, step: int, outcomes: List[Any]) -> Optional[str]:
+        """Rank 0: what is not in shards, the manifest, and the checkpoint's name."""
+        if self._lock is None:
+            return None
+        dense = {}
+        if self._dense is not None:
+            prefix = folders.tensorflow_prefix(folder, step)
+            with tensorflow_errors.refusals(prefix, self._dense.bytes):
+                self._dense.save(session, prefix, write_state=False)
+            dense = writing.tensorflow_files(folder)
+            for name in dense:
+                folders.fsync_file(os.path.join(folder, name))
+        manifest.write(folder, writing.assemble(token, step, outcomes, dense))
+        final = folders.publish(folder, self._directory, step)
+        if self._dense is not None:
+            self._write_state()
+        self._end_removal()
+        self._removal = threading.Thread(target=folders.remove, args=[folders.retire(self._lock, self._keep)],
+                                         name="sok1x-removal")
+        self._removal.start()
+        return final
+
+    def _end_removal(self) -> None:
+        if self._removal is not None:
+            self._removal.join()
+            self._removal = None
+
+    def _write_state(self) -> None:
+        """TensorFlow's state file names the checkpoints that stay, before the others go."""
+        paths = [os.path.relpath(found.prefix, self._directory)
+                 for found in folders.kept(self._directory, self._keep)]
+        state = os.path.join(self._directory, "checkpoint")
+        with tensorflow_errors.refusals(state, sum(map(len, paths))):
+            checkpoint_management.update_checkpoint_state_internal(
+                self._directory, paths[-1], paths, save_relative_paths=True)
+        folders.fsync_file(state)
+
+    @contextlib.contextmanager
+    def _removed_on_error(self, folder: str) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            if not self._ranks.rank:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise

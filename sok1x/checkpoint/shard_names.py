@@ -1,0 +1,33 @@
+"""Names: of a table's parts, and of the files that hold them."""
+import hashlib
+import re
+from urllib.parse import quote
+
+KEYS = "keys"
+ROWS = "rows"
+STAMPS = "stamps"
+UNUSED = "unused"  # the rows that no key has yet, where they are not a function of their key
+SLOT = "slot:"     # and the name of an optimizer's variable
+
+_LONGEST = 180
+_SLOT_SUFFIX = re.compile(r"slot-(0|[1-9][0-9]{0,5})\Z")
+
+
+def encoded(table: str) -> str:
+    """A table's name as part of a file's name: '/' and the like by percent, a long name cut, with a digest."""
+    name = quote(table, safe="")
+    if len(name) > _LONGEST:
+        name = name[:_LONGEST - 33] + "~" + hashlib.sha256(table.encode()).hexdigest()[:32]
+    return name
+
+
+def file_name(table: str, rank: int, ranks: int, suffix: str) -> str:
+    """The name of a shard file."""
+    return "{}.{}-of-{}.{}".format(encoded(table), rank, ranks, suffix)
+
+
+def fits(part: str, suffix: str) -> bool:
+    """Whether a part can have files that end so."""
+    if part.startswith(SLOT):
+        return bool(_SLOT_SUFFIX.match(suffix))
+    return part in (KEYS, ROWS, STAMPS, UNUSED) and suffix == part

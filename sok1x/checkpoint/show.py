@@ -1,0 +1,54 @@
+"""What a checkpoint holds, as text. Only its manifest is read: counts and sizes are those of the save."""
+import time
+from typing import Iterator
+
+from sok1x.checkpoint import shard_names
+from sok1x.checkpoint.checkpoint_files import Checkpoint
+from sok1x.checkpoint.manifest import Part
+from sok1x.checkpoint.progress import size
+
+
+def lines(folder: str) -> Iterator[str]:
+    """Yields the description of the checkpoint in a folder, line by line. Raises CheckpointError."""
+    checkpoint = Checkpoint(folder)
+    manifest = checkpoint.manifest
+    files = manifest.files
+    dense = manifest.other_files()
+    yield _line("checkpoint", folder)
+    yield _line("step", "{}, by {} rank{}".format(manifest.step, manifest.ranks, "" if manifest.ranks == 1 else "s"))
+    yield _line("written", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(manifest.written)))
+    yield _line("bytes", "{:,} in {} files".format(sum(file.bytes for file in files.values()), len(files)))
+    yield _line("dense", "{:,} bytes in {} files of TensorFlow's".format(
+        sum(files[name].bytes for name in dense), len(dense)) if dense else "none")
+    for name in sorted(manifest.tables):
+        yield ""
+        yield "table {}".format(name)
+        yield from _table_lines(checkpoint, name)
+
+
+def _table_lines(checkpoint: Checkpoint, name: str) -> Iterator[str]:
+    manifest = checkpoint.manifest
+    table = manifest.tables[name]
+    used, rows = sum(table.counts), table.rows * manifest.ranks
+    total = sum(manifest.files[manifest.shard_file(name, part, rank)].bytes
+                for part in table.parts for rank in range(manifest.ranks))
+    fullest = max(range(manifest.ranks), key=lambda rank: table.counts[rank])
+    yield _line("  keys", "{}, {}".format(table.key_dtype, "in a hash table" if table.use_hashtable else "row numbers"))
+    yield _line("  D", str(table.dim))
+    yield _line("  rows", "{:,} in use of {:,} ({} ranks of {:,})".format(used, rows, manifest.ranks, table.rows))
+    yield _line("  load factor", "{:.3f}, at most {:.3f} (rank {})".format(
+        used / max(rows, 1), table.counts[fullest] / max(table.rows, 1), fullest))
+    yield _line("  bytes", "{:,} ({})".format(total, size(total)))
+    slots = [part for part in table.parts if part.startswith(shard_names.SLOT)]
+    for number, part in enumerate(slots):
+        yield _line("" if number else "  slots", "{} {}".format(part[len(shard_names.SLOT):], _row(table.parts[part])))
+    if not slots:
+        yield _line("  slots", "none")
+
+
+def _row(part: Part) -> str:
+    return "{} {}".format(part.dtype, list(part.row_shape))
+
+
+def _line(title: str, text: str) -> str:
+    return "{:<14}{}".format(title, text)

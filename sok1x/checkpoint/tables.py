@@ -1,0 +1,49 @@
+"""What a graph's state is made of: tables with what has a value for each of their rows, and everything else."""
+from typing import Any, Dict, List, NamedTuple
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.checkpoint import shard_names
+from sok1x.core import slots
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.graph_keys import GraphKeys
+from sok1x.core.shard_variable import ShardVariable
+
+
+class TableState(NamedTuple):
+    """A table, and its variables [V, ...] besides the rows: {part's name: variable}."""
+
+    variable: EmbeddingVariable
+    parts: Dict[str, ShardVariable]
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return str(self.variable.m_var_name)
+
+    def variables(self) -> List[tf.Variable]:
+        """All that belongs to this rank's shard: it is in the shard files, not in TensorFlow's checkpoint."""
+        return [self.variable] + list(self.variable.index) + list(self.parts.values())
+
+
+def tables_of(graph: tf.Graph) -> List[TableState]:
+    """The tables of a graph, in the order in which they were made, with their optimizers' slots."""
+    tables = [TableState(variable, {shard_names.STAMPS: variable.stamps})
+              for variable in graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)]
+    known = {variable.op.name for table in tables for variable in table.variables()}
+    by_name = {table.name: table for table in tables}
+    for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES):
+        if not isinstance(variable, ShardVariable) or variable.op.name in known:
+            continue
+        shard = slots.shard_of(variable, [table.variable for table in tables])
+        # Scalars of a table or its optimizer are equal on all ranks: TensorFlow's checkpoint has them.
+        if shard is not None and variable.shape[:1] == shard.shape[:1]:
+            by_name[shard.m_var_name].parts[shard_names.SLOT + variable.op.name] = variable
+    return tables
+
+
+def dense_of(graph: tf.Graph, tables: List[TableState]) -> List[Any]:
+    """All else that TensorFlow would save: variables and saveable objects."""
+    in_shards = {variable.op.name for table in tables for variable in table.variables()}
+    return [saveable for collection in (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.SAVEABLE_OBJECTS)
+            for saveable in graph.get_collection(collection) if saveable.op.name not in in_shards]

@@ -1,0 +1,67 @@
+"""The op that moves a table's shard between its variables and an object of this process."""
+import functools
+import inspect
+from typing import Any, Callable, Iterator, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.tables import TableState
+from sok1x.graph_ops import shard_transfer
+
+
+class Transfer:
+    """One table's `shard_transfer.save` or `.load`, with the placeholder that its token comes by.
+
+    Args:
+        table: the table.
+        make: one of the two.
+        name: of the op.
+    """
+
+    def __init__(self, table: TableState, make: Callable[..., tf.Operation], name: str) -> None:
+        self.table = table
+        self._token = tf.placeholder(tf.int64, [], name=name + "_token")
+        self._op = make(table.variable.table, table.parts, self._token, name=name)
+
+    def run(self, session: tf.Session, obj: Any) -> None:
+        """Moves the shard to the sink, or from the source, `obj`.
+
+        Raises:
+            CheckpointError: the object's own error, or what else went wrong.
+        """
+        recorder = _Recorder(obj)
+        with shard_transfer.offered(recorder) as token:
+            try:
+                session.run(self._op, {self._token: token})
+            except tf.errors.OpError as error:
+                if isinstance(recorder.error, CheckpointError):
+                    raise recorder.error from None
+                raise CheckpointError(error.message) from error
+
+
+class _Recorder:
+    """A sink or source, and the error that it raised: TensorFlow hands on no more than its text."""
+
+    def __init__(self, obj: Any) -> None:
+        self._obj = obj
+        self.error: Optional[Exception] = None
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._obj, name)
+        return functools.partial(self._call, value) if callable(value) else value
+
+    def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            result = method(*arguments)
+        except Exception as error:
+            self.error = error
+            raise
+        return self._items(result) if inspect.isgenerator(result) else result
+
+    def _items(self, items: Iterator[Any]) -> Iterator[Any]:
+        try:
+            yield from items
+        except Exception as error:
+            self.error = error
+            raise

@@ -1,0 +1,213 @@
+"""`python -m sok1x.checkpoint`: what show, verify and export say and write; a dict of key to row is the oracle."""
+import os
+import subprocess
+import sys
+import textwrap
+import tracemalloc
+import zipfile
+
+import made_checkpoints
+import numpy as np
+import pytest
+
+from sok1x.checkpoint import __main__ as command
+from sok1x.checkpoint import outputs, progress
+from sok1x.checkpoint.errors import WriteError
+
+
+@pytest.fixture
+def random(seed):
+    return np.random.RandomState(seed)
+
+
+@pytest.fixture
+def made(tmp_path, random):
+    """(checkpoint_dir, hash table, direct table)."""
+    user = made_checkpoints.hash_table(random, ranks=3, rows=400, used=900, slots=("user/id/Adam", "user/id/Adam_1"))
+    item = made_checkpoints.direct_table(random, ranks=3, rows=70, dim=5)
+    directory = tmp_path / "saved"
+    made_checkpoints.save(directory, [user, item], step=5)
+    made_checkpoints.save(directory, [user, item], step=12)
+    return str(directory), user, item
+
+
+def run(*arguments):
+    return command.main([str(argument) for argument in arguments])
+
+
+def test_show(made, capsys):
+    directory, user, _ = made
+    assert run("show", directory) == 0
+    lines = capsys.readouterr().out.splitlines()
+    folder = os.path.join(directory, "model.ckpt-12")
+    sizes = {file: os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder)}
+    fullest = max(range(3), key=lambda rank: len(user.keys[rank]))
+    of_user = sum(size for file, size in sizes.items() if file.startswith("user"))
+    for line in ("checkpoint    " + folder, "step          12, by 3 ranks",
+                 "bytes         {:,} in {} files".format(sum(sizes.values()) - sizes["manifest.json"], len(sizes) - 1),
+                 "dense         700 bytes in 2 files of TensorFlow's", "table user/id",
+                 "  keys        int64, in a hash table",
+                 "  D           16", "  rows        900 in use of 1,200 (3 ranks of 400)",
+                 "  load factor 0.750, at most {:.3f} (rank {})".format(len(user.keys[fullest]) / 400, fullest),
+                 "  slots       user/id/Adam float32 [16]", "              user/id/Adam_1 float32 [16]",
+                 "table item", "  keys        int64, row numbers", "  rows        210 in use of 210 (3 ranks of 70)",
+                 "  slots       none"):
+        assert line in lines
+    assert "  bytes       {:,} (".format(of_user) in "\n".join(lines)
+    assert run("show", directory, "--step", 5) == run("show", os.path.join(directory, "model.ckpt-5")) == 0
+    first, second = capsys.readouterr().out.split("checkpoint    ")[1:]
+    assert first == second and "step          5, by" in first
+
+
+def test_verify(made, capsys):
+    directory, _, _ = made
+    assert run("verify", directory) == 0
+    assert "model.ckpt-12: 27 files, " in capsys.readouterr().out
+    for file, offset in (("user%2Fid.1-of-3.rows", 9000), ("item.2-of-3.keys", 4100), ("model.ckpt-12.index", 7)):
+        with open(os.path.join(directory, "model.ckpt-12", file), "r+b") as damaged:
+            damaged.seek(offset)
+            byte = damaged.read(1)
+            damaged.seek(offset)
+            damaged.write(bytes([byte[0] ^ 1]))
+    os.unlink(os.path.join(directory, "model.ckpt-12", "user%2Fid.0-of-3.slot-1"))
+    assert run("verify", directory) == 1
+    faults = capsys.readouterr().out.splitlines()
+    assert len(faults) == 4 and all(fault.startswith("fault: ") for fault in faults)
+    for file, table in (("user%2Fid.1-of-3.rows", "user/id"), ("item.2-of-3.keys", "item"),
+                        ("model.ckpt-12.index", ""), ("user%2Fid.0-of-3.slot-1", "user/id")):
+        assert [fault for fault in faults if file in fault and table in fault]
+    assert run("verify", directory, "--step", 5) == 0
+
+
+def test_what_is_not_there(made, tmp_path, capsys):
+    directory, _, _ = made
+    for arguments, words in ((["show", tmp_path / "none"], "There is no folder"), (["verify", tmp_path], "it has none"),
+                             (["show", directory, "--step", 6], "it has those of steps 5, 12"),
+                             (["export", directory, "--table", "x", "--format", "npz", "--output", tmp_path / "o"],
+                              "There is no table 'x' in")):
+        assert run(*arguments) == 1
+        told = capsys.readouterr()
+        assert told.out == "" and told.err.startswith("error: ") and words in told.err
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--format", "pickle", "--output", "o"], "invalid choice"), (["--format", "npz"], "required: --output"),
+    (["--format", "npz", "--output", "o", "--compact"], "are for --format tensorflow")])
+def test_wrong_arguments_end_with_2(capsys, arguments, words):
+    with pytest.raises(SystemExit) as stop:
+        run("export", "nowhere", *arguments)
+    assert stop.value.code == 2 and words in capsys.readouterr().err
+
+
+def assert_rows(table, keys, values):
+    """The keys of all ranks with their rows, rank after rank; without a hash table in the order of keys."""
+    if table.use_hashtable:
+        assert np.array_equal(keys, np.concatenate(table.keys))
+        assert np.array_equal(values, np.concatenate(table.parts["rows"]))
+    else:
+        expected = table.by_key("rows")
+        assert np.array_equal(keys, np.arange(len(expected)))
+        assert np.array_equal(values, [expected[key] for key in range(len(expected))])
+
+
+def test_npz(made, tmp_path, capsys):
+    directory, user, item = made
+    assert run("export", directory, "--format", "npz", "--output", tmp_path / "all") == 0
+    paths = [str(tmp_path / "all" / name) for name in ("item.npz", "user%2Fid.npz")]
+    assert capsys.readouterr().out.split() == paths
+    assert run("export", directory, "--table", "user/id", "--format", "npz", "--output", tmp_path / "one.npz") == 0
+    for table, path in ((item, paths[0]), (user, paths[1]), (user, str(tmp_path / "one.npz"))):
+        with zipfile.ZipFile(path) as archive:
+            assert archive.testzip() is None
+        with np.load(path, allow_pickle=False) as arrays:
+            assert sorted(arrays) == ["keys", "values"]
+            assert (arrays["keys"].dtype, arrays["values"].dtype) == (np.int64, np.float32)
+            assert_rows(table, arrays["keys"], arrays["values"])
+    assert run("export", directory, "--format", "npz", "--output", tmp_path / "two.npz") == 1
+    assert "one file, and 2 tables" in capsys.readouterr().err
+    assert sorted(os.listdir(str(tmp_path))) == ["all", "one.npz", "saved"]
+
+
+def test_files(made, tmp_path):
+    directory, user, item = made
+    assert run("export", directory, "--table", "item", "--table", "user/id", "--format", "files", "--output",
+               tmp_path / "out") == 0
+    for table, name in ((item, "item"), (user, "user%2Fid")):
+        keys = np.fromfile(str(tmp_path / "out" / (name + "_keys.file")), "<i8")
+        values = np.fromfile(str(tmp_path / "out" / (name + "_values.file")), "<f4").reshape(-1, table.dim)
+        assert_rows(table, keys, values)
+    assert len(os.listdir(str(tmp_path / "out"))) == 4
+
+
+@pytest.mark.parametrize("form", ["npz", "files"])
+def test_nothing_half_written_is_left_and_what_was_there_stays(made, tmp_path, capsys, form):
+    directory, _, _ = made
+    out = tmp_path / "out"
+    assert run("export", directory, "--format", form, "--output", out) == 0
+    before = {name: (out / name).read_bytes() for name in os.listdir(str(out))}
+    path = os.path.join(directory, "model.ckpt-12", "user%2Fid.2-of-3.rows")
+    os.truncate(path, os.path.getsize(path) - 1)
+    assert run("export", directory, "--format", form, "--output", out) == 1
+    assert "user%2Fid.2-of-3.rows (table 'user/id') is cut short" in capsys.readouterr().err
+    assert {name: (out / name).read_bytes() for name in os.listdir(str(out))} == before
+
+
+def test_an_output_that_cannot_be_written(made, tmp_path, capsys):
+    directory, _, _ = made
+    (tmp_path / "file").write_text("")
+    assert run("export", directory, "--format", "files", "--output", tmp_path / "file" / "out") == 1
+    assert "error: Cannot write" in capsys.readouterr().err
+    with pytest.raises(WriteError):
+        with outputs.beside(str(tmp_path / "none" / "file")):
+            pass
+
+
+@pytest.mark.parametrize("form", ["npz", "files"])
+def test_memory_is_a_buffer_whatever_the_table(tmp_path, random, form):
+    tables = [made_checkpoints.hash_table(random, rows=300000, used=300000, dim=64, slots=(), low=-10 ** 8),
+              made_checkpoints.direct_table(random, rows=150000, dim=64)]
+    directory = str(tmp_path / "saved")
+    made_checkpoints.save(directory, tables, block_bytes=4 << 20)
+    tracemalloc.start()
+    try:
+        assert run("export", directory, "--format", form, "--output", tmp_path / "out") == 0
+        assert 1 << 20 < tracemalloc.get_traced_memory()[1] < 48 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_tensorflow_is_not_loaded_where_it_is_not_needed(made, tmp_path):
+    program = """
+        import sys
+        from sok1x.checkpoint.__main__ import main
+        directory, out = sys.argv[1:]
+        codes = [main(["show", directory]), main(["verify", directory]),
+                 main(["export", directory, "--format", "npz", "--output", out])]
+        loaded = [name for name in ("tensorflow", "mpi4py", "pickle5") if name in sys.modules]
+        print("codes", codes, "loaded", loaded)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program), made[0], str(tmp_path / "out")],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("codes [0, 0, 0] loaded []\n")
+
+
+def test_long_work_says_how_far_it_is(capsys, monkeypatch):
+    clock = iter([100.0, 102.5, 103.0, 108.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    count = progress.Progress("verified", 10 << 20)
+    for _ in range(4):
+        count(1 << 20)
+    told = capsys.readouterr()
+    assert told.out == "" and told.err == "verified 2.0 MB of 10.0 MB\nverified 4.0 MB of 10.0 MB\n"
+
+
+def test_it_runs_as_a_module_and_ends_quietly_where_nobody_reads(made):
+    done = subprocess.run("{} -m sok1x.checkpoint show {} | true; exit ${{PIPESTATUS[0]}}".format(
+        sys.executable, made[0]), shell=True, executable="/bin/bash", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        timeout=60)
+    assert done.returncode in (0, 1) and done.stderr == b""
+    done = subprocess.run([sys.executable, "-m", "sok1x.checkpoint", "verify", made[0]], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"") and b"no fault" in done.stdout

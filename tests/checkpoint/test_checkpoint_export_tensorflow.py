@@ -1,0 +1,102 @@
+"""Export as a TensorFlow checkpoint: stock TensorFlow restores it and looks keys up."""
+import os
+import subprocess
+import sys
+import textwrap
+
+import made_checkpoints
+import numpy as np
+import pytest
+
+from sok1x.checkpoint import __main__ as command
+
+# What someone who serves the model has: stock TensorFlow, and the two names.
+SERVE = """
+    import sys, numpy as np
+    import tensorflow.compat.v1 as tf
+    prefix, keys_file, out, compact = sys.argv[1:]
+    reader = tf.train.NewCheckpointReader(prefix)
+    shapes = reader.get_variable_to_shape_map()
+    print(sorted(shapes.items()))
+    user = tf.get_variable("user/id", shapes["user/id"])
+    wanted = np.load(keys_file)
+    rows = np.searchsorted(reader.get_tensor("user/id/keys"), wanted) if compact == "yes" else wanted
+    looked_up = tf.nn.embedding_lookup(user, rows)
+    with tf.Session() as session:
+        tf.train.Saver({"user/id": user}).restore(session, prefix)
+        np.savez(out, user=session.run(looked_up), all=session.run(user), item=reader.get_tensor("item"))
+"""
+
+
+@pytest.fixture
+def made(tmp_path, seed):
+    random = np.random.RandomState(seed)
+    user = made_checkpoints.hash_table(random, ranks=2, rows=400, used=500, low=0)
+    item = made_checkpoints.direct_table(random, ranks=2, rows=70, dim=5)
+    made_checkpoints.save(tmp_path / "saved", [user, item])
+    return str(tmp_path / "saved"), user, item
+
+
+def serve(tmp_path, prefix, keys, compact):
+    np.save(str(tmp_path / "keys.npy"), keys)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(SERVE), prefix,
+                           str(tmp_path / "keys.npy"), str(tmp_path / "out.npz"), "yes" if compact else "no"],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, np.load(str(tmp_path / "out.npz"))
+
+
+@pytest.mark.parametrize("options", [[], ["--rows", "1500000"], ["--compact"]])
+def test_stock_tensorflow_looks_keys_up(made, tmp_path, seed, options):
+    directory, user, item = made
+    compact = "--compact" in options
+    prefix = str(tmp_path / "out" / "served")
+    done = subprocess.run([sys.executable, "-m", "sok1x.checkpoint", "export", directory, "--format", "tensorflow",
+                           "--output", prefix] + options, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          universal_newlines=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.split()) == sorted(str(tmp_path / "out" / name) for name in os.listdir(
+        str(tmp_path / "out")))
+    expected = user.by_key("rows")
+    keys = np.random.RandomState(seed).permutation(sorted(expected))[:200]
+    told, arrays = serve(tmp_path, prefix, keys, compact)
+    assert np.array_equal(arrays["user"], [expected[key] for key in keys])
+    assert np.array_equal(arrays["item"][:140], [item.by_key("rows")[key] for key in range(140)])
+    if compact:
+        assert np.array_equal(arrays["all"], [expected[key] for key in sorted(expected)])
+        assert "('user/id/keys', [500])" in told
+    else:
+        rows = 1500000 if options else max(expected) + 1
+        assert arrays["all"].shape == (rows, 16)
+        missing = np.setdiff1d(np.arange(rows), list(expected))
+        assert not arrays["all"][missing].any()
+
+
+def refused(capsys, directory, prefix, *options):
+    assert command.main(["export", directory, "--format", "tensorflow", "--output", str(prefix)] + list(options)) == 1
+    return capsys.readouterr().err
+
+
+def test_keys_that_are_no_rows_are_refused(tmp_path, seed, capsys):
+    random = np.random.RandomState(seed)
+    table = made_checkpoints.hash_table(random, ranks=2, rows=400, used=500)
+    table.keys = [np.where(np.arange(len(keys)) == 3, keys - 10 ** 7, keys) for keys in table.keys]
+    directory = str(tmp_path / "negative")
+    made_checkpoints.save(directory, [table])
+    message = refused(capsys, directory, tmp_path / "o")
+    assert "Table 'user/id' has the key -" in message and "use --compact." in message
+    table = made_checkpoints.hash_table(random, ranks=2, rows=400, used=500, low=0)
+    directory = str(tmp_path / "few-rows")
+    made_checkpoints.save(directory, [table])
+    greatest = max(table.by_key("rows"))
+    message = refused(capsys, directory, tmp_path / "o", "--rows", "1000")
+    assert "has the key {}, and row i of 1000 rows".format(greatest) in message
+    assert "use --compact, or --rows of at least {}".format(greatest + 1) in message
+    table.keys[0][5] = 2 ** 62
+    directory = str(tmp_path / "far")
+    made_checkpoints.save(directory, [table])
+    message = refused(capsys, directory, tmp_path / "o")
+    assert "has 500 keys, the greatest of which is {}".format(2 ** 62) in message and "Use --compact" in message
+    assert "There is no memory for table 'user/id'" in refused(
+        capsys, directory, tmp_path / "o", "--rows", str(2 ** 62 + 1))
+    assert not [name for name in os.listdir(str(tmp_path)) if name.startswith((".o", "o"))]

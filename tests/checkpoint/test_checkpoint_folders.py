@@ -1,0 +1,207 @@
+"""Folders of checkpoints: at every moment, whatever was interrupted, the last complete one is found."""
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from sok1x.checkpoint import folders, manifest
+from sok1x.checkpoint.errors import LockedError, NotFoundError
+from sok1x.checkpoint.folder_lock import FolderLock
+
+
+def make(directory, step, content="", publish=True, complete=True):
+    """A checkpoint's folder with a file of its own."""
+    folder = folders.make_temporary(str(directory), step, folders.new_token())
+    with open(os.path.join(folder, "content"), "w") as file:
+        file.write(content)
+    if complete:
+        manifest.write(folder, manifest.Manifest("0123456789abcdef", step, 1, 0, {}, {}))
+    return folders.publish(folder, str(directory), step) if publish else folder
+
+
+def content(found):
+    with open(os.path.join(found.folder, "content")) as file:
+        return file.read()
+
+
+def steps(directory):
+    return [found.step for found in folders.complete(str(directory))]
+
+
+@pytest.fixture
+def lock(tmp_path):
+    with FolderLock(str(tmp_path)) as held:
+        yield held
+
+
+def test_complete_ones_are_found_the_last_first(tmp_path):
+    assert steps(tmp_path / "none") == [] and folders.latest(str(tmp_path)) is None
+    for step in (5, 100, 0, 20):
+        make(tmp_path, step)
+    make(tmp_path, 200, publish=False)
+    make(tmp_path, 300, complete=False)
+    (tmp_path / "model.ckpt-400").write_text("a file")
+    (tmp_path / "model.ckpt-007").mkdir()
+    (tmp_path / "model.ckpt-500").symlink_to(tmp_path / "model.ckpt-5")
+    (tmp_path / "checkpoint").write_text("")
+    assert steps(tmp_path) == [100, 20, 5, 0]
+    found = folders.latest(str(tmp_path))
+    assert found == (100, str(tmp_path / "model.ckpt-100")) and found.prefix == str(
+        tmp_path / "model.ckpt-100" / "model.ckpt-100")
+
+
+def test_find(tmp_path):
+    for step in (5, 20):
+        make(tmp_path, step)
+    last = str(tmp_path / "model.ckpt-20")
+    assert folders.find(str(tmp_path)) == folders.find(last) == last
+    assert folders.find(str(tmp_path), 5) == str(tmp_path / "model.ckpt-5")
+    with pytest.raises(NotFoundError, match="of step 6 in .*; it has those of steps 5, 20"):
+        folders.find(str(tmp_path), 6)
+    with pytest.raises(NotFoundError, match="There is no folder .*none"):
+        folders.find(str(tmp_path / "none"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NotFoundError, match="no complete checkpoint in .*; it has none"):
+        folders.find(str(tmp_path / "empty"))
+
+
+def test_one_of_the_same_step_is_replaced(tmp_path):
+    make(tmp_path, 5, "old")
+    make(tmp_path, 5, "new")
+    assert steps(tmp_path) == [5] and content(folders.latest(str(tmp_path))) == "new"
+    assert os.listdir(str(tmp_path)) == ["model.ckpt-5"]
+
+
+@pytest.mark.parametrize("renames, expected", [(0, "old"), (1, "old"), (2, "new")])
+def test_a_death_while_one_is_replaced(tmp_path, monkeypatch, renames, expected):
+    """After every rename that is done there is one complete checkpoint, and the next job puts it right."""
+    make(tmp_path, 5, "old")
+    temporary = make(tmp_path, 5, "new", publish=False)
+    real, done = os.rename, []
+
+    def rename(source, target):
+        if len(done) == renames:
+            raise KeyboardInterrupt
+        done.append(real(source, target))
+
+    monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(folders, "_remove", lambda folder: None)
+    try:
+        folders.publish(temporary, str(tmp_path), 5)
+    except KeyboardInterrupt:
+        pass
+    monkeypatch.undo()
+    assert steps(tmp_path) == [5] and content(folders.latest(str(tmp_path))) == expected
+    with FolderLock(str(tmp_path)) as lock:
+        folders.remove_leftovers(lock)
+    assert content(folders.latest(str(tmp_path))) == expected
+    assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "model.ckpt-5"]
+
+
+def test_one_that_was_replaced_does_not_count_beside_its_successor(tmp_path):
+    # Many, for a folder's entries come in any order.
+    for step in range(20):
+        make(tmp_path, step, "new")
+        os.rename(make(tmp_path / "other", step, "old"), str(tmp_path / ".model.ckpt-{}.00ff.old".format(step)))
+    assert [content(found) for found in folders.complete(str(tmp_path))] == ["new"] * 20
+
+
+def test_leftovers_are_removed_and_nothing_else(tmp_path, lock):
+    make(tmp_path, 5)
+    make(tmp_path, 6, publish=False)
+    for name in (".model.ckpt-4.00ff.gone", ".model.ckpt-5.00ff.old", "mine", ".model.ckpt-x.00ff.tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("")
+    (tmp_path / ".model.ckpt-9.00ff.tmp").symlink_to(tmp_path / "mine")
+    folders.remove_leftovers(lock)
+    assert sorted(os.listdir(str(tmp_path))) == [
+        ".model.ckpt-9.00ff.tmp", ".model.ckpt-x.00ff.tmp", ".sok1x.lock", "mine", "model.ckpt-5"]
+    assert os.listdir(str(tmp_path / "mine")) == ["file"]
+
+
+def test_prune_keeps_the_last(tmp_path, lock):
+    for step in (1, 2, 3, 10):
+        make(tmp_path, step)
+    for keep, left in ((None, [10, 3, 2, 1]), (0, [10, 3, 2, 1]), (7, [10, 3, 2, 1]), (3, [10, 3, 2]), (1, [10])):
+        kept = folders.kept(str(tmp_path), keep)
+        folders.remove(folders.retire(lock, keep))
+        assert steps(tmp_path) == left == [found.step for found in reversed(kept)]
+    assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "model.ckpt-10"]
+
+
+def test_what_removes_needs_the_lock(tmp_path):
+    for act in (lambda lock: folders.retire(lock, 1), folders.remove_leftovers):
+        with pytest.raises(ValueError, match="lock on .* is not held"):
+            act(FolderLock(str(tmp_path)))
+
+
+HOLD = """
+import sys, time
+from sok1x.checkpoint.folder_lock import FolderLock
+lock = FolderLock(sys.argv[1]).acquire()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_lock_tells_who_holds_it_and_ends_with_the_process(tmp_path):
+    directory = str(tmp_path / "new" / "folder")
+    other = subprocess.Popen([sys.executable, "-c", HOLD, directory], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout.readline() == b"held\n"
+        lock = FolderLock(directory)
+        expected = r"Another job .* process {} on \S+ holds .*\.sok1x\.lock".format(other.pid)
+        with pytest.raises(LockedError, match=expected):
+            lock.acquire()
+        assert not lock.held
+    finally:
+        other.send_signal(signal.SIGKILL)
+        other.wait()
+        other.stdout.close()
+    assert lock.acquire().held
+    lock.release()
+    assert not lock.held
+
+
+def test_two_locks_of_one_process_exclude_each_other(tmp_path):
+    with FolderLock(str(tmp_path)) as lock:
+        assert lock.acquire() is lock
+        with pytest.raises(LockedError, match="Another hook of this process .* process {}".format(
+                os.getpid())):
+            FolderLock(str(tmp_path)).acquire()
+    with FolderLock(str(tmp_path)):
+        pass
+
+
+FORK = """
+import os, sys, time
+from sok1x.checkpoint.folder_lock import FolderLock
+lock = FolderLock(sys.argv[1]).acquire()
+child = os.fork()
+if child == 0:
+    os.write(1, b"started\\n")
+    sys.stdin.read()
+else:
+    os.write(1, b"%d\\n" % os.getpid())
+    time.sleep(60)
+"""
+
+
+def test_a_forked_child_that_outlives_its_job_does_not_hold_the_lock(tmp_path):
+    # The child ends with its standard input.
+    job = subprocess.Popen([sys.executable, "-c", FORK, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert {job.stdout.readline() for _ in range(2)} == {b"started\n", b"%d\n" % job.pid}
+        with pytest.raises(LockedError):
+            FolderLock(str(tmp_path)).acquire()
+        job.send_signal(signal.SIGKILL)
+        job.wait()
+        FolderLock(str(tmp_path)).acquire().release()
+    finally:
+        job.kill()
+        job.wait()
+        job.stdin.close()
+        assert job.stdout.read() == b""
+        job.stdout.close()

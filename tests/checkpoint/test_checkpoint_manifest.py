@@ -1,0 +1,109 @@
+"""The manifest: what was written is read, anything else is an error."""
+import json
+import os
+import time
+
+import made_checkpoints
+import numpy as np
+import pytest
+
+from sok1x.checkpoint import manifest, strict_json, writing
+from sok1x.checkpoint.errors import CheckpointError, DamagedError
+from sok1x.checkpoint.manifest import File, Manifest, Part, Table
+
+
+def made(**changes):
+    parts = {"keys": Part("int64", (), "keys"), "rows": Part("float32", (8,), "rows"),
+             "slot:a/b/Adam": Part("float32", (8,), "slot-0")}
+    values = dict(token="0123456789abcdef", step=12, ranks=2, written=1700000000,
+                  tables={"a/b": Table(8, 100, [100, 0], True, "uint32", parts)},
+                  files={"a%2Fb.{}-of-2.{}".format(rank, part): File(rank * 10 ** 12, 2 ** 32 - 1)
+                         for rank in range(2) for part in ("keys", "rows", "slot-0")})
+    values["files"]["model.ckpt-12.index"] = File(7, 0)
+    return Manifest(**dict(values, **changes))
+
+
+def test_it_comes_back(tmp_path):
+    manifest.write(str(tmp_path), made())
+    assert os.listdir(str(tmp_path)) == [manifest.NAME]
+    assert manifest.read(str(tmp_path)) == made()
+    assert json.loads((tmp_path / manifest.NAME).read_text())["step"] == 12
+    assert made().other_files() == ["model.ckpt-12.index"]
+
+
+def test_it_replaces_an_older_one(tmp_path):
+    manifest.write(str(tmp_path), made())
+    manifest.write(str(tmp_path), made(step=13))
+    assert manifest.read(str(tmp_path)).step == 13
+
+
+def test_every_flipped_byte_is_seen(tmp_path):
+    manifest.write(str(tmp_path), made())
+    path = tmp_path / manifest.NAME
+    data = path.read_bytes()
+    for offset in range(len(data)):
+        path.write_bytes(data[:offset] + bytes([data[offset] ^ (1, 0x20)[offset % 2]]) + data[offset + 1:])
+        with pytest.raises(CheckpointError, match="manifest.json"):
+            manifest.read(str(tmp_path))
+
+
+def test_without_one(tmp_path):
+    with pytest.raises(DamagedError, match="manifest.json is missing"):
+        manifest.read(str(tmp_path))
+
+
+def outcome(rank, ranks=2, table="t", **changes):
+    return dict({"table": table, "rank": rank, "ranks": ranks, "rows": 10, "dim": 4, "used": rank,
+                 "use_hashtable": True, "key_dtype": "int64", "parts": {"keys": ["int64", [], "keys"]},
+                 "files": {"t.{}".format(rank): {"bytes": 1, "crc32c": 2}}}, **changes)
+
+
+def test_outcomes_of_all_ranks_make_it():
+    made_of = writing.assemble("00ff", 3, [[outcome(0)], [outcome(1)]], {"x": File(3, 4)})
+    assert made_of.tables["t"].counts == [0, 1]
+    assert made_of.files == {"t.0": File(1, 2), "t.1": File(1, 2), "x": File(3, 4)}
+
+
+@pytest.mark.parametrize("outcomes, words", [
+    ([[outcome(0)], [outcome(1, dim=5)]], "Rank 1 saved table 't' as .*dim=5.*dim=4"),
+    ([[outcome(0)], [outcome(1, parts={})]], "Rank 1 saved table 't'"),
+    ([[outcome(0)], [outcome(0)]], "Rank 1 saved table 't'"),
+    ([[outcome(0)], []], "Only 1 of 2 ranks saved table 't'"),
+    ([[], [outcome(1)]], "Rank 1 saved table 't'")])
+def test_ranks_that_disagree_are_an_error(outcomes, words):
+    with pytest.raises(CheckpointError, match=words):
+        writing.assemble("00ff", 3, outcomes, {})
+
+
+@pytest.mark.parametrize("text", [
+    '{"a":1,"a":1}', '{"a":{"b":1,"b":2}}',
+    "", "[]", "1", "NaN", '{"a":NaN}', '{"a":Infinity}', '{"a":1.0}', '{"a":1e5}',
+    '{"a":18446744073709551616}', '{"a":-9223372036854775809}', '{"a":' + "9" * 10 ** 6 + "}", '{"a":"\\u0000"}',
+    '{"\\ud800":1}', '{"a":["\\u202e"]}', '{"a":1}x', "{'a':1}", '{"a":1,}', "[" * 10 ** 6, '{"a":' * 10 ** 5])
+def test_what_is_no_strict_json(text):
+    with pytest.raises(strict_json.NotStrict):
+        strict_json.loads(text.encode())
+
+
+def test_a_long_number_is_refused_before_it_is_converted():
+    """To convert it would take time that grows with the square of its length."""
+    begin = time.perf_counter()
+    with pytest.raises(strict_json.NotStrict, match="more than 64 bits"):
+        strict_json.loads(b'{"a":' + b"9" * 10 ** 6 + b"}")
+    assert time.perf_counter() - begin < 1
+
+
+def test_strict_json_comes_back():
+    value = {"a": [1, -2 ** 63, 2 ** 64 - 1, True, None, "é", {}], "b": {"c": []}}
+    assert strict_json.loads(strict_json.dumps(value)) == value
+    with pytest.raises(ValueError):
+        strict_json.dumps({"a": float("nan")})
+
+
+def test_long_and_strange_names_of_tables(tmp_path, seed):
+    random = np.random.RandomState(seed)
+    names = ["a/b", "a%2Fb", "x" * 300, "x" * 299 + "y", "é" * 60, "..", "model.ckpt-7"]
+    folder = made_checkpoints.save(tmp_path, [made_checkpoints.hash_table(random, name, used=20) for name in names])
+    read = manifest.read(folder)
+    assert sorted(read.tables) == sorted(names)
+    assert len(read.other_files()) == 2 and len(os.listdir(folder)) == len(read.files) + 1
