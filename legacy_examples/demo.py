@@ -2,6 +2,7 @@
 
     mpiexec -np 2 python legacy_examples/demo.py
     python legacy_examples/demo.py
+    mpiexec -np 2 python legacy_examples/demo.py --checkpoint_dir saved      # and again after Ctrl-C: it goes on
 
 A sample's label is whether its rating is 4 or 5. The model is in model.py. The test AUC ends above 0.78 and does not
 depend on the number of ranks.
@@ -59,6 +60,8 @@ def main():
     """Trains, and scores the test ratings after every epoch."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--checkpoint_dir", help="where to save the training, and to go on from what is saved there")
+    parser.add_argument("--save_steps", type=int, default=50, help="steps between checkpoints")
     add_arguments(parser)
     options = parser.parse_args()
     comm = MPI.COMM_WORLD
@@ -75,6 +78,7 @@ def main():
     train = train_op(model.objective, options.optimizer)
     init = sok.Init(global_batch_size=options.batch_size, seed=options.seed)
     same_on_all_ranks = sok.broadcast_global_variables(0)
+    checkpoints = sok.CheckpointManager(options.checkpoint_dir) if options.checkpoint_dir else None
 
     # Ranks share the cores of their host, so one thread each for TensorFlow's own kernels.
     config = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=2)
@@ -83,19 +87,34 @@ def main():
         session.run(init)  # before anything else of sok1x, variable initializers included
         session.run(tf.global_variables_initializer())
         session.run(same_on_all_ranks)
+        done = (checkpoints.restore(session) or 0) if checkpoints else 0
+        if rank == 0 and done:
+            print("going on after step {}, from {}".format(done, options.checkpoint_dir), flush=True)
+        step = 0
         for epoch in range(1, options.epochs + 1):
-            loss = 0.0
+            loss, trained = 0.0, 0
             for batch in batches(shuffled(train_rows, options.seed, epoch), options.batch_size):
+                step += 1
+                if step <= done:  # trained on before the checkpoint
+                    progress.left -= len(batch)
+                    continue
                 began = time.time()
                 feed = model.feed(part_of(batch, rank, ranks), training=True)
                 loss += session.run([model.loss, train], feed)[0]
+                trained += len(batch)
                 if rank == 0:
                     progress.add(len(batch), time.time() - began, epoch)
+                if checkpoints and step % options.save_steps == 0:
+                    checkpoints.save(session, step)
+            if not trained:
+                continue
             tested = comm.gather(model.evaluate(session, test_rows, options.batch_size, rank, ranks))
-            loss = comm.reduce(loss * options.batch_size / len(train_rows))
+            loss = comm.reduce(loss * options.batch_size / trained)
             if rank == 0:
                 labels, scores = (np.concatenate(parts) for parts in zip(*tested))
                 print("epoch {}: loss {:.4f}, test AUC {:.4f}".format(epoch, loss, auc(labels, scores)), flush=True)
+        if checkpoints and step > done:
+            checkpoints.save(session, step)
     if rank == 0:
         print("{:,.0f} samples/s in training".format(progress.rate()), flush=True)
 

@@ -1,7 +1,10 @@
 """The demo: its AUC, that it does not depend on the number of ranks, and what it prints."""
 import os
 import re
+import signal
+import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -71,6 +74,34 @@ def test_every_optimizer_of_the_list(model):
     for name in model.OPTIMIZERS:
         tables, dense = model.make_optimizers(name)
         assert tables is not dense and isinstance(dense, type(tables)) == (name != "sok_adam")
+
+
+def test_goes_on_after_ctrl_c(tmp_path):
+    """As if it had not been interrupted: the same AUC. The loss that is printed is of the steps after."""
+    options = ["--epochs", "2", "--batch_size", "1000", "--save_steps", "20"]
+    _, expected = epochs(run_ranks(2, DEMO, *options).out)
+    saved = tmp_path / "saved"
+    options += ["--checkpoint_dir", str(saved)]
+    interrupted = subprocess.Popen(
+        ["mpiexec", "--oversubscribe", "-np", "2", sys.executable, DEMO] + options, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, universal_newlines=True, start_new_session=True,
+        env=dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONWARNINGS="ignore"))
+    try:
+        end = time.time() + 120
+        while not (saved / "model.ckpt-60").exists() and time.time() < end:
+            time.sleep(0.05)
+        os.killpg(interrupted.pid, signal.SIGINT)  # as a terminal does
+        out = interrupted.communicate(timeout=60)[0]
+    finally:
+        if interrupted.poll() is None:
+            os.killpg(interrupted.pid, signal.SIGKILL)
+    assert interrupted.returncode and "samples/s in training" not in out, out
+    out = run_ranks(2, DEMO, *options).out
+    assert re.search(r"going on after step \d+, from", out), out
+    number, loss, area = epochs(out)[-1]
+    assert (number, area) == (2, expected[2]) and abs(loss - expected[1]) < 0.02, out
+    # Nothing is left to do.
+    assert not epochs(run_ranks(2, DEMO, *options).out)
 
 
 def test_auc_counts_pairs_in_order(model, seed):
