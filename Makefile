@@ -45,13 +45,15 @@ test-slow: data ## Run the tests that take longer than a minute each
 test-gpu: env ## Run the tests that have something to run on a GPU (needs a TensorFlow with GPUs, pycuda, nvcc)
 	@PYTHON=$(CURDIR)/$(PYTHON_ENV) tools/gpu_tests.sh $(ARGS)
 
-bench: env ## Measure against stock TensorFlow and Horovod; writes benchmarks/results/
+bench: env ## Measure against stock TensorFlow, Horovod and dd; writes benchmarks/results/
 	@$(PYTHON_ENV) benchmarks/embedding.py $(ARGS)
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/optimizers.py
+	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/checkpoint.py
 
-bench-gpu: env ## Measure on GPUs: lookups and steps, optimizers, the hash table, scaling; writes benchmarks/results/
+bench-gpu: env ## Measure on GPUs: lookups and steps, optimizers, checkpoints, the hash table, scaling; writes benchmarks/results/
 	@$(PYTHON_ENV) benchmarks/gpu_embedding.py $(ARGS)
 	@$(PYTHON_ENV) benchmarks/optimizers.py $(ARGS)
+	@$(PYTHON_ENV) benchmarks/checkpoint.py $(ARGS)
 	@$(PYTHON_ENV) benchmarks/gpu_hash.py $(ARGS)
 	@$(PYTHON_ENV) benchmarks/gpu_scaling.py $(ARGS)
 
