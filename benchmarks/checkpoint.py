@@ -7,9 +7,9 @@
 Writes benchmarks/results/checkpoint_<cpu or gpu>_<N>.json. Dd and save take turns in being first, and each part
 begins when the disk has all of the one before:
 
-dd write   dd if=/dev/zero bs=16M conv=fsync, as many bytes as the checkpoint has
+dd write   dd bs=16M conv=fsync of the checkpoint's very bytes, from a file in the page cache to another
 save       CheckpointManager.save: all files, checksums, fsync, rename, the older checkpoint removed
-dd read    dd of these bytes to /dev/null, from the page cache
+dd read    dd of these bytes to /dev/null
 restore    CheckpointManager.restore: reads all twice, once to verify before anything changes
 dump       sok.Saver's dump_to_file, keys and rows alone
 memory     growth of this process's resident memory over what it was before, at its peak
@@ -148,11 +148,14 @@ class Benchmark:
 
         note("first save", *self.together(lambda: self.manager.save(self.session, 0)))
         self.report["bytes"] = nbytes = _bytes_below(os.path.join(self.folder, "saved"))
-        spare = os.path.join(self.folder, "dd")
+        source, spare = os.path.join(self.folder, "bytes"), os.path.join(self.folder, "dd")
+        if self.rank == 0:
+            _concatenate(os.path.join(self.folder, "saved"), source)
 
         def dd_write():
             if self.rank == 0:
-                note("dd write", _dd("if=/dev/zero", "of=" + spare, nbytes, "conv=fsync"))
+                note("dd write", _dd("if=" + source, "of=" + spare, "conv=fsync"))
+                os.remove(spare)
 
         def save():
             note("save", *self.together(lambda: self.manager.save(self.session, number)))
@@ -163,8 +166,7 @@ class Benchmark:
                 work()
             self.settle()
             if self.rank == 0:
-                note("dd read", _dd("if=" + spare, "of=/dev/null", nbytes))
-                os.remove(spare)
+                note("dd read", _dd("if=" + source, "of=/dev/null"))
             note("restore", *self.together(lambda: self.manager.restore(self.session)))
             self.settle()
             note("dump", *self.together(lambda: self.session.run(self.dump)))
@@ -198,11 +200,19 @@ class Benchmark:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _dd(source, target, nbytes, *more):
+def _dd(*arguments):
     began = time.perf_counter()
-    subprocess.check_call(["dd", source, target, "bs=16M", "count={}".format(nbytes), "iflag=count_bytes",
-                           "status=none"] + list(more))
+    subprocess.check_call(["dd", "bs=16M", "status=none"] + list(arguments))
     return time.perf_counter() - began
+
+
+def _concatenate(folder, path):
+    """The bytes of all files below a folder in one file."""
+    with open(path, "wb") as target:
+        for place, _, names in os.walk(folder):
+            for name in names:
+                with open(os.path.join(place, name), "rb") as file:
+                    shutil.copyfileobj(file, target, 16 << 20)
 
 
 def _bytes_below(folder):

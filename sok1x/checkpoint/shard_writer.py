@@ -3,7 +3,8 @@ import contextlib
 import dataclasses
 import os
 import struct
-from typing import Any, Dict, List
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Dict, List, Optional
 
 import crc32c
 import numpy as np
@@ -14,6 +15,9 @@ from sok1x.checkpoint.shard_header import Header
 # So much is summed and then written at a time: the system copies it while it is in the processor's cache still. On two
 # busy cores that took less time than a second thread for the sums.
 _PIECE = 1 << 20
+# After so much the disk is sent what the system has taken so far, beside what follows: else it is idle until the end.
+_SYNC_BYTES = 64 << 20
+_syncs = ThreadPoolExecutor(1, "sok1x-sync")
 
 
 class ShardFileWriter:
@@ -32,6 +36,8 @@ class ShardFileWriter:
         self._row = np.dtype((np.dtype(header.dtype), header.row_shape))
         self._written = 0
         self._sums: List[int] = []
+        self._unsynced = 0
+        self._sync: Optional["Future[None]"] = None
         block = shard_header.encode(header)
         self._wanted = len(block) + header.payload_bytes + header.trailer_bytes
         with self._refusals():
@@ -72,6 +78,8 @@ class ShardFileWriter:
         self._put(trailer)
         with self._refusals():
             os.pwrite(self._fd, block, 0)
+            if self._sync is not None:
+                self._sync.result()  # an error that it has met is told once, and so not by the next
             os.fsync(self._fd)
             fd, self._fd = self._fd, -1
             os.close(fd)
@@ -79,6 +87,8 @@ class ShardFileWriter:
 
     def abort(self) -> None:
         """Closes and removes the file; after `close` or `abort`, and after a failure, only what is left to do."""
+        if self._sync is not None:
+            wait([self._sync])
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -104,7 +114,12 @@ class ShardFileWriter:
         left = memoryview(data).cast("B")
         with self._refusals():
             while len(left):
-                left = left[os.write(self._fd, left):]
+                done = os.write(self._fd, left)
+                left, self._unsynced = left[done:], self._unsynced + done
+            if self._unsynced >= _SYNC_BYTES and (self._sync is None or self._sync.done()):
+                if self._sync is not None:
+                    self._sync.result()
+                self._unsynced, self._sync = 0, _syncs.submit(os.fdatasync, self._fd)
 
     @contextlib.contextmanager
     def _refusals(self) -> Any:
