@@ -87,6 +87,7 @@ _BYTES = {
     "adam": (13, lambda a, f: 4 * a[9] + 4 * a[1] * (6 * a[9] + f.distinct)),
     "adam_no_positions": (2, lambda a, f: 4 * a[0]),
     "adam_positions": (4, lambda a, f: 8 * a[1]),
+    "stamp_rows": (6, lambda a, f: (4 + SECTOR) * a[1]),
 }
 
 

@@ -188,7 +188,7 @@ with tf.Session() as sess:
     for thread in threads[1:]: thread.start()
     for thread in threads: thread.join()
     collect(nodes[3])
-    print(results)
+    print(sorted(results, key=str))  # threads end in any order
 """.format(HERE)
     finished = run_ranks(0, program, timeout=60, check=False)
     assert finished.code == 0, str(finished)
