@@ -100,8 +100,6 @@ def test_goes_on_after_ctrl_c(tmp_path):
     assert re.search(r"going on after step \d+, from", out), out
     number, loss, area = epochs(out)[-1]
     assert (number, area) == (2, expected[2]) and abs(loss - expected[1]) < 0.02, out
-    # Nothing is left to do.
-    assert not epochs(run_ranks(2, DEMO, *options).out)
 
 
 def test_auc_counts_pairs_in_order(model, seed):
