@@ -25,7 +25,8 @@ class DenseSaver(tf.train.Saver):
 
     def __init__(self, tables: List[TableState], directory: Optional[str]) -> None:
         self._directory = directory
-        self._initialize_shards = initializer_of(tables)
+        self._initialize_shards = tf.group(
+            *[variable.initializer for table in tables for variable in table.variables()], name="initialize_shards")
         dense = dense_of(tf.get_default_graph(), tables)
         super().__init__(dense, allow_empty=True, save_relative_paths=True)
         self._wanted = {variable.op.name: (variable.shape, variable.dtype.base_dtype) for variable in dense
@@ -89,12 +90,6 @@ def for_graph(tables: List[TableState], directory: Optional[str]) -> DenseSaver:
     if not savers:
         savers.append(made)
     return made
-
-
-def initializer_of(tables: List[TableState]) -> tf.Operation:
-    """An op that gives all shards their initial values."""
-    return tf.group(*[variable.initializer for table in tables for variable in table.variables()],
-                    name="initialize_shards")
 
 
 def last_whole(directory: str) -> Optional[folders.Found]:

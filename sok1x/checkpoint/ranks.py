@@ -1,5 +1,7 @@
 """What ranks tell each other while they save or restore together, so that all go on or all stop."""
 import json
+import os
+import socket
 from typing import Any, Callable, List, Optional
 
 import numpy as np
@@ -47,6 +49,14 @@ class Ranks:
             if message is not None:
                 raise CheckpointError("Rank {}: {}".format(rank, message))
         return [given for _, given in told]
+
+
+def expect_seen(folder: str, by_rank_0: str) -> None:
+    """Raises CheckpointError where this rank does not see a folder that rank 0 does; `by_rank_0`: what it did there."""
+    if not os.path.isdir(folder):
+        raise CheckpointError((
+            "{} does not see the folder {} that rank 0 has {}: checkpoint_dir must be on a file system that all ranks "
+            "share").format(socket.gethostname(), folder, by_rank_0))
 
 
 def _message(error: Optional[Exception]) -> Optional[str]:

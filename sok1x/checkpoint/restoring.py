@@ -1,6 +1,4 @@
 """All state of a training run from a checkpoint, by all ranks together, whatever number of ranks saved it."""
-import os
-import socket
 from typing import Any, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
@@ -9,8 +7,7 @@ from sok1x import launch
 from sok1x.checkpoint import dense_saver, folders, shard_names
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.dense_saver import DenseSaver
-from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.ranks import Ranks
+from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.reading import TableSource, Wanted
 from sok1x.checkpoint.tables import TableState
 from sok1x.checkpoint.transfer import Transfer
@@ -72,10 +69,7 @@ class Restoring:
 
     def _check(self, folder: str, sources: List[TableSource]) -> None:
         """Reads all that this rank will need, and changes nothing."""
-        if not os.path.isdir(folder):
-            raise CheckpointError((
-                "{} does not see the folder {} that rank 0 has found: checkpoint_dir must be on a file system that all "
-                "ranks share").format(socket.gethostname(), folder))
+        expect_seen(folder, "found")
         checkpoint = Checkpoint(folder)
         world = launch.current()
         for table in self._tables:

@@ -30,7 +30,7 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
 
     Args:
         checkpoint_dir: the folder; made where it is missing.
-        save_secs: seconds between checkpoints, by rank 0's clock; costs a small exchange a step.
+        save_secs: seconds between checkpoints, by rank 0's clock; costs a small exchange about once a second.
         save_steps: or steps between them.
         listeners: `tf.train.CheckpointSaverListener`s, called as TensorFlow's hook does, on every rank.
         keep_checkpoint_max: how many checkpoints stay; None or 0: all.

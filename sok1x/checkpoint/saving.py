@@ -2,7 +2,6 @@
 import contextlib
 import os
 import shutil
-import socket
 import threading
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -11,9 +10,8 @@ from tensorflow.python.training import checkpoint_management
 
 from sok1x.checkpoint import folder_lock, folders, manifest, tensorflow_errors, writing
 from sok1x.checkpoint.dense_saver import DenseSaver
-from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.folder_lock import FolderLock
-from sok1x.checkpoint.ranks import Ranks
+from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.tables import TableState
 from sok1x.checkpoint.transfer import Transfer
 from sok1x.graph_ops import shard_transfer
@@ -86,10 +84,7 @@ class Saving:
 
     def _write(self, session: tf.Session, folder: str, token: str, step: int) -> List[Dict[str, Any]]:
         """This rank's shards."""
-        if not os.path.isdir(folder):
-            raise CheckpointError((
-                "{} does not see the folder {} that rank 0 has just made: checkpoint_dir must be on a file system that "
-                "all ranks share").format(socket.gethostname(), folder))
+        expect_seen(folder, "just made")
         outcomes = []
         for table in self._tables:
             sink = writing.TableSink(folder, token, step)
