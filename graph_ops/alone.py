@@ -72,6 +72,6 @@ def distinct(op, config, inverse, rows, requested):
     """(inverse, rows, requested) for the gradient of lookup `op`, from what it saved in their places."""
     fields, host_inputs = stamps.step_inputs()
     resources = op.inputs[:op.get_attr("Nr")]
-    return library.call("lookup.distinct", dict(fields, table=config["table"], graph=config["op"][0]),
+    return library.call("lookup.distinct", dict(fields, table=config["table"], graph=config["plan"]),
                         [inverse, rows, requested], [tf.int32] * 3, [[None]] * 3, resources=resources[-2:],
                         host_inputs=host_inputs, name="lookup_distinct")

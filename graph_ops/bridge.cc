@@ -4,9 +4,13 @@
 // written in Python (executor.py), takes requests out of the queue through the C functions of bridge_api.cc, reads the
 // inputs' pointers, asks for outputs and temporaries (which TensorFlow's allocator makes), and finishes the request
 // with a status. No tensor is copied on the way.
+#include <mutex>
+#include <unordered_map>
+
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/lib/hash/hash.h"
 #include "tensorflow/core/public/version.h"
 #include "tensorflow/stream_executor/stream.h"
 #if TF_MAJOR_VERSION == 1
@@ -27,6 +31,34 @@ Scratch* Scratch::Get() {
   return scratch;
 }
 
+// The sessions that have kernels of ours. TensorFlow gives every session a handle of its own and keeps a session's
+// kernels until the session is deleted.
+class Sessions {
+ public:
+  static Sessions* Get() {
+    static Sessions* sessions = new Sessions;  // never destroyed, as the queue
+    return sessions;
+  }
+
+  void Enter(uint64_t session) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++kernels_[session];
+  }
+
+  void Leave(uint64_t session) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (--kernels_[session] > 0) return;
+      kernels_.erase(session);
+    }
+    Queue::Get()->EndSession(session);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, int64_t> kernels_;
+};
+
 class CallOp : public tf::AsyncOpKernel {
  public:
   explicit CallOp(tf::OpKernelConstruction* construction) : tf::AsyncOpKernel(construction) {
@@ -39,7 +71,16 @@ class CallOp : public tf::AsyncOpKernel {
     id_ = next++;
   }
 
+  ~CallOp() override {
+    if (in_session_.load()) Sessions::Get()->Leave(session_);
+  }
+
   void ComputeAsync(tf::OpKernelContext* context, DoneCallback done) override {
+    std::call_once(entered_, [this, context] {
+      session_ = tf::Hash64(context->session_handle());
+      Sessions::Get()->Enter(session_);
+      in_session_.store(true);
+    });
     std::unique_ptr<Request> request(new Request);
     request->context = context;
     request->stream = StreamOf(context);
@@ -78,6 +119,9 @@ class CallOp : public tf::AsyncOpKernel {
     queued.info.id = id;
     queued.info.kernel = id_;
     queued.info.step = context->step_id() + 1;
+    queued.info.session = session_;
+    queued.info.frame = context->frame_iter().frame_id;
+    queued.info.iteration = context->frame_iter().iter_id;
     queued.info.stream = request->stream;
     queued.info.input_count = inputs;
     queued.info.host_input_count = host_input_count_;
@@ -112,6 +156,9 @@ class CallOp : public tf::AsyncOpKernel {
 #endif
   int resource_count_ = 0, host_input_count_ = 0, device_output_count_ = 0;
   int64_t id_ = 0;
+  std::once_flag entered_;  // a kernel belongs to one session, which it learns of when it first runs
+  std::atomic<bool> in_session_{false};
+  uint64_t session_ = 0;
 };
 
 REGISTER_OP("Sok1xCall")

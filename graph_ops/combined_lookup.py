@@ -12,7 +12,7 @@ from tensorflow.python.framework import tensor_util
 
 from sok1x.cuda_kernels import backend, bags, combine, gather, partition, row_numbers, segment_sum, unique
 from sok1x.cuda_kernels import lookup as lookups
-from sok1x.graph_ops import alone, dense_lookup, library, partial_sums, shard
+from sok1x.graph_ops import alone, dense_lookup, library, partial_sums, shard, ties
 from sok1x.graph_ops.bridge import ITEM_BYTES
 from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.sparse_batch import SparseBatch
@@ -25,8 +25,8 @@ from sok1x.graph_ops.table import Table
 #   requested  int32 [R]    which of `rows` each received key is, or its row (dense_lookup.py); on one rank empty, as
 #                           the two that follow
 #   all_offsets int64       where each bag of all ranks begins among the received pairs (reduce_scatter)
-#   route      int64        0, keys sent to each rank, keys received from each rank; or 1, bags of each rank; in host
-#                           memory
+#   route      int64        0, keys sent to each rank, keys received from each rank; or 1, bags of each rank; and the
+#                           exchange's number (ties.py); in host memory
 _SAVED = (tf.int32, tf.int64, tf.int32, tf.int32, tf.int64)
 ALL2ALL, REDUCE_SCATTER = 0, 1
 DISTINCT = (("combined.backward", 1),)  # (function, output) that hold rows, none twice
@@ -131,8 +131,7 @@ class _Forward(Operation):
     def _run_all2all(request, world, mean, headers, out):
         table, batch, asked, inverse, training = request.state
         recv_counts = np.ascontiguousarray(headers[:, 4 + world.rank])
-        route = request.host_output(0, "int64", (1 + 2 * world.size,))
-        route.numpy()[:] = np.concatenate([[ALL2ALL], asked.send_counts, recv_counts])
+        ties.save(request, 0, [[ALL2ALL], asked.send_counts, recv_counts])
         request.output(5, "int64", (0,))
         values = dense_lookup.owner_rows(request, table, world, asked, recv_counts, training, out.dtype, 3, 4)
         combine.combine(values.pointer, table.dim, 0, inverse.pointer, batch.offsets.pointer, batch.count, inverse.size,
@@ -142,8 +141,7 @@ class _Forward(Operation):
     def _run_reduce_scatter(request, world, mean, headers, out):
         table, batch, _, _, training = request.state
         counts = np.ascontiguousarray(headers[:, 1])
-        route = request.host_output(0, "int64", (1 + world.size,))
-        route.numpy()[:] = np.concatenate([[REDUCE_SCATTER], counts])
+        ties.save(request, 0, [[REDUCE_SCATTER], counts])
         first = int(counts[:world.rank].sum())
         total = int(counts.sum())
         keys, pair_bags = _exchange_pairs(request, world, batch, first)
@@ -225,6 +223,9 @@ class _Backward(Operation):
     name = "combined.backward"
     communicates = True
 
+    def tie(self, request):
+        return ties.number(request.host_inputs[0].numpy())
+
     def prepare(self, request, config, world):
         table = config["table"]
         gradient, inverse, offsets = request.inputs[:3]
@@ -243,7 +244,7 @@ class _Backward(Operation):
                            gradient.dtype)
         else:
             request.state = gradient
-        return dense_lookup.NOTHING
+        return route.numpy()
 
     def run(self, request, config, world, headers):
         table = config["table"]
@@ -252,9 +253,11 @@ class _Backward(Operation):
         if world.size == 1:
             _sum_bags(request, config, request.state, offsets, inverse, config["combiner"] == "mean", rows)
         elif route.numpy()[0] == ALL2ALL:
+            ties.check_counts(request.name, headers, world.size)
             dense_lookup.return_gradients(request, config, world, request.state, route.numpy()[1:], requested, rows)
         else:
-            counts = route.numpy()[1:].copy()
+            ties.check_equal(request.name, headers)
+            counts = route.numpy()[1:-1].copy()
             gradients = request.temporary(request.state.dtype, int(counts.sum()), table.dim)
             request.communicator.all_gather(request.state.pointer, gradients.pointer, counts,
                                             table.dim * ITEM_BYTES[gradients.dtype])

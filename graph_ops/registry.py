@@ -22,6 +22,10 @@ class Operation:
         """One line for the plan of collectives: what must be equal on all ranks."""
         return "{} {}".format(self.name, config.get("label", ""))
 
+    def tie(self, request):
+        """The number of the earlier exchange whose results this run continues (ties.py), 0 where it continues none."""
+        return 0
+
     def prepare(self, request, config, world):
         """The header: int64 [h], h equal on all ranks."""
         raise NotImplementedError

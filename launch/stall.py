@@ -4,6 +4,10 @@ from .errors import DEADLINE_EXCEEDED, LaunchError
 
 _SHOWN_OPS = 5
 
+# What a user can do where ranks run different numbers of steps.
+EVEN_STEPS = ("Every rank must run the same number of steps; sok1x.EvenSteps lets ranks with fewer samples go on with "
+              "empty batches until all have none left.")
+
 
 class StallInspector:
     """Looks over the leader's undecided ops now and then.
@@ -55,7 +59,8 @@ class StallInspector:
             if len(ops) > _SHOWN_OPS:
                 lines.append("{} more ops wait as well.".format(len(ops) - _SHOWN_OPS))
             lines.append("Every rank must run the same ops equally often: see whether those ranks are slow, stuck, "
-                         "or ran out of data."
+                         "or ran out of data (sok1x.EvenSteps), and whether every rank is chief in its "
+                         "MonitoredTrainingSession (is_chief=True)."
                          + ("" if self._abort else " SOK1X_ABORT_SECONDS makes such a job fail instead."))
             texts[rank] = " ".join(lines)
         return texts
