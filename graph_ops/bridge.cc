@@ -18,6 +18,7 @@
 #endif
 
 #include "bridge_queue.h"
+#include "bridge_signature.h"
 
 namespace sok1x {
 
@@ -67,6 +68,10 @@ class CallOp : public tf::AsyncOpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("Nr", &resource_count_));
     host_input_count_ = CountTypes(construction, "Thost_in");
     device_output_count_ = CountTypes(construction, "Tout");
+    tf::int64 signature = 0;
+    OP_REQUIRES_OK(construction, construction->GetAttr("signature", &signature));
+    signature_ = static_cast<uint64_t>(signature);
+    label_ = name().substr(0, name().rfind(kSignatureInName));
     static std::atomic<int64_t> next{0};
     id_ = next++;
   }
@@ -114,12 +119,13 @@ class CallOp : public tf::AsyncOpKernel {
     queued.info.request = request.get();
     queued.info.function = function_.c_str();
     queued.info.config = config_.c_str();
-    queued.info.name = name().c_str();
+    queued.info.name = label_.c_str();
     queued.info.inputs = request->inputs.data();
     queued.info.id = id;
     queued.info.kernel = id_;
     queued.info.step = context->step_id() + 1;
     queued.info.session = session_;
+    queued.info.signature = signature_;
     queued.info.frame = context->frame_iter().frame_id;
     queued.info.iteration = context->frame_iter().iter_id;
     queued.info.stream = request->stream;
@@ -150,15 +156,15 @@ class CallOp : public tf::AsyncOpKernel {
   }
 
 #if TF_MAJOR_VERSION == 1
-  tf::string function_, config_;
+  tf::string function_, config_, label_;
 #else
-  std::string function_, config_;
+  std::string function_, config_, label_;
 #endif
   int resource_count_ = 0, host_input_count_ = 0, device_output_count_ = 0;
   int64_t id_ = 0;
   std::once_flag entered_;  // a kernel belongs to one session, which it learns of when it first runs
   std::atomic<bool> in_session_{false};
-  uint64_t session_ = 0;
+  uint64_t session_ = 0, signature_ = 0;
 };
 
 REGISTER_OP("Sok1xCall")
@@ -169,6 +175,8 @@ REGISTER_OP("Sok1xCall")
     .Output("host_outputs: Thost_out")
     .Attr("function: string")
     .Attr("config: string")
+    .Attr("digest: int = 0")     // of an op that communicates: plan.py
+    .Attr("signature: int = 0")  // given by bridge_signature.cc
     .Attr("Nr: int >= 0")
     .Attr("Tin: list(type) >= 0")
     .Attr("Thost_in: list(type) >= 0")

@@ -49,6 +49,7 @@ struct RequestInfo {
   int64_t kernel;  // of the node in its session
   int64_t step;    // of the session's run; above 0
   uint64_t session;
+  uint64_t signature;  // of what this run of the session is made of: bridge_signature.cc
   uint64_t frame;     // of a loop, 0 outside of loops; the same on all ranks whose loops have the same names
   int64_t iteration;  // of that loop
   void* stream;  // TensorFlow's CUstream, or null on the CPU

@@ -54,10 +54,16 @@ def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(),
         made = module.sok1x_call(
             resources=list(resources), inputs=list(inputs), host_inputs=list(host_inputs), Tout=list(dtypes),
             Thost_out=list(host_dtypes), function=function, config=json.dumps(config, sort_keys=True),
+            digest=_signed(config["op"][1]) if operation.communicates else 0, signature=0,
             output_shapes=[tf.TensorShape(shape) for shape in list(shapes) + list(host_shapes)], name=scope)
     if dtypes or host_dtypes:
         return list(made.outputs) + list(made.host_outputs)
     return tf_ops.get_default_graph().get_operation_by_name(scope[:-1])
+
+
+def _signed(digest):
+    """64 bits as TensorFlow's attributes have them."""
+    return digest - (digest >> 63 << 64)
 
 
 def _place(operation, config):

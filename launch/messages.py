@@ -32,10 +32,12 @@ class Instance(NamedTuple):
         tie: 0, or the number of the decision (Run.number) whose results the op continues: a lookup's, for its gradient.
         frame: TensorFlow's frame of a loop in a loop; 0 elsewhere.
         iteration: Of that loop.
+        signature: A hash of the ops that communicate in the same session.run: training and evaluation may share ops.
     """
     tie: int = 0
     frame: int = 0
     iteration: int = 0
+    signature: int = 0
 
 
 class Announce(NamedTuple):
@@ -144,8 +146,8 @@ _KINDS = (Announce, Failed, Run, Refuse, Cancel, JobFailed, Warn) + tuple(_NUMBE
 _NUMBER = {kind: number for number, kind in enumerate(_KINDS)}
 _ANNOUNCE, _RUN = _NUMBER[Announce], _NUMBER[Run]
 # Kind, then for Announce: error there?, lengths of header, name, introduction, error text; ticket, step, the op's
-# context, index, digest, the instance's tie, frame, iteration, error code, error rank.
-_ANNOUNCE_HEAD = struct.Struct("<B?xxIIIIqqqqQqQqii")
+# context, index, digest, the instance's tie, frame, iteration, signature, error code, error rank.
+_ANNOUNCE_HEAD = struct.Struct("<B?xxIIIIqqqqQqQqQii")
 # Kind, number of ranks, number; the ranks' tickets follow, then headers.
 _RUN_HEAD = struct.Struct("<BxxxIq")
 _ERROR = struct.Struct("<ii")
@@ -183,13 +185,13 @@ def _encode_announce(message):
 
 def _decode_announce(data):
     (_, has_error, n_header, n_name, n_introduction, n_error, ticket, step, context, index, digest, tie, frame,
-     iteration, code, rank) = _ANNOUNCE_HEAD.unpack_from(data)
+     iteration, signature, code, rank) = _ANNOUNCE_HEAD.unpack_from(data)
     header = _ANNOUNCE_HEAD.size
     name = header + n_header
     introduction = name + n_name
     error = introduction + n_introduction
     return Announce(
-        ticket, step, Op(context, index, digest), Instance(tie, frame, iteration),
+        ticket, step, Op(context, index, digest), Instance(tie, frame, iteration, signature),
         data[name:introduction].decode("utf-8"),
         json.loads(data[introduction:error].decode("utf-8")) if n_introduction else None, data[header:name],
         LaunchError(code, data[error:error + n_error].decode("utf-8"), rank) if has_error else None)

@@ -33,7 +33,7 @@ def test_messages_come_back_as_they_were(seed):
 
     for _ in range(200):
         op = messages.Op(number(), number(), chance.randrange(2 ** 64))
-        instance = messages.Instance(number(), chance.randrange(2 ** 64), number())
+        instance = messages.Instance(number(), chance.randrange(2 ** 64), number(), chance.randrange(2 ** 64))
         header = np.array([number() for _ in range(chance.choice((0, 1, 7)))], np.int64).tobytes()
         tickets = (number(), number(), number())
         introduction = {"first": number(), "entries": [text(), text()], "graphs": 1, "rivals": [number()]}
