@@ -18,8 +18,8 @@ from .stall import EVEN_STEPS, StallInspector
 
 # Ranks end within a moment of each other; only an op that still waits after this long has really been left alone.
 LEAVE_SECONDS = 1.0
-# After which sessions whose order of beginning tells nothing are bound in the order in which they announced an op.
-_BIND_SECONDS = 1.0
+# After which what is announced is paired by its order alone, where nothing moves.
+_ORDER_SECONDS = 1.0
 _DOOMED_STEPS = 1000
 _REMEMBERED_DECISIONS = 10000
 
@@ -89,8 +89,8 @@ class Leader:
             self._watch.changed()
             return
         seconds = self._watch.still_seconds(now)
-        if seconds >= min(_BIND_SECONDS, self._deadlock / 2):
-            complete = self._pairing.bind_in_order()
+        if seconds >= min(_ORDER_SECONDS, self._deadlock / 2):
+            complete = self._pairing.pair_in_order()
             self._decide_all(complete)
             if not complete and seconds >= self._deadlock:
                 self._fail_for_deadlock(seconds)

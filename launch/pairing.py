@@ -5,11 +5,12 @@ gradient, by the lookup that it belongs to (messages.Instance). What remains is 
 another: ranks number their sessions (contexts) by themselves, and one may have sessions and graphs that no other has,
 an export on rank 0, say. So a session of another rank is bound to one of rank 0's when both have announced the same op,
 the first time. If a rank has several sessions that could announce this op, its rivals, they are bound in the order in
-which they were begun: only two that have equally many unbound rivals begun before them. Sessions that remain unbound
-so, since one rank has a rival that the other never made, are bound in the order of their announcements once nothing
-moves on any rank any more (`bind_in_order`).
+which they were begun: only two that have equally many unbound rivals begun before them.
 
 Within bound sessions the k-th announcement of an op's run on each rank belongs to the k-th of the others.
+
+Where nothing moves on any rank any more, ranks may still belong together: one has a rival that the others never made,
+or asks for more in a session.run (Instance.signature). Then `pair_in_order` goes by the order of announcements alone.
 """
 import collections
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Set, Tuple
@@ -29,6 +30,10 @@ class Key(NamedTuple):
     def run(self):
         """The part that is equal on all ranks."""
         return self[2:]
+
+    def signed(self, signature):
+        """The same, as part of another kind of session.run."""
+        return self._replace(instance=self.instance._replace(signature=signature))
 
 
 class Pending:
@@ -71,6 +76,7 @@ class Pairing:
         self._taken: List[Set[int]] = [set() for _ in range(size)]     # of each rank: rank 0's sessions it is bound to
         self._rivals: Dict[Tuple[int, int, int], Set[int]] = {}        # (rank, context, digest) -> sessions
         self._digests: Dict[Tuple[int, int], int] = {}                 # (rank 0's session, index) -> the op's digest
+        self._signatures: Dict[Tuple[int, int, int], int] = {}         # (rank, rank 0's session, its) -> the others'
 
     def add(self, rank: int, message: Announce, now: float) -> Tuple[List[Pending], Optional[Pending]]:
         """Enters an announcement.
@@ -81,7 +87,9 @@ class Pairing:
         """
         op = message.op
         home, context = self._home(rank, op.context)
-        pending = self._get(Key(home, context, op.index, op.digest, message.instance), message.name)
+        key = Key(home, context, op.index, op.digest, message.instance)
+        same = self._signatures.get((rank, context, message.instance.signature)) if self._signatures else None
+        pending = self._get(key if same is None else key.signed(same), message.name)
         queue = pending.queues[rank]
         queue.append((message, now))
         touched = [pending]
@@ -128,17 +136,29 @@ class Pairing:
                 taken.discard(context)
             for place in [place for place in self._digests if place[0] == context]:
                 del self._digests[place]
+            for place in [place for place in self._signatures if place[1] == context]:
+                del self._signatures[place]
         else:
             self._bound[rank].pop(context, None)
         return self._complete(self._bind_all())
 
-    def bind_in_order(self) -> List[Pending]:
-        """Binds sessions that have announced the same op, in the order of these announcements, rivals or not.
+    def pair_in_order(self) -> List[Pending]:
+        """Binds sessions, and kinds of session.run, that have announced the same op, in the order of announcements.
 
         Returns:
             What all ranks have announced now.
         """
-        return self._complete(self._bind_all(by_order=True))
+        touched = self._bind_all(by_order=True)
+        for pending in sorted(self.pending.values(), key=lambda pending: pending.since):
+            for other in list(self.pending.values()):
+                if (other is not pending and pending.key in self.pending and other.key.rank == pending.key.rank == 0
+                        and other.key.signed(0) == pending.key.signed(0)
+                        and not set(other.waiting()) & set(pending.waiting())):
+                    for rank in other.waiting():
+                        place = rank, other.key.context, other.key.instance.signature
+                        self._signatures[place] = pending.key.instance.signature
+                    touched.append(self._join(other, pending.key))
+        return self._complete(touched)
 
     def place_of(self, rank: int, pending: Pending) -> Tuple[int, int]:
         """(rank, its session) in which `rank` would run a pending op; session -1 where that is not known."""
@@ -190,11 +210,16 @@ class Pairing:
             self._bound[rank][context] = target
             self._taken[rank].add(target)
             for key in [key for key in self.pending if key[:2] == (rank, context)]:
-                moved = self.pending.pop(key)
-                joined = self._get(key._replace(rank=0, context=target), moved.name)
-                joined.queues[rank].extend(moved.queues[rank])
-                joined.restart()
-                touched.append(joined)
+                touched.append(self._join(self.pending[key], key._replace(rank=0, context=target)))
+
+    def _join(self, pending, key):
+        """Moves the announcements of `pending` to the Pending with this key, which it returns."""
+        del self.pending[pending.key]
+        joined = self._get(key, pending.name)
+        for queue, more in zip(joined.queues, pending.queues):
+            queue.extend(more)
+        joined.restart()
+        return joined
 
     def _match(self, rank, by_order):
         """(an unbound session of `rank`, rank 0's that it belongs to), or None."""
@@ -205,8 +230,12 @@ class Pairing:
         loose.sort(key=lambda pending: pending.since)
         for mine in loose:
             for theirs in free:
-                if mine.key.run == theirs.key.run and (by_order or self._before(rank, mine, rank) == self._before(
-                        0, theirs, rank)):
+                if by_order:
+                    fits = mine.key.signed(0).run == theirs.key.signed(0).run
+                else:
+                    fits = mine.key.run == theirs.key.run and self._before(rank, mine, rank) == self._before(
+                        0, theirs, rank)
+                if fits:
                     return mine.key.context, theirs.key.context
         return None
 
