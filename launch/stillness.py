@@ -32,15 +32,13 @@ class Stillness:
 
     def still(self):
         """Whether nothing has moved since the last call, which should be a quarter of a second or more ago."""
-        now, used, reading = self._clock(), {}, False
-        for thread, state, ticks in _native_threads():
-            used[thread] = ticks
-            reading = reading or state == "D"
-        before, self._before = self._before, (now, used)
-        if before is None or now - before[0] > 5.0 or reading or self._python_moves():
+        now, threads = self._clock(), list(_native_threads())
+        before, self._before = self._before, (now, {thread: ticks for thread, _, ticks in threads})
+        if before is None or now - before[0] > 5.0 or self._python_moves():
             return False
         limit = max(2, _BUSY_SHARE * (now - before[0]) * _TICKS)
-        busy = sum(ticks - before[1].get(thread, 0) > limit for thread, ticks in used.items())
+        # Ready to run, though others may have the CPU; or waiting for a disk; or has run.
+        busy = sum(state in "RD" or ticks - before[1].get(thread, 0) > limit for thread, state, ticks in threads)
         # Horovod's own thread asks the other ranks all the time whether there is something to do.
         return busy <= ("horovod.common" in sys.modules)
 
