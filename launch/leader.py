@@ -10,7 +10,7 @@ import numpy as np
 
 from . import messages
 from .agreement import rank_list
-from .errors import CANCELLED, INTERNAL, LaunchError
+from .errors import CANCELLED, INTERNAL, SAME_STEPS, LaunchError
 from .plans import PlanBook
 from .stall import StallInspector
 
@@ -194,8 +194,7 @@ class Leader:
         op = min(self._pending.values(), key=lambda op: op.since)
         gone = sorted(self._left)
         self.fail(LaunchError(INTERNAL, "op '{}' waits for {} that left: the program has ended there, while {} went "
-                              "on. Every rank must run the same number of steps.".format(
-                                  op.name, rank_list(gone), rank_list(op.waiting())), gone[0]))
+                              "on. {}".format(op.name, rank_list(gone), rank_list(op.waiting()), SAME_STEPS), gone[0]))
 
     def _end(self, rank, _):
         self._ended.add(rank)
