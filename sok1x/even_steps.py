@@ -68,19 +68,17 @@ class EvenSteps:
     def __init__(self, source: Any, name: str = "EvenSteps") -> None:
         self._taken = False
         _check_place()
-        with tf.name_scope(name):
-            if isinstance(source, dataset_ops.DatasetV2):
-                with tf.device("/cpu:0"):  # where datasets are
-                    self._iterator = tf.data.make_initializable_iterator(source)
-                    self._build()
-                # As estimators do with a dataset: MonitoredTrainingSession runs these.
-                tf.add_to_collection(tf.GraphKeys.TABLE_INITIALIZERS, self._iterator.initializer)
-            elif isinstance(source, tf.data.Iterator):
-                self._iterator = source
-                self._build()
-            else:
-                raise TypeError("sok1x.EvenSteps: got {!r} of type {}, expected a tf.data.Dataset or an iterator of "
-                                "one".format(source, type(source).__name__))
+        ours = isinstance(source, dataset_ops.DatasetV2)
+        if not ours and not isinstance(source, tf.data.Iterator):
+            raise TypeError("sok1x.EvenSteps: got {!r} of type {}, expected a tf.data.Dataset or an iterator of "
+                            "one".format(source, type(source).__name__))
+        # Batches come in host memory, but for those of an iterator that somebody has placed on a GPU.
+        on_gpu = not ours and "GPU" in source._iterator_resource.device.upper()
+        with tf.name_scope(name), tf.device("" if on_gpu else "/cpu:0"):
+            self._iterator = tf.data.make_initializable_iterator(source) if ours else source
+            self._build()
+        if ours:  # as estimators do with a dataset: MonitoredTrainingSession runs these
+            tf.add_to_collection(tf.GraphKeys.TABLE_INITIALIZERS, self._iterator.initializer)
 
     def _build(self) -> None:
         structure = self._iterator.element_spec

@@ -47,6 +47,13 @@ def test_a_dataset_epoch_after_epoch(session):
         assert until_the_end(session, values) == []  # and again, as with TensorFlow's iterators
 
 
+def test_batches_that_python_makes(session):
+    made = tf.data.Dataset.from_generator(lambda: ([[i]] * i for i in range(1, 3)), tf.int64, tf.TensorShape([None, 1]))
+    steps = sok.EvenSteps(made)
+    session.run(tf.tables_initializer())
+    assert until_the_end(session, steps.get_next()) == [[[1]], [[2], [2]]]
+
+
 def test_iterators_of_all_kinds(session):
     one_shot = tf.data.make_one_shot_iterator(numbers(3))
     assert until_the_end(session, sok.EvenSteps(one_shot).get_next()) == [[0, 1], [2]]
