@@ -2,7 +2,7 @@
 import importlib
 
 _FAMILIES = ("alone", "initial", "init_op", "dense_lookup", "combined_lookup", "collectives", "update", "adam",
-             "operations", "finite", "stamps", "shard_transfer", "gather_bytes", "sok_dump",
+             "operations", "finite", "stamps", "even_steps", "shard_transfer", "gather_bytes", "sok_dump",
              "sok_restore", "sok_values")
 _operations = {}
 

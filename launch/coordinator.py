@@ -19,10 +19,9 @@ import numpy as np
 
 from . import messages
 from .announcements import Book, Decision, Undecided
-from .errors import CANCELLED, DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, LaunchError
+from .errors import CANCELLED, DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, SAME_STEPS, LaunchError
 from .leader import LEAVE_SECONDS, Leader, header_bytes
 from .lines import print_line
-from .stall import EVEN_STEPS
 from .stillness import Stillness
 
 _CHECK_SECONDS = 0.05
@@ -318,7 +317,7 @@ class Coordinator:
             if now - max(self._leader_left_at, oldest.since) >= LEAVE_SECONDS:
                 self._fail_here(LaunchError(INTERNAL, (
                     "op '{}' waits for rank 0 that left: the program has ended there, while rank {} went on. {}"
-                ).format(oldest.name, self.rank, EVEN_STEPS), 0))
+                    ).format(oldest.name, self.rank, SAME_STEPS), 0))
             return
         text = "op '{}' has waited {:.0f} s and rank 0, which orders the exchanges, does not answer.".format(
             oldest.name, waited)

@@ -11,10 +11,10 @@ import numpy as np
 from . import messages
 from .agreement import rank_list
 from .deadlock import DeadlockWatch
-from .errors import CANCELLED, DEADLINE_EXCEEDED, INTERNAL, LaunchError
+from .errors import CANCELLED, DEADLINE_EXCEEDED, INTERNAL, SAME_STEPS, LaunchError
 from .pairing import Pairing
 from .plans import PlanBook
-from .stall import EVEN_STEPS, StallInspector
+from .stall import StallInspector
 
 # Ranks end within a moment of each other; only an op that still waits after this long has really been left alone.
 LEAVE_SECONDS = 1.0
@@ -224,7 +224,7 @@ class Leader:
         op = min(self._pairing.pending.values(), key=lambda op: op.since)
         gone = sorted(self._left)
         self.fail(LaunchError(INTERNAL, "op '{}' waits for {} that left: the program has ended there, while {} went "
-                              "on. {}".format(op.name, rank_list(gone), rank_list(op.waiting()), EVEN_STEPS), gone[0]))
+                              "on. {}".format(op.name, rank_list(gone), rank_list(op.waiting()), SAME_STEPS), gone[0]))
 
     def _end(self, rank, _):
         self._ended.add(rank)

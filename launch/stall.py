@@ -4,10 +4,6 @@ from .errors import DEADLINE_EXCEEDED, LaunchError
 
 _SHOWN_OPS = 5
 
-# What a user can do where ranks run different numbers of steps.
-EVEN_STEPS = ("Every rank must run the same number of steps; sok1x.EvenSteps lets ranks with fewer samples go on with "
-              "empty batches until all have none left.")
-
 
 class StallInspector:
     """Looks over the leader's undecided ops now and then.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sok1x.core.initialize import Init, InitHook
     from sok1x.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
     from sok1x.embeddings.distributed_embedding import DistributedEmbedding
+    from sok1x.even_steps import EvenSteps
     from sok1x.incremental import incremental_dump
     from sok1x.optimizers.distributed_optimizer import DistributedOptimizer
     from sok1x.optimizers.utils import split_embedding_variable_from_others
@@ -45,6 +46,7 @@ _DEFINED_IN = {
     "DistributedEmbedding": "embeddings.distributed_embedding",
     "DistributedOptimizer": "optimizers.distributed_optimizer",
     "EmbeddingVariable": "core.embedding_variable",
+    "EvenSteps": "even_steps",
     "GraphKeys": "core.graph_keys",
     "Init": "core.initialize",
     "InitHook": "core.initialize",
@@ -67,6 +69,7 @@ __all__ = [
     "DistributedEmbedding",
     "DistributedOptimizer",
     "EmbeddingVariable",
+    "EvenSteps",
     "GraphKeys",
     "Init",
     "InitHook",

@@ -173,6 +173,7 @@ def test_an_op_that_needs_a_rank_that_left_fails_the_job(gone):
         error = job.ranks[rank].job_error
         assert error.code == INTERNAL and error.rank == gone
         assert "op 'train' waits for rank {} that left".format(gone) in error.message
+        assert "sok.EvenSteps(dataset)" in error.message
         assert [d.error.rank for d in job.heard[rank][1:]] == [gone]
 
 
@@ -188,6 +189,7 @@ def test_rank_0_left_and_gone_for_good():
     job.settle(1.0, ranks=(1, 2))
     for rank in (1, 2):
         assert "op 'train' waits for rank 0 that left" in job.ranks[rank].job_error.message
+        assert "sok.EvenSteps(dataset)" in job.ranks[rank].job_error.message
         assert len(job.heard[rank]) == 1
 
 
