@@ -34,7 +34,8 @@ class RequestInfo(ctypes.Structure):
     _fields_ = [("request", ctypes.c_void_p), ("function", ctypes.c_char_p), ("config", ctypes.c_char_p),
                 ("name", ctypes.c_char_p), ("inputs", ctypes.POINTER(TensorInfo)), ("id", ctypes.c_int64),
                 ("kernel", ctypes.c_int64), ("step", ctypes.c_int64), ("session", ctypes.c_uint64),
-                ("signature", ctypes.c_uint64), ("frame", ctypes.c_uint64), ("iteration", ctypes.c_int64), ("stream", ctypes.c_void_p),
+                ("signature", ctypes.c_uint64), ("frame", ctypes.c_uint64), ("iteration", ctypes.c_int64),
+                ("stream", ctypes.c_void_p),
                 ("input_count", ctypes.c_int32), ("host_input_count", ctypes.c_int32),
                 ("resource_count", ctypes.c_int32), ("device_output_count", ctypes.c_int32)]
 

@@ -19,9 +19,11 @@ import numpy as np
 
 from . import messages
 from .announcements import Book, Decision, Undecided
-from .errors import CANCELLED, DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, SAME_STEPS, LaunchError
-from .leader import LEAVE_SECONDS, Leader, header_bytes
+from .errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, LaunchError
+from .leader import Leader, header_bytes
+from .leader_watch import LeaderWatch
 from .lines import print_line
+from .pauses import idle_pause, waiting_pause
 from .stillness import Stillness
 
 _CHECK_SECONDS = 0.05
@@ -72,6 +74,7 @@ class Coordinator:
             self._leader = Leader(size, self._tell, self._tell_all, stall_seconds, abort_seconds, clock,
                                   deadlock_seconds)
         self._still = still or Stillness(clock).still
+        self._leader_watch = LeaderWatch(rank, stall_seconds, abort_seconds)
         self._waiting = Book()
         self._decisions = []
         self._tickets = 0
@@ -82,7 +85,6 @@ class Coordinator:
         self._settle_at = None         # when undecided ops fail without the leader's word
         self._leaving_at = None
         self._leader_left_at = None
-        self._warned_at = None
         self._next_check = 0.0
         self._active_at = clock()
         self._handlers = {
@@ -201,11 +203,7 @@ class Coordinator:
         if self.size == 1:
             return None
         quiet = self._clock() - self._active_at
-        if self._waiting:
-            # An answer mostly comes within some 10 us of the last rank's announcement: look again at once for a
-            # while, then leave the CPU to the ranks that are still computing.
-            return 0 if quiet < self.spin_seconds else 1 if quiet < 1e-3 else 50 if quiet < 20e-3 else 200
-        return 1000 if quiet < 0.1 else 2000 if quiet < 10 else 5000
+        return waiting_pause(quiet, self.spin_seconds) if self._waiting else idle_pause(quiet)
 
     def _say(self, message):
         if self._leader is not None:
@@ -271,7 +269,7 @@ class Coordinator:
         self._decisions += [undecided.answer(None, error) for undecided in self._waiting.take_all()]
 
     def _warned(self, word):
-        self._warned_at = self._clock()
+        self._leader_watch.warned(self._clock())
         self.warn("sok1x: rank {}: {}".format(self.rank, word.text))
 
     def _has_left(self, _):
@@ -307,27 +305,11 @@ class Coordinator:
         if self._leaving_at is not None and now >= self._leaving_at + _ANSWER_SECONDS and not self.left:
             self._has_left(None)
         if self._waiting and self._leader is None:
-            self._check_leader(now)
-
-    def _check_leader(self, now):
-        """What a rank does on its own when rank 0 gives no answer."""
-        oldest = self._waiting.oldest()
-        waited = now - oldest.since
-        if self._leader_left_at is not None:
-            if now - max(self._leader_left_at, oldest.since) >= LEAVE_SECONDS:
-                self._fail_here(LaunchError(INTERNAL, (
-                    "op '{}' waits for rank 0 that left: the program has ended there, while rank {} went on. {}"
-                    ).format(oldest.name, self.rank, SAME_STEPS), 0))
-            return
-        text = "op '{}' has waited {:.0f} s and rank 0, which orders the exchanges, does not answer.".format(
-            oldest.name, waited)
-        if self.abort_seconds is not None and waited >= self.abort_seconds + max(2.0, 0.1 * self.abort_seconds):
-            self._fail_here(LaunchError(DEADLINE_EXCEEDED, "rank {}: {} The limit is SOK1X_ABORT_SECONDS={:g}.".format(
-                self.rank, text, self.abort_seconds), 0))
-        elif self.stall_seconds is not None:
-            since = oldest.since if self._warned_at is None else max(oldest.since, self._warned_at)
-            if now - since >= self.stall_seconds + max(1.0, 0.1 * self.stall_seconds):
-                self._warned(messages.Warn(text + " It may be busy in a long operation, or stopped."))
+            error, warning = self._leader_watch.judge(self._waiting.oldest(), self._leader_left_at, now)
+            if error is not None:
+                self._fail_here(error)
+            elif warning is not None:
+                self._warned(messages.Warn(warning))
 
     def _fail_here(self, error):
         """Fails the job without waiting for the leader's word."""

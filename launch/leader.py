@@ -104,7 +104,8 @@ class Leader:
                 "{:.0f} s (SOK1X_DEADLOCK_SECONDS={:g}).".format(seconds, self._deadlock)]
         text += ["Rank {} waits in op '{}', which {} did not announce.".format(rank, op.name, rank_list(op.missing()))
                  for rank, op in sorted(oldest.items())]
-        text.append("Every rank must run the same ops, equally often, in graphs built alike.")
+        text.append("Every rank must run the same ops, in graphs built alike, and be chief in its "
+                    "MonitoredTrainingSession. " + SAME_STEPS)
         places = [self._pairing.place_of(rank, op) for rank, op in sorted(oldest.items())]
         lengths = {self._plans.length(*place) for place in places}
         difference = self._plans.mismatch(oldest[0].name, places)

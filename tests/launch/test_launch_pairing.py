@@ -165,7 +165,8 @@ def test_ranks_that_can_never_meet_fail_soon():
     for coordinator in job.ranks:
         error = coordinator.job_error
         assert error.code == DEADLINE_EXCEEDED
-        for part in ("every rank waits", "SOK1X_DEADLOCK_SECONDS=10", "Rank 0 waits in op 'train/user', which rank 2 did",
+        for part in ("every rank waits", "SOK1X_DEADLOCK_SECONDS=10", "sok.EvenSteps",
+                     "Rank 0 waits in op 'train/user', which rank 2 did not announce",
                      "Rank 2 waits in op 'eval/user', which ranks 0, 1 did not announce"):
             assert part in error.message, error.message
     assert not any(job.warnings)

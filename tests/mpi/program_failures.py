@@ -113,7 +113,8 @@ def slow_is_not_stuck():
     first = one.layers[0](late)
     # Work of TensorFlow's own: some seconds of one core, in a branch that the other lookup does not need.
     turns = tf.placeholder(tf.int32, [])
-    work = tf.while_loop(lambda i, _: i < turns, lambda i, x: (i + 1, tf.matmul(x, x) / 500.0), [0, tf.ones([500, 500])])
+    work = tf.while_loop(lambda i, _: i < turns, lambda i, x: (i + 1, tf.matmul(x, x) / 500.0),
+                         [0, tf.ones([500, 500])])
     with tf.control_dependencies([work[1]]):
         heavy = one.layers[0](tf.identity(one.keys))
     sess = session(one, init)

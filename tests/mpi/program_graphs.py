@@ -185,7 +185,8 @@ def counts_that_do_not_fit():
         keys = tf.SparseTensor([[0, 0], [1, 0]], tf.constant([RANK, 3], tf.int64), [2, 1])
         out = combined(keys)
         table = combined.embedding_variable
-        train = tf.train.GradientDescentOptimizer(1.0).apply_gradients([(tf.gradients(tf.reduce_sum(out), table)[0], table)])
+        slices = tf.gradients(tf.reduce_sum(out), table)[0]
+        train = tf.train.GradientDescentOptimizer(1.0).apply_gradients([(slices, table)])
         with started(model) as session:
             feed = {model.keys: np.arange(RANK, 9).reshape(-1, 1, 1)}
             for fetched, step, place in ((model.lookup, model.train, 0), (out, train, 1)):

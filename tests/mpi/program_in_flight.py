@@ -127,7 +127,8 @@ def expect(what):
 def train(session, model, runs, *identity):
     def run():
         for number in runs:
-            sessions[session].run(models[model].train, models[model].feed(Batch(session, model, number, *identity, RANK)))
+            batch = Batch(session, model, number, *identity, RANK)
+            sessions[session].run(models[model].train, models[model].feed(batch))
     for number in runs:
         for rank in range(RANKS):
             Batch(session, model, number, *identity, rank).add_to(used[session][model])
