@@ -4,8 +4,8 @@
 def waiting_pause(quiet, spin_seconds):
     """Where an announcement waits for its answer and nothing has come for `quiet` seconds.
 
-    An answer mostly comes within some 10 us of the last rank's announcement: look again at once for `spin_seconds`, then
-    leave the CPU to the ranks that are still computing.
+    An answer mostly comes within some 10 us of the last rank's announcement: look again at once for `spin_seconds`,
+    then leave the CPU to the ranks that are still computing.
     """
     return 0 if quiet < spin_seconds else 1 if quiet < 1e-3 else 50 if quiet < 20e-3 else 200
 
