@@ -152,13 +152,12 @@ class Leader:
         heads = self._pairing.take(op)
         self._watch.changed()
         tickets = tuple(head.ticket for head in heads)
-        failed = next((rank for rank, head in enumerate(heads) if head.error is not None), None)
-        if failed is not None:
-            error = heads[failed].error
-            self._refuse(op, heads, LaunchError(error.code, error.message, failed))
-            return
+        for rank, head in enumerate(heads):
+            if head.error is not None:
+                self._refuse(op, heads, LaunchError(head.error.code, head.error.message, rank))
+                return
         headers = [head.header for head in heads]
-        if any(len(header) != len(headers[0]) for header in headers):
+        if len(set(map(len, headers))) > 1:
             self._refuse(op, heads, LaunchError(INTERNAL, "op '{}': the ranks announced headers of {} numbers".format(
                 op.name, [len(header) // 8 for header in headers])))
             return

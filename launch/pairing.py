@@ -72,6 +72,7 @@ class Pairing:
     def __init__(self, size: int) -> None:
         self._size = size
         self.pending: Dict[Key, Pending] = {}
+        self._loose = False  # whether an announcement may wait in a session that is not bound
         self._bound: List[Dict[int, int]] = [{} for _ in range(size)]  # of each rank: its session -> rank 0's
         self._taken: List[Set[int]] = [set() for _ in range(size)]     # of each rank: rank 0's sessions it is bound to
         self._rivals: Dict[Tuple[int, int, int], Set[int]] = {}        # (rank, context, digest) -> sessions
@@ -88,20 +89,27 @@ class Pairing:
         op = message.op
         home, context = self._home(rank, op.context)
         key = Key(home, context, op.index, op.digest, message.instance)
-        same = self._signatures.get((rank, context, message.instance.signature)) if self._signatures else None
-        pending = self._get(key if same is None else key.signed(same), message.name)
+        if self._signatures:
+            key = key.signed(self._signatures.get((rank, context, message.instance.signature),
+                                                  message.instance.signature))
+        pending = self.pending.get(key)
+        if pending is None:
+            pending = self.pending[key] = Pending(key, message.name, self._size)
         queue = pending.queues[rank]
         queue.append((message, now))
-        touched = [pending]
         if len(queue) == 1:
             pending.ready += 1
             pending.since = now if pending.ready == 1 else pending.since
         if message.introduction is not None and message.introduction["rivals"]:
             self._rivals[rank, op.context, op.digest] = set(message.introduction["rivals"])
+        touched = [pending]
         if home:
+            self._loose = True
             touched += self._bind(rank)
-        elif rank == 0:
+        elif self._loose and rank == 0:
             touched += self._bind_all()
+        elif pending.ready < self._size:
+            return (), self._conflict(touched)
         return self._complete(touched), self._conflict(touched)
 
     def take(self, pending: Pending) -> List[Announce]:
@@ -197,6 +205,7 @@ class Pairing:
         touched = []
         for rank in sorted({key.rank for key in self.pending} - {0}):
             touched += self._bind(rank, by_order)
+        self._loose = any(key.rank for key in self.pending)
         return touched
 
     def _bind(self, rank, by_order=False):
