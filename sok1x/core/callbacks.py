@@ -4,18 +4,15 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x import launch
+from sok1x.checkpoint.ranks import Ranks
 from sok1x.core import broadcast
-from sok1x.graph_ops import collectives
-
-_UNKNOWN = -1
 
 
 class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
     """Gives all ranks one rank's dense variables when `fit` begins, the optimizer's included.
 
-    Tables, and their optimizer slots, stay with their ranks: see `sok1x.broadcast_global_variables`. As a step takes
-    all ranks, they need equally many batches an epoch: that is checked too.
+    Tables, and their optimizer slots, stay with their ranks: see `sok1x.broadcast_global_variables`. As each step takes
+    all ranks, they must make equally many: that is checked too.
 
     Args:
         root_rank: the rank whose values all get.
@@ -23,7 +20,7 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
 
     Raises:
         TypeError: root_rank is no integer.
-        ValueError: root_rank is negative; (of `fit`) this rank has another number of batches or epochs than root_rank.
+        ValueError: root_rank is negative; (of `fit`, on all ranks) the ranks' batches or epochs differ in number.
 
     Example:
         >>> import numpy as np
@@ -52,7 +49,7 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
             logs: unused.
 
         Raises:
-            ValueError: this rank has another number of batches or epochs than root_rank.
+            ValueError: the ranks' batches or epochs differ in number.
 
         Example:
             >>> import tensorflow as tf
@@ -63,29 +60,27 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
             ...     sok.BroadcastGlobalVariablesCallback().on_train_begin()
         """
         session = tf.keras.backend.get_session()
-        # Variables may have been made since the last time, so that the op is made each time.
-        with session.graph.as_default(), tf.device(self.device):
-            length = tf.constant(_length(self.params or {}), tf.int64)
-            expected = collectives.broadcast([length], int(self.root_rank))[0]
-            everywhere = broadcast.broadcast_global_variables(self.root_rank)
-        self._check(session.run(length), session.run(expected))
+        # Variables may have been made since the last time, so that the ops are made each time.
+        with session.graph.as_default():
+            ranks = Ranks("fit")
+            with tf.device(self.device):
+                everywhere = broadcast.broadcast_global_variables(self.root_rank)
+        lengths = ranks.exchange(session, _length(self.params or {}))
+        for place, what in enumerate(("batches an epoch", "epochs")):
+            numbers = [length[place] for length in lengths]
+            if len(set(numbers)) > 1:
+                raise ValueError("fit: got {} {} on the ranks in turn, expected one number, as each step takes all "
+                                 "ranks: give every rank equally many samples, or the same steps_per_epoch".format(
+                                     numbers, what))
         session.run(everywhere)
 
-    def _check(self, got: np.ndarray, expected: np.ndarray) -> None:
-        for what, here, there in zip(("batches an epoch", "epochs"), got, expected):
-            if here != there and _UNKNOWN not in (here, there):
-                raise ValueError(
-                    "fit: got {} {} on rank {}, expected {} as on rank {}: every step takes all ranks; give each rank "
-                    "equally many samples, or the same steps_per_epoch".format(
-                        here, what, launch.current().rank, there, self.root_rank))
 
-
-def _length(params: Dict[str, Any]) -> List[int]:
-    """How much `fit` is about to do: batches an epoch, and epochs."""
+def _length(params: Dict[str, Any]) -> List[Optional[int]]:
+    """How much `fit` is about to do, as far as Keras knows: batches an epoch, and epochs."""
     batches, samples, size = (params.get(what) for what in ("steps", "samples", "batch_size"))
     if batches is None and samples is not None and size:
         batches = -(-samples // size)
-    return [_UNKNOWN if number is None else number for number in (batches, params.get("epochs"))]
+    return [None if number is None else int(number) for number in (batches, params.get("epochs"))]
 
 
 class MetricAverageCallback(tf.keras.callbacks.Callback):
@@ -93,7 +88,10 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
 
     What Keras computes is of this rank's samples alone. In the list of callbacks it stands before all that look at
     metrics, such as EarlyStopping or ReduceLROnPlateau, so that they decide alike on all ranks. Each rank counts as
-    much as any other; all must have the same metrics.
+    much as any other.
+
+    Raises:
+        ValueError: (of `fit`, on all ranks) the ranks have different metrics.
 
     Example:
         >>> import numpy as np
@@ -111,7 +109,8 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
 
     def __init__(self) -> None:
         super().__init__()
-        self._average: Any = None
+        self._ranks: Optional[Ranks] = None
+        self._graph: Optional[tf.Graph] = None
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         """Averages; called by `fit`.
@@ -121,7 +120,7 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
             logs: the metrics, numbers by name; replaced by their averages.
 
         Raises:
-            tf.errors.InvalidArgumentError: the ranks have different numbers of metrics.
+            ValueError: the ranks have different metrics.
 
         Example:
             >>> import tensorflow as tf
@@ -133,13 +132,15 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
             >>> metrics
             {'loss': 0.5, 'accuracy': 0.75}
         """
-        if not logs:
-            return
-        names = sorted(name for name in logs if np.ndim(logs[name]) == 0)
+        logs = {} if logs is None else logs
         session = tf.keras.backend.get_session()
-        if self._average is None or self._average[0].graph is not session.graph:
+        if self._ranks is None or self._graph is not session.graph:
             with session.graph.as_default():
-                mine = tf.placeholder(tf.float64, [None], name="metrics")
-                self._average = mine, collectives.all_reduce([mine], name="average_metrics")[0]
-        mine, average = self._average
-        logs.update(zip(names, session.run(average, {mine: [float(logs[name]) for name in names]}).tolist()))
+                self._ranks, self._graph = Ranks("metrics"), session.graph
+        mine = {name: float(value) for name, value in logs.items() if np.ndim(value) == 0}
+        told = self._ranks.exchange(session, mine)
+        if any(set(theirs) != set(mine) for theirs in told):
+            raise ValueError("fit: got the metrics {} on the ranks in turn, expected the same on all: give every rank "
+                             "the same model, and validation_data to all or to none".format(
+                                 [sorted(theirs) for theirs in told]))
+        logs.update((name, float(np.mean([theirs[name] for theirs in told]))) for name in mine)

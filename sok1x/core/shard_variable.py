@@ -68,11 +68,13 @@ class ShardVariable(ResourceVariable):
 
     @property
     def _keras_initialized(self) -> bool:
-        """Read by Keras whenever it is asked for its session: whether there is nothing for it to initialize.
+        """Read by Keras whenever it is asked for its session: True where there is nothing for it to initialize.
 
         Before `sok1x.Init` the initializer would fail, and nobody could get Keras' session to run Init in.
         """
-        return self._initialized_by_keras or (self._waits_for_init and launch.current() is None)
+        if self._initialized_by_keras or (self._waits_for_init and launch.current() is None):
+            return True
+        raise AttributeError("_keras_initialized")  # on any other variable Keras sets it; and asks whether there is one
 
     @_keras_initialized.setter
     def _keras_initialized(self, done: bool) -> None:
