@@ -77,8 +77,8 @@ def train(options):
         inputs, labels, batch_size=options.batch_size // comm.size, epochs=options.epochs, validation_data=tested,
         verbose=2 if comm.rank == 0 else 0,
         callbacks=[
-            sok.BroadcastGlobalVariablesCallback(0),  # the same dense variables everywhere; tables stay with their ranks
-            sok.MetricAverageCallback(),              # before what decides by metrics
+            sok.BroadcastGlobalVariablesCallback(0),  # dense variables alone: tables stay with their ranks
+            sok.MetricAverageCallback(),  # before what decides by metrics
             tf.keras.callbacks.EarlyStopping("val_auc", mode="max", patience=1),
         ])
     return model, history.history, tested

@@ -39,6 +39,7 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
     def __init__(self, root_rank: int = 0, device: str = "") -> None:
         super().__init__()
         broadcast.check_rank(root_rank)
+        self.params: Dict[str, Any] = {}  # `fit` sets it
         self.root_rank = root_rank
         self.device = device
 
@@ -65,7 +66,7 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
             ranks = Ranks("fit")
             with tf.device(self.device):
                 everywhere = broadcast.broadcast_global_variables(self.root_rank)
-        lengths = ranks.exchange(session, _length(self.params or {}))
+        lengths = ranks.exchange(session, _length(self.params))
         for place, what in enumerate(("batches an epoch", "epochs")):
             numbers = [length[place] for length in lengths]
             if len(set(numbers)) > 1:
