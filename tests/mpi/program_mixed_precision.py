@@ -202,7 +202,8 @@ def check(kind, count, seed, folder):
             expected, rows = oracles[OPTIMIZERS[optimizer][2]].run(batches, before)
             for (loss, squares), (oracle_loss, oracle_squares) in zip(got, expected):
                 np.testing.assert_allclose(loss, oracle_loss, rtol=1e-2)
-                np.testing.assert_allclose(np.sqrt(squares), np.sqrt(oracle_squares), rtol=0.1)
+                # The last bias' gradient is a difference of large numbers.
+                np.testing.assert_allclose(np.sqrt(squares), np.sqrt(oracle_squares), rtol=0.1, atol=1e-3)
             if not restore:
                 for one, two, start in zip(script.saved(), rows, first):
                     # Where a gradient is as small as its rounding error, Adam's step may have another sign.
