@@ -3,6 +3,7 @@ import sys
 from typing import Any, Union
 
 import tensorflow.compat.v1 as tf
+from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.keras import backend
 from tensorflow.python.util import tf_decorator
 
@@ -10,6 +11,8 @@ from tensorflow.python.util import tf_decorator
 # and predict, on placeholders of Keras' own.
 _LAYER_CALL, _MODEL_BUILD = (tf_decorator.unwrap(function)[1].__code__ for function in (
     tf.keras.layers.Layer.__call__, tf.keras.Model._set_inputs))
+
+_PHASE = "_sok1x_learning_phase"
 
 
 def untold(inputs: Any) -> Union[bool, tf.Tensor]:
@@ -96,14 +99,18 @@ def guarded(vectors: tf.Tensor, phase: tf.Tensor) -> tf.Tensor:
         ...     session.run(tf.gradients(loss, vectors), {phase: True})[0].tolist()
         [4.0, 6.0]
     """
-    with tf.get_default_graph().gradient_override_map({"IdentityN": "Sok1xGuarded"}):
-        return tf.identity_n([vectors, phase], name="lookup_to_train")[0]
+    graph = tf.get_default_graph()
+    # By name: as an input of the op it would be copied to a GPU.
+    attribute = attr_value_pb2.AttrValue(s=phase.name.encode())
+    with graph.gradient_override_map({"Identity": "Sok1xGuarded"}), graph._attr_scope({_PHASE: attribute}):
+        return tf.identity(vectors, name="lookup_to_train")
 
 
 @tf.RegisterGradient("Sok1xGuarded")
-def _guarded_gradient(op: tf.Operation, gradient: tf.Tensor, _: Any) -> Any:
+def _guarded_gradient(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
+    phase = op.graph.get_tensor_by_name(op.get_attr(_PHASE).decode())
     words = ("layer '{}': got a gradient to train with while Keras' learning phase is 0, in which unseen keys get no "
              "row; feed {{tf.keras.backend.learning_phase(): 1}} in session.run of a training step, or call the "
              "layer, or the model, with training=True".format(op.name.rpartition("/")[0]))
-    with tf.control_dependencies([tf.Assert(op.inputs[1], [words])]):
-        return tf.identity(gradient), None
+    with tf.control_dependencies([tf.Assert(phase, [words])]):
+        return tf.identity(gradient)

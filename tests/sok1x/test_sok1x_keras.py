@@ -250,3 +250,12 @@ def test_autocast_variables_are_variables():
             pass
         with pytest.raises(ValueError, match="position 1, expected a variable"):
             sok.split_embedding_variable_from_others([variables[0], tf.constant(1.0)])
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_an_optimizer_that_keras_makes_anew_sums_or_averages_as_before(average):
+    with graph():
+        optimizer = sok.DistributedOptimizer(keras.optimizers.SGD(0.1), average=average)
+        twin = type(optimizer).from_config(optimizer.get_config())
+        assert twin._sok1x_average is average and optimizer._sok1x_average is average
+        assert twin.apply_gradients([(tf.ones([2]), keras.backend.variable([1.0, 2.0]))]).op.type
