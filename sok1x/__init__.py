@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sok1x.checkpoint.saver_hook import CheckpointSaverHook
     from sok1x.checkpoint.saver_listener import CheckpointSaverListener
     from sok1x.core.broadcast import BroadcastGlobalVariablesHook, broadcast_global_variables
+    from sok1x.core.callbacks import BroadcastGlobalVariablesCallback, MetricAverageCallback
     from sok1x.core.context_scope import OptimizerScope
     from sok1x.core.embedding_variable import EmbeddingVariable
     from sok1x.core.graph_keys import GraphKeys
@@ -39,6 +40,7 @@ __version__ = "0.1.0"
 # Name -> the module that defines it. Looked up on first use, so that the import stays free.
 _DEFINED_IN = {
     "All2AllDenseEmbedding": "embeddings.all2all_dense_embedding",
+    "BroadcastGlobalVariablesCallback": "core.callbacks",
     "BroadcastGlobalVariablesHook": "core.broadcast",
     "CheckpointManager": "checkpoint.manager",
     "CheckpointSaverHook": "checkpoint.saver_hook",
@@ -50,6 +52,7 @@ _DEFINED_IN = {
     "GraphKeys": "core.graph_keys",
     "Init": "core.initialize",
     "InitHook": "core.initialize",
+    "MetricAverageCallback": "core.callbacks",
     "OptimizerScope": "core.context_scope",
     "Saver": "saver.saver",
     "broadcast_global_variables": "core.broadcast",
@@ -62,6 +65,7 @@ _UNLISTED = ("tf",)  # not in __all__: after `from sok1x import *`, `tf` must st
 
 __all__ = [
     "All2AllDenseEmbedding",
+    "BroadcastGlobalVariablesCallback",
     "BroadcastGlobalVariablesHook",
     "CheckpointManager",
     "CheckpointSaverHook",
@@ -73,6 +77,7 @@ __all__ = [
     "GraphKeys",
     "Init",
     "InitHook",
+    "MetricAverageCallback",
     "OptimizerScope",
     "Saver",
     "__version__",

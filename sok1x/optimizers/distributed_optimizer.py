@@ -53,17 +53,18 @@ def DistributedOptimizer(optimizer: Any, average: bool = True) -> Any:
     else:
         raise TypeError("DistributedOptimizer: got {!r} of type {}, expected an optimizer of tf.train or "
                         "tf.keras.optimizers".format(optimizer, base.__name__))
-    key = (mixin, base)
+    key = (mixin, base, bool(average))
     if key not in _classes:
-        # The class keeps its name: Keras writes it into configurations and looks it up when it reads them.
-        _classes[key] = type(base.__name__, (mixin, base), {"__module__": base.__module__, "__doc__": base.__doc__})
+        # The class keeps its name: Keras writes it into configurations and looks it up when it reads them. The class
+        # has the argument, so that what Keras makes by its `from_config` has it too.
+        _classes[key] = type(base.__name__, (mixin, base), {
+            "__module__": base.__module__, "__doc__": base.__doc__, "_sok1x_average": bool(average)})
     made: Any = object.__new__(_classes[key])
-    object.__setattr__(optimizer, "_sok1x_average", bool(average))
     object.__setattr__(made, "__dict__", optimizer.__dict__)
     return made
 
 
-_classes: Dict[Tuple[type, type], type] = {}
+_classes: Dict[Tuple[type, type, bool], type] = {}
 
 
 class _Distributed:
