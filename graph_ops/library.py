@@ -52,7 +52,8 @@ def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(),
     with tf_ops.name_scope(name, function.replace(".", "_")) as scope:
         config = dict(config)
         if operation.communicates:
-            from sok1x.graph_ops import plan
+            from sok1x.graph_ops import branches, plan
+            branches.guard(scope[:-1])
             config["op"] = plan.add(tf_ops.get_default_graph(), operation.describe(config))
             config["process"] = plan.PROCESS
         made = module.sok1x_call(

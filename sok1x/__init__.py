@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sok1x.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
     from sok1x.embeddings.distributed_embedding import DistributedEmbedding
     from sok1x.incremental import incremental_dump
+    from sok1x.optimizers.clipping import clip_by_global_norm
     from sok1x.optimizers.distributed_optimizer import DistributedOptimizer
     from sok1x.optimizers.utils import split_embedding_variable_from_others
     from sok1x.saver.saver import Saver
@@ -51,6 +52,7 @@ _DEFINED_IN = {
     "OptimizerScope": "core.context_scope",
     "Saver": "saver.saver",
     "broadcast_global_variables": "core.broadcast",
+    "clip_by_global_norm": "optimizers.clipping",
     "incremental_dump": "incremental",
     "install_as_sparse_operation_kit": "alias",
     "split_embedding_variable_from_others": "optimizers.utils",
@@ -74,6 +76,7 @@ __all__ = [
     "Saver",
     "__version__",
     "broadcast_global_variables",
+    "clip_by_global_norm",
     "core",
     "embeddings",
     "incremental_dump",
