@@ -9,11 +9,12 @@ import tensorflow.compat.v1 as tf
 from sok1x.graph_ops import provenance, shard_gradients
 
 # Ops after which a gradient is still one, as far as Horovod and TensorFlow's ways before it have them.
-_PASSING = ("Identity", "Cast", "Switch", "Merge", "Enter", "Exit", "NextIteration", "ConcatV2", "Unique",
-            "UnsortedSegmentSum", "StopGradient", "Reshape", "Pack", "IdentityN", "Mul", "RealDiv", "AddN", "Add",
-            "AddV2", "Square", "Abs")
-_ADDING = ("Assign", "AssignAdd", "AssignVariableOp", "AssignAddVariableOp")  # into a variable that accumulates
+_ENTERING = ("Switch", "RefSwitch", "Enter", "RefEnter")  # a branch or a loop
 _READING = ("Identity", "ReadVariableOp")
+_PASSING = _ENTERING + _READING + (
+    "Cast", "Merge", "Exit", "NextIteration", "ConcatV2", "Unique", "UnsortedSegmentSum", "StopGradient", "Reshape",
+    "Pack", "IdentityN", "Mul", "RealDiv", "AddN", "Add", "AddV2", "Square", "Abs")
+_ADDING = ("Assign", "AssignAdd", "AssignVariableOp", "AssignAddVariableOp")  # into a variable that accumulates
 _REDUCING = ("L2Loss", "Sum", "Mean", "Max", "EuclideanNorm")
 _PRODUCTS = ("Mul", "RealDiv", "Div", "DivNoNan")
 
@@ -59,7 +60,10 @@ def _exchanged(start):
         if op.type.startswith("Horovod"):
             return op
         if op.type in _ADDING:
-            waiting += [reader for reader in op.inputs[0].consumers() if reader.type in _READING]
+            variable = op.inputs[0]
+            while variable.op.type in _ENTERING:
+                variable = variable.op.inputs[0]
+            waiting += [reader for reader in variable.consumers() if reader.type in _ENTERING + _READING]
         elif op.type in _PASSING:
             waiting += [consumer for output in op.outputs for consumer in output.consumers()]
     return None

@@ -38,6 +38,7 @@ _KEEPING = _SCALING + _FIRST + (
     "AccumulateNV2", "Pack", "Unpack", "Concat", "ConcatV2", "Split", "Merge", "RefMerge", "Enter", "Exit",
     "NextIteration", "Select", "SelectV2", "ReadVariableOp", "ZerosLike", "OnesLike")
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
+_DEPTH = 6  # of products of numbers that are looked into
 _GRADIENT, _FACTOR, _BENEATH = range(3)  # what a tensor is on the way: beneath is what lies under an unknown op
 
 
@@ -78,8 +79,8 @@ def scaled_by(number):
     return standing(number, _FACTOR)
 
 
-def standing(gradient, kind=_GRADIENT):
-    """The `Standing` of a tensor or tf.IndexedSlices."""
+def standing(gradient, kind=_GRADIENT, depth=0):
+    """The `Standing` of a tensor or tf.IndexedSlices. depth: of calls inside each other."""
     start = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
     graph = start.graph
     known = shard_gradients.names(graph)
@@ -104,7 +105,7 @@ def standing(gradient, kind=_GRADIENT):
             if kind == _GRADIENT and op.name not in trainable:
                 waiting += [(value, _GRADIENT) for value in _added_to(op)]
         elif kind == _GRADIENT and op.type in _KEEPING:
-            waiting += _inputs(op)
+            waiting += _inputs(op, depth)
         elif op.inputs:
             if kind == _GRADIENT:  # something else is made of it than a gradient
                 own.append(op)
@@ -115,7 +116,7 @@ def standing(gradient, kind=_GRADIENT):
     return Standing(exchanged, own, tables, scaled_by_table)
 
 
-def _inputs(op):
+def _inputs(op, depth):
     """(input, what it is) of an op that keeps a gradient a gradient."""
     inputs = list(op.inputs)
     if op.type in _FIRST:
@@ -126,6 +127,12 @@ def _inputs(op):
         return []
     if op.type in _SCALING and len({is_number(each) for each in inputs}) == 2:
         return [(each, _FACTOR if is_number(each) else _GRADIENT) for each in inputs]
+    if op.type in _SCALING and depth < _DEPTH and all(is_number(each) for each in inputs):
+        # The gradient of a variable of one element looks like a factor: it is the one that comes from an exchange.
+        for each in inputs:
+            found = standing(each, depth=depth + 1)
+            if found.exchanged and not found.own:
+                return [(other, _GRADIENT if other is each else _FACTOR) for other in inputs]
     return [(each, _GRADIENT) for each in inputs]
 
 

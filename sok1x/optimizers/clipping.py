@@ -52,13 +52,13 @@ def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = N
     """
     if use_norm is None:
         use_norm = global_norm(t_list, name, variables)
-    elif provenance.ranks() > 1:
+    else:
         use_norm = tf.convert_to_tensor(use_norm)
-        if provenance.scaled_by(use_norm).tables or provenance.scaled_by(use_norm).scaled_by_table:
+        if provenance.ranks() > 1 and provenance.scaled_by(use_norm).scaled_by_table:
             raise ValueError(
                 "clip_by_global_norm: use_norm: got '{}', which is computed from this rank's rows of a table and so is "
-                "another number on each rank, expected a norm over all ranks; take sok1x.optimizers.clipping.global_norm,"
-                " or leave use_norm out".format(use_norm.name))
+                "another number on each rank, expected a norm over all ranks; take sok1x.global_norm, or leave use_norm "
+                "out".format(use_norm.name))
     gradients = [None if each is None else _values(each) for each in _checked(t_list)]
     clipped: List[Any] = [None] * len(gradients)
     for dtype in sorted({each.dtype for each in gradients if each is not None}, key=lambda dtype: dtype.name):
@@ -92,12 +92,11 @@ def global_norm(t_list: Sequence[Any], name: Optional[str] = None,
     Example:
         >>> import tensorflow as tf
         >>> import sok1x as sok
-        >>> from sok1x.optimizers import clipping
         >>> with tf.Graph().as_default(), tf.Session() as session:
         ...     layer = sok.All2AllDenseEmbedding(
         ...         max_vocabulary_size_per_gpu=8, embedding_vec_size=4, slot_num=1, nnz_per_slot=1)
         ...     loss = tf.reduce_sum(layer(tf.constant([[[7]], [[7]]], tf.int64)))
-        ...     norm = clipping.global_norm(tf.gradients(loss, [layer.embedding_variable]))
+        ...     norm = sok.global_norm(tf.gradients(loss, [layer.embedding_variable]))
         ...     _ = session.run(sok.Init(global_batch_size=2))
         ...     _ = session.run(tf.global_variables_initializer())
         ...     session.run(norm)
