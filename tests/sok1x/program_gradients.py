@@ -1,10 +1,14 @@
 """Run on two ranks: whose gradients are averaged, clipped and exchanged how, right or refused.
 
-    mpiexec -np 2 python program_gradients.py SEED own|horovod
+    mpiexec -np 2 python program_gradients.py SEED
+
+First over sok1x's own communicator, then over Horovod, which is initialized in between.
 """
 import os
 import sys
 
+import horovod.tensorflow as hvd
+import horovod.tensorflow.keras as hvd_keras
 import numpy as np
 import tensorflow as tf
 from mpi4py import MPI
@@ -13,13 +17,8 @@ import sok1x as sok
 
 v1 = tf.compat.v1
 v1.logging.set_verbosity(v1.logging.ERROR)
-OVER = sys.argv[2]
 RANK, RANKS = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
 KEYS, DIM, BATCH = 20, 3, 4
-if OVER == "horovod":
-    import horovod.tensorflow as hvd
-    import horovod.tensorflow.keras as hvd_keras
-    hvd.init()
 
 
 def check(condition, *what):
@@ -248,44 +247,43 @@ def check_inner_steps(average):
         np.testing.assert_allclose(value, expected, rtol=1e-6, err_msg="{} average={}".format(name, average))
 
 
-def check_what_is_averaged_already():
+def check_what_is_averaged_already(average):
     """Clipped, scaled, accumulated, decayed: averaged once. Of a mixture no sum can be told."""
-    for average in (True, False):
-        reduce = np.mean if average else np.sum
-        with tf.Graph().as_default():
-            own = [np.array([3.0, 4.0]) * (1 + rank) for rank in range(RANKS)]
-            total = reduce(own, axis=0)
-            w = v1.get_variable("w", initializer=np.zeros(2), use_resource=True)
-            kept = v1.get_variable("kept", initializer=np.zeros(2), trainable=False, use_resource=True)
-            factor = v1.placeholder_with_default(tf.constant(0.5, tf.float64), [])
-            optimizer = sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), average=average)
-            (g, _), = optimizer.compute_gradients(tf.reduce_sum(w * own[RANK]), [w])
-            accumulate = kept.assign_add(g)
-            with tf.control_dependencies([accumulate]):
-                accumulated = kept.read_value()
-            count = exchanges()
-            ways = [(tf.clip_by_norm(g, 1.0), total / np.linalg.norm(total)), (g * factor, 0.5 * total),
-                    (tf.clip_by_value(g, -5.0, 5.0), np.minimum(total, 5)), (g + 0.1 * w, total),
-                    (tf.where(tf.math.is_nan(g), tf.zeros_like(g), g), total), (accumulated, total),
-                    (tf.cast(tf.cast(g, tf.float32), tf.float64), total)]
-            steps = [optimizer.apply_gradients([(gradient, w)]) for gradient, _ in ways]
-            check(exchanges() == count, "averaged twice")
-            with session() as run:
-                for step, (_, expected) in zip(steps, ways):
-                    run.run([w.initializer, kept.initializer])
+    reduce = np.mean if average else np.sum
+    with tf.Graph().as_default():
+        own = [np.array([3.0, 4.0]) * (1 + rank) for rank in range(RANKS)]
+        total = reduce(own, axis=0)
+        w = v1.get_variable("w", initializer=np.zeros(2), use_resource=True)
+        kept = v1.get_variable("kept", initializer=np.zeros(2), trainable=False, use_resource=True)
+        factor = v1.placeholder_with_default(tf.constant(0.5, tf.float64), [])
+        optimizer = sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), average=average)
+        (g, _), = optimizer.compute_gradients(tf.reduce_sum(w * own[RANK]), [w])
+        accumulate = kept.assign_add(g)
+        with tf.control_dependencies([accumulate]):
+            accumulated = kept.read_value()
+        count = exchanges()
+        ways = [(tf.clip_by_norm(g, 1.0), total / np.linalg.norm(total)), (g * factor, 0.5 * total),
+                (tf.clip_by_value(g, -5.0, 5.0), np.minimum(total, 5)), (g + 0.1 * w, total),
+                (tf.where(tf.math.is_nan(g), tf.zeros_like(g), g), total), (accumulated, total),
+                (tf.cast(tf.cast(g, tf.float32), tf.float64), total)]
+        steps = [optimizer.apply_gradients([(gradient, w)]) for gradient, _ in ways]
+        check(exchanges() == count, "averaged twice")
+        with session() as run:
+            for step, (_, expected) in zip(steps, ways):
+                run.run([w.initializer, kept.initializer])
+                run.run(step)
+                np.testing.assert_allclose(run.run(w), -expected, rtol=1e-6)
+        mixed = g * (1.0 + tf.reduce_sum(tf.gradients(tf.reduce_sum(tf.square(w) * own[RANK]), [w])[0]))
+        noisy = g + tf.random.normal([2], dtype=tf.float64)
+        for gradient in (mixed, noisy):
+            if average:
+                step = optimizer.apply_gradients([(gradient, w)])
+                with session() as run:
                     run.run(step)
-                    np.testing.assert_allclose(run.run(w), -expected, rtol=1e-6)
-            mixed = g * (1.0 + tf.reduce_sum(tf.gradients(tf.reduce_sum(tf.square(w) * own[RANK]), [w])[0]))
-            noisy = g + tf.random.normal([2], dtype=tf.float64)
-            for gradient in (mixed, noisy):
-                if average:
-                    step = optimizer.apply_gradients([(gradient, w)])
-                    with session() as run:
-                        run.run(step)
-                        equal_on_all_ranks(run.run([w]))
-                else:
-                    expect(ValueError, ["'w:0'", "compute_gradients"],
-                           lambda gradient=gradient: optimizer.apply_gradients([(gradient, w)]))
+                    equal_on_all_ranks(run.run([w]))
+            else:
+                expect(ValueError, ["'w:0'", "compute_gradients"],
+                       lambda gradient=gradient: optimizer.apply_gradients([(gradient, w)]))
 
 
 def check_horovod_over_a_table():
@@ -351,17 +349,18 @@ def check_horovod_over_a_table():
 def main():
     random = np.random.RandomState(int(sys.argv[1]))
     check_clipping(by_function, 200, random)
-    check_what_is_averaged_already()
-    if OVER == "own":
-        check_clipping(by_keyword, 20, random)
-        check_clipping(by_keras, 20, random)
-        check_keras_clips(random)
-        check_local_clipping_is_refused()
-        check_inner_steps(True)
-        check_inner_steps(False)
-    else:
-        check_inner_steps(True)
-        check_horovod_over_a_table()
+    check_clipping(by_keyword, 20, random)
+    check_clipping(by_keras, 20, random)
+    check_keras_clips(random)
+    check_local_clipping_is_refused()
+    for average in (True, False):
+        check_inner_steps(average)
+        check_what_is_averaged_already(average)
+    hvd.init()
+    check_clipping(by_keyword, 20, random)
+    check_inner_steps(True)
+    check_what_is_averaged_already(False)
+    check_horovod_over_a_table()
     sys.stdout.write("done-{}\n".format(RANK))
 
 
