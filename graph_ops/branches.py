@@ -36,8 +36,8 @@ class _Agree(Operation):
         what, stay = config["what"], config["leave"]
         raise CallError(INVALID_ARGUMENT, (
             "{} '{}': got the predicate True on ranks {} and False on ranks {}, expected one value on all ranks in one "
-            "step: op '{}' is inside, and it exchanges data between all ranks. Decide by something that is equal on all "
-            "ranks, as the step's number or a value that was averaged over them, or {}").format(
+            "step: op '{}' is inside, and it exchanges data between all ranks. Decide by something that is equal on "
+            "all ranks, as the step's number or a value that was averaged over them, or {}").format(
                 what, config["context"], true, false, config["inside"], stay), agreed=True)
 
 

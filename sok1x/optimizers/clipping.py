@@ -57,8 +57,8 @@ def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = N
         if provenance.ranks() > 1 and provenance.scaled_by(use_norm).scaled_by_table:
             raise ValueError(
                 "clip_by_global_norm: use_norm: got '{}', which is computed from this rank's rows of a table and so is "
-                "another number on each rank, expected a norm over all ranks; take sok1x.global_norm, or leave use_norm "
-                "out".format(use_norm.name))
+                "another number on each rank, expected a norm over all ranks; take sok1x.global_norm, or leave "
+                "use_norm out".format(use_norm.name))
     gradients = [None if each is None else _values(each) for each in _checked(t_list)]
     clipped: List[Any] = [None] * len(gradients)
     for dtype in sorted({each.dtype for each in gradients if each is not None}, key=lambda dtype: dtype.name):
@@ -177,9 +177,9 @@ def _is_of_table(place: int, gradient: Any, variable: Any) -> bool:
         return True
     if provenance.ranks() > 1 and (found.own or not found.exchanged):
         raise ValueError(
-            "clip_by_global_norm: got a gradient ('{}', at position {} of t_list{}) that is not averaged over the ranks,"
-            " whose norm differs from rank to rank; take gradients from sok1x.DistributedOptimizer's compute_gradients, "
-            "which averages them, or from hvd.allreduce".format(
+            "clip_by_global_norm: got a gradient ('{}', at position {} of t_list{}) that is not averaged over the "
+            "ranks, whose norm differs from rank to rank; take gradients from sok1x.DistributedOptimizer's "
+            "compute_gradients, which averages them, or from hvd.allreduce".format(
                 _values(gradient).name, place, "" if variable is None else ", of variable '{}'".format(variable.name)))
     return False
 

@@ -56,9 +56,9 @@ def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = 
     if isinstance(optimizer, _Distributed):
         raise TypeError("DistributedOptimizer: got an optimizer that it has made already, expected a plain one")
     if _of_horovod(base):
-        raise TypeError("DistributedOptimizer: got Horovod's DistributedOptimizer, expected a plain optimizer: this one "
-                        "averages dense gradients over Horovod by itself, if it is initialized, and leaves tables alone")
-    if isinstance(clip_norm, numbers.Real) and not clip_norm > 0:
+        raise TypeError("DistributedOptimizer: got Horovod's DistributedOptimizer, expected a plain optimizer: this "
+                        "one averages dense gradients, over Horovod if that is initialized, and leaves tables alone")
+    if isinstance(clip_norm, numbers.Real) and not float(clip_norm) > 0:
         raise ValueError("DistributedOptimizer: clip_norm: got {}, expected a number above 0".format(clip_norm))
     if isinstance(optimizer, tf.train.Optimizer):
         mixin: type = _DistributedTrain
@@ -152,8 +152,8 @@ class _Distributed:
 
     def _sok1x_averages(self) -> bool:
         if self._sok1x_average is None:  # made from a configuration: not by us
-            raise TypeError("DistributedOptimizer: got an optimizer of its class that was made anew from a configuration"
-                            "{}; call sok1x.DistributedOptimizer last, on a plain optimizer".format(
+            raise TypeError("DistributedOptimizer: got an optimizer of its class that was made anew from a "
+                            "configuration{}; call sok1x.DistributedOptimizer last, on a plain optimizer".format(
                                 " by Horovod's DistributedOptimizer" if _of_horovod(type(self)) else ""))
         return self._sok1x_average
 

@@ -80,8 +80,8 @@ def _is_averaged(gradient: Any, variable: Any, mean: bool) -> bool:
     raise ValueError(
         "DistributedOptimizer(average=False): got for variable '{}' a gradient that is made of summed gradients and of "
         "what this rank alone has computed (op '{}'), so that it cannot be told whether it is still to be summed over "
-        "the ranks. For the gradient of a loss, call this optimizer's compute_gradients, which sums it; what is summed, "
-        "and only changed since, apply by the optimizer that DistributedOptimizer was given".format(
+        "the ranks. For the gradient of a loss, call this optimizer's compute_gradients, which sums it; what has been "
+        "summed, and only changed since, apply by the optimizer that DistributedOptimizer was given".format(
             variable.name, found.own[0].name))
 
 

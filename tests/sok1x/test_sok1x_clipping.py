@@ -84,7 +84,8 @@ def test_rows_that_two_lookups_share_count_as_their_sum(seed):
 
 def test_what_is_wrong():
     with graph():
-        for wrong, error in ((tf.constant([1.0]), TypeError), ("ab", TypeError), ([], ValueError), ([None], ValueError)):
+        for wrong, error in ((tf.constant([1.0]), TypeError), ("ab", TypeError), ([], ValueError),
+                             ([None], ValueError)):
             with pytest.raises(error, match="t_list"):
                 sok.clip_by_global_norm(wrong, 1.0)
         with pytest.raises(ValueError, match="got 2 for 1 gradients"):
