@@ -70,7 +70,9 @@ def guard(inside):
         return
     known.add(deciding[0].name)
     name = deciding[0].name.rpartition("/")[0]
-    with tf.control_dependencies(None), tf_ops.name_scope(name + "/" if name else None):
+    # Out of the branch, of what optimizers colocate, and of any GPU: a predicate is compared on the host.
+    with tf.control_dependencies(None), tf_ops.name_scope(name + "/" if name else None), \
+            tf_ops.colocate_with(None, ignore_existing=True), tf.device("/device:CPU:0"):
         if outer is not None:
             outer.Enter()
         try:

@@ -1,6 +1,7 @@
 """Collectives over dense tensors: averages of gradients, broadcasts of variables, sums of squared norms."""
 import numpy as np
 import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import ops as tf_ops
 
 from sok1x.cuda_kernels import dense
 from sok1x.graph_ops import library
@@ -154,10 +155,11 @@ def squared_norms(own, shared, name="squared_norms"):
       own: a list of m float tensors [], of this rank's rows. shared: a list of n, of what all ranks have.
     """
     label = "own={} shared={}".format(len(own), len(shared))
-    host_inputs = [tf.stack([tf.cast(each, tf.float64) for each in numbers]) if numbers else tf.zeros([0], tf.float64)
-                   for numbers in (own, shared)]
-    return library.call("squared_norms", {"label": label}, [], [], [], host_inputs=host_inputs,
-                        host_dtypes=[tf.float64], host_shapes=[[len(own) + len(shared)]], name=name)[0]
+    with tf_ops.colocate_with(None, ignore_existing=True), tf.device("/device:CPU:0"):  # single numbers
+        host_inputs = [tf.stack([tf.cast(each, tf.float64) for each in numbers]) if numbers else
+                       tf.zeros([0], tf.float64) for numbers in (own, shared)]
+        return library.call("squared_norms", {"label": label}, [], [], [], host_inputs=host_inputs,
+                            host_dtypes=[tf.float64], host_shapes=[[len(own) + len(shared)]], name=name)[0]
 
 
 def broadcast(tensors, root_rank, name="broadcast"):

@@ -2,6 +2,7 @@
 from typing import Any, List, Optional, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import ops as tf_ops
 
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops import collectives, embedding, operations, provenance
@@ -190,7 +191,7 @@ def _squared_norm(gradient: Any, of_table: bool) -> tf.Tensor:
     values = _values(gradient)
     if of_table and isinstance(gradient, tf.IndexedSlices) and not embedding.are_distinct(gradient.indices):
         values, _ = operations.sums_by_index(values, gradient.indices)
-    with tf.colocate_with(values):
+    with tf_ops.colocate_with(values):
         return 2 * tf.nn.l2_loss(tf.cast(values, tf.float32) if values.dtype == tf.float16 else values)
 
 
