@@ -5,6 +5,7 @@ from sok1x_cases import dense_layer, sparse_layer
 
 v1 = tf.compat.v1
 ROWS, DIM, SLOTS, HOT = 24, 3, 2, 2
+TURNS = 1  # of a loop at a time: ranks may come to the turns' lookups and gradients in another order
 
 
 def in_cond(look, flags, keys):
@@ -28,14 +29,15 @@ def in_case(look, flags, keys):
 
 def in_loop(look, flags, keys):
     _, total = v1.while_loop(lambda i, _: i < 2 + flags[0], lambda i, total: (i + 1, total + look(keys + i) * total),
-                             [tf.constant(0, tf.int64), look.shape_of(keys) + 1.0])
+                             [tf.constant(0, tf.int64), look.shape_of(keys) + 1.0], parallel_iterations=TURNS)
     return total
 
 
 def in_cond_in_loop(look, flags, keys):
     def turn(i, total):
         return i + 1, v1.cond((i + flags[0]) % 2 > 0, lambda: total + look(keys + i), lambda: total * 1.5)
-    return v1.while_loop(lambda i, _: i < 3, turn, [tf.constant(0, tf.int64), look.shape_of(keys) + 1.0])[1]
+    return v1.while_loop(lambda i, _: i < 3, turn, [tf.constant(0, tf.int64), look.shape_of(keys) + 1.0],
+                         parallel_iterations=TURNS)[1]
 
 
 def beside(look, flags, keys):
