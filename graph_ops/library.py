@@ -50,6 +50,9 @@ def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(),
     operation = registry.get(function)
     module = load()
     with tf_ops.name_scope(name, function.replace(".", "_")) as scope:
+        if operation.communicates:
+            from sok1x.graph_ops import branches
+            branches.guard(scope[:-1])
         config = dict(config, **_place(operation, config))
         made = module.sok1x_call(
             resources=list(resources), inputs=list(inputs), host_inputs=list(host_inputs), Tout=list(dtypes),

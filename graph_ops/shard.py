@@ -3,7 +3,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import fill, hash_index, row_init, row_numbers, segment_sum, unique
-from sok1x.graph_ops import stamps
+from sok1x.graph_ops import shard_gradients, stamps
 from sok1x.graph_ops.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
 
 INDEX, COUNT = 1, 2  # the index's place among a table's variables; the rows come first
@@ -158,7 +158,9 @@ def gradient_slices(table, call, known_rows):
     dtypes, shapes = [tf.float32, tf.int32], [[None, table.dim], [None]]
     outputs = call(dtypes[:1], shapes[:1]) if known_rows is not None else call(dtypes, shapes)
     indices = outputs[1] if known_rows is None else known_rows
-    return tf.IndexedSlices(outputs[0], indices, tf.constant([table.rows, table.dim], tf.int64))
+    shard_gradients.add(table.name, outputs[0], indices)
+    # int32, as of TensorFlow's own gather: in a branch it is merged with TensorFlow's zeros of the other branch.
+    return tf.IndexedSlices(outputs[0], indices, tf.constant([table.rows, table.dim], tf.int32))
 
 
 def without_unknown(request, rows, inverse, rows_known):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sok1x.embeddings.distributed_embedding import DistributedEmbedding
     from sok1x.even_steps import EvenSteps
     from sok1x.incremental import incremental_dump
+    from sok1x.optimizers.clipping import clip_by_global_norm, global_norm
     from sok1x.optimizers.distributed_optimizer import DistributedOptimizer
     from sok1x.optimizers.utils import split_embedding_variable_from_others
     from sok1x.saver.saver import Saver
@@ -56,6 +57,8 @@ _DEFINED_IN = {
     "OptimizerScope": "core.context_scope",
     "Saver": "saver.saver",
     "broadcast_global_variables": "core.broadcast",
+    "clip_by_global_norm": "optimizers.clipping",
+    "global_norm": "optimizers.clipping",
     "incremental_dump": "incremental",
     "install_as_sparse_operation_kit": "alias",
     "split_embedding_variable_from_others": "optimizers.utils",
@@ -82,8 +85,10 @@ __all__ = [
     "Saver",
     "__version__",
     "broadcast_global_variables",
+    "clip_by_global_norm",
     "core",
     "embeddings",
+    "global_norm",
     "incremental_dump",
     "install_as_sparse_operation_kit",
     "kit_lib",

@@ -9,7 +9,7 @@ from sok1x.core import initializers, slots
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.core.stamped_variable import StampedVariable
-from sok1x.graph_ops import initial, stamps
+from sok1x.graph_ops import gradient_checks, initial, stamps
 from sok1x.graph_ops.table import Table
 
 
@@ -95,7 +95,8 @@ class EmbeddingVariable(StampedVariable):
             A tf.Operation, of type VarHandleOp.
 
         Raises:
-            Nothing.
+            ValueError: on several ranks, a gradient of the table went through Horovod, or was clipped by a norm of this
+                rank's rows.
 
         Example:
             >>> import tensorflow as tf
@@ -104,7 +105,7 @@ class EmbeddingVariable(StampedVariable):
             ...     sok.EmbeddingVariable(rows=8, dim=4).op.type
             'VarHandleOp'
         """
-        slots.watch(tf.get_default_graph())
+        self._in_hand()
         return super().op
 
     @property
@@ -115,7 +116,7 @@ class EmbeddingVariable(StampedVariable):
             A scalar tf.Tensor of dtype resource.
 
         Raises:
-            Nothing.
+            ValueError: as for `op`.
 
         Example:
             >>> import tensorflow as tf
@@ -124,5 +125,10 @@ class EmbeddingVariable(StampedVariable):
             ...     sok.EmbeddingVariable(rows=8, dim=4).handle.dtype
             tf.resource
         """
-        slots.watch(tf.get_default_graph())
+        self._in_hand()
         return super().handle
+
+    def _in_hand(self) -> None:
+        """Somebody, perhaps an optimizer, has asked for what ops on the variable need."""
+        slots.watch(tf.get_default_graph())
+        gradient_checks.check(self.graph, self.table.name)
