@@ -12,8 +12,9 @@ from tensorflow.python.framework import tensor_util
 
 from sok1x.cuda_kernels import backend, bags, combine, gather, partition, row_numbers, segment_sum, unique
 from sok1x.cuda_kernels import lookup as lookups
-from sok1x.graph_ops import alone, dense_lookup, library, partial_sums, shard
+from sok1x.graph_ops import alone, dense_lookup, library, partial_sums, second_order, shard
 from sok1x.graph_ops.bridge import ITEM_BYTES
+from sok1x.graph_ops.partial_sums import ALL2ALL, REDUCE_SCATTER
 from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.sparse_batch import SparseBatch
 from sok1x.graph_ops.table import Table
@@ -28,7 +29,6 @@ from sok1x.graph_ops.table import Table
 #   route      int64        0, keys sent to each rank, keys received from each rank; or 1, bags of each rank; in host
 #                           memory
 _SAVED = (tf.int32, tf.int64, tf.int32, tf.int32, tf.int64)
-ALL2ALL, REDUCE_SCATTER = 0, 1
 DISTINCT = (("combined.backward", 1),)  # (function, output) that hold rows, none twice
 
 
@@ -259,6 +259,9 @@ class _Backward(Operation):
             request.communicator.all_gather(request.state.pointer, gradients.pointer, counts,
                                             table.dim * ITEM_BYTES[gradients.dtype])
             _sum_bags(request, config, gradients, all_offsets, requested, False, rows)
+
+    def gradient(self, op, config, grads):
+        return second_order.gradient_of_backward("combined.spread", op, config, grads)
 
 
 def _sum_bags(request, config, gradient, offsets, inverse, mean, rows):

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import dense, gather, partition, row_numbers, segment_sum
-from sok1x.graph_ops import alone, library, shard
+from sok1x.graph_ops import alone, library, second_order, shard
 from sok1x.graph_ops.bridge import ITEM_BYTES
 from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.table import Table
@@ -175,6 +175,9 @@ class _Backward(Operation):
             shard.summed_by_row(request, table, gradient, inverse, rows, config["rows_known"])
         else:
             return_gradients(request, config, world, request.state, counts.numpy(), requested, rows)
+
+    def gradient(self, op, config, grads):
+        return second_order.gradient_of_backward("dense.spread", op, config, grads)
 
 
 def as_it_travels(request, summed, dtype):

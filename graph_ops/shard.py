@@ -161,6 +161,32 @@ def gradient_slices(table, call, known_rows):
     return tf.IndexedSlices(outputs[0], indices, tf.constant([table.rows, table.dim], tf.int64))
 
 
+class Kept:
+    """Which of a lookup's rows its gradient has: all, or those of the keys that have a row.
+
+    Attributes:
+      count: how many. rows: int32 [count], at the front of an `Array`.
+    """
+
+    def __init__(self, request, rows, rows_known):
+        self._request, self._number = request, None
+        self.count, self.rows = rows.size, rows
+        if rows_known:
+            return
+        self.rows, number = request.temporary("int32", rows.size), request.temporary("int32", rows.size)
+        self.count = row_numbers.compact(rows.pointer, rows.size, self.rows.pointer, number.pointer)
+        if self.count != rows.size:
+            self._number = number
+
+    def places(self, inverse):
+        """inverse int32 [length], which of the lookup's rows each position has, renumbered: -1 where it was dropped."""
+        if self._number is None:
+            return inverse
+        renumbered = self._request.temporary("int32", inverse.size)
+        row_numbers.look_up(self._number.pointer, inverse.pointer, inverse.size, renumbered.pointer)
+        return renumbered
+
+
 def without_unknown(request, rows, inverse, rows_known):
     """Drops keys without a row from a gradient's sums, and writes output 1, the rows that are left.
 
@@ -171,18 +197,11 @@ def without_unknown(request, rows, inverse, rows_known):
     Returns:
       (how many rows are left, inverse renumbered to them: -1 where the row was dropped).
     """
-    if rows_known:
-        return rows.size, inverse
-    known = request.temporary("int32", rows.size)
-    number = request.temporary("int32", rows.size)
-    kept = row_numbers.compact(rows.pointer, rows.size, known.pointer, number.pointer)
-    indices = request.output(1, "int32", (kept,))
-    row_numbers.look_up(known.pointer, 0, kept, indices.pointer)
-    if kept == rows.size:
-        return kept, inverse
-    renumbered = request.temporary("int32", inverse.size)
-    row_numbers.look_up(number.pointer, inverse.pointer, inverse.size, renumbered.pointer)
-    return kept, renumbered
+    kept = Kept(request, rows, rows_known)
+    if not rows_known:
+        indices = request.output(1, "int32", (kept.count,))
+        row_numbers.look_up(kept.rows.pointer, 0, kept.count, indices.pointer)
+    return kept.count, kept.places(inverse)
 
 
 def summed_by_row(request, table, gradients, segments, rows, rows_known):
