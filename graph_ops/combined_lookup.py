@@ -20,7 +20,8 @@ from sok1x.graph_ops.sparse_batch import SparseBatch
 from sok1x.graph_ops.table import Table
 
 # What the forward op leaves for its gradient, after the embeddings:
-#   inverse    int32 [K]    which of the sent keys each position asked for (on one rank: its row, see alone.py)
+#   inverse    int32 [K]    which of the sent keys each position asked for (on one rank: its row, see alone.py); empty
+#                           where the layer's exchange is reduce_scatter
 #   offsets    int64 [B*S+1] where each bag begins
 #   rows       int32 [u]    rows of the distinct keys that this rank was asked for, -1 for one without row; or nothing
 #   requested  int32 [R]    which of `rows` each received key is, or its row (dense_lookup.py); on one rank empty, as
@@ -63,12 +64,25 @@ class _Forward(Operation):
             return dense_lookup.NOTHING
         batch = SparseBatch(request, config, table, world)
         batch.check(*backend.counts().read())
-        inverse = request.output(1, "int32", (batch.keys.size,))
         training = shard.training_of(request, config)
+        if config["exchange"] == "reduce_scatter":
+            return self._prepare_pairs(request, table, world, batch, training)
+        inverse = request.output(1, "int32", (batch.keys.size,))
         asked = dense_lookup.Asked(request, table, world, batch.keys, inverse)
         request.state = table, batch, asked, inverse, training
         return np.concatenate(
             [[training, batch.count, batch.keys.size, asked.count], asked.send_counts]).astype(np.int64)
+
+    @staticmethod
+    def _prepare_pairs(request, table, world, batch, training):
+        """Where keys travel with their bags whatever they are, nobody needs to know which are distinct."""
+        request.output(1, "int32", (0,))
+        if not table.use_hashtable:
+            keys = request.temporary("int64", batch.keys.size)
+            unique.widen(batch.keys.pointer, batch.keys.dtype, keys.size, keys.pointer)
+            shard.check_range(table, world, keys, keys.size, lambda bad: bad)
+        request.state = table, batch, None, None, training
+        return np.array([training, batch.count, batch.keys.size, 0] + [0] * world.size, np.int64)
 
     def run(self, request, config, world, headers):
         mean = config["combiner"] == "mean"

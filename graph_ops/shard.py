@@ -28,7 +28,7 @@ def check_range(table, world, keys, count, first_position):
     """Raises where a key of a table without index has no row.
 
     Args:
-      keys: int64 [count], distinct. first_position: finds where in the batch a key stands, for the message.
+      keys: int64 [count]. first_position: finds where in the batch keys[i] stands first, given i, for the message.
     """
     if table.use_hashtable:
         return

@@ -1,4 +1,5 @@
-"""Gradients of a lookup's gradient on any number of ranks, against tf.gather of a plain variable with all ranks' rows.
+"""Gradients of a lookup's gradient on any number of ranks, against tf.gather of a plain variable with all ranks' rows;
+and what a lookup whose exchange is fixed does not do.
 
     mpiexec -np N python program_second_order.py SEED
 """
@@ -9,6 +10,7 @@ import tensorflow as tf
 from mpi4py import MPI
 
 import sok1x as sok
+from sok1x.cuda_kernels import partition, unique
 from sok1x.graph_ops import embedding
 
 v1 = tf.compat.v1
@@ -127,6 +129,44 @@ class Case:
                                        err_msg=str((self.kind, self.dtype, self.training, order)))
 
 
+def calls(module, name, run):
+    """How often a kernel's wrapper is called meanwhile."""
+    real, made = getattr(module, name), []
+    setattr(module, name, lambda *arguments: made.append(name) or real(*arguments))
+    try:
+        run()
+    finally:
+        setattr(module, name, real)
+    return len(made)
+
+
+def check_forced_reduce_scatter(session, batch, bags):
+    """Keys travel with their bags, whichever are distinct: only owners make keys distinct. Their range is checked."""
+    options = dict(max_vocabulary_size_per_gpu=KEYS, embedding_vec_size=D, slot_num=S, max_nnz=H,
+                   exchange="reduce_scatter")
+    before = len(v1.global_variables())
+    layers = [sok.DistributedEmbedding("sum", use_hashtable=hashtable, **options) for hashtable in (True, False)]
+    outs = [layer(bags) for layer in layers]
+    session.run(v1.variables_initializer(v1.global_variables()[before:]))
+    feed = {bags: batch.bags()}
+    for out in outs:
+        for module, name in ((unique, "unique"), (partition, "partition")):
+            assert calls(module, name, lambda out=out: session.run(out, feed)) == 1, name
+    for bad in (-1, KEYS * world.size, 2 ** 63 - 1):
+        given = [[1], [2, bad], [], []] if world.rank == world.size - 1 else [[1], [], [], []]
+        try:
+            session.run(outs[1], {bags: v1.SparseTensorValue(
+                np.array([[row, i] for row, bag in enumerate(given) for i in range(len(bag))]),
+                np.array(sum(given, []), np.int64), [4, H])})
+        except tf.errors.InvalidArgumentError as error:
+            for part in (layers[1].embedding_variable.m_var_name, "rank {}".format(world.size - 1),
+                         "got key {} at position 2 ".format(bad), "[0, {})".format(KEYS * world.size)):
+                assert part in error.message, error.message
+        else:
+            raise AssertionError("key {} was taken".format(bad))
+    session.run(outs, feed)
+
+
 def main():
     seed = int(sys.argv[1])
     batch = Batch(np.random.RandomState([seed, world.rank]))
@@ -146,6 +186,8 @@ def main():
         expected = session.run([case.expected for case in cases], feed)
         for case, ours, stocks in zip(cases, got, expected):
             case.check(session, ours, stocks)
+        if world.size > 1:
+            check_forced_reduce_scatter(session, batch, inputs[1])
     print("rank", world.rank, "ok")
 
 
