@@ -173,10 +173,11 @@ class _Forward(Operation):
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
         fields = {field: config[field] for field in ("table", "label", "combiner", "rows_known")}
-        inverse, rows, requested = alone.distinct(op, config, op.outputs[1], op.outputs[3], op.outputs[4])
+        inverse, rows, requested, indices = alone.distinct(
+            op, config, op.outputs[1], op.outputs[3], op.outputs[4])
         slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
             "combined.backward", fields, [grads[0], inverse, op.outputs[2], rows, requested, op.outputs[5]], dtypes,
-            shapes, host_inputs=[op.outputs[6]], name="lookup_gradient"), rows if config["rows_known"] else None)
+            shapes, host_inputs=[op.outputs[6]], name="lookup_gradient"), indices if config["rows_known"] else None)
         return [slices] + [None] * (len(op.inputs) - 1)
 
 
@@ -245,6 +246,7 @@ class _Backward(Operation):
         route = request.host_inputs[0]
         mean = config["combiner"] == "mean"
         bag_count = offsets.size - 1
+        shard.check_gradient(table, world, gradient, bag_count)
         if world.size > 1 and route.numpy()[0] == ALL2ALL:
             count = int(route.numpy()[1:1 + world.size].sum())
             summed = request.temporary("float32", count, table.dim)
@@ -281,7 +283,7 @@ class _Backward(Operation):
 def _sum_bags(request, config, gradient, offsets, inverse, mean, rows):
     """Writes IndexedSlices from the bags' gradients: the counterpart of `shard.summed_by_row`."""
     table = config["table"]
-    kept, inverse = shard.without_unknown(request, rows, inverse, config["rows_known"])
+    kept, inverse = shard.without_unknown(request, table, rows, inverse, config["rows_known"])
     values = request.output(0, "float32", (kept, table.dim))
     segment_sum.bag_segment_sum(gradient.pointer, table.dim, offsets.pointer, inverse.pointer, offsets.size - 1,
                                 inverse.size, mean, kept, values.pointer, gradient.dtype)

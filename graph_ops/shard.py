@@ -3,7 +3,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import fill, hash_index, row_init, row_numbers, segment_sum, unique
-from sok1x.graph_ops import stamps
+from sok1x.graph_ops import known_rows, stamps
 from sok1x.graph_ops.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
 
 INDEX, COUNT = 1, 2  # the index's place among a table's variables; the rows come first
@@ -161,6 +161,15 @@ def gradient_slices(table, call, known_rows):
     return tf.IndexedSlices(outputs[0], indices, tf.constant([table.rows, table.dim], tf.int64))
 
 
+def check_gradient(table, world, gradient, count):
+    """Raises where a lookup's gradient was given an `Array` that does not have the embeddings' `count` rows."""
+    if gradient.size != count * table.dim or gradient.dtype not in ("float16", "float32"):
+        raise CallError(INVALID_ARGUMENT, (
+            "embedding table '{}' on rank {}: got a gradient of {} and shape {} for a lookup's embeddings, expected "
+            "as many numbers as these have, {} x {}, of float16 or float32").format(
+                table.name, world.rank, gradient.dtype, list(gradient.shape), count, table.dim))
+
+
 class Kept:
     """Which of a lookup's rows its gradient has: all, or those of the keys that have a row.
 
@@ -187,7 +196,7 @@ class Kept:
         return renumbered
 
 
-def without_unknown(request, rows, inverse, rows_known):
+def without_unknown(request, table, rows, inverse, rows_known):
     """Drops keys without a row from a gradient's sums, and writes output 1, the rows that are left.
 
     Args:
@@ -201,6 +210,7 @@ def without_unknown(request, rows, inverse, rows_known):
     if not rows_known:
         indices = request.output(1, "int32", (kept.count,))
         row_numbers.look_up(kept.rows.pointer, 0, kept.count, indices.pointer)
+        known_rows.note(request, table, indices)
     return kept.count, kept.places(inverse)
 
 
@@ -211,7 +221,7 @@ def summed_by_row(request, table, gradients, segments, rows, rows_known):
       gradients: [length, D], float32 or float16. segments: int32 [length], which of `rows` each belongs to.
       rows: int32 [u].
     """
-    kept, segments = without_unknown(request, rows, segments, rows_known)
+    kept, segments = without_unknown(request, table, rows, segments, rows_known)
     values = request.output(0, "float32", (kept, table.dim))
     segment_sum.segment_sum(gradients.pointer, table.dim, segments.pointer, segments.size, kept, values.pointer,
                             gradients.dtype)
@@ -226,7 +236,13 @@ def training_inputs(training):
 
 def training_of(request, config):
     """Whether this run trains."""
-    return config["training"] if config["training"] is not None else bool(request.host_inputs[-1].numpy())
+    if config["training"] is not None:
+        return config["training"]
+    given = request.host_inputs[-1]
+    if given.size != 1:
+        raise CallError(INVALID_ARGUMENT, "embedding table '{}': got training of shape {}, expected a scalar".format(
+            config["table"].name, list(given.shape)))
+    return bool(given.numpy().reshape(()))
 
 
 def check_training(table, headers):
