@@ -82,28 +82,21 @@ def _write_in_key_order(shard, files):
     In each round every rank writes a piece of the file, for which all give it some rows in turn.
     """
     world, dim = shard.world, shard.table.dim
-    ranks, rows = world.size, shard.table.rows
-    # Rows that a rank gives another in a round.
-    at_once = max(1, min(_BUFFER_BYTES // (4 * dim * ranks), -(-rows // ranks)))
     buffers = []
-    agreed(world, lambda: buffers.append(_Buffers(shard, files, at_once)))
+    agreed(world, lambda: buffers.append(_Buffers(shard, files)))
     buffer, failed = buffers[0], None
-    for first in range(0, rows, ranks * at_once):
-        begins = np.minimum(first + at_once * np.arange(ranks + 1), rows)
-        gives = np.diff(begins)
-        begin, mine = int(begins[world.rank]), int(gives[world.rank])
+    for first, gives, begin, takes in buffer.rounds:
         # A rank that has failed goes on exchanging, whatever it has to give: the others still wait for its rows. Only
         # then does it say so.
         try:
             if failed is None:
-                buffer.fetch(first, int(gives.sum()))
+                buffer.fetch(first, gives)
         except Exception as error:  # whatever it is, the other ranks must hear of it
             failed = error
-        world.communicator.all_to_all(buffer.outgoing, gives, buffer.received.ctypes.data,
-                                      np.full(ranks, mine, np.int64), 4 * dim)
+        world.communicator.all_to_all(buffer.outgoing, gives, buffer.incoming, takes, 4 * dim)
         try:
             if failed is None:
-                buffer.write(begin, mine)
+                buffer.write(begin, int(takes[0]))
         except Exception as error:
             failed = error
 
@@ -119,30 +112,40 @@ class _Buffers:
     """Host memory for the rounds of `_write_in_key_order`, all of it taken before the first one.
 
     Attributes:
-      outgoing: pointer to the rows that this rank gives in a round. received: float32, those that it is given.
+      rounds: for each, the first row that this rank gives, how many to each rank (int64 [N]), the first row of all
+        ranks that it writes, and how many it takes from each (int64 [N]).
+      outgoing: pointer to the rows that this rank gives in a round. incoming: pointer for those that it is given.
     """
 
-    def __init__(self, shard, files, at_once):
+    def __init__(self, shard, files):
         self._shard, self._files = shard, files
         self._dtype = sok_files.key_dtype(shard.table)
-        ranks, dim = shard.world.size, shard.table.dim
-        self.received = np.empty([ranks * at_once * dim], np.float32)
-        self._staging = None if shard.rows.gpu is None else shard.rows.gpu.pinned(self.received.nbytes)
+        ranks, rank, rows, dim = shard.world.size, shard.world.rank, shard.table.rows, shard.table.dim
+        # Rows that a rank gives another in a round.
+        at_once = max(1, min(_BUFFER_BYTES // (4 * dim * ranks), -(-rows // ranks)))
+        self.rounds = []
+        for first in range(0, rows, ranks * at_once):
+            begins = np.minimum(first + at_once * np.arange(ranks + 1), rows)
+            gives = np.diff(begins)
+            self.rounds.append((first, gives, int(begins[rank]), np.full(ranks, gives[rank], np.int64)))
+        self._received = np.empty([ranks * at_once * dim], np.float32)
+        self.incoming = self._received.ctypes.data
+        self._staging = None if shard.rows.gpu is None else shard.rows.gpu.pinned(self._received.nbytes)
         self.outgoing = shard.rows.pointer if self._staging is None else self._staging.ctypes.data
 
-    def fetch(self, first, n):
-        """Makes `outgoing` point to n rows: the rows themselves, or a copy of those of a GPU."""
+    def fetch(self, first, gives):
+        """Makes `outgoing` point to the rows that are given: the rows themselves, or a copy of those of a GPU."""
         nbytes = 4 * self._shard.table.dim
         pointer = self._shard.rows.pointer + first * nbytes
         if self._staging is None:
             self.outgoing = pointer
         else:
-            self._shard.rows.gpu.to_host(self.outgoing, pointer, n * nbytes)
+            self._shard.rows.gpu.to_host(self.outgoing, pointer, int(gives.sum()) * nbytes)
 
     def write(self, begin, mine):
         """Writes the piece of the file that has rows begin to begin + mine - 1 of all ranks."""
         ranks, dim, dtype = self._shard.world.size, self._shard.table.dim, self._dtype
-        by_rank = self.received[:ranks * mine * dim].reshape(ranks, mine, dim)
+        by_rank = self._received[:ranks * mine * dim].reshape(ranks, mine, dim)
         self._files.values.write(begin * ranks * 4 * dim, np.ascontiguousarray(by_rank.transpose(1, 0, 2)))
         keys = np.arange(begin * ranks, (begin + mine) * ranks, dtype=dtype)
         self._files.keys.write(begin * ranks * dtype.itemsize, keys)
