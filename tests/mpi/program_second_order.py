@@ -172,7 +172,8 @@ def main():
     batch = Batch(np.random.RandomState([seed, world.rank]))
     inputs = [v1.placeholder(tf.int64, [None, S, H]), v1.sparse_placeholder(tf.int64),
               v1.placeholder(tf.float32, [None, S, H, D]), v1.placeholder(tf.bool, [])]
-    cases = [Case(*case, inputs=inputs) for case in CASES]
+    chosen = CASES if world.size < 4 else CASES[:2] + CASES[3:5]
+    cases = [Case(*case, inputs=inputs) for case in chosen]
     with v1.Session() as session:
         session.run(sok.Init(global_batch_size=32, seed=seed))
         session.run(v1.global_variables_initializer())

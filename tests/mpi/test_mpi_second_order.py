@@ -9,4 +9,4 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_seco
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_second_order_equals_a_plain_variables(ranks, seed):
-    assert run_ranks(ranks, PROGRAM, seed, timeout=240).out.count("ok") == ranks
+    assert run_ranks(ranks, PROGRAM, seed, timeout=150).out.count("ok") == ranks
