@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import dense, gather, partition, row_numbers, segment_sum
-from sok1x.graph_ops import alone, library, shard, ties
+from sok1x.graph_ops import alone, library, second_order, shard, ties
 from sok1x.graph_ops.bridge import ITEM_BYTES
 from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.table import Table
@@ -138,10 +138,10 @@ class _Forward(Operation):
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
         fields = {field: config[field] for field in ("table", "label", "rows_known")}
-        inverse, rows, requested = alone.distinct(op, config, *op.outputs[1:4])
+        inverse, rows, requested, indices = alone.distinct(op, config, *op.outputs[1:4])
         slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
             "dense.backward", fields, [grads[0], inverse, rows, requested], dtypes, shapes,
-            host_inputs=[op.outputs[4]], name="lookup_gradient"), rows if config["rows_known"] else None)
+            host_inputs=[op.outputs[4]], name="lookup_gradient"), indices if config["rows_known"] else None)
         return [slices] + [None] * (len(op.inputs) - 1)
 
 
@@ -162,6 +162,7 @@ class _Backward(Operation):
         table = config["table"]
         gradient, inverse = request.inputs[:2]
         counts = request.host_inputs[0]
+        shard.check_gradient(table, world, gradient, inverse.size)
         if world.size > 1:
             count = int(counts.numpy()[:world.size].sum())
             summed = request.temporary("float32", count, table.dim)
@@ -179,6 +180,9 @@ class _Backward(Operation):
         else:
             ties.check_counts(request.name, headers, world.size)
             return_gradients(request, config, world, request.state, counts.numpy(), requested, rows)
+
+    def gradient(self, op, config, grads):
+        return second_order.gradient_of_backward("dense.spread", op, config, grads)
 
 
 def as_it_travels(request, summed, dtype):

@@ -178,12 +178,14 @@ class _Distributed:
         Making them distinct, tf.unique and a segment sum, is a quarter of a step's time with LazyAdam on a CPU.
         """
         own = super()._resource_apply_sparse_duplicate_indices  # type: ignore[misc]
-        if embedding.are_distinct(indices):
-            if own.__func__ in _MAKE_DISTINCT:
-                return self._resource_apply_sparse(grad, handle, indices, **kwargs)  # type: ignore[attr-defined]
-            if own.__func__ is _GRADIENT_DESCENT and isinstance(handle, EmbeddingVariable):
-                # The same arithmetic in one pass over all threads, where TensorFlow makes three, the last on one.
-                return update.gradient_descent(handle.table, grad, indices, self._learning_rate_tensor)  # type: ignore
+        if own.__func__ is _GRADIENT_DESCENT and isinstance(handle, EmbeddingVariable):
+            rate = self._learning_rate_tensor  # type: ignore[attr-defined]
+            if rate.shape.rank in (0, None):
+                # The same arithmetic in one pass over all threads, where TensorFlow makes three, the last on one; and
+                # rows that the shard does not have are refused on a GPU too.
+                return update.gradient_descent(handle.table, grad, indices, rate)
+        if own.__func__ in _MAKE_DISTINCT and embedding.are_distinct(indices, handle):
+            return self._resource_apply_sparse(grad, handle, indices, **kwargs)  # type: ignore[attr-defined]
         return own(grad, handle, indices, **kwargs)
 
 
