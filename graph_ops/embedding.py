@@ -29,16 +29,21 @@ def from_lookup(indices, table):
 
     So says the graph; what is fed in their place is another matter.
     """
+    return looked_up(indices) == table.name
+
+
+def looked_up(indices):
+    """The name of the table of whose lookup's gradient a tensor is the indices, no row twice; else None."""
     while isinstance(indices, tf.Tensor) and indices.op.type == "Identity":
         indices = indices.op.inputs[0]
     if not isinstance(indices, tf.Tensor) or indices.op.type != "Sok1xCall":
-        return False
+        return None
     function = indices.op.get_attr("function").decode()
     if (function, indices.value_index) not in alone.DISTINCT + dense_lookup.DISTINCT + combined_lookup.DISTINCT:
-        return False
+        return None
     config = json.loads(indices.op.get_attr("config").decode())
     # Where not every key has a row, the rows that are found are not yet the gradient's.
-    return config["table"]["name"] == table.name and (function != "lookup.distinct" or config["rows_known"])
+    return config["table"]["name"] if function != "lookup.distinct" or config["rows_known"] else None
 
 
 def are_distinct(indices, variable):

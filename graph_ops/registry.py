@@ -1,8 +1,8 @@
 """The operations that `Sok1xCall` can run, by name."""
 import importlib
 
-_FAMILIES = ("alone", "initial", "init_op", "dense_lookup", "combined_lookup", "second_order", "collectives", "branches",
-             "update", "adam", "operations", "finite", "stamps", "even_steps", "shard_transfer", "gather_bytes",
+_FAMILIES = ("alone", "initial", "init_op", "dense_lookup", "combined_lookup", "second_order", "collectives",
+             "branches", "update", "adam", "operations", "finite", "stamps", "even_steps", "shard_transfer", "gather_bytes",
              "sok_dump", "sok_restore", "sok_values")
 _operations = {}
 

@@ -189,7 +189,7 @@ def _squared_norm(gradient: Any, of_table: bool) -> tf.Tensor:
     """The sum of squares, float32 or float64 []. A table's row that occurs twice, in two lookups' gradients, counts as
     their sum, which is what TensorFlow's dense gradient has."""
     values = _values(gradient)
-    if of_table and isinstance(gradient, tf.IndexedSlices) and not embedding.are_distinct(gradient.indices):
+    if of_table and isinstance(gradient, tf.IndexedSlices) and embedding.looked_up(gradient.indices) is None:
         values, _ = operations.sums_by_index(values, gradient.indices)
     with tf_ops.colocate_with(values):
         return 2 * tf.nn.l2_loss(tf.cast(values, tf.float32) if values.dtype == tf.float16 else values)
