@@ -3,7 +3,7 @@ import importlib
 
 _FAMILIES = ("alone", "initial", "init_op", "dense_lookup", "combined_lookup", "collectives", "update", "adam",
              "operations", "finite", "stamps", "shard_transfer", "gather_bytes", "sok_dump",
-             "sok_restore", "sok_values")
+             "sok_restore", "sok_values", "rank_and_ranks")
 _operations = {}
 
 
