@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sok1x.core.embedding_variable import EmbeddingVariable
     from sok1x.core.graph_keys import GraphKeys
     from sok1x.core.initialize import Init, InitHook
+    from sok1x.core.scaffold import Scaffold
     from sok1x.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
     from sok1x.embeddings.distributed_embedding import DistributedEmbedding
     from sok1x.incremental import incremental_dump
@@ -50,6 +51,7 @@ _DEFINED_IN = {
     "InitHook": "core.initialize",
     "OptimizerScope": "core.context_scope",
     "Saver": "saver.saver",
+    "Scaffold": "core.scaffold",
     "broadcast_global_variables": "core.broadcast",
     "incremental_dump": "incremental",
     "install_as_sparse_operation_kit": "alias",
@@ -72,6 +74,7 @@ __all__ = [
     "InitHook",
     "OptimizerScope",
     "Saver",
+    "Scaffold",
     "__version__",
     "broadcast_global_variables",
     "core",

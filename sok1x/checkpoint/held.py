@@ -34,7 +34,7 @@ class Held:
             elif here:
                 self.complaint = "it holds '{}' but not the rows of its table, '{}'".format(here[0].op.name, table.name)
             for variable in here:
-                if held[id(variable)] != variable.op.name:
+                if held[id(variable)] != variable.op.name and self.complaint is None:
                     self.complaint = "it gives '{}' another name, '{}'".format(variable.op.name, held[id(variable)])
         self.any = bool(shards)
         self.dense: Any = [variable for _, variable in _items(var_list) if id(variable) not in shards]

@@ -66,8 +66,9 @@ class EmbeddingVariable(StampedVariable):
             raise ValueError(
                 "sok1x makes tables in a tf.Graph: got eager execution; remove tf.enable_eager_execution(), or build "
                 "the model under `with tf.Graph().as_default():`")
-        from sok1x.checkpoint import table_saver  # which needs this module
+        from sok1x.checkpoint import keras_weights, table_saver  # which need this module
         table_saver.watch()
+        keras_weights.watch()
         row_initializer = initializers.resolve(initializer, rows, dim)
         # init_scope leaves functions, control flow and control dependencies; the empty scope leaves name scopes.
         # TensorFlow warns of an argument that it passes itself to every resource variable.

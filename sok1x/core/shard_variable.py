@@ -4,6 +4,8 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
+from sok1x import launch
+
 
 class ShardVariable(ResourceVariable):
     """A resource variable that no broadcast may overwrite: a shard's rows, its index, or an optimizer's slot of it.
@@ -54,3 +56,13 @@ class ShardVariable(ResourceVariable):
             return tf.no_op(name=name or "kept_by_its_rank")
         with self._assign_dependencies():
             return super().assign(value, use_locking=use_locking, name=name, read_value=read_value)
+
+    def _gather_saveables_for_checkpoint(self) -> Any:
+        """Asked by `tf.train.Checkpoint`, for which each rank's shard is a whole variable."""
+        world = launch.current()
+        if world is not None and world.size > 1:
+            raise RuntimeError((
+                "tf.train.Checkpoint cannot save or restore '{}' on {} ranks: it is one rank's shard of a table, and all "
+                "ranks would write it to one place. Use tf.train.Saver, or sok.CheckpointManager, on all ranks.").format(
+                    self.op.name, world.size))
+        return super()._gather_saveables_for_checkpoint()

@@ -1,0 +1,24 @@
+"""TensorFlow's own Savers and hooks, on several ranks: all ranks' rows, or refused."""
+import os
+
+from ranks import run_ranks
+
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_stock.py")
+CASES = ("paths", "parts", "own", "failures", "clocks", "keras")
+
+
+def test_on_two_ranks(tmp_path):
+    finished = run_ranks(2, PROGRAM, tmp_path, *CASES, timeout=180)
+    for case in CASES:
+        for rank in range(2):
+            assert "rank {} did {}\n".format(rank, case) in finished.out, str(finished)
+
+
+def test_a_checkpoint_by_rank_0_alone_is_refused_before_anything_is_written(tmp_path):
+    finished = run_ranks(2, PROGRAM, tmp_path, "rank_0_alone", env={"SOK1X_STALL_SECONDS": "2"}, check=False)
+    assert finished.code != 0, str(finished)
+    for words in ("rank 0 does, and rank 1 does not", "Give every rank's MonitoredTrainingSession",
+                  "a tf.train.Saver saves tables"):
+        assert words in finished.err, str(finished)
+    left = os.listdir(str(tmp_path / "rank_0_alone"))
+    assert not [name for name in left if name.startswith(("model.ckpt", "checkpoint", ".model"))], left
