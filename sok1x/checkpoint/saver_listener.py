@@ -8,6 +8,7 @@ from sok1x.checkpoint import dense_saver
 from sok1x.checkpoint.manager import check_keep
 from sok1x.checkpoint.restoring import Restoring
 from sok1x.checkpoint.saving import Saving
+from sok1x.checkpoint.table_saver import TableSaver
 from sok1x.checkpoint.tables import tables_of
 
 
@@ -27,7 +28,9 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
     the hook would first save; that it has none of that step is an error. On several ranks the hook needs save_steps:
     with save_secs ranks would begin to save in different steps.
 
-    `sok.CheckpointSaverHook` does all of it by itself, as one checkpoint, and is to be preferred.
+    `sok.CheckpointSaverHook` does all of it by itself, as one checkpoint, and is to be preferred; TensorFlow's hook
+    with its own Saver saves tables too, without this listener. Where it has that Saver, as under an Estimator, the
+    listener has nothing to do.
 
     Args:
         checkpoint_dir: the folder, on a file system that all ranks share; None is the hook's.
@@ -82,6 +85,9 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
             True
         """
         step = int(global_step_value)
+        hook = _hook_of(self)
+        if hook is not None and _saves_tables(hook._get_saver()):
+            return  # the hook's own Saver does it, as under an Estimator, which made it before us
         if self._session is not session:
             self._session = session
             if step:
@@ -106,13 +112,25 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         self._saving.close()
 
 
-def _directory_of_hook(listener: CheckpointSaverListener) -> str:
-    """The folder of the hook that is calling its listener: TensorFlow tells it to nobody."""
+def _hook_of(listener: CheckpointSaverListener) -> Any:
+    """The hook that is calling its listener, or None: TensorFlow tells it to nobody."""
     frame = sys._getframe(1)
     while frame is not None:
         caller = frame.f_locals.get("self")
         if isinstance(caller, tf.train.CheckpointSaverHook) and listener in caller._listeners:
-            return str(caller._checkpoint_dir)
+            return caller
         frame = frame.f_back  # type: ignore[assignment]
-    raise ValueError("CheckpointSaverListener: got no checkpoint_dir, and it is not the listener of a "
-                     "tf.train.CheckpointSaverHook, which would tell it: give checkpoint_dir")
+    return None
+
+
+def _directory_of_hook(listener: CheckpointSaverListener) -> str:
+    hook = _hook_of(listener)
+    if hook is None:
+        raise ValueError("CheckpointSaverListener: got no checkpoint_dir, and it is not the listener of a "
+                         "tf.train.CheckpointSaverHook, which would tell it: give checkpoint_dir")
+    return str(hook._checkpoint_dir)
+
+
+def _saves_tables(saver: Any) -> bool:
+    """Whether a Saver saves all tables of the graph itself."""
+    return isinstance(saver, TableSaver) and saver.holds_all_tables

@@ -24,6 +24,7 @@ from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.held import Held, with_keys
 from sok1x.checkpoint.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
 from sok1x.checkpoint.talk import talk
+from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.executor import INIT_FIRST
 from sok1x.graph_ops.rank_and_ranks import rank_and_ranks
 
@@ -44,6 +45,12 @@ class TableSaver(tf.train.Saver):
             marked = dict(self._var_list, **{one_rank.MARK: mark}) if isinstance(self._var_list, dict) \
                 else list(self._var_list) + [mark]
             self._marked = _PlainSaver(marked, sharded=self._sharded)
+
+    @property
+    def holds_all_tables(self) -> bool:
+        """Whether each of the graph's tables is saved."""
+        return self._held.complaint is None and len(self._held.tables) == len(
+            self._held.tables[0].variable.graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES))
 
     def save(self, sess: tf.Session, save_path: str, global_step: Any = None, latest_filename: Optional[str] = None,
              meta_graph_suffix: str = "meta", write_meta_graph: bool = True, write_state: bool = True,

@@ -5,7 +5,7 @@ the sums exact enough for any number of ranks.
 """
 import numpy as np
 
-KEYS, SLOTS, DIM, BATCH, ROWS = 60, 2, 4, 8, 100
+KEYS, SLOTS, DIM, BATCH, ROWS = 60, 2, 4, 8, 96
 LEARNING_RATE, MOMENTUM = 0.5, 0.5
 
 
@@ -35,8 +35,8 @@ def hashed(keys):
     return keys * 1000003 - 5
 
 
-def estimator(folder, **config):
-    """The tf.estimator.Estimator."""
+def estimator(folder, saved_by, ranks, **config):
+    """The tf.estimator.Estimator; saved_by: 'own' checkpoints, sok's 'hook', or its 'listener' with TensorFlow's hook."""
     import tensorflow as tf
 
     import sok1x as sok
@@ -44,7 +44,8 @@ def estimator(folder, **config):
     def model_fn(features, labels, mode):
         train = mode == tf.estimator.ModeKeys.TRAIN
         layer = sok.All2AllDenseEmbedding(ROWS, DIM, SLOTS, 1, embedding_initializer="zeros")
-        direct = sok.All2AllDenseEmbedding(ROWS, DIM, SLOTS, 1, embedding_initializer="zeros", use_hashtable=False)
+        direct = sok.All2AllDenseEmbedding(ROWS // ranks, DIM, SLOTS, 1, embedding_initializer="zeros",
+                                           use_hashtable=False)
         keys = tf.expand_dims(features, -1)
         dense = tf.get_variable("dense", [DIM], initializer=tf.zeros_initializer(), use_resource=True)
         both = [layer(hashed(keys), training=train)[:, :, 0], direct(keys, training=train)[:, :, 0]]
@@ -64,7 +65,11 @@ def estimator(folder, **config):
                  for_dense.apply_gradients([(made[2], dense)])]
         with tf.control_dependencies(steps):
             step = tf.train.get_global_step().assign_add(1, read_value=False)
-        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step, scaffold=scaffold)
+        hooks = {"own": lambda: [], "hook": lambda: [sok.CheckpointSaverHook(folder, save_steps=4)],
+                 "listener": lambda: [tf.compat.v1.train.CheckpointSaverHook(
+                     folder, save_steps=4, listeners=[sok.CheckpointSaverListener()])]}
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step, scaffold=scaffold,
+                                          training_hooks=hooks[saved_by]())
 
     return tf.estimator.Estimator(model_fn, folder, config=tf.estimator.RunConfig(
         session_config=tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=2), **config))

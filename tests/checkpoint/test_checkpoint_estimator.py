@@ -3,25 +3,27 @@ import glob
 import os
 import re
 
+import pytest
 import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_estimator.py")
 
 
-def run(ranks, folder, *what, check=True):
-    finished = run_ranks(ranks, PROGRAM, folder, *what, timeout=180, check=check)
+def run(ranks, folder, *what, saved_by="own", check=True):
+    finished = run_ranks(ranks, PROGRAM, folder, saved_by, *what, timeout=180, check=check)
     done = re.findall(r"^rank (\d) did (\w+) from (\d+) to (\d+)$", finished.out, re.MULTILINE)
-    assert len(done) == ranks * len(what) or not check, str(finished)
+    assert len(done) == ranks * len(what) * len(saved_by.split(",")) or not check, str(finished)
     return [(name, int(first), int(last)) for rank, name, first, last in done if rank == "0"]
 
 
 def test_trains_evaluates_predicts_and_goes_on_after_a_kill_on_any_number_of_ranks(tmp_path):
-    folder = str(tmp_path / "model")
-    run(2, folder, "train:6", "evaluate:6", "predict:6", "kill:15", check=False)
+    root = str(tmp_path)
+    folder = os.path.join(root, "own")
+    run(2, root, "train:6", "evaluate:6", "predict:6", "kill:15", check=False)
     # The checkpoint of step 14 is there, or whole ones of steps before: the kill came in step 15.
     assert tf.train.latest_checkpoint(folder).endswith("-14"), os.listdir(folder)
-    assert run(2, folder, "evaluate:14", "train:17", "evaluate:17", "both:24", "predict:24") == [
+    assert run(2, root, "evaluate:14", "train:17", "evaluate:17", "both:24", "predict:24") == [
         ("evaluate", 14, 14), ("train", 14, 17), ("evaluate", 17, 17), ("both", 17, 24), ("predict", 24, 24)]
 
     # What TensorFlow's users look for is there, once: rank 0's.
@@ -40,6 +42,14 @@ def test_trains_evaluates_predicts_and_goes_on_after_a_kill_on_any_number_of_ran
             assert "truncated record" in error.message, "the killed job's"
 
     # On one rank and back on more.
-    assert run(1, folder, "evaluate:24", "train:30", "evaluate:30", "predict:30")[1] == ("train", 24, 30)
-    assert run(4, folder, "evaluate:30", "train:33", "evaluate:33") == [
+    assert run(1, root, "evaluate:24", "train:30", "evaluate:30", "predict:30")[1] == ("train", 24, 30)
+    assert run(4, root, "evaluate:30", "train:33", "evaluate:33") == [
         ("evaluate", 30, 30), ("train", 30, 33), ("evaluate", 33, 33)]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_with_hooks_of_ours(ranks, tmp_path):
+    """What they save is what evaluate() and the next train() restore."""
+    assert run(ranks, str(tmp_path), "train:6", "evaluate:6", "train:9", "evaluate:9", "predict:9",
+               saved_by="hook,listener") == 2 * [
+        ("train", 0, 6), ("evaluate", 6, 6), ("train", 6, 9), ("evaluate", 9, 9), ("predict", 9, 9)]
