@@ -3,7 +3,7 @@
     mpiexec -np 2 python legacy_examples/estimator.py --model_dir saved
     python legacy_examples/estimator.py --model_dir saved --steps 1200        # from two ranks to one
 
-All that sok1x adds to such a script, besides the layers (in model.py) and the optimizers, is `scaffold=sok.Scaffold(...)`.
+All that sok1x adds to such a script, besides layers (in model.py) and optimizers, is `scaffold=sok.Scaffold(...)`.
 Checkpoints are the Estimator's own and have the rows of all ranks. Every rank calls the Estimator alike, with one
 model_dir.
 """

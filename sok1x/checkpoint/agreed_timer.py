@@ -1,6 +1,6 @@
 """Clocks of TensorFlow's hooks on several ranks: all ranks must find that it is time to at the same step."""
 import sys
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -62,23 +62,29 @@ class Rank0Timer(tf.train.SecondOrStepTimer):
             return bool(self._talk.exchange(None, bool(super().should_trigger_for_step(step)))[0])
 
 
-def agree_on_time(saver: Any, talk: Any) -> None:
-    """Gives the hook that is calling its Saver, and its listeners, clocks that all ranks share.
+def share_clocks(hook: Any, talk: Any) -> None:
+    """Gives TensorFlow's hook, or the one of ours, and its listeners clocks that all ranks share.
 
-    TensorFlow's hooks save once when their session begins, on every rank, before they look at a clock.
+    Hooks save once when their session begins, on every rank, before they look at a clock: then this is called.
     """
-    frame = sys._getframe(2)
-    while frame is not None:
-        hook = frame.f_locals.get("self")
-        if isinstance(hook, tf.train.CheckpointSaverHook) and frame.f_code.co_name == "_save":
-            break
-        frame = frame.f_back  # type: ignore[assignment]
-    else:
-        return
     what = "time to save to {}".format(hook._save_path)
-    if isinstance(hook._timer, tf.train.SecondOrStepTimer) and hook._get_saver() is saver:
+    if type(hook) is tf.train.CheckpointSaverHook and type(hook._timer) is tf.train.SecondOrStepTimer:
         hook._timer = AgreedTimer(hook._timer, talk, what)
     for listener in hook._listeners:  # that of tf.estimator.train_and_evaluate has a clock of its own
         timer = getattr(listener, "_timer", None)
         if type(timer) is tf.train.SecondOrStepTimer and timer._every_secs is not None:
             listener._timer = Rank0Timer(timer, talk, "time for a listener of " + what)
+
+
+def calling_hook(concerns: Callable[[Any], bool]) -> Any:
+    """The `tf.train.CheckpointSaverHook` that is calling and `concerns` says yes to: TensorFlow tells it to nobody.
+
+    None where there is none.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, tf.train.CheckpointSaverHook) and concerns(caller):
+            return caller
+        frame = frame.f_back  # type: ignore[assignment]
+    return None

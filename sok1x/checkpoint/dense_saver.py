@@ -1,4 +1,5 @@
 """TensorFlow's Saver for what is not in shards."""
+import re
 from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
@@ -8,6 +9,13 @@ from sok1x.checkpoint import folders
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.tables import TableState, dense_of
+
+
+def dense_prefix(checkpoint: Checkpoint) -> str:
+    """Where TensorFlow's files of a checkpoint are: in its folder; beside it, if `CheckpointSaverListener` saved."""
+    if checkpoint.manifest.other_files():
+        return folders.tensorflow_prefix(checkpoint.folder, checkpoint.manifest.step)
+    return checkpoint.folder
 
 
 class VariablesSaver(tf.train.Saver):
@@ -40,7 +48,7 @@ class VariablesSaver(tf.train.Saver):
         """
         for name in checkpoint.manifest.other_files():
             checkpoint.check_other(name)
-        self.check_prefix(folders.tensorflow_prefix(checkpoint.folder, checkpoint.manifest.step), checkpoint.folder)
+        self.check_prefix(dense_prefix(checkpoint), checkpoint.folder)
 
     def check_prefix(self, prefix: str, where: str) -> None:
         """As `check`, for TensorFlow's files alone; `where` names the checkpoint to the user."""
@@ -92,7 +100,7 @@ class DenseSaver(VariablesSaver):
         found = None if self._directory is None else last_whole(self._directory)
         if found is not None:
             self.check(Checkpoint(found.folder))
-        else:
+        if found is None or _step_of(save_path) > found.step:
             self._expect_no_tables(save_path)
         sess.run(self._initialize_shards)
         self.restore_dense(sess, save_path if found is None else found.prefix)
@@ -103,9 +111,9 @@ class DenseSaver(VariablesSaver):
         for table in self._tables:
             if table.name in saved:
                 raise MismatchError((
-                    "{} is no checkpoint that sok1x's hooks have saved: it has table '{}' among TensorFlow's variables, as "
-                    "a tf.train.Saver on one rank saves it. Restore it with tf.train.Saver().restore(session, ...), then "
-                    "save it anew with sok.CheckpointManager.").format(prefix, table.name))
+                    "{} is no checkpoint that sok1x's hooks have saved: it has table '{}' among TensorFlow's "
+                    "variables, as a tf.train.Saver on one rank saves it. Restore it with tf.train.Saver().restore("
+                    "session, ...), then save it anew with sok.CheckpointManager.").format(prefix, table.name))
 
     def recover_last_checkpoints(self, checkpoint_paths: List[str]) -> None:
         """As TensorFlow's, for checkpoints that this Saver itself removes in time."""
@@ -121,6 +129,12 @@ def for_graph(tables: List[TableState], directory: Optional[str]) -> DenseSaver:
     if not savers:
         savers.append(made)
     return made
+
+
+def _step_of(prefix: str) -> int:
+    """The step in the name that TensorFlow's hook gives a checkpoint; -1 where there is none."""
+    found = re.search(r"-([0-9]+)\Z", prefix)
+    return int(found.group(1)) if found else -1
 
 
 def last_whole(directory: str) -> Optional[folders.Found]:

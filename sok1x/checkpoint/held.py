@@ -1,5 +1,5 @@
 """What a `tf.train.Saver` holds: tables, and all else."""
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -24,7 +24,7 @@ class Held:
         held = {id(variable): name for name, variable in _items(var_list)}
         self.tables: List[TableState] = []
         self.complaint: Any = None
-        shards = set()
+        shards: Set[int] = set()
         for table in tables_of(graph):
             here = [variable for variable in table.variables() if id(variable) in held]
             shards.update(id(variable) for variable in here)

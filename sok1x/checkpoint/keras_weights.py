@@ -28,7 +28,8 @@ def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(stock)
     def save_weights(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
         if not _on_several_ranks(self):
-            prefixes.remove(filepath)  # what several ranks have saved there is replaced
+            if _has_tables(self):
+                prefixes.remove(filepath)  # what several ranks have saved there is replaced
             return stock(self, filepath, *arguments, **options)
         _saver(self).save(tf.keras.backend.get_session(), filepath, write_meta_graph=False)
         return None
@@ -38,16 +39,16 @@ def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _load_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(stock)
     def load_weights(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
-        if prefixes.folder_of(filepath) is None:
+        if not _has_tables(self) or prefixes.folder_of(filepath) is None:
             if _on_several_ranks(self):
                 raise MismatchError((
-                    "load_weights: {} is not what save_weights writes on several ranks: it is missing, or has one rank's "
-                    "rows. Load it on one rank and save it there with tf.train.Saver(model.weights), whose checkpoint any "
-                    "number of ranks restores.").format(filepath))
+                    "load_weights: {} is not what save_weights writes on several ranks: it is missing, or has one "
+                    "rank's rows. Load it on one rank and save it there with tf.train.Saver(model.weights), whose "
+                    "checkpoint any number of ranks restores.").format(filepath))
             return stock(self, filepath, *arguments, **options)
         if any(arguments) or any(options.values()):
-            raise ValueError("load_weights: {} was saved on several ranks, and can be loaded as a whole only: got {} {}, "
-                             "expected no more than the path".format(filepath, arguments, options))
+            raise ValueError("load_weights: {} was saved on several ranks, and can be loaded as a whole only: got {} "
+                             "{}, expected no more than the path".format(filepath, arguments, options))
         return _saver(self).restore(tf.keras.backend.get_session(), filepath)
     return load_weights
 
@@ -66,7 +67,14 @@ def _save(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _on_several_ranks(model: Any) -> bool:
     world = launch.current()
-    return world is not None and world.size > 1 and any(isinstance(one, ShardVariable) for one in model.weights)
+    return world is not None and world.size > 1 and _has_tables(model)
+
+
+def _has_tables(model: Any) -> bool:
+    try:
+        return any(isinstance(one, ShardVariable) for one in model.weights)
+    except ValueError:  # a subclass of Model that was never called has no weights yet
+        return False
 
 
 def _saver(model: Any) -> tf.train.Saver:

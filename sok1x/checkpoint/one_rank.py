@@ -102,7 +102,7 @@ class OneRankSource:
         if len(keys) >= _TELLING and len(owners) == 1:
             raise MismatchError((
                 "All {} keys of table '{}' in {} belong to rank {} of {}: this is that rank's shard, not the whole "
-                "table, for several ranks have saved over each other's files. Restore a checkpoint that all ranks have "
-                "saved together; or, if one rank did have only such keys, restore it on one rank and save it there with "
-                "sok.CheckpointManager.").format(len(keys), name, self._prefix, owners[0], self._ranks))
+                "table; several ranks have saved over each other's files. Restore a checkpoint that all ranks have "
+                "saved together; or, if one rank did have only such keys, restore it on one rank and save it there "
+                "with sok.CheckpointManager.").format(len(keys), name, self._prefix, owners[0], self._ranks))
         return keys, index[:, 1]

@@ -2,7 +2,7 @@
 
     PREFIX/                        the checkpoint: a folder as folders.py describes it, which counts
     PREFIX/checkpoint              a state file of TensorFlow's, for those that take the prefix for a folder
-    PREFIX.index, .data-*, .meta   its dense variables once more, as links: there for whoever looks for TensorFlow's files
+    PREFIX.index, .data-*, .meta   its dense variables once more, as links, for whoever looks for TensorFlow's files
     .NAME.<token>.tmp and the like, beside it, as in folders.py; NAME is the prefix' last part
 """
 import glob

@@ -59,8 +59,7 @@ class Restoring:
         """Restores a checkpoint that is known; otherwise as `restore`."""
         sources: List[TableSource] = []
         self._ranks.agree(session, lambda: self._check(found.folder, sources))
-        prefix = folders.tensorflow_prefix(found.folder, found.step)
-        self._ranks.agree(session, lambda: self._load(session, prefix, sources))
+        self._ranks.agree(session, lambda: self._load(session, self._dense_prefix(found), sources))
         return found
 
     def _find(self, step: Optional[int]) -> Any:
@@ -82,6 +81,9 @@ class Restoring:
             sources.append(source)
         if self._dense is not None and self._ranks.rank == 0:
             self._dense.check(checkpoint)
+
+    def _dense_prefix(self, found: Restored) -> str:
+        return dense_saver.dense_prefix(Checkpoint(found.folder))
 
     def _load(self, session: tf.Session, prefix: str, sources: List[Any]) -> None:
         for table, initial, source in zip(self._tables, self._initial, sources):

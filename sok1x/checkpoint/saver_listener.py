@@ -1,15 +1,16 @@
 """Tables beside TensorFlow's own checkpoints."""
-import sys
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint import dense_saver
+from sok1x import launch
+from sok1x.checkpoint import agreed_timer, dense_saver
 from sok1x.checkpoint.manager import check_keep
 from sok1x.checkpoint.restoring import Restoring
 from sok1x.checkpoint.saving import Saving
 from sok1x.checkpoint.table_saver import TableSaver
 from sok1x.checkpoint.tables import tables_of
+from sok1x.checkpoint.talk import talk
 
 
 class CheckpointSaverListener(tf.train.CheckpointSaverListener):
@@ -25,8 +26,7 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
     Before TensorFlow writes `checkpoint_dir/model.ckpt-<step>.*`, with all variables but the shards and by rank 0
     alone, every rank's shards go to the folder `checkpoint_dir/model.ckpt-<step>`: what TensorFlow's state file names
     has its tables. A session that was restored to step n gets the tables of step n, from any number of ranks, when
-    the hook would first save; that it has none of that step is an error. On several ranks the hook needs save_steps:
-    with save_secs ranks would begin to save in different steps.
+    the hook would first save; that it has none of that step is an error.
 
     `sok.CheckpointSaverHook` does all of it by itself, as one checkpoint, and is to be preferred; TensorFlow's hook
     with its own Saver saves tables too, without this listener. Where it has that Saver, as under an Estimator, the
@@ -86,6 +86,8 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         """
         step = int(global_step_value)
         hook = _hook_of(self)
+        if hook is not None and launch.current().size > 1:
+            agreed_timer.share_clocks(hook, talk())
         if hook is not None and _saves_tables(hook._get_saver()):
             return  # the hook's own Saver does it, as under an Estimator, which made it before us
         if self._session is not session:
@@ -113,14 +115,7 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
 
 
 def _hook_of(listener: CheckpointSaverListener) -> Any:
-    """The hook that is calling its listener, or None: TensorFlow tells it to nobody."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, tf.train.CheckpointSaverHook) and listener in caller._listeners:
-            return caller
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
+    return agreed_timer.calling_hook(lambda hook: listener in hook._listeners)
 
 
 def _directory_of_hook(listener: CheckpointSaverListener) -> str:

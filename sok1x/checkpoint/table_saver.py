@@ -10,6 +10,7 @@ import contextlib
 import copy
 import numbers
 import os
+import tempfile
 from typing import Any, Dict, Iterator, List, Optional, Type
 
 import tensorflow.compat.v1 as tf
@@ -28,6 +29,7 @@ from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.executor import INIT_FIRST
 from sok1x.graph_ops.rank_and_ranks import rank_and_ranks
 
+_OF_SAVED_MODEL = os.path.join("variables", "variables")
 _TOGETHER = "call sok.CheckpointManager, or a tf.train.Saver of all variables, on all ranks with one path"
 
 
@@ -57,6 +59,9 @@ class TableSaver(tf.train.Saver):
              strip_default_attrs: bool = False, save_debug_info: bool = False) -> Any:
         """As `tf.train.Saver.save`. Raises CheckpointError, on all ranks, where one of them cannot."""
         world = _world()
+        if world.size > 1 and not write_state and save_path.endswith(_OF_SAVED_MODEL):
+            raise CheckpointError("A SavedModel cannot be written on {} ranks, {}: each has only its own rows. Restore "
+                                  "the checkpoint on one rank, and write it there.".format(world.size, save_path))
         if not isinstance(sess, tf_session.SessionInterface):
             raise TypeError("'sess' must be a Session; %s" % sess)
         if global_step is not None and not isinstance(global_step, numbers.Integral):
@@ -70,7 +75,9 @@ class TableSaver(tf.train.Saver):
                                                 save_debug_info=save_debug_info, **options)
 
         if world.size > 1:
-            agreed_timer.agree_on_time(self, self._talk)
+            hook = agreed_timer.calling_hook(lambda hook: hook._get_saver() is self)
+            if hook is not None:
+                agreed_timer.share_clocks(hook, self._talk)
         elif prefixes.folder_of(prefix) != prefix:
             return alone()
         with self._talk.about("a tf.train.Saver saves tables"):
@@ -83,6 +90,11 @@ class TableSaver(tf.train.Saver):
             if len(set(paths)) < world.size:
                 raise CheckpointError("Some ranks save to one path, and some do not: {}. Give all ranks the same path, "
                                       "or each its own.".format(_by_rank(paths)))
+            if len({_is_temporary(path) for path in paths}) > 1:
+                raise CheckpointError((
+                    "Some ranks save to a temporary folder, which is lost with their shards: {}. Give all ranks' "
+                    "Estimators one model_dir, or all their hooks one folder; rank 0 alone writes what is not in "
+                    "tables.").format(_by_rank(paths)))
             with self._with_mark():
                 return self._talk.agree(sess, alone)[world.rank]
 
@@ -141,16 +153,16 @@ class TableSaver(tf.train.Saver):
             prefixes.remove(concerned)
 
     def _is_one_ranks(self, places: List[Place], world: Any) -> bool:
-        """Whether a checkpoint of TensorFlow's alone, which all ranks restore, is one rank's whole run; it may instead be
-        this rank's own of several. Raises MismatchError where it is neither."""
+        """Whether a checkpoint of TensorFlow's alone is one rank's whole run, which all ranks restore; it may instead
+        be this rank's own of several. Raises MismatchError where it is neither."""
         whose = [None if one.mark is None else tuple(one.mark) for one in places]
         own = [(rank, world.size) for rank in range(world.size)]
         for rank, mark in enumerate(whose):
             if mark is not None and mark != own[rank]:
                 raise MismatchError((
-                    "{} has the shards of rank {} of {}, which saved them for itself, and cannot be restored on rank {} "
-                    "of {}. Restore it on that rank of as many; to go from one number of ranks to another, {}.").format(
-                        places[rank].prefix, mark[0], mark[1], rank, world.size, _TOGETHER))
+                    "{} has the shards of rank {} of {}, which saved them for itself, and cannot be restored on rank "
+                    "{} of {}. Restore it on that rank of as many; to go from one number of ranks to another, "
+                    "{}.").format(places[rank].prefix, mark[0], mark[1], rank, world.size, _TOGETHER))
         if world.size == 1 or whose == own:
             return False
         if len({one.prefix for one in places}) > 1:
@@ -184,14 +196,15 @@ class TableSaver(tf.train.Saver):
     @contextlib.contextmanager
     def _with_mark(self) -> Iterator[None]:
         """Inside, what is saved says whose shards it has."""
-        definition = self.saver_def
-        self.saver_def = copy.deepcopy(definition)
-        self.saver_def.save_tensor_name = self._marked.saver_def.save_tensor_name
-        self.saver_def.filename_tensor_name = self._marked.saver_def.filename_tensor_name
+        itself: Any = self
+        definition, marked = itself.saver_def, self._marked.saver_def
+        itself.saver_def = copy.deepcopy(definition)
+        itself.saver_def.save_tensor_name = marked.save_tensor_name
+        itself.saver_def.filename_tensor_name = marked.filename_tensor_name
         try:
             yield
         finally:
-            self.saver_def = definition
+            itself.saver_def = definition
 
 
 class _Mark(saveable_object.SaveableObject):
@@ -247,6 +260,13 @@ def _world() -> Any:
     if world is None:
         raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
     return world
+
+
+def _is_temporary(path: str) -> bool:
+    """Whether the folder is one that an Estimator makes where it is given none, as on Horovod's ranks but the first."""
+    folder = os.path.realpath(os.path.dirname(path))
+    return os.path.dirname(folder) == os.path.realpath(tempfile.gettempdir()) and \
+        os.path.basename(folder).startswith(tempfile.gettempprefix())
 
 
 def _by_rank(values: List[str]) -> str:

@@ -80,7 +80,7 @@ def _watch(world: Any, leader: Any, what: str, done: threading.Event) -> None:
         times = times + 1 if found is not None and found == before else 0
         before = found
         if times >= _LOOKS:
-            rank, name = found  # type: ignore[misc]
+            rank, name = found
             world.coordinator.fail_job((
                 "{}: rank 0 does, and rank {} does not: it waits in op '{}' for rank 0. Tables are spread over all "
                 "ranks, so all must save and restore them together; nothing was written. Give every rank's "

@@ -3,7 +3,6 @@ from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import summaries
 from sok1x.core.initialize import DEFAULT_SEED, InitHook
 
 
@@ -46,7 +45,5 @@ class Scaffold(tf.train.Scaffold):
     """
 
     def __init__(self, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED, **options: Any) -> None:
-        # Here and not in `finalize`: hooks open their files in between.
         InitHook(global_batch_size, seed).begin()
-        summaries.only_on_rank_0()
         super().__init__(**options)

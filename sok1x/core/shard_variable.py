@@ -62,7 +62,7 @@ class ShardVariable(ResourceVariable):
         world = launch.current()
         if world is not None and world.size > 1:
             raise RuntimeError((
-                "tf.train.Checkpoint cannot save or restore '{}' on {} ranks: it is one rank's shard of a table, and all "
-                "ranks would write it to one place. Use tf.train.Saver, or sok.CheckpointManager, on all ranks.").format(
-                    self.op.name, world.size))
+                "tf.train.Checkpoint cannot save or restore '{}' on {} ranks: it is one rank's shard of a table, and "
+                "all ranks would write it to one place. Use tf.train.Saver, or sok.CheckpointManager, on all "
+                "ranks.").format(self.op.name, world.size))
         return super()._gather_saveables_for_checkpoint()

@@ -17,7 +17,7 @@ def batch(step):
 
 
 def expected(steps):
-    """What `predict` gives after so many steps, float32 [KEYS, D]: the rows of all keys, and the dense weights added."""
+    """What `predict` gives after so many steps, float32 [KEYS, D]: the rows of all keys, dense weights added."""
     rows, slots = np.zeros([2, KEYS, DIM])
     dense = np.zeros([DIM])
     for step in range(steps):
@@ -36,7 +36,7 @@ def hashed(keys):
 
 
 def estimator(folder, saved_by, ranks, **config):
-    """The tf.estimator.Estimator; saved_by: 'own' checkpoints, sok's 'hook', or its 'listener' with TensorFlow's hook."""
+    """The tf.estimator.Estimator; saved_by: its 'own' hook, sok's 'hook', or sok's 'listener' of TensorFlow's hook."""
     import tensorflow as tf
 
     import sok1x as sok

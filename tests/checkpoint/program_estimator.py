@@ -2,8 +2,9 @@
 
     mpiexec -np N python program_estimator.py FOLDER SAVED_BY WHAT...
 
-SAVED_BY: as for estimator_model.estimator, or some of these with commas, each in a folder of its own. WHAT, one after the other: train:STEP (up to that step), evaluate:STEP and predict:STEP (of the checkpoint of that step),
-both:STEP (train_and_evaluate up to it), kill:STEP (rank 1 is killed when it comes to that step).
+SAVED_BY: as for estimator_model.estimator, or some of these with commas, each in a folder of its own.
+WHAT, one after the other: train:STEP (up to that step), evaluate:STEP and predict:STEP (of the checkpoint of that
+step), both:STEP (train_and_evaluate up to it), kill:STEP (rank 1 is killed when it comes to that step).
 """
 import os
 import signal

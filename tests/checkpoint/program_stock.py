@@ -6,6 +6,7 @@ A case is a function below. Row k of the table is [10 k + n, ...] after n traini
 """
 import os
 import sys
+import tempfile
 import time
 
 import numpy as np
@@ -83,7 +84,8 @@ def paths(folder, rank, ranks):
     for step in (1, 2, 3):
         assert saver.save(model.session, "kept/mine", global_step=step) == "kept/mine-{}".format(step)
         model.train(1)
-    assert tf.train.latest_checkpoint("kept") == "kept/mine-3" and saver.last_checkpoints == ["kept/mine-2", "kept/mine-3"]
+    assert tf.train.latest_checkpoint("kept") == "kept/mine-3"
+    assert saver.last_checkpoints == ["kept/mine-2", "kept/mine-3"]
     assert not [name for name in os.listdir("kept") if "mine-1" in name]
     assert tf.train.checkpoint_exists("kept/mine-3") and tf.train.load_variable("kept/mine-3", "weights")[0] == 3
     yield
@@ -117,7 +119,8 @@ def parts(folder, rank, ranks):
     with model.graph.as_default():
         slots = [one for one in tf.global_variables() if "Momentum" in one.name]
     refused(CheckpointError, lambda: model.saver(slots).save(model.session, folder + "/slots"), "not the rows")
-    refused(CheckpointError, lambda: model.saver({"other": model.table}).save(model.session, folder + "/named"), "'other'")
+    named = model.saver({"other": model.table})
+    refused(CheckpointError, lambda: named.save(model.session, folder + "/named"), "'other'")
     dense = model.saver([model.weights])
     if rank == 0:  # no table: this rank's own business
         dense.save(model.session, folder + "/dense")
@@ -212,6 +215,33 @@ def keras(folder, rank, ranks):
     model.load_weights(folder + "/weights.h5")
     np.testing.assert_array_equal(model.predict(keys, batch_size=KEYS), wanted)
     refused(MismatchError, lambda: model.load_weights(folder + "/none.h5"), "none.h5")
+
+
+def one_model_dir(folder, rank, ranks):
+    """Horovod's recipe for Estimators: only rank 0 has a model_dir, the others a temporary one. And one for all."""
+    os.makedirs(folder, exist_ok=True)
+    made = tempfile.mkdtemp()
+    model = Model(rank, ranks).train(1)
+    mine = folder + "/model" if rank == 0 else made + "/model"
+    refused(CheckpointError, lambda: model.saver().save(model.session, mine), "temporary folder", mine)
+    assert os.listdir(folder) == [] and os.listdir(made) == []
+    os.rmdir(made)
+    for last in (2, 3):
+        model = Model(rank, ranks, start=False)
+        with model.graph.as_default():
+            tf.summary.scalar("seen", model.weights[0])
+            with tf.train.MonitoredTrainingSession(
+                    checkpoint_dir=folder, save_summaries_steps=1, hooks=[
+                        sok.InitHook(global_batch_size=1), tf.train.StopAtStepHook(last_step=last)]) as session:
+                while not session.should_stop():
+                    session.run(model.step)
+    tf.summary.FileWriterCache.clear()
+    yield
+    files = [name for name in os.listdir(folder) if name.startswith("events")]
+    assert len(files) == 1, files  # this process', for TensorFlow shares one for each folder
+    steps = [event.step for event in tf.train.summary_iterator(os.path.join(folder, files[0]))
+             for value in event.summary.value if value.tag == "seen"]
+    assert steps == [1, 2, 3], steps
 
 
 def rank_0_alone(folder, rank, ranks):
