@@ -127,5 +127,5 @@ def _directory_of_hook(listener: CheckpointSaverListener) -> str:
 
 
 def _saves_tables(saver: Any) -> bool:
-    """Whether a Saver saves all tables of the graph itself."""
+    """Whether a hook's Saver saves all tables of the graph itself."""
     return isinstance(saver, TableSaver) and saver.holds_all_tables

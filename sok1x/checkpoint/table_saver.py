@@ -75,7 +75,7 @@ class TableSaver(tf.train.Saver):
                                                 save_debug_info=save_debug_info, **options)
 
         if world.size > 1:
-            hook = agreed_timer.calling_hook(lambda hook: hook._get_saver() is self)
+            hook = agreed_timer.calling_hook(self._is_of)
             if hook is not None:
                 agreed_timer.share_clocks(hook, self._talk)
         elif prefixes.folder_of(prefix) != prefix:
@@ -171,6 +171,12 @@ class TableSaver(tf.train.Saver):
                 "another sok1x has saved them, or one rank alone. Restore one rank's checkpoint under one path on all "
                 "ranks, or on one.").format(_by_rank([one.prefix for one in places])))
         return True
+
+    def _is_of(self, hook: Any) -> bool:
+        try:
+            return hook._get_saver() is self
+        except RuntimeError:  # it has none, as ours
+            return False
 
     def _expect_whole(self, what: str) -> None:
         if self._held.complaint is not None:

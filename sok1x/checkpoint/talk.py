@@ -93,7 +93,7 @@ def _watch(world: Any, leader: Any, what: str, done: threading.Event) -> None:
 def _waits_elsewhere(leader: Any) -> Any:
     """(rank, op) where a rank waits in an op that rank 0 has not come to, and not in ours; else None."""
     try:
-        pending = [(op.name, op.waiting()) for op in list(leader._pending.values())]
+        pending = [(op.name, op.waiting()) for op in list(getattr(leader, "_pending", {}).values())]
     except RuntimeError:  # the executor's thread changed it meanwhile
         return None
     talking = {rank for name, ranks in pending if "all_ranks_save_or_restore_together" in name for rank in ranks}
