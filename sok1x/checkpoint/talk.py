@@ -10,7 +10,7 @@ from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.ranks import Ranks
 
 _LOOKS = 2           # how often ranks must be found to wait for each other before they are given up,
-_LONGEST_PAUSE = 5.0  # and at most so many seconds between two looks
+_LONGEST_PAUSE = 3.0  # and at most so many seconds between two looks
 
 
 class Talk(Ranks):
@@ -43,8 +43,11 @@ class Talk(Ranks):
         with self._lock:
             if self._session is None:
                 self._session = tf.Session(graph=self._graph, config=tf.ConfigProto(device_count={"GPU": 0}))
-            with _watched(self._what):
-                told = super().exchange(self._session, [self._what, value])
+            try:
+                with _watched(self._what):
+                    told = super().exchange(self._session, [self._what, value])
+            except tf.errors.OpError as error:  # the job has failed
+                raise CheckpointError(error.message.split("\n")[0]) from error
         for rank, (what, _) in enumerate(told):
             if what != self._what:
                 raise CheckpointError("Rank {} is at '{}', and rank {} at '{}': all ranks must save and restore alike, "

@@ -245,13 +245,31 @@ def one_model_dir(folder, rank, ranks):
 
 
 def rank_0_alone(folder, rank, ranks):
-    """Horovod's recipe: only rank 0 has a checkpoint_dir."""
-    model = Model(rank, ranks, start=False)
-    with model.graph.as_default():
-        with tf.train.MonitoredTrainingSession(
-                checkpoint_dir=folder if rank == 0 else None, hooks=[sok.InitHook(global_batch_size=1)]) as session:
-            for _ in range(5):
+    """Horovod's recipe: only rank 0 has a checkpoint_dir. A Saver of dense variables is rank 0's own business."""
+    def begin(**options):
+        model = Model(rank, ranks, start=False)
+        with model.graph.as_default():
+            hooks = [sok.InitHook(global_batch_size=1)]
+            if "saver" in options:
+                saver = tf.train.Saver([model.weights])
+                hooks += [tf.train.CheckpointSaverHook(folder, save_steps=1, saver=saver)] if rank == 0 else []
+            with tf.train.MonitoredTrainingSession(
+                    checkpoint_dir=options.get("folder"), save_checkpoint_secs=options.get("secs"), hooks=hooks,
+                    log_step_count_steps=None, save_summaries_steps=None) as session:
                 session.run(model.step)
+    refused(CheckpointError, lambda: begin(folder=folder if rank == 0 else None, secs=600),
+            "rank 1: none", "every rank's MonitoredTrainingSession the same checkpoint_dir")
+    assert not [name for name in os.listdir(folder) if not name.startswith("events")] if rank == 0 else True
+    begin(saver=True)
+    assert rank or tf.train.list_variables(tf.train.latest_checkpoint(folder)) == [("weights", [2])]
+
+
+def rank_0_alone_in_a_loop(folder, rank, ranks):
+    """Only rank 0 calls a Saver; the others train on."""
+    model = Model(rank, ranks).train(1)
+    if rank == 0:
+        model.saver().save(model.session, folder + "/model")
+    model.train(3)
 
 
 def main():

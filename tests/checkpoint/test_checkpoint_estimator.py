@@ -40,9 +40,9 @@ def test_trains_evaluates_predicts_and_goes_on_after_a_kill_on_any_number_of_ran
         except tf.errors.DataLossError as error:  # two writers of one file would give 'corrupted record'
             assert "truncated record" in error.message, "the killed job's"
 
-    # On one rank and back on more.
+    # On one rank and back on two.
     assert run(1, root, "evaluate:24", "train:30", "evaluate:30")[1] == ("train", 24, 30)
-    assert run(4, root, "evaluate:30", "train:33", "evaluate:33") == [
+    assert run(2, root, "evaluate:30", "train:33", "evaluate:33") == [
         ("evaluate", 30, 30), ("train", 30, 33), ("evaluate", 33, 33)]
 
 
