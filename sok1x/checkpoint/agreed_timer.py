@@ -67,13 +67,13 @@ def share_clocks(hook: Any, talk: Any) -> None:
 
     Hooks save once when their session begins, on every rank, before they look at a clock: then this is called.
     """
-    what = "time to save to {}".format(hook._save_path)
+    what = "a hook asks whether it is time to save"  # each rank may save to a path of its own
     if type(hook) is tf.train.CheckpointSaverHook and type(hook._timer) is tf.train.SecondOrStepTimer:
         hook._timer = AgreedTimer(hook._timer, talk, what)
     for listener in hook._listeners:  # that of tf.estimator.train_and_evaluate has a clock of its own
         timer = getattr(listener, "_timer", None)
         if type(timer) is tf.train.SecondOrStepTimer and timer._every_secs is not None:
-            listener._timer = Rank0Timer(timer, talk, "time for a listener of " + what)
+            listener._timer = Rank0Timer(timer, talk, what + ", for a listener")
 
 
 def calling_hook(concerns: Callable[[Any], bool]) -> Any:

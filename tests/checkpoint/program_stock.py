@@ -5,6 +5,7 @@
 A case is a function below. Row k of the table is [10 k + n, ...] after n trainings, so no row is another rank's.
 """
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -186,6 +187,17 @@ def clocks(folder, rank, ranks):
     final = Model(rank, ranks)
     final.saver().restore(final.session, tf.train.latest_checkpoint(folder))
     final.check(24)
+
+    mine = tempfile.mkdtemp()  # as an Estimator without model_dir has it
+    model = Model(rank, ranks, start=False)
+    with model.graph.as_default():
+        hooks = [sok.InitHook(global_batch_size=1), tf.train.StopAtStepHook(last_step=4)]
+        with tf.train.MonitoredTrainingSession(checkpoint_dir=mine, hooks=hooks, save_checkpoint_secs=0.01) as session:
+            while not session.should_stop():
+                session.run(model.step)
+    final.saver().restore(final.session, tf.train.latest_checkpoint(mine))
+    final.check(4)
+    shutil.rmtree(mine)
 
 
 def keras(folder, rank, ranks):
