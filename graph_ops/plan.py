@@ -26,18 +26,20 @@ class Plan:
       number: tells it from other plans in this process.
       entries: what the ops are, a text each.
       step: (the last run that trained by the graph's global step, that step): see stamps.py.
+      counted: whether `graphs` counts it; not where the library has the graph for itself.
     """
 
     def __init__(self, number):
         self.number = number
         self.entries = []
         self.step = 0, 0
+        self.counted = True
         self._digests = []
 
     def add(self, description):
         """Appends an op; returns [its number, its digest]."""
         global _filled
-        _filled += not self.entries
+        _filled += self.counted and not self.entries
         before = self._digests[-1] if self._digests else 0
         hashed = hashlib.blake2b(before.to_bytes(8, "little") + description.encode(), digest_size=8)
         self.entries.append(description)

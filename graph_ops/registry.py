@@ -2,8 +2,8 @@
 import importlib
 
 _FAMILIES = ("alone", "initial", "init_op", "dense_lookup", "combined_lookup", "second_order", "collectives",
-             "branches", "update", "adam", "operations", "finite", "stamps", "even_steps", "shard_transfer", "gather_bytes",
-             "sok_dump", "sok_restore", "sok_values")
+             "branches", "update", "adam", "operations", "finite", "stamps", "even_steps", "shard_transfer",
+             "gather_bytes", "sok_dump", "sok_restore", "sok_values", "rank_and_ranks")
 _operations = {}
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sok1x.core.embedding_variable import EmbeddingVariable
     from sok1x.core.graph_keys import GraphKeys
     from sok1x.core.initialize import Init, InitHook
+    from sok1x.core.scaffold import Scaffold
     from sok1x.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
     from sok1x.embeddings.distributed_embedding import DistributedEmbedding
     from sok1x.even_steps import EvenSteps
@@ -56,6 +57,7 @@ _DEFINED_IN = {
     "MetricAverageCallback": "core.callbacks",
     "OptimizerScope": "core.context_scope",
     "Saver": "saver.saver",
+    "Scaffold": "core.scaffold",
     "broadcast_global_variables": "core.broadcast",
     "clip_by_global_norm": "optimizers.clipping",
     "global_norm": "optimizers.clipping",
@@ -83,6 +85,7 @@ __all__ = [
     "MetricAverageCallback",
     "OptimizerScope",
     "Saver",
+    "Scaffold",
     "__version__",
     "broadcast_global_variables",
     "clip_by_global_norm",

@@ -79,3 +79,13 @@ class ShardVariable(ResourceVariable):
     @_keras_initialized.setter
     def _keras_initialized(self, done: bool) -> None:
         self._initialized_by_keras = done
+
+    def _gather_saveables_for_checkpoint(self) -> Any:
+        """Asked by `tf.train.Checkpoint`, for which each rank's shard is a whole variable."""
+        world = launch.current()
+        if world is not None and world.size > 1:
+            raise RuntimeError((
+                "tf.train.Checkpoint cannot save or restore '{}' on {} ranks: it is one rank's shard of a table, and "
+                "all ranks would write it to one place. Use tf.train.Saver, or sok.CheckpointManager, on all "
+                "ranks.").format(self.op.name, world.size))
+        return super()._gather_saveables_for_checkpoint()
