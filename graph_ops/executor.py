@@ -55,13 +55,15 @@ class Call:
     def announced(self, request, context, header, error, rivals):
         """The Ready of a request."""
         index, digest = self.config["op"]
+        of_graph = context.plans[self.plan]
         # In a loop of its own an op has one frame; the name of a frame in other loops tells which of theirs.
         loops = self.config["loops"]
         instance = launch.Instance(self.operation.tie(request), request.frame if loops > 1 else 0,
                                    request.iteration if loops else 0, request.signature)
         return launch.Ready(
             op=launch.Op(context.number, index, digest), name=request.name, header=header, error=error,
-            step=request.step, instance=instance, plan=context.plans[self.plan], graphs=plan.graphs(), rivals=rivals)
+            step=request.step, instance=instance, plan=of_graph,
+            graphs=plan.graphs() if of_graph is None or of_graph.counted else 0, rivals=rivals)
 
 
 class Executor(threading.Thread):

@@ -19,7 +19,7 @@ class Ready(NamedTuple):
             same step has announced besides is given up, so that it does not meet the next step of another rank.
         instance: Which run of the op within its session.
         plan: Has `entries`, the list of texts of the ops of the op's graph: shown where ranks differ. None: unknown.
-        graphs: How many graphs with ops that communicate this process has built.
+        graphs: How many graphs with ops that communicate this process has built; 0 where the op's does not count.
         rivals: Numbers of this rank's other sessions, begun earlier, whose graph has the op as well.
     """
     op: Op

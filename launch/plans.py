@@ -4,7 +4,7 @@ A plan is the list of a graph's ops that communicate, one text an op. A rank sen
 (`Announce.introduction`), each text once for a session:
 
     first, entries   texts of the plan from number `first` on that rank 0 has not got yet
-    graphs           how many graphs with such ops the rank's process has built
+    graphs           how many graphs with such ops the rank's process has built by now; 0 of a graph that does not count
     rivals           other sessions of the rank, begun earlier, whose graph has this very op as well (pairing.py)
 """
 from .agreement import rank_list
@@ -24,11 +24,12 @@ class PlanBook:
         """Keeps what came with an announcement of `rank` in its session `context`."""
         entries = self._entries.setdefault((rank, context), [])
         entries[introduction["first"]:] = introduction["entries"] or entries[introduction["first"]:]
-        self._graphs[rank] = introduction["graphs"]
+        self._graphs[rank, context] = introduction["graphs"]
 
     def forget(self, rank, context):
         """Drops what is known of a session that is gone."""
         self._entries.pop((rank, context), None)
+        self._graphs.pop((rank, context), None)
 
     def length(self, rank, context):
         """Number of ops in the plan that `rank` has sent for its session, or None."""
@@ -37,7 +38,7 @@ class PlanBook:
 
     def surely_differ(self, one, other):
         """Whether two ranks can never meet: each has built one graph, and these differ. Both are (rank, context)."""
-        if self._graphs.get(one[0]) != 1 or self._graphs.get(other[0]) != 1:
+        if self._graphs.get(one) != 1 or self._graphs.get(other) != 1:
             return False
         return any(a != b for a, b in zip(self._entries.get(one, ()), self._entries.get(other, ())))
 
