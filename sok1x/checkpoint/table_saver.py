@@ -11,7 +11,7 @@ import copy
 import numbers
 import os
 import tempfile
-from typing import Any, Dict, Iterator, List, Optional, Type
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.client import session as tf_session
@@ -23,6 +23,7 @@ from sok1x.checkpoint import agreed_timer, one_rank, prefixes
 from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.held import Held, with_keys
+from sok1x.checkpoint.imported_saver import ImportedSaver, has_imported_tables
 from sok1x.checkpoint.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
 from sok1x.checkpoint.talk import talk
 from sok1x.core.graph_keys import GraphKeys
@@ -231,7 +232,14 @@ class _PlainSaver(tf.train.Saver):
     for_tables = False
 
 
-_classes: Dict[Type[Any], Type[Any]] = {}
+_classes: Dict[Tuple[Type[Any], Type[Any]], Type[Any]] = {}
+
+
+def _subclass(ours: Type[Any], kind: Type[Any]) -> Type[Any]:
+    """The class of a Saver of this kind that does as ours."""
+    if issubclass(kind, ours):
+        return kind
+    return _classes.setdefault((ours, kind), type(kind.__name__, (ours, kind), {}))
 
 
 def watch() -> None:
@@ -242,6 +250,10 @@ def watch() -> None:
     build = tf.train.Saver._build
 
     def watched_build(self: Any, checkpoint_path: Any, build_save: bool, build_restore: bool) -> None:
+        if not tf.executing_eagerly() and has_imported_tables(tf.get_default_graph()):
+            build(self, checkpoint_path, build_save, build_restore)
+            self.__class__ = _subclass(ImportedSaver, type(self))
+            return
         if tf.executing_eagerly() or self._is_built or self.saver_def or not getattr(self, "for_tables", True):
             build(self, checkpoint_path, build_save, build_restore)
             return
@@ -253,8 +265,7 @@ def watch() -> None:
             held = Held(self._var_list, tf.get_default_graph())
         build(self, checkpoint_path, build_save, build_restore)
         if held is not None and held.any:
-            kind = type(self)
-            self.__class__ = _classes.setdefault(kind, type(kind.__name__, (TableSaver, kind), {}))
+            self.__class__ = _subclass(TableSaver, type(self))
             self._prepare(held)
 
     watched_build.watched = True  # type: ignore[attr-defined]

@@ -29,7 +29,8 @@ class TableState(NamedTuple):
 def tables_of(graph: tf.Graph) -> List[TableState]:
     """The tables of a graph, in the order in which they were made, with their optimizers' slots."""
     tables = [TableState(variable, {shard_names.STAMPS: variable.stamps})
-              for variable in graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)]
+              for variable in graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+              if isinstance(variable, EmbeddingVariable)]  # not one that came with a MetaGraph
     known = {variable.op.name for table in tables for variable in table.variables()}
     by_name = {table.name: table for table in tables}
     for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES):

@@ -5,7 +5,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
 from tensorflow.python.util import deprecation
 
-from sok1x.core import initializers, slots, summaries
+from sok1x.core import initializers, slots, summaries, warm_start
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.core.stamped_variable import StampedVariable
@@ -94,6 +94,8 @@ class EmbeddingVariable(StampedVariable):
     def _initializer_op(self, op: Any) -> None:
         """TensorFlow's constructor sets it, and later those that replace a variable's initial value."""
         if self.__dict__.get("_initializer_op") is not None:
+            if warm_start.has_no_rows(op):
+                return  # so its rows begin as ever
             raise ValueError((
                 "tf.train.init_from_checkpoint, and an Estimator's warm_start_from, cannot start table '{}': its rows "
                 "mean nothing without their keys. Restore the table with tf.train.Saver or sok.CheckpointManager, and "

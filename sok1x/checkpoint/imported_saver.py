@@ -1,0 +1,38 @@
+"""Savers of graphs that `tf.train.import_meta_graph` has made: their tables are known to TensorFlow alone."""
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.graph_keys import GraphKeys
+
+
+class ImportedSaver(tf.train.Saver):
+    """A `tf.train.Saver` that on several ranks saves and restores nothing: each rank has its own rows."""
+
+    def save(self, *arguments: Any, **options: Any) -> Any:
+        """As `tf.train.Saver.save`. Raises CheckpointError on several ranks."""
+        _expect_one_rank("save")
+        return super().save(*arguments, **options)
+
+    def restore(self, *arguments: Any, **options: Any) -> None:
+        """As `tf.train.Saver.restore`. Raises CheckpointError on several ranks."""
+        _expect_one_rank("restore")
+        super().restore(*arguments, **options)
+
+
+def has_imported_tables(graph: tf.Graph) -> bool:
+    """Whether a graph has tables that came with a MetaGraph."""
+    return any(not isinstance(variable, EmbeddingVariable)
+               for variable in graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES))
+
+
+def _expect_one_rank(what: str) -> None:
+    world = launch.current()
+    if world is not None and world.size > 1:
+        raise CheckpointError(
+            "A tf.train.Saver cannot {} the tables of an imported graph on {} ranks: tables are spread over all ranks, "
+            "and of an imported graph it is not known what belongs to them. Build the model by its program instead of "
+            "tf.train.import_meta_graph: its tf.train.Saver, or sok.CheckpointManager, does.".format(what, world.size))
