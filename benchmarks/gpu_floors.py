@@ -82,7 +82,7 @@ _BYTES = {
     "owners": (4, lambda a, f: 12 * a[1]),
     "group": (7, lambda a, f: 28 * a[3]),
     "remap": (3, lambda a, f: 12 * a[2]),
-    "descend": (6, lambda a, f: 4 * a[3] + 12 * a[1] * a[3]),
+    "descend": (7, lambda a, f: 4 * a[3] + 12 * a[1] * a[3]),
     "lazy_adam": (14, lambda a, f: 4 * a[3] + 28 * a[1] * a[3]),
     "adam": (13, lambda a, f: 4 * a[9] + 4 * a[1] * (6 * a[9] + f.distinct)),
     "adam_no_positions": (2, lambda a, f: 4 * a[0]),

@@ -2,13 +2,15 @@
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import adam
-from sok1x.graph_ops import embedding, library, stamps
-from sok1x.graph_ops.errors import INVALID_ARGUMENT, CallError
+from sok1x.graph_ops import embedding, library, row_checks, row_gradients, stamps
 from sok1x.graph_ops.registry import Operation, register
+
+_SCALARS = ["a {}".format(name) for name in ("learning rate", "beta1", "beta2")] + [
+    "an epsilon", "a power of beta1", "a power of beta2"]
 
 
 class _Adam(Operation):
-    """inputs: gradients float32 [u, D], rows int32 [u], distinct; four or six scalars float32 []. No output.
+    """inputs: gradients float32 [n, D], rows int32 or int64 [n]; four or six scalars float32 []. No output.
 
     The resources are the rows, their first and second moments, all float32 [V, D], then the table's stamps and clock.
     Host inputs: `stamps.step_inputs`.
@@ -16,23 +18,22 @@ class _Adam(Operation):
 
     def run(self, request, config, world, headers):
         table = config["table"]
-        gradients, rows = request.inputs[:2]
-        if gradients.shape != (rows.size, table.dim):
-            raise CallError(INVALID_ARGUMENT, (
-                "embedding table '{}' on rank {}: got gradients of shape {} for {} rows, expected [{}, {}]").format(
-                    table.name, world.rank, list(gradients.shape), rows.size, rows.size, table.dim))
+        row_checks.check_scalars(table, world, _SCALARS, request.inputs[2:])
         scalars = [scalar.pointer for scalar in request.inputs[2:]]
         scalars += [0] * (6 - len(scalars))
+        given = row_gradients.RowGradients(request, table, world, config["from_lookup"])
         with request.variables(table.name, exclusive=True) as variables:
-            self.step(request, table, gradients, rows, scalars, [variable.pointer for variable in variables[:3]])
-            self.stamp(request, config, variables, rows)
+            row_checks.check_variables(table, world, variables[:3])
+            self.step(request, table, given.values, given.rows, scalars,
+                      [variable.pointer for variable in variables[:3]])
+            self.stamp(request, config, variables, given)
 
     def step(self, request, table, gradients, rows, scalars, variables):
         """Changes the variables (pointers)."""
         raise NotImplementedError
 
-    def stamp(self, request, config, variables, rows):
-        """Marks the rows that have changed."""
+    def stamp(self, request, config, variables, given):
+        """Marks the rows that have changed; given: the `RowGradients`."""
         raise NotImplementedError
 
 
@@ -45,9 +46,9 @@ class _LazyAdam(_Adam):
     def step(self, request, table, gradients, rows, scalars, variables):
         adam.lazy_adam(gradients.pointer, table.dim, rows.pointer, rows.size, scalars, table.rows, *variables)
 
-    def stamp(self, request, config, variables, rows):
-        if not config["from_lookup"]:  # whose gradient has stamped its rows
-            stamps.stamp(request, config, variables, rows)
+    def stamp(self, request, config, variables, given):
+        if not given.from_lookup:
+            stamps.stamp(request, config, variables, given.rows)
 
 
 @register
@@ -61,7 +62,7 @@ class _WholeAdam(_Adam):
         adam.adam(gradients.pointer, table.dim, rows.pointer, rows.size, scalars, table.rows, position.pointer,
                   *variables)
 
-    def stamp(self, request, config, variables, rows):
+    def stamp(self, request, config, variables, given):
         stamps.stamp(request, config, variables, None)
 
 
@@ -70,17 +71,17 @@ def step(table, moments, gradients, rows, learning_rate, beta1, beta2, epsilon, 
 
     Args:
       table: a `Table` with handles. moments: the two handles of its slots m and v.
-      gradients: float32 [u, D]. rows: integers [u], distinct; those outside the table are left out.
+      gradients: float32 [n, D]. rows: integers [n]; those of equal rows are added up; one outside the table is an
+        InvalidArgumentError, and nothing changes.
       learning_rate, beta1, beta2, epsilon: numbers or scalar tensors.
       powers: beta1 and beta2 to the power of the steps taken; none if the learning rate has been corrected for
         the moments' start at zero already.
       lazy: True touches the given rows alone; False all rows of the table, whose moments shrink.
     """
     scalars = [tf.cast(scalar, tf.float32) for scalar in (learning_rate, beta1, beta2, epsilon) + tuple(powers)]
-    inputs = [tf.convert_to_tensor(gradients, tf.float32), tf.cast(rows, tf.int32)] + scalars
-    rows = tf.convert_to_tensor(rows)
+    inputs = [tf.convert_to_tensor(gradients, tf.float32), row_checks.as_rows(rows)] + scalars
     config, host_inputs = stamps.step_inputs()
-    config.update(table=table.config(), from_lookup=embedding.are_distinct(rows))
+    config.update(table=table.config(), from_lookup=embedding.from_lookup(rows, table))
     return library.call("update.lazy_adam" if lazy else "update.adam", config, inputs, [], [],
                         resources=table.handles[:1] + list(moments) + table.stamp_handles, host_inputs=host_inputs,
                         name=name)

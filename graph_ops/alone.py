@@ -6,7 +6,7 @@ whatever TensorFlow computes between lookup and gradient; where nobody asks for 
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import gather, lookup, row_numbers, unique
-from sok1x.graph_ops import library, shard, stamps
+from sok1x.graph_ops import known_rows, library, shard, stamps
 from sok1x.graph_ops.registry import Operation, register
 
 DISTINCT = (("lookup.distinct", 1),)  # (function, output) that hold rows, none twice
@@ -59,19 +59,40 @@ class _Distinct(Operation):
         if world.size > 1 and (rows.size or not at.size):
             request.forward(place, place)
             request.forward(1, 1)
+            self._note(request, config, rows)
             stamps.stamp_gradient(request, config, rows)
             return
         numbers = request.output(place, "int32", (at.size,))
         values, count = shard.make_distinct(request, at, numbers)
         rows = request.output(1, "int32", (count,))
         row_numbers.narrow(values.pointer, count, rows.pointer)
+        self._note(request, config, rows)
         stamps.stamp_gradient(request, config, rows)
+
+    @staticmethod
+    def _note(request, config, rows):
+        if config["rows_known"]:
+            known_rows.note(request, config["table"], rows)
 
 
 def distinct(op, config, inverse, rows, requested):
-    """(inverse, rows, requested) for the gradient of lookup `op`, from what it saved in their places."""
+    """What the gradient of lookup `op` needs, from what it saved in their places.
+
+    Returns:
+      (inverse, rows, requested, indices): the last are `rows` for whoever takes the gradient. These may be fed. What
+      the backward op itself works with may not: its sums would go beside their memory.
+    """
     fields, host_inputs = stamps.step_inputs()
     resources = op.inputs[:op.get_attr("Nr")]
-    return library.call("lookup.distinct", dict(fields, table=config["table"], graph=config["op"][0]),
+    made = library.call("lookup.distinct", dict(fields, table=config["table"], graph=config["plan"],
+                                                rows_known=config["rows_known"]),
                         [inverse, rows, requested], [tf.int32] * 3, [[None]] * 3, resources=resources[-2:],
                         host_inputs=host_inputs, name="lookup_distinct")
+    keep_from_feeds(list(op.outputs[1:]) + made)
+    return tuple(made) + (tf.identity(made[1], name="rows"),)
+
+
+def keep_from_feeds(tensors):
+    """Makes it an error to feed tensors: what one of our ops leaves for another."""
+    for tensor in tensors:
+        tensor.graph.prevent_feeding(tensor)

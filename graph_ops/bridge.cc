@@ -4,9 +4,13 @@
 // written in Python (executor.py), takes requests out of the queue through the C functions of bridge_api.cc, reads the
 // inputs' pointers, asks for outputs and temporaries (which TensorFlow's allocator makes), and finishes the request
 // with a status. No tensor is copied on the way.
+#include <mutex>
+#include <unordered_map>
+
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/lib/hash/hash.h"
 #include "tensorflow/core/public/version.h"
 #include "tensorflow/stream_executor/stream.h"
 #if TF_MAJOR_VERSION == 1
@@ -14,6 +18,7 @@
 #endif
 
 #include "bridge_queue.h"
+#include "bridge_signature.h"
 
 namespace sok1x {
 
@@ -27,6 +32,34 @@ Scratch* Scratch::Get() {
   return scratch;
 }
 
+// The sessions that have kernels of ours. TensorFlow gives every session a handle of its own and keeps a session's
+// kernels until the session is deleted.
+class Sessions {
+ public:
+  static Sessions* Get() {
+    static Sessions* sessions = new Sessions;  // never destroyed, as the queue
+    return sessions;
+  }
+
+  void Enter(uint64_t session) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++kernels_[session];
+  }
+
+  void Leave(uint64_t session) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (--kernels_[session] > 0) return;
+      kernels_.erase(session);
+    }
+    Queue::Get()->EndSession(session);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, int64_t> kernels_;
+};
+
 class CallOp : public tf::AsyncOpKernel {
  public:
   explicit CallOp(tf::OpKernelConstruction* construction) : tf::AsyncOpKernel(construction) {
@@ -35,11 +68,24 @@ class CallOp : public tf::AsyncOpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("Nr", &resource_count_));
     host_input_count_ = CountTypes(construction, "Thost_in");
     device_output_count_ = CountTypes(construction, "Tout");
+    tf::int64 signature = 0;
+    OP_REQUIRES_OK(construction, construction->GetAttr("signature", &signature));
+    signature_ = static_cast<uint64_t>(signature);
+    label_ = name().substr(0, name().rfind(kSignatureInName));
     static std::atomic<int64_t> next{0};
     id_ = next++;
   }
 
+  ~CallOp() override {
+    if (in_session_.load()) Sessions::Get()->Leave(session_);
+  }
+
   void ComputeAsync(tf::OpKernelContext* context, DoneCallback done) override {
+    std::call_once(entered_, [this, context] {
+      session_ = tf::Hash64(context->session_handle());
+      Sessions::Get()->Enter(session_);
+      in_session_.store(true);
+    });
     std::unique_ptr<Request> request(new Request);
     request->context = context;
     request->stream = StreamOf(context);
@@ -73,11 +119,15 @@ class CallOp : public tf::AsyncOpKernel {
     queued.info.request = request.get();
     queued.info.function = function_.c_str();
     queued.info.config = config_.c_str();
-    queued.info.name = name().c_str();
+    queued.info.name = label_.c_str();
     queued.info.inputs = request->inputs.data();
     queued.info.id = id;
     queued.info.kernel = id_;
     queued.info.step = context->step_id() + 1;
+    queued.info.session = session_;
+    queued.info.signature = signature_;
+    queued.info.frame = context->frame_iter().frame_id;
+    queued.info.iteration = context->frame_iter().iter_id;
     queued.info.stream = request->stream;
     queued.info.input_count = inputs;
     queued.info.host_input_count = host_input_count_;
@@ -106,12 +156,15 @@ class CallOp : public tf::AsyncOpKernel {
   }
 
 #if TF_MAJOR_VERSION == 1
-  tf::string function_, config_;
+  tf::string function_, config_, label_;
 #else
-  std::string function_, config_;
+  std::string function_, config_, label_;
 #endif
   int resource_count_ = 0, host_input_count_ = 0, device_output_count_ = 0;
   int64_t id_ = 0;
+  std::once_flag entered_;  // a kernel belongs to one session, which it learns of when it first runs
+  std::atomic<bool> in_session_{false};
+  uint64_t session_ = 0, signature_ = 0;
 };
 
 REGISTER_OP("Sok1xCall")
@@ -122,6 +175,8 @@ REGISTER_OP("Sok1xCall")
     .Output("host_outputs: Thost_out")
     .Attr("function: string")
     .Attr("config: string")
+    .Attr("digest: int = 0")     // of an op that communicates: plan.py
+    .Attr("signature: int = 0")  // given by bridge_signature.cc
     .Attr("Nr: int >= 0")
     .Attr("Tin: list(type) >= 0")
     .Attr("Thost_in: list(type) >= 0")

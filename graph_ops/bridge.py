@@ -12,7 +12,7 @@ from sok1x.graph_ops.errors import FAILED_PRECONDITION, RESOURCE_EXHAUSTED, Call
 
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bridge.so")
 _MAX_RANK = 8
-REQUEST, CANCELLATION = 1, 2  # what Library.pop has taken
+REQUEST, CANCELLATION, SESSION_END = 1, 2, 3  # what Library.pop has taken
 
 # TensorFlow's DataType numbers (types.proto) for what our ops take and give.
 _DTYPES = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 9: "int64", 10: "bool",
@@ -33,7 +33,9 @@ class RequestInfo(ctypes.Structure):
 
     _fields_ = [("request", ctypes.c_void_p), ("function", ctypes.c_char_p), ("config", ctypes.c_char_p),
                 ("name", ctypes.c_char_p), ("inputs", ctypes.POINTER(TensorInfo)), ("id", ctypes.c_int64),
-                ("kernel", ctypes.c_int64), ("step", ctypes.c_int64), ("stream", ctypes.c_void_p),
+                ("kernel", ctypes.c_int64), ("step", ctypes.c_int64), ("session", ctypes.c_uint64),
+                ("signature", ctypes.c_uint64), ("frame", ctypes.c_uint64), ("iteration", ctypes.c_int64),
+                ("stream", ctypes.c_void_p),
                 ("input_count", ctypes.c_int32), ("host_input_count", ctypes.c_int32),
                 ("resource_count", ctypes.c_int32), ("device_output_count", ctypes.c_int32)]
 
@@ -99,6 +101,7 @@ class Library:
                 ("open", None, []), ("close", None, [i32, ctypes.c_char_p]), ("wake", None, []),
                 ("pop", i32, [i64, i64, ctypes.POINTER(RequestInfo)]), ("begin", None, [pointer] * 3),
                 ("lock", i32, [pointer, i32, ctypes.POINTER(TensorInfo)]), ("unlock", None, [pointer]),
+                ("initialized", i32, [pointer]),
                 ("output", i32, [pointer, i32, i32, dims, out]), ("forward", i32, [pointer, i32, i32]),
                 ("temporary", i32, [pointer, i64, out]),
                 ("finish", None, [pointer, i32, ctypes.c_char_p])):
@@ -113,6 +116,7 @@ class Request:
     Attributes:
       inputs, host_inputs: `Array`s in the memory of the op's device, and in the host's.
       gpu: the `Gpu` the op is placed on, None for the CPU. communicator: for exchanges of that device's memory.
+      exchange: the number of the decision that has all ranks run it; 0 on one rank.
     """
 
     def __init__(self, library, info):
@@ -122,9 +126,12 @@ class Request:
         self.id = info.id
         self.kernel = info.kernel
         self.step = info.step
+        self.session, self.signature = info.session, info.signature
+        self.frame, self.iteration = info.frame, info.iteration
         self.name = info.name.decode()
         self.gpu = None
         self.communicator = None
+        self.exchange = 0
         on_device = info.input_count - info.host_input_count
         self.inputs = [_array(info.inputs[i]) for i in range(on_device)]
         self.host_inputs = [_array(info.inputs[i]) for i in range(on_device, info.input_count)]
@@ -176,15 +183,28 @@ class Request:
         infos = (TensorInfo * max(1, self._resources))()
         code = self._library.lock(self._handle, int(exclusive), infos)
         if code < 0:
-            raise CallError(FAILED_PRECONDITION, (
-                "the variables of embedding table '{}' have not been initialized: run "
-                "tf.global_variables_initializer() in this session, after the op made by sok1x.Init").format(table))
+            raise self._uninitialized(table)
         if code:
             raise CallError(code, "could not get write access to the variables of embedding table '{}'".format(table))
         try:
             yield [_array(infos[i], self.gpu) for i in range(self._resources)]
         finally:
             self._library.unlock(self._handle)
+
+    def check_initialized(self, table, where=""):
+        """Raises as `variables` does where a variable has not been initialized, and locks nothing.
+
+        Args:
+          table: a name. where: more words for the message.
+        """
+        if self._resources and self._library.initialized(self._handle) < 0:
+            raise self._uninitialized(table, where)
+
+    @staticmethod
+    def _uninitialized(table, where=""):
+        return CallError(FAILED_PRECONDITION, (
+            "the variables of embedding table '{}' have not been initialized{}: run tf.global_variables_initializer() "
+            "in this session, after the op made by sok1x.Init").format(table, where))
 
     def finish(self, code=0, message=""):
         """Ends the op: successfully, or with a status `code` and `message`."""

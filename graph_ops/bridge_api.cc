@@ -107,6 +107,18 @@ int sok1x_lock(void* handle, int exclusive, sok1x::TensorInfo* infos) {
   return 0;
 }
 
+// Returns 0 where all variables of the request have been initialized, -1-i where variable i has not.
+int sok1x_initialized(void* handle) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  for (size_t i = 0; i < request->variables.size(); ++i) {
+    tensorflow::Var* variable = request->variables[i].get();
+    if (variable == nullptr) return -1 - static_cast<int>(i);
+    tensorflow::tf_shared_lock lock(*variable->mu());
+    if (!variable->is_initialized) return -1 - static_cast<int>(i);
+  }
+  return 0;
+}
+
 void sok1x_unlock(void* handle) { static_cast<sok1x::Request*>(handle)->Unlock(); }
 
 int sok1x_output(void* handle, int index, int rank, const int64_t* dims, void** data) {

@@ -32,6 +32,7 @@ class Queue {
       close_status_ = tf::Status(static_cast<Code>(code), reason);
       left.swap(queue_);
       cancelled_.clear();
+      ended_.clear();
       size_.store(0, std::memory_order_release);
     }
     ready_.notify_all();
@@ -48,13 +49,24 @@ class Queue {
     ready_.notify_one();
   }
 
+  // The last kernel of a session is gone, and the session with it.
+  void EndSession(uint64_t session) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!open_) return;
+      ended_.push_back(session);
+      size_.fetch_add(1, std::memory_order_release);
+    }
+    ready_.notify_one();
+  }
+
   void Push(const Queued& queued) {
     tf::Status refused;
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (open_) {
         queue_.push_back(queued);
-        size_.store(queue_.size(), std::memory_order_release);
+        size_.fetch_add(1, std::memory_order_release);
       } else {
         refused = close_status_;
       }
@@ -74,7 +86,8 @@ class Queue {
     ready_.notify_all();
   }
 
-  // Takes a request (1) or the id of a cancelled one (2); 0 after wait_us microseconds (negative: no limit) or a Wake.
+  // Takes a request (1), the id of a cancelled one (2) or a session that is gone (3); 0 after wait_us microseconds
+  // (negative: no limit) or a Wake.
   // Spins for spin_us first: a thread that sleeps costs about 50 us to wake, and a step's next op often comes sooner.
   int Pop(int64_t spin_us, int64_t wait_us, RequestInfo* info) {
     if (spin_us > 0 && size_.load(std::memory_order_acquire) == 0) {
@@ -83,7 +96,7 @@ class Queue {
       }
     }
     std::unique_lock<std::mutex> lock(mutex_);
-    auto something = [this] { return !queue_.empty() || !cancelled_.empty() || woken_; };
+    auto something = [this] { return !queue_.empty() || !cancelled_.empty() || !ended_.empty() || woken_; };
     if (wait_us < 0) {
       ready_.wait(lock, something);
     } else {
@@ -99,8 +112,12 @@ class Queue {
       info->id = cancelled_.front();
       cancelled_.pop_front();
       taken = 2;
+    } else if (!ended_.empty()) {
+      info->session = ended_.front();
+      ended_.pop_front();
+      taken = 3;
     }
-    size_.store(queue_.size() + cancelled_.size(), std::memory_order_release);
+    size_.store(queue_.size() + cancelled_.size() + ended_.size(), std::memory_order_release);
     return taken;
   }
 
@@ -109,6 +126,7 @@ class Queue {
   std::condition_variable ready_;
   std::deque<Queued> queue_;
   std::deque<int64_t> cancelled_;
+  std::deque<uint64_t> ended_;
   std::atomic<size_t> size_{0};
   bool open_ = false;
   bool woken_ = false;

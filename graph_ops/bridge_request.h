@@ -48,6 +48,10 @@ struct RequestInfo {
   int64_t id;      // of this request: never used again
   int64_t kernel;  // of the node in its session
   int64_t step;    // of the session's run; above 0
+  uint64_t session;
+  uint64_t signature;  // of what this run of the session is made of: bridge_signature.cc
+  uint64_t frame;     // of a loop, 0 outside of loops; the same on all ranks whose loops have the same names
+  int64_t iteration;  // of that loop
   void* stream;  // TensorFlow's CUstream, or null on the CPU
   int32_t input_count;  // those in host memory included
   int32_t host_input_count;

@@ -1,6 +1,7 @@
-"""Collectives over dense tensors: averages of gradients, and broadcasts of variables."""
+"""Collectives over dense tensors: averages of gradients, broadcasts of variables, sums of squared norms."""
 import numpy as np
 import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import ops as tf_ops
 
 from sok1x.cuda_kernels import dense
 from sok1x.graph_ops import library
@@ -70,6 +71,37 @@ class _AllReduce(Operation):
                 dense.copy(place, output.size * item, output.pointer)
             place += output.size * item
 
+    def gradient(self, op, config, grads):
+        # Every rank's output has this rank's input in it; all of their losses are what is trained.
+        wanted = [gradient is not None for gradient in grads]
+        sums = iter(all_reduce([gradient for gradient in grads if gradient is not None], config["average"],
+                               name="all_reduce_gradient"))
+        return [next(sums) if want else None for want in wanted]
+
+
+@register
+class _SquaredNorms(Operation):
+    """Host inputs: float64 [m], each rank's own; float64 [n], equal on all ranks up to rounding.
+
+    Host output: float64 [m + n], the sums of the first over all ranks and rank 0's second: equal on all ranks bit for
+    bit. The ranks learn of each other's numbers from the headers: nothing else travels.
+    """
+
+    name = "squared_norms"
+    communicates = True
+
+    def prepare(self, request, config, world):
+        numbers = np.concatenate([array.numpy() for array in request.host_inputs])
+        return np.ascontiguousarray(numbers, np.float64).view(np.int64)
+
+    def run(self, request, config, world, headers):
+        every = np.ascontiguousarray(headers).view(np.float64)
+        own = request.host_inputs[0].size
+        total = every[0].copy()
+        for rank in range(1, len(every)):  # in this order on every rank
+            total[:own] += every[rank, :own]
+        request.host_output(0, "float64", total.shape).numpy()[...] = total
+
 
 @register
 class _Broadcast(Operation):
@@ -114,6 +146,20 @@ def all_reduce(tensors, average=True, name="all_reduce"):
         return []
     return library.call("all_reduce", _config(tensors, average=bool(average)), tensors,
                         [tensor.dtype for tensor in tensors], [tensor.shape for tensor in tensors], name=name)
+
+
+def squared_norms(own, shared, name="squared_norms"):
+    """float64 [m + n], in host memory: sums over all ranks, then rank 0's values; equal on all ranks bit for bit.
+
+    Args:
+      own: a list of m float tensors [], of this rank's rows. shared: a list of n, of what all ranks have.
+    """
+    label = "own={} shared={}".format(len(own), len(shared))
+    with tf_ops.colocate_with(None, ignore_existing=True), tf.device("/device:CPU:0"):  # single numbers
+        host_inputs = [tf.stack([tf.cast(each, tf.float64) for each in numbers]) if numbers else
+                       tf.zeros([0], tf.float64) for numbers in (own, shared)]
+        return library.call("squared_norms", {"label": label}, [], [], [], host_inputs=host_inputs,
+                            host_dtypes=[tf.float64], host_shapes=[[len(own) + len(shared)]], name=name)[0]
 
 
 def broadcast(tensors, root_rank, name="broadcast"):

@@ -12,23 +12,24 @@ from tensorflow.python.framework import tensor_util
 
 from sok1x.cuda_kernels import backend, bags, combine, gather, partition, row_numbers, segment_sum, unique
 from sok1x.cuda_kernels import lookup as lookups
-from sok1x.graph_ops import alone, dense_lookup, library, partial_sums, shard
+from sok1x.graph_ops import alone, dense_lookup, library, partial_sums, second_order, shard, ties
 from sok1x.graph_ops.bridge import ITEM_BYTES
+from sok1x.graph_ops.partial_sums import ALL2ALL, REDUCE_SCATTER
 from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.sparse_batch import SparseBatch
 from sok1x.graph_ops.table import Table
 
 # What the forward op leaves for its gradient, after the embeddings:
-#   inverse    int32 [K]    which of the sent keys each position asked for (on one rank: its row, see alone.py)
+#   inverse    int32 [K]    which of the sent keys each position asked for (on one rank: its row, see alone.py); empty
+#                           where the layer's exchange is reduce_scatter
 #   offsets    int64 [B*S+1] where each bag begins
 #   rows       int32 [u]    rows of the distinct keys that this rank was asked for, -1 for one without row; or nothing
 #   requested  int32 [R]    which of `rows` each received key is, or its row (dense_lookup.py); on one rank empty, as
 #                           the two that follow
 #   all_offsets int64       where each bag of all ranks begins among the received pairs (reduce_scatter)
-#   route      int64        0, keys sent to each rank, keys received from each rank; or 1, bags of each rank; in host
-#                           memory
+#   route      int64        0, keys sent to each rank, keys received from each rank; or 1, bags of each rank; and the
+#                           exchange's number (ties.py); in host memory
 _SAVED = (tf.int32, tf.int64, tf.int32, tf.int32, tf.int64)
-ALL2ALL, REDUCE_SCATTER = 0, 1
 DISTINCT = (("combined.backward", 1),)  # (function, output) that hold rows, none twice
 
 
@@ -63,12 +64,25 @@ class _Forward(Operation):
             return dense_lookup.NOTHING
         batch = SparseBatch(request, config, table, world)
         batch.check(*backend.counts().read())
-        inverse = request.output(1, "int32", (batch.keys.size,))
         training = shard.training_of(request, config)
+        if config["exchange"] == "reduce_scatter":
+            return self._prepare_pairs(request, table, world, batch, training)
+        inverse = request.output(1, "int32", (batch.keys.size,))
         asked = dense_lookup.Asked(request, table, world, batch.keys, inverse)
         request.state = table, batch, asked, inverse, training
         return np.concatenate(
             [[training, batch.count, batch.keys.size, asked.count], asked.send_counts]).astype(np.int64)
+
+    @staticmethod
+    def _prepare_pairs(request, table, world, batch, training):
+        """Where keys travel with their bags whatever they are, nobody needs to know which are distinct."""
+        request.output(1, "int32", (0,))
+        if not table.use_hashtable:
+            keys = request.temporary("int64", batch.keys.size)
+            unique.widen(batch.keys.pointer, batch.keys.dtype, keys.size, keys.pointer)
+            shard.check_range(table, world, keys, keys.size, lambda bad: bad)
+        request.state = table, batch, None, None, training
+        return np.array([training, batch.count, batch.keys.size, 0] + [0] * world.size, np.int64)
 
     def run(self, request, config, world, headers):
         mean = config["combiner"] == "mean"
@@ -131,8 +145,7 @@ class _Forward(Operation):
     def _run_all2all(request, world, mean, headers, out):
         table, batch, asked, inverse, training = request.state
         recv_counts = np.ascontiguousarray(headers[:, 4 + world.rank])
-        route = request.host_output(0, "int64", (1 + 2 * world.size,))
-        route.numpy()[:] = np.concatenate([[ALL2ALL], asked.send_counts, recv_counts])
+        ties.save(request, 0, [[ALL2ALL], asked.send_counts, recv_counts])
         request.output(5, "int64", (0,))
         values = dense_lookup.owner_rows(request, table, world, asked, recv_counts, training, out.dtype, 3, 4)
         combine.combine(values.pointer, table.dim, 0, inverse.pointer, batch.offsets.pointer, batch.count, inverse.size,
@@ -142,8 +155,7 @@ class _Forward(Operation):
     def _run_reduce_scatter(request, world, mean, headers, out):
         table, batch, _, _, training = request.state
         counts = np.ascontiguousarray(headers[:, 1])
-        route = request.host_output(0, "int64", (1 + world.size,))
-        route.numpy()[:] = np.concatenate([[REDUCE_SCATTER], counts])
+        ties.save(request, 0, [[REDUCE_SCATTER], counts])
         first = int(counts[:world.rank].sum())
         total = int(counts.sum())
         keys, pair_bags = _exchange_pairs(request, world, batch, first)
@@ -159,10 +171,11 @@ class _Forward(Operation):
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
         fields = {field: config[field] for field in ("table", "label", "combiner", "rows_known")}
-        inverse, rows, requested = alone.distinct(op, config, op.outputs[1], op.outputs[3], op.outputs[4])
+        inverse, rows, requested, indices = alone.distinct(
+            op, config, op.outputs[1], op.outputs[3], op.outputs[4])
         slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
             "combined.backward", fields, [grads[0], inverse, op.outputs[2], rows, requested, op.outputs[5]], dtypes,
-            shapes, host_inputs=[op.outputs[6]], name="lookup_gradient"), rows if config["rows_known"] else None)
+            shapes, host_inputs=[op.outputs[6]], name="lookup_gradient"), indices if config["rows_known"] else None)
         return [slices] + [None] * (len(op.inputs) - 1)
 
 
@@ -225,12 +238,16 @@ class _Backward(Operation):
     name = "combined.backward"
     communicates = True
 
+    def tie(self, request):
+        return ties.number(request.host_inputs[0].numpy())
+
     def prepare(self, request, config, world):
         table = config["table"]
         gradient, inverse, offsets = request.inputs[:3]
         route = request.host_inputs[0]
         mean = config["combiner"] == "mean"
         bag_count = offsets.size - 1
+        shard.check_gradient(table, world, gradient, bag_count)
         if world.size > 1 and route.numpy()[0] == ALL2ALL:
             count = int(route.numpy()[1:1 + world.size].sum())
             summed = request.temporary("float32", count, table.dim)
@@ -243,7 +260,7 @@ class _Backward(Operation):
                            gradient.dtype)
         else:
             request.state = gradient
-        return dense_lookup.NOTHING
+        return route.numpy()
 
     def run(self, request, config, world, headers):
         table = config["table"]
@@ -252,19 +269,24 @@ class _Backward(Operation):
         if world.size == 1:
             _sum_bags(request, config, request.state, offsets, inverse, config["combiner"] == "mean", rows)
         elif route.numpy()[0] == ALL2ALL:
+            ties.check_counts(request.name, headers, world.size)
             dense_lookup.return_gradients(request, config, world, request.state, route.numpy()[1:], requested, rows)
         else:
-            counts = route.numpy()[1:].copy()
+            ties.check_equal(request.name, headers)
+            counts = route.numpy()[1:-1].copy()
             gradients = request.temporary(request.state.dtype, int(counts.sum()), table.dim)
             request.communicator.all_gather(request.state.pointer, gradients.pointer, counts,
                                             table.dim * ITEM_BYTES[gradients.dtype])
             _sum_bags(request, config, gradients, all_offsets, requested, False, rows)
 
+    def gradient(self, op, config, grads):
+        return second_order.gradient_of_backward("combined.spread", op, config, grads)
+
 
 def _sum_bags(request, config, gradient, offsets, inverse, mean, rows):
     """Writes IndexedSlices from the bags' gradients: the counterpart of `shard.summed_by_row`."""
     table = config["table"]
-    kept, inverse = shard.without_unknown(request, rows, inverse, config["rows_known"])
+    kept, inverse = shard.without_unknown(request, table, rows, inverse, config["rows_known"])
     values = request.output(0, "float32", (kept, table.dim))
     segment_sum.bag_segment_sum(gradient.pointer, table.dim, offsets.pointer, inverse.pointer, offsets.size - 1,
                                 inverse.size, mean, kept, values.pointer, gradient.dtype)

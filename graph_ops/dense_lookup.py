@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import dense, gather, partition, row_numbers, segment_sum
-from sok1x.graph_ops import alone, library, shard
+from sok1x.graph_ops import alone, library, second_order, shard, ties
 from sok1x.graph_ops.bridge import ITEM_BYTES
 from sok1x.graph_ops.registry import Operation, register
 from sok1x.graph_ops.table import Table
@@ -21,7 +21,8 @@ from sok1x.graph_ops.table import Table
 #   inverse     int32 [K]  which of the sent keys each position asked for (on one rank: its row, see alone.py)
 #   rows        int32 [u]  rows of the distinct keys that this rank was asked for, -1 for one without row; or nothing
 #   requested   int32 [R]  which of `rows` each received key is; where `rows` is nothing, its row itself
-#   counts      int64 [2N] keys sent to each rank, keys received from each rank, in host memory
+#   counts      int64 [2N + 1] keys sent to each rank, keys received from each rank, the exchange's number (ties.py), in
+#               host memory
 # (on one rank the last three are empty)
 NOTHING = np.empty(0, np.int64)  # the header of an op that has nothing to say
 _SAVED = (tf.int32, tf.int32, tf.int32)
@@ -108,8 +109,7 @@ class _Forward(Operation):
             return
         shard.check_training(table, headers)
         recv_counts = np.ascontiguousarray(headers[:, 1 + world.rank])
-        counts = request.host_output(0, "int64", (2 * world.size,))
-        counts.numpy()[:] = np.concatenate([asked.send_counts, recv_counts])
+        ties.save(request, 0, [asked.send_counts, recv_counts])
         values = owner_rows(request, table, world, asked, recv_counts, training, out.dtype, 2, 3)
         gather.gather(values.pointer, table.dim, inverse.pointer, keys.size, out.pointer, values.dtype, out.dtype)
 
@@ -138,10 +138,10 @@ class _Forward(Operation):
     def gradient(self, op, config, grads):
         table = Table.from_config(config["table"])
         fields = {field: config[field] for field in ("table", "label", "rows_known")}
-        inverse, rows, requested = alone.distinct(op, config, *op.outputs[1:4])
+        inverse, rows, requested, indices = alone.distinct(op, config, *op.outputs[1:4])
         slices = shard.gradient_slices(table, lambda dtypes, shapes: library.call(
             "dense.backward", fields, [grads[0], inverse, rows, requested], dtypes, shapes,
-            host_inputs=[op.outputs[4]], name="lookup_gradient"), rows if config["rows_known"] else None)
+            host_inputs=[op.outputs[4]], name="lookup_gradient"), indices if config["rows_known"] else None)
         return [slices] + [None] * (len(op.inputs) - 1)
 
 
@@ -155,17 +155,21 @@ class _Backward(Operation):
     name = "dense.backward"
     communicates = True
 
+    def tie(self, request):
+        return ties.number(request.host_inputs[0].numpy())
+
     def prepare(self, request, config, world):
         table = config["table"]
         gradient, inverse = request.inputs[:2]
         counts = request.host_inputs[0]
+        shard.check_gradient(table, world, gradient, inverse.size)
         if world.size > 1:
             count = int(counts.numpy()[:world.size].sum())
             summed = request.temporary("float32", count, table.dim)
             segment_sum.segment_sum(gradient.pointer, table.dim, inverse.pointer, inverse.size, count,
                                     summed.pointer, gradient.dtype)
             request.state = as_it_travels(request, summed, gradient.dtype)
-        return NOTHING
+        return counts.numpy()
 
     def run(self, request, config, world, headers):
         table = config["table"]
@@ -174,7 +178,11 @@ class _Backward(Operation):
         if world.size == 1:
             shard.summed_by_row(request, table, gradient, inverse, rows, config["rows_known"])
         else:
+            ties.check_counts(request.name, headers, world.size)
             return_gradients(request, config, world, request.state, counts.numpy(), requested, rows)
+
+    def gradient(self, op, config, grads):
+        return second_order.gradient_of_backward("dense.spread", op, config, grads)
 
 
 def as_it_travels(request, summed, dtype):

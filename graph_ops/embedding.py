@@ -17,17 +17,49 @@ backward each (P in place of R where pairs travel).
 On one rank nothing is asked of others: R = 0, and E D U, E D A and what float16 has besides fall away. Of the
 temporary part, up to 64 MB stay for the next step; nothing else stays between steps.
 """
+import json
+
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops import alone, combined_lookup, dense_lookup
 
 
-def are_distinct(indices):
-    """Whether a tensor is the indices of a lookup's gradient as they come from here: no row twice."""
-    if indices.op.type != "Sok1xCall":
-        return False
+def from_lookup(indices, table):
+    """Whether a tensor is the indices of a gradient of a lookup of `table` as they come from here: no row twice.
+
+    So says the graph; what is fed in their place is another matter.
+    """
+    return looked_up(indices) == table.name
+
+
+def looked_up(indices):
+    """The name of the table of whose lookup's gradient a tensor is the indices, no row twice; else None."""
+    while isinstance(indices, tf.Tensor) and indices.op.type == "Identity":
+        indices = indices.op.inputs[0]
+    if not isinstance(indices, tf.Tensor) or indices.op.type != "Sok1xCall":
+        return None
     function = indices.op.get_attr("function").decode()
-    return (function, indices.value_index) in alone.DISTINCT + dense_lookup.DISTINCT + combined_lookup.DISTINCT
+    if (function, indices.value_index) not in alone.DISTINCT + dense_lookup.DISTINCT + combined_lookup.DISTINCT:
+        return None
+    config = json.loads(indices.op.get_attr("config").decode())
+    # Where not every key has a row, the rows that are found are not yet the gradient's.
+    return config["table"]["name"] if function != "lookup.distinct" or config["rows_known"] else None
+
+
+def are_distinct(indices, variable):
+    """Whether a gradient's indices are those of a lookup of `variable`: its rows, none twice.
+
+    Where they are, nothing can be fed in their place from now on: ops of TensorFlow that take this word for it would
+    not notice.
+    """
+    table = getattr(variable, "table", None)
+    if table is None or not from_lookup(indices, table):
+        return False
+    while indices.op.type == "Identity":
+        indices.graph.prevent_feeding(indices)
+        indices = indices.op.inputs[0]
+    indices.graph.prevent_feeding(indices)
+    return True
 
 
 @tf.autograph.experimental.do_not_convert

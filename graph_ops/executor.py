@@ -19,6 +19,7 @@ import numpy as np
 
 from sok1x import launch
 from sok1x.graph_ops import bridge, devices, plan, registry
+from sok1x.graph_ops.contexts import Contexts
 from sok1x.graph_ops.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
 from sok1x.graph_ops.table import Table
 
@@ -36,17 +37,33 @@ _executor = None
 
 
 class Call:
-    """What a kernel (one node in one session) runs: its operation, and its config with the `Table` made."""
+    """What a kernel (one node in one session) runs: its operation, and its config with the `Table` made.
 
-    __slots__ = ("operation", "config", "op")
+    plan: the number of its graph's plan, None where another process has built the graph.
+    """
+
+    __slots__ = ("operation", "config", "plan")
 
     def __init__(self, function, config):
         self.operation = registry.get(function)
         self.config = config
-        self.op = tuple(config["op"]) if "op" in config else None
+        self.plan = config["plan"] if config["process"] == plan.PROCESS else None
         if "table" in config:
             config["table"] = Table.from_config(config["table"])
-            config["table"].graph = self.op[0] if self.op else None
+            config["table"].graph = self.plan if self.operation.communicates else None
+
+    def announced(self, request, context, header, error, rivals):
+        """The Ready of a request."""
+        index, digest = self.config["op"]
+        of_graph = context.plans[self.plan]
+        # In a loop of its own an op has one frame; the name of a frame in other loops tells which of theirs.
+        loops = self.config["loops"]
+        instance = launch.Instance(self.operation.tie(request), request.frame if loops > 1 else 0,
+                                   request.iteration if loops else 0, request.signature)
+        return launch.Ready(
+            op=launch.Op(context.number, index, digest), name=request.name, header=header, error=error,
+            step=request.step, instance=instance, plan=of_graph,
+            graphs=plan.graphs() if of_graph is None or of_graph.counted else 0, rivals=rivals)
 
 
 class Executor(threading.Thread):
@@ -56,7 +73,8 @@ class Executor(threading.Thread):
         super().__init__(name="sok1x-executor", daemon=True)
         self._library = library
         self._calls = {}
-        self._held = {}  # ticket of an announcement -> (request, call) that waits for the leader's word
+        self._contexts = Contexts()
+        self._held = {}  # ticket of an announcement -> (request, call, context) that waits for the leader's word
         self._tickets = {}  # id of a held request -> its ticket
         self._current = None  # the request that is being taken in
         self._stopping = False
@@ -110,6 +128,8 @@ class Executor(threading.Thread):
                 self._current = None
             elif kind == bridge.CANCELLATION and info.id in self._tickets:
                 coordinator.withdraw(self._tickets[info.id])
+            elif kind == bridge.SESSION_END:
+                self._end_session(info.session, coordinator)
             if coordinator is not None and coordinator.size > 1:
                 for decision in coordinator.poll():
                     self._carry_out(decision, world)
@@ -131,20 +151,26 @@ class Executor(threading.Thread):
     def _close(self, code, reason):
         self._library.close(code, reason.encode())
         held, self._held = self._held, {}
-        for request, _ in held.values():
+        for request, _, _ in held.values():
             request.finish(code, reason)
+
+    def _end_session(self, session, coordinator):
+        number = self._contexts.end(session)
+        if number is not None and coordinator is not None:
+            coordinator.forget(number)
 
     def _accept(self, request, info, world):
         """Takes one request in: runs it, or announces it to the other ranks."""
         try:
             call = self._call(request, info)
+            context = self._contexts.of(request.session, call.plan)
             if world is None and not call.operation.before_init:
                 raise CallError(FAILED_PRECONDITION, INIT_FIRST)
             if world is not None and world.coordinator.job_error is not None:
                 raise world.coordinator.job_error
             devices.find(request, info.stream)
             if world is not None and world.size > 1 and call.operation.communicates:
-                self._announce(request, call, world)
+                self._announce(request, call, context, world)
                 return
             with devices.use(request):
                 header = None
@@ -160,33 +186,30 @@ class Executor(threading.Thread):
         else:
             request.finish()
 
-    def _announce(self, request, call, world):
+    def _announce(self, request, call, context, world):
         """Prepares a request and tells the others that this rank is ready for it, or why it cannot be."""
-        if call.config["process"] != plan.PROCESS:
-            raise CallError(FAILED_PRECONDITION, (
-                "op '{}' comes from a graph that another process wrote: on several ranks, build the model with "
-                "sok1x's layers in this process instead of importing its graph").format(request.name))
         error, header = None, None
         try:
+            if "table" in call.config:
+                request.check_initialized(call.config["table"].name, " on rank {}".format(world.rank))
             with devices.use(request):
                 header = devices.mark(request, call.operation.prepare(request, call.config, world))
         except BaseException as caught:  # whatever it is, the other ranks must hear of it
             devices.forget_counts(request)
             error = launch.LaunchError(*status_of(caught), rank=world.rank)
-        graph_plan = plan.get(call.op[0])
-        ticket = world.coordinator.announce(launch.Ready(
-            op=call.op, name=request.name, plan_length=len(graph_plan.entries),
-            plan_digest=graph_plan.digest, plan_text=graph_plan.text, header=header, error=error, step=request.step))
-        self._held[ticket] = request, call
+        rivals = () if context.met else self._contexts.rivals(context, *call.config["op"])
+        ticket = world.coordinator.announce(call.announced(request, context, header, error, rivals))
+        self._held[ticket] = request, call, context
         self._tickets[request.id] = ticket
 
     def _carry_out(self, decision, world):
         """Runs, or fails, the request that the decision answers."""
-        request, call = self._held.pop(decision.ticket)
+        request, call, context = self._held.pop(decision.ticket)
         del self._tickets[request.id]
         try:
             if decision.error is not None:
                 raise decision.error
+            context.met, request.exchange = True, decision.number
             headers = devices.check_marks(request, decision.headers)
             request.communicator = devices.communicator(request, world)
             request.communicator.op = world.communicator.op = request.name
@@ -197,8 +220,11 @@ class Executor(threading.Thread):
         except BaseException as error:
             devices.forget_counts(request)
             code, message = status_of(error)
+            agreed = getattr(error, "agreed", False)
+            if decision.error is None and agreed:
+                world.coordinator.undone(decision.number)  # before the next step can announce anything
             request.finish(code, message)
-            if decision.error is None and not getattr(error, "agreed", False):
+            if decision.error is None and not agreed:
                 # The others are in the middle of this exchange and will wait for ever: the job is lost.
                 world.coordinator.fail_job("op '{}' failed on rank {} in the middle of an exchange: {}".format(
                     request.name, world.rank, message))

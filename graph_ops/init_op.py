@@ -14,7 +14,8 @@ class _Init(Operation):
 
     def run(self, request, config, world, headers):
         if world is None:
-            world = launch.start(dict(config, device="GPU" if request.gpu is not None else "CPU"))
+            world = launch.start({"global_batch_size": config["global_batch_size"], "seed": config["seed"],
+                                  "device": "GPU" if request.gpu is not None else "CPU"})
             host.set_threads(world.host_threads)
             executor.stop_last_registered()
             if request.gpu is not None:

@@ -5,7 +5,7 @@ import threading
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
 
-from sok1x.graph_ops import bridge, executor, registry
+from sok1x.graph_ops import bridge, executor, plan, registry
 
 _lock = threading.Lock()
 _loaded = None
@@ -50,18 +50,39 @@ def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(),
     operation = registry.get(function)
     module = load()
     with tf_ops.name_scope(name, function.replace(".", "_")) as scope:
-        config = dict(config)
         if operation.communicates:
-            from sok1x.graph_ops import plan
-            config["op"] = plan.add(tf_ops.get_default_graph(), operation.describe(config))
-            config["process"] = plan.PROCESS
+            from sok1x.graph_ops import branches
+            branches.guard(scope[:-1])
+        config = dict(config, **_place(operation, config))
         made = module.sok1x_call(
             resources=list(resources), inputs=list(inputs), host_inputs=list(host_inputs), Tout=list(dtypes),
             Thost_out=list(host_dtypes), function=function, config=json.dumps(config, sort_keys=True),
+            digest=_signed(config["op"][1]) if operation.communicates else 0, signature=0,
             output_shapes=[tf.TensorShape(shape) for shape in list(shapes) + list(host_shapes)], name=scope)
     if dtypes or host_dtypes:
         return list(made.outputs) + list(made.host_outputs)
     return tf_ops.get_default_graph().get_operation_by_name(scope[:-1])
+
+
+def _signed(digest):
+    """64 bits as TensorFlow's attributes have them."""
+    return digest - (digest >> 63 << 64)
+
+
+def _place(operation, config):
+    """Fields of an op's config that say where it stands: in its graph's plan, and in loops."""
+    graph = tf_ops.get_default_graph()
+    of_graph = plan.of(graph)
+    fields = {"plan": of_graph.number, "process": plan.PROCESS}
+    if operation.communicates:
+        fields["described"] = operation.describe(config)
+        fields["op"] = of_graph.add(fields["described"])
+        context, loops = graph._get_control_flow_context(), 0
+        while context is not None:
+            loops += context.IsWhileContext()
+            context = context.outer_context
+        fields["loops"] = loops
+    return fields
 
 
 @tf_ops.RegisterGradient("Sok1xCall")

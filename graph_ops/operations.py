@@ -3,7 +3,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import backend, dense, row_numbers, segment_sum, segments
-from sok1x.graph_ops import library, shard
+from sok1x.graph_ops import alone, library, shard
 from sok1x.graph_ops.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.registry import Operation, register
 
@@ -11,6 +11,15 @@ KEYS = ("int32", "int64", "uint32")
 TERMS = ("float16", "float32", "float64")
 IDS = ("int32", "int64")
 _MOST_SEGMENTS = 2 ** 31 - 1
+_MOST_NUMBERS = 2 ** 56  # whose bytes 64 bits can count: what a tensor has beyond, TensorFlow ends the process for
+
+
+def _product(shape):
+    """Numbers in a tensor of that shape, however many."""
+    total = 1
+    for length in shape:
+        total *= length
+    return total
 
 
 @register
@@ -34,7 +43,11 @@ class _Unique(Operation):
 
 def _count_of_segments(request):
     """The host input num_segments."""
-    count = int(request.host_inputs[0].numpy())
+    given = request.host_inputs[0]
+    if given.size != 1:
+        raise CallError(INVALID_ARGUMENT, (
+            "unsorted_segment_sum: got num_segments of shape {}, expected a scalar").format(list(given.shape)))
+    count = int(given.numpy().reshape(()))
     if not 0 <= count <= _MOST_SEGMENTS:
         raise CallError(INVALID_ARGUMENT, "unsorted_segment_sum: got num_segments {}, expected a number in [0, "
                                           "2**31)".format(count))
@@ -88,7 +101,11 @@ class _SegmentSum(Operation):
                 "begin with that of segment_ids").format(list(data.shape), list(ids.shape)))
         count = _count_of_segments(request)
         inner = data.shape[ranks:]
-        dim = int(np.prod(inner, dtype=np.int64))
+        dim = _product(inner)
+        if count * dim > _MOST_NUMBERS:
+            raise CallError(INVALID_ARGUMENT, (
+                "unsorted_segment_sum: got num_segments {} for rows of shape {}, expected sums of no more than {} "
+                "numbers").format(count, list(inner), _MOST_NUMBERS))
         numbers = _Segments(request, ids, count, config["known"])
         out = request.output(0, data.dtype, (count,) + inner)
         half = data.dtype == "float16"
@@ -102,7 +119,7 @@ class _SegmentSum(Operation):
 
     def gradient(self, op, config, grads):
         gradient, ids = grads[0], op.inputs[1]
-        return [_rows_of(gradient, ids, config["known"]), None, None]
+        return [_rows_of(gradient, ids), None, None]
 
 
 @register
@@ -114,20 +131,23 @@ class _RowsOf(Operation):
     def run(self, request, config, world, headers):
         sums, ids = request.inputs
         inner = sums.shape[1:]
-        numbers = _Segments(request, ids, sums.shape[0], config["known"])
+        if not sums.shape or sums.shape[0] > _MOST_SEGMENTS:
+            raise CallError(INVALID_ARGUMENT, "unsorted_segment_sum: got a gradient of shape {}, expected that of the "
+                                              "sums".format(list(sums.shape)))
+        numbers = _Segments(request, ids, sums.shape[0], False)  # a gradient may be of any shape
         out = request.output(0, sums.dtype, ids.shape + inner)
         if out.size:
-            segments.rows_of(sums.pointer, sums.dtype, int(np.prod(inner, dtype=np.int64)), numbers.numbers.pointer,
+            segments.rows_of(sums.pointer, sums.dtype, _product(inner), numbers.numbers.pointer,
                              ids.size, out.pointer)
         numbers.check()
 
     def gradient(self, op, config, grads):
         sums, ids = op.inputs
-        return [unsorted_segment_sum(grads[0], ids, tf.shape(sums)[0], known=config["known"]), None]
+        return [unsorted_segment_sum(grads[0], ids, tf.shape(sums)[0]), None]
 
 
-def _rows_of(sums, ids, known):
-    return library.call("operations.rows_of_segments", {"known": known}, [sums, ids], [sums.dtype],
+def _rows_of(sums, ids):
+    return library.call("operations.rows_of_segments", {}, [sums, ids], [sums.dtype],
                         [ids.shape.concatenate(sums.shape[1:])], name="unsorted_segment_sum_gradient")[0]
 
 
@@ -157,6 +177,7 @@ def unsorted_segment_sum(data, segment_ids, num_segments, known=False, name=None
 def sums_by_index(values, indices):
     """Adds up what a sparse gradient has for equal indices: (sums [u, ...], distinct indices [u])."""
     distinct, index = unique(indices)
+    alone.keep_from_feeds([distinct, index])
     return unsorted_segment_sum(values, index, tf.shape(distinct)[0], known=True), distinct
 
 

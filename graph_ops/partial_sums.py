@@ -7,6 +7,8 @@ import numpy as np
 
 from sok1x.cuda_kernels import combine, parts
 
+ALL2ALL, REDUCE_SCATTER = 0, 1  # the exchanges of a combined lookup, as its route names them
+
 
 def reduce_scatter(request, world, partial, counts, offsets, out):
     """Adds up the ranks' partial sums; each rank gets those of its bags.

@@ -1,9 +1,11 @@
 """The plan of collectives: what each graph's communicating ops are, in the order in which they were built.
 
-An op's number in that order is its name between ranks, so all ranks must build the same ops in the same order. The
-coordinator compares a digest of the whole plan when an op first runs, and shows the plans where they differ.
+Ranks know an op by a hash of the plan up to it (`digest`), which the op carries in its config: so all ranks must build
+the same ops in the same order, as far as they run them, and whatever a rank builds besides, later or in other graphs,
+disturbs nobody. The coordinator shows the plans where ops cannot be paired.
 """
 import hashlib
+import json
 import threading
 import uuid
 import weakref
@@ -12,48 +14,71 @@ PROCESS = uuid.uuid4().hex  # tells ops built here from ops of a graph that anot
 
 _plans = weakref.WeakKeyDictionary()  # graph -> Plan
 _by_number = weakref.WeakValueDictionary()
-_count = 0
+_made = 0
+_filled = 0
 _lock = threading.Lock()
 
 
 class Plan:
-    """The communicating ops of one graph."""
+    """The communicating ops of one graph.
+
+    Attributes:
+      number: tells it from other plans in this process.
+      entries: what the ops are, a text each.
+      step: (the last run that trained by the graph's global step, that step): see stamps.py.
+      counted: whether `graphs` counts it; not where the library has the graph for itself.
+    """
 
     def __init__(self, number):
         self.number = number
         self.entries = []
-        self.step = 0, 0  # the last run that trained by the graph's global step, and that step: see stamps.py
-        self._hash = hashlib.blake2b(digest_size=8)
+        self.step = 0, 0
+        self.counted = True
+        self._digests = []
 
     def add(self, description):
-        """Appends an op; returns its number."""
+        """Appends an op; returns [its number, its digest]."""
+        global _filled
+        _filled += self.counted and not self.entries
+        before = self._digests[-1] if self._digests else 0
+        hashed = hashlib.blake2b(before.to_bytes(8, "little") + description.encode(), digest_size=8)
         self.entries.append(description)
-        self._hash.update(description.encode() + b"\n")
-        return len(self.entries) - 1
+        self._digests.append(int.from_bytes(hashed.digest(), "little"))
+        return [len(self.entries) - 1, self._digests[-1]]
 
-    @property
-    def digest(self):
-        """64 bits that two plans share only if they are the same."""
-        return int.from_bytes(self._hash.digest(), "little")
+    def has(self, index, digest):
+        """Whether the op with this number has this digest."""
+        return index < len(self._digests) and self._digests[index] == digest
 
-    @property
-    def text(self):
-        """The plan for people, one op a line."""
-        return "\n".join("  {}: {}".format(i, entry) for i, entry in enumerate(self.entries))
+    def adopt(self, graph):
+        """Takes in the ops that `graph` has already, from a graph that was imported into it."""
+        ours = [op for op in graph.get_operations() if op.type == "Sok1xCall"]
+        configs = [json.loads(op.get_attr("config").decode()) for op in ours]
+        for config in sorted((config for config in configs if "op" in config), key=lambda config: config["op"][0]):
+            index, digest = config["op"]
+            while len(self.entries) <= index:  # what was left out when the graph was written has no text
+                self.add("")
+            self.entries[index], self._digests[index] = config["described"], digest
 
 
-def add(graph, description):
-    """Numbers the next communicating op of `graph`: [graph's number, op's number]."""
-    global _count
+def of(graph):
+    """The plan of a graph, made when first asked for."""
+    global _made
     with _lock:
         plan = _plans.get(graph)
         if plan is None:
-            plan = _plans[graph] = Plan(_count)
-            _by_number[_count] = plan
-            _count += 1
-        return [plan.number, plan.add(description)]
+            plan = _plans[graph] = Plan(_made)
+            _by_number[_made] = plan
+            _made += 1
+            plan.adopt(graph)
+        return plan
 
 
 def get(number):
-    """The plan of graph `number`, or None where the graph is gone."""
+    """The plan with this number, or None where its graph is gone."""
     return _by_number.get(number)
+
+
+def graphs():
+    """How many graphs with communicating ops this process has built."""
+    return _filled

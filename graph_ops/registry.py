@@ -1,9 +1,9 @@
 """The operations that `Sok1xCall` can run, by name."""
 import importlib
 
-_FAMILIES = ("alone", "initial", "init_op", "dense_lookup", "combined_lookup", "collectives", "update", "adam",
-             "operations", "finite", "stamps", "shard_transfer", "gather_bytes", "sok_dump",
-             "sok_restore", "sok_values")
+_FAMILIES = ("alone", "initial", "init_op", "dense_lookup", "combined_lookup", "second_order", "collectives",
+             "branches", "update", "adam", "operations", "finite", "stamps", "even_steps", "shard_transfer",
+             "gather_bytes", "sok_dump", "sok_restore", "sok_values", "rank_and_ranks")
 _operations = {}
 
 
@@ -21,6 +21,10 @@ class Operation:
     def describe(self, config):
         """One line for the plan of collectives: what must be equal on all ranks."""
         return "{} {}".format(self.name, config.get("label", ""))
+
+    def tie(self, request):
+        """The number of the earlier exchange whose results this run continues (ties.py), 0 where it continues none."""
+        return 0
 
     def prepare(self, request, config, world):
         """The header: int64 [h], h equal on all ranks."""

@@ -3,7 +3,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import fill, hash_index, row_init, row_numbers, segment_sum, unique
-from sok1x.graph_ops import stamps
+from sok1x.graph_ops import known_rows, shard_gradients, stamps
 from sok1x.graph_ops.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
 
 INDEX, COUNT = 1, 2  # the index's place among a table's variables; the rows come first
@@ -28,7 +28,7 @@ def check_range(table, world, keys, count, first_position):
     """Raises where a key of a table without index has no row.
 
     Args:
-      keys: int64 [count], distinct. first_position: finds where in the batch a key stands, for the message.
+      keys: int64 [count]. first_position: finds where in the batch keys[i] stands first, given i, for the message.
     """
     if table.use_hashtable:
         return
@@ -158,10 +158,47 @@ def gradient_slices(table, call, known_rows):
     dtypes, shapes = [tf.float32, tf.int32], [[None, table.dim], [None]]
     outputs = call(dtypes[:1], shapes[:1]) if known_rows is not None else call(dtypes, shapes)
     indices = outputs[1] if known_rows is None else known_rows
-    return tf.IndexedSlices(outputs[0], indices, tf.constant([table.rows, table.dim], tf.int64))
+    shard_gradients.add(table.name, outputs[0], indices)
+    # int32, as of TensorFlow's own gather: in a branch it is merged with TensorFlow's zeros of the other branch.
+    return tf.IndexedSlices(outputs[0], indices, tf.constant([table.rows, table.dim], tf.int32))
 
 
-def without_unknown(request, rows, inverse, rows_known):
+def check_gradient(table, world, gradient, count):
+    """Raises where a lookup's gradient was given an `Array` that does not have the embeddings' `count` rows."""
+    if gradient.size != count * table.dim or gradient.dtype not in ("float16", "float32"):
+        raise CallError(INVALID_ARGUMENT, (
+            "embedding table '{}' on rank {}: got a gradient of {} and shape {} for a lookup's embeddings, expected "
+            "as many numbers as these have, {} x {}, of float16 or float32").format(
+                table.name, world.rank, gradient.dtype, list(gradient.shape), count, table.dim))
+
+
+class Kept:
+    """Which of a lookup's rows its gradient has: all, or those of the keys that have a row.
+
+    Attributes:
+      count: how many. rows: int32 [count], at the front of an `Array`.
+    """
+
+    def __init__(self, request, rows, rows_known):
+        self._request, self._number = request, None
+        self.count, self.rows = rows.size, rows
+        if rows_known:
+            return
+        self.rows, number = request.temporary("int32", rows.size), request.temporary("int32", rows.size)
+        self.count = row_numbers.compact(rows.pointer, rows.size, self.rows.pointer, number.pointer)
+        if self.count != rows.size:
+            self._number = number
+
+    def places(self, inverse):
+        """inverse int32 [length], which of the lookup's rows each position has, renumbered: -1 where it was dropped."""
+        if self._number is None:
+            return inverse
+        renumbered = self._request.temporary("int32", inverse.size)
+        row_numbers.look_up(self._number.pointer, inverse.pointer, inverse.size, renumbered.pointer)
+        return renumbered
+
+
+def without_unknown(request, table, rows, inverse, rows_known):
     """Drops keys without a row from a gradient's sums, and writes output 1, the rows that are left.
 
     Args:
@@ -171,18 +208,12 @@ def without_unknown(request, rows, inverse, rows_known):
     Returns:
       (how many rows are left, inverse renumbered to them: -1 where the row was dropped).
     """
-    if rows_known:
-        return rows.size, inverse
-    known = request.temporary("int32", rows.size)
-    number = request.temporary("int32", rows.size)
-    kept = row_numbers.compact(rows.pointer, rows.size, known.pointer, number.pointer)
-    indices = request.output(1, "int32", (kept,))
-    row_numbers.look_up(known.pointer, 0, kept, indices.pointer)
-    if kept == rows.size:
-        return kept, inverse
-    renumbered = request.temporary("int32", inverse.size)
-    row_numbers.look_up(number.pointer, inverse.pointer, inverse.size, renumbered.pointer)
-    return kept, renumbered
+    kept = Kept(request, rows, rows_known)
+    if not rows_known:
+        indices = request.output(1, "int32", (kept.count,))
+        row_numbers.look_up(kept.rows.pointer, 0, kept.count, indices.pointer)
+        known_rows.note(request, table, indices)
+    return kept.count, kept.places(inverse)
 
 
 def summed_by_row(request, table, gradients, segments, rows, rows_known):
@@ -192,7 +223,7 @@ def summed_by_row(request, table, gradients, segments, rows, rows_known):
       gradients: [length, D], float32 or float16. segments: int32 [length], which of `rows` each belongs to.
       rows: int32 [u].
     """
-    kept, segments = without_unknown(request, rows, segments, rows_known)
+    kept, segments = without_unknown(request, table, rows, segments, rows_known)
     values = request.output(0, "float32", (kept, table.dim))
     segment_sum.segment_sum(gradients.pointer, table.dim, segments.pointer, segments.size, kept, values.pointer,
                             gradients.dtype)
@@ -207,7 +238,13 @@ def training_inputs(training):
 
 def training_of(request, config):
     """Whether this run trains."""
-    return config["training"] if config["training"] is not None else bool(request.host_inputs[-1].numpy())
+    if config["training"] is not None:
+        return config["training"]
+    given = request.host_inputs[-1]
+    if given.size != 1:
+        raise CallError(INVALID_ARGUMENT, "embedding table '{}': got training of shape {}, expected a scalar".format(
+            config["table"].name, list(given.shape)))
+    return bool(given.numpy().reshape(()))
 
 
 def check_training(table, headers):

@@ -41,8 +41,9 @@ class _Transfer(Operation):
 
     def run(self, request, config, world, headers):
         table = config["table"]
-        token = int(request.host_inputs[0].numpy())
-        if token not in _offered:
+        given = request.host_inputs[0].numpy()
+        token = int(given) if given.size == 1 else given.tolist()
+        if given.size != 1 or token not in _offered:
             raise CallError(FAILED_PRECONDITION, (
                 "{} of embedding table '{}' on rank {}: got token {}, expected one of shard_transfer.offered in this "
                 "process, inside its block").format(self.name, table.name, world.rank, token))

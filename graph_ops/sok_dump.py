@@ -1,4 +1,5 @@
 """A table of all ranks dumped to SOK's files."""
+import contextlib
 import os
 
 import numpy as np
@@ -56,7 +57,7 @@ def _dump(shard, counts, files):
         if table.use_hashtable or world.size == 1:
             agreed(world, lambda: _write_rows(shard, int(counts[world.rank]), int(counts[:world.rank].sum()), files))
         else:
-            agreed(world, lambda: _write_in_key_order(shard, files))
+            _write_in_key_order(shard, files)
         agreed(world, files.publish)
     finally:
         files.close()
@@ -81,40 +82,73 @@ def _write_in_key_order(shard, files):
     In each round every rank writes a piece of the file, for which all give it some rows in turn.
     """
     world, dim = shard.world, shard.table.dim
-    ranks, rows, dtype = world.size, shard.table.rows, sok_files.key_dtype(shard.table)
-    # Rows that a rank gives another in a round.
-    at_once = max(1, min(_BUFFER_BYTES // (4 * dim * ranks), -(-rows // ranks)))
-    received = np.empty([ranks * at_once * dim], np.float32)
-    staging = None if shard.rows.gpu is None else shard.rows.gpu.pinned(received.nbytes)
-    failed = None
-    for first in range(0, rows, ranks * at_once):
-        begins = np.minimum(first + at_once * np.arange(ranks + 1), rows)
-        gives = np.diff(begins)
-        begin, mine = int(begins[world.rank]), int(gives[world.rank])
-        world.communicator.all_to_all(_on_host(shard, first, int(gives.sum()), staging), gives, received.ctypes.data,
-                                      np.full(ranks, mine, np.int64), 4 * dim)
-        if failed is not None:
-            continue  # the others still wait for this rank's rows
+    buffers = []
+    agreed(world, lambda: buffers.append(_Buffers(shard, files)))
+    buffer, failed = buffers[0], None
+    for first, gives, begin, takes in buffer.rounds:
+        # A rank that has failed goes on exchanging, whatever it has to give: the others still wait for its rows. Only
+        # then does it say so.
         try:
-            by_rank = received[:ranks * mine * dim].reshape(ranks, mine, dim)
-            files.values.write(begin * ranks * 4 * dim, np.ascontiguousarray(by_rank.transpose(1, 0, 2)))
-            keys = np.arange(begin * ranks, (begin + mine) * ranks, dtype=dtype)
-            files.keys.write(begin * ranks * dtype.itemsize, keys)
-        except CallError as error:
+            if failed is None:
+                buffer.fetch(first, gives)
+        except Exception as error:  # whatever it is, the other ranks must hear of it
             failed = error
-    if failed is not None:
-        raise failed
-    files.sync()
+        world.communicator.all_to_all(buffer.outgoing, gives, buffer.incoming, takes, 4 * dim)
+        try:
+            if failed is None:
+                buffer.write(begin, int(takes[0]))
+        except Exception as error:
+            failed = error
+
+    def end():
+        if failed is not None:
+            raise failed
+        files.sync()
+
+    agreed(world, end)
 
 
-def _on_host(shard, first, n, staging):
-    """A pointer to n rows in host memory: the rows themselves, or a copy in `staging`."""
-    nbytes = 4 * shard.table.dim
-    pointer = shard.rows.pointer + first * nbytes
-    if staging is None:
-        return pointer
-    shard.rows.gpu.to_host(staging.ctypes.data, pointer, n * nbytes)
-    return staging.ctypes.data
+class _Buffers:
+    """Host memory for the rounds of `_write_in_key_order`, all of it taken before the first one.
+
+    Attributes:
+      rounds: for each, the first row that this rank gives, how many to each rank (int64 [N]), the first row of all
+        ranks that it writes, and how many it takes from each (int64 [N]).
+      outgoing: pointer to the rows that this rank gives in a round. incoming: pointer for those that it is given.
+    """
+
+    def __init__(self, shard, files):
+        self._shard, self._files = shard, files
+        self._dtype = sok_files.key_dtype(shard.table)
+        ranks, rank, rows, dim = shard.world.size, shard.world.rank, shard.table.rows, shard.table.dim
+        # Rows that a rank gives another in a round.
+        at_once = max(1, min(_BUFFER_BYTES // (4 * dim * ranks), -(-rows // ranks)))
+        self.rounds = []
+        for first in range(0, rows, ranks * at_once):
+            begins = np.minimum(first + at_once * np.arange(ranks + 1), rows)
+            gives = np.diff(begins)
+            self.rounds.append((first, gives, int(begins[rank]), np.full(ranks, gives[rank], np.int64)))
+        self._received = np.empty([ranks * at_once * dim], np.float32)
+        self.incoming = self._received.ctypes.data
+        self._staging = None if shard.rows.gpu is None else shard.rows.gpu.pinned(self._received.nbytes)
+        self.outgoing = shard.rows.pointer if self._staging is None else self._staging.ctypes.data
+
+    def fetch(self, first, gives):
+        """Makes `outgoing` point to the rows that are given: the rows themselves, or a copy of those of a GPU."""
+        nbytes = 4 * self._shard.table.dim
+        pointer = self._shard.rows.pointer + first * nbytes
+        if self._staging is None:
+            self.outgoing = pointer
+        else:
+            self._shard.rows.gpu.to_host(self.outgoing, pointer, int(gives.sum()) * nbytes)
+
+    def write(self, begin, mine):
+        """Writes the piece of the file that has rows begin to begin + mine - 1 of all ranks."""
+        ranks, dim, dtype = self._shard.world.size, self._shard.table.dim, self._dtype
+        by_rank = self._received[:ranks * mine * dim].reshape(ranks, mine, dim)
+        self._files.values.write(begin * ranks * 4 * dim, np.ascontiguousarray(by_rank.transpose(1, 0, 2)))
+        keys = np.arange(begin * ranks, (begin + mine) * ranks, dtype=dtype)
+        self._files.keys.write(begin * ranks * dtype.itemsize, keys)
 
 
 class _Files:
@@ -182,12 +216,13 @@ class _Files:
             _sync_folder(self._folder or ".")
 
     def close(self):
-        """Closes them, and removes what has not got its name."""
+        """Closes them, and removes what has not got its name. Never raises: what became of the dump is agreed on."""
         for file in (self.keys, self.values):
             if file is not None:
-                file.close()
+                with contextlib.suppress(OSError):
+                    file.close()
         for path in self._left:
-            if os.path.exists(path):
+            with contextlib.suppress(OSError):
                 os.unlink(path)
 
 

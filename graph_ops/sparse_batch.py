@@ -2,6 +2,8 @@
 from sok1x.cuda_kernels import backend, bags, combine, row_numbers, unique
 from sok1x.graph_ops.errors import INVALID_ARGUMENT, CallError
 
+_MOST_NUMBERS = 2 ** 56  # whose bytes 64 bits can count: what a tensor has beyond, TensorFlow ends the process for
+
 
 class SparseBatch:
     """A rank's sparse batch, brought into the order of its bags.
@@ -19,10 +21,18 @@ class SparseBatch:
         slots = config["slot_num"]
         self._where = where = "embedding table '{}' on rank {}".format(table.name, world.rank)
         self._shape = shape = request.host_inputs[0].numpy().tolist()
-        if len(shape) != 2 or shape[0] % slots:
+        if self._indices.shape != (self.keys.size, 2) or len(self.keys.shape) != 1:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got a SparseTensor with indices of shape {} and values of shape {}, expected [K, 2] and "
+                "[K]").format(where, list(self._indices.shape), list(self.keys.shape)))
+        if len(self._request.host_inputs[0].shape) != 1 or len(shape) != 2 or shape[0] < 0 or shape[0] % slots:
             raise CallError(INVALID_ARGUMENT, (
                 "{}: got a SparseTensor of dense_shape {}, expected [B * slot_num, max_nnz] with slot_num={}: one row "
                 "for every slot of every sample").format(where, shape, slots))
+        if shape[0] * table.dim > _MOST_NUMBERS:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got a SparseTensor of dense_shape {}: {} rows of {} numbers are more than memory can have").format(
+                    where, shape, shape[0], table.dim))
         self.count = shape[0]
         self.offsets = request.output(2, "int64", (self.count + 1,))
         counts = backend.counts()

@@ -14,7 +14,7 @@ changes rows otherwise runs `mark`.
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import gather, row_numbers, stamps
-from sok1x.graph_ops import library, plan
+from sok1x.graph_ops import library, plan, row_checks
 from sok1x.graph_ops.registry import Operation, register
 
 # Table's name -> the run that its clock has counted last. Runs of all sessions have different numbers.
@@ -96,12 +96,17 @@ def _noted(table):
 
 @register
 class _Mark(Operation):
-    """inputs: rows int32 [n], or nothing: all rows. No output. The resources are stamps and clock."""
+    """inputs: rows int32 or int64 [n], or nothing: all rows. No output. The resources are stamps and clock."""
 
     name = "stamps.mark"
 
     def run(self, request, config, world, headers):
-        stamp_gradient(request, config, request.inputs[0] if request.inputs else None)
+        rows = None
+        if request.inputs:
+            wide = row_checks.checked(request, config["table"], world, request.inputs[0])
+            rows = request.temporary("int32", wide.size)
+            row_numbers.narrow(wide.pointer, wide.size, rows.pointer)
+        stamp_gradient(request, config, rows)
 
 
 @register
@@ -148,10 +153,11 @@ def mark(table, rows=None, name="mark_changed"):
     """An op that marks rows as changed in the run that runs it.
 
     Args:
-      table: a `Table` with handles. rows: integers [n], those outside the table are left out; None: all rows.
+      table: a `Table` with handles. rows: integers of any shape; one outside the table is an InvalidArgumentError, and
+        nothing is marked. None: all rows.
     """
     fields, host_inputs = step_inputs()
-    inputs = [] if rows is None else [tf.cast(tf.reshape(rows, [-1]), tf.int32)]
+    inputs = [] if rows is None else [tf.reshape(row_checks.as_rows(rows), [-1])]
     return library.call("stamps.mark", dict(fields, table=table.config()), inputs, [], [],
                         resources=table.stamp_handles, host_inputs=host_inputs, name=name)
 

@@ -10,7 +10,9 @@ For the executor thread (graph_ops), which makes all calls below but `coordinato
             ticket = coordinator.announce(Ready(...))          # a failure of `prepare` goes in Ready.error
         for decision in coordinator.poll():                    # in this order
             decision.error   -> fail the request that got decision.ticket
-            otherwise        -> run it with decision.headers, also when job_error is set meanwhile
+            otherwise        -> run it with decision.headers, also when job_error is set meanwhile; where that fails on
+                                all ranks alike: coordinator.undone(decision.number), then fail the request
+        a session of the program is gone: coordinator.forget(its number in Op.context)
     an exception of our own outside any request: coordinator.fail_job(message)   # any thread
 
 For tables on GPUs, all ranks at the same point, with the GPU's context current:
@@ -33,7 +35,8 @@ from .coordinator import Coordinator
 from .errors import LaunchError
 from .failure import conclude, finish
 from .gpu_connection import connect_gpu
+from .messages import Instance, Op
 from .world import World, current, start
 
-__all__ = ["Coordinator", "Decision", "LaunchError", "Ready", "World", "conclude", "connect_gpu", "current", "finish",
-           "start"]
+__all__ = ["Coordinator", "Decision", "Instance", "LaunchError", "Op", "Ready", "World", "conclude", "connect_gpu",
+           "current", "finish", "start"]

@@ -19,9 +19,12 @@ import numpy as np
 
 from . import messages
 from .announcements import Book, Decision, Undecided
-from .errors import CANCELLED, DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, LaunchError
-from .leader import LEAVE_SECONDS, Leader, header_bytes
+from .errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, LaunchError
+from .leader import Leader, header_bytes
+from .leader_watch import LeaderWatch
 from .lines import print_line
+from .pauses import idle_pause, waiting_pause
+from .stillness import Stillness
 
 _CHECK_SECONDS = 0.05
 # Seconds that a rank waits for rank 0's answer where it can also go on without.
@@ -42,6 +45,8 @@ class Coordinator:
         abort_seconds: Seconds before a waiting op fails the job, or None.
         warn: Function (str).
         clock: Function giving seconds.
+        deadlock_seconds: Seconds after which the job fails if every rank waits and nothing moves on any, or None.
+        still: Function giving whether nothing has moved on this rank since it was last called.
 
     Attributes:
         job_error: None, or the LaunchError with which every request must fail from now on. Decisions to run that
@@ -56,7 +61,7 @@ class Coordinator:
     """
 
     def __init__(self, rank, size, transport, stall_seconds=60.0, abort_seconds=None, warn=print_line,
-                 clock=time.monotonic):
+                 clock=time.monotonic, deadlock_seconds=10.0, still=None):
         self.rank, self.size = rank, size
         self.job_error = None
         self.left = self.all_left = self.all_ended = False
@@ -66,24 +71,27 @@ class Coordinator:
         self.spin_seconds = 60e-6
         self._leader = None
         if size > 1 and rank == 0:
-            self._leader = Leader(size, self._tell, self._tell_all, stall_seconds, abort_seconds, clock)
+            self._leader = Leader(size, self._tell, self._tell_all, stall_seconds, abort_seconds, clock,
+                                  deadlock_seconds)
+        self._still = still or Stillness(clock).still
+        self._leader_watch = LeaderWatch(rank, stall_seconds, abort_seconds)
         self._waiting = Book()
         self._decisions = []
         self._tickets = 0
-        self._plans_sent = set()
+        self._told = {}                # session -> how many ops of its plan rank 0 has been told
+        self._met = set()              # sessions in which something has run: rank 0 knows them
         self._lock = threading.Lock()
         self._to_tell = None           # a failure of our own that rank 0 has not been told
         self._settle_at = None         # when undecided ops fail without the leader's word
         self._leaving_at = None
         self._leader_left_at = None
-        self._warned_at = None
         self._next_check = 0.0
         self._active_at = clock()
         self._handlers = {
             messages.Run: self._run, messages.Refuse: self._refuse, messages.Cancel: self._cancel,
-            messages.JobFailed: self._job_failed, messages.Warn: self._warned, messages.Left: self._has_left,
-            messages.LeaderLeft: self._leader_has_left, messages.AllLeft: self._all_have_left,
-            messages.AllEnded: self._all_have_ended}
+            messages.JobFailed: self._job_failed, messages.Ask: self._asked, messages.Warn: self._warned,
+            messages.Left: self._has_left, messages.LeaderLeft: self._leader_has_left,
+            messages.AllLeft: self._all_have_left, messages.AllEnded: self._all_have_ended}
 
     def announce(self, ready):
         """Says that an op is ready here. The same op may be announced again before it is decided.
@@ -106,12 +114,31 @@ class Coordinator:
             return ticket
         self._active_at = self._clock()
         self._waiting.add(Undecided(ready.op, ready.name, ticket, self._active_at))
-        plan = (ready.op[0], ready.plan_length, ready.plan_digest)
-        text = None if plan in self._plans_sent else ready.plan_text
-        self._plans_sent.add(plan)
-        self._say(messages.Announce(ticket, ready.step, ready.op, ready.name, ready.plan_length, ready.plan_digest,
-                                    text, header_bytes(ready.header), ready.error))
+        self._say(messages.Announce(ticket, ready.step, ready.op, ready.instance, ready.name,
+                                    self._introduction(ready), header_bytes(ready.header), ready.error))
         return ticket
+
+    def _introduction(self, ready):
+        """What rank 0 may not know yet of an op's session and plan: see plans.py. None where it knows all."""
+        context = ready.op.context
+        told = self._told.get(context, 0)
+        if context in self._met and ready.op.index < told:
+            return None
+        entries = [] if ready.plan is None else ready.plan.entries[told:]
+        self._told[context] = max(told + len(entries), ready.op.index + 1)
+        return {"first": told, "entries": entries, "graphs": ready.graphs, "rivals": list(ready.rivals)}
+
+    def undone(self, number):
+        """Says that what the decision of this number had all ranks run has failed, on all of them alike."""
+        if self.size > 1:
+            self._say(messages.Undone(number))
+
+    def forget(self, context):
+        """Says that the session which this rank numbers `context` is gone."""
+        self._told.pop(context, None)
+        self._met.discard(context)
+        if self.size > 1:
+            self._say(messages.Gone(context))
 
     def withdraw(self, ticket):
         """Asks to take an announcement back. Its Decision comes all the same: CANCELLED, or what was decided before."""
@@ -176,11 +203,7 @@ class Coordinator:
         if self.size == 1:
             return None
         quiet = self._clock() - self._active_at
-        if self._waiting:
-            # An answer mostly comes within some 10 us of the last rank's announcement: look again at once for a
-            # while, then leave the CPU to the ranks that are still computing.
-            return 0 if quiet < self.spin_seconds else 1 if quiet < 1e-3 else 50 if quiet < 20e-3 else 200
-        return 1000 if quiet < 0.1 else 2000 if quiet < 10 else 5000
+        return waiting_pause(quiet, self.spin_seconds) if self._waiting else idle_pause(quiet)
 
     def _say(self, message):
         if self._leader is not None:
@@ -211,15 +234,27 @@ class Coordinator:
             self.fail_job(error.message)
 
     def _run(self, word):
-        self._decisions.append(self._waiting.take(word.op).answer(messages.headers_array(word), None))
+        undecided = self._answered(word)
+        self._met.add(undecided.op.context)
+        self._decisions.append(undecided.answer(messages.headers_array(word), None, word.number))
 
     def _refuse(self, word):
-        self._decisions.append(self._waiting.take(word.op).answer(None, word.error))
+        self._decisions.append(self._answered(word).answer(None, word.error))
+
+    def _answered(self, word):
+        ticket = word.tickets[self.rank]
+        undecided = self._waiting.take(ticket)
+        if undecided is None:
+            raise LaunchError(INTERNAL, "announcement {} was decided, but there is none here".format(ticket))
+        return undecided
 
     def _cancel(self, word):
-        undecided = self._waiting.take_ticket(word.ticket)
+        undecided = self._waiting.take(word.ticket)
         if undecided is not None:
             self._decisions.append(undecided.answer(None, word.error))
+
+    def _asked(self, word):
+        self._say(messages.Answer(word.serial, self._still()))
 
     def _job_failed(self, word):
         with self._lock:
@@ -234,7 +269,7 @@ class Coordinator:
         self._decisions += [undecided.answer(None, error) for undecided in self._waiting.take_all()]
 
     def _warned(self, word):
-        self._warned_at = self._clock()
+        self._leader_watch.warned(self._clock())
         self.warn("sok1x: rank {}: {}".format(self.rank, word.text))
 
     def _has_left(self, _):
@@ -270,27 +305,11 @@ class Coordinator:
         if self._leaving_at is not None and now >= self._leaving_at + _ANSWER_SECONDS and not self.left:
             self._has_left(None)
         if self._waiting and self._leader is None:
-            self._check_leader(now)
-
-    def _check_leader(self, now):
-        """What a rank does on its own when rank 0 gives no answer."""
-        oldest = self._waiting.oldest()
-        waited = now - oldest.since
-        if self._leader_left_at is not None:
-            if now - max(self._leader_left_at, oldest.since) >= LEAVE_SECONDS:
-                self._fail_here(LaunchError(INTERNAL, (
-                    "op '{}' waits for rank 0 that left: the program has ended there, while rank {} went on. Every "
-                    "rank must run the same number of steps.").format(oldest.name, self.rank), 0))
-            return
-        text = "op '{}' has waited {:.0f} s and rank 0, which orders the exchanges, does not answer.".format(
-            oldest.name, waited)
-        if self.abort_seconds is not None and waited >= self.abort_seconds + max(2.0, 0.1 * self.abort_seconds):
-            self._fail_here(LaunchError(DEADLINE_EXCEEDED, "rank {}: {} The limit is SOK1X_ABORT_SECONDS={:g}.".format(
-                self.rank, text, self.abort_seconds), 0))
-        elif self.stall_seconds is not None:
-            since = oldest.since if self._warned_at is None else max(oldest.since, self._warned_at)
-            if now - since >= self.stall_seconds + max(1.0, 0.1 * self.stall_seconds):
-                self._warned(messages.Warn(text + " It may be busy in a long operation, or stopped."))
+            error, warning = self._leader_watch.judge(self._waiting.oldest(), self._leader_left_at, now)
+            if error is not None:
+                self._fail_here(error)
+            elif warning is not None:
+                self._warned(messages.Warn(warning))
 
     def _fail_here(self, error):
         """Fails the job without waiting for the leader's word."""

@@ -2,6 +2,8 @@
 
 SOK1X_STALL_SECONDS   seconds that an op may wait for other ranks before they warn; 0 turns the warning off (60)
 SOK1X_ABORT_SECONDS   seconds that an op may wait for other ranks before the job fails; unset: for ever
+SOK1X_DEADLOCK_SECONDS  seconds after which the job fails if every rank waits for an op that another one has not
+                      announced, and nothing moves on any of them; 0: never (10)
 SOK1X_GRACE_SECONDS   seconds that a process has to end by itself after the job failed, before it is ended (5)
 SOK1X_NUM_THREADS     threads of the host kernels; unset: this rank's share of the CPUs that it may run on
 SOK1X_COMMUNICATOR    how GPUs exchange: nccl, mpi (through pinned host memory), or auto: NCCL where it can (auto)
@@ -33,6 +35,11 @@ def stall_seconds():
 def abort_seconds():
     """Seconds before a wait fails the job (float), or None for never. Raises LaunchError for a bad value."""
     return _seconds("SOK1X_ABORT_SECONDS", None) or None
+
+
+def deadlock_seconds():
+    """Seconds before a job that cannot go on fails (float), or None for never. Raises LaunchError for a bad value."""
+    return _seconds("SOK1X_DEADLOCK_SECONDS", 10.0) or None
 
 
 def grace_seconds():

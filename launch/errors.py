@@ -10,6 +10,10 @@ OUT_OF_RANGE = 11
 INTERNAL = 13
 UNAVAILABLE = 14
 
+# What to do where some ranks have ended and others go on.
+SAME_STEPS = ("Every rank must run the same number of steps: where the ranks' data differ in length, take batches from "
+              "sok.EvenSteps(dataset), which gives empty ones until all ranks have none left.")
+
 
 class LaunchError(Exception):
     """A failure that can travel between ranks and that the bridge turns into the matching `tf.errors` class.

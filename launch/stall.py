@@ -55,7 +55,8 @@ class StallInspector:
             if len(ops) > _SHOWN_OPS:
                 lines.append("{} more ops wait as well.".format(len(ops) - _SHOWN_OPS))
             lines.append("Every rank must run the same ops equally often: see whether those ranks are slow, stuck, "
-                         "or ran out of data."
+                         "or ran out of data (sok1x.EvenSteps), and whether every rank is chief in its "
+                         "MonitoredTrainingSession (is_chief=True)."
                          + ("" if self._abort else " SOK1X_ABORT_SECONDS makes such a job fail instead."))
             texts[rank] = " ".join(lines)
         return texts

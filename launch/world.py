@@ -115,6 +115,7 @@ def _alone(arguments, found):
 def _join(arguments, found):
     global _mpi
     stall, abort = environment.stall_seconds(), environment.abort_seconds()
+    deadlock = environment.deadlock_seconds()
     environment.grace_seconds(), environment.num_threads()
     who = "sok1x: rank {}".format(found.rank if found else "?")
     patience = agreement.Patience(who, stall, abort, print_line)
@@ -139,7 +140,7 @@ def _join(arguments, found):
     # The launcher may have told no size, and be alone after all.
     communicator = MpiCommunicator(MPI, exchanges, _mpi.gate) if _mpi.size > 1 else LocalCommunicator()
     transport = MpiTransport(MPI, _mpi.control, _mpi.gate)
-    coordinator = Coordinator(_mpi.rank, _mpi.size, transport, stall, abort)
+    coordinator = Coordinator(_mpi.rank, _mpi.size, transport, stall, abort, deadlock_seconds=deadlock)
     if _cpu_share(cpus, local_rank) < 1:
         coordinator.spin_seconds = 0.0
     _shorten_sleeps()

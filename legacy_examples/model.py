@@ -1,4 +1,4 @@
-"""The wide-and-deep click model that demo.py and monitored.py train, and what both need around it."""
+"""The wide-and-deep click model that demo.py, monitored.py and estimator.py train, and what they need around it."""
 import movielens
 import numpy as np
 import tensorflow as tf
@@ -34,7 +34,7 @@ def make_optimizers(name):
 
 
 def add_arguments(parser):
-    """The options that both scripts have."""
+    """The options that all scripts have."""
     parser.add_argument("--batch_size", type=int, default=1024, help="samples of all ranks in a step")
     parser.add_argument("--optimizer", choices=sorted(OPTIMIZERS), default="lazyadam")
     parser.add_argument("--seed", type=int, default=1, help="of first values and of the order of samples")
@@ -46,16 +46,21 @@ class WideAndDeep:
 
     loss    float32 []   this rank's part of the global batch's loss
     score   float32 [B]  the predicted probability that the rating is 4 or more
+
+    The batch is fed; or it is `inputs`, (keys, genres, labels) as tensors, and `training` a bool.
     """
 
-    def __init__(self, data, global_batch_size):
+    def __init__(self, data, global_batch_size, inputs=None, training=None):
         self.data = data
         fields = len(movielens.FIELDS)
-        self.keys = tf.placeholder(tf.int64, [None, fields, 1], name="keys")
-        self.genres = tf.sparse_placeholder(tf.int64, [None, data.max_genres], name="genres")
-        self.labels = tf.placeholder(tf.float32, [None], name="labels")
         # Training gives unseen keys a row; evaluation must not.
-        self.training = tf.placeholder_with_default(False, [], name="training")
+        if inputs is not None:
+            (self.keys, self.genres, self.labels), self.training = inputs, training
+        else:
+            self.keys = tf.placeholder(tf.int64, [None, fields, 1], name="keys")
+            self.genres = tf.sparse_placeholder(tf.int64, [None, data.max_genres], name="genres")
+            self.labels = tf.placeholder(tf.float32, [None], name="labels")
+            self.training = tf.placeholder_with_default(False, [], name="training")
 
         # Wide: a bias for every key. Deep: a vector for every key, all fields in one table.
         wide = sok.All2AllDenseEmbedding(

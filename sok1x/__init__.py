@@ -22,13 +22,17 @@ if TYPE_CHECKING:
     from sok1x.checkpoint.saver_hook import CheckpointSaverHook
     from sok1x.checkpoint.saver_listener import CheckpointSaverListener
     from sok1x.core.broadcast import BroadcastGlobalVariablesHook, broadcast_global_variables
+    from sok1x.core.callbacks import BroadcastGlobalVariablesCallback, MetricAverageCallback
     from sok1x.core.context_scope import OptimizerScope
     from sok1x.core.embedding_variable import EmbeddingVariable
     from sok1x.core.graph_keys import GraphKeys
     from sok1x.core.initialize import Init, InitHook
+    from sok1x.core.scaffold import Scaffold
     from sok1x.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
     from sok1x.embeddings.distributed_embedding import DistributedEmbedding
+    from sok1x.even_steps import EvenSteps
     from sok1x.incremental import incremental_dump
+    from sok1x.optimizers.clipping import clip_by_global_norm, global_norm
     from sok1x.optimizers.distributed_optimizer import DistributedOptimizer
     from sok1x.optimizers.utils import split_embedding_variable_from_others
     from sok1x.saver.saver import Saver
@@ -38,6 +42,7 @@ __version__ = "0.1.0"
 # Name -> the module that defines it. Looked up on first use, so that the import stays free.
 _DEFINED_IN = {
     "All2AllDenseEmbedding": "embeddings.all2all_dense_embedding",
+    "BroadcastGlobalVariablesCallback": "core.callbacks",
     "BroadcastGlobalVariablesHook": "core.broadcast",
     "CheckpointManager": "checkpoint.manager",
     "CheckpointSaverHook": "checkpoint.saver_hook",
@@ -45,12 +50,17 @@ _DEFINED_IN = {
     "DistributedEmbedding": "embeddings.distributed_embedding",
     "DistributedOptimizer": "optimizers.distributed_optimizer",
     "EmbeddingVariable": "core.embedding_variable",
+    "EvenSteps": "even_steps",
     "GraphKeys": "core.graph_keys",
     "Init": "core.initialize",
     "InitHook": "core.initialize",
+    "MetricAverageCallback": "core.callbacks",
     "OptimizerScope": "core.context_scope",
     "Saver": "saver.saver",
+    "Scaffold": "core.scaffold",
     "broadcast_global_variables": "core.broadcast",
+    "clip_by_global_norm": "optimizers.clipping",
+    "global_norm": "optimizers.clipping",
     "incremental_dump": "incremental",
     "install_as_sparse_operation_kit": "alias",
     "split_embedding_variable_from_others": "optimizers.utils",
@@ -60,6 +70,7 @@ _UNLISTED = ("tf",)  # not in __all__: after `from sok1x import *`, `tf` must st
 
 __all__ = [
     "All2AllDenseEmbedding",
+    "BroadcastGlobalVariablesCallback",
     "BroadcastGlobalVariablesHook",
     "CheckpointManager",
     "CheckpointSaverHook",
@@ -67,15 +78,20 @@ __all__ = [
     "DistributedEmbedding",
     "DistributedOptimizer",
     "EmbeddingVariable",
+    "EvenSteps",
     "GraphKeys",
     "Init",
     "InitHook",
+    "MetricAverageCallback",
     "OptimizerScope",
     "Saver",
+    "Scaffold",
     "__version__",
     "broadcast_global_variables",
+    "clip_by_global_norm",
     "core",
     "embeddings",
+    "global_norm",
     "incremental_dump",
     "install_as_sparse_operation_kit",
     "kit_lib",

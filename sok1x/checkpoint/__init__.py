@@ -2,6 +2,7 @@
 
 The files and folders, without TensorFlow:
     folders, folder_lock     a folder a step, and who may save
+    prefixes                 the same under the prefixes that TensorFlow's Savers save to
     manifest                 manifest.json, what a checkpoint consists of
     shard_header, shard_writer, shard_reader, shard_names    a file a part of a table on a rank
     writing, reading         a table's rows to files, and from those of any number of ranks

@@ -1,4 +1,5 @@
 """TensorFlow's Saver for what is not in shards."""
+import re
 from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
@@ -10,26 +11,27 @@ from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.tables import TableState, dense_of
 
 
-class DenseSaver(tf.train.Saver):
-    """Saves and restores all that TensorFlow's default Saver would, but for the shards.
+def dense_prefix(checkpoint: Checkpoint) -> str:
+    """Where TensorFlow's files of a checkpoint are: in its folder; beside it, if `CheckpointSaverListener` saved."""
+    if checkpoint.manifest.other_files():
+        return folders.tensorflow_prefix(checkpoint.folder, checkpoint.manifest.step)
+    return checkpoint.folder
 
-    `MonitoredTrainingSession` finds it in the graph's SAVERS collection and restores through it. Then the variables'
-    initializers are not run, so `restore` runs those of the shards: they get their values from the hook's restore.
-    Dense variables are the same on all ranks, and only rank 0 writes them: on other ranks `save` does nothing.
+
+class VariablesSaver(tf.train.Saver):
+    """TensorFlow's Saver of variables that are the same on all ranks: only rank 0 writes them.
 
     Args:
-        tables: the graph's tables.
-        directory: the checkpoint_dir of whole checkpoints, of which `restore` takes the last one, whatever
-            TensorFlow's state file says: a job that died may have got no further. None takes TensorFlow's word.
+        variables: as TensorFlow's `var_list`; none of them is a shard.
     """
 
-    def __init__(self, tables: List[TableState], directory: Optional[str]) -> None:
-        self._directory = directory
-        self._initialize_shards = tf.group(
-            *[variable.initializer for table in tables for variable in table.variables()], name="initialize_shards")
-        dense = dense_of(tf.get_default_graph(), tables)
-        super().__init__(dense, allow_empty=True, save_relative_paths=True)
-        self._wanted = {variable.op.name: (variable.shape, variable.dtype.base_dtype) for variable in dense
+    for_tables = False  # table_saver.py leaves it as it is
+
+    def __init__(self, variables: Any) -> None:
+        super().__init__(variables, allow_empty=True, save_relative_paths=True)
+        names = variables.items() if isinstance(variables, dict) else [(None, variable) for variable in variables]
+        self._wanted = {name or variable.op.name: (variable.shape, variable.dtype.base_dtype)
+                        for name, variable in names
                         if isinstance(variable, tf.Variable) and variable._save_slice_info is None}
 
     @property
@@ -46,16 +48,22 @@ class DenseSaver(tf.train.Saver):
         """
         for name in checkpoint.manifest.other_files():
             checkpoint.check_other(name)
-        reader = tf.train.load_checkpoint(folders.tensorflow_prefix(checkpoint.folder, checkpoint.manifest.step))
+        self.check_prefix(dense_prefix(checkpoint), checkpoint.folder)
+
+    def check_prefix(self, prefix: str, where: str) -> None:
+        """As `check`, for TensorFlow's files alone; `where` names the checkpoint to the user."""
+        if not self._wanted:
+            return
+        reader = tf.train.NewCheckpointReader(prefix)
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
         for name, (shape, dtype) in self._wanted.items():
             if name not in shapes:
                 raise MismatchError("{} has no variable '{}', which the model has; it has {}.".format(
-                    checkpoint.folder, name, ", ".join(sorted(shapes)) or "none"))
+                    where, name, ", ".join(sorted(shapes)) or "none"))
             if dtypes[name] != dtype or not shape.is_compatible_with(shapes[name]):
                 raise MismatchError("variable '{}' is {} {} in {}, and {} {} in the model: build the model as it was "
                                     "when the checkpoint was saved.".format(
-                                        name, dtypes[name].name, shapes[name], checkpoint.folder, dtype.name, shape))
+                                        name, dtypes[name].name, shapes[name], where, dtype.name, shape))
 
     def save(self, sess: tf.Session, save_path: str, *arguments: Any, **options: Any) -> Any:
         """As `tf.train.Saver.save`, on rank 0."""
@@ -64,23 +72,54 @@ class DenseSaver(tf.train.Saver):
             return None
         return super().save(sess, save_path, *arguments, **options)
 
+    def restore_dense(self, sess: tf.Session, save_path: str) -> None:
+        """As `tf.train.Saver.restore`; shards are left alone."""
+        super().restore(sess, save_path)
+
+
+class DenseSaver(VariablesSaver):
+    """Saves and restores all that TensorFlow's default Saver would, but for the shards.
+
+    `MonitoredTrainingSession` finds it in the graph's SAVERS collection and restores through it. Then the variables'
+    initializers are not run, so `restore` runs those of the shards: they get their values from the hook's restore.
+
+    Args:
+        tables: the graph's tables.
+        directory: the checkpoint_dir of whole checkpoints, of which `restore` takes the last one, whatever
+            TensorFlow's state file says: a job that died may have got no further. None takes TensorFlow's word.
+    """
+
+    def __init__(self, tables: List[TableState], directory: Optional[str]) -> None:
+        self._directory, self._tables = directory, tables
+        self._initialize_shards = tf.group(
+            *[variable.initializer for table in tables for variable in table.variables()], name="initialize_shards")
+        super().__init__(dense_of(tf.get_default_graph(), tables))
+
     def restore(self, sess: tf.Session, save_path: str) -> None:
         """As `tf.train.Saver.restore`; shards get their initial values."""
         found = None if self._directory is None else last_whole(self._directory)
         if found is not None:
             self.check(Checkpoint(found.folder))
+        if found is None or _step_of(save_path) > found.step:
+            self._expect_no_tables(save_path)
         sess.run(self._initialize_shards)
         self.restore_dense(sess, save_path if found is None else found.prefix)
+
+    def _expect_no_tables(self, prefix: str) -> None:
+        """Raises where TensorFlow's checkpoint has tables in it: they would be lost."""
+        saved = tf.train.NewCheckpointReader(prefix).get_variable_to_shape_map()
+        for table in self._tables:
+            if table.name in saved:
+                raise MismatchError((
+                    "{} is no checkpoint that sok1x's hooks have saved: it has table '{}' among TensorFlow's "
+                    "variables, as a tf.train.Saver on one rank saves it. Restore it with tf.train.Saver().restore("
+                    "session, ...), then save it anew with sok.CheckpointManager.").format(prefix, table.name))
 
     def recover_last_checkpoints(self, checkpoint_paths: List[str]) -> None:
         """As TensorFlow's, for checkpoints that this Saver itself removes in time."""
         # The state file may name what is gone, or is being replaced: a job died before it wrote it anew.
         if self._directory is None:
             super().recover_last_checkpoints(checkpoint_paths)
-
-    def restore_dense(self, sess: tf.Session, save_path: str) -> None:
-        """As `tf.train.Saver.restore`; shards are left alone."""
-        super().restore(sess, save_path)
 
 
 def for_graph(tables: List[TableState], directory: Optional[str]) -> DenseSaver:
@@ -90,6 +129,12 @@ def for_graph(tables: List[TableState], directory: Optional[str]) -> DenseSaver:
     if not savers:
         savers.append(made)
     return made
+
+
+def _step_of(prefix: str) -> int:
+    """The step in the name that TensorFlow's hook gives a checkpoint; -1 where there is none."""
+    found = re.search(r"-([0-9]+)\Z", prefix)
+    return int(found.group(1)) if found else -1
 
 
 def last_whole(directory: str) -> Optional[folders.Found]:

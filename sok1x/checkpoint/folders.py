@@ -6,6 +6,8 @@
     DIR/.model.ckpt-<step>.<token>.gone/     one that is being removed
     DIR/.sok1x.lock                          held by the job that saves (folder_lock.py)
 
+prefixes.py has the same below the prefix that a `tf.train.Saver` saves to.
+
 While a checkpoint is replaced there is a moment in which only the `.old` one is complete, and it counts then.
 """
 import os
@@ -48,7 +50,7 @@ def step_folder(directory: str, step: int) -> str:
 
 def temporary_folder(directory: str, step: int, token: str) -> str:
     """The folder in which the checkpoint of a step is written."""
-    return _hidden(directory, step, token, "tmp")
+    return hidden(step_folder(directory, step), token, "tmp")
 
 
 def tensorflow_prefix(folder: str, step: int) -> str:
@@ -58,9 +60,14 @@ def tensorflow_prefix(folder: str, step: int) -> str:
 
 def make_temporary(directory: str, step: int, token: str) -> str:
     """Makes the folder in which a checkpoint is written, and returns it. Raises WriteError."""
-    folder = temporary_folder(directory, step, token)
+    return make_temporary_for(step_folder(directory, step), token)
+
+
+def make_temporary_for(final: str, token: str) -> str:
+    """As `make_temporary`, for a checkpoint that will be the folder `final`."""
+    directory, folder = os.path.dirname(final), hidden(final, token, "tmp")
     try:
-        os.makedirs(directory, exist_ok=True)
+        os.makedirs(directory or ".", exist_ok=True)
         os.mkdir(folder)
     except OSError as error:
         raise errors.of_write(error, folder) from None
@@ -122,15 +129,19 @@ def publish(temporary: str, directory: str, step: int) -> str:
     Raises:
         WriteError: The system refuses.
     """
-    final = step_folder(directory, step)
+    return publish_as(temporary, step_folder(directory, step))
+
+
+def publish_as(temporary: str, final: str) -> str:
+    """As `publish`, to the folder `final`."""
     try:
         fsync_folder(temporary)
         retired = None
         if os.path.lexists(final):
-            retired = _hidden(directory, step, new_token(), "old")
+            retired = hidden(final, new_token(), "old")
             os.rename(final, retired)
         os.rename(temporary, final)
-        fsync_folder(directory)
+        fsync_folder(os.path.dirname(final) or ".")
     except OSError as error:
         raise errors.of_write(error, final) from None
     if retired:
@@ -156,7 +167,7 @@ def retire(lock: FolderLock, keep: Optional[int]) -> List[str]:
     lock.expect_held()
     retired = []
     for one in complete(lock.directory)[keep:] if keep else []:
-        gone = _hidden(lock.directory, one.step, new_token(), "gone")
+        gone = hidden(step_folder(lock.directory, one.step), new_token(), "gone")
         try:
             os.rename(one.folder, gone)
         except OSError as error:
@@ -216,8 +227,9 @@ def _fsync(path: str, flags: int) -> None:
         raise errors.of_write(error, path, size) from None
 
 
-def _hidden(directory: str, step: int, token: str, kind: str) -> str:
-    return os.path.join(directory, ".{}-{}.{}.{}".format(BASENAME, step, token, kind))
+def hidden(final: str, token: str, kind: str) -> str:
+    """The name of the folder `final` while it is written, replaced or removed."""
+    return os.path.join(os.path.dirname(final), ".{}.{}.{}".format(os.path.basename(final), token, kind))
 
 
 def _entries(directory: str) -> List[os.DirEntry]:

@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint import dense_saver, folders, shard_names
 from sok1x.checkpoint.checkpoint_files import Checkpoint
-from sok1x.checkpoint.dense_saver import DenseSaver
+from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.reading import TableSource, Wanted
 from sok1x.checkpoint.tables import TableState
@@ -28,11 +28,13 @@ class Restoring:
         directory: the checkpoint_dir.
         tables: the graph's tables.
         dense: restores all else, or None where TensorFlow's own session has done so.
+        ranks: how the ranks talk, where not in the graph itself.
     """
 
-    def __init__(self, directory: str, tables: List[TableState], dense: Optional[DenseSaver]) -> None:
+    def __init__(self, directory: str, tables: List[TableState], dense: Optional[VariablesSaver],
+                 ranks: Optional[Ranks] = None) -> None:
         self._directory, self._dense = directory, dense
-        self._ranks = Ranks("agree_on_restoring")
+        self._ranks = Ranks("agree_on_restoring") if ranks is None else ranks
         self._tables = [Transfer(table, shard_transfer.load, "load_shard") for table in tables]
         self._initial = [_Initial(table) for table in tables]
 
@@ -51,12 +53,13 @@ class Restoring:
                 no checkpoint of that step; no variable has changed then.
         """
         found = self._ranks.agree(session, lambda: self._find(step))[0]
-        if found is None:
-            return None
-        found = Restored(*found)
+        return None if found is None else self.restore_folder(session, Restored(*found))
+
+    def restore_folder(self, session: tf.Session, found: Restored) -> Restored:
+        """Restores a checkpoint that is known; otherwise as `restore`."""
         sources: List[TableSource] = []
         self._ranks.agree(session, lambda: self._check(found.folder, sources))
-        self._ranks.agree(session, lambda: self._load(session, found, sources))
+        self._ranks.agree(session, lambda: self._load(session, self._dense_prefix(found), sources))
         return found
 
     def _find(self, step: Optional[int]) -> Any:
@@ -73,18 +76,21 @@ class Restoring:
         checkpoint = Checkpoint(folder)
         world = launch.current()
         for table in self._tables:
-            source = TableSource(checkpoint, table.table.name, world.rank, world.size, _wanted(table.table))
+            source = TableSource(checkpoint, table.table.name, world.rank, world.size, wanted(table.table))
             source.check()
             sources.append(source)
         if self._dense is not None and self._ranks.rank == 0:
             self._dense.check(checkpoint)
 
-    def _load(self, session: tf.Session, found: Restored, sources: List[TableSource]) -> None:
+    def _dense_prefix(self, found: Restored) -> str:
+        return dense_saver.dense_prefix(Checkpoint(found.folder))
+
+    def _load(self, session: tf.Session, prefix: str, sources: List[Any]) -> None:
         for table, initial, source in zip(self._tables, self._initial, sources):
             initial.prepare(session, source.total or 0)
             table.run(session, source)
         if self._dense is not None:
-            self._dense.restore_dense(session, folders.tensorflow_prefix(found.folder, found.step))
+            self._dense.restore_dense(session, prefix)
 
 
 class _Initial:
@@ -108,7 +114,7 @@ class _Initial:
                 session.run(variable.initializer)
 
 
-def _wanted(table: TableState) -> Wanted:
+def wanted(table: TableState) -> Wanted:
     """What the model has of a table, for comparison with what was saved."""
     description = table.variable.table
     parts = {name: (variable.dtype.base_dtype.name, tuple(variable.shape.as_list()[1:]))

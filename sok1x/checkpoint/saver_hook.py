@@ -5,13 +5,15 @@ from typing import Any, List, Optional
 import tensorflow.compat.v1 as tf
 from tensorflow.python.training import training_util
 
-from sok1x.checkpoint import dense_saver, tensorflow_errors
+from sok1x import launch
+from sok1x.checkpoint import agreed_timer, dense_saver, tensorflow_errors
 from sok1x.checkpoint.manager import check_keep
 from sok1x.checkpoint.ranks import Ranks
 from sok1x.checkpoint.restoring import Restoring
 from sok1x.checkpoint.saving import Saving
 from sok1x.checkpoint.schedule import Schedule
 from sok1x.checkpoint.tables import tables_of
+from sok1x.checkpoint.talk import talk
 
 
 class CheckpointSaverHook(tf.train.CheckpointSaverHook):
@@ -179,6 +181,8 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
     def _save(self, session: tf.Session, step: int) -> bool:
         """Saves, and returns whether a listener wants training to stop. Called by TensorFlow's `end` too."""
         tf.logging.info("Saving checkpoints for %d into %s.", step, self._checkpoint_dir)
+        if launch.current().size > 1:
+            agreed_timer.share_clocks(self, talk())
         for listener in self._listeners:
             listener.before_save(session, step)
         folder = self._saving.save(session, step)

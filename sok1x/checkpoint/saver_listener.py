@@ -1,14 +1,16 @@
 """Tables beside TensorFlow's own checkpoints."""
-import sys
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint import dense_saver
+from sok1x import launch
+from sok1x.checkpoint import agreed_timer, dense_saver
 from sok1x.checkpoint.manager import check_keep
 from sok1x.checkpoint.restoring import Restoring
 from sok1x.checkpoint.saving import Saving
+from sok1x.checkpoint.table_saver import TableSaver
 from sok1x.checkpoint.tables import tables_of
+from sok1x.checkpoint.talk import talk
 
 
 class CheckpointSaverListener(tf.train.CheckpointSaverListener):
@@ -24,10 +26,11 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
     Before TensorFlow writes `checkpoint_dir/model.ckpt-<step>.*`, with all variables but the shards and by rank 0
     alone, every rank's shards go to the folder `checkpoint_dir/model.ckpt-<step>`: what TensorFlow's state file names
     has its tables. A session that was restored to step n gets the tables of step n, from any number of ranks, when
-    the hook would first save; that it has none of that step is an error. On several ranks the hook needs save_steps:
-    with save_secs ranks would begin to save in different steps.
+    the hook would first save; that it has none of that step is an error.
 
-    `sok.CheckpointSaverHook` does all of it by itself, as one checkpoint, and is to be preferred.
+    `sok.CheckpointSaverHook` does all of it by itself, as one checkpoint, and is to be preferred; TensorFlow's hook
+    with its own Saver saves tables too, without this listener. Where it has that Saver, as under an Estimator, the
+    listener has nothing to do.
 
     Args:
         checkpoint_dir: the folder, on a file system that all ranks share; None is the hook's.
@@ -82,6 +85,11 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
             True
         """
         step = int(global_step_value)
+        hook = _hook_of(self)
+        if hook is not None and launch.current().size > 1:
+            agreed_timer.share_clocks(hook, talk())
+        if hook is not None and _saves_tables(hook._get_saver()):
+            return  # the hook's own Saver does it, as under an Estimator, which made it before us
         if self._session is not session:
             self._session = session
             if step:
@@ -106,13 +114,18 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         self._saving.close()
 
 
+def _hook_of(listener: CheckpointSaverListener) -> Any:
+    return agreed_timer.calling_hook(lambda hook: listener in hook._listeners)
+
+
 def _directory_of_hook(listener: CheckpointSaverListener) -> str:
-    """The folder of the hook that is calling its listener: TensorFlow tells it to nobody."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, tf.train.CheckpointSaverHook) and listener in caller._listeners:
-            return str(caller._checkpoint_dir)
-        frame = frame.f_back  # type: ignore[assignment]
-    raise ValueError("CheckpointSaverListener: got no checkpoint_dir, and it is not the listener of a "
-                     "tf.train.CheckpointSaverHook, which would tell it: give checkpoint_dir")
+    hook = _hook_of(listener)
+    if hook is None:
+        raise ValueError("CheckpointSaverListener: got no checkpoint_dir, and it is not the listener of a "
+                         "tf.train.CheckpointSaverHook, which would tell it: give checkpoint_dir")
+    return str(hook._checkpoint_dir)
+
+
+def _saves_tables(saver: Any) -> bool:
+    """Whether a hook's Saver saves all tables of the graph itself."""
+    return isinstance(saver, TableSaver) and saver.holds_all_tables

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.training import checkpoint_management
 
 from sok1x.checkpoint import folder_lock, folders, manifest, tensorflow_errors, writing
-from sok1x.checkpoint.dense_saver import DenseSaver
+from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.folder_lock import FolderLock
 from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.tables import TableState
@@ -25,14 +25,15 @@ class Saving:
         tables: the graph's tables.
         dense: the Saver of all else, or None where TensorFlow's own hook saves that, beside ours.
         keep: how many checkpoints stay; None or 0: all.
+        ranks: how the ranks talk, where not in the graph itself.
     """
 
-    def __init__(self, directory: str, tables: List[TableState], dense: Optional[DenseSaver],
-                 keep: Optional[int]) -> None:
+    def __init__(self, directory: str, tables: List[TableState], dense: Optional[VariablesSaver],
+                 keep: Optional[int], ranks: Optional[Ranks] = None) -> None:
         self._directory, self._dense, self._keep = directory, dense, keep
         self._lock: Optional[FolderLock] = None
         self._removal: Optional[threading.Thread] = None  # of checkpoints that are not kept; training need not wait
-        self._ranks = Ranks("agree_on_saving")
+        self._ranks = Ranks("agree_on_saving") if ranks is None else ranks
         self._tables = [Transfer(table, shard_transfer.save, "save_shard") for table in tables]
 
     def save(self, session: tf.Session, step: int) -> str:
@@ -100,15 +101,7 @@ class Saving:
         """Rank 0: what is not in shards, the manifest, and the checkpoint's name."""
         if self._lock is None:
             return None
-        dense = {}
-        if self._dense is not None:
-            prefix = folders.tensorflow_prefix(folder, step)
-            with tensorflow_errors.refusals(prefix, self._dense.bytes):
-                self._dense.save(session, prefix, write_state=False)
-            dense = writing.tensorflow_files(folder)
-            for name in dense:
-                folders.fsync_file(os.path.join(folder, name))
-        manifest.write(folder, writing.assemble(token, step, outcomes, dense))
+        self._complete(session, folder, token, step, outcomes)
         final = folders.publish(folder, self._directory, step)
         if self._dense is not None:
             self._write_state()
@@ -117,6 +110,20 @@ class Saving:
                                          name="sok1x-removal")
         self._removal.start()
         return final
+
+    def _complete(self, session: tf.Session, folder: str, token: str, step: int, outcomes: List[Any],
+                  **options: Any) -> Dict[str, writing.File]:
+        """Rank 0: what is not in shards, and the manifest. Gives TensorFlow's files; `options` are for its Saver."""
+        dense = {}
+        if self._dense is not None:
+            prefix = folders.tensorflow_prefix(folder, step)
+            with tensorflow_errors.refusals(prefix, self._dense.bytes):
+                self._dense.save(session, prefix, write_state=False, **options)
+            dense = writing.tensorflow_files(folder)
+            for name in dense:
+                folders.fsync_file(os.path.join(folder, name))
+        manifest.write(folder, writing.assemble(token, step, outcomes, dense))
+        return dense
 
     def _end_removal(self) -> None:
         if self._removal is not None:
@@ -129,8 +136,9 @@ class Saving:
                  for found in folders.kept(self._directory, self._keep)]
         state = os.path.join(self._directory, "checkpoint")
         with tensorflow_errors.refusals(state, sum(map(len, paths))):
+            # TensorFlow takes paths beside a relative folder for those from where the job was started.
             checkpoint_management.update_checkpoint_state_internal(
-                self._directory, paths[-1], paths, save_relative_paths=True)
+                os.path.abspath(self._directory), paths[-1], paths, save_relative_paths=True)
         folders.fsync_file(state)
 
     @contextlib.contextmanager

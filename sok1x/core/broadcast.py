@@ -41,7 +41,7 @@ def broadcast_global_variables(root_rank: int) -> tf.Operation:
         ...     session.run(weights).tolist()
         [1.0, 2.0]
     """
-    _check_rank(root_rank)
+    check_rank(root_rank)
     variables = [variable for variable in tf.global_variables() if not isinstance(variable, ShardVariable)]
     with tf.name_scope("broadcast_global_variables"):
         if not variables:
@@ -75,7 +75,7 @@ class BroadcastGlobalVariablesHook(tf.train.SessionRunHook):
     """
 
     def __init__(self, root_rank: int = 0, device: str = "") -> None:
-        _check_rank(root_rank)
+        check_rank(root_rank)
         self.root_rank = root_rank
         self.device = device
         self._broadcast: Optional[tf.Operation] = None
@@ -117,7 +117,20 @@ class BroadcastGlobalVariablesHook(tf.train.SessionRunHook):
         session.run(self._broadcast)
 
 
-def _check_rank(root_rank: Any) -> None:
+def check_rank(root_rank: Any) -> None:
+    """Checks, at graph construction, what must be a rank's number.
+
+    Args:
+        root_rank: what was given.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is negative.
+
+    Example:
+        >>> from sok1x.core import broadcast
+        >>> broadcast.check_rank(0)
+    """
     if isinstance(root_rank, bool) or not isinstance(root_rank, numbers.Integral):
         raise TypeError("root_rank: got {!r} of type {}, expected a rank's number".format(
             root_rank, type(root_rank).__name__))

@@ -2,6 +2,7 @@
 from typing import Any, Iterable, List
 
 import tensorflow.compat.v1 as tf
+from tensorflow.python.keras.mixed_precision.experimental.autocast_variable import AutoCastVariable
 
 from sok1x.core import slots
 from sok1x.core.embedding_variable import EmbeddingVariable
@@ -45,15 +46,16 @@ class OptimizerScope:
         pass
 
 
-def checked_variables(who: str, variables: Any) -> List[tf.Variable]:
+def checked_variables(who: str, variables: Any) -> List[Any]:
     """The list of variables that a user gave.
 
     Args:
         who: the function that asks, for the message.
-        variables: what was given.
+        variables: what was given. Under a policy as 'mixed_float16' Keras' layers have their variables wrapped, each in
+            an `AutoCastVariable`, which is no tf.Variable, but is a variable to optimizers and tf.gradients.
 
     Returns:
-        The same variables as a list.
+        The same variables as a list, wrapped as they are.
 
     Raises:
         ValueError: it is no list or tuple, or holds something that is no variable.
@@ -67,7 +69,7 @@ def checked_variables(who: str, variables: Any) -> List[tf.Variable]:
         raise ValueError("{}: got {} of type {}, expected a list or tuple of variables".format(
             who, variables, type(variables).__name__))
     for position, variable in enumerate(variables):
-        if not isinstance(variable, tf.Variable):
+        if not isinstance(variable, (tf.Variable, AutoCastVariable)):
             raise ValueError("{}: got {!r} of type {} at position {}, expected a variable".format(
                 who, variable, type(variable).__name__, position))
     return list(variables)

@@ -5,11 +5,11 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
 from tensorflow.python.util import deprecation
 
-from sok1x.core import initializers, slots
+from sok1x.core import initializers, slots, summaries
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.core.stamped_variable import StampedVariable
-from sok1x.graph_ops import initial, stamps
+from sok1x.graph_ops import gradient_checks, initial, stamps
 from sok1x.graph_ops.table import Table
 
 
@@ -66,6 +66,10 @@ class EmbeddingVariable(StampedVariable):
             raise ValueError(
                 "sok1x makes tables in a tf.Graph: got eager execution; remove tf.enable_eager_execution(), or build "
                 "the model under `with tf.Graph().as_default():`")
+        from sok1x.checkpoint import keras_weights, table_saver  # which need this module
+        table_saver.watch()
+        keras_weights.watch()
+        summaries.watch()
         row_initializer = initializers.resolve(initializer, rows, dim)
         # init_scope leaves functions, control flow and control dependencies; the empty scope leaves name scopes.
         # TensorFlow warns of an argument that it passes itself to every resource variable.
@@ -82,6 +86,20 @@ class EmbeddingVariable(StampedVariable):
                 since = tf.placeholder(tf.int64, [], name="since")
                 self.changed = (since, *stamps.changed(self.table, since))
 
+    @property
+    def _initializer_op(self) -> Any:
+        return self.__dict__["_initializer_op"]
+
+    @_initializer_op.setter
+    def _initializer_op(self, op: Any) -> None:
+        """TensorFlow's constructor sets it, and later those that replace a variable's initial value."""
+        if self.__dict__.get("_initializer_op") is not None:
+            raise ValueError((
+                "tf.train.init_from_checkpoint, and an Estimator's warm_start_from, cannot start table '{}': its rows "
+                "mean nothing without their keys. Restore the table with tf.train.Saver or sok.CheckpointManager, and "
+                "leave it out here (vars_to_warm_start, assignment_map).").format(self.m_var_name))
+        self.__dict__["_initializer_op"] = op
+
     def _make_index(self) -> List[ShardVariable]:
         values = (("index", initial.initial_index), ("count", initial.initial_count))
         return [ShardVariable(initial_value=lambda value=value: value(self.table), trainable=False, name=name)
@@ -95,7 +113,8 @@ class EmbeddingVariable(StampedVariable):
             A tf.Operation, of type VarHandleOp.
 
         Raises:
-            Nothing.
+            ValueError: on several ranks, a gradient of the table went through Horovod, or was clipped by a norm of this
+                rank's rows.
 
         Example:
             >>> import tensorflow as tf
@@ -104,7 +123,7 @@ class EmbeddingVariable(StampedVariable):
             ...     sok.EmbeddingVariable(rows=8, dim=4).op.type
             'VarHandleOp'
         """
-        slots.watch(tf.get_default_graph())
+        self._in_hand()
         return super().op
 
     @property
@@ -115,7 +134,7 @@ class EmbeddingVariable(StampedVariable):
             A scalar tf.Tensor of dtype resource.
 
         Raises:
-            Nothing.
+            ValueError: as for `op`.
 
         Example:
             >>> import tensorflow as tf
@@ -124,5 +143,10 @@ class EmbeddingVariable(StampedVariable):
             ...     sok.EmbeddingVariable(rows=8, dim=4).handle.dtype
             tf.resource
         """
-        slots.watch(tf.get_default_graph())
+        self._in_hand()
         return super().handle
+
+    def _in_hand(self) -> None:
+        """Somebody, perhaps an optimizer, has asked for what ops on the variable need."""
+        slots.watch(tf.get_default_graph())
+        gradient_checks.check(self.graph, self.table.name)

@@ -81,6 +81,7 @@ class InitHook(tf.train.SessionRunHook):
 
         Raises:
             tf.errors.InvalidArgumentError: the ranks gave different arguments.
+            sok1x.checkpoint.errors.CheckpointError: some ranks' sessions have a hook that saves tables, others none.
 
         Example:
             >>> import sok1x as sok
@@ -90,6 +91,8 @@ class InitHook(tf.train.SessionRunHook):
             started = init_op.init(self._global_batch_size, self._seed)
             with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
                 session.run(started)
+        from sok1x.checkpoint import hooks_alike  # which needs this module's neighbours
+        hooks_alike.expect_hooks_alike(self)
 
     def after_create_session(self, session: tf.Session, coord: Any) -> None:
         """Remembers the session, without keeping it; called by the session when it has been created.

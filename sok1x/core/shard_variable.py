@@ -4,6 +4,8 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
+from sok1x import launch
+
 
 class ShardVariable(ResourceVariable):
     """A resource variable that no broadcast may overwrite: a shard's rows, its index, or an optimizer's slot of it.
@@ -11,6 +13,8 @@ class ShardVariable(ResourceVariable):
     Horovod's broadcasts call `variable.assign(broadcast(variable))` for every global variable. Here that assignment
     is nothing; no op then asks for the broadcast's result, so TensorFlow prunes it, on all ranks alike. All other
     assignments are TensorFlow's own, and `tf.train.Saver` restores through the handle as ever.
+
+    Keras' session, tf.keras.backend.get_session(), initializes it once `sok1x.Init` has run, and leaves it until then.
 
     Raises:
         ValueError: as for `tf.Variable`, for instance without an initial value.
@@ -24,6 +28,13 @@ class ShardVariable(ResourceVariable):
         ...     session.run(variable.assign([3.0, 4.0])).tolist()
         [3.0, 4.0]
     """
+
+    _waits_for_init = False  # optimizers' slots, which become ShardVariables later, need no ranks to be initialized
+    _initialized_by_keras = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waits_for_init = True
 
     def assign(self, value: Any, use_locking: Any = None, name: Any = None, read_value: bool = True) -> Any:
         """Assigns `value`, except one that Horovod broadcasts.
@@ -54,3 +65,27 @@ class ShardVariable(ResourceVariable):
             return tf.no_op(name=name or "kept_by_its_rank")
         with self._assign_dependencies():
             return super().assign(value, use_locking=use_locking, name=name, read_value=read_value)
+
+    @property
+    def _keras_initialized(self) -> bool:
+        """Read by Keras whenever it is asked for its session: True where there is nothing for it to initialize.
+
+        Before `sok1x.Init` the initializer would fail, and nobody could get Keras' session to run Init in.
+        """
+        if self._initialized_by_keras or (self._waits_for_init and launch.current() is None):
+            return True
+        raise AttributeError("_keras_initialized")  # on any other variable Keras sets it; and asks whether there is one
+
+    @_keras_initialized.setter
+    def _keras_initialized(self, done: bool) -> None:
+        self._initialized_by_keras = done
+
+    def _gather_saveables_for_checkpoint(self) -> Any:
+        """Asked by `tf.train.Checkpoint`, for which each rank's shard is a whole variable."""
+        world = launch.current()
+        if world is not None and world.size > 1:
+            raise RuntimeError((
+                "tf.train.Checkpoint cannot save or restore '{}' on {} ranks: it is one rank's shard of a table, and "
+                "all ranks would write it to one place. Use tf.train.Saver, or sok.CheckpointManager, on all "
+                "ranks.").format(self.op.name, world.size))
+        return super()._gather_saveables_for_checkpoint()

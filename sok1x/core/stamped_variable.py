@@ -8,7 +8,7 @@ from tensorflow.python.ops import resource_variable_ops
 
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops import initial, stamps
+from sok1x.graph_ops import initial, shard_gradients, stamps
 from sok1x.graph_ops.table import Table
 
 # Of a read's op, in the forward pass: whose gradient function it has in place of TensorFlow's own.
@@ -135,7 +135,7 @@ class StampedVariable(ShardVariable):
 def _read_gradient(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
     """Of the whole value: every row changes."""
     with tf.control_dependencies(_marks(op)):
-        return tf.identity(gradient)
+        return _noted(op, tf.identity(gradient))
 
 
 @tf.RegisterGradient("Sok1xGather")
@@ -143,13 +143,26 @@ def _gather_gradient(op: tf.Operation, gradient: tf.Tensor) -> Any:
     """Of some rows, as TensorFlow makes it."""
     slices, _ = resource_variable_ops._GatherGrad(op, gradient)
     with tf.control_dependencies(_marks(op, slices.indices)):
-        return tf.IndexedSlices(tf.identity(slices.values), slices.indices, slices.dense_shape), None
+        values = _noted(op, tf.identity(slices.values), slices.indices)
+        return tf.IndexedSlices(values, slices.indices, slices.dense_shape), None
 
 
 def _marks(op: tf.Operation, rows: Optional[tf.Tensor] = None) -> List[tf.Operation]:
     """What marks rows of the variable that `op` reads; nothing where a function hides which one that is."""
+    return [stamps.mark(table, rows) for table in _tables(op)]
+
+
+def _noted(op: tf.Operation, values: tf.Tensor, rows: Optional[tf.Tensor] = None) -> tf.Tensor:
+    """`values`, known as the gradient of the table that `op` reads."""
+    for table in _tables(op):
+        shard_gradients.add(table.name, values, rows)
+    return values
+
+
+def _tables(op: tf.Operation) -> List[Table]:
+    """The table that `op` reads; nothing where a function hides which one that is."""
     handle = op.inputs[0]
     while handle.op.type in ("Enter", "Switch"):  # into a loop or a branch
         handle = handle.op.inputs[0]
-    return [stamps.mark(variable.table, rows) for variable in tf.get_collection(
-        GraphKeys.GLOBAL_EMBEDDING_VARIABLES) if variable._handle is handle]
+    return [variable.table for variable in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+            if variable._handle is handle]

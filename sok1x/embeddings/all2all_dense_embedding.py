@@ -62,14 +62,15 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         self._make_table()
 
     @graph_code
-    def call(self, inputs: tf.Tensor, training: Union[None, bool, tf.Tensor] = True) -> tf.Tensor:
+    def call(self, inputs: tf.Tensor, training: Union[None, bool, tf.Tensor] = None) -> tf.Tensor:
         """The keys' rows.
 
         Args:
             inputs: keys, [B, S, H]; with dynamic_input [K].
             training: False reads only: a key without a row gives its initial values and gets no row. A Python bool
-                or a scalar bool tensor, equal on all ranks; None is what tf.keras.backend.set_learning_phase has
-                set, else True.
+                or a scalar bool tensor, equal on all ranks. None is what an enclosing Keras layer is told, else what
+                tf.keras.backend.set_learning_phase has set; else, in what Keras runs (a model on tf.keras.Input, or
+                one that fit, evaluate or predict calls), Keras' learning phase; else True.
 
         Returns:
             float32, or float16 under such a policy, [B, S, H, D]; with dynamic_input [K, D].
@@ -92,8 +93,9 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         call_checks.graph(self)
         shape: List[Optional[int]] = [None] if self.dynamic_input else [None, self.slot_num, self.nnz_per_slot]
         keys = call_checks.dense(self, inputs, shape)
-        return embedding.lookup_dense(self._accessed(), keys, call_checks.training(self, training),
-                                      dtype=self._compute_dtype, name="lookup")
+        trains = call_checks.training(self, training, inputs)
+        vectors = embedding.lookup_dense(self._accessed(), keys, trains, dtype=self._compute_dtype, name="lookup")
+        return self._guarded(vectors, training, trains)
 
     def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:
         """The output's shape.

@@ -3,8 +3,8 @@ from typing import Any, Optional, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.keras import backend
 
+from sok1x.embeddings import learning_phase
 from sok1x.embeddings.arguments import KEY_DTYPES
 
 
@@ -126,13 +126,14 @@ def sparse(layer: Any, values: Any, slot_num: int, max_nnz: int) -> tf.SparseTen
     return values
 
 
-def training(layer: Any, flag: Any) -> Union[bool, tf.Tensor]:
+def training(layer: Any, flag: Any, inputs: Any) -> Union[bool, tf.Tensor]:
     """Whether a call is for training, from all that Keras and users pass.
 
     Args:
         layer: an embedding layer.
-        flag: a Python or NumPy bool, 0 or 1, a scalar tensor (Keras' learning phase is one), or None: what
-            tf.keras.backend.set_learning_phase has set for this graph, else True.
+        flag: a Python or NumPy bool, 0 or 1, a scalar tensor (Keras' learning phase is one), or None: see
+            `learning_phase.untold`.
+        inputs: what the layer is called with.
 
     Returns:
         A Python bool or a scalar bool tensor.
@@ -142,15 +143,15 @@ def training(layer: Any, flag: Any) -> Union[bool, tf.Tensor]:
         ValueError: the tensor is no scalar.
 
     Example:
+        >>> import tensorflow as tf
         >>> from sok1x.embeddings import call_checks
-        >>> call_checks.training(None, 0), call_checks.training(None, None)
+        >>> with tf.Graph().as_default():
+        ...     keys = tf.placeholder(tf.int64, [None, 2, 1])
+        ...     call_checks.training(None, 0, keys), call_checks.training(None, None, keys)
         (False, True)
     """
     if flag is None:
-        # A functional model passes None on when it is itself called without `training`. Keras' public function would
-        # make a placeholder where nothing has been set, and only knows for eager execution whether it was.
-        phase = backend._GRAPH_LEARNING_PHASES.get(tf.get_default_graph())
-        flag = phase if isinstance(phase, int) else True
+        return learning_phase.untold(inputs)
     if isinstance(flag, (bool, np.bool_)) or (isinstance(flag, (int, np.integer)) and flag in (0, 1)):
         return bool(flag)
     if isinstance(flag, tf.Variable):

@@ -3,7 +3,7 @@ from typing import Any, Dict, Union
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.embeddings import arguments, call_checks
+from sok1x.embeddings import arguments, call_checks, keras_inputs
 from sok1x.embeddings.autograph import graph_code
 from sok1x.embeddings.layer import EmbeddingLayer
 from sok1x.graph_ops import embedding
@@ -74,15 +74,20 @@ class DistributedEmbedding(EmbeddingLayer):
         self.exchange = arguments.one_of(self.name, "exchange", exchange, EXCHANGES)
         self._make_table()
 
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """As every Keras layer's."""
+        return super().__call__(keras_inputs.known_to_keras(inputs), *args, **kwargs)
+
     @graph_code
-    def call(self, inputs: tf.SparseTensor, training: Union[None, bool, tf.Tensor] = True) -> tf.Tensor:
+    def call(self, inputs: tf.SparseTensor, training: Union[None, bool, tf.Tensor] = None) -> tf.Tensor:
         """The slots' combined rows.
 
         Args:
             inputs: keys, a tf.SparseTensor of dense_shape [B * S, max_nnz].
             training: False reads only: a key without a row gives its initial values and gets no row. A Python bool
-                or a scalar bool tensor, equal on all ranks; None is what tf.keras.backend.set_learning_phase has
-                set, else True.
+                or a scalar bool tensor, equal on all ranks. None is what an enclosing Keras layer is told, else what
+                tf.keras.backend.set_learning_phase has set; else, in what Keras runs (a model on tf.keras.Input, or
+                one that fit, evaluate or predict calls), Keras' learning phase; else True.
 
         Returns:
             float32, or float16 under such a policy, [B, S, D].
@@ -105,9 +110,10 @@ class DistributedEmbedding(EmbeddingLayer):
         """
         call_checks.graph(self)
         keys = call_checks.sparse(self, inputs, self.slot_num, self.max_nnz)
-        return embedding.lookup_combined(self._accessed(), keys, self.slot_num, self.max_nnz,
-                                         self.combiner, call_checks.training(self, training), self.exchange,
-                                         dtype=self._compute_dtype, name="lookup")
+        trains = call_checks.training(self, training, inputs)
+        vectors = embedding.lookup_combined(self._accessed(), keys, self.slot_num, self.max_nnz, self.combiner, trains,
+                                            self.exchange, dtype=self._compute_dtype, name="lookup")
+        return self._guarded(vectors, training, trains)
 
     def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:
         """The output's shape.

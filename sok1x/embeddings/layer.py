@@ -6,7 +6,7 @@ from tensorflow.python.ops import resource_variable_ops
 
 from sok1x.core import initializers
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.embeddings import arguments, precision
+from sok1x.embeddings import arguments, learning_phase, precision
 from sok1x.graph_ops.table import Table
 
 
@@ -92,6 +92,11 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         """The table for a lookup; a tf.GradientTape learns of the access, as from any variable that is read."""
         resource_variable_ops.variable_accessed(self.embedding_variable)
         return self.embedding_variable.table
+
+    @staticmethod
+    def _guarded(vectors: tf.Tensor, told: Any, trains: Any) -> tf.Tensor:
+        """A lookup's result. `told`: the caller's `training`; `trains`: what follows from it."""
+        return learning_phase.guarded(vectors, trains) if told is None and isinstance(trains, tf.Tensor) else vectors
 
     @property
     def label(self) -> str:

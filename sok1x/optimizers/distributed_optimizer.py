@@ -1,34 +1,43 @@
 """Any optimizer, with dense gradients averaged over the ranks."""
-from typing import Any, Dict, Tuple
+import contextlib
+import numbers
+from typing import Any, Dict, Iterator, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops import embedding, update
-from sok1x.optimizers import gradients
+from sok1x.optimizers import clipping, gradients
 
 
-def DistributedOptimizer(optimizer: Any, average: bool = True) -> Any:
+def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = None) -> Any:
     """The same optimizer, averaging dense variables' gradients over all ranks before it applies them.
 
     Gradients of embedding variables are summed over the ranks by the layers and complete on the rank that owns the
     rows: they are left alone, and applied without making their indices distinct once more. Dense ones travel over
     Horovod where it is imported and initialized when the gradients are built, else over sok1x's own communicator.
-    tf.train's optimizers average in `compute_gradients`, so clipping after it sees averages, and `apply_gradients`
-    averages what did not come that way, for instance from `tf.gradients`; tf.keras' optimizers average in
-    `apply_gradients`.
+    tf.train's optimizers average in `compute_gradients`, tf.keras' where they compute gradients too (`get_gradients`,
+    `minimize`, `get_updates`), so clipping after it sees averages; `apply_gradients` averages what did not come that
+    way, for instance from `tf.gradients`.
+
+    Clipping by norms must know of all ranks' rows: `clip_norm` here, `sok1x.clip_by_global_norm` between
+    `compute_gradients` and `apply_gradients`, and `clipnorm` of a tf.keras optimizer inside this one do.
+    `tf.clip_by_global_norm` over a table's gradient is refused on several ranks.
 
     Args:
         optimizer: of tf.train, tf.contrib.opt or tf.keras.optimizers.
         average: True averages; False sums, which is the gradient of the whole batch where the loss already divides
             by the global batch.
+        clip_norm: the largest norm of all gradients of a step together, as of `sok1x.clip_by_global_norm`, by which
+            `apply_gradients` clips: a number above 0, or a scalar float32 tensor of shape []. None: no clipping.
 
     Returns:
         An optimizer of a subclass of the given one's class. The two share their state: slots, hyperparameters and
         configuration are the same.
 
     Raises:
-        TypeError: optimizer is none.
+        TypeError: optimizer is none, or one that Horovod or this function has made.
+        ValueError: clip_norm is 0 or less.
 
     Example:
         >>> import tensorflow as tf
@@ -46,6 +55,11 @@ def DistributedOptimizer(optimizer: Any, average: bool = True) -> Any:
     base = type(optimizer)
     if isinstance(optimizer, _Distributed):
         raise TypeError("DistributedOptimizer: got an optimizer that it has made already, expected a plain one")
+    if _of_horovod(base):
+        raise TypeError("DistributedOptimizer: got Horovod's DistributedOptimizer, expected a plain optimizer: this "
+                        "one averages dense gradients, over Horovod if that is initialized, and leaves tables alone")
+    if isinstance(clip_norm, numbers.Real) and not float(clip_norm) > 0:
+        raise ValueError("DistributedOptimizer: clip_norm: got {}, expected a number above 0".format(clip_norm))
     if isinstance(optimizer, tf.train.Optimizer):
         mixin: type = _DistributedTrain
     elif isinstance(optimizer, tf.keras.optimizers.Optimizer):
@@ -53,28 +67,109 @@ def DistributedOptimizer(optimizer: Any, average: bool = True) -> Any:
     else:
         raise TypeError("DistributedOptimizer: got {!r} of type {}, expected an optimizer of tf.train or "
                         "tf.keras.optimizers".format(optimizer, base.__name__))
-    key = (mixin, base)
-    if key not in _classes:
-        # The class keeps its name: Keras writes it into configurations and looks it up when it reads them.
-        _classes[key] = type(base.__name__, (mixin, base), {"__module__": base.__module__, "__doc__": base.__doc__})
-    made: Any = object.__new__(_classes[key])
-    object.__setattr__(optimizer, "_sok1x_average", bool(average))
+    made: Any = object.__new__(_class(mixin, base, bool(average), clip_norm))
     object.__setattr__(made, "__dict__", optimizer.__dict__)
     return made
 
 
-_classes: Dict[Tuple[type, type], type] = {}
+_classes: Dict[Tuple[type, type, bool, Any], type] = {}
+
+
+def _class(mixin: type, base: type, average: bool, clip_norm: Any) -> type:
+    """The class of the made optimizers. It has their arguments, so that what Keras makes by `from_config` has them too.
+
+    It keeps the optimizer's name, which Keras writes into configurations.
+    """
+    key = mixin, base, average, clip_norm
+    known = clip_norm is None or isinstance(clip_norm, numbers.Real)  # not a tensor, which has a graph
+    made = _classes.get(key) if known else None
+    if made is None:
+        made = type(base.__name__, (mixin, base), {
+            "__module__": base.__module__, "__doc__": base.__doc__, "_sok1x_average": average,
+            "_sok1x_clip_norm": clip_norm})
+        if known:
+            _classes[key] = made
+    return made
+
+
+def _of_horovod(base: type) -> bool:
+    return any(each.__module__.split(".")[0] == "horovod" for each in base.__mro__)
+
+
+def prepare(optimizer: Any, grads_and_vars: Any) -> List[Tuple[Any, Any]]:
+    """What a `DistributedOptimizer` applies, given gradients of any kind: averaged, and clipped if it is to clip.
+
+    Args:
+        optimizer: made by `DistributedOptimizer`.
+        grads_and_vars: pairs (gradient, variable): float tensors of the variable's shape, tf.IndexedSlices, or None.
+
+    Returns:
+        The pairs, for `apply_prepared`.
+
+    Raises:
+        TypeError: a gradient of another dtype, or an optimizer that Horovod has made anew.
+        ValueError: as for `gradients.average`.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.optimizers import distributed_optimizer
+        >>> with tf.Graph().as_default():
+        ...     weights = tf.get_variable("weights", initializer=[1.0, 2.0])
+        ...     optimizer = sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(0.5), clip_norm=1.0)
+        ...     pairs = distributed_optimizer.prepare(optimizer, [(tf.constant([3.0, 4.0]), weights)])
+        ...     step = distributed_optimizer.apply_prepared(optimizer, pairs)
+    """
+    pairs = gradients.average(grads_and_vars, optimizer._sok1x_averages())
+    if optimizer._sok1x_clip_norm is not None and any(gradient is not None for gradient, _ in pairs):
+        found, variables = zip(*pairs)
+        clipped, _ = clipping.clip_by_global_norm(found, optimizer._sok1x_clip_norm, variables=variables)
+        pairs = list(zip(clipped, variables))
+    return pairs
+
+
+def apply_prepared(optimizer: Any, pairs: Any, *args: Any, **kwargs: Any) -> Any:
+    """Applies what `prepare` gave, as it is.
+
+    Args:
+        optimizer: made by `DistributedOptimizer`.
+        pairs: what `prepare` gave.
+        *args: as for the optimizer's own `apply_gradients`.
+        **kwargs: likewise.
+
+    Returns:
+        As the optimizer's own `apply_gradients`.
+
+    Raises:
+        ValueError: no variable has a gradient.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.optimizers import distributed_optimizer
+        >>> with tf.Graph().as_default():
+        ...     weights = tf.get_variable("weights", initializer=[1.0, 2.0])
+        ...     optimizer = sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(0.5))
+        ...     step = distributed_optimizer.apply_prepared(optimizer, [(tf.constant([3.0, 4.0]), weights)])
+    """
+    return super(_Distributed, optimizer).apply_gradients(pairs, *args, **kwargs)
 
 
 class _Distributed:
     """What the made classes have in common; they derive from this and from the optimizer's own class."""
 
     _sok1x_average: bool
+    _sok1x_clip_norm: Any
+
+    def _sok1x_averages(self) -> bool:
+        if _of_horovod(type(self)):
+            raise TypeError("DistributedOptimizer: got an optimizer of its class that was made anew by Horovod's "
+                            "DistributedOptimizer; call sok1x.DistributedOptimizer, on a plain optimizer, and no other")
+        return self._sok1x_average
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        """As the optimizer's own, with what is not averaged yet averaged."""
-        return super().apply_gradients(  # type: ignore[misc]
-            gradients.average(grads_and_vars, self._sok1x_average), *args, **kwargs)
+        """As the optimizer's own, with what is not averaged yet averaged, and clipped if `clip_norm` was given."""
+        return apply_prepared(self, prepare(self, grads_and_vars), *args, **kwargs)
 
     def _resource_apply_sparse_duplicate_indices(self, grad: tf.Tensor, handle: Any, indices: tf.Tensor,
                                                  **kwargs: Any) -> tf.Operation:
@@ -83,12 +178,14 @@ class _Distributed:
         Making them distinct, tf.unique and a segment sum, is a quarter of a step's time with LazyAdam on a CPU.
         """
         own = super()._resource_apply_sparse_duplicate_indices  # type: ignore[misc]
-        if embedding.are_distinct(indices):
-            if own.__func__ in _MAKE_DISTINCT:
-                return self._resource_apply_sparse(grad, handle, indices, **kwargs)  # type: ignore[attr-defined]
-            if own.__func__ is _GRADIENT_DESCENT and isinstance(handle, EmbeddingVariable):
-                # The same arithmetic in one pass over all threads, where TensorFlow makes three, the last on one.
-                return update.gradient_descent(handle.table, grad, indices, self._learning_rate_tensor)  # type: ignore
+        if own.__func__ is _GRADIENT_DESCENT and isinstance(handle, EmbeddingVariable):
+            rate = self._learning_rate_tensor  # type: ignore[attr-defined]
+            if rate.shape.rank in (0, None):
+                # The same arithmetic in one pass over all threads, where TensorFlow makes three, the last on one; and
+                # rows that the shard does not have are refused on a GPU too.
+                return update.gradient_descent(handle.table, grad, indices, rate)
+        if own.__func__ in _MAKE_DISTINCT and embedding.are_distinct(indices, handle):
+            return self._resource_apply_sparse(grad, handle, indices, **kwargs)  # type: ignore[attr-defined]
         return own(grad, handle, indices, **kwargs)
 
 
@@ -102,8 +199,41 @@ class _DistributedTrain(_Distributed):
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's own, averaged."""
         return gradients.average(super().compute_gradients(*args, **kwargs),  # type: ignore[misc]
-                                 self._sok1x_average)
+                                 self._sok1x_averages(), new=True)
 
 
 class _DistributedKeras(_Distributed):
-    pass
+    def get_gradients(self, loss: Any, params: Any) -> Any:
+        """As the optimizer's own, averaged, and then clipped by its clipnorm and clipvalue."""
+        with self._sok1x_without_clips() as clip:
+            found = super().get_gradients(loss, params)  # type: ignore[misc]
+        variables = tf.nest.flatten(params)
+        return [gradient for gradient, _ in clip(
+            gradients.average(zip(found, variables), self._sok1x_averages(), new=True))]
+
+    def _compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        with self._sok1x_without_clips() as clip:
+            pairs = super()._compute_gradients(*args, **kwargs)  # type: ignore[misc]
+        return clip(gradients.average(pairs, self._sok1x_averages(), new=True))
+
+    @contextlib.contextmanager
+    def _sok1x_without_clips(self) -> Iterator[Any]:
+        """The optimizer does not clip inside: it would clip what is not averaged, and a table by this rank's norm.
+
+        Yields a function that clips pairs (gradient, variable) as the optimizer would on one rank.
+        """
+        limits = {name: vars(self).pop(name) for name in ("clipnorm", "clipvalue") if name in vars(self)}
+
+        def clip(pairs: Any) -> Any:
+            if "clipnorm" in limits:
+                pairs = clipping.clip_by_norms(pairs, limits["clipnorm"])
+            if "clipvalue" in limits:
+                value = limits["clipvalue"]
+                pairs = [(None if gradient is None else tf.clip_by_value(gradient, -value, value), variable)
+                         for gradient, variable in pairs]
+            return pairs
+
+        try:
+            yield clip
+        finally:
+            vars(self).update(limits)

@@ -5,24 +5,24 @@ from typing import Any, List, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops import collectives
+from sok1x.graph_ops import collectives, provenance
 
 Pairs = List[Tuple[Any, tf.Variable]]
 _DTYPES = (tf.float16, tf.float32, tf.float64)
-# Marks the tensors that have been averaged, so that an optimizer does not average them again.
-_AVERAGED = "sok1x_averaged_gradients"
 
 
-def average(grads_and_vars: Any, mean: bool = True) -> Pairs:
+def average(grads_and_vars: Any, mean: bool = True, new: bool = False) -> Pairs:
     """Averages the gradients of dense variables over all ranks, at graph construction.
 
     Over Horovod where it is imported and initialized by now, else over sok1x's own communicator, all in one op. A
-    gradient that comes from averaged ones already, for instance by clipping, is taken as it is.
+    gradient that has been averaged already, by us or by Horovod, and perhaps clipped or scaled since, is taken as it
+    is. One that has only to do with averaged ones, as that of a loss in which they occur, is averaged.
 
     Args:
         grads_and_vars: pairs (gradient, variable): tensors or tf.IndexedSlices of float16, float32 or float64, or
             None.
         mean: True averages over the ranks; False sums, for a loss that already divides by the global batch.
+        new: whether all of them are known to be this rank's own, because they have just been computed.
 
     Returns:
         The pairs with the dense variables' gradients averaged. None, and the gradients of embedding variables,
@@ -31,6 +31,8 @@ def average(grads_and_vars: Any, mean: bool = True) -> Pairs:
 
     Raises:
         TypeError: a gradient of another dtype.
+        ValueError: on several ranks, one that is clipped by a norm of this rank's rows of a table; or, if mean is
+            False, one of which it cannot be told whether it has been summed.
 
     Example:
         >>> import tensorflow as tf
@@ -42,11 +44,9 @@ def average(grads_and_vars: Any, mean: bool = True) -> Pairs:
         1
     """
     pairs = list(grads_and_vars)
-    known = set(tf.get_collection(_AVERAGED))
-    seen: set = set()
     chosen = [i for i, (gradient, variable) in enumerate(pairs)
               if gradient is not None and not isinstance(variable, ShardVariable)
-              and not (known and _comes_from(gradient, known, seen))]
+              and (new or not _is_averaged(gradient, variable, mean))]
     for i in chosen:
         if pairs[i][0].dtype not in _DTYPES:
             raise TypeError("DistributedOptimizer: got a gradient of dtype {} for variable '{}', expected one of {}"
@@ -58,8 +58,31 @@ def average(grads_and_vars: Any, mean: bool = True) -> Pairs:
             averaged = _by_horovod(horovod, gradients, mean) if horovod else _by_own(gradients, mean)
         for i, gradient in zip(chosen, averaged):
             pairs[i] = (gradient, pairs[i][1])
-            tf.add_to_collection(_AVERAGED, _values(gradient).op.name)
     return pairs
+
+
+def _is_averaged(gradient: Any, variable: Any, mean: bool) -> bool:
+    """Whether a gradient has been averaged (or summed); raises where that cannot be told and would matter."""
+    found = provenance.standing(gradient)
+    if not found.exchanged:
+        return False
+    if not found.own or provenance.ranks() == 1:
+        return True
+    if found.scaled_by_table:
+        raise ValueError(
+            "DistributedOptimizer: got for variable '{}' a gradient that is scaled by what this rank's rows of a table "
+            "have for a gradient (op '{}'), as tf.clip_by_global_norm does: each rank would scale it differently, and "
+            "the replicas of the variable would drift apart. Use sok1x.clip_by_global_norm, whose norm is that of all "
+            "ranks' rows, or DistributedOptimizer(..., clip_norm=...)".format(
+                variable.name, found.scaled_by_table[0].name))
+    if mean:  # what is equal on all ranks is its own average: it does no harm
+        return False
+    raise ValueError(
+        "DistributedOptimizer(average=False): got for variable '{}' a gradient that is made of summed gradients and of "
+        "what this rank alone has computed (op '{}'), so that it cannot be told whether it is still to be summed over "
+        "the ranks. For the gradient of a loss, call this optimizer's compute_gradients, which sums it; what has been "
+        "summed, and only changed since, apply by the optimizer that DistributedOptimizer was given".format(
+            variable.name, found.own[0].name))
 
 
 def _initialized_horovod() -> Any:
@@ -96,26 +119,3 @@ def _slices(like: tf.IndexedSlices, matrix: tf.Tensor, touched: tf.Tensor) -> tf
     """Back to the touched rows: optimizers such as LazyAdam and Momentum treat the others differently."""
     indices = tf.cast(tf.where(touched > 0)[:, 0], like.indices.dtype)
     return tf.IndexedSlices(tf.gather(matrix, indices), indices, like.dense_shape)
-
-
-def _values(gradient: Any) -> tf.Tensor:
-    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-
-
-def _comes_from(gradient: Any, known: set, seen: set) -> bool:
-    """Whether an op named in `known` is among those that a gradient is computed from.
-
-    `seen`: ops found not to lead there; shared by the gradients of one call, so that a graph is walked once.
-    """
-    waiting = [_values(gradient).op]
-    visited = set()
-    while waiting:
-        op = waiting.pop()
-        if op.name in known:
-            return True
-        if op.name in seen or op.name in visited:
-            continue
-        visited.add(op.name)
-        waiting.extend(tensor.op for tensor in op.inputs)
-    seen |= visited
-    return False

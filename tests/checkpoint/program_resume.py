@@ -3,8 +3,8 @@
     mpiexec -np N python program_resume.py DIR LAST_STEP OUT.npz SAVE_STEPS OPTIMIZER:MODE...
 
 Each optimizer trains a model of its own, with checkpoints in DIR/OPTIMIZER. MODE: hook (sok.CheckpointSaverHook),
-listener (TensorFlow's hook with sok.CheckpointSaverListener), or alone (the hook, and the session is not told the
-folder).
+listener (TensorFlow's hook with sok.CheckpointSaverListener), alone (the hook, and the session is not told the
+folder), or stock (the session's own hook and Saver, as TensorFlow makes them).
 
 A step's keys and gradients are functions of the step alone, spread over the ranks; gradients are sums of eighths, so
 exact: any number of ranks trains alike.
@@ -23,6 +23,7 @@ OPTIMIZERS = {
     "adam": lambda: tf.train.AdamOptimizer(0.05),
     "lazy": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.05),
     "plugin": lambda: sok.optimizers.Adam(tf.keras.optimizers.schedules.ExponentialDecay(0.05, 50, 0.8)),
+    "adagrad": lambda: tf.train.AdagradOptimizer(0.05),
     "momentum": lambda: tf.train.MomentumOptimizer(0.05, 0.9),
 }
 
@@ -67,6 +68,10 @@ class Model:
 def session(folder, save_steps, mode, last_step):
     """A MonitoredTrainingSession with checkpoints in `folder`."""
     hooks = [sok.InitHook(global_batch_size=BATCH), tf.train.StopAtStepHook(last_step=last_step)]
+    if mode == "stock":
+        return tf.train.MonitoredTrainingSession(
+            checkpoint_dir=folder, save_checkpoint_steps=save_steps, save_summaries_steps=None,
+            log_step_count_steps=None, hooks=hooks)
     if mode == "listener":
         hooks.append(tf.train.CheckpointSaverHook(folder, save_steps=save_steps,
                                                   listeners=[sok.CheckpointSaverListener(folder)]))

@@ -10,8 +10,8 @@ from ranks import run_ranks
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_resume.py")
 HALF, WHOLE = 100, 200
-ALL = ("adam:hook", "lazy:hook", "plugin:alone", "momentum:listener")
-TWO = ALL[:2]
+ALL = ("adam:hook", "lazy:hook", "adagrad:stock", "plugin:alone", "momentum:listener")
+THREE = ALL[:3]
 
 
 def train(ranks, folder, last_step, optimizers, save_steps=1000):
@@ -52,8 +52,8 @@ def test_on_another_number_of_ranks(before, after, on_two_ranks, tmp_path):
     if before == 2:
         shutil.copytree(half, folder)
     else:
-        train(before, folder, HALF, TWO)
-    first, _, values = train(after, folder, WHOLE, TWO, save_steps=60)
+        train(before, folder, HALF, THREE)
+    first, _, values = train(after, folder, WHOLE, THREE, save_steps=60)
     assert set(first.values()) == {HALF}
     for name, value in values.items():
         assert np.abs(value).max() > 0.1

@@ -22,7 +22,16 @@ def test_descend(dim, seed):
 
         def run():
             table = before.copy()
-            call(update.descend, values, dim, rows, n, np.array(0.3, np.float32), table)
+            call(update.descend, values, dim, rows, n, np.array(0.3, np.float32), 1000, table)
             return table
 
         np.testing.assert_array_equal(same_bits(run), expected)
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("dim", [1, 4, 6])
+def test_rows_outside_the_table_are_left_out(dim):
+    rows = np.array([3, -1, 7, 8, 2 ** 31 - 1, -2 ** 31, 0], np.int32)
+    table = np.zeros((10, dim), np.float32)  # of which the kernel is told the first 8
+    call(update.descend, np.ones((7, dim), np.float32), dim, rows, 7, np.array(1, np.float32), 8, table)
+    assert np.flatnonzero(table.any(1)).tolist() == [0, 3, 7]

@@ -116,7 +116,8 @@ def test_descend(n, dim, seed):
     source = place_in_permuted(sample, n)
     moved = initial(sample, dim, 1) - F(0.3) * initial(source, dim, 2)
     with filled(n, dim, 1) as table, filled(half, dim, 2) as values:
-        call(update.descend, values, dim, permuted(n, 0, half).astype(np.int32), half, np.array(0.3, F), table)
+        call(update.descend, values, dim, permuted(n, 0, half).astype(np.int32), half, np.array(0.3, F), n,
+             table)
         equal(table.rows(sample), np.where(source[:, None] < half, moved, initial(sample, dim, 1)))
 
 

@@ -1,9 +1,10 @@
 """Many ranks' coordinators in one process, joined by an in-memory transport whose delays a test chooses."""
 import collections
+import hashlib
 
 import numpy as np
 
-from sok1x.launch import Coordinator, Ready
+from sok1x.launch import Coordinator, Instance, Op, Ready
 
 
 class Clock:
@@ -59,17 +60,18 @@ class Job:
     """All ranks of a job.
 
     `heard[r]` collects rank r's decisions in order, `warnings[r]` its warnings, `job_errors[r]` the calls of its
-    on_job_error.
+    on_job_error. `still[r]` is what rank r answers when it is asked whether nothing moves there.
     """
 
-    def __init__(self, size, stall=60.0, abort=None):
+    def __init__(self, size, stall=60.0, abort=None, deadlock=None):
         self.clock, self.wires, self.size = Clock(), Wires(size), size
         self.warnings = [[] for _ in range(size)]
         self.heard = [[] for _ in range(size)]
         self.job_errors = [[] for _ in range(size)]
         self.transports = [MemoryTransport(self.wires, rank) if size > 1 else None for rank in range(size)]
+        self.still = [True] * size
         self.ranks = [Coordinator(rank, size, self.transports[rank], stall, abort, self.warnings[rank].append,
-                                  self.clock) for rank in range(size)]
+                                  self.clock, deadlock, lambda rank=rank: self.still[rank]) for rank in range(size)]
         for coordinator, errors in zip(self.ranks, self.job_errors):
             coordinator.on_job_error = errors.append
 
@@ -87,9 +89,22 @@ class Job:
                 self.poll(rank)
 
 
-def ready(op, numbers=(), error=None, plan="a\nb\nc", step=0, name=None):
-    """A Ready for op number `op` of graph 0, with a plan whose digest follows its text."""
-    key = op if isinstance(op, tuple) else (0, op)
+class Plan:
+    """A graph's plan, as Ready carries it."""
+
+    def __init__(self, entries):
+        self.entries = entries
+
+
+def digest(entries):
+    """What ranks know the last of these ops by."""
+    return int.from_bytes(hashlib.blake2b("\n".join(entries).encode(), digest_size=8).digest(), "little")
+
+
+def ready(op, numbers=(), error=None, plan="a\nb\nc", step=0, name=None, instance=(), graphs=1, rivals=()):
+    """A Ready for op number `op` of session 0, or for op = (session, number)."""
+    context, index = op if isinstance(op, tuple) else (0, op)
     lines = plan.splitlines()
-    return Ready(key, name or "op{}".format(key[1]), len(lines), hash(plan) % 2 ** 64, plan,
-                 np.array(numbers, np.int64), error, step)
+    before = (lines + ["?"] * (index + 1))[:index + 1]
+    return Ready(Op(context, index, digest(before)), name or "op{}".format(index), np.array(numbers, np.int64), error,
+                 step, Instance(*instance), Plan(lines), graphs, rivals)

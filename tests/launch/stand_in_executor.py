@@ -6,6 +6,7 @@ import time
 
 import devices
 import numpy as np
+from launch_simulation import ready
 
 import sok1x.launch as launch
 from sok1x.launch.errors import CANCELLED, LaunchError
@@ -95,9 +96,7 @@ class Executor(threading.Thread):
             if coordinator.job_error is not None:
                 answer.put(coordinator.job_error)
                 return
-            lines = plan.splitlines()
-            ticket = coordinator.announce(launch.Ready(
-                op, "op{}".format(op[1]), len(lines), sum(map(ord, plan)), plan, np.array([number], np.int64), error))
+            ticket = coordinator.announce(ready(op, (number,), error, plan))
             self._waiting[ticket] = (number, answer, work, how)
 
     def _carry_out(self):

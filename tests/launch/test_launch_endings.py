@@ -63,6 +63,7 @@ def test_a_rank_that_ends_early_harms_nobody(way):
 def test_a_rank_that_left_is_named_by_those_who_need_it(scenario, rank):
     done = failing(3, scenario)
     assert "op 'op0' waits for rank {} that left".format(rank) in done.err, str(done)
+    assert "sok.EvenSteps(dataset)" in done.err, str(done)
 
 
 def test_ending_with_requests_in_flight():

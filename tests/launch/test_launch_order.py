@@ -61,18 +61,19 @@ def test_random_interleavings(size, seed):
     for place, op in enumerate(order):
         k = seen[op]
         seen[op] += 1
-        failing = [rank for rank in range(size) if (op[1], k, rank) in fails]
+        failing = [rank for rank in range(size) if (op.index, k, rank) in fails]
         for rank in range(size):
             decision = job.heard[rank][place]
-            assert decision.op == op and decision.name == "op{}".format(op[1])
-            assert tickets[rank].pop(decision.ticket) == (op[1], k)
+            assert decision.op == op and decision.name == "op{}".format(op.index)
+            assert decision.number == job.heard[0][place].number
+            assert tickets[rank].pop(decision.ticket) == (op.index, k)
             if failing:
                 assert decision.headers is None
                 assert decision.error.code == RESOURCE_EXHAUSTED
                 assert (decision.error.rank, decision.error.message) == (failing[0], "full {}".format(failing[0]))
             else:
                 assert decision.error is None
-                np.testing.assert_array_equal(decision.headers, [[r, k, op[1]] for r in range(size)])
+                np.testing.assert_array_equal(decision.headers, [[r, k, op.index] for r in range(size)])
     assert set(seen.values()) == {times}
     assert not any(job.warnings) and not any(job.job_errors)
     assert [c.wait_microseconds() for c in job.ranks] == [None if size == 1 else 1000] * size
@@ -137,7 +138,7 @@ def test_an_op_that_only_some_ranks_reached_holds_nobody_up():
     for rank in range(3):
         job.ranks[rank].announce(ready(2))
     job.settle()
-    assert [[d.op for d in heard] for heard in job.heard] == [[(0, 2)]] * 3
+    assert [[d.op.index for d in heard] for heard in job.heard] == [[2]] * 3
 
 
 def test_one_op_announced_twice_before_the_first_is_decided():

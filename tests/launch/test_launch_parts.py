@@ -32,13 +32,18 @@ def test_messages_come_back_as_they_were(seed):
         return LaunchError(chance.randrange(1, 17), text(), chance.randrange(-1, 100))
 
     for _ in range(200):
-        op = (number(), number())
+        op = messages.Op(number(), number(), chance.randrange(2 ** 64))
+        instance = messages.Instance(number(), chance.randrange(2 ** 64), number(), chance.randrange(2 ** 64))
         header = np.array([number() for _ in range(chance.choice((0, 1, 7)))], np.int64).tobytes()
+        tickets = (number(), number(), number())
+        introduction = {"first": number(), "entries": [text(), text()], "graphs": 1, "rivals": [number()]}
         for message in (
-                messages.Announce(number(), number(), op, text(), number(), chance.randrange(2 ** 64),
-                                  chance.choice((None, text())), header, chance.choice((None, error()))),
+                messages.Announce(number(), number(), op, instance, text(), chance.choice((None, introduction)), header,
+                                  chance.choice((None, error()))),
                 messages.Withdraw(number()), messages.Failed(error()), messages.JobFailed(error()),
-                messages.Run(op, 3, header * 3), messages.Refuse(op, error()), messages.Cancel(number(), error()),
+                messages.Run(number(), tickets, header * 3), messages.Refuse(tickets, error()),
+                messages.Cancel(number(), error()), messages.Undone(number()), messages.Gone(number()),
+                messages.Ask(number()), messages.Answer(number(), chance.random() < 0.5),
                 messages.Warn(text()), messages.Leave(), messages.Ended(), messages.Left(), messages.LeaderLeft(),
                 messages.AllLeft(), messages.AllEnded()):
             data = messages.encode(message)

@@ -20,7 +20,7 @@ def test_different_plans_fail_the_job_with_both_shown():
     for rank, error in enumerate(errors_of(job)):
         assert error.code == INVALID_ARGUMENT and error.rank == 2
         for part in ("ranks built different graphs", "op 'op0'", "op number 1", "ranks 0, 1: item [8, 4]",
-                     "rank 2: item [8, 5]", "Plan of ranks 0, 1, 2 ops", "Plan of rank 2, 3 ops", "  age [2, 2]"):
+                     "rank 2: item [8, 5]", "Plan of ranks 0, 1, 2 ops", "Plan of rank 2, 3 ops", "  2: age [2, 2]"):
             assert part in error.message, part
         assert [d.error for d in job.heard[rank]] == [error]
         assert job.job_errors[rank] == [error]
@@ -41,10 +41,10 @@ def test_plans_of_equal_length_are_compared_before_they_meet_at_an_op():
 def test_a_plan_that_grows_is_no_mismatch_and_its_text_travels_once():
     job = Job(2)
     sizes = []
-    for plan in ("a\nb", "a\nb\nc" + "!" * 1000):
+    for op, plan in ((0, "a\nb"), (2, "a\nb\nc" + "!" * 1000)):
         for _ in range(3):
-            job.ranks[0].announce(ready(0, plan=plan))
-            job.ranks[1].announce(ready(0, plan=plan))
+            job.ranks[0].announce(ready(op, plan=plan))
+            job.ranks[1].announce(ready(op, plan=plan))
             sizes.append(len(job.wires.under_way[1, 0][0]))
             job.settle()
     assert errors_of(job) == [None, None] and [len(heard) for heard in job.heard] == [6, 6]
@@ -55,7 +55,7 @@ def test_other_graphs_may_have_other_plans():
     job = Job(2)
     for graph, plan in ((0, "a"), (1, "b")):
         for rank in range(2):
-            job.ranks[rank].announce(ready((graph, 0), plan=plan))
+            job.ranks[rank].announce(ready((graph, 0), plan=plan, graphs=2))
     job.settle()
     assert errors_of(job) == [None, None] and [len(heard) for heard in job.heard] == [2, 2]
 
@@ -173,6 +173,7 @@ def test_an_op_that_needs_a_rank_that_left_fails_the_job(gone):
         error = job.ranks[rank].job_error
         assert error.code == INTERNAL and error.rank == gone
         assert "op 'train' waits for rank {} that left".format(gone) in error.message
+        assert "sok.EvenSteps(dataset)" in error.message
         assert [d.error.rank for d in job.heard[rank][1:]] == [gone]
 
 
@@ -188,6 +189,7 @@ def test_rank_0_left_and_gone_for_good():
     job.settle(1.0, ranks=(1, 2))
     for rank in (1, 2):
         assert "op 'train' waits for rank 0 that left" in job.ranks[rank].job_error.message
+        assert "sok.EvenSteps(dataset)" in job.ranks[rank].job_error.message
         assert len(job.heard[rank]) == 1
 
 
@@ -204,7 +206,7 @@ def test_leaving_with_requests_in_flight_runs_what_was_decided_and_drops_the_res
     job.settle()
     assert job.ranks[1].left
     run, dropped = job.heard[1]
-    assert run.op == (0, 0) and run.error is None and dropped.op == (0, 1) and dropped.error.code == CANCELLED
+    assert run.op.index == 0 and run.error is None and dropped.op.index == 1 and dropped.error.code == CANCELLED
     job.ranks[0].leave()
     job.settle(2.0)
     assert [c.all_left for c in job.ranks] == [True, True] and errors_of(job) == [None, None]
@@ -277,7 +279,7 @@ def test_what_was_decided_before_a_failure_is_run_on_all_ranks():
     job.ranks[1].fail_job("rank 1 failed")
     assert not job.poll(1), "no verdict on what may have been decided"
     job.settle()
-    assert [(d.op, d.error and d.error.message) for d in job.heard[1]] == [((0, 0), None), ((0, 1), "rank 1 failed")]
+    assert [(d.op.index, d.error and d.error.message) for d in job.heard[1]] == [(0, None), (1, "rank 1 failed")]
     assert job.heard[0][0].error is None
 
 
@@ -352,6 +354,6 @@ def test_a_damaged_message_or_a_wrong_word_fails_the_job_and_not_the_thread():
         assert "damaged" in job.ranks[0].job_error.message and "damaged" in job.ranks[1].job_error.message
     from sok1x.launch.messages import Run, encode
     job = Job(2)
-    job.wires.under_way[0, 1].append(encode(Run((0, 5), 2, b"")))
+    job.wires.under_way[0, 1].append(encode(Run(1, (3, 5), b"")))
     job.settle()
-    assert "op (0, 5) was decided, but is not announced" in job.ranks[0].job_error.message
+    assert "announcement 5 was decided, but there is none here" in job.ranks[0].job_error.message

@@ -5,6 +5,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 
 import numpy as np
@@ -87,6 +88,56 @@ def stops_feeding():
     if RANK == 1:
         time.sleep(300)
     sess.run(model.train, model.feed([1]))
+
+
+def never_meet():
+    """Rank 0 trains, rank 1 evaluates: each waits for what the other will never run."""
+    init, model = sok.Init(global_batch_size=4), Model()
+    sess = session(model, init)
+    sess.run(model.train, model.feed([1]))
+    sess.run((model.train, model.evaluated)[RANK], model.feed([2]))
+
+
+def slow_is_not_stuck():
+    """Rank 1 takes its time, for longer than SOK1X_DEADLOCK_SECONDS, in all the ways in which it may."""
+    init = sok.Init(global_batch_size=4)
+    one, two = Model(), Model()
+    seconds = tf.placeholder(tf.float32, [])
+
+    def slow(keys, wait):
+        time.sleep(float(wait))
+        return keys
+
+    late = tf.py_func(slow, [one.keys, seconds], tf.int64)
+    late.set_shape([None, 1, 1])
+    first = one.layers[0](late)
+    # Work of TensorFlow's own: some seconds of one core, in a branch that the other lookup does not need.
+    turns = tf.placeholder(tf.int32, [])
+    work = tf.while_loop(lambda i, _: i < turns, lambda i, x: (i + 1, tf.matmul(x, x) / 500.0),
+                         [0, tf.ones([500, 500])])
+    with tf.control_dependencies([work[1]]):
+        heavy = one.layers[0](tf.identity(one.keys))
+    sess = session(one, init)
+    sess.run(two.init)
+    feed = {**one.feed([1, 2]), **two.feed([3])}
+    sess.run([first, two.loss], {**feed, seconds: 4.0 * RANK})  # two.loss waits, and first will come
+    if RANK == 1:
+        time.sleep(4)  # between steps
+    sess.run([first, two.loss], {**feed, seconds: 0.0})
+    began, count = time.time(), 0
+    while time.time() - began < 0.5:
+        sess.run(work[1], {turns: 10})
+        count += 10
+    sess.run([heavy, two.loss], {**feed, turns: count * 8 * RANK})
+    threads = [threading.Thread(target=lambda: sess.run(two.loss, feed)) for _ in range(2)]
+    threads[0].start()
+    if RANK == 1:
+        time.sleep(4)  # the main thread will have more to run, though a thread waits
+    sess.run(first, {**feed, seconds: 0.0})
+    threads[1].start()
+    for thread in threads:
+        thread.join()
+    print("rank", RANK, "ok")
 
 
 def init_disagrees():

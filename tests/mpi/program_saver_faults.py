@@ -70,6 +70,43 @@ class Failing:
         setattr(os, self.name, self.real)
 
 
+class FailingNumpy:
+    """sok_dump's NumPy, without memory for a function's `calls`-th result on rank 1."""
+
+    def __init__(self, name, calls):
+        self._name, self._left = name, calls
+
+    def __getattr__(self, name):
+        def fail(*arguments, **options):
+            self._left -= 1
+            if self._left == 0:
+                raise MemoryError("made to fail on purpose")
+            return getattr(np, name)(*arguments, **options)
+        return fail if name == self._name else getattr(np, name)
+
+    def __enter__(self):
+        if world.rank == 1:
+            sok_dump.np = self
+
+    def __exit__(self, *_):
+        sok_dump.np = np
+
+
+def check_dump_without_memory(model, folder, before):
+    """At any place between two exchanges; and where not even the files that are left over can be removed."""
+    for name, number in (("empty", 1), ("ascontiguousarray", 1), ("ascontiguousarray", 2), ("arange", 2),
+                         ("arange", 4)):
+        with FailingNumpy(name, number):
+            refused(model, model.dump, errors.ResourceExhaustedError, "rank 1: ", "out of memory: made to fail")
+        assert files(folder) == before
+    with Failing("pwrite", 1, 1, errno.ENOSPC), Failing("unlink", 0, 1, errno.EIO):
+        refused(model, model.dump, errors.ResourceExhaustedError, "on rank 1: ", "No space left")
+    left = sorted(set(files(folder)) - set(before))
+    assert len(left) == 1, left
+    if world.rank == 0:
+        os.unlink(os.path.join(folder, left[0]))
+
+
 def check_dump(folder):
     for number, options in enumerate(({}, {"use_hashtable": False})):
         place = os.path.join(folder, "dump {}".format(number))
@@ -84,6 +121,8 @@ def check_dump(folder):
                 refused(model, model.dump, errors.ResourceExhaustedError, "on rank {}: ".format(rank), place,
                         "No space left", "bytes were to be written")
             assert files(place) == before
+        if options:
+            check_dump_without_memory(model, place, before)
         with Failing("rename", 0, 3, errno.EACCES):
             refused(model, model.dump, errors.PermissionDeniedError, "on rank 0: ", place)
         assert files(place) == before

@@ -48,6 +48,17 @@ def test_a_rank_that_stops_feeding_is_named():
     assert seconds < 40, str(finished)
 
 
+def test_ranks_that_can_never_meet_fail_by_themselves():
+    finished, _ = fail("never_meet", SOK1X_DEADLOCK_SECONDS="1.5")
+    assert "every rank waits for an op that another rank does not run" in finished.err, str(finished)
+    assert re.search("Rank 0 waits in op '[^']*/lookup', which rank 1 did not announce", finished.err), str(finished)
+    assert re.search("Rank 1 waits in op '[^']*/lookup', which rank 0 did not announce", finished.err), str(finished)
+
+
+def test_a_slow_rank_is_not_taken_for_one_that_never_comes():
+    run_ranks(2, PROGRAM, "slow_is_not_stuck", env={"SOK1X_DEADLOCK_SECONDS": "1"})
+
+
 @pytest.mark.parametrize("case, ranks", [("init_disagrees", 2), ("survives", 1), ("survives", 2),
                                          ("sessions_and_graphs", 2)])
 def test_what_all_ranks_survive(case, ranks):

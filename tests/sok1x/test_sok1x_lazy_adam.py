@@ -184,23 +184,18 @@ def test_checkpoint(tmp_path):
 
 @pytest.mark.parametrize("name", ["lazy", "keras"])
 def test_gradients_that_do_not_fit(name):
-    """Rows outside the table are left out, nothing is written beside it; values of another shape are an error."""
+    """Values of another shape than the indices ask for; see also test_sok1x_refusals.py."""
     with graph():
         twins = Twins()
         optimizer = LazyAdamOptimizer(0.1) if name == "lazy" else Adam(0.1)
         slices, = tf.gradients(twins.our_loss, [twins.ours])
-        foreign = tf.IndexedSlices(tf.ones([4, DIM]), tf.constant([2, -1, ROWS, 2 ** 31 - 1]))
         short = tf.IndexedSlices(slices.values[:, 1:], slices.indices)
-        steps = [optimizer.apply_gradients([(gradient, twins.ours)]) for gradient in (foreign, short)]
+        step = optimizer.apply_gradients([(short, twins.ours)])
         with session() as run:
             twins.start(run)
-            before = run.run(twins.ours)
-            run.run(steps[0])
-            moved = run.run(twins.ours) - before
-            assert np.flatnonzero(moved.any(axis=1)).tolist() == [2]
             with pytest.raises(tf.errors.InvalidArgumentError, match=r"'EmbeddingVariable'.*got gradients of shape "
                                                                      r"\[2, 4\] for 2 rows, expected \[2, 5\]"):
-                run.run(steps[1], {twins.keys: [[[4, 6]]], twins.weights: np.ones([1, 1, 2, DIM])})
+                run.run(step, {twins.keys: [[[4, 6]]], twins.weights: np.ones([1, 1, 2, DIM])})
 
 
 def test_monitored_training_session():

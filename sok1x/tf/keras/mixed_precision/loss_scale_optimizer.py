@@ -1,4 +1,5 @@
 """Loss scaling on any number of ranks: a step that one rank cannot take, none takes."""
+import functools
 from typing import Any, Callable, Iterable, List, Optional, Tuple, Union
 
 import numpy as np
@@ -8,7 +9,7 @@ from tensorflow.python.training.experimental import loss_scale as scales
 from tensorflow.python.training.experimental import loss_scale_optimizer as train
 
 from sok1x.graph_ops import finite
-from sok1x.optimizers import distributed_optimizer, gradients
+from sok1x.optimizers import distributed_optimizer
 from sok1x.tf.keras.mixed_precision import scaling
 
 Gradient = Union[None, tf.Tensor, tf.IndexedSlices]
@@ -204,13 +205,15 @@ class LossScaleOptimizer:
             ([16384.0, 0], [1.0, 2.0])
         """
         pairs = list(grads_and_vars)
+        apply = self._optimizer.apply_gradients
         if isinstance(self._optimizer, distributed_optimizer._Distributed):
-            # It finds them averaged, then, and does not communicate in a step that may be skipped.
-            pairs = gradients.average(pairs, self._optimizer._sok1x_average)
+            # Nothing is left to communicate in a step that may be skipped.
+            pairs = distributed_optimizer.prepare(self._optimizer, pairs)
+            apply = functools.partial(distributed_optimizer.apply_prepared, self._optimizer)
         present = [gradient.values if isinstance(gradient, tf.IndexedSlices) else tf.convert_to_tensor(gradient)
                    for gradient, _ in pairs if gradient is not None]
         if not present:
-            return self._optimizer.apply_gradients(pairs, *args, **kwargs)  # which raises, in its own words
+            return apply(pairs, *args, **kwargs)  # which raises, in its own words
         with tf.name_scope("loss_scale"):
             good = finite.all_finite(present)
             update = self._update(good)
@@ -222,7 +225,7 @@ class LossScaleOptimizer:
         def take_step() -> tf.Operation:
             # Out of cond's name scope: slots have the same names as without us.
             with tf.name_scope(scope + "/" if scope else None):
-                return tf.group(self._optimizer.apply_gradients(pairs, *args, **kwargs))
+                return tf.group(apply(pairs, *args, **kwargs))
 
         with scaling.train_op() as added:
             step = tf.group(tf.cond(good, take_step, tf.no_op), update, name=name or "loss_scaled_step")

@@ -51,7 +51,8 @@ class Adam(tf.keras.optimizers.Adam):
 
     def _resource_apply_sparse_duplicate_indices(self, grad: tf.Tensor, handle: Any, indices: tf.Tensor,
                                                  **kwargs: Any) -> tf.Operation:
-        if not embedding.are_distinct(indices):  # in a lookup's gradient there is nothing to add up
+        # For an embedding variable the step itself adds up what has equal indices.
+        if self._is_tensorflows(handle) and not embedding.are_distinct(indices, handle):
             if not operations.can_sum(grad, indices):
                 return super()._resource_apply_sparse_duplicate_indices(grad, handle, indices, **kwargs)
             grad, indices = operations.sums_by_index(grad, indices)
@@ -59,10 +60,14 @@ class Adam(tf.keras.optimizers.Adam):
 
     def _resource_apply_sparse(self, grad: tf.Tensor, var: Any, indices: tf.Tensor,
                                apply_state: Any = None) -> tf.Operation:
-        if self.amsgrad or not isinstance(var, EmbeddingVariable):
+        if self._is_tensorflows(var):
             return super()._resource_apply_sparse(grad, var, indices, apply_state=apply_state)
         place = var.device, var.dtype.base_dtype
         known = (apply_state or {}).get(place) or self._fallback_apply_state(*place)
         # `lr` is corrected for the moments' start at zero already.
         return adam.step(var.table, [self.get_slot(var, name).handle for name in ("m", "v")], grad, indices,
                          known["lr"], known["beta_1_t"], known["beta_2_t"], known["epsilon"])
+
+    def _is_tensorflows(self, var: Any) -> bool:
+        """Whether TensorFlow's own ops take the step."""
+        return bool(self.amsgrad) or not isinstance(var, EmbeddingVariable)

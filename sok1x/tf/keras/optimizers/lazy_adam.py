@@ -5,7 +5,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import resource_variable_ops
 
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.graph_ops import adam, embedding, operations
+from sok1x.graph_ops import adam, operations
 
 
 class LazyAdamOptimizer(tf.train.AdamOptimizer):
@@ -48,7 +48,7 @@ class LazyAdamOptimizer(tf.train.AdamOptimizer):
 
     def _resource_apply_sparse_duplicate_indices(self, grad: tf.Tensor, handle: Any,
                                                  indices: tf.Tensor) -> tf.Operation:
-        if not embedding.are_distinct(indices):  # in a lookup's gradient there is nothing to add up
+        if not isinstance(handle, EmbeddingVariable):  # whose step itself adds up what has equal indices
             if not operations.can_sum(grad, indices):
                 return super()._resource_apply_sparse_duplicate_indices(grad, handle, indices)
             grad, indices = operations.sums_by_index(grad, indices)

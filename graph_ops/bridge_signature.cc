@@ -1,0 +1,71 @@
+// What a session.run is made of, as its ops see it.
+//
+// TensorFlow makes a graph of its own for each set of things that a session.run asks for, and keeps it; but an op of
+// ours has one kernel in all of them. A training step and an evaluation that share a lookup would be taken for each
+// other by another rank. So each such graph is given a hash of those of our ops in it that communicate, which is equal
+// on all ranks, as attribute `signature` of these ops; where an op is in graphs with different hashes, all but the first
+// get a node name, and so a kernel, of their own.
+#include <mutex>
+#include <unordered_map>
+
+#include "tensorflow/core/common_runtime/optimization_registry.h"
+#include "tensorflow/core/graph/graph.h"
+#include "tensorflow/core/lib/hash/hash.h"
+
+#include "bridge_signature.h"
+
+namespace sok1x {
+namespace {
+
+namespace tf = ::tensorflow;
+
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 33)) * 0xff51afd7ed558ccdULL;
+  x = (x ^ (x >> 33)) * 0xc4ceb9fe1a85ec53ULL;
+  return x ^ (x >> 33);
+}
+
+class SignaturePass : public tf::GraphOptimizationPass {
+ public:
+  tf::Status Run(const tf::GraphOptimizationPassOptions& options) override {
+    if (options.graph == nullptr || *options.graph == nullptr) return tf::Status();
+    uint64_t signature = 0;
+    std::vector<tf::Node*> ours;
+    for (tf::Node* node : (*options.graph)->op_nodes()) {
+      int64_t digest = 0;
+      if (node->type_string() != "Sok1xCall" || !Get(node, "digest", &digest) || digest == 0) continue;
+      signature += Mix(static_cast<uint64_t>(digest));
+      ours.push_back(node);
+    }
+    for (tf::Node* node : ours) {
+      node->ClearAttr("signature");
+      node->AddAttr("signature", static_cast<tf::int64>(signature));
+      if (!IsFirst(node, signature)) node->set_name(node->name() + kSignatureInName + std::to_string(signature));
+    }
+    return tf::Status();
+  }
+
+ private:
+  static bool Get(const tf::Node* node, const char* name, int64_t* value) {
+    const tf::AttrValue* attr = node->attrs().Find(name);
+    if (attr != nullptr) *value = attr->i();
+    return attr != nullptr;
+  }
+
+  // Whether the op is met for the first time, or in such a graph as then.
+  bool IsFirst(const tf::Node* node, uint64_t signature) {
+    const uint64_t op = tf::Hash64(node->attrs().Find("config")->s());
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (first_.size() >= kMostOps) first_.clear();
+    return first_.emplace(op, signature).first->second == signature;
+  }
+
+  static constexpr size_t kMostOps = 1000000;
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, uint64_t> first_;
+};
+
+REGISTER_OPTIMIZATION(tf::OptimizationPassRegistry::POST_REWRITE_FOR_EXEC, 0, SignaturePass);
+
+}  // namespace
+}  // namespace sok1x

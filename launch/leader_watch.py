@@ -1,0 +1,49 @@
+"""What a rank does by itself when rank 0, which orders the exchanges, gives no answer."""
+from .errors import DEADLINE_EXCEEDED, INTERNAL, SAME_STEPS, LaunchError
+from .leader import LEAVE_SECONDS
+
+
+class LeaderWatch:
+    """Looks at the oldest announcement without an answer.
+
+    Args:
+        rank: This rank, not 0.
+        stall, abort: Seconds after which to warn, and to fail, or None. Rank 0 itself warns and fails a little sooner.
+    """
+
+    def __init__(self, rank, stall, abort):
+        self._rank, self._stall, self._abort = rank, stall, abort
+        self._warned_at = None
+
+    def warned(self, now):
+        """A warning has been shown: the next is due as long after as the first."""
+        self._warned_at = now
+
+    def judge(self, oldest, left_at, now):
+        """What is to be done about the oldest announcement without an answer.
+
+        Args:
+            oldest: An Undecided.
+            left_at: When rank 0 said that it left, or None.
+            now: The clock, seconds.
+
+        Returns:
+            (error, warning): the LaunchError with which the job fails; a text; None each where there is none.
+        """
+        waited = now - oldest.since
+        if left_at is not None:
+            if now - max(left_at, oldest.since) < LEAVE_SECONDS:
+                return None, None
+            return LaunchError(INTERNAL, (
+                "op '{}' waits for rank 0 that left: the program has ended there, while rank {} went on. {}").format(
+                    oldest.name, self._rank, SAME_STEPS), 0), None
+        text = "op '{}' has waited {:.0f} s and rank 0, which orders the exchanges, does not answer.".format(
+            oldest.name, waited)
+        if self._abort is not None and waited >= self._abort + max(2.0, 0.1 * self._abort):
+            return LaunchError(DEADLINE_EXCEEDED, "rank {}: {} The limit is SOK1X_ABORT_SECONDS={:g}.".format(
+                self._rank, text, self._abort), 0), None
+        if self._stall is not None:
+            since = oldest.since if self._warned_at is None else max(oldest.since, self._warned_at)
+            if now - since >= self._stall + max(1.0, 0.1 * self._stall):
+                return None, text + " It may be busy in a long operation, or stopped."
+        return None, None

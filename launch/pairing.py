@@ -1,0 +1,264 @@
+"""Which announcements of the ranks belong together, on rank 0.
+
+Ranks know an op by its plan up to it (messages.Op.digest), and one run of it by its place in loops and, for a
+gradient, by the lookup that it belongs to (messages.Instance). What remains is which session of one rank is which of
+another: ranks number their sessions (contexts) by themselves, and one may have sessions and graphs that no other has,
+an export on rank 0, say. So a session of another rank is bound to one of rank 0's when both have announced the same op,
+the first time. If a rank has several sessions that could announce this op, its rivals, they are bound in the order in
+which they were begun: only two that have equally many unbound rivals begun before them.
+
+Within bound sessions the k-th announcement of an op's run on each rank belongs to the k-th of the others.
+
+Where nothing moves on any rank any more, ranks may still belong together: one has a rival that the others never made,
+or asks for more in a session.run (Instance.signature). Then `pair_in_order` goes by the order of announcements alone.
+"""
+import collections
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Set, Tuple
+
+from .messages import Announce, Instance
+
+
+class Key(NamedTuple):
+    """What is paired: an op's run in a session of `rank`, 0 or, as long as it is not bound, another."""
+    rank: int
+    context: int
+    index: int
+    digest: int
+    instance: Instance
+
+    @property
+    def run(self):
+        """The part that is equal on all ranks."""
+        return self[2:]
+
+    def signed(self, signature):
+        """The same, as part of another kind of session.run."""
+        return self._replace(instance=self.instance._replace(signature=signature))
+
+
+class Pending:
+    """The undecided announcements of one op's run: for each rank those not yet paired, oldest first."""
+
+    __slots__ = ("key", "name", "queues", "ready", "since", "warned")
+
+    def __init__(self, key: Key, name: str, size: int) -> None:
+        self.key, self.name = key, name
+        self.queues: List[Deque[Tuple[Announce, float]]] = [collections.deque() for _ in range(size)]
+        self.restart()
+
+    def restart(self):
+        """Recounts after announcements were put in or taken out."""
+        heads = [queue[0][1] for queue in self.queues if queue]
+        self.ready = len(heads)
+        self.since = min(heads) if heads else 0.0
+        self.warned = 0
+
+    def waiting(self):
+        """Ranks that have announced it."""
+        return [rank for rank, queue in enumerate(self.queues) if queue]
+
+    def missing(self):
+        """Ranks that have not."""
+        return [rank for rank, queue in enumerate(self.queues) if not queue]
+
+
+class Pairing:
+    """The announcements without a decision, and which sessions of the ranks are bound to each other.
+
+    Attributes:
+        pending: Dict from Key to Pending.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self.pending: Dict[Key, Pending] = {}
+        self._loose = False  # whether an announcement may wait in a session that is not bound
+        self._bound: List[Dict[int, int]] = [{} for _ in range(size)]  # of each rank: its session -> rank 0's
+        self._taken: List[Set[int]] = [set() for _ in range(size)]     # of each rank: rank 0's sessions it is bound to
+        self._rivals: Dict[Tuple[int, int, int], Set[int]] = {}        # (rank, context, digest) -> sessions
+        self._digests: Dict[Tuple[int, int], int] = {}                 # (rank 0's session, index) -> the op's digest
+        self._signatures: Dict[Tuple[int, int, int], int] = {}         # (rank, rank 0's session, its) -> the others'
+
+    def add(self, rank: int, message: Announce, now: float) -> Tuple[List[Pending], Optional[Pending]]:
+        """Enters an announcement.
+
+        Returns:
+            (what all ranks have announced now; or else a Pending that another rank's op contradicts: at the same
+            place of the same graph it has another op).
+        """
+        op = message.op
+        home, context = self._home(rank, op.context)
+        key = Key(home, context, op.index, op.digest, message.instance)
+        if self._signatures:
+            key = key.signed(self._signatures.get((rank, context, message.instance.signature),
+                                                  message.instance.signature))
+        pending = self.pending.get(key)
+        if pending is None:
+            pending = self.pending[key] = Pending(key, message.name, self._size)
+        queue = pending.queues[rank]
+        queue.append((message, now))
+        if len(queue) == 1:
+            pending.ready += 1
+            pending.since = now if pending.ready == 1 else pending.since
+        if message.introduction is not None and message.introduction["rivals"]:
+            self._rivals[rank, op.context, op.digest] = set(message.introduction["rivals"])
+        touched = [pending]
+        if home:
+            self._loose = True
+            touched += self._bind(rank)
+        elif self._loose and rank == 0:
+            touched += self._bind_all()
+        elif pending.ready < self._size:
+            return (), self._conflict(touched)
+        return self._complete(touched), self._conflict(touched)
+
+    def take(self, pending: Pending) -> List[Announce]:
+        """Takes out the oldest announcement of each rank, of a run that all have announced."""
+        heads = [queue.popleft()[0] for queue in pending.queues]
+        self._recount(pending)
+        return heads
+
+    def drop(self, rank: int, concerned: Any) -> List[Announce]:
+        """Takes out the announcements of `rank` for which `concerned(message)` is true."""
+        dropped = []
+        for pending in list(self.pending.values()):
+            queue = pending.queues[rank]
+            if any(concerned(message) for message, _ in queue):
+                dropped += [message for message, _ in queue if concerned(message)]
+                pending.queues[rank] = collections.deque(entry for entry in queue if not concerned(entry[0]))
+                self._recount(pending)
+        return dropped
+
+    def clear(self) -> None:
+        """Takes out all."""
+        self.pending.clear()
+
+    def forget(self, rank: int, context: int) -> List[Pending]:
+        """A session of `rank` is gone: it is nobody's rival any more. Returns what all ranks have announced now."""
+        for key in [key for key in self._rivals if key[0] == rank]:
+            self._rivals[key].discard(context)
+            if key[1] == context:
+                del self._rivals[key]
+        if rank == 0:
+            for taken in self._taken:
+                taken.discard(context)
+            for place in [place for place in self._digests if place[0] == context]:
+                del self._digests[place]
+            for place in [place for place in self._signatures if place[1] == context]:
+                del self._signatures[place]
+        else:
+            self._bound[rank].pop(context, None)
+        return self._complete(self._bind_all())
+
+    def pair_in_order(self) -> List[Pending]:
+        """Binds sessions, and kinds of session.run, that have announced the same op, in the order of announcements.
+
+        Returns:
+            What all ranks have announced now.
+        """
+        touched = self._bind_all(by_order=True)
+        for pending in sorted(self.pending.values(), key=lambda pending: pending.since):
+            for other in list(self.pending.values()):
+                if (other is not pending and pending.key in self.pending and other.key.rank == pending.key.rank == 0
+                        and other.key.signed(0) == pending.key.signed(0)
+                        and not set(other.waiting()) & set(pending.waiting())):
+                    for rank in other.waiting():
+                        place = rank, other.key.context, other.key.instance.signature
+                        self._signatures[place] = pending.key.instance.signature
+                    touched.append(self._join(other, pending.key))
+        return self._complete(touched)
+
+    def place_of(self, rank: int, pending: Pending) -> Tuple[int, int]:
+        """(rank, its session) in which `rank` would run a pending op; session -1 where that is not known."""
+        if pending.queues[rank]:
+            return rank, pending.queues[rank][0][0].op.context
+        if pending.key.rank == 0:
+            if rank == 0:
+                return 0, pending.key.context
+            for context, bound in self._bound[rank].items():
+                if bound == pending.key.context:
+                    return rank, context
+        return rank, -1
+
+    def _home(self, rank, context):
+        if rank == 0:
+            return 0, context
+        bound = self._bound[rank].get(context)
+        return (rank, context) if bound is None else (0, bound)
+
+    def _get(self, key, name):
+        pending = self.pending.get(key)
+        if pending is None:
+            pending = self.pending[key] = Pending(key, name, self._size)
+        return pending
+
+    def _recount(self, pending):
+        pending.restart()
+        if pending.ready == 0:
+            self.pending.pop(pending.key, None)
+
+    def _complete(self, touched):
+        return [pending for pending in touched
+                if pending.ready == self._size and self.pending.get(pending.key) is pending]
+
+    def _bind_all(self, by_order=False):
+        touched = []
+        for rank in sorted({key.rank for key in self.pending} - {0}):
+            touched += self._bind(rank, by_order)
+        self._loose = any(key.rank for key in self.pending)
+        return touched
+
+    def _bind(self, rank, by_order=False):
+        """Binds sessions of `rank` as far as possible. Returns the Pendings that have gained announcements."""
+        touched = []
+        while True:
+            pair = self._match(rank, by_order)
+            if pair is None:
+                return touched
+            context, target = pair
+            self._bound[rank][context] = target
+            self._taken[rank].add(target)
+            for key in [key for key in self.pending if key[:2] == (rank, context)]:
+                touched.append(self._join(self.pending[key], key._replace(rank=0, context=target)))
+
+    def _join(self, pending, key):
+        """Moves the announcements of `pending` to the Pending with this key, which it returns."""
+        del self.pending[pending.key]
+        joined = self._get(key, pending.name)
+        for queue, more in zip(joined.queues, pending.queues):
+            queue.extend(more)
+        joined.restart()
+        return joined
+
+    def _match(self, rank, by_order):
+        """(an unbound session of `rank`, rank 0's that it belongs to), or None."""
+        free = [pending for pending in self.pending.values()
+                if pending.key.rank == 0 and pending.queues[0] and pending.key.context not in self._taken[rank]]
+        free.sort(key=lambda pending: pending.since)
+        loose = [pending for pending in self.pending.values() if pending.key.rank == rank]
+        loose.sort(key=lambda pending: pending.since)
+        for mine in loose:
+            for theirs in free:
+                if by_order:
+                    fits = mine.key.signed(0).run == theirs.key.signed(0).run
+                else:
+                    fits = mine.key.run == theirs.key.run and self._before(rank, mine, rank) == self._before(
+                        0, theirs, rank)
+                if fits:
+                    return mine.key.context, theirs.key.context
+        return None
+
+    def _before(self, rank, pending, other):
+        """How many rivals of a pending op's session on `rank` are begun before it and unbound between 0 and `other`."""
+        rivals = self._rivals.get((rank, pending.key.context, pending.key.digest), ())
+        bound = self._taken[other] if rank == 0 else self._bound[other]
+        return sum(rival not in bound for rival in rivals)
+
+    def _conflict(self, touched):
+        """A Pending in a bound session at whose place in the graph another rank has another op; else None."""
+        for pending in touched:
+            if pending.key.rank == 0:
+                place = pending.key.context, pending.key.index
+                if self._digests.setdefault(place, pending.key.digest) != pending.key.digest:
+                    return pending
+        return None

@@ -1,0 +1,66 @@
+"""Whether anything still moves in this process, beside threads that only wait.
+
+A rank that waits for others may have more to announce: a thread that computes, sleeps or reads the next batch will
+bring it about. What counts as waiting: Python threads inside `session.run`, at a lock or a queue; native threads that
+use no CPU and wait for no disk.
+"""
+import ctypes
+import os
+import sys
+import threading
+import time
+
+# A thread that uses this share of a CPU moves.
+_BUSY_SHARE = 0.05
+# Where Python threads wait without doing anything: files, by the ends of their paths.
+_WAITING = tuple(path.replace("/", os.sep) for path in (
+    "/tensorflow_core/python/client/session.py", "/tensorflow/python/client/session.py",
+    "/threading.py", "/queue.py", "/selectors.py", "/socketserver.py", "/multiprocessing/pool.py",
+    "/multiprocessing/connection.py", "/multiprocessing/queues.py", "/multiprocessing/synchronize.py",
+    "/concurrent/futures/thread.py", "/concurrent/futures/process.py", "/concurrent/futures/_base.py"))
+_OURS = "sok1x-"
+_SYS_GETTID = 186  # Linux on x86_64
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+class Stillness:
+    """Compares two looks at this process. All calls come from the executor's thread."""
+
+    def __init__(self, clock=time.monotonic):
+        self._clock = clock
+        self._before = None  # (time, ticks of CPU of each native thread)
+
+    def still(self):
+        """Whether nothing has moved since the last call, which should be a quarter of a second or more ago."""
+        now, threads = self._clock(), list(_native_threads())
+        before, self._before = self._before, (now, {thread: ticks for thread, _, ticks in threads})
+        if before is None or now - before[0] > 5.0 or self._python_moves():
+            return False
+        limit = max(2, _BUSY_SHARE * (now - before[0]) * _TICKS)
+        # Ready to run, though others may have the CPU; or waiting for a disk; or has run.
+        busy = sum(state in "RD" or ticks - before[1].get(thread, 0) > limit for thread, state, ticks in threads)
+        # Horovod's own thread asks the other ranks all the time whether there is something to do.
+        return busy <= ("horovod.common" in sys.modules)
+
+    @staticmethod
+    def _python_moves():
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        return any(not names.get(ident, "").startswith(_OURS) and not frame.f_code.co_filename.endswith(_WAITING)
+                   for ident, frame in sys._current_frames().items())
+
+
+def _native_threads():
+    """(number, state, ticks of CPU) of every thread but the calling one; nothing where there is no /proc."""
+    own = str(ctypes.CDLL(None).syscall(_SYS_GETTID))
+    try:
+        threads = os.listdir("/proc/self/task")
+    except OSError:
+        return
+    for thread in threads:
+        try:
+            with open("/proc/self/task/{}/stat".format(thread)) as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        if thread != own:
+            yield thread, fields[0], int(fields[11]) + int(fields[12])

@@ -1,0 +1,53 @@
+"""Whether all ranks' sessions are to save tables: asked before they begin, for then ranks may wait elsewhere."""
+import os
+import sys
+from typing import Any, List
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.table_saver import TableSaver
+from sok1x.checkpoint.talk import talk
+from sok1x.core.graph_keys import GraphKeys
+
+
+def expect_hooks_alike(init_hook: Any) -> None:
+    """Called by `InitHook` when a session begins and the ranks have joined; all ranks call it alike.
+
+    Raises:
+        CheckpointError: on all ranks, where some have a hook that saves tables and others have none.
+    """
+    if launch.current().size == 1 or not tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
+        return
+    folders = [os.path.abspath(hook._checkpoint_dir) for hook in _hooks_beside(init_hook)
+               if isinstance(hook, tf.train.CheckpointSaverHook) and _saves_tables(hook)]
+    with talk().about("a session with tables begins"):
+        told = talk().exchange(None, folders)
+    if len({len(one) for one in told}) > 1:
+        raise CheckpointError((
+            "Some ranks' sessions save checkpoints, and some do not: {}. Tables are spread over all ranks, so all must "
+            "save and restore them together; nothing was written. Give every rank's MonitoredTrainingSession the same "
+            "checkpoint_dir, or every rank a CheckpointSaverHook (rank 0 alone writes what is not in tables); a hook "
+            "with a tf.train.Saver of the dense variables alone may run on one rank.").format("; ".join(
+                "rank {}: {}".format(rank, ", ".join(one) or "none") for rank, one in enumerate(told))))
+
+
+def _hooks_beside(init_hook: Any) -> List[Any]:
+    """All hooks of the session that is calling one of them: TensorFlow tells them to nobody."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        hooks = getattr(frame.f_locals.get("self"), "_hooks", None)
+        if isinstance(hooks, (list, tuple)) and any(hook is init_hook for hook in hooks):
+            return list(hooks)
+        frame = frame.f_back  # type: ignore[assignment]
+    return []
+
+
+def _saves_tables(hook: Any) -> bool:
+    saver = hook._saver or (hook._scaffold.saver if hook._scaffold is not None else None)
+    for known in tf.get_collection(tf.GraphKeys.SAVERS) if saver is None else []:
+        saver = known
+    if type(hook) is not tf.train.CheckpointSaverHook or saver is None:
+        return True  # ours, or one with the Saver that TensorFlow will make
+    return isinstance(saver, TableSaver) if saver._is_built else getattr(saver, "for_tables", True)

@@ -1,0 +1,86 @@
+"""Keras' `save_weights` and `load_weights` of models with tables: on several ranks as a `tf.train.Saver` does it."""
+import functools
+import weakref
+from typing import Any, Callable
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.keras.engine import network
+
+from sok1x import launch
+from sok1x.checkpoint import prefixes
+from sok1x.checkpoint.errors import CheckpointError, MismatchError
+from sok1x.core.shard_variable import ShardVariable
+
+_savers: Any = weakref.WeakKeyDictionary()  # model -> its Saver
+
+
+def watch() -> None:
+    """Has Keras' models with tables save all ranks' rows. On one rank all is as ever."""
+    model = network.Network
+    if hasattr(model.save_weights, "__wrapped__"):
+        return
+    model.save_weights = _save_weights(model.save_weights)
+    model.load_weights = _load_weights(model.load_weights)
+    model.save = _save(model.save)
+
+
+def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def save_weights(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
+        if not _on_several_ranks(self):
+            if _has_tables(self):
+                prefixes.remove(filepath)  # what several ranks have saved there is replaced
+            return stock(self, filepath, *arguments, **options)
+        _saver(self).save(tf.keras.backend.get_session(), filepath, write_meta_graph=False)
+        return None
+    return save_weights
+
+
+def _load_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def load_weights(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
+        if not _has_tables(self) or prefixes.folder_of(filepath) is None:
+            if _on_several_ranks(self):
+                raise MismatchError((
+                    "load_weights: {} is not what save_weights writes on several ranks: it is missing, or has one "
+                    "rank's rows. Load it on one rank and save it there with tf.train.Saver(model.weights), whose "
+                    "checkpoint any number of ranks restores.").format(filepath))
+            return stock(self, filepath, *arguments, **options)
+        if any(arguments) or any(options.values()):
+            raise ValueError("load_weights: {} was saved on several ranks, and can be loaded as a whole only: got {} "
+                             "{}, expected no more than the path".format(filepath, arguments, options))
+        return _saver(self).restore(tf.keras.backend.get_session(), filepath)
+    return load_weights
+
+
+def _save(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def save(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
+        if _on_several_ranks(self):
+            raise CheckpointError((
+                "model.save to {} on several ranks: this rank's model has only its own rows of the tables. Use "
+                "model.save_weights on all ranks, or sok.CheckpointManager, which saves the optimizer too.").format(
+                    filepath))
+        return stock(self, filepath, *arguments, **options)
+    return save
+
+
+def _on_several_ranks(model: Any) -> bool:
+    world = launch.current()
+    return world is not None and world.size > 1 and _has_tables(model)
+
+
+def _has_tables(model: Any) -> bool:
+    try:
+        return any(isinstance(one, ShardVariable) for one in model.weights)
+    except ValueError:  # a subclass of Model that was never called has no weights yet
+        return False
+
+
+def _saver(model: Any) -> tf.train.Saver:
+    weights = list(model.weights)
+    known = _savers.get(model)
+    if known is None or [id(one) for one in known[0]] != [id(one) for one in weights]:
+        with weights[0].graph.as_default():
+            known = _savers[model] = weights, tf.train.Saver(weights, max_to_keep=None)
+    return known[1]

@@ -1,0 +1,108 @@
+"""Tables in the checkpoints that `tf.train.Saver` writes on one rank, where they are variables among others."""
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from sok1x.checkpoint import shard_names
+from sok1x.checkpoint.errors import MismatchError
+from sok1x.checkpoint.reading import Wanted
+from sok1x.checkpoint.tables import TableState
+
+MARK = "sok1x/rank_and_ranks"  # int64 [2] in what a rank of several saved for itself: whose shards it has
+_CHUNK_ROWS = 1 << 16
+_TELLING = 10  # so many keys do not all belong to one rank of several by chance
+
+
+def rank_and_ranks(prefix: str) -> Optional[Tuple[int, int]]:
+    """Whose shards a checkpoint has, or None where it does not say: one rank's, or of a sok1x before this."""
+    reader = tf.train.NewCheckpointReader(prefix)
+    if not reader.has_tensor(MARK):
+        return None
+    rank, ranks = reader.get_tensor(MARK)
+    return int(rank), int(ranks)
+
+
+class OneRankSource:
+    """Gives one table's rows for one rank of several, from a checkpoint of one rank.
+
+    TensorFlow reads variables whole: while a table is loaded, a rank needs memory for its largest variable in the
+    checkpoint.
+
+    Args:
+        prefix: the checkpoint.
+        table: the model's table.
+        rank, ranks: for which rank of how many.
+        wanted: what the model has of it.
+
+    Attributes:
+        total: rows for this rank, once `check` has been called.
+    """
+
+    def __init__(self, prefix: str, table: TableState, rank: int, ranks: int, wanted: Wanted) -> None:
+        self._prefix, self._table, self._rank, self._ranks, self._wanted = prefix, table, rank, ranks, wanted
+        self._keys = self._rows = np.zeros([0], np.int64)
+        self.total = 0
+
+    def check(self) -> None:
+        """Finds this rank's keys. Raises MismatchError where the checkpoint does not fit the model."""
+        reader = tf.train.NewCheckpointReader(self._prefix)
+        shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+        for part, name in self._names().items():
+            dtype, row_shape = self._wanted.parts[part]
+            if name not in shapes:
+                raise MismatchError("{} has no variable '{}', which the model has.".format(self._prefix, name))
+            if dtypes[name].name != dtype or list(shapes[name][1:]) != list(row_shape):
+                raise MismatchError("'{}' has rows of {} {} in {}, and of {} {} in the model.".format(
+                    name, dtypes[name].name, list(shapes[name][1:]), self._prefix, dtype, list(row_shape)))
+        keys, rows = self._all_keys(reader, shapes)
+        mine = np.flatnonzero(keys % self._ranks == self._rank)
+        self._keys, self._rows, self.total = keys[mine], rows[mine], len(mine)
+        needed = self.total if self._wanted.use_hashtable else int(self._keys.max(initial=-1)) // self._ranks + 1
+        if needed > self._wanted.rows:
+            raise MismatchError((
+                "{} has {} rows of table '{}' for rank {} of {}, and its shard has {} rows: give the layer a "
+                "max_vocabulary_size_per_gpu of at least {}, or restore on more ranks.").format(
+                    self._prefix, needed, self._table.name, self._rank, self._ranks, self._wanted.rows, needed))
+
+    def chunks(self) -> Iterator[Tuple[np.ndarray, Dict[str, np.ndarray]]]:
+        """As `TableSource.chunks`."""
+        reader = tf.train.NewCheckpointReader(self._prefix)
+        values = {}
+        for part, name in self._names().items():  # one whole variable at a time
+            values[part] = reader.get_tensor(name)[self._rows]
+        for first in range(0, self.total, _CHUNK_ROWS):
+            piece = slice(first, first + _CHUNK_ROWS)
+            yield self._keys[piece], {part: rows[piece] for part, rows in values.items()}
+
+    def unused(self) -> None:
+        """Rows without a key are another rank's there."""
+
+    def _names(self) -> Dict[str, str]:
+        """{part: its variable's name in the checkpoint}."""
+        names = {shard_names.ROWS: self._table.variable.op.name}
+        names.update((part, variable.op.name) for part, variable in self._table.parts.items())
+        return names
+
+    def _all_keys(self, reader: Any, shapes: Dict[str, Any]) -> Tuple[np.ndarray, np.ndarray]:
+        """Keys int64 [n] and their rows, in the order of rows."""
+        name = self._table.variable.op.name
+        hashed = name + "/index" in shapes
+        if hashed != self._wanted.use_hashtable:
+            raise MismatchError("table '{}' has use_hashtable={} in {}, and {} in the model.".format(
+                name, hashed, self._prefix, self._wanted.use_hashtable))
+        if not hashed:
+            every = np.arange(shapes[name][0])
+            return every, every
+        index = reader.get_tensor(name + "/index")
+        index = index[index[:, 1] >= 0]
+        index = index[index[:, 1].argsort(kind="stable")]
+        keys = index[:, 0]
+        owners = np.unique(keys % self._ranks)
+        if len(keys) >= _TELLING and len(owners) == 1:
+            raise MismatchError((
+                "All {} keys of table '{}' in {} belong to rank {} of {}: this is that rank's shard, not the whole "
+                "table; several ranks have saved over each other's files. Restore a checkpoint that all ranks have "
+                "saved together; or, if one rank did have only such keys, restore it on one rank and save it there "
+                "with sok.CheckpointManager.").format(len(keys), name, self._prefix, owners[0], self._ranks))
+        return keys, index[:, 1]

@@ -1,0 +1,279 @@
+"""`tf.train.Saver` for graphs with tables: made by TensorFlow's hooks, by an Estimator or by the user.
+
+On one rank it does what it always did. On several, where all ranks are told the same path, it saves and restores a
+whole checkpoint, all ranks together (prefix_saving.py); where each has a path of its own, each saves its own shards.
+
+TensorFlow has no place to hear of Savers. So `watch`, called with the first table, has every Saver that is built
+afterwards looked at, and one that holds tables becomes a `TableSaver`, the same object with other methods.
+"""
+import contextlib
+import copy
+import numbers
+import os
+import tempfile
+from typing import Any, Dict, Iterator, List, Optional, Type
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.training import checkpoint_management, training_util
+from tensorflow.python.training.saving import saveable_object
+
+from sok1x import launch
+from sok1x.checkpoint import agreed_timer, one_rank, prefixes
+from sok1x.checkpoint.dense_saver import VariablesSaver
+from sok1x.checkpoint.errors import CheckpointError, MismatchError
+from sok1x.checkpoint.held import Held, with_keys
+from sok1x.checkpoint.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
+from sok1x.checkpoint.talk import talk
+from sok1x.core.graph_keys import GraphKeys
+from sok1x.graph_ops.executor import INIT_FIRST
+from sok1x.graph_ops.rank_and_ranks import rank_and_ranks
+
+_OF_SAVED_MODEL = os.path.join("variables", "variables")
+_TOGETHER = "call sok.CheckpointManager, or a tf.train.Saver of all variables, on all ranks with one path"
+
+
+class TableSaver(tf.train.Saver):
+    """What a `tf.train.Saver` that holds tables does."""
+
+    def _prepare(self, held: Held) -> None:
+        """Makes the ops, while the graph may still change."""
+        self._talk, self._held = talk(), held
+        with tf.control_dependencies(None):
+            dense = VariablesSaver(held.dense)
+            self._saving = PrefixSaving(held.tables, dense, self._talk)
+            self._restoring = PrefixRestoring(held.tables, dense, self._talk)
+            mark = _Mark()
+            marked = dict(self._var_list, **{one_rank.MARK: mark}) if isinstance(self._var_list, dict) \
+                else list(self._var_list) + [mark]
+            self._marked = _PlainSaver(marked, sharded=self._sharded)
+
+    @property
+    def holds_all_tables(self) -> bool:
+        """Whether each of the graph's tables is saved."""
+        return self._held.complaint is None and len(self._held.tables) == len(
+            self._held.tables[0].variable.graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES))
+
+    def save(self, sess: tf.Session, save_path: str, global_step: Any = None, latest_filename: Optional[str] = None,
+             meta_graph_suffix: str = "meta", write_meta_graph: bool = True, write_state: bool = True,
+             strip_default_attrs: bool = False, save_debug_info: bool = False) -> Any:
+        """As `tf.train.Saver.save`. Raises CheckpointError, on all ranks, where one of them cannot."""
+        world = _world()
+        if world.size > 1 and not write_state and save_path.endswith(_OF_SAVED_MODEL):
+            raise CheckpointError("A SavedModel cannot be written on {} ranks, {}: each has only its own rows. Restore "
+                                  "the checkpoint on one rank, and write it there.".format(world.size, save_path))
+        if not isinstance(sess, tf_session.SessionInterface):
+            raise TypeError("'sess' must be a Session; %s" % sess)
+        if global_step is not None and not isinstance(global_step, numbers.Integral):
+            global_step = training_util.global_step(sess, global_step)
+        prefix = self._prefix_of(save_path, global_step)
+        options = dict(latest_filename=latest_filename, write_meta_graph=write_meta_graph, write_state=write_state,
+                       strip_default_attrs=strip_default_attrs)
+
+        def alone() -> Any:
+            return super(TableSaver, self).save(sess, save_path, global_step, meta_graph_suffix=meta_graph_suffix,
+                                                save_debug_info=save_debug_info, **options)
+
+        if world.size > 1:
+            hook = agreed_timer.calling_hook(self._is_of)
+            if hook is not None:
+                agreed_timer.share_clocks(hook, self._talk)
+        elif prefixes.folder_of(prefix) != prefix:
+            return alone()
+        with self._talk.about("a tf.train.Saver saves tables"):
+            step = self._step(sess, global_step)
+            told = self._talk.exchange(sess, [os.path.abspath(prefix), step])
+        paths = [path for path, _ in told]
+        with self._talk.about("a tf.train.Saver saves tables to {}".format(paths[0])):
+            if len(set(paths)) == 1:
+                return self._save_together(sess, prefix, told[0][1], options)
+            if len(set(paths)) < world.size:
+                raise CheckpointError("Some ranks save to one path, and some do not: {}. Give all ranks the same path, "
+                                      "or each its own.".format(_by_rank(paths)))
+            if len({_is_temporary(path) for path in paths}) > 1:
+                raise CheckpointError((
+                    "Some ranks save to a temporary folder, which is lost with their shards: {}. Give all ranks' "
+                    "Estimators one model_dir, or all their hooks one folder; rank 0 alone writes what is not in "
+                    "tables.").format(_by_rank(paths)))
+            with self._with_mark():
+                return self._talk.agree(sess, alone)[world.rank]
+
+    def restore(self, sess: tf.Session, save_path: str) -> None:
+        """As `tf.train.Saver.restore`. Raises CheckpointError, on all ranks, where one of them cannot."""
+        world = _world()
+        if save_path is None:
+            raise ValueError("Can't load save_path when it is None.")
+        place = place_of(os.path.abspath(str(save_path)))
+        with self._talk.about("a tf.train.Saver restores tables"):
+            places = [Place(*told) for told in self._talk.exchange(sess, list(place))]
+        for rank, one in enumerate(places):
+            if one.error is not None and (rank == world.rank or place.error is None):
+                raise (ValueError if rank == world.rank else CheckpointError)(one.error)
+        with self._talk.about("a tf.train.Saver restores tables from {}".format(places[0].prefix)):
+            if len({one.token for one in places}) > 1:
+                raise MismatchError("The ranks restore different checkpoints: {}.".format(
+                    _by_rank([one.prefix for one in places])))
+            if place.folder is not None:
+                self._expect_whole("restore")
+                tf.logging.info("Restoring parameters from %s", place.folder)
+                self._restoring.restore_whole(sess, place.folder)
+            elif self._is_one_ranks(places, world):
+                self._expect_whole("restore")
+                tf.logging.info("Restoring parameters from %s", place.prefix)
+                self._restoring.restore_one_ranks(sess, place.prefix)
+            else:
+                self._talk.agree(sess, lambda: super(TableSaver, self).restore(sess, save_path))
+
+    def _save_together(self, session: tf.Session, prefix: str, step: int, options: Dict[str, Any]) -> str:
+        self._expect_whole("save")
+
+        def record() -> None:
+            if options["write_state"]:
+                self._RecordLastCheckpoint(prefix)
+                checkpoint_management.update_checkpoint_state_internal(
+                    os.path.abspath(os.path.dirname(prefix)), os.path.abspath(prefix),
+                    [os.path.abspath(path) for path in self.last_checkpoints], options["latest_filename"],
+                    save_relative_paths=True)
+                self._MaybeDeleteOldCheckpoints()
+
+        self._saving.save_to(session, os.path.abspath(prefix), step, {
+            name: options[name] for name in ("write_meta_graph", "strip_default_attrs")}, record)
+        if self._talk.rank and options["write_state"]:
+            self._RecordLastCheckpoint(prefix)
+            del self._checkpoints_to_be_deleted[:]  # rank 0's work
+        return prefix
+
+    def _MaybeDeleteOldCheckpoints(self, meta_graph_suffix: str = "meta") -> None:
+        concerned = self._CheckpointFilename(self._checkpoints_to_be_deleted[0]) if self._checkpoints_to_be_deleted \
+            else None
+        kept_until = self._next_checkpoint_time
+        super()._MaybeDeleteOldCheckpoints(meta_graph_suffix)
+        # TensorFlow moves that time on where it keeps one for good.
+        if concerned is not None and self._next_checkpoint_time == kept_until:
+            prefixes.remove(concerned)
+
+    def _is_one_ranks(self, places: List[Place], world: Any) -> bool:
+        """Whether a checkpoint of TensorFlow's alone is one rank's whole run, which all ranks restore; it may instead
+        be this rank's own of several. Raises MismatchError where it is neither."""
+        whose = [None if one.mark is None else tuple(one.mark) for one in places]
+        own = [(rank, world.size) for rank in range(world.size)]
+        for rank, mark in enumerate(whose):
+            if mark is not None and mark != own[rank]:
+                raise MismatchError((
+                    "{} has the shards of rank {} of {}, which saved them for itself, and cannot be restored on rank "
+                    "{} of {}. Restore it on that rank of as many; to go from one number of ranks to another, "
+                    "{}.").format(places[rank].prefix, mark[0], mark[1], rank, world.size, _TOGETHER))
+        if world.size == 1 or whose == own:
+            return False
+        if len({one.prefix for one in places}) > 1:
+            raise MismatchError((
+                "The ranks restore from paths of their own, {}, and not all of these say whose shards they have: "
+                "another sok1x has saved them, or one rank alone. Restore one rank's checkpoint under one path on all "
+                "ranks, or on one.").format(_by_rank([one.prefix for one in places])))
+        return True
+
+    def _is_of(self, hook: Any) -> bool:
+        try:
+            return hook._get_saver() is self
+        except RuntimeError:  # it has none, as ours
+            return False
+
+    def _expect_whole(self, what: str) -> None:
+        if self._held.complaint is not None:
+            raise CheckpointError("A tf.train.Saver cannot {} tables on several ranks where {}: {}.".format(
+                what, self._held.complaint, _TOGETHER))
+
+    def _step(self, session: tf.Session, global_step: Optional[int]) -> int:
+        """The step for the manifest; equal on all ranks, or rank 0's."""
+        if global_step is None:
+            variable = training_util.get_global_step(session.graph)
+            try:
+                global_step = 0 if variable is None else int(session.run(variable))
+            except tf.errors.FailedPreconditionError:
+                global_step = 0
+        return max(0, int(global_step))
+
+    def _prefix_of(self, save_path: str, global_step: Optional[int]) -> str:
+        if global_step is None:
+            return save_path
+        return "{}-{:08d}".format(save_path, global_step) if self._pad_step_number else \
+            "{}-{:d}".format(save_path, global_step)
+
+    @contextlib.contextmanager
+    def _with_mark(self) -> Iterator[None]:
+        """Inside, what is saved says whose shards it has."""
+        itself: Any = self
+        definition, marked = itself.saver_def, self._marked.saver_def
+        itself.saver_def = copy.deepcopy(definition)
+        itself.saver_def.save_tensor_name = marked.save_tensor_name
+        itself.saver_def.filename_tensor_name = marked.filename_tensor_name
+        try:
+            yield
+        finally:
+            itself.saver_def = definition
+
+
+class _Mark(saveable_object.SaveableObject):
+    """Which rank of how many saves."""
+
+    def __init__(self) -> None:
+        value = rank_and_ranks()
+        super().__init__(value, [saveable_object.SaveSpec(value, "", one_rank.MARK, tf.int64)], one_rank.MARK)
+
+    def restore(self, restored_tensors: Any, restored_shapes: Any) -> Any:
+        """Nothing."""
+        return tf.no_op()
+
+
+class _PlainSaver(tf.train.Saver):
+    """A Saver of TensorFlow's that stays one."""
+
+    for_tables = False
+
+
+_classes: Dict[Type[Any], Type[Any]] = {}
+
+
+def watch() -> None:
+    """Has Savers that hold tables become `TableSaver`s, when they are built."""
+    talk()
+    if getattr(tf.train.Saver._build, "watched", False):
+        return
+    build = tf.train.Saver._build
+
+    def watched_build(self: Any, checkpoint_path: Any, build_save: bool, build_restore: bool) -> None:
+        if tf.executing_eagerly() or self._is_built or self.saver_def or not getattr(self, "for_tables", True):
+            build(self, checkpoint_path, build_save, build_restore)
+            return
+        if self._var_list is None:
+            self._var_list = tf.global_variables() + tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
+        held = None
+        if isinstance(self._var_list, (list, tuple, set, dict)):
+            self._var_list = with_keys(self._var_list)
+            held = Held(self._var_list, tf.get_default_graph())
+        build(self, checkpoint_path, build_save, build_restore)
+        if held is not None and held.any:
+            kind = type(self)
+            self.__class__ = _classes.setdefault(kind, type(kind.__name__, (TableSaver, kind), {}))
+            self._prepare(held)
+
+    watched_build.watched = True  # type: ignore[attr-defined]
+    tf.train.Saver._build = watched_build
+
+
+def _world() -> Any:
+    world = launch.current()
+    if world is None:
+        raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
+    return world
+
+
+def _is_temporary(path: str) -> bool:
+    """Whether the folder is one that an Estimator makes where it is given none, as on Horovod's ranks but the first."""
+    folder = os.path.realpath(os.path.dirname(path))
+    return os.path.dirname(folder) == os.path.realpath(tempfile.gettempdir()) and \
+        os.path.basename(folder).startswith(tempfile.gettempprefix())
+
+
+def _by_rank(values: List[str]) -> str:
+    return ", ".join("rank {}: {}".format(rank, value) for rank, value in enumerate(values))

@@ -1,0 +1,71 @@
+"""How the ranks' Savers talk: in a graph and session of their own, for TensorFlow's graphs may be finalized."""
+import contextlib
+import threading
+from typing import Any, Iterator, List, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.ranks import Ranks
+from sok1x.graph_ops import plan
+
+# Of a rank that waits for others which do not save or restore: what the coordinator's words leave open.
+_TOGETHER = ("Tables are spread over all ranks, so all must save and restore them together; nothing was written. Give "
+             "every rank's MonitoredTrainingSession, CheckpointSaverHook or Estimator the same folder (rank 0 alone "
+             "writes what is not in tables), or call the Saver on every rank; a tf.train.Saver of the dense variables "
+             "alone may run on one.")
+
+
+class Talk(Ranks):
+    """`Ranks` that need no session. One per process, made with the first table: on all ranks in the same place."""
+
+    def __init__(self) -> None:
+        self._graph = tf.Graph()
+        plan.of(self._graph).counted = False
+        with self._graph.as_default():
+            super().__init__("all_ranks_save_or_restore_together")
+        self._session: Optional[tf.Session] = None
+        self._lock = threading.RLock()
+        self._what = ""
+
+    @contextlib.contextmanager
+    def about(self, what: str) -> Iterator[None]:
+        """Inside, this thread talks about `what`, as 'save m/model.ckpt-5': all ranks must talk about the same."""
+        with self._lock:
+            before, self._what = self._what, what
+            try:
+                yield
+            finally:
+                self._what = before
+
+    def exchange(self, session: Any, value: Any) -> List[Any]:
+        """As `Ranks.exchange`; `session` is not needed.
+
+        Raises:
+            CheckpointError: some ranks wait for something else, or talk about something else.
+        """
+        with self._lock:
+            if self._session is None:
+                self._session = tf.Session(graph=self._graph, config=tf.ConfigProto(device_count={"GPU": 0}))
+            try:
+                told = super().exchange(self._session, [self._what, value])
+            except tf.errors.OpError as error:  # the job has failed
+                alone = " {}: {}".format(self._what, _TOGETHER) if isinstance(
+                    error, tf.errors.DeadlineExceededError) else ""
+                raise CheckpointError(error.message.split("\n")[0] + alone) from error
+        for rank, (what, _) in enumerate(told):
+            if what != self._what:
+                raise CheckpointError("Rank {} is at '{}', and rank {} at '{}': all ranks must save and restore alike, "
+                                      "in one order.".format(self.rank, self._what, rank, what))
+        return [given for _, given in told]
+
+
+_talk: Optional[Talk] = None
+
+
+def talk() -> Talk:
+    """This process's."""
+    global _talk
+    if _talk is None:
+        _talk = Talk()
+    return _talk

@@ -1,0 +1,147 @@
+"""For `fit` of tf.keras on several ranks: equal dense variables, and equal metrics."""
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from sok1x.checkpoint.ranks import Ranks
+from sok1x.core import broadcast
+
+
+class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
+    """Gives all ranks one rank's dense variables when `fit` begins, the optimizer's included.
+
+    Tables, and their optimizer slots, stay with their ranks: see `sok1x.broadcast_global_variables`. As each step takes
+    all ranks, they must make equally many: that is checked too.
+
+    Args:
+        root_rank: the rank whose values all get.
+        device: where the values pass through, as for `tf.device`; '' leaves the choice to TensorFlow.
+
+    Raises:
+        TypeError: root_rank is no integer.
+        ValueError: root_rank is negative; (of `fit`, on all ranks) the ranks' batches or epochs differ in number.
+
+    Example:
+        >>> import numpy as np
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=[2])])
+        ...     model.compile("sgd", "mse")
+        ...     _ = tf.keras.backend.get_session().run(sok.Init(global_batch_size=8))
+        ...     history = model.fit(np.ones([8, 2]), np.ones([8, 1]), verbose=0, callbacks=[
+        ...         sok.BroadcastGlobalVariablesCallback(0)])
+        >>> len(history.history["loss"])
+        1
+    """
+
+    def __init__(self, root_rank: int = 0, device: str = "") -> None:
+        super().__init__()
+        broadcast.check_rank(root_rank)
+        self.params: Dict[str, Any] = {}  # `fit` sets it
+        self.root_rank = root_rank
+        self.device = device
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        """Broadcasts; called by `fit`, which has made all variables by then.
+
+        Args:
+            logs: unused.
+
+        Raises:
+            ValueError: the ranks' batches or epochs differ in number.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     weights = tf.keras.backend.variable([1.0, 2.0])
+            ...     _ = session.run(sok.Init(global_batch_size=8))
+            ...     sok.BroadcastGlobalVariablesCallback().on_train_begin()
+        """
+        session = tf.keras.backend.get_session()
+        # Variables may have been made since the last time, so that the ops are made each time.
+        with session.graph.as_default():
+            ranks = Ranks("fit")
+            with tf.device(self.device):
+                everywhere = broadcast.broadcast_global_variables(self.root_rank)
+        lengths = ranks.exchange(session, _length(self.params))
+        for place, what in enumerate(("batches an epoch", "epochs")):
+            numbers = [length[place] for length in lengths]
+            if len(set(numbers)) > 1:
+                raise ValueError("fit: got {} {} on the ranks in turn, expected one number, as each step takes all "
+                                 "ranks: give every rank equally many samples, or the same steps_per_epoch".format(
+                                     numbers, what))
+        session.run(everywhere)
+
+
+def _length(params: Dict[str, Any]) -> List[Optional[int]]:
+    """How much `fit` is about to do, as far as Keras knows: batches an epoch, and epochs."""
+    batches, samples, size = (params.get(what) for what in ("steps", "samples", "batch_size"))
+    if batches is None and samples is not None and size:
+        batches = -(-samples // size)
+    return [None if number is None else int(number) for number in (batches, params.get("epochs"))]
+
+
+class MetricAverageCallback(tf.keras.callbacks.Callback):
+    """Averages an epoch's loss and metrics, those of validation too, over the ranks.
+
+    What Keras computes is of this rank's samples alone. In the list of callbacks it stands before all that look at
+    metrics, such as EarlyStopping or ReduceLROnPlateau, so that they decide alike on all ranks. Each rank counts as
+    much as any other.
+
+    Raises:
+        ValueError: (of `fit`, on all ranks) the ranks have different metrics.
+
+    Example:
+        >>> import numpy as np
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=[2])])
+        ...     model.compile("sgd", "mse")
+        ...     _ = tf.keras.backend.get_session().run(sok.Init(global_batch_size=8))
+        ...     history = model.fit(np.ones([8, 2]), np.ones([8, 1]), verbose=0, callbacks=[
+        ...         sok.MetricAverageCallback(), tf.keras.callbacks.EarlyStopping("loss")])
+        >>> len(history.history["loss"])
+        1
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ranks: Optional[Ranks] = None
+        self._graph: Optional[tf.Graph] = None
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        """Averages; called by `fit`.
+
+        Args:
+            epoch: unused.
+            logs: the metrics, numbers by name; replaced by their averages.
+
+        Raises:
+            ValueError: the ranks have different metrics.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     _ = session.run(sok.Init(global_batch_size=8))
+            ...     metrics = {"loss": 0.5, "accuracy": 0.75}
+            ...     sok.MetricAverageCallback().on_epoch_end(0, metrics)
+            >>> metrics
+            {'loss': 0.5, 'accuracy': 0.75}
+        """
+        logs = {} if logs is None else logs
+        session = tf.keras.backend.get_session()
+        if self._ranks is None or self._graph is not session.graph:
+            with session.graph.as_default():
+                self._ranks, self._graph = Ranks("metrics"), session.graph
+        mine = {name: float(value) for name, value in logs.items() if np.ndim(value) == 0}
+        told = self._ranks.exchange(session, mine)
+        if any(set(theirs) != set(mine) for theirs in told):
+            raise ValueError("fit: got the metrics {} on the ranks in turn, expected the same on all: give every rank "
+                             "the same model, and validation_data to all or to none".format(
+                                 [sorted(theirs) for theirs in told]))
+        logs.update((name, float(np.mean([theirs[name] for theirs in told]))) for name in mine)

@@ -1,0 +1,205 @@
+"""Clipping by norms that are those of the whole gradient: of all ranks' rows, and of dense variables once."""
+from typing import Any, List, Optional, Sequence, Tuple
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import ops as tf_ops
+
+from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops import collectives, embedding, operations, provenance
+
+
+def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None, name: Optional[str] = None,
+                        variables: Optional[Sequence[Any]] = None) -> Tuple[List[Any], tf.Tensor]:
+    """`tf.clip_by_global_norm` for models with tables: by the norm over all ranks' rows.
+
+    A table's gradient is on each rank that of its own rows, so TensorFlow's function finds another norm on each rank,
+    scales the dense gradients differently, and lets the replicas of dense variables drift apart. Here the squared norms
+    of tables' gradients are added over the ranks, each row once; those of dense gradients, which must be averaged (or
+    summed) over the ranks before, count once. The norm is equal on all ranks, bit for bit.
+
+    Where one optimizer has all variables, `sok1x.DistributedOptimizer(optimizer, clip_norm=...)` does it by itself.
+
+    Args:
+        t_list: gradients: float16, float32 or float64 tensors of any shape, tf.IndexedSlices with values [u, D], or
+            None.
+        clip_norm: the largest norm: a number or a scalar float tensor of shape [].
+        use_norm: the norm, if it is known already, as by `global_norm`: a scalar float tensor of shape [].
+        name: of the ops.
+        variables: the gradients' variables, in the same order. They need not be given, unless a table's gradient has
+            been made by hand: what comes from a lookup is known.
+
+    Returns:
+        (clipped gradients, norm): a list like t_list, and a scalar tensor, float64 if all gradients are, else float32.
+        If the norm is Inf or NaN, all clipped gradients are NaN, as with TensorFlow's function.
+
+    Raises:
+        TypeError: t_list is no list or tuple.
+        ValueError: there is no gradient in it; or, on several ranks, one of a dense variable that is not averaged yet,
+            or a use_norm of this rank's rows alone.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     weights = tf.get_variable("weights", initializer=[1.0, 2.0])
+        ...     optimizer = sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(1.0))
+        ...     gradients, variables = zip(*optimizer.compute_gradients(tf.reduce_sum(weights * [3.0, 4.0])))
+        ...     clipped, norm = sok.clip_by_global_norm(gradients, 2.5)
+        ...     step = optimizer.apply_gradients(zip(clipped, variables))
+        ...     _ = session.run(sok.Init(global_batch_size=1))
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     session.run([norm] + clipped)[0], session.run(clipped)[0].tolist()
+        (5.0, [1.5, 2.0])
+    """
+    if use_norm is None:
+        use_norm = global_norm(t_list, name, variables)
+    else:
+        use_norm = tf.convert_to_tensor(use_norm)
+        if provenance.ranks() > 1 and provenance.scaled_by(use_norm).scaled_by_table:
+            raise ValueError(
+                "clip_by_global_norm: use_norm: got '{}', which is computed from this rank's rows of a table and so is "
+                "another number on each rank, expected a norm over all ranks; take sok1x.global_norm, or leave "
+                "use_norm out".format(use_norm.name))
+    gradients = [None if each is None else _values(each) for each in _checked(t_list)]
+    clipped: List[Any] = [None] * len(gradients)
+    for dtype in sorted({each.dtype for each in gradients if each is not None}, key=lambda dtype: dtype.name):
+        # Of a float16 the norm may not be one; the sums were not made in it either.
+        wide = tf.float32 if dtype == tf.float16 else dtype
+        places = [i for i, each in enumerate(gradients) if each is not None and each.dtype == dtype]
+        limit = clip_norm if isinstance(clip_norm, (int, float)) else tf.cast(clip_norm, wide)
+        scaled, _ = tf.clip_by_global_norm([tf.cast(gradients[i], wide) for i in places], limit,
+                                           use_norm=tf.cast(use_norm, wide), name=name)
+        for i, each in zip(places, scaled):
+            clipped[i] = tf.cast(each, dtype)
+    return [_like(gradient, values) for gradient, values in zip(t_list, clipped)], use_norm
+
+
+def global_norm(t_list: Sequence[Any], name: Optional[str] = None,
+                variables: Optional[Sequence[Any]] = None) -> tf.Tensor:
+    """`tf.global_norm` for models with tables: of all ranks' rows, and of dense gradients once.
+
+    Args:
+        t_list: gradients, as for `clip_by_global_norm`: float tensors of any shape, tf.IndexedSlices, or None.
+        name: of the ops.
+        variables: the gradients' variables, in the same order; need not be given.
+
+    Returns:
+        A scalar tensor, float64 if all gradients are, else float32; equal on all ranks bit for bit.
+
+    Raises:
+        TypeError: t_list is no list or tuple.
+        ValueError: there is no gradient in it, or, on several ranks, one of a dense variable that is not averaged yet.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     layer = sok.All2AllDenseEmbedding(
+        ...         max_vocabulary_size_per_gpu=8, embedding_vec_size=4, slot_num=1, nnz_per_slot=1)
+        ...     loss = tf.reduce_sum(layer(tf.constant([[[7]], [[7]]], tf.int64)))
+        ...     norm = sok.global_norm(tf.gradients(loss, [layer.embedding_variable]))
+        ...     _ = session.run(sok.Init(global_batch_size=2))
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     session.run(norm)
+        4.0
+    """
+    gradients = _checked(t_list)
+    if variables is not None and len(variables) != len(gradients):
+        raise ValueError("clip_by_global_norm: variables: got {} for {} gradients".format(
+            len(variables), len(gradients)))
+    with tf.name_scope(name, "global_norm"):
+        own: List[tf.Tensor] = []
+        shared: List[tf.Tensor] = []
+        for i, gradient in enumerate(gradients):
+            if gradient is not None:
+                of_table = _is_of_table(i, gradient, None if variables is None else variables[i])
+                (own if of_table else shared).append(_squared_norm(gradient, of_table))
+        dtype = tf.float64 if all(each.dtype == tf.float64 for each in own + shared) else tf.float32
+        sums = [tf.add_n([tf.cast(each, tf.float64) for each in part]) if part else None for part in (own, shared)]
+        if own:
+            total = tf.reduce_sum(collectives.squared_norms(*[[] if one is None else [one] for one in sums]))
+        else:
+            total = sums[1]
+        # As TensorFlow's sum, it is Inf if it has no place in this dtype.
+        return tf.sqrt(tf.cast(total, dtype), name="norm")
+
+
+def clip_by_norms(pairs: Sequence[Tuple[Any, Any]], clip_norm: float) -> List[Tuple[Any, Any]]:
+    """Clips each variable's gradient by its own norm, a table's by that of all ranks' rows: Keras' `clipnorm`.
+
+    Args:
+        pairs: (gradient, variable): averaged float tensors of the variable's shape, tf.IndexedSlices, or None.
+        clip_norm: the largest norm of each.
+
+    Returns:
+        The pairs with clipped gradients.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.optimizers import clipping
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     weights = tf.get_variable("weights", initializer=[1.0, 2.0])
+        ...     (clipped, _), = clipping.clip_by_norms([(tf.constant([3.0, 4.0]), weights)], 2.5)
+        ...     session.run(clipped).tolist()
+        [1.5, 2.0]
+    """
+    pairs = list(pairs)
+    tables = [i for i, (gradient, variable) in enumerate(pairs)
+              if gradient is not None and isinstance(variable, ShardVariable)]
+    norms = []
+    if tables:
+        squared = [_squared_norm(pairs[i][0], True) for i in tables]
+        norms = tf.unstack(tf.sqrt(tf.cast(collectives.squared_norms(squared, []), tf.float32)))
+    for i, norm in zip(tables, norms):
+        gradient, variable = pairs[i]
+        # Not by the norm's inverse: a gradient of zeros stays what it is.
+        pairs[i] = _like(gradient, _values(gradient) * (clip_norm / tf.maximum(norm, clip_norm))), variable
+    return [(gradient if gradient is None or i in tables else tf.clip_by_norm(gradient, clip_norm), variable)
+            for i, (gradient, variable) in enumerate(pairs)]
+
+
+def _checked(t_list: Any) -> List[Any]:
+    if not isinstance(t_list, (list, tuple)):
+        raise TypeError("clip_by_global_norm: t_list: got {!r} of type {}, expected a list or tuple".format(
+            t_list, type(t_list).__name__))
+    if all(each is None for each in t_list):
+        raise ValueError("clip_by_global_norm: t_list: got {}, expected at least one gradient".format(list(t_list)))
+    return [each if each is None or isinstance(each, tf.IndexedSlices) else tf.convert_to_tensor(each)
+            for each in t_list]
+
+
+def _is_of_table(place: int, gradient: Any, variable: Any) -> bool:
+    """Whether a gradient is that of this rank's rows of a table; else it has been averaged."""
+    found = provenance.standing(gradient)
+    if isinstance(variable, ShardVariable) or variable is None and found.tables and not found.exchanged:
+        return True
+    if provenance.ranks() > 1 and (found.own or not found.exchanged):
+        raise ValueError(
+            "clip_by_global_norm: got a gradient ('{}', at position {} of t_list{}) that is not averaged over the "
+            "ranks, whose norm differs from rank to rank; take gradients from sok1x.DistributedOptimizer's "
+            "compute_gradients, which averages them, or from hvd.allreduce".format(
+                _values(gradient).name, place, "" if variable is None else ", of variable '{}'".format(variable.name)))
+    return False
+
+
+def _squared_norm(gradient: Any, of_table: bool) -> tf.Tensor:
+    """The sum of squares, float32 or float64 []. A table's row that occurs twice, in two lookups' gradients, counts as
+    their sum, which is what TensorFlow's dense gradient has."""
+    values = _values(gradient)
+    if of_table and isinstance(gradient, tf.IndexedSlices) and embedding.looked_up(gradient.indices) is None:
+        values, _ = operations.sums_by_index(values, gradient.indices)
+    with tf_ops.colocate_with(values):
+        return 2 * tf.nn.l2_loss(tf.cast(values, tf.float32) if values.dtype == tf.float16 else values)
+
+
+def _values(gradient: Any) -> tf.Tensor:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else tf.convert_to_tensor(gradient)
+
+
+def _like(gradient: Any, values: Any) -> Any:
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return values

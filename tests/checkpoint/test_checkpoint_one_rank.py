@@ -1,0 +1,142 @@
+"""TensorFlow's Savers on one rank: as ever; what belongs to other ranks is refused; relative folders."""
+import os
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import sok1x as sok
+from sok1x.checkpoint import one_rank
+from sok1x.checkpoint.errors import MismatchError
+from sok1x.checkpoint.reading import Wanted
+from sok1x.checkpoint.tables import tables_of
+
+KEYS = np.array([5, -3, 8, 2 ** 40, 11, 4])
+
+
+class Model:
+    """A table, trained by Adagrad, and a dense variable."""
+
+    def __init__(self):
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            layer = sok.All2AllDenseEmbedding(10, 4, 1, 1)
+            self.table = layer.embedding_variable
+            self.number = tf.train.get_or_create_global_step()
+            self.weights = tf.get_variable("weights", [2], initializer=tf.ones_initializer())
+            rows = layer(KEYS.reshape(-1, 1, 1), training=True)
+            self.step = tf.train.AdagradOptimizer(0.1).minimize(
+                tf.reduce_sum(rows ** 2) * tf.reduce_sum(self.weights), self.number)
+            self.read = layer(KEYS.reshape(-1, 1, 1), training=False)
+
+    def session(self):
+        session = tf.Session(graph=self.graph)
+        with self.graph.as_default():
+            session.run(sok.Init(global_batch_size=1))
+            session.run(tf.global_variables_initializer())
+        return session
+
+    def saver(self, *arguments):
+        with self.graph.as_default():
+            return tf.train.Saver(*arguments)
+
+
+def trained(steps=3):
+    model = Model()
+    session = model.session()
+    for _ in range(steps):
+        session.run(model.step)
+    return model, session, session.run(model.read)
+
+
+def test_a_saver_writes_all_variables_and_of_a_tables_rows_their_keys_too(tmp_path):
+    model, session, expected = trained()
+    prefix = model.saver().save(session, str(tmp_path / "all"))
+    assert {name for name, _ in tf.train.list_variables(prefix)} == {
+        variable.op.name for variable in model.graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)}
+    prefix = str(tmp_path / "rows")
+    model.saver([model.table]).save(session, prefix)
+    other = Model()
+    with other.session() as restored:
+        other.saver([other.table]).restore(restored, prefix)
+        np.testing.assert_array_equal(restored.run(other.read), expected)
+
+
+def test_what_belongs_to_other_ranks_is_refused(tmp_path):
+    model, session, _ = trained()
+    reader = tf.train.load_checkpoint(model.saver().save(session, str(tmp_path / "whole")))
+    before = session.run(model.read)
+    with tf.Graph().as_default(), tf.Session() as other:
+        values = {name: tf.Variable(reader.get_tensor(name)) for name in reader.get_variable_to_shape_map()}
+        values[one_rank.MARK] = tf.Variable(np.array([1, 2]))
+        other.run(tf.global_variables_initializer())
+        tf.train.Saver(values).save(other, str(tmp_path / "shard"))
+    with pytest.raises(MismatchError, match="rank 1 of 2"):
+        model.saver().restore(session, str(tmp_path / "shard"))
+    np.testing.assert_array_equal(session.run(model.read), before)
+
+    # Several ranks that restore one rank's whole run, and what one of two ranks left where both had saved.
+    with model.graph.as_default():
+        table, = tables_of(model.graph)
+    parts = {"rows": ("float32", (4,)), "stamps": ("int64", ()), "slot:EmbeddingVariable/Adagrad": ("float32", (4,))}
+    wanted = Wanted(4, 10, True, "int64", parts)
+    found = []
+    for rank in range(2):
+        source = one_rank.OneRankSource(str(tmp_path / "whole"), table, rank, 2, wanted)
+        source.check()
+        for keys, values in source.chunks():
+            assert (keys % 2 == rank).all() and set(values) == set(parts)
+            rows = {key: row for key, row in zip(KEYS, before[:, 0, 0])}
+            np.testing.assert_array_equal(values["rows"], [rows[key] for key in keys])
+            found.extend(keys)
+    assert sorted(found) == sorted(KEYS)
+    one_rank._TELLING, telling = 3, one_rank._TELLING
+    try:
+        source = one_rank.OneRankSource(str(tmp_path / "whole"), table, 0, 1, wanted)
+        with pytest.raises(MismatchError, match="All 6 keys .* belong to rank 0 of 1"):
+            source.check()
+    finally:
+        one_rank._TELLING = telling
+
+
+@pytest.mark.parametrize("sokx", [True, False])
+def test_the_state_file_of_a_relative_folder_leads_to_a_checkpoint(sokx, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = Model()
+    with model.graph.as_default():
+        options = dict(hooks=[sok.CheckpointSaverHook("saved", save_steps=100)]) if sokx else dict(
+            checkpoint_dir="saved", save_checkpoint_steps=100)
+        options["hooks"] = [sok.InitHook(), tf.train.StopAtStepHook(last_step=3)] + options.get("hooks", [])
+        with tf.train.MonitoredTrainingSession(**options) as session:
+            while not session.should_stop():
+                session.run(model.step)
+    values = []
+    for folder in ("saved", os.path.abspath("saved"), "moved"):
+        if folder == "moved":
+            os.rename("saved", "moved")
+        if folder != "moved" or sokx:  # TensorFlow's own Saver writes absolute paths
+            latest = tf.train.latest_checkpoint(folder)
+            assert latest is not None and latest.endswith("model.ckpt-3") and tf.train.load_variable(
+                latest, "global_step") == 3
+            other = Model()
+            with other.session() as session:
+                other.saver().restore(session, latest)
+                values.append(session.run(other.read))
+    for one in values[1:]:
+        np.testing.assert_array_equal(one, values[0])
+    assert np.abs(values[0]).min() > 0 and len(values) >= 2
+
+
+def test_a_table_is_not_started_without_its_keys(tmp_path):
+    model, session, _ = trained()
+    prefix = model.saver().save(session, str(tmp_path / "model.ckpt-3"), write_state=True)
+    other = Model()
+    with other.graph.as_default():
+        tf.train.init_from_checkpoint(prefix, {"weights": "weights"})
+        with pytest.raises(ValueError, match="without their keys"):
+            tf.train.init_from_checkpoint(prefix, {"EmbeddingVariable": other.table})
+    # Our hook's session would take the dense variables alone from what TensorFlow's Saver has saved.
+    with Model().graph.as_default(), pytest.raises(MismatchError, match="has table 'EmbeddingVariable' among"):
+        tf.train.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_checkpoint_secs=None,
+            hooks=[sok.InitHook(), sok.CheckpointSaverHook(str(tmp_path), save_steps=10)])

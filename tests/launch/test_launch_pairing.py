@@ -1,0 +1,257 @@
+"""Which announcements belong together: sessions and runs that ranks number independently, gradients and lookups."""
+import random
+
+import pytest
+from launch_simulation import Job, ready
+
+from sok1x.launch.errors import CANCELLED, DEADLINE_EXCEEDED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, LaunchError
+
+
+def headers(job, rank=0):
+    return [d.headers.ravel().tolist() for d in job.heard[rank] if d.error is None]
+
+
+def test_a_session_and_a_graph_that_only_one_rank_has():
+    """Rank 0 exports between training and evaluation, in a session and a graph of its own: sessions 0, 2 there are 0, 1
+    elsewhere."""
+    job = Job(3)
+    for rank in range(3):
+        job.ranks[rank].announce(ready((0, 0), (rank,), plan="user\nuser gradient"))
+    job.settle()
+    for rank in range(3):
+        job.ranks[rank].announce(ready((2 if rank == 0 else 1, 0), (10 + rank,), plan="user", graphs=3 - (rank > 0)))
+    job.settle()
+    assert headers(job) == headers(job, 2) == [[0, 1, 2], [10, 11, 12]]
+    assert [coordinator.job_error for coordinator in job.ranks] == [None] * 3
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_sessions_that_could_be_taken_for_each_other_pair_in_the_order_of_their_beginning(size, seed):
+    """Several sessions on one graph, used on threads of their own in any order on each rank; each rank numbers them
+    with other sessions in between. The k-th that a rank has begun meets the k-th of the others, gradients included."""
+    chance = random.Random(seed)
+    job = Job(size)
+    sessions, steps = 4, 20
+    numbers = [sorted(chance.sample(range(20), sessions)) for _ in range(size)]
+    todo = [[[(step, op) for step in range(steps) for op in (1, 0)][::-1] for _ in range(sessions)]
+            for _ in range(size)]
+    open_tickets = [{} for _ in range(size)]
+    waiting = [[False] * sessions for _ in range(size)]
+    for _ in range(400000):
+        rank, k = chance.randrange(size), chance.randrange(sessions)
+        if todo[rank][k] and not waiting[rank][k] and chance.random() < 0.5:
+            step, op = todo[rank][k].pop()
+            ticket = job.ranks[rank].announce(ready((numbers[rank][k], op), (k, step, op), rivals=numbers[rank][:k]))
+            open_tickets[rank][ticket] = k, step, op
+            waiting[rank][k] = True
+        elif job.wires.busy() and chance.random() < 0.7:
+            job.wires.deliver(chance.choice(job.wires.busy()))
+        else:
+            for decision in job.poll(rank):
+                mine = open_tickets[rank].pop(decision.ticket)
+                assert decision.headers.tolist() == [list(mine)] * size, seed
+                waiting[rank][mine[0]] = False
+        if not any(map(any, todo)) and not any(open_tickets):
+            break
+    assert not any(open_tickets) and not any(map(any, todo)), seed
+
+
+def test_a_rival_that_one_rank_alone_has_is_no_obstacle_for_long():
+    """Rank 0 has begun a session that could run the same op, and never runs it."""
+    job = Job(2, deadlock=10.0)
+    job.ranks[0].announce(ready((1, 0), (0,), rivals=[0]))
+    job.ranks[1].announce(ready((0, 0), (1,)))
+    job.settle()
+    assert not job.heard[0]
+    for _ in range(6):
+        job.settle(0.3)
+    assert headers(job) == headers(job, 1) == [[0, 1]]
+    # From then on they know each other.
+    job.ranks[0].announce(ready((1, 0), (2,), rivals=[0]))
+    job.ranks[1].announce(ready((0, 0), (3,)))
+    job.settle()
+    assert headers(job)[1:] == [[2, 3]]
+
+
+def test_a_rival_that_is_gone_is_none():
+    job = Job(2)
+    job.ranks[0].announce(ready((1, 0), (0,), rivals=[0]))
+    job.ranks[1].announce(ready((0, 0), (1,)))
+    job.settle()
+    assert not job.heard[0]
+    job.ranks[0].forget(0)
+    job.settle()
+    assert headers(job) == [[0, 1]]
+
+
+def test_gradients_meet_those_of_the_same_lookup():
+    """Two lookups in flight; the ranks come to their gradients in different orders."""
+    job = Job(2)
+    for value in (1, 2):
+        for rank in range(2):
+            job.ranks[rank].announce(ready(0, (value,)))
+    job.settle()
+    first, second = (d.number for d in job.heard[0])
+    assert first != second and [d.number for d in job.heard[1]] == [first, second]
+    for rank, order in ((0, (first, second)), (1, (second, first))):
+        for tie in order:
+            job.ranks[rank].announce(ready(1, (tie,), instance=(tie,)))
+    job.settle()
+    assert sorted(headers(job)[2:]) == sorted([[first] * 2, [second] * 2]) == sorted(headers(job, 1)[2:])
+
+
+def test_iterations_and_kinds_of_runs_meet_their_like():
+    job = Job(2)
+    instances = [(0, 0, 0), (0, 0, 1), (0, 5, 1), (0, 0, 1, 77)]
+    for rank in range(2):
+        for i, instance in list(enumerate(instances))[::1 - 2 * rank]:
+            job.ranks[rank].announce(ready(0, (i,), instance=instance))
+    job.settle()
+    assert sorted(headers(job)) == [[i, i] for i in range(4)]
+
+
+def test_ranks_that_ask_for_different_things_still_meet():
+    """Rank 0 runs [train, metric] at once, rank 1 one after the other: nothing moves, so the same ops are paired, and
+    the second time at once."""
+    job = Job(2, deadlock=10.0)
+    for step in range(2):
+        job.ranks[0].announce(ready(0, (0,), instance=(0, 0, 0, 7)))
+        job.ranks[1].announce(ready(0, (1,), instance=(0, 0, 0, 8)))
+        for _ in range(6 * (step == 0)):
+            job.settle(0.3)
+        job.settle()
+        assert headers(job) == headers(job, 1) == [[0, 1]] * (step + 1)
+    assert [coordinator.job_error for coordinator in job.ranks] == [None, None]
+
+
+def test_ops_that_contradict_each_other_fail_at_once():
+    """The ranks' plans are alike up to an op that both have run."""
+    job = Job(2)
+    for op in (0, 1):
+        for rank in range(2):
+            job.ranks[rank].announce(ready(op, plan="user\n" + ("item", "age")[rank], graphs=2))
+        job.settle()
+    assert len(job.heard[0]) == 2
+    for coordinator in job.ranks:
+        assert coordinator.job_error.code == INVALID_ARGUMENT
+        for part in ("op number 1", "rank 0: item", "rank 1: age"):
+            assert part in coordinator.job_error.message
+
+
+def test_a_plan_that_has_grown_on_one_rank_only():
+    """Rank 1 has built more, on another thread, and does not run it yet."""
+    job = Job(2)
+    for step in range(3):
+        job.ranks[0].announce(ready(0, plan="a\nb"))
+        job.ranks[1].announce(ready(0, plan="a\nb\nc\nd"))
+        job.settle()
+    assert len(job.heard[0]) == 3 and [coordinator.job_error for coordinator in job.ranks] == [None, None]
+    for rank, plan in enumerate(("a\nb\nc\nd\ne", "a\nb\nc\nd")):
+        job.ranks[rank].announce(ready(3, plan=plan))
+    job.settle()
+    assert len(job.heard[0]) == 4
+
+
+def test_ranks_that_can_never_meet_fail_soon():
+    job = Job(3, deadlock=10.0)
+    job.ranks[0].announce(ready(1, name="train/user"))
+    job.ranks[1].announce(ready(1, name="train/user"))
+    job.ranks[2].announce(ready(2, name="eval/user"))
+    for _ in range(39):
+        job.settle(0.25)
+    assert [coordinator.job_error for coordinator in job.ranks] == [None] * 3
+    for _ in range(5):
+        job.settle(0.25)
+    for coordinator in job.ranks:
+        error = coordinator.job_error
+        assert error.code == DEADLINE_EXCEEDED
+        for part in ("every rank waits", "SOK1X_DEADLOCK_SECONDS=10", "sok.EvenSteps",
+                     "Rank 0 waits in op 'train/user', which rank 2 did not announce",
+                     "Rank 2 waits in op 'eval/user', which ranks 0, 1 did not announce"):
+            assert part in error.message, error.message
+    assert not any(job.warnings)
+
+
+def test_a_rank_that_is_slow_is_not_hit():
+    job = Job(2, deadlock=10.0)
+    job.ranks[0].announce(ready(0))
+    for _ in range(200):
+        job.settle(0.3)
+    assert job.ranks[0].job_error is None, "rank 1 waits for nothing: it is about to come"
+    # It waits for another op, and something on it still moves: a py_func that sleeps before the first op, say.
+    job.still[1] = False
+    job.ranks[1].announce(ready(1))
+    for _ in range(200):
+        job.settle(0.3)
+    assert job.ranks[0].job_error is None
+    job.still[1] = True
+    for _ in range(30):
+        job.settle(0.3)
+    job.ranks[1].announce(ready(0))
+    job.settle()
+    assert len(job.heard[0]) == 1 and job.ranks[0].job_error is None
+    # Every answer counts anew after something has moved.
+    job.ranks[0].announce(ready(2))
+    for _ in range(32):
+        job.settle(0.3)
+    assert job.ranks[0].job_error is None
+    for _ in range(5):
+        job.settle(0.3)
+    assert job.ranks[0].job_error is not None
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_an_op_that_fails_on_all_ranks_takes_its_step_along(size, seed):
+    """A shard is found full while the exchange is under way: all ranks fail there, at times of their own, and go on
+    with their next step. What the failed step has announced besides never meets one of another step."""
+    chance = random.Random(seed)
+    job = Job(size)
+    n_ops, steps = 5, 150
+    failing = {step: chance.randrange(n_ops) for step in range(1, steps + 1) if chance.random() < 0.5}
+    state = [{"step": 0, "todo": [], "open": {}, "failed": False} for _ in range(size)]
+    for _ in range(2000000):
+        kind, rank = chance.random(), chance.randrange(size)
+        me = state[rank]
+        if kind < 0.4 and job.wires.busy():
+            job.wires.deliver(chance.choice(job.wires.busy()))
+        elif kind < 0.7:
+            if me["failed"]:
+                # TensorFlow abandons the step: what is announced is withdrawn, a moment later.
+                for ticket in list(me["open"]):
+                    if chance.random() < 0.3:
+                        job.ranks[rank].withdraw(ticket)
+                me["todo"] = []
+            if not me["todo"] and (me["failed"] or not me["open"]) and me["step"] < steps:
+                me.update(step=me["step"] + 1, failed=False, todo=chance.sample(range(n_ops), n_ops))
+            if me["todo"]:
+                op = me["todo"].pop()
+                ticket = job.ranks[rank].announce(ready(op, (me["step"],), step=7 * me["step"] + 1))
+                me["open"][ticket] = me["step"]
+        else:
+            for decision in job.poll(rank):
+                step = me["open"].pop(decision.ticket)
+                if decision.error is None:
+                    assert set(decision.headers[:, 0].tolist()) == {step}, seed
+                    if failing.get(step) == decision.op.index:
+                        job.ranks[rank].undone(decision.number)
+                        me["failed"] = me["failed"] or step == me["step"]
+                else:
+                    assert decision.error.code == CANCELLED
+                    me["failed"] = me["failed"] or step == me["step"]
+        if all(one["step"] == steps and not one["todo"] and not one["open"] for one in state):
+            break
+    assert all(one["step"] == steps and not one["open"] for one in state), seed
+    runs = [[d.number for d in heard if d.error is None] for heard in job.heard]
+    assert all(run == runs[0] for run in runs)
+    undone = [d for d in job.heard[0] if d.error is None and failing.get(int(d.headers[0, 0])) == d.op.index]
+    assert len(undone) == len(failing), seed
+    assert not any(job.job_errors)
+
+
+def test_an_error_of_one_rank_travels_with_its_announcement():
+    job = Job(2)
+    job.ranks[0].announce(ready(0, (1,), LaunchError(RESOURCE_EXHAUSTED, "full", 0)))
+    job.ranks[1].announce(ready(0, (1,)))
+    job.settle()
+    for heard in job.heard:
+        assert heard[0].error.message == "full" and heard[0].number == 0

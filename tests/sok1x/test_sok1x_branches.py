@@ -1,0 +1,107 @@
+"""Lookups inside tf.cond, tf.case and tf.while_loop train as tf.gather of a resource variable does."""
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from branch_twins import HOT, SLOTS, WAYS, Twins
+from ranks import run_ranks
+from sok1x_cases import graph, session
+
+import sok1x as sok
+
+v1 = tf.compat.v1
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_branches.py")
+STEPS = 20
+OPTIMIZERS = {
+    "in_cond": [lambda: v1.train.MomentumOptimizer(0.1, 0.9), lambda: tf.contrib.opt.LazyAdamOptimizer(0.05)],
+    "in_both": [lambda: v1.train.AdagradOptimizer(0.1), lambda: tf.keras.optimizers.SGD(0.1, momentum=0.9)],
+    "in_nested": [lambda: v1.train.AdamOptimizer(0.05), lambda: tf.keras.optimizers.Adam(0.05)],
+    "in_loop": [lambda: v1.train.GradientDescentOptimizer(0.01), lambda: v1.train.FtrlOptimizer(0.1)],
+}
+
+
+def steps_of(make, wrap, loss, variable, clipped):
+    """A step on the gradient as it comes, or clipped and made dense."""
+    gradient, = tf.gradients(loss, [variable])
+    if clipped:
+        gradient, = tf.clip_by_global_norm([tf.convert_to_tensor(gradient)], 2.0)[0]
+    return wrap(make()).apply_gradients([(gradient, variable)])
+
+
+@pytest.mark.parametrize("way", sorted(set(WAYS) - {"in_cond_in_loop"}))
+def test_as_gather(way, seed):
+    random = np.random.RandomState(seed)
+    for i, make in enumerate(OPTIMIZERS.get(way, [lambda: v1.train.GradientDescentOptimizer(0.1)])):
+        with graph():
+            twins = Twins(WAYS[way], dense=i == 0)
+            wrap = (sok.DistributedOptimizer, lambda optimizer: optimizer)[i]
+            ours = steps_of(make, wrap, twins.our_loss, twins.table, i == 1)
+            stock = steps_of(make, lambda optimizer: optimizer, twins.stock_loss, twins.stock, i == 1)
+            with session() as run:
+                twins.start(run)
+                before = run.run(twins.stock)
+                for step in range(STEPS):
+                    keys = random.randint(0, 10, [random.randint(0, 4), SLOTS, HOT])
+                    feed = {twins.keys: keys, twins.every: keys, twins.flags: [step % 2, step // 2 % 2]}
+                    one, other = run.run([twins.our_loss, twins.stock_loss], feed)
+                    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+                    run.run([ours, stock], feed)
+                after = run.run(twins.stock)
+                np.testing.assert_allclose(run.run(twins.rows), after, rtol=1e-4, atol=1e-5)
+                assert np.abs(after - before).max() > 1e-3, "nothing was trained"
+
+
+def test_a_branch_inside_a_loop(seed):
+    """TensorFlow 1.15 cannot differentiate a gather there, and says so; looking up is possible."""
+    for of_stock in (False, True):
+        with graph():
+            twins = Twins(WAYS["in_cond_in_loop"])
+            with pytest.raises(TypeError, match="resource"):
+                tf.gradients(*[(twins.our_loss, [twins.table]), (twins.stock_loss, [twins.stock])][of_stock])
+    with graph():
+        twins = Twins(WAYS["in_cond_in_loop"])
+        keys = np.random.RandomState(seed).randint(0, 10, [3, SLOTS, HOT])
+        with session() as run:
+            twins.start(run)
+            for flag in (0, 1):
+                one, other = run.run([twins.our_loss, twins.stock_loss],
+                                     {twins.keys: keys, twins.every: keys, twins.flags: [flag, 0]})
+                np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_our_own_adams_take_a_branch(seed):
+    """Optimizers of ours, on the merged gradient of two branches."""
+    random = np.random.RandomState(seed)
+    for ours, stock in ((sok.tf.keras.optimizers.LazyAdamOptimizer, tf.contrib.opt.LazyAdamOptimizer),
+                        (sok.optimizers.Adam, tf.keras.optimizers.Adam)):
+        with graph():
+            twins = Twins(WAYS["in_cond"])
+            steps = [steps_of(lambda make=make: make(0.05), lambda optimizer: optimizer, loss, variable, False)
+                     for make, loss, variable in ((ours, twins.our_loss, twins.table),
+                                                  (stock, twins.stock_loss, twins.stock))]
+            with session() as run:
+                twins.start(run)
+                for step in range(8):
+                    keys = random.randint(0, 10, [3, SLOTS, HOT])
+                    run.run(steps, {twins.keys: keys, twins.every: keys, twins.flags: [step % 3, 0]})
+                np.testing.assert_allclose(run.run(twins.rows), run.run(twins.stock), rtol=1e-4, atol=1e-5)
+
+
+def test_one_guard_a_decision():
+    """However many ops are inside, a tf.cond brings one op, a loop one, and a lookup outside none."""
+    for way, expected in (("in_cond", 1), ("in_both", 1), ("in_nested", 2), ("in_case", 2), ("in_loop", 1),
+                          ("in_cond_in_loop", 2), ("beside", 1)):
+        with graph() as made:
+            twins = Twins(WAYS[way])
+            if way != "in_cond_in_loop":
+                tf.gradients(twins.our_loss, [twins.table])
+            guards = [op for op in made.get_operations()
+                      if op.type == "Sok1xCall" and op.get_attr("function") == b"branches.agree"]
+            assert len(guards) == expected, (way, [op.name for op in guards])
+
+
+def test_two_ranks(seed):
+    """They train as one; where they would part, all of them are told, and can go on."""
+    finished = run_ranks(2, PROGRAM, seed)
+    assert sorted(finished.out.split()) == ["done-0", "done-1"]

@@ -1,0 +1,125 @@
+"""Clipping by norms on one rank is TensorFlow's; `program_gradients.py` has what needs two."""
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ranks import run_ranks
+from sok1x_cases import dense_layer, graph, session
+
+import sok1x as sok
+
+v1 = tf.compat.v1
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_gradients.py")
+
+
+def test_two_ranks(seed):
+    """Clipped, averaged once, of inner steps, exchanged by Horovod: right, or refused when the graph is built."""
+    finished = run_ranks(2, PROGRAM, seed)
+    assert sorted(finished.out.split()) == ["done-0", "done-1"]
+
+
+def made_of(values):
+    """Tensors, IndexedSlices (of an array with two dimensions) and None."""
+    return [None if value is None else tf.constant(value) if np.ndim(value) != 2 else tf.IndexedSlices(
+        tf.constant(value), tf.range(len(value)), tf.constant([9, value.shape[1]])) for value in values]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_as_tensorflow_clips(dtype, seed):
+    random = np.random.RandomState(seed)
+    cases = [([random.randn(3), None, random.randn(4, 2), random.randn(2, 3, 1), np.float64(2.0)], limit)
+             for limit in (0.5, 100.0)]
+    cases += [([np.zeros(3), np.zeros([2, 2])], 1.0), ([np.array([1.0, np.inf])], 1.0),
+              ([np.array([1.0, np.nan]), np.ones([1, 1])], 1.0), ([np.full(3, 1e20)], 1.0)]
+    with graph():
+        fetches = []
+        for values, limit in cases:
+            gradients = made_of([None if value is None else value.astype(dtype) for value in values])
+            for use_norm in (None, tf.constant(3.0, dtype)):
+                for clip in (sok.clip_by_global_norm, tf.clip_by_global_norm):
+                    clipped, norm = clip(gradients, limit, use_norm=use_norm)
+                    assert [each is None for each in clipped] == [value is None for value in values]
+                    assert [type(each) for each in clipped] == [type(each) for each in gradients]
+                    fetches.append([[each for each in clipped if each is not None], norm])
+        with session() as run:
+            found = run.run(fetches)
+    for ours, stock in zip(found[::2], found[1::2]):
+        for one, other in zip(tf.nest.flatten(ours), tf.nest.flatten(stock)):
+            assert one.dtype == other.dtype
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_halves_and_mixtures():
+    """Which TensorFlow's own takes for Inf, or not at all: sums are made in float32."""
+    values = [np.full(4, 300.0, np.float16), np.full([2, 2], 3.0, np.float32), np.ones(2, np.float64)]
+    with graph():
+        clipped, norm = sok.clip_by_global_norm(made_of(values), 1.0)
+        with session() as run:
+            found, total = run.run([clipped, norm])
+    expected = np.sqrt(sum(np.square(value.astype(np.float64)).sum() for value in values))
+    np.testing.assert_allclose(total, expected, rtol=1e-6)
+    for one, value in zip(found, values):
+        one = one.values if hasattr(one, "values") else one
+        assert one.dtype == value.dtype
+        np.testing.assert_allclose(one, value / expected, rtol=2e-3)
+
+
+def test_rows_that_two_lookups_share_count_as_their_sum(seed):
+    random = np.random.RandomState(seed)
+    keys = random.randint(0, 6, [2, 4, 2, 3])
+    with graph():
+        layer = dense_layer(embedding_initializer="normal")
+        loss = tf.reduce_sum(layer(tf.constant(keys[0])) * random.randn(4, 1, 1, 4)) + tf.reduce_sum(
+            layer(tf.constant(keys[1])) * random.randn(4, 1, 1, 4))
+        gradient, = tf.gradients(loss, [layer.embedding_variable])
+        (clipped,), norm = sok.clip_by_global_norm([gradient], 0.1)
+        assert clipped.indices is gradient.indices
+        dense = tf.convert_to_tensor(gradient)
+        with session() as run:
+            whole, cut, total = run.run([dense, tf.convert_to_tensor(clipped), norm])
+    np.testing.assert_allclose(total, np.linalg.norm(whole), rtol=1e-5)
+    np.testing.assert_allclose(cut, whole * 0.1 / np.linalg.norm(whole), rtol=1e-4, atol=1e-7)
+
+
+def test_what_is_wrong():
+    with graph():
+        for wrong, error in ((tf.constant([1.0]), TypeError), ("ab", TypeError), ([], ValueError),
+                             ([None], ValueError)):
+            with pytest.raises(error, match="t_list"):
+                sok.clip_by_global_norm(wrong, 1.0)
+        with pytest.raises(ValueError, match="got 2 for 1 gradients"):
+            sok.global_norm([tf.constant([1.0])], variables=[1, 2])
+        for wrong in (0, -1.5, float("nan")):
+            with pytest.raises(ValueError, match="clip_norm: got"):
+                sok.DistributedOptimizer(v1.train.AdamOptimizer(), clip_norm=wrong)
+
+
+@pytest.mark.parametrize("keras", [False, True])
+def test_an_optimizer_that_clips(keras):
+    """Also inside a LossScaleOptimizer, whose gradients are scaled."""
+    results = []
+    for ways in ("keyword", "scaled", "function"):
+        with graph():
+            layer = dense_layer(embedding_initializer="ones")
+            w = v1.get_variable("w", initializer=np.ones(4, np.float32), use_resource=True)
+            unused = v1.get_variable("unused", [2], use_resource=True)
+            loss = tf.reduce_sum(layer(tf.constant([[[1, 2, 3]] * 2], tf.int64)) * w)
+            variables = [layer.embedding_variable, w]
+            plain = tf.keras.optimizers.SGD(1.0) if keras else v1.train.GradientDescentOptimizer(1.0)
+            optimizer = sok.DistributedOptimizer(plain, clip_norm=None if ways == "function" else 0.5)
+            gradients = tf.gradients(loss, variables)
+            if ways == "function":
+                gradients, _ = sok.clip_by_global_norm(gradients, 0.5)
+            if ways == "scaled":
+                optimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer(optimizer, 8.0)
+            step = optimizer.apply_gradients(list(zip(gradients, variables)) + ([] if keras else [(None, unused)]))
+            assert not [op for op in v1.get_default_graph().get_operations()
+                        if op.type == "Sok1xCall" and op.get_attr("function") == b"branches.agree"]
+            with session() as run:
+                run.run(step)
+                results.append(run.run([w, layer(tf.constant([[[1, 2, 3]] * 2], tf.int64), training=False)]))
+    for result in results[:2]:
+        for one, other in zip(result, results[2]):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert 0 < np.abs(results[0][0] - 1).max() < 0.5

@@ -1,0 +1,260 @@
+"""Every operation that takes row numbers or shapes from a graph refuses what it cannot take, before it writes anything.
+
+CASES has each registered operation, so that a new one must be thought of here.
+"""
+import importlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sok1x_cases import dense_layer, graph, session, sparse_layer
+
+import sok1x as sok
+from sok1x.graph_ops import operations, registry, stamps
+from sok1x.graph_ops.shard_transfer import load, save
+
+v1 = tf.compat.v1
+errors = tf.errors
+V, D = 8, 4
+LABEL = "embedding table 'EmbeddingVariable' on rank 0"
+
+
+def unknown(value, dtype=None):
+    """A tensor of which the graph knows no shape."""
+    return v1.placeholder_with_default(np.asarray(value, dtype), None)
+
+
+class Model:
+    """A table of V rows, its lookup's gradient, and a larger table's."""
+
+    def __init__(self):
+        layers = [dense_layer(max_vocabulary_size_per_gpu=rows, use_hashtable=False, embedding_initializer="ones")
+                  for rows in (V, 4 * V)]
+        self.shard, self.larger = [layer.embedding_variable for layer in layers]
+        keys = tf.constant([[[0, 1, 2], [3, 2, 1]]], tf.int64)
+        self.out = layers[0](keys)
+        self.slices = tf.gradients(self.out, self.shard)[0]
+        self.others = tf.gradients(layers[1](7 * keys), self.larger)[0]
+
+
+OPTIMIZERS = {
+    "update.gradient_descent": lambda: sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.5)),
+    "update.lazy_adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.5),
+    "update.adam": lambda: sok.optimizers.Adam(0.5),
+}
+RATES = {
+    "update.gradient_descent": lambda rate: sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(rate)),
+    "update.lazy_adam": sok.tf.keras.optimizers.LazyAdamOptimizer,
+    "update.adam": lambda rate: sok.optimizers.Adam(lambda: rate),
+}
+
+
+def applied(name, model, values, indices):
+    step = OPTIMIZERS[name]().apply_gradients([(tf.IndexedSlices(values, indices), model.shard)])
+    assert step is not None
+    return step
+
+
+def optimizer_cases(name):
+    """What a sparse gradient must not be: (how the op is made, words of the error, what is fed)."""
+    cases = {}
+    for bad, dtype in ((-1, "int32"), (V, "int32"), (2 ** 31 - 1, "int32"), (-2 ** 31, "int32"), (2 ** 32 + 1, "int64"),
+                       (-2 ** 63, "int64"), (200, "uint8")):
+        cases["row {} of {}".format(bad, dtype)] = (
+            lambda m, bad=bad, dtype=dtype: applied(name, m, tf.ones([3, D]), tf.constant([1, bad, 2], dtype)),
+            ["got row {} at position 1 of 3".format(bad), "[0, {})".format(V), "nothing was changed"])
+    cases["another table's rows"] = (lambda m: applied(name, m, m.others.values, m.others.indices), ["got row 14 "])
+    cases["rows that are computed"] = (
+        lambda m: applied(name, m, m.slices.values, tf.gather(m.slices.indices * 4, [0, 1, 2, 3])), ["got row 8 "])
+    cases["rows that TensorFlow has made distinct"] = (
+        lambda m: applied(name, m, tf.ones([2, D]), tf.unique(tf.constant([1, V, 1]))[0]), ["got row 8 at position 1"])
+    cases["fed"] = (lambda m: (applied(name, m, m.slices.values, m.slices.indices), {m.slices.indices: [0, 1, V, 2]}),
+                    ["got row 8 at position 2"])
+    cases["fed, fewer"] = (lambda m: (applied(name, m, m.slices.values, m.slices.indices), {m.slices.indices: [0]}),
+                           ["got gradients of shape [4, 4] for 1 rows"])
+    shapes = {"fewer values": ([2, D], 3), "more values": ([4, D], 3), "narrow values": ([3, D - 1], 3),
+              "wide values": ([3, D + 1], 3), "flat values": ([3 * D], 3), "no values": ([0, D], 3)}
+    for what, (shape, count) in shapes.items():
+        cases[what] = (lambda m, shape=shape, count=count: applied(
+            name, m, unknown(np.ones(shape, np.float32)), unknown(np.arange(count))),
+            ["got gradients of shape {} for 3 rows, expected [3, 4]".format(shape)])
+    cases["own rows, other values"] = (
+        lambda m: applied(name, m, m.slices.values[:3], m.slices.indices), ["got gradients of shape [3, 4] for 4 rows"])
+    cases["a matrix of rows"] = (lambda m: applied(name, m, unknown(np.ones([2, D], np.float32)), unknown([[0, 1]])),
+                                 ["for rows of shape [2], got float32 for [1, 2]"])
+    for shape in ([2], [0]):
+        def many(m, shape=shape):
+            return RATES[name](unknown(np.ones(shape, np.float32))).apply_gradients([(m.slices, m.shard)])
+        cases["a learning rate of shape {}".format(shape)] = (many, ["got a learning rate of shape {}".format(shape)])
+    if name == "update.adam":  # there TensorFlow itself computes with the rate before
+        del cases["a learning rate of shape [0]"]
+    return cases
+
+
+def sparse(layer, keys=(1, 2), indices=((0, 0), (1, 0)), dense_shape=(2, 3), **options):
+    given = tf.SparseTensor(v1.placeholder_with_default(np.array(indices, np.int64), [None, 2]),
+                            v1.placeholder_with_default(np.array(keys, np.int64), [None]),
+                            v1.placeholder_with_default(np.array(dense_shape, np.int64), [2]))
+    return layer(given, **options)
+
+
+def upstream(kind, wrong):
+    """A lookup's gradient from one of a shape that does not fit."""
+    def make(model):
+        layer = (dense_layer if kind == "dense" else sparse_layer)(use_hashtable=False)
+        out = layer(tf.ones([1, 2, 3], tf.int64)) if kind == "dense" else sparse(layer)
+        return tf.gradients(out, layer.embedding_variable, grad_ys=unknown(np.ones(wrong, np.float32)))[0].values
+    return make
+
+
+def second(kind, wrong):
+    """The gradient of a lookup's gradient, likewise."""
+    def make(model):
+        layer = (dense_layer if kind == "dense" else sparse_layer)(use_hashtable=False)
+        out = layer(tf.ones([1, 2, 3], tf.int64)) if kind == "dense" else sparse(layer)
+        given = tf.ones_like(out)
+        values = tf.gradients(out, layer.embedding_variable, grad_ys=given)[0].values
+        return tf.gradients(values, given, grad_ys=unknown(np.ones(wrong, np.float32)))[0]
+    return make
+
+
+def segment_sum(data, ids, count):
+    return lambda m: operations.unsorted_segment_sum(unknown(data, np.float32), unknown(ids), unknown(count))
+
+
+def sums_gradient(model):
+    data, sums = tf.ones([3, D]), unknown(np.ones([2, D], np.float32))
+    return tf.gradients(operations.unsorted_segment_sum(data, tf.constant([0, 2, 1]), tf.constant(3)), data, sums)[0]
+
+
+NONE = {}  # takes no row numbers or shapes
+CASES = {
+    "update.gradient_descent": optimizer_cases("update.gradient_descent"),
+    "update.lazy_adam": optimizer_cases("update.lazy_adam"),
+    "update.adam": optimizer_cases("update.adam"),
+    "stamps.mark": {
+        "row {}".format(bad): (lambda m, bad=bad: stamps.mark(m.shard.table, tf.constant([[1, bad]], tf.int64)),
+                               ["got row {} at position 1 of 2".format(bad)]) for bad in (-1, V, 2 ** 32, -2 ** 63)},
+    "dense.forward": {"training of two": (lambda m: dense_layer()(tf.ones([1, 2, 3], tf.int64),
+                                                                  training=unknown([True, False])), ["shape [2]"])},
+    "combined.forward": {
+        "training of two": (lambda m: sparse(sparse_layer(), training=unknown([True, False])), ["shape [2]"]),
+        "fewer indices": (lambda m: sparse(sparse_layer(), indices=[[0, 0]]), ["indices of shape [1, 2]", "[2]"]),
+        "more indices": (lambda m: sparse(sparse_layer(), keys=[5]), ["indices of shape [2, 2]", "of shape [1]"]),
+        "a bag too far": (lambda m: sparse(sparse_layer(), indices=[[0, 0], [2, 0]]), ["got row 2 ", "[0, 2)"]),
+        "fewer than none": (lambda m: sparse(sparse_layer(), dense_shape=[-2, 3]), ["dense_shape [-2, 3]"]),
+        "too many": (lambda m: sparse(sparse_layer(), dense_shape=[2 ** 62, 3]), ["dense_shape [4611686018427387904"])},
+    "dense.backward": {str(shape): (upstream("dense", shape), ["got a gradient of float32 and shape"])
+                       for shape in ([1, 2, 2, D], [1, 2, 3, D + 1], [0])},
+    "combined.backward": {str(shape): (upstream("combined", shape), ["got a gradient of float32 and shape"])
+                          for shape in ([2, 2, D], [1, 2, D - 1], [0])},
+    "dense.spread": {str(shape): (second("dense", shape), ["expected [1, 4]"])
+                     for shape in ([2, D], [1, D + 1], [0, D])},
+    "combined.spread": {str(shape): (second("combined", shape), ["expected [2, 4]"])
+                        for shape in ([3, D], [2, D - 1], [0, D])},
+    "operations.unique": {"a matrix": (lambda m: operations.unique(unknown([[1, 2]]))[0], ["shape [1, 2]"])},
+    "operations.segment_sum": {
+        "fewer data": (segment_sum(np.ones([2, D]), [0, 1, 2], 3), ["data of shape [2, 4]"]),
+        "an id too large": (segment_sum(np.ones([3, D]), [0, 3, 2], 3), ["segment_ids[1] = 3"]),
+        "fewer than none": (segment_sum(np.ones([3, D]), [0, 1, 2], -1), ["num_segments -1"]),
+        "two numbers": (segment_sum(np.ones([3, D]), [0, 1, 2], [3, 3]), ["num_segments of shape [2]"]),
+        "too many numbers": (segment_sum(np.ones([0, 2 ** 31]), np.empty(0, np.int64), 2 ** 31 - 1), ["num_segments"])},
+    "operations.rows_of_segments": {"fewer sums": (sums_gradient, ["segment_ids[1] = 2"])},
+    "saver.load_values": {
+        "narrow": (lambda m: sok.Saver().load_embedding_values(m.shard, unknown(np.ones([2, D - 1], np.float32))),
+                   ["shape [2, 3]"]),
+        "too many rows": (lambda m: sok.Saver().load_embedding_values(m.shard, tf.ones([V + 1, D])), ["got 9 rows"])},
+    "shard.save": {"two tokens": (lambda m: save(m.shard.table, {}, unknown([1, 2], np.int64)), ["got token [1, 2]"])},
+    "shard.load": {"no token": (lambda m: load(m.shard.table, {}, unknown(77, np.int64)), ["got token 77"])},
+    # Their inputs are what another op has left for them, which cannot be fed: see the last test.
+    "lookup.distinct": NONE,
+    # Of any shape, which they compare between ranks.
+    "all_finite": NONE, "all_reduce": NONE, "broadcast": NONE, "gather_bytes": NONE,
+    # They take nothing from the graph, or one number of a shape that the graph knows.
+    "init": NONE, "initial.rows": NONE, "initial.index": NONE, "initial.count": NONE, "initial.check": NONE,
+    "initial.stamps": NONE, "stamps.changed": NONE, "stamps.mark_loaded": NONE, "saver.dump": NONE,
+    "saver.restore": NONE,
+}
+
+
+def test_every_operation_is_here():
+    for family in registry._FAMILIES:
+        importlib.import_module("sok1x.graph_ops." + family)
+    assert {name for name in registry._operations if not name.startswith("test.")} == set(CASES)
+
+
+@pytest.mark.parametrize("name", [name for name, cases in CASES.items() if cases])
+def test_refused_before_anything_is_written(name):
+    with graph():
+        model = Model()
+        made = {case: make(model) for case, (make, _) in CASES[name].items()}
+        state = v1.global_variables()
+        with session() as run:
+            run.run(model.out)
+            before = run.run(state)
+            for case, (_, words) in CASES[name].items():
+                fetch, feed = made[case] if isinstance(made[case], tuple) else (made[case], None)
+                with pytest.raises((errors.InvalidArgumentError, errors.FailedPreconditionError)) as caught:
+                    run.run(fetch, feed)
+                for word in words + ([LABEL] if name in OPTIMIZERS else []):
+                    assert word in caught.value.message, (case, caught.value.message)
+            # What comes before a lookup's gradient has stamped its rows.
+            clocks = set() if name == "stamps.mark" else {"steps", "stamps"}
+            for variable, one, two in zip(state, before, run.run(state)):
+                if variable.op.name.split("/")[-1] not in clocks:
+                    np.testing.assert_array_equal(one, two, variable.name)
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+def test_equal_rows_are_added_up(name, seed):
+    """By hand, fed in the place of a lookup's, of two lookups, of another table's lookup: as dense gradients."""
+    random = np.random.RandomState(seed)
+    with graph():
+        model = Model()
+        given, rows = random.normal(size=[6, D]).astype(np.float32), np.array([2, 5, 2, 0, 5, 2])
+        slices = tf.IndexedSlices(tf.constant(given), tf.constant(rows, tf.int64))
+        two = tf.IndexedSlices(tf.concat([model.slices.values] * 2, 0), tf.concat([model.slices.indices] * 2, 0))
+        foreign = tf.IndexedSlices(model.others.values, model.others.indices % 4)
+        own = {model.slices.values: given, model.slices.indices: rows.astype(np.int32)}
+        cases = [(slices, None, None), (model.slices, own, (given, rows)), (two, None, None), (foreign, None, None),
+                 (model.slices, None, None), (tf.IndexedSlices(tf.zeros([0, D]), tf.zeros([0], tf.int32)), None, None)]
+        steps = []
+        for gradient, _, _ in cases:
+            optimizer = OPTIMIZERS[name]()
+            steps.append(optimizer.apply_gradients([(gradient, model.shard)]))
+        with session() as run:
+            for (gradient, feed, fed), step in zip(cases, steps):
+                values, indices = fed or run.run([gradient.values, gradient.indices])
+                total = np.zeros([V, D])
+                np.add.at(total, indices, values)
+                before = run.run(model.shard)
+                run.run(step, feed)
+                moved = before - run.run(model.shard)
+                if name == "update.gradient_descent":
+                    np.testing.assert_allclose(moved, 0.5 * total, rtol=1e-5, atol=1e-6)
+                else:  # Adam's first step is the learning rate, against the sum's sign
+                    np.testing.assert_allclose(moved, 0.5 * np.sign(total), rtol=1e-2, atol=1e-6)
+            assert run.run(model.shard.stamps)[[0, 2, 5]].all()
+
+
+def test_a_learning_rate_for_each_column_is_tensorflows():
+    with graph():
+        model = Model()
+        optimizer = sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(tf.constant([1.0, 2.0, 3.0, 4.0])))
+        step = optimizer.apply_gradients([(tf.IndexedSlices(tf.ones([1, D]), tf.constant([3])), model.shard)])
+        with session() as run:
+            before = run.run(model.shard)
+            run.run(step)
+            np.testing.assert_allclose((before - run.run(model.shard))[3], [1, 2, 3, 4])
+
+
+def test_what_an_op_leaves_for_another_cannot_be_fed():
+    with graph():
+        layers = dense_layer(), sparse_layer()
+        outs = layers[0](tf.ones([1, 2, 3], tf.int64)), sparse(layers[1])
+        for layer, out in zip(layers, outs):
+            slices = tf.gradients(out, layer.embedding_variable)[0]
+            backward = slices.values.op
+            for saved in backward.inputs[1:]:
+                assert not saved.graph.is_feedable(saved), saved
+            assert out.graph.is_feedable(slices.indices) and out.graph.is_feedable(slices.values)
