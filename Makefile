@@ -6,19 +6,25 @@ PYTHON_ENV := .venv/bin/python
 DATA := .data/ml-100k
 RANKS ?= 2
 ARGS ?=
+# Tests wait for each other's ranks much of the time, so one more at a time than there are cores; each may take 2 GB.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 
 # Not make's business to run two set-ups at once.
 .NOTPARALLEL:
-.PHONY: help env build data demo check lint test test-slow test-gpu bench bench-gpu clean distclean
+.PHONY: help env env-tests build data demo check lint test test-slow test-gpu bench bench-gpu clean distclean
 
 help: ## List these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 	@echo
 	@echo "  RANKS=n      processes of demo and check (2);   ARGS='...' is passed on to demo, test and bench"
+	@echo "  WORKERS=n    tests that test runs at a time (one more than there are cores, 8 at most); 0: in one process"
 	@echo "  PYTHON=path  the Python 3.7 to use, where it is not found by itself"
 
 env: ## Make .venv: packages, Open MPI where missing (as root), and sok1x built in place
 	@tools/setup_env.sh
+
+env-tests: ## The same with Horovod, which tests and benchmarks use
+	@tools/setup_env.sh horovod
 
 build: env ## Build again what has changed of the op and the host kernels
 
@@ -36,21 +42,21 @@ lint: env ## Check style (ruff) and types (mypy)
 	@$(PYTHON_ENV) -m ruff check .
 	@$(PYTHON_ENV) -m mypy
 
-test: lint data ## Set up, check style and types, run the tests
-	@$(PYTHON_ENV) -m pytest -m "not slow" $(ARGS)
+test: env-tests lint data ## Set up, check style and types, run the tests
+	@$(PYTHON_ENV) -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(ARGS)
 
-test-slow: data ## Run the tests that take longer than a minute each
+test-slow: env-tests data ## Run the tests that take longer than a minute each
 	@$(PYTHON_ENV) -m pytest -m slow $(ARGS)
 
-test-gpu: env ## Run the tests that have something to run on a GPU (needs a TensorFlow with GPUs, pycuda, nvcc)
+test-gpu: env-tests ## Run the tests that have something to run on a GPU (needs a TensorFlow with GPUs, pycuda, nvcc)
 	@PYTHON=$(CURDIR)/$(PYTHON_ENV) tools/gpu_tests.sh $(ARGS)
 
-bench: env ## Measure against stock TensorFlow, Horovod and dd; writes benchmarks/results/
+bench: env-tests ## Measure against stock TensorFlow, Horovod and dd; writes benchmarks/results/
 	@$(PYTHON_ENV) benchmarks/embedding.py $(ARGS)
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/optimizers.py
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/checkpoint.py
 
-bench-gpu: env ## Measure on GPUs: lookups and steps, optimizers, checkpoints, the hash table, scaling; writes benchmarks/results/
+bench-gpu: env-tests ## Measure on GPUs: lookups and steps, optimizers, checkpoints, the hash table, scaling; writes benchmarks/results/
 	@$(PYTHON_ENV) benchmarks/gpu_embedding.py $(ARGS)
 	@$(PYTHON_ENV) benchmarks/optimizers.py $(ARGS)
 	@$(PYTHON_ENV) benchmarks/checkpoint.py $(ARGS)

@@ -24,7 +24,9 @@ import time
 from setuptools import Command, Distribution, setup
 from setuptools.command.build_py import build_py
 from setuptools.command.develop import develop
+from setuptools.command.editable_wheel import editable_wheel
 from wheel.bdist_wheel import bdist_wheel
+from wheel.wheelfile import WheelFile
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
 STATE = os.path.join(ROOT, "build", "native")
@@ -152,12 +154,15 @@ def digest_of(files, with_tensorflow):
     return digest.hexdigest()
 
 
-def build_native(force=False):
-    """Builds what is out of date; one process at a time, each library replaced in one step."""
+def build_native(force=False, only=""):
+    """Builds what is out of date, or of that what has `only` in its name; one process at a time, each library replaced
+    in one step."""
     os.makedirs(STATE, exist_ok=True)
     with open(os.path.join(STATE, "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name, make, folder, patterns, with_tensorflow in LIBRARIES:
+            if only not in name:
+                continue
             files = find_sources(folder, *patterns)
             if not files:
                 print("{}: no sources yet".format(name))
@@ -186,19 +191,19 @@ class BuildNative(Command):
     """`python setup.py build_native`."""
 
     description = "build the TensorFlow op and the host kernels in place, where out of date"
-    user_options = [("force", "f", "build even what is up to date")]
+    user_options = [("force", "f", "build even what is up to date"), ("only=", None, "build what has this in its name")]
     boolean_options = ["force"]
 
     def initialize_options(self):
         """Sets the defaults."""
-        self.force = False
+        self.force, self.only = False, ""
 
     def finalize_options(self):
         """Has nothing to derive."""
 
     def run(self):
         """Builds."""
-        build_native(bool(self.force))
+        build_native(bool(self.force), self.only)
 
 
 class BuildPy(build_py):
@@ -224,6 +229,30 @@ class Develop(develop):
         """Builds, then links the source tree into site-packages."""
         build_native()
         super().run()
+
+
+class EditableWheel(editable_wheel):
+    """`pip install -e`: setuptools' wheel, with tools/checkout_finder.py in place of its finder."""
+
+    def run(self):
+        """Makes the wheel, then puts our finder into it."""
+        super().run()
+        for name in glob.glob(os.path.join(str(self.dist_dir), "*.whl")):
+            self.replace_finder(name)
+
+    def replace_finder(self, name):
+        """Writes the wheel `name` anew: its dist-info, the finder, and the .pth that installs it."""
+        with WheelFile(name) as wheel:
+            kept = {info.filename: wheel.read(info.filename) for info in wheel.infolist()
+                    if ".dist-info/" in info.filename and not info.filename.endswith("/RECORD")}
+        with open(path("tools", "checkout_finder.py"), "rb") as file:
+            kept["_sok1x_checkout.py"] = file.read()
+        kept["_sok1x_checkout.pth"] = "import _sok1x_checkout; _sok1x_checkout.install({})\n".format(
+            ascii(ROOT)).encode()
+        os.remove(name)
+        with WheelFile(name, "w") as wheel:
+            for filename, content in kept.items():
+                wheel.writestr(filename, content)
 
 
 class PlatformWheel(bdist_wheel):
@@ -280,6 +309,6 @@ if __name__ == "__main__":
         exclude_package_data={"": ["*.partial.so"]},
         distclass=PlatformDistribution,
         cmdclass={"build_native": BuildNative, "build_py": BuildPy, "develop": Develop,
-                  "bdist_wheel": PlatformWheel},
+                  "editable_wheel": EditableWheel, "bdist_wheel": PlatformWheel},
         zip_safe=False,
     )

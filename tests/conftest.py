@@ -11,6 +11,9 @@ sys.path[:0] = [HERE, os.path.join(HERE, "cuda_kernels")]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # TensorFlow would take nearly all of a GPU's memory at its first session, or at its first look at the GPU.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+# TensorFlow imports distutils, for which setuptools would load itself, a tenth of the time that each of the hundreds of
+# processes takes to start. tests/setup, which builds and installs, does without this.
+os.environ.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
 
 # Which devices the tests that have a `device` run on; 'gpu' alone makes it an error that there is no GPU.
 ASKED = os.environ.get("SOK1X_TEST_DEVICE", "") or "both"

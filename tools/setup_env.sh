@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Makes .venv with everything sok1x runs, builds and is tested on, and builds sok1x itself in place.
+# tools/setup_env.sh [horovod]: makes .venv with everything sok1x runs, builds and is tested on, and builds sok1x itself
+# in place. Horovod, which takes minutes to build and which sok1x does not need, only where it is asked for: tests and
+# benchmarks use it.
 #
-# A second call does next to nothing: a stamp in .venv says what it was made from. What can be missing on a
-# machine is either installed (Open MPI and a compiler by apt, as root) or named with the command to type.
+# A second call does next to nothing: stamps in .venv say what it was made from. What can be missing on a machine is
+# either installed (Open MPI and a compiler by apt, as root) or named with the command to type.
 #
 # PYTHON            the Python to use (tools/find_python.sh says where one is looked for)
 # SOK1X_TENSORFLOW  another TensorFlow requirement than requirements.txt's, e.g. tensorflow-gpu==1.15.5
@@ -13,6 +15,12 @@ logs=build/setup
 wheels=$logs/wheels
 python=.venv/bin/python
 stamp=.venv/sok1x-setup
+with_horovod=no
+case "${1:-}" in
+    "") ;;
+    horovod) with_horovod=yes ;;
+    *) echo "tools/setup_env.sh: got '$1', expected nothing or 'horovod'" >&2; exit 2 ;;
+esac
 began=$SECONDS
 mkdir -p "$logs"
 
@@ -161,30 +169,23 @@ install_packages() {
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' \
         || fail "Python.h of $("$python" -V) is missing: install this Python's headers (Debian: python3-dev's like)."
 
-    # One compiles on one core while the other downloads.
-    start mpi4py "building mpi4py (1 to 2 minutes the first time)" build_mpi4py
+    # What compiles, the kernels and mpi4py, does so while TensorFlow is downloaded.
+    start kernels "building the host kernels" "$python" setup.py -q build_native --only host_kernels
+    start mpi4py "building mpi4py (about a minute the first time)" build_mpi4py
     start tensorflow "installing TensorFlow, NumPy, pytest and the like" \
         pip_install -r "$logs/requirements.txt" -r requirements-dev.txt
     must tensorflow "Is a package index reachable that has these versions for this Python?"
-    start cmake "looking for CMake 3" install_cmake
-    must cmake "Install CMake 3 (Debian: apt-get install cmake)."
-    start horovod "building Horovod (about 2 minutes the first time)" install_horovod
+    must kernels ""
+    start sok1x "building sok1x and linking it into .venv" pip_install --no-deps --no-build-isolation -e .
+    must sok1x ""
     must mpi4py "It needs a working mpicc and Python's headers."
     start mpi4py_install "installing mpi4py" install_mpi4py
     must mpi4py_install ""
-    must horovod "It needs mpicxx, CMake 3 and a C++ compiler."
-
     if ! mpi4py_works; then
         start mpi4py "building mpi4py anew: the one that pip kept was built for another MPI" build_mpi4py --no-cache-dir
         must mpi4py "It needs a working mpicc and Python's headers."
         install_mpi4py
         mpi4py_works || fail "mpi4py does not import; $python -c 'import mpi4py.MPI' says why."
-    fi
-    if ! horovod_works; then
-        start horovod "building Horovod anew: the one that pip kept was built for another MPI or TensorFlow" \
-            install_horovod --no-cache-dir --force-reinstall
-        must horovod "It needs mpicxx, CMake 3 and a C++ compiler."
-        horovod_works || fail "Horovod does not import with MPI; $python -c 'import horovod.tensorflow' says why."
     fi
 
     if cuda_driver; then
@@ -192,9 +193,19 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Pyth
         finish pycuda || say "pycuda could not be built ($logs/pycuda.log says why). Going on without it: training" \
             "on the CPU does not need it."
     fi
+}
 
-    start sok1x "building sok1x and linking it into .venv" pip_install --no-deps --no-build-isolation -e .
-    must sok1x ""
+add_horovod() {
+    start cmake "looking for CMake 3" install_cmake
+    must cmake "Install CMake 3 (Debian: apt-get install cmake)."
+    start horovod "building Horovod, for tests and benchmarks (about 2 minutes the first time)" install_horovod
+    must horovod "It needs mpicxx, CMake 3 and a C++ compiler."
+    if ! horovod_works; then
+        start horovod "building Horovod anew: the one that pip kept was built for another MPI or TensorFlow" \
+            install_horovod --no-cache-dir --force-reinstall
+        must horovod "It needs mpicxx, CMake 3 and a C++ compiler."
+        horovod_works || fail "Horovod does not import with MPI; $python -c 'import horovod.tensorflow' says why."
+    fi
 }
 
 # ---------------------------------------------------------------- the whole
@@ -212,14 +223,19 @@ if [ -n "${SOK1X_TENSORFLOW:-}" ]; then
     sed -i "s|^tensorflow==.*|$SOK1X_TENSORFLOW|" "$logs/requirements.txt"
 fi
 key=$(cat requirements*.txt "$logs/requirements.txt" setup.py pyproject.toml tools/setup_env.sh tools/find_python.sh \
+      tools/checkout_finder.py \
       <(echo "$PWD") | sha256sum)
 make_venv
 if [ "$(cat "$stamp" 2>/dev/null)" != "$key" ]; then
-    rm -f "$stamp"
+    rm -f "$stamp" "$stamp-horovod"
     install_packages
     echo "$key" >"$stamp"
     say "done in $((SECONDS - began)) s; the next call takes a few"
 else
     # sok1x alone: what changed since.
     "$python" setup.py -q build_native || fail "sok1x did not build (see above)."
+fi
+if [ $with_horovod = yes ] && [ "$(cat "$stamp-horovod" 2>/dev/null)" != "$key" ]; then
+    add_horovod
+    echo "$key" >"$stamp-horovod"
 fi

@@ -24,16 +24,20 @@ INDEX, DATA = "model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001"
 USER, ITEM, PART = "user/id", "item", "slot:user/id/Adam"
 
 
-def make_base(directory):
-    """The sound checkpoint; returns its folder."""
+def base_tables():
+    """The tables of the sound checkpoint, always with the same content."""
     random = np.random.RandomState(20)
     user = made_checkpoints.hash_table(random, USER, RANKS, 60, 16, 80, ())
     user.rows = max(user.rows, *(len(keys) for keys in user.keys))
     # A number a row, so that its file is small: most attacks are on its header.
     user.parts[PART] = [random.standard_normal(len(keys)).astype(np.float32) for keys in user.keys]
-    tables = [made_checkpoints.without_stamps(user),
-              made_checkpoints.without_stamps(made_checkpoints.direct_table(random, ITEM, RANKS, 12, 4))]
-    return made_checkpoints.save(directory, tables, STEP, token="0123456789abcdef", written=1600000000)
+    return [made_checkpoints.without_stamps(user),
+            made_checkpoints.without_stamps(made_checkpoints.direct_table(random, ITEM, RANKS, 12, 4))]
+
+
+def make_base(directory):
+    """Saves the sound checkpoint below `directory`; returns its folder."""
+    return made_checkpoints.save(directory, base_tables(), STEP, token="0123456789abcdef", written=1600000000)
 
 
 def read(folder, file):

@@ -1,20 +1,19 @@
-"""Makes the folders beside it: `base`, a sound checkpoint, and for each attack the files in which it differs.
+"""The attacks: functions that change a sound checkpoint's folder (`forging.make_base`), by name.
 
-`python tests/attacks/make_attacks.py` writes all anew; the result is committed, and a test sees that it is what this
-script makes. Whoever makes such files knows the format: checksums are right wherever the attack is not on them.
+They are made when the tests run and removed after: some are links out of the folder, to devices, on which programs
+that read files by path would hang. Whoever makes such files knows the format: checksums are right wherever the attack
+is not on them.
 """
 import json
 import os
 import shutil
 import struct
 
-import attack_folders
 import crc32c
 import numpy as np
 from forging import (
     DATA,
     DIRECT,
-    HERE,
     INDEX,
     ITEM,
     KEYS,
@@ -264,15 +263,3 @@ attack("link-tensorflow", DATA)(lambda folder: link(folder, DATA, "/dev/zero"))
 def _(folder):
     os.unlink(os.path.join(folder, ROWS))
     os.mkdir(os.path.join(folder, ROWS))
-    write(os.path.join(folder, ROWS), "kept", b"")  # git keeps no empty folder
-
-
-def main():
-    for entry in os.scandir(HERE):
-        if entry.is_dir() and entry.name != "__pycache__":
-            shutil.rmtree(entry.path)
-    attack_folders.make_all(ATTACKS, HERE)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,6 @@
 """Failures on one rank, on purpose: what the others do, and that nothing ever hangs."""
 import os
 import re
-import time
 
 import pytest
 from ranks import run_ranks
@@ -10,29 +9,29 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_fail
 
 
 def fail(case, ranks=2, timeout=60, **env):
-    """Runs a case that must end non-zero; returns what it wrote and how long it took."""
-    began = time.time()
+    """Runs a case that must end, non-zero, by `timeout`: on a busy machine half of that is the start of TensorFlow.
+
+    Ranks that are not ended sleep for 300 s. Returns what the case wrote.
+    """
     finished = run_ranks(ranks, PROGRAM, case, timeout=timeout, env=env, check=False)
     assert finished.code != 0, str(finished)
-    return finished, time.time() - began
+    return finished
 
 
 @pytest.mark.parametrize("case, ranks", [("raises", 3), ("raises_while_others_sleep", 2)])
 def test_a_rank_that_raises_ends_all_with_its_message(case, ranks):
-    finished, seconds = fail(case, ranks)
+    finished = fail(case, ranks)
     assert finished.err.count("rank 1 failed: ValueError: made to fail on purpose") >= ranks - 1, str(finished)
     assert "Traceback" in finished.err, str(finished)
-    assert seconds < 10 + 15, "starting three TensorFlows takes up to 15 s; the end may take 10: " + str(finished)
 
 
 def test_a_killed_rank_ends_the_job():
-    finished, seconds = fail("killed")
-    assert seconds < 30 + 15, str(finished)
+    fail("killed")
 
 
 @pytest.mark.parametrize("case", ["different_layers", "fewer_layers"])
 def test_ranks_that_built_different_layers(case):
-    finished, _ = fail(case)
+    finished = fail(case)
     if case == "different_layers":
         assert "D=4" in finished.err and "D=5" in finished.err, str(finished)
     else:
@@ -41,15 +40,14 @@ def test_ranks_that_built_different_layers(case):
 
 
 def test_a_rank_that_stops_feeding_is_named():
-    finished, seconds = fail("stops_feeding", SOK1X_STALL_SECONDS="2", SOK1X_ABORT_SECONDS="6")
+    finished = fail("stops_feeding", SOK1X_STALL_SECONDS="2", SOK1X_ABORT_SECONDS="6")
     stalls = [line for line in finished.err.splitlines() if "sok1x" in line and "wait" in line]
     assert any("All2All" in line or "dense" in line for line in stalls), str(finished)
     assert re.search(r"rank[s]? \[?1", finished.err), str(finished)
-    assert seconds < 40, str(finished)
 
 
 def test_ranks_that_can_never_meet_fail_by_themselves():
-    finished, _ = fail("never_meet", SOK1X_DEADLOCK_SECONDS="1.5")
+    finished = fail("never_meet", SOK1X_DEADLOCK_SECONDS="1.5")
     assert "every rank waits for an op that another rank does not run" in finished.err, str(finished)
     assert re.search("Rank 0 waits in op '[^']*/lookup', which rank 1 did not announce", finished.err), str(finished)
     assert re.search("Rank 1 waits in op '[^']*/lookup', which rank 0 did not announce", finished.err), str(finished)

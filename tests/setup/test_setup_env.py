@@ -37,10 +37,10 @@ class Sandbox:
     def user(self, number):
         self.program("id", "echo {}".format(number))
 
-    def run(self, **env):
+    def run(self, *arguments, **env):
         values = dict({"PATH": str(self.bin), "HOME": str(self.tree)}, **env)
-        done = subprocess.run(["bash", str(self.tree / "tools" / "setup_env.sh")], env=values, timeout=60,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        done = subprocess.run(["bash", str(self.tree / "tools" / "setup_env.sh")] + list(arguments), env=values,
+                              timeout=60, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               universal_newlines=True)
         return done.returncode, done.stdout
 
@@ -114,11 +114,74 @@ def test_a_folder_that_is_no_environment_is_not_removed(sandbox):
     assert (sandbox.tree / ".venv" / "mine").exists()
 
 
+# A Python that notes its calls; it makes the wheels that it is asked for, and knows of no GPU.
+PRETEND = """
+echo "$*" >> calls
+case "$*" in
+    *libcuda*) exit 1 ;;
+    *"pip wheel"*) mkdir -p build/setup/wheels && touch build/setup/wheels/mpi4py-4-pretended.whl ;;
+esac
+"""
+
+
+@pytest.fixture
+def with_python(sandbox):
+    """A sandbox that has everything but packages; .venv is there, with the Python that notes its calls."""
+    sandbox.user(1000)
+    for name in OPEN_MPI:
+        sandbox.program(name)
+    (sandbox.tree / ".venv" / "bin").mkdir(parents=True)
+    (sandbox.tree / ".venv" / "pyvenv.cfg").write_text("")
+    python = sandbox.tree / ".venv" / "bin" / "python"
+    python.write_text("#!/bin/sh" + PRETEND)
+    python.chmod(0o755)
+    return sandbox
+
+
+def calls(sandbox, *arguments):
+    """What Python was called with in a run that must succeed."""
+    noted = sandbox.tree / "calls"
+    noted.write_text("")
+    code, out = sandbox.run(*arguments)
+    assert code == 0, out
+    return noted.read_text().splitlines()
+
+
+def matching(lines, words):
+    return [number for number, line in enumerate(lines) if words in line]
+
+
+def test_horovod_is_built_only_where_it_is_asked_for(with_python):
+    first = calls(with_python)
+    assert not matching(first, "horovod")
+    editable, = matching(first, "install -q --no-deps --no-build-isolation -e .")
+    tensorflow, = matching(first, "install -q -r build/setup/requirements.txt")
+    assert tensorflow < editable and matching(first, "pip wheel -q --no-deps")
+    assert len(matching(first, "build_native --only host_kernels")) == 1
+    assert [line for line in calls(with_python) if "pip" in line.split()] == [], "a second call installs nothing"
+    asked = [line for line in calls(with_python, "horovod") if "-m pip" in line]
+    assert len(matching(asked, "horovod==")) == 1 and not matching(asked, "tensorflow") and not matching(asked, "-e .")
+    assert not [line for line in calls(with_python, "horovod") + calls(with_python) if "-m pip" in line]
+
+
+def test_what_changes_the_set_up_asks_for_horovod_again(with_python):
+    calls(with_python, "horovod")
+    with open(str(with_python.tree / "requirements.txt"), "a") as file:
+        file.write("# changed\n")
+    assert not matching(calls(with_python), "horovod==")
+    assert len(matching(calls(with_python, "horovod"), "horovod==")) == 1
+
+
+def test_an_argument_that_it_does_not_know(sandbox):
+    code, out = sandbox.run("Horovod")
+    assert code == 2 and "got 'Horovod', expected nothing or 'horovod'" in out
+
+
 def test_make_lists_its_targets():
     done = subprocess.run(["make"], cwd=ROOT, stdout=subprocess.PIPE, universal_newlines=True, timeout=20)
     listed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("  make ")}
     assert done.returncode == 0
-    assert listed >= {"help", "env", "build", "demo", "test", "lint", "check", "bench", "clean"}
+    assert listed >= {"help", "env", "env-tests", "build", "demo", "test", "lint", "check", "bench", "clean"}
 
 
 @pytest.mark.parametrize("ranks", ["0", "x", "", "-1"])

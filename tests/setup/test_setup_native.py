@@ -28,9 +28,10 @@ def tree(tmp_path):
 
 
 def build(tree, *options, **env):
+    values = {name: value for name, value in os.environ.items() if name != "SETUPTOOLS_USE_DISTUTILS"}
     done = subprocess.run([sys.executable, "setup.py", "-q", "build_native"] + list(options), cwd=str(tree),
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=120,
-                          env=dict(os.environ, **env))
+                          env=dict(values, **env))
     return done.returncode, done.stdout
 
 

@@ -13,7 +13,13 @@ INNER = ("graph_ops", "cuda_kernels", "launch")
 LIBRARIES = ("graph_ops/_bridge.so", "cuda_kernels/_host_kernels.so")
 
 
+def environment(values):
+    """As users have it: setuptools with distutils of its own (see tests/conftest.py)."""
+    return {name: value for name, value in values.items() if name != "SETUPTOOLS_USE_DISTUTILS"}
+
+
 def run(*command, **options):
+    options.setdefault("env", environment(os.environ))
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
                           timeout=300, **options)
     assert done.returncode == 0, done.stdout

@@ -81,7 +81,8 @@ def test_wrong_training(wrong, error):
 
 @pytest.mark.parametrize("initializer", [
     None, "ones", "glorot_uniform", tf.keras.initializers.Constant(2.0), tf.keras.initializers.TruncatedNormal(0, 2.0),
-    {"class_name": "Constant", "config": {"value": 3.0}}], ids=str)
+    {"class_name": "Constant", "config": {"value": 3.0}}],
+    ids=["default", "ones", "glorot_uniform", "constant", "normal", "configuration"])
 @LAYERS
 def test_configuration_round_trip(make, initializer):
     arguments = dict(name="ads", key_dtype="uint32", use_hashtable=False, trainable=False,
