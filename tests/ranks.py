@@ -32,6 +32,7 @@ def run_ranks(ranks, program, *arguments, timeout=120, env=None, check=True, lau
     SOK1X_TEST_DEVICE=gpu each rank gets a GPU (on_gpu.py).
     """
     values = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                  OMPI_MCA_mpi_yield_when_idle="1",  # other tests run beside this one
                   TF_CPP_MIN_LOG_LEVEL="2", PYTHONWARNINGS="ignore", PYTHONUNBUFFERED="1", PYTHONFAULTHANDLER="1")
     values.update(env or {})
     python = [sys.executable] + ([program] if os.path.exists(program) else ["-c", program])
