@@ -43,7 +43,7 @@ lint: env ## Check style (ruff) and types (mypy)
 	@$(PYTHON_ENV) -m mypy
 
 test: env-tests lint data ## Set up, check style and types, run the tests
-	@$(PYTHON_ENV) -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(PYTHON_ENV) -m pytest -m "not slow" -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-slow: env-tests data ## Run the tests that take longer than a minute each
 	@$(PYTHON_ENV) -m pytest -m slow $(ARGS)
