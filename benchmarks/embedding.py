@@ -107,7 +107,7 @@ def summarize(case, baseline):
         "quartiles": [round(quantile(values, 0.25), 3), round(quantile(values, 0.75), 3)]}
         for side, values in times.items()}
     case["ratio"], case["ratio of least"] = (
-        round(case["ms"][baseline][figure] / case["ms"]["sok1x"][figure], 2) for figure in ("median", "least"))
+        float("{:.3g}".format(case["ms"][baseline][figure] / case["ms"]["sok1x"][figure])) for figure in ("median", "least"))
     return case
 
 
