@@ -106,8 +106,8 @@ def summarize(case, baseline):
         "median": round(quantile(values, 0.5), 3), "least": round(min(values), 3), "steps": len(values),
         "quartiles": [round(quantile(values, 0.25), 3), round(quantile(values, 0.75), 3)]}
         for side, values in times.items()}
-    case["ratio"], case["ratio of least"] = (
-        float("{:.3g}".format(case["ms"][baseline][figure] / case["ms"]["sok1x"][figure])) for figure in ("median", "least"))
+    for ratio, figure in (("ratio", "median"), ("ratio of least", "least")):
+        case[ratio] = float("{:.3g}".format(case["ms"][baseline][figure] / case["ms"]["sok1x"][figure]))
     return case
 
 
