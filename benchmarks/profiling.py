@@ -9,7 +9,7 @@ import time
 import tensorflow.compat.v1 as tf
 
 from sok1x import cuda_kernels, launch
-from sok1x.graph_ops import bridge
+from sok1x.graph_ops.bridge import bridge
 
 _STEPS = 40
 

@@ -47,7 +47,7 @@ class NcclCommunicator(GpuCommunicator):
     """Exchanges over a communicator of NCCL that nobody else uses; see Communicator, on device pointers.
 
     float16 is summed by NCCL as float16: partial sums are rounded at each rank that adds to them. Who wants more
-    (sok1x.graph_ops.collectives does) widens before.
+    (sok1x.graph_ops.operations.collectives does) widens before.
 
     Args:
         library: The nccl_library.NcclLibrary.

@@ -132,7 +132,7 @@ def _host_kernels() -> str:
 
 
 def _op_library() -> str:
-    from sok1x.graph_ops import bridge, library
+    from sok1x.graph_ops.bridge import bridge, library
     try:
         library.load()
     except (ImportError, OSError) as error:

@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core import initialize
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.graph_ops import stamps
+from sok1x.graph_ops.stores import stamps
 
 
 def incremental_dump(variables: Any, since_step: Any, session: Optional[tf.Session] = None) -> Any:

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.graph_ops.gather_bytes import gather_bytes
+from sok1x.graph_ops.operations.gather_bytes import gather_bytes
 
 
 class Ranks:

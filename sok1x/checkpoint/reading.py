@@ -1,4 +1,4 @@
-"""What a table's rows are read from: `TableSource`, the giver of graph_ops/shard_transfer.py's load op.
+"""What a table's rows are read from: `TableSource`, the giver of graph_ops/transfer/shard_transfer.py's load op.
 
 Key k belongs to rank k % N, of the N ranks that save and of the N' that load alike. So rank r of N' finds its keys in
 the shards p with p % g == r % g, g = gcd(N, N'), and in no other. With N' == N that is its own shard, and rows keep

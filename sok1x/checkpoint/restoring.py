@@ -11,7 +11,7 @@ from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.reading import TableSource, Wanted
 from sok1x.checkpoint.tables import TableState
 from sok1x.checkpoint.transfer import Transfer
-from sok1x.graph_ops import shard_transfer
+from sok1x.graph_ops.transfer import shard_transfer
 
 
 class Restored(NamedTuple):

@@ -14,7 +14,7 @@ from sok1x.checkpoint.folder_lock import FolderLock
 from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.tables import TableState
 from sok1x.checkpoint.transfer import Transfer
-from sok1x.graph_ops import shard_transfer
+from sok1x.graph_ops.transfer import shard_transfer
 
 
 class Saving:

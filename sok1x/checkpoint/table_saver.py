@@ -27,8 +27,8 @@ from sok1x.checkpoint.imported_saver import ImportedSaver, has_imported_tables
 from sok1x.checkpoint.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
 from sok1x.checkpoint.talk import talk
 from sok1x.core.graph_keys import GraphKeys
-from sok1x.graph_ops.executor import INIT_FIRST
-from sok1x.graph_ops.rank_and_ranks import rank_and_ranks
+from sok1x.graph_ops.bridge.executor import INIT_FIRST
+from sok1x.graph_ops.operations.rank_and_ranks import rank_and_ranks
 
 _OF_SAVED_MODEL = os.path.join("variables", "variables")
 _TOGETHER = "call sok.CheckpointManager, or a tf.train.Saver of all variables, on all ranks with one path"

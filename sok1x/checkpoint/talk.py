@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.ranks import Ranks
-from sok1x.graph_ops import plan
+from sok1x.graph_ops.bridge import plan
 
 # Of a rank that waits for others which do not save or restore: what the coordinator's words leave open.
 _TOGETHER = ("Tables are spread over all ranks, so all must save and restore them together; nothing was written. Give "

@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.tables import TableState
-from sok1x.graph_ops import shard_transfer
+from sok1x.graph_ops.transfer import shard_transfer
 
 
 class Transfer:

@@ -1,4 +1,4 @@
-"""What a table's rows are written to: `TableSink`, the receiver of graph_ops/shard_transfer.py's save op."""
+"""What a table's rows are written to: `TableSink`, the receiver of graph_ops/transfer/shard_transfer.py's save op."""
 import itertools
 import os
 import re

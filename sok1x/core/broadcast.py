@@ -5,7 +5,7 @@ from typing import Any, Dict, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops import collectives
+from sok1x.graph_ops.operations import collectives
 
 # Dtypes that travel as another of the same size, or (the pair) as two of them.
 _CARRIERS: Dict[tf.DType, tf.DType] = {tf.bfloat16: tf.uint16, tf.complex64: tf.int64, tf.complex128: tf.int64}

@@ -9,8 +9,9 @@ from sok1x.core import initializers, slots, summaries, warm_start
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.core.stamped_variable import StampedVariable
-from sok1x.graph_ops import gradient_checks, initial, stamps
-from sok1x.graph_ops.table import Table
+from sok1x.graph_ops.gradients import gradient_checks
+from sok1x.graph_ops.stores import initial, stamps
+from sok1x.graph_ops.stores.table import Table
 
 
 class EmbeddingVariable(StampedVariable):

@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops import init_op
+from sok1x.graph_ops.operations import init_op
 
 DEFAULT_SEED = 20211  # any fixed number: the same script gives the same tables every time
 

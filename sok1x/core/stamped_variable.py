@@ -8,8 +8,9 @@ from tensorflow.python.ops import resource_variable_ops
 
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops import initial, shard_gradients, stamps
-from sok1x.graph_ops.table import Table
+from sok1x.graph_ops.gradients import shard_gradients
+from sok1x.graph_ops.stores import initial, stamps
+from sok1x.graph_ops.stores.table import Table
 
 # Of a read's op, in the forward pass: whose gradient function it has in place of TensorFlow's own.
 _GRADIENTS = {"ReadVariableOp": "Sok1xRead", "ResourceGather": "Sok1xGather"}
@@ -18,7 +19,7 @@ _GRADIENTS = {"ReadVariableOp": "Sok1xRead", "ResourceGather": "Sok1xGather"}
 class StampedVariable(ShardVariable):
     """Rows [V, D] of a shard, and beside them the step at which each one last changed.
 
-    Lookups stamp the rows that they insert and those of their gradients (see graph_ops/stamps.py). Here come the
+    Lookups stamp the rows that they insert and those of their gradients (see graph_ops/stores/stamps.py). Here come the
     variable's own methods, and gradients that are taken through its value, as of a regularizer: what assigns or
     scatters into it, and what makes such a gradient, depends on an op that marks the rows. What reaches around all of
     these is not seen: a hand-made gradient that TensorFlow's own optimizer scatters into the rows.

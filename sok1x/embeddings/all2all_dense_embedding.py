@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.embeddings import arguments, call_checks
 from sok1x.embeddings.autograph import graph_code
 from sok1x.embeddings.layer import EmbeddingLayer
-from sok1x.graph_ops import embedding
+from sok1x.graph_ops.operations import embedding
 
 
 class All2AllDenseEmbedding(EmbeddingLayer):

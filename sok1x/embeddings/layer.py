@@ -7,7 +7,7 @@ from tensorflow.python.ops import resource_variable_ops
 from sok1x.core import initializers
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings import arguments, learning_phase, precision
-from sok1x.graph_ops.table import Table
+from sok1x.graph_ops.stores.table import Table
 
 
 class EmbeddingLayer(tf.keras.layers.Layer):

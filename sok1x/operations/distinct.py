@@ -3,7 +3,7 @@ from typing import Any, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops import operations
+from sok1x.graph_ops.operations import segments
 
 
 @tf.autograph.experimental.do_not_convert
@@ -35,10 +35,10 @@ def unique(x: Any, name: Optional[str] = None) -> Tuple[tf.Tensor, tf.Tensor]:
         ([30, 10, 20], [0, 1, 0, 2, 1])
     """
     x = tf.convert_to_tensor(x, name="x")
-    if x.dtype.name not in operations.KEYS:
+    if x.dtype.name not in segments.KEYS:
         raise TypeError("sok1x.operations.unique: got x of dtype {}, expected one of {}".format(
-            x.dtype.name, ", ".join(operations.KEYS)))
+            x.dtype.name, ", ".join(segments.KEYS)))
     if x.shape.ndims not in (None, 1):
         raise ValueError("sok1x.operations.unique: got x of shape {}, expected one dimension".format(x.shape))
-    values, index = operations.unique(x, name)
+    values, index = segments.unique(x, name)
     return values, index

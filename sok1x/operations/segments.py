@@ -3,7 +3,7 @@ from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops import operations
+from sok1x.graph_ops.operations import segments
 
 
 @tf.autograph.experimental.do_not_convert
@@ -44,7 +44,7 @@ def unsorted_segment_sum(data: Any, segment_ids: Any, num_segments: Any, name: O
     """
     data = tf.convert_to_tensor(data, name="data")
     segment_ids = tf.convert_to_tensor(segment_ids, name="segment_ids")
-    for what, tensor, dtypes in (("data", data, operations.TERMS), ("segment_ids", segment_ids, operations.IDS)):
+    for what, tensor, dtypes in (("data", data, segments.TERMS), ("segment_ids", segment_ids, segments.IDS)):
         if tensor.dtype.name not in dtypes:
             raise TypeError("sok1x.operations.unsorted_segment_sum: got {} of dtype {}, expected one of {}".format(
                 what, tensor.dtype.name, ", ".join(dtypes)))
@@ -55,7 +55,7 @@ def unsorted_segment_sum(data: Any, segment_ids: Any, num_segments: Any, name: O
         raise ValueError(
             "sok1x.operations.unsorted_segment_sum: got data of shape {} and segment_ids of shape {}, expected data's "
             "shape to begin with that of segment_ids".format(data.shape, segment_ids.shape))
-    return operations.unsorted_segment_sum(data, segment_ids, count, name=name)
+    return segments.unsorted_segment_sum(data, segment_ids, count, name=name)
 
 
 def _number(num_segments: Any) -> tf.Tensor:

@@ -5,7 +5,8 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
 
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops import collectives, embedding, operations, provenance
+from sok1x.graph_ops.gradients import provenance
+from sok1x.graph_ops.operations import collectives, embedding, segments
 
 
 def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None, name: Optional[str] = None,
@@ -190,7 +191,7 @@ def _squared_norm(gradient: Any, of_table: bool) -> tf.Tensor:
     their sum, which is what TensorFlow's dense gradient has."""
     values = _values(gradient)
     if of_table and isinstance(gradient, tf.IndexedSlices) and embedding.looked_up(gradient.indices) is None:
-        values, _ = operations.sums_by_index(values, gradient.indices)
+        values, _ = segments.sums_by_index(values, gradient.indices)
     with tf_ops.colocate_with(values):
         return 2 * tf.nn.l2_loss(tf.cast(values, tf.float32) if values.dtype == tf.float16 else values)
 

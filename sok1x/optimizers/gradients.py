@@ -5,7 +5,8 @@ from typing import Any, List, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops import collectives, provenance
+from sok1x.graph_ops.gradients import provenance
+from sok1x.graph_ops.operations import collectives
 
 Pairs = List[Tuple[Any, tf.Variable]]
 _DTYPES = (tf.float16, tf.float32, tf.float64)

@@ -4,8 +4,9 @@ from typing import Any, List, Union
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.graph_ops import sok_dump, sok_restore, sok_values, stamps
-from sok1x.graph_ops.table import Table
+from sok1x.graph_ops.stores import stamps
+from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.transfer import sok_dump, sok_restore, sok_values
 
 
 class Saver:

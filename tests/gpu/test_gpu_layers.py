@@ -7,8 +7,8 @@ import tensorflow as tf
 from ranks import run_ranks
 
 import sok1x as sok
-from sok1x.graph_ops import library
-from sok1x.graph_ops.registry import Operation, register
+from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.registry import Operation, register
 
 tf = tf.compat.v1
 HERE = os.path.dirname(os.path.abspath(__file__))

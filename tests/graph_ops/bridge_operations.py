@@ -4,9 +4,9 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from sok1x.graph_ops import library
-from sok1x.graph_ops.errors import CallError
-from sok1x.graph_ops.registry import Operation, register
+from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.errors import CallError
+from sok1x.graph_ops.bridge.registry import Operation, register
 
 
 @register

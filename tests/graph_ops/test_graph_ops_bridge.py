@@ -170,7 +170,7 @@ import sys, threading, time
 sys.path.insert(0, {!r})
 import tensorflow as tf
 import bridge_operations as operations
-from sok1x.graph_ops import executor
+from sok1x.graph_ops.bridge import executor
 nodes = [operations.sleep(seconds) for seconds in (0.5, 0, 0, 0)]
 results = []
 def collect(node):

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 import sok1x as sok
-from sok1x.graph_ops import finite
+from sok1x.graph_ops.operations import finite
 
 GOOD = [np.ones([3, 4], np.float32), np.zeros([0, 7], np.float16), np.float64(1e300), np.full(9, 65504, np.float16)]
 

@@ -5,11 +5,11 @@ import tensorflow as tf
 from ranks import run_ranks
 
 import sok1x as sok
-from sok1x.graph_ops import gather_bytes
+from sok1x.graph_ops.operations import gather_bytes
 
 PROGRAM = """
 import numpy as np, tensorflow as tf, sok1x as sok
-from sok1x.graph_ops import gather_bytes
+from sok1x.graph_ops.operations import gather_bytes
 fed = tf.placeholder(tf.uint8, [None])
 gathered = gather_bytes.gather_bytes(fed)
 with tf.Session() as session:

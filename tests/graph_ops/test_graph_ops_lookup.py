@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 import sok1x as sok
-from sok1x.graph_ops import combined_lookup
+from sok1x.graph_ops.operations import combined_lookup
 
 S, D = 2, 3
 

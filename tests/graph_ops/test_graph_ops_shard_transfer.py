@@ -4,7 +4,8 @@ import pytest
 import tensorflow as tf
 
 import sok1x as sok
-from sok1x.graph_ops import embedding, shard_load, shard_parts, shard_save, shard_transfer
+from sok1x.graph_ops.operations import embedding
+from sok1x.graph_ops.transfer import shard_load, shard_parts, shard_save, shard_transfer
 
 v1 = tf.compat.v1
 V, D = 40, 3
@@ -283,5 +284,5 @@ def test_parts_that_are_not_rows_are_refused_in_the_graph():
     with tf.Graph().as_default():
         shard = sok.EmbeddingVariable(rows=V, dim=D)
         for wrong in (shard.index[0], shard.index[1], tf.Variable(tf.zeros([V], tf.uint8), use_resource=True)):
-            with pytest.raises(ValueError, match="shard.save of table 'EmbeddingVariable': got 'x' of shape"):
+            with pytest.raises(ValueError, match="shard_transfer.save of table 'EmbeddingVariable': got 'x' of shape"):
                 shard_transfer.save(shard.table, {"x": wrong}, 1)

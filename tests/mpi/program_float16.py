@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 import sok1x as sok
 from sok1x import launch
-from sok1x.graph_ops import embedding
+from sok1x.graph_ops.operations import embedding
 
 v1 = tf.compat.v1
 v1.logging.set_verbosity(v1.logging.ERROR)

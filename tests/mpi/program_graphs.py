@@ -14,7 +14,7 @@ import tensorflow as tf
 import sok1x as sok
 from sok1x import launch
 from sok1x.checkpoint import CheckpointError
-from sok1x.graph_ops import executor, library
+from sok1x.graph_ops.bridge import executor, library
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 FOLDER, SEED = sys.argv[1], int(sys.argv[2])
@@ -191,7 +191,8 @@ def counts_that_do_not_fit():
         dense = Model().lookup
         combined = sok.DistributedEmbedding("sum", VOCABULARY, DIM, 1, 1, exchange="reduce_scatter")(
             tf.SparseTensor([[0, 0], [1, 0]], tf.constant([RANK, 3], tf.int64), [2, 1]))
-        for fetched, function, place in ((dense, "dense.backward", 0), (combined, "combined.backward", 1)):
+        for fetched, lookup, place in ((dense, "dense_lookup", 0), (combined, "combined_lookup", 1)):
+            function = "operations.{}.backward".format(lookup)
             while fetched.op.type != "Sok1xCall":
                 fetched = fetched.op.inputs[0]
             config = json.loads(fetched.op.get_attr("config").decode())

@@ -1,4 +1,4 @@
-"""Counts the bytes that each op asks TensorFlow for, and holds them against the bounds in graph_ops/embedding.py.
+"""Counts the bytes that each op asks TensorFlow for, held against the bounds in graph_ops/operations/embedding.py.
 
     mpiexec -np N python program_peak.py
 """
@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x import launch
-from sok1x.graph_ops import bridge
+from sok1x.graph_ops.bridge import bridge
 
 B, S, H, D = 64, 3, 4, 24
 taken = collections.Counter()
@@ -61,7 +61,7 @@ def check(dtype, item):
             asked = sum(int((one % n == world.rank).sum()) for one in distinct) if n > 1 else 0
             pairs = sum(int((one % n == world.rank).sum()) for one in every)
             bag_count, all_bags = B * S, n * B * S
-            # The statements of graph_ops/embedding.py, in bytes.
+            # The statements of graph_ops/operations/embedding.py, in bytes.
             forward = {
                 "dense": item * k * D + item * D * (u + asked) * (n > 1) + 44 * k + 24 * u + 64 * asked + 24 * n,
                 "all2all": (item * bag_count * D + 8 * bag_count + item * D * (u + asked) * (n > 1)

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 from saver_model import Model
 
-from sok1x.graph_ops import sok_dump, sok_restore, sok_values
+from sok1x.graph_ops.transfer import sok_dump, sok_restore, sok_values
 
 V, D = 97, 5
 INT64 = np.iinfo(np.int64)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from mpi4py import MPI
 from saver_model import Model
 
-from sok1x.graph_ops import sok_dump
+from sok1x.graph_ops.transfer import sok_dump
 
 errors = tf.errors
 world = MPI.COMM_WORLD

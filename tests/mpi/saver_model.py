@@ -3,7 +3,7 @@ import numpy as np
 import tensorflow as tf
 
 import sok1x as sok
-from sok1x.graph_ops import embedding
+from sok1x.graph_ops.operations import embedding
 
 v1 = tf.compat.v1
 v1.logging.set_verbosity(v1.logging.ERROR)

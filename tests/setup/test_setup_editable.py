@@ -6,7 +6,7 @@ import sys
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SCRIPT = "import sok1x; from sok1x import launch; import sok1x.graph_ops.table as table; " \
+SCRIPT = "import sok1x; from sok1x import launch; import sok1x.graph_ops.stores.table as table; " \
          "print(callable(sok1x.Init), sok1x.__file__, launch.__file__, table.__file__)"
 
 

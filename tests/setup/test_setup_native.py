@@ -7,18 +7,18 @@ import sys
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BRIDGE, KERNELS = "graph_ops/_bridge.so", "cuda_kernels/_host_kernels.so"
+BRIDGE, KERNELS = "graph_ops/bridge/_bridge.so", "cuda_kernels/_host_kernels.so"
 
 
 @pytest.fixture
 def tree(tmp_path):
     """A source tree whose libraries compile in no time."""
     shutil.copy(os.path.join(ROOT, "setup.py"), str(tmp_path))
-    for name, text in (("graph_ops/bridge.cc", 'extern "C" int one() { return 1; }\n'),
+    for name, text in (("graph_ops/bridge/bridge.cc", 'extern "C" int one() { return 1; }\n'),
                        ("cuda_kernels/sum.cu", '#include "common.cuh"\nextern "C" int two() { return TWO; }\n'),
                        ("cuda_kernels/common.cuh", "#define TWO 2\n"), ("sok1x/__init__.py", "")):
         path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     remembered = os.path.join(ROOT, "build", "native", "tensorflow.json")
     if os.path.exists(remembered):
@@ -44,7 +44,7 @@ def test_only_what_changed(tree):
     assert build(tree) == (0, "")
     (tree / "cuda_kernels" / "common.cuh").write_text("#define TWO 22\n")
     assert built(build(tree)[1]) == [KERNELS]
-    (tree / "graph_ops" / "bridge.cc").write_text('extern "C" int one() { return 11; }\n')
+    (tree / "graph_ops" / "bridge" / "bridge.cc").write_text('extern "C" int one() { return 11; }\n')
     before = os.stat(str(tree / BRIDGE)).st_ino
     assert built(build(tree)[1]) == [BRIDGE]
     assert os.stat(str(tree / BRIDGE)).st_ino != before, "a loaded library must not be written over"

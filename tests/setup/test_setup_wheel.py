@@ -10,7 +10,7 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 INNER = ("graph_ops", "cuda_kernels", "launch")
-LIBRARIES = ("graph_ops/_bridge.so", "cuda_kernels/_host_kernels.so")
+LIBRARIES = ("graph_ops/bridge/_bridge.so", "cuda_kernels/_host_kernels.so")
 
 
 def environment(values):

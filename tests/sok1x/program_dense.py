@@ -50,7 +50,8 @@ def check_means(steps, average, keras=False):
         step = steps(loss, weights + [unused])
         ops = v1.get_default_graph().get_operations()
         assert any(op.type == "HorovodAllreduce" for op in ops) == (OVER != "own")
-        assert any(op.type == "Sok1xCall" and op.get_attr("function") == b"all_reduce" for op in ops) == (OVER == "own")
+        assert any(op.type == "Sok1xCall" and op.get_attr("function")
+                   == b"operations.collectives.all_reduce" for op in ops) == (OVER == "own")
         with session() as run:
             run.run(step)
             for i, value in enumerate(run.run(weights)):

@@ -160,7 +160,7 @@ def check_keras_clips(random):
 def exchanges():
     """How many ops of the graph add values up over the ranks."""
     return sum(op.type.startswith("HorovodAllreduce") or op.type == "Sok1xCall" and op.get_attr(
-        "function") == b"all_reduce" for op in v1.get_default_graph().get_operations())
+        "function") == b"operations.collectives.all_reduce" for op in v1.get_default_graph().get_operations())
 
 
 def expect(error, words, make):

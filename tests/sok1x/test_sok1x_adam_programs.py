@@ -27,7 +27,7 @@ def test_model_of_keras():
             finally:
                 tf.keras.backend.set_session(None)
         assert fitted.history["loss"][-1] < 0.5 * fitted.history["loss"][0]
-        assert any(op.type == "Sok1xCall" and op.get_attr("function") == b"update.adam"
+        assert any(op.type == "Sok1xCall" and op.get_attr("function") == b"operations.adam.step"
                    for op in tf.compat.v1.get_default_graph().get_operations())
 
 

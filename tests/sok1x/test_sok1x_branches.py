@@ -97,7 +97,7 @@ def test_one_guard_a_decision():
             if way != "in_cond_in_loop":
                 tf.gradients(twins.our_loss, [twins.table])
             guards = [op for op in made.get_operations()
-                      if op.type == "Sok1xCall" and op.get_attr("function") == b"branches.agree"]
+                      if op.type == "Sok1xCall" and op.get_attr("function") == b"operations.branches.agree"]
             assert len(guards) == expected, (way, [op.name for op in guards])
 
 

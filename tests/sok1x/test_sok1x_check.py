@@ -52,7 +52,7 @@ def test_under_horovodrun():
 def test_missing_libraries():
     program = WITHOUT_HOROVOD + """
 from sok1x.cuda_kernels import host
-from sok1x.graph_ops import bridge
+from sok1x.graph_ops.bridge import bridge
 host.LIBRARY = bridge.PATH = "/nowhere/library.so"
 """ + CHECK
     finished = run_ranks(0, program, check=False)

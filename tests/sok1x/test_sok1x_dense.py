@@ -80,18 +80,18 @@ def test_every_dense_gradient_travels_once_and_in_one_op():
         pairs = optimizer.compute_gradients(loss)
         assert [variable for _, variable in pairs] == [layer.embedding_variable, a, b, unused]
         assert isinstance(pairs[0][0], tf.IndexedSlices) and pairs[3][0] is None
-        assert exchanges(made).count("all_reduce") == 1
+        assert exchanges(made).count("operations.collectives.all_reduce") == 1
         known = [pair for pair in pairs if pair[0] is not None]
         clipped, _ = tf.clip_by_global_norm([gradient for gradient, _ in known], 1.0)
         optimizer.apply_gradients(zip(clipped, [variable for _, variable in known]))
         optimizer.apply_gradients(pairs)
-        assert exchanges(made).count("all_reduce") == 1
+        assert exchanges(made).count("operations.collectives.all_reduce") == 1
         optimizer.apply_gradients(zip(tf.gradients(loss, [a, b]), [a, b]))  # not averaged yet
-        assert exchanges(made).count("all_reduce") == 2
+        assert exchanges(made).count("operations.collectives.all_reduce") == 2
         sok.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)).get_updates(loss, [layer.embedding_variable, a, b])
-        assert exchanges(made).count("all_reduce") == 3
+        assert exchanges(made).count("operations.collectives.all_reduce") == 3
         optimizer.apply_gradients([(pairs[0][0], layer.embedding_variable)])
-        assert exchanges(made).count("all_reduce") == 3
+        assert exchanges(made).count("operations.collectives.all_reduce") == 3
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "complex64"])
@@ -129,7 +129,7 @@ def test_broadcast_takes_the_dense_variables_only():
         v1.train.AdamOptimizer().minimize(loss)
         sok.broadcast_global_variables(0)
         call, = [op for op in made.get_operations() if op.type == "Sok1xCall"
-                 and op.get_attr("function") == b"broadcast"]
+                 and op.get_attr("function") == b"operations.collectives.broadcast"]
         expected = [variable for variable in v1.global_variables() if not isinstance(variable, ShardVariable)]
         assert len(call.outputs) == len(expected) == 5  # dense and its two slots, two beta powers
     with graph(), session() as run:

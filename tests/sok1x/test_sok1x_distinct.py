@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 import sok1x as sok
-from sok1x.graph_ops import embedding
+from sok1x.graph_ops.operations import embedding
 
 OPTIMIZERS = {
     "LazyAdam": lambda: tf.contrib.opt.LazyAdamOptimizer(0.1), "Adam": lambda: tf.train.AdamOptimizer(0.1),
@@ -81,5 +81,6 @@ def test_what_counts_as_distinct():
         for saved in trained.values.op.inputs[1:3]:  # which row each key has: some come twice
             assert not embedding.are_distinct(saved, own)
         found = next(op for op in own.graph.get_operations() if op.type == "Sok1xCall"
-                     and op.get_attr("function") == b"lookup.distinct" and evaluated.values.op.inputs[3].op is op)
+                     and op.get_attr("function")
+                     == b"exchanges.alone.distinct" and evaluated.values.op.inputs[3].op is op)
         assert not embedding.are_distinct(found.outputs[1], own)  # there may be keys without rows, a -1 each

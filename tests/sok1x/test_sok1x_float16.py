@@ -8,7 +8,7 @@ from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_lay
 from tensorflow.python.keras.engine import base_layer_utils
 
 import sok1x as sok
-from sok1x.graph_ops import embedding
+from sok1x.graph_ops.operations import embedding
 
 v1 = tf.compat.v1
 policies = tf.keras.mixed_precision.experimental

@@ -83,7 +83,7 @@ def test_around_distributed_optimizer_and_within():
             optimizer = make(v1.train.AdamOptimizer(0.1))
             step = optimizer.minimize(loss, var_list=variables)
             averaged = [op for op in v1.get_default_graph().get_operations()
-                        if op.type == "Sok1xCall" and op.get_attr("function") == b"all_reduce"]
+                        if op.type == "Sok1xCall" and op.get_attr("function") == b"operations.collectives.all_reduce"]
             assert len(averaged) == 1 and averaged[0]._get_control_flow_context() is None
             assert optimizer.get_slot(variables[1], "m") is not None and optimizer.get_slot_names() == ["m", "v"]
             with session() as run:

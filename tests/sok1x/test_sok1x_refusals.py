@@ -3,6 +3,7 @@
 CASES has each registered operation, so that a new one must be thought of here.
 """
 import importlib
+import pkgutil
 
 import numpy as np
 import pytest
@@ -10,8 +11,11 @@ import tensorflow as tf
 from sok1x_cases import dense_layer, graph, session, sparse_layer
 
 import sok1x as sok
-from sok1x.graph_ops import operations, registry, stamps
-from sok1x.graph_ops.shard_transfer import load, save
+from sok1x import graph_ops
+from sok1x.graph_ops.bridge import registry
+from sok1x.graph_ops.operations import segments
+from sok1x.graph_ops.stores import stamps
+from sok1x.graph_ops.transfer.shard_transfer import load, save
 
 v1 = tf.compat.v1
 errors = tf.errors
@@ -38,14 +42,14 @@ class Model:
 
 
 OPTIMIZERS = {
-    "update.gradient_descent": lambda: sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.5)),
-    "update.lazy_adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.5),
-    "update.adam": lambda: sok.optimizers.Adam(0.5),
+    "operations.gradient_descent.step": lambda: sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.5)),
+    "operations.adam.lazy_step": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.5),
+    "operations.adam.step": lambda: sok.optimizers.Adam(0.5),
 }
 RATES = {
-    "update.gradient_descent": lambda rate: sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(rate)),
-    "update.lazy_adam": sok.tf.keras.optimizers.LazyAdamOptimizer,
-    "update.adam": lambda rate: sok.optimizers.Adam(lambda: rate),
+    "operations.gradient_descent.step": lambda rate: sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(rate)),
+    "operations.adam.lazy_step": sok.tf.keras.optimizers.LazyAdamOptimizer,
+    "operations.adam.step": lambda rate: sok.optimizers.Adam(lambda: rate),
 }
 
 
@@ -86,7 +90,7 @@ def optimizer_cases(name):
         def many(m, shape=shape):
             return RATES[name](unknown(np.ones(shape, np.float32))).apply_gradients([(m.slices, m.shard)])
         cases["a learning rate of shape {}".format(shape)] = (many, ["got a learning rate of shape {}".format(shape)])
-    if name == "update.adam":  # there TensorFlow itself computes with the rate before
+    if name == "operations.adam.step":  # there TensorFlow itself computes with the rate before
         del cases["a learning rate of shape [0]"]
     return cases
 
@@ -119,69 +123,77 @@ def second(kind, wrong):
 
 
 def segment_sum(data, ids, count):
-    return lambda m: operations.unsorted_segment_sum(unknown(data, np.float32), unknown(ids), unknown(count))
+    return lambda m: segments.unsorted_segment_sum(unknown(data, np.float32), unknown(ids), unknown(count))
 
 
 def sums_gradient(model):
     data, sums = tf.ones([3, D]), unknown(np.ones([2, D], np.float32))
-    return tf.gradients(operations.unsorted_segment_sum(data, tf.constant([0, 2, 1]), tf.constant(3)), data, sums)[0]
+    return tf.gradients(segments.unsorted_segment_sum(data, tf.constant([0, 2, 1]), tf.constant(3)), data, sums)[0]
 
 
 NONE = {}  # takes no row numbers or shapes
 CASES = {
-    "update.gradient_descent": optimizer_cases("update.gradient_descent"),
-    "update.lazy_adam": optimizer_cases("update.lazy_adam"),
-    "update.adam": optimizer_cases("update.adam"),
-    "stamps.mark": {
+    "operations.gradient_descent.step": optimizer_cases("operations.gradient_descent.step"),
+    "operations.adam.lazy_step": optimizer_cases("operations.adam.lazy_step"),
+    "operations.adam.step": optimizer_cases("operations.adam.step"),
+    "stores.stamps.mark": {
         "row {}".format(bad): (lambda m, bad=bad: stamps.mark(m.shard.table, tf.constant([[1, bad]], tf.int64)),
                                ["got row {} at position 1 of 2".format(bad)]) for bad in (-1, V, 2 ** 32, -2 ** 63)},
-    "dense.forward": {"training of two": (lambda m: dense_layer()(tf.ones([1, 2, 3], tf.int64),
+    "operations.dense_lookup.forward": {"training of two": (lambda m: dense_layer()(tf.ones([1, 2, 3], tf.int64),
                                                                   training=unknown([True, False])), ["shape [2]"])},
-    "combined.forward": {
+    "operations.combined_lookup.forward": {
         "training of two": (lambda m: sparse(sparse_layer(), training=unknown([True, False])), ["shape [2]"]),
         "fewer indices": (lambda m: sparse(sparse_layer(), indices=[[0, 0]]), ["indices of shape [1, 2]", "[2]"]),
         "more indices": (lambda m: sparse(sparse_layer(), keys=[5]), ["indices of shape [2, 2]", "of shape [1]"]),
         "a bag too far": (lambda m: sparse(sparse_layer(), indices=[[0, 0], [2, 0]]), ["got row 2 ", "[0, 2)"]),
         "fewer than none": (lambda m: sparse(sparse_layer(), dense_shape=[-2, 3]), ["dense_shape [-2, 3]"]),
         "too many": (lambda m: sparse(sparse_layer(), dense_shape=[2 ** 62, 3]), ["dense_shape [4611686018427387904"])},
-    "dense.backward": {str(shape): (upstream("dense", shape), ["got a gradient of float32 and shape"])
+    "operations.dense_lookup.backward": {str(shape): (upstream("dense", shape), ["got a gradient of float32 and shape"])
                        for shape in ([1, 2, 2, D], [1, 2, 3, D + 1], [0])},
-    "combined.backward": {str(shape): (upstream("combined", shape), ["got a gradient of float32 and shape"])
+    "operations.combined_lookup.backward": {str(shape): (upstream("combined", shape),
+                                                         ["got a gradient of float32 and shape"])
                           for shape in ([2, 2, D], [1, 2, D - 1], [0])},
-    "dense.spread": {str(shape): (second("dense", shape), ["expected [1, 4]"])
+    "operations.second_order.spread_rows": {str(shape): (second("dense", shape), ["expected [1, 4]"])
                      for shape in ([2, D], [1, D + 1], [0, D])},
-    "combined.spread": {str(shape): (second("combined", shape), ["expected [2, 4]"])
+    "operations.second_order.spread_bags": {str(shape): (second("combined", shape), ["expected [2, 4]"])
                         for shape in ([3, D], [2, D - 1], [0, D])},
-    "operations.unique": {"a matrix": (lambda m: operations.unique(unknown([[1, 2]]))[0], ["shape [1, 2]"])},
-    "operations.segment_sum": {
+    "operations.segments.unique": {"a matrix": (lambda m: segments.unique(unknown([[1, 2]]))[0], ["shape [1, 2]"])},
+    "operations.segments.segment_sum": {
         "fewer data": (segment_sum(np.ones([2, D]), [0, 1, 2], 3), ["data of shape [2, 4]"]),
         "an id too large": (segment_sum(np.ones([3, D]), [0, 3, 2], 3), ["segment_ids[1] = 3"]),
         "fewer than none": (segment_sum(np.ones([3, D]), [0, 1, 2], -1), ["num_segments -1"]),
         "two numbers": (segment_sum(np.ones([3, D]), [0, 1, 2], [3, 3]), ["num_segments of shape [2]"]),
         "too many numbers": (segment_sum(np.ones([0, 2 ** 31]), np.empty(0, np.int64), 2 ** 31 - 1), ["num_segments"])},
-    "operations.rows_of_segments": {"fewer sums": (sums_gradient, ["segment_ids[1] = 2"])},
-    "saver.load_values": {
+    "operations.segments.rows_of_segments": {"fewer sums": (sums_gradient, ["segment_ids[1] = 2"])},
+    "transfer.sok_values.load": {
         "narrow": (lambda m: sok.Saver().load_embedding_values(m.shard, unknown(np.ones([2, D - 1], np.float32))),
                    ["shape [2, 3]"]),
         "too many rows": (lambda m: sok.Saver().load_embedding_values(m.shard, tf.ones([V + 1, D])), ["got 9 rows"])},
-    "shard.save": {"two tokens": (lambda m: save(m.shard.table, {}, unknown([1, 2], np.int64)), ["got token [1, 2]"])},
-    "shard.load": {"no token": (lambda m: load(m.shard.table, {}, unknown(77, np.int64)), ["got token 77"])},
+    "transfer.shard_transfer.save": {"two tokens": (lambda m: save(m.shard.table, {}, unknown([1, 2], np.int64)),
+                                                    ["got token [1, 2]"])},
+    "transfer.shard_transfer.load": {"no token": (lambda m: load(m.shard.table, {}, unknown(77, np.int64)),
+                                                  ["got token 77"])},
     # Their inputs are what another op has left for them, which cannot be fed: see the last test.
-    "lookup.distinct": NONE,
+    "exchanges.alone.distinct": NONE,
     # Of any shape, which they compare between ranks.
-    "all_finite": NONE, "all_reduce": NONE, "broadcast": NONE, "gather_bytes": NONE,
+    "operations.finite.all_finite": NONE, "operations.collectives.all_reduce": NONE,
+    "operations.collectives.broadcast": NONE, "operations.gather_bytes.gather": NONE,
     # Single numbers that the library makes itself; nothing is written by them.
-    "branches.agree": NONE, "squared_norms": NONE, "even_steps": NONE, "rank_and_ranks": NONE,
+    "operations.branches.agree": NONE, "operations.collectives.squared_norms": NONE,
+    "operations.even_steps.any_left": NONE, "operations.rank_and_ranks.tell": NONE,
     # They take nothing from the graph, or one number of a shape that the graph knows.
-    "init": NONE, "initial.rows": NONE, "initial.index": NONE, "initial.count": NONE, "initial.check": NONE,
-    "initial.stamps": NONE, "stamps.changed": NONE, "stamps.mark_loaded": NONE, "saver.dump": NONE,
-    "saver.restore": NONE,
+    "operations.init_op.join": NONE, "stores.initial.rows": NONE, "stores.initial.index": NONE,
+    "stores.initial.count": NONE, "stores.initial.check": NONE,
+    "stores.initial.stamps": NONE, "stores.stamps.changed": NONE, "stores.stamps.mark_loaded": NONE,
+    "transfer.sok_dump.dump": NONE,
+    "transfer.sok_restore.restore": NONE,
 }
 
 
 def test_every_operation_is_here():
-    for family in registry._FAMILIES:
-        importlib.import_module("sok1x.graph_ops." + family)
+    for module in pkgutil.walk_packages(graph_ops.__path__, "sok1x.graph_ops."):
+        if not module.name.endswith("._bridge"):  # TensorFlow's to load
+            importlib.import_module(module.name)
     assert {name for name in registry._operations if not name.startswith("test.")} == set(CASES)
 
 
@@ -201,7 +213,7 @@ def test_refused_before_anything_is_written(name):
                 for word in words + ([LABEL] if name in OPTIMIZERS else []):
                     assert word in caught.value.message, (case, caught.value.message)
             # What comes before a lookup's gradient has stamped its rows.
-            clocks = set() if name == "stamps.mark" else {"steps", "stamps"}
+            clocks = set() if name == "stores.stamps.mark" else {"steps", "stamps"}
             for variable, one, two in zip(state, before, run.run(state)):
                 if variable.op.name.split("/")[-1] not in clocks:
                     np.testing.assert_array_equal(one, two, variable.name)
@@ -232,7 +244,7 @@ def test_equal_rows_are_added_up(name, seed):
                 before = run.run(model.shard)
                 run.run(step, feed)
                 moved = before - run.run(model.shard)
-                if name == "update.gradient_descent":
+                if name == "operations.gradient_descent.step":
                     np.testing.assert_allclose(moved, 0.5 * total, rtol=1e-5, atol=1e-6)
                 else:  # Adam's first step is the learning rate, against the sum's sign
                     np.testing.assert_allclose(moved, 0.5 * np.sign(total), rtol=1e-2, atol=1e-6)

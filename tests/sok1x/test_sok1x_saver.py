@@ -8,7 +8,8 @@ import tensorflow as tf
 from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
-from sok1x.graph_ops import embedding, sok_dump, sok_restore, sok_values
+from sok1x.graph_ops.operations import embedding
+from sok1x.graph_ops.transfer import sok_dump, sok_restore, sok_values
 
 v1 = tf.compat.v1
 V, D = 40, 3

@@ -8,7 +8,7 @@ from tensorflow.python.keras.mixed_precision.experimental import loss_scale_opti
 from tensorflow.python.training.experimental import loss_scale as scales
 from tensorflow.python.training.experimental import loss_scale_optimizer as train
 
-from sok1x.graph_ops import finite
+from sok1x.graph_ops.operations import finite
 from sok1x.optimizers import distributed_optimizer
 from sok1x.tf.keras.mixed_precision import scaling
 

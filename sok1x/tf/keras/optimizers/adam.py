@@ -4,7 +4,7 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.graph_ops import adam, embedding, operations
+from sok1x.graph_ops.operations import adam, embedding, segments
 
 
 class Adam(tf.keras.optimizers.Adam):
@@ -53,9 +53,9 @@ class Adam(tf.keras.optimizers.Adam):
                                                  **kwargs: Any) -> tf.Operation:
         # For an embedding variable the step itself adds up what has equal indices.
         if self._is_tensorflows(handle) and not embedding.are_distinct(indices, handle):
-            if not operations.can_sum(grad, indices):
+            if not segments.can_sum(grad, indices):
                 return super()._resource_apply_sparse_duplicate_indices(grad, handle, indices, **kwargs)
-            grad, indices = operations.sums_by_index(grad, indices)
+            grad, indices = segments.sums_by_index(grad, indices)
         return self._resource_apply_sparse(grad, handle, indices, **kwargs)
 
     def _resource_apply_sparse(self, grad: tf.Tensor, var: Any, indices: tf.Tensor,

@@ -5,7 +5,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import resource_variable_ops
 
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.graph_ops import adam, operations
+from sok1x.graph_ops.operations import adam, segments
 
 
 class LazyAdamOptimizer(tf.train.AdamOptimizer):
@@ -49,9 +49,9 @@ class LazyAdamOptimizer(tf.train.AdamOptimizer):
     def _resource_apply_sparse_duplicate_indices(self, grad: tf.Tensor, handle: Any,
                                                  indices: tf.Tensor) -> tf.Operation:
         if not isinstance(handle, EmbeddingVariable):  # whose step itself adds up what has equal indices
-            if not operations.can_sum(grad, indices):
+            if not segments.can_sum(grad, indices):
                 return super()._resource_apply_sparse_duplicate_indices(grad, handle, indices)
-            grad, indices = operations.sums_by_index(grad, indices)
+            grad, indices = segments.sums_by_index(grad, indices)
         return self._resource_apply_sparse(grad, handle, indices)
 
     def _resource_apply_sparse(self, grad: tf.Tensor, handle: Any, indices: tf.Tensor) -> tf.Operation:
@@ -65,9 +65,9 @@ class LazyAdamOptimizer(tf.train.AdamOptimizer):
                         update(self.get_slot(handle, "v").handle, indices, v))
 
     def _apply_sparse_duplicate_indices(self, grad: tf.IndexedSlices, var: Any) -> tf.Operation:
-        if not operations.can_sum(grad.values, grad.indices):
+        if not segments.can_sum(grad.values, grad.indices):
             return super()._apply_sparse_duplicate_indices(grad, var)
-        return self._apply_sparse(tf.IndexedSlices(*operations.sums_by_index(grad.values, grad.indices)), var)
+        return self._apply_sparse(tf.IndexedSlices(*segments.sums_by_index(grad.values, grad.indices)), var)
 
     def _apply_sparse(self, grad: tf.IndexedSlices, var: Any) -> tf.Operation:
         row, m, v = self._moved(grad.values, var, grad.indices)

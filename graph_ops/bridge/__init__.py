@@ -1,0 +1,1 @@
+"""The one TensorFlow op, its Python side, and the thread that runs its requests."""

@@ -1,0 +1,24 @@
+"""Work that a rank does by itself inside an op that communicates, with an outcome that all ranks share."""
+from sok1x.graph_ops.bridge.errors import CallError, status_of
+from sok1x.graph_ops.stores import shard
+from sok1x.launch.errors import LaunchError
+
+
+def agreed(world, work):
+    """Calls `work`; where it fails on any rank, raises on all ranks what the first of them says. All ranks call it.
+
+    There is no exchange inside `work`: a rank that fails before one would leave the others in it. Memory for exchanges
+    is taken inside, and they follow outside.
+
+    An exchange that fails inside is no outcome to agree on, for the ranks no longer do the same: it passes through.
+    """
+    code, message = 0, ""
+    try:
+        work()
+    except LaunchError:
+        raise
+    except Exception as error:  # whatever it is, the other ranks must hear of it
+        code, message = status_of(error)
+        if not isinstance(error, CallError):  # which name the rank themselves
+            message = "on rank {}: {}".format(world.rank, message)
+    shard.agree(world, code, message)

@@ -1,0 +1,45 @@
+"""The sessions in which our ops run, numbered in the order in which each first ran one of them.
+
+The coordinator pairs the sessions of different ranks (launch/pairing.py); this tells it what it needs to know of ours.
+"""
+from sok1x.graph_ops.bridge import plan
+
+
+class Context:
+    """A session. number: of this process. plans: number -> Plan of the graphs that its ops come from, None if gone.
+    met: whether something has run in it together with other ranks."""
+
+    __slots__ = ("number", "plans", "met")
+
+    def __init__(self, number):
+        self.number = number
+        self.plans = {}
+        self.met = False
+
+
+class Contexts:
+    """The sessions that are there, by the bridge's number of a session."""
+
+    def __init__(self):
+        self._known = {}
+        self._count = 0
+
+    def of(self, session, plan_number):
+        """The Context of a session in which an op of a plan is about to run; plan_number: None for a foreign graph."""
+        context = self._known.get(session)
+        if context is None:
+            context = self._known[session] = Context(self._count)
+            self._count += 1
+        if plan_number not in context.plans:
+            context.plans[plan_number] = plan.get(plan_number)
+        return context
+
+    def end(self, session):
+        """Forgets a session. Returns its number, or None where it ran nothing of ours."""
+        context = self._known.pop(session, None)
+        return None if context is None else context.number
+
+    def rivals(self, context, index, digest):
+        """Numbers of the sessions begun before `context` that could run the same op: their plans have it too."""
+        return tuple(other.number for other in self._known.values() if other.number < context.number and any(
+            one is not None and one.has(index, digest) for one in other.plans.values()))

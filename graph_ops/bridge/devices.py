@@ -1,0 +1,80 @@
+"""Which device a request runs on, and the executor's thread made ready for it."""
+import contextlib
+
+import numpy as np
+
+from sok1x import launch
+from sok1x.cuda_kernels import backend
+from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INVALID_ARGUMENT, CallError
+
+_by_stream = {}  # TensorFlow's stream -> Gpu
+
+
+def find(request, stream):
+    """Says where a request runs: `request.gpu` from TensorFlow's stream, None for the CPU.
+
+    Raises:
+      CallError: FAILED_PRECONDITION where the GPU cannot be used: no PyCUDA, no nvcc.
+    """
+    if not stream:
+        return
+    if stream not in _by_stream:
+        from sok1x.cuda_kernels import gpu, gpu_compiler
+        try:
+            _by_stream[stream] = gpu.of_stream(stream)
+        except (gpu.GpuMissing, gpu_compiler.CompilerMissing) as error:
+            raise CallError(FAILED_PRECONDITION, "op '{}' is on a GPU: {}".format(request.name, error)) from error
+    request.place(_by_stream[stream])
+
+
+@contextlib.contextmanager
+def use(request):
+    """Inside, kernels run on the request's device, with temporaries of the request."""
+    gpu = request.gpu
+    if gpu is None:
+        yield
+        return
+    with gpu.active(), backend.use(gpu):
+        gpu.allocate = lambda nbytes: request.temporary("uint8", nbytes).pointer
+        try:
+            yield
+        finally:
+            gpu.allocate = None
+
+
+def forget_counts(request):
+    """After a request that failed half-way: no count of it is left for the next. Never raises."""
+    try:
+        with use(request):
+            backend.counts().forget()
+    except Exception:  # a GPU in error: the request's own error says so, and must reach the user
+        pass
+
+
+def mark(request, header):
+    """The header with the kind of device before it, which must be the same on all ranks."""
+    return np.concatenate([[request.gpu is not None], header]).astype(np.int64)
+
+
+def check_marks(request, headers):
+    """The headers without `mark`'s part.
+
+    Raises:
+      CallError: INVALID_ARGUMENT, on all ranks alike, where some run on a GPU and others on the CPU.
+    """
+    marks = headers[:, 0]
+    if marks.min() != marks.max():
+        raise CallError(INVALID_ARGUMENT, (
+            "op '{}' is on a GPU on ranks {} and on the CPU on ranks {}; place it on one kind of device on all ranks"
+        ).format(request.name, np.flatnonzero(marks).tolist(), np.flatnonzero(marks == 0).tolist()), agreed=True)
+    return headers[:, 1:]
+
+
+def communicator(request, world):
+    """The communicator for the memory of the request's device. All ranks call it for the same op."""
+    if request.gpu is None:
+        return world.communicator
+    if world.gpu_communicator is None:
+        with request.gpu.active():
+            launch.connect_gpu(world, request.gpu)
+    return world.gpu_communicator

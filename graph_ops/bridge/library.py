@@ -1,0 +1,92 @@
+"""Loads `_bridge.so` once into TensorFlow and once, the same mapping, into ctypes; makes `Sok1xCall` nodes."""
+import json
+import threading
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import ops as tf_ops
+
+from sok1x.graph_ops.bridge import bridge, executor, plan, registry
+
+_lock = threading.Lock()
+_loaded = None
+
+
+def load():
+    """The op library, with the executor running. Called when the first op of ours is built.
+
+    Raises:
+      ImportError: the library has not been built, or was built against another TensorFlow.
+    """
+    global _loaded
+    with _lock:
+        if _loaded is None:
+            try:
+                module = tf.load_op_library(bridge.PATH)
+            except (tf.errors.NotFoundError, OSError) as error:
+                raise ImportError(
+                    "sok1x's op library could not be loaded: got '{}'. Build it against the installed TensorFlow "
+                    "{}: `make build` in a source checkout, or reinstall sok1x with pip.".format(
+                        getattr(error, "message", error), tf.__version__)) from error
+            executor.start(bridge.Library(bridge.PATH))
+            _loaded = module
+    return _loaded
+
+
+@tf.autograph.experimental.do_not_convert
+def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(), host_dtypes=(), host_shapes=(),
+         name=None):
+    """A `Sok1xCall` node.
+
+    Args:
+      function: the registered operation's name.
+      config: what the operation is given at run time, JSON-able.
+      inputs: tensors. dtypes, shapes: of the outputs; `shapes` as far as known.
+      resources: resource handles of the variables that the operation uses.
+      host_inputs, host_dtypes, host_shapes: inputs and outputs in host memory whatever the op's device: flags, counts.
+
+    Returns:
+      The list of output tensors, those in host memory last; where there are none, the operation.
+    """
+    operation = registry.get(function)
+    module = load()
+    with tf_ops.name_scope(name, function.replace(".", "_")) as scope:
+        if operation.communicates:
+            from sok1x.graph_ops.operations import branches
+            branches.guard(scope[:-1])
+        config = dict(config, **_place(operation, config))
+        made = module.sok1x_call(
+            resources=list(resources), inputs=list(inputs), host_inputs=list(host_inputs), Tout=list(dtypes),
+            Thost_out=list(host_dtypes), function=function, config=json.dumps(config, sort_keys=True),
+            digest=_signed(config["op"][1]) if operation.communicates else 0, signature=0,
+            output_shapes=[tf.TensorShape(shape) for shape in list(shapes) + list(host_shapes)], name=scope)
+    if dtypes or host_dtypes:
+        return list(made.outputs) + list(made.host_outputs)
+    return tf_ops.get_default_graph().get_operation_by_name(scope[:-1])
+
+
+def _signed(digest):
+    """64 bits as TensorFlow's attributes have them."""
+    return digest - (digest >> 63 << 64)
+
+
+def _place(operation, config):
+    """Fields of an op's config that say where it stands: in its graph's plan, and in loops."""
+    graph = tf_ops.get_default_graph()
+    of_graph = plan.of(graph)
+    fields = {"plan": of_graph.number, "process": plan.PROCESS}
+    if operation.communicates:
+        fields["described"] = operation.describe(config)
+        fields["op"] = of_graph.add(fields["described"])
+        context, loops = graph._get_control_flow_context(), 0
+        while context is not None:
+            loops += context.IsWhileContext()
+            context = context.outer_context
+        fields["loops"] = loops
+    return fields
+
+
+@tf_ops.RegisterGradient("Sok1xCall")
+def _gradient(op, *grads):
+    """Hands over to the gradient that the operation's own file defines."""
+    operation = registry.get(op.get_attr("function").decode())
+    return operation.gradient(op, json.loads(op.get_attr("config").decode()), grads)

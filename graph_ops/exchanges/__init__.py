@@ -1,0 +1,1 @@
+"""How keys, rows and gradients travel between ranks, one way a file."""

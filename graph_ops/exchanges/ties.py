@@ -1,0 +1,43 @@
+"""What ties a gradient to its lookup: the numbers that a lookup saves for its gradient, in host memory.
+
+An op can be in flight several times: in loops, on several threads. So a lookup saves, behind the counts of what it
+exchanged, the number of the decision that had all ranks run it. Its gradient is announced with this number, and meets
+on the other ranks the gradients of the very same lookup.
+"""
+import numpy as np
+
+from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
+
+
+def save(request, index, numbers):
+    """Fills host output `index` with numbers (a list of arrays) and this lookup's own number."""
+    values = np.concatenate(numbers + [[request.exchange]]).astype(np.int64)
+    request.host_output(index, "int64", values.shape).numpy()[:] = values
+
+
+def number(saved):
+    """The lookup's number, from what it has saved (int64 array); 0 on one rank, where nothing is."""
+    return int(saved[-1]) if saved.size else 0
+
+
+def check_counts(name, headers, ranks):
+    """Raises, on all ranks alike, unless each rank has counted from each other what that one has counted for it.
+
+    Args:
+      name: the op's. headers: int64 [N, h], of each rank [..., counts sent [N], counts received [N], number].
+    """
+    sent, received, numbers = headers[:, -1 - 2 * ranks:-1 - ranks], headers[:, -1 - ranks:-1], headers[:, -1]
+    if (sent != received.T).any() or numbers.min() != numbers.max():
+        _refuse(name, headers)
+
+
+def check_equal(name, headers):
+    """Raises, on all ranks alike, unless all ranks have saved the same."""
+    if (headers != headers[0]).any():
+        _refuse(name, headers)
+
+
+def _refuse(name, headers):
+    raise CallError(INTERNAL, (
+        "op '{}': the ranks' gradients do not belong to one lookup: got the counts {} on the ranks in turn; nothing "
+        "was exchanged").format(name, headers.tolist()), agreed=True)

@@ -1,0 +1,1 @@
+"""What the gradients in a graph are made of, and what must not become of them."""

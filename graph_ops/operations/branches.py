@@ -1,0 +1,92 @@
+"""Branches and loops with ops of ours in them: all ranks must go the same way.
+
+An op that communicates waits for all ranks. In a branch of tf.cond that some ranks do not take they would never come,
+or come later and be taken for this step's. So the first such op in a tf.cond or tf.while_loop brings a small op with
+it, beside what decides (outside of the branches; inside the loop, once for every turn), by which the ranks compare
+their predicates before anything in a branch begins.
+"""
+import weakref
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import ops as tf_ops
+from tensorflow.python.ops import control_flow_util
+
+from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
+from sok1x.graph_ops.bridge.registry import Operation, register
+
+_guarded = weakref.WeakKeyDictionary()  # graph -> names of the ops that decide, and have a guard
+
+
+@register
+class _Agree(Operation):
+    """Host input: the predicate, bool []. No output; fails on all ranks alike where the predicates differ."""
+
+    name = "operations.branches.agree"
+    communicates = True
+
+    def prepare(self, request, config, world):
+        return np.array([request.host_inputs[0].numpy().reshape(())], np.int64)
+
+    def run(self, request, config, world, headers):
+        if headers.min() == headers.max():
+            return
+        true, false = ([int(rank) for rank in np.flatnonzero(headers[:, 0] == value)] for value in (1, 0))
+        what, stay = config["what"], config["leave"]
+        raise CallError(INVALID_ARGUMENT, (
+            "{} '{}': got the predicate True on ranks {} and False on ranks {}, expected one value on all ranks in one "
+            "step: op '{}' is inside, and it exchanges data between all ranks. Decide by something that is equal on "
+            "all ranks, as the step's number or a value that was averaged over them, or {}").format(
+                what, config["context"], true, false, config["inside"], stay), agreed=True)
+
+
+def guard(inside):
+    """Makes sure that all ranks run, or leave out, the op that is about to be built in the current context.
+
+    Args:
+      inside: the op's name, for the message.
+    """
+    graph = tf.get_default_graph()
+    context = graph._get_control_flow_context()
+    while context is not None and context.IsXLAContext():
+        context = context.outer_context
+    if context is None:
+        return
+    if context.IsCondContext():
+        # Whatever enters a branch is switched by `pred`; what has no input waits for the pivot's switch.
+        deciding = [context.pred.op, context.pivot.op.inputs[0].op]
+        outer = context.outer_context
+        words = {"what": "tf.cond", "leave": "take the op out of the branch"}
+    # The loop of a gradient turns as often as the one that it differentiates.
+    elif context.IsWhileContext() and context.grad_state is None and _decides(context):
+        deciding = [context.pivot.op]
+        outer = context
+        words = {"what": "tf.while_loop", "leave": "take the op out of the loop"}
+    else:
+        return
+    known = _guarded.setdefault(graph, set())
+    if deciding[0].name in known:
+        return
+    known.add(deciding[0].name)
+    name = deciding[0].name.rpartition("/")[0]
+    # Out of the branch, of what optimizers colocate, and of any GPU: a predicate is compared on the host.
+    with tf.control_dependencies(None), tf_ops.name_scope(name + "/" if name else None), \
+            tf_ops.colocate_with(None, ignore_existing=True), tf.device("/device:CPU:0"):
+        if outer is not None:
+            outer.Enter()
+        try:
+            agree = library.call(
+                "operations.branches.agree", dict(words, context=name, inside=inside,
+                                                  label="{} '{}'".format(words["what"], name)),
+                [], [], [], host_inputs=[deciding[0].inputs[0]], name="agree")
+        finally:
+            if outer is not None:
+                outer.Exit()
+        for op in deciding:
+            op._add_control_input(agree)
+
+
+def _decides(loop):
+    """Whether a loop's condition is built by now, and can differ from turn to turn."""
+    return loop.pivot is not None and not control_flow_util.IsLoopConstantEnter(loop.pivot.op.inputs[0].op)

@@ -1,0 +1,99 @@
+"""The lookups that the layers call.
+
+Memory of a rank, in bytes. A table: 4 V D for its rows, 8 V + 8 for their stamps, and with an index of C slots 16 C +
+8, where C is a power of two from 1.5 V to 3 V. A lookup, until its gradient has run, at most (K keys, U of them
+distinct, R keys that all ranks ask of this one; W bags of this rank, A bags of all ranks, P keys of all ranks that
+this one owns; E bytes of a number of the result, 4 of a float32, 2 of a float16):
+
+  one row a key, forward    E K D + E D (U + R) + 44 K + 24 U + 64 R + 24 N
+  one row a key, backward   E D (U + R) + 4 D u + 16 u + 48 K, u rows of which gradients come back; float16: and 4 D U
+  combined, all2all         forward E W D + 8 W in place of E K D; backward the same
+  combined, reduce_scatter  forward E D (W + A) + 8 (W + A) + 80 K + 24 U + 64 P + 24 N; float16: and 2 N W D;
+                            backward E D (A + W) + 4 D u + 16 P + 48 K
+
+On a GPU kernels order keys and sources in scratch memory: at most 36 (K + R) + 16 (U + u) + 8192 more, forward and
+backward each (P in place of R where pairs travel).
+
+On one rank nothing is asked of others: R = 0, and E D U, E D A and what float16 has besides fall away. Of the
+temporary part, up to 64 MB stay for the next step; nothing else stays between steps.
+"""
+import json
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.graph_ops.exchanges import alone
+from sok1x.graph_ops.operations import combined_lookup, dense_lookup
+
+
+def from_lookup(indices, table):
+    """Whether a tensor is the indices of a gradient of a lookup of `table` as they come from here: no row twice.
+
+    So says the graph; what is fed in their place is another matter.
+    """
+    return looked_up(indices) == table.name
+
+
+def looked_up(indices):
+    """The name of the table of whose lookup's gradient a tensor is the indices, no row twice; else None."""
+    while isinstance(indices, tf.Tensor) and indices.op.type == "Identity":
+        indices = indices.op.inputs[0]
+    if not isinstance(indices, tf.Tensor) or indices.op.type != "Sok1xCall":
+        return None
+    function = indices.op.get_attr("function").decode()
+    if (function, indices.value_index) not in alone.DISTINCT + dense_lookup.DISTINCT + combined_lookup.DISTINCT:
+        return None
+    config = json.loads(indices.op.get_attr("config").decode())
+    # Where not every key has a row, the rows that are found are not yet the gradient's.
+    return config["table"]["name"] if function != "exchanges.alone.distinct" or config["rows_known"] else None
+
+
+def are_distinct(indices, variable):
+    """Whether a gradient's indices are those of a lookup of `variable`: its rows, none twice.
+
+    Where they are, nothing can be fed in their place from now on: ops of TensorFlow that take this word for it would
+    not notice.
+    """
+    table = getattr(variable, "table", None)
+    if table is None or not from_lookup(indices, table):
+        return False
+    while indices.op.type == "Identity":
+        indices.graph.prevent_feeding(indices)
+        indices = indices.op.inputs[0]
+    indices.graph.prevent_feeding(indices)
+    return True
+
+
+@tf.autograph.experimental.do_not_convert
+def lookup_dense(table, keys, training, dtype="float32", name="lookup"):
+    """One row for every key.
+
+    Args:
+      table: a `Table` with handles.
+      keys: int64, int32 or uint32 of any shape [...].
+      training: bool or scalar bool tensor. True: unseen keys get rows. False: they read their initial values.
+      dtype: 'float32' or 'float16': of the result, and of what travels between ranks.
+
+    Returns:
+      [..., D], of `dtype`. Its gradient for the table's rows is `tf.IndexedSlices` with distinct indices: values
+      float32 [u, D], indices int32 [u], dense_shape [V, D], summed in float32 over all ranks.
+    """
+    return dense_lookup.lookup(table, keys, training, dtype, name)
+
+
+@tf.autograph.experimental.do_not_convert
+def lookup_combined(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange="auto", dtype="float32",
+                    name="lookup"):
+    """The rows of each slot's keys, combined.
+
+    Args:
+      table: a `Table` with handles.
+      sparse_keys: `tf.SparseTensor` of dense_shape [B * S, max_nnz].
+      slot_num: S. max_nnz: the most keys a slot may have. combiner: 'sum' or 'mean'.
+      training: as for `lookup_dense`.
+      exchange: 'all2all', 'reduce_scatter', or 'auto': whichever moves fewer bytes in a step.
+      dtype: as for `lookup_dense`.
+
+    Returns:
+      [B, S, D], of `dtype`; zeros for a slot without keys. The gradient is as for `lookup_dense`.
+    """
+    return combined_lookup.lookup(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange, dtype, name)

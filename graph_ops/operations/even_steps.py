@@ -1,0 +1,46 @@
+"""Whether any rank has another batch: an exchange in each step, and an end that all ranks come to in the same one."""
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.errors import OUT_OF_RANGE, CallError
+from sok1x.graph_ops.bridge.registry import Operation, register
+
+
+@register
+class _EvenSteps(Operation):
+    """Host inputs: bool [], whether this rank has a batch; int64 [n], lengths of its tensors.
+
+    Host output: int64 [n], the sums of these lengths over all ranks.
+    The ranks learn of each other from the headers: nothing else travels.
+    """
+
+    name = "operations.even_steps.any_left"
+    communicates = True
+
+    def prepare(self, request, config, world):
+        has, lengths = (array.numpy() for array in request.host_inputs)
+        return np.concatenate([[bool(has)], lengths]).astype(np.int64)
+
+    def run(self, request, config, world, headers):
+        if not headers[:, 0].any():
+            raise CallError(OUT_OF_RANGE, "End of sequence: no rank has another batch for sok1x.EvenSteps ({})".format(
+                config["label"]), agreed=True)
+        request.host_output(0, "int64", (headers.shape[1] - 1,)).numpy()[...] = headers[:, 1:].sum(axis=0)
+
+
+def exchange(has, lengths, label, name="even_steps"):
+    """Fails with OUT_OF_RANGE, on all ranks in the same step, where none of them has a batch.
+
+    Args:
+      has: bool [], whether this rank has one. lengths: int64 [n], n equal on all ranks.
+      label: for the plan and for messages, equal on all ranks.
+
+    Returns:
+      int64 [n], the sums of `lengths` over all ranks, in host memory.
+    """
+    config = {"label": label}
+    with tf.device("/cpu:0"):
+        return library.call("operations.even_steps.any_left", config, [], [], [], host_inputs=[has, lengths],
+                            host_dtypes=[tf.int64],
+                            host_shapes=[lengths.shape], name=name)[0]

@@ -1,0 +1,70 @@
+"""A `tf.SparseTensor` of keys as bags: the slots of its samples, one after the other."""
+from sok1x.cuda_kernels import backend, bags, combine, row_numbers, unique
+from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
+
+_MOST_NUMBERS = 2 ** 56  # whose bytes 64 bits can count: what a tensor has beyond, TensorFlow ends the process for
+
+
+class SparseBatch:
+    """A rank's sparse batch, brought into the order of its bags.
+
+    Made in two parts, so that a GPU counts everything before Python waits once: the constructor takes three counts
+    (`backend.counts`), `check` is given them.
+
+    Attributes:
+      count: number of bags. keys: `Array` [K]. offsets: int64 [count + 1], output 2 of the request.
+    """
+
+    def __init__(self, request, config, table, world):
+        self._request, self._config = request, config
+        self._indices, self.keys = request.inputs
+        slots = config["slot_num"]
+        self._where = where = "embedding table '{}' on rank {}".format(table.name, world.rank)
+        self._shape = shape = request.host_inputs[0].numpy().tolist()
+        if self._indices.shape != (self.keys.size, 2) or len(self.keys.shape) != 1:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got a SparseTensor with indices of shape {} and values of shape {}, expected [K, 2] and "
+                "[K]").format(where, list(self._indices.shape), list(self.keys.shape)))
+        if len(self._request.host_inputs[0].shape) != 1 or len(shape) != 2 or shape[0] < 0 or shape[0] % slots:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got a SparseTensor of dense_shape {}, expected [B * slot_num, max_nnz] with slot_num={}: one row "
+                "for every slot of every sample").format(where, shape, slots))
+        if shape[0] * table.dim > _MOST_NUMBERS:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got a SparseTensor of dense_shape {}: {} rows of {} numbers are more than memory can have").format(
+                    where, shape, shape[0], table.dim))
+        self.count = shape[0]
+        self.offsets = request.output(2, "int64", (self.count + 1,))
+        counts = backend.counts()
+        combine.start_bag_offsets(self._indices.pointer, 2, self.keys.size, self.count, self.offsets.pointer,
+                                  counts.take(), counts.take())
+        bags.start_longest(self.offsets.pointer, self.count, counts.take())
+
+    def check(self, outside, unsorted, longest):
+        """Raises where the batch is not as it must be. Returns whether keys and offsets had to be made anew."""
+        state = combine.state_of_offsets(self.keys.size, outside, unsorted)
+        if state >= 2:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got row {} in the SparseTensor's indices at position {}, expected rows in [0, {}) as its "
+                "dense_shape {} says").format(
+                    self._where, int(self._indices.read()[state - 2, 0]), state - 2, self._shape[0], self._shape))
+        if state == 1:
+            self._sort(self._request, self._indices, self.keys)
+            longest, bag = bags.longest(self.offsets.pointer, self.count)
+        else:
+            longest, bag = bags.decode_longest(longest)
+        slots, most = self._config["slot_num"], self._config["max_nnz"]
+        if longest > most:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got {} keys in slot {} of sample {}, expected at most max_nnz={}; raise max_nnz or cut the "
+                "slot's keys").format(self._where, longest, bag % slots, bag // slots, most))
+        return state == 1
+
+    def _sort(self, request, indices, values):
+        """A SparseTensor out of row-major order: keys are brought into the order of their rows, stably."""
+        order = request.temporary("int32", values.size)
+        combine.sort_order(indices.pointer, 2, values.size, self.count, self.offsets.pointer, order.pointer)
+        wide = request.temporary("int64", values.size)
+        unique.widen(values.pointer, values.dtype, values.size, wide.pointer)
+        self.keys = request.temporary("int64", values.size)
+        row_numbers.look_up_int64(wide.pointer, order.pointer, values.size, self.keys.pointer)

@@ -1,0 +1,54 @@
+"""What a graph hands to ops that write a table's rows, checked before they do: row numbers, numbers, variables."""
+import tensorflow.compat.v1 as tf
+
+from sok1x.cuda_kernels import row_numbers, unique
+from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
+
+
+def as_rows(indices):
+    """Row numbers, integers of any width, as an op's input: int32 or int64, so that none becomes another."""
+    indices = tf.convert_to_tensor(indices)
+    if not indices.dtype.is_integer:
+        raise TypeError("got row numbers of dtype {} ('{}'), expected integers".format(
+            indices.dtype.name, indices.name))
+    return indices if indices.dtype in (tf.int32, tf.int64) else tf.cast(indices, tf.int64)
+
+
+def checked(request, table, world, rows):
+    """Row numbers from a graph, an `Array` of int32 or int64, as int64 of the same length.
+
+    Raises:
+      CallError: INVALID_ARGUMENT where one is no row of the table. A GPU's are waited for.
+    """
+    wide = rows
+    if rows.dtype != "int64":
+        wide = request.temporary("int64", rows.size)
+        unique.widen(rows.pointer, rows.dtype, rows.size, wide.pointer)
+    place = row_numbers.first_out_of_range(wide.pointer, rows.size, table.rows)
+    if place >= 0:
+        raise CallError(INVALID_ARGUMENT, (
+            "embedding table '{}' on rank {}: got row {} at position {} of {} row numbers, expected rows in [0, {}), "
+            "those of this rank's shard (max_vocabulary_size_per_gpu); nothing was changed. Row numbers are not keys: "
+            "take those of a lookup's gradient").format(
+                table.name, world.rank, int(wide.read().reshape(-1)[place]), place, rows.size, table.rows))
+    return wide
+
+
+def check_scalars(table, world, names, scalars):
+    """Raises where an optimizer's hyperparameters (`Array`s) are not one number each."""
+    for name, scalar in zip(names, scalars):
+        if scalar.size != 1:
+            raise CallError(INVALID_ARGUMENT, (
+                "embedding table '{}' on rank {}: got {} of shape {}, expected a scalar; nothing was changed").format(
+                    table.name, world.rank, name, list(scalar.shape)))
+
+
+def check_variables(table, world, variables):
+    """Raises where variables (`Array`s) that must have a row for each of the table's do not."""
+    for variable in variables:
+        if variable.shape != (table.rows, table.dim) or variable.dtype != "float32":
+            raise CallError(INVALID_ARGUMENT, (
+                "embedding table '{}' on rank {}: got a variable of {} and shape {} for its rows or their slots, "
+                "expected float32 {}; nothing was changed").format(
+                    table.name, world.rank, variable.dtype, list(variable.shape),
+                    [table.rows, table.dim]))

@@ -1,0 +1,1 @@
+"""A table's shard to files and from files."""

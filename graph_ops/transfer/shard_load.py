@@ -1,0 +1,206 @@
+"""A shard replaced by what a source gives: see `shard_transfer.load`."""
+import contextlib
+
+import numpy as np
+
+from sok1x.cuda_kernels import fill, hash_index, scatter, unique
+from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.transfer.shard_parts import put, row_bytes
+
+_KEYS_AT_ONCE = 1 << 20
+
+
+def replace(shard, source):
+    """Replaces the shard's content, after a check of what is known before."""
+    check_room(shard, source.total)
+    with ShardWriter(shard) as writer:
+        for keys, parts in source.chunks():
+            writer.append(keys, parts)
+        if writer.written != source.total:
+            raise CallError(INVALID_ARGUMENT, "{}: got {} rows to load, expected the {} that were announced".format(
+                shard.label, writer.written, source.total))
+        unused = source.unused()
+        for values in () if unused is None else unused:
+            writer.append_unused(values)
+
+
+def check_room(shard, total):
+    """Raises where the shard has fewer rows than will come."""
+    if total > shard.table.rows:
+        raise CallError(RESOURCE_EXHAUSTED, (
+            "{}: got {} rows to load, expected at most {} (max_vocabulary_size_per_gpu); nothing was changed. Raise "
+            "max_vocabulary_size_per_gpu, or load on more ranks").format(shard.label, total, shard.table.rows))
+
+
+class ShardWriter:
+    """Fills a shard from its first row on. A context: it begins with an empty index, and leaves one after an error.
+
+    Attributes:
+      written: rows that have been appended.
+    """
+
+    def __init__(self, shard):
+        self._shard = shard
+        self._memory = _Memory(shard.request)
+        self._unused = 0
+        self.written = 0
+
+    def __enter__(self):
+        self._clear()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            self._count(self.written)
+        elif self._shard.index is not None:
+            self._clear()
+
+    def append(self, keys, parts):
+        """Adds keys int64 [n] of this rank with their rows, {part: array [n, ...]}, NumPy arrays."""
+        arrays = dict(rows=self._shard.rows, **self._shard.parts)
+        keys = np.ascontiguousarray(keys, np.int64)
+        values = {part: self._checked(part, array, parts.get(part), len(keys)) for part, array in arrays.items()}
+        self._check_keys(keys)
+        for begin in range(0, len(keys), _KEYS_AT_ONCE):
+            piece = slice(begin, begin + _KEYS_AT_ONCE)
+            with self._memory.used_again():
+                place = self._place(keys[piece])
+                for part, array in arrays.items():
+                    place(values[part][piece], array)
+            self.written += len(keys[piece])
+
+    def enter(self, keys):
+        """Gives keys int64 [n] of this rank the next rows, which the caller fills. Without a hash table they must be
+        the keys that have these rows."""
+        self._check_keys(keys)
+        for begin in range(0, len(keys), _KEYS_AT_ONCE):
+            piece = keys[begin:begin + _KEYS_AT_ONCE]
+            if self._shard.index is not None:
+                with self._memory.used_again():
+                    self._insert(piece)
+            self.written += len(piece)
+
+    def append_unused(self, values):
+        """Overwrites rows not in use, the first one first, with float32 [n, D]."""
+        rows = self._shard.rows
+        values = self._checked("unused", rows, values, len(values))
+        first = self.written + self._unused
+        self._check_rows(first + len(values))
+        put(values, rows.pointer + first * row_bytes(rows), rows.gpu)
+        self._unused += len(values)
+
+    def _place(self, keys):
+        """Gives keys their rows: a function that writes values [n, ...] into the rows of an `Array`."""
+        if self._shard.index is not None:
+            self._insert(keys)
+            first = self.written
+            return lambda values, array: put(values, array.pointer + first * row_bytes(array), array.gpu)
+        rows = (keys // self._shard.world.size).astype(np.int32)
+        if len(rows) == int(rows[-1]) - int(rows[0]) + 1 and (np.diff(rows) == 1).all():
+            first = int(rows[0])
+            return lambda values, array: put(values, array.pointer + first * row_bytes(array), array.gpu)
+        there = self._memory.filled(rows)
+        return lambda values, array: self._scatter(values, there, len(rows), array)
+
+    def _scatter(self, values, rows, n, array):
+        # Rows are copied by four bytes, whatever these mean.
+        scatter.scatter(self._memory.filled(values), row_bytes(array) // 4, rows, n, array.pointer)
+
+    def _insert(self, keys):
+        """Enters distinct keys that are not in the index yet, with the next rows."""
+        index, n = self._shard.index, len(keys)
+        there = self._memory.filled(keys)
+        rows = self._memory.take(4 * n)
+        if self._distinct(there, n) == n == hash_index.find(index.pointer, index.shape[0], there, n, rows):
+            if hash_index.insert(index.pointer, index.shape[0], there, n, rows, self.written) == n:
+                return
+        raise CallError(INVALID_ARGUMENT, "{}: got a key twice among the {} that end with row {}, expected every key "
+                                          "once".format(self._shard.label, n, self.written + n))
+
+    def _distinct(self, keys, n):
+        """How many of the keys are distinct; on the host `insert` finds out itself."""
+        if self._shard.request.gpu is None:
+            return n
+        values, inverse = self._memory.take(8 * n), self._memory.take(4 * n)
+        return unique.unique(keys, "int64", n, values, inverse, self._memory.take(unique.scratch_bytes(n)))
+
+    def _check_keys(self, keys):
+        """Raises where a key is not this rank's, or too many come."""
+        table, world = self._shard.table, self._shard.world
+        wrong = np.flatnonzero(keys % world.size != world.rank)
+        if wrong.size:
+            raise CallError(INVALID_ARGUMENT, "{}: got key {} to load, which belongs to rank {} of {}".format(
+                self._shard.label, keys[wrong[0]], keys[wrong[0]] % world.size, world.size))
+        self._check_rows(self.written + len(keys))
+        if not table.use_hashtable and len(keys):
+            limit = table.rows * world.size
+            if keys.min() < 0 or keys.max() >= limit:
+                raise CallError(INVALID_ARGUMENT, (
+                    "{}: got key {} to load, expected keys in [0, {}) (max_vocabulary_size_per_gpu {} x {} ranks, "
+                    "use_hashtable=False)").format(self._shard.label, keys[(keys < 0) | (keys >= limit)][0], limit,
+                                                   table.rows, world.size))
+
+    def _check_rows(self, end):
+        if end > self._shard.table.rows:
+            raise CallError(RESOURCE_EXHAUSTED, "{}: got {} rows to load, expected at most {}".format(
+                self._shard.label, end, self._shard.table.rows))
+
+    def _checked(self, part, array, values, n):
+        """The values of a part, contiguous, if they fit the variable."""
+        expected = (n,) + array.shape[1:]
+        if values is None or values.dtype.name != array.dtype or values.shape != expected:
+            got = "nothing" if values is None else "{} {}".format(values.dtype.name, list(values.shape))
+            raise CallError(INVALID_ARGUMENT, "{}: got {} for '{}', expected {} {}".format(
+                self._shard.label, got, part, array.dtype, list(expected)))
+        return np.ascontiguousarray(values)
+
+    def _clear(self):
+        if self._shard.index is not None:
+            hash_index.clear(self._shard.index.pointer, self._shard.index.shape[0])
+            self._count(0)
+
+    def _count(self, used):
+        if self._shard.count is not None:
+            fill.fill_int64(self._shard.count.pointer, 1, used)
+
+
+class _Memory:
+    """A request's temporary memory that many chunks in turn use again, kernels on a GPU for their own needs too.
+
+    A stream does one thing after the other, so what a chunk has left in the memory may be overwritten by the next.
+    """
+
+    def __init__(self, request):
+        self._request = request
+        self._blocks = []
+        self._taken = 0
+
+    @contextlib.contextmanager
+    def used_again(self):
+        """Inside, memory is taken; at the end all of it is free for the next such block."""
+        gpu, self._taken = self._request.gpu, 0
+        if gpu is None:
+            yield
+            return
+        before, gpu.allocate = gpu.allocate, self.take
+        try:
+            yield
+        finally:
+            gpu.allocate = before
+
+    def take(self, nbytes):
+        """A pointer to memory of the request's device. What is taken as the i-th uses the i-th block."""
+        if self._taken == len(self._blocks):
+            self._blocks.append(self._request.temporary("uint8", nbytes))
+        elif self._blocks[self._taken].size < nbytes:
+            self._blocks[self._taken] = self._request.temporary("uint8", nbytes)
+        self._taken += 1
+        return self._blocks[self._taken - 1].pointer
+
+    def filled(self, values):
+        """A pointer to a contiguous NumPy array's values: on the CPU the array itself."""
+        if self._request.gpu is None:
+            return values.ctypes.data
+        pointer = self.take(values.nbytes)
+        put(values, pointer, self._request.gpu)
+        return pointer

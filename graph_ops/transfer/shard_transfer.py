@@ -1,0 +1,159 @@
+"""Ops that hand a table's shard to a Python object of this process, and take one from it.
+
+What a shard holds travels in parts: "keys" int64 [n], "rows" float32 [n, D], and by their names further variables
+that have a value for each row, as optimizer slots. The ops are local to a rank; see `save` and `load` for what their
+objects must offer. The objects are named by a token, fed to the op in each run, so that the ops can be made once and
+for all before a graph is finalized.
+"""
+import contextlib
+import itertools
+import threading
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
+from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INTERNAL, CallError
+from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.transfer import shard_load, shard_save
+from sok1x.graph_ops.transfer.shard_parts import Shard, own_handles
+
+_offered = {}
+_tokens = itertools.count(1)
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def offered(obj):
+    """Inside, ops that are fed the token that this gives (an int) work with `obj`."""
+    with _lock:
+        token = next(_tokens)
+        _offered[token] = obj
+    try:
+        yield token
+    finally:
+        del _offered[token]
+
+
+class _Transfer(Operation):
+    """Host input: int64 [], a token of `offered`. No output. The resources are the table's own, then the parts."""
+
+    exclusive = None  # whether it writes the variables
+
+    def run(self, request, config, world, headers):
+        table = config["table"]
+        given = request.host_inputs[0].numpy()
+        token = int(given) if given.size == 1 else given.tolist()
+        if given.size != 1 or token not in _offered:
+            raise CallError(FAILED_PRECONDITION, (
+                "{} of embedding table '{}' on rank {}: got token {}, expected one of shard_transfer.offered in this "
+                "process, inside its block").format(self.name, table.name, world.rank, token))
+        with request.variables(table.name, exclusive=self.exclusive) as variables:
+            shard = Shard(request, table, world, variables, config["parts"])
+            with _errors_of_objects():
+                self.transfer(shard, _offered[token])
+
+    def transfer(self, shard, obj):
+        """Moves everything."""
+        raise NotImplementedError
+
+
+@register
+class _Save(_Transfer):
+    """Hands the shard over."""
+
+    name = "transfer.shard_transfer.save"
+    exclusive = False
+
+    def transfer(self, shard, obj):
+        shard_save.give(shard, obj)
+
+
+@register
+class _Load(_Transfer):
+    """Replaces the shard."""
+
+    name = "transfer.shard_transfer.load"
+    exclusive = True
+
+    def transfer(self, shard, obj):
+        shard_load.replace(shard, obj)
+
+
+@contextlib.contextmanager
+def _errors_of_objects():
+    """What objects raise on purpose fails the op with their message first, and with their `code` if they have one.
+
+    Anything else is a mistake in a program, which the bridge reports with its traceback.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        code = getattr(error, "code", None)
+        raise CallError(code if isinstance(code, int) else INTERNAL, str(error)) from error
+
+
+def save(table, parts, token, name="save_shard"):
+    """An op that hands this rank's shard to a sink.
+
+    The sink is called on the executor's thread, while nothing may change the shard:
+
+        begin(facts)        facts: {"table", "rank", "ranks", "rows": V, "dim": D, "use_hashtable", "key_dtype",
+                            "used": n, the rows that are handed over, "parts": {part: {"dtype", "row_shape", "count"}}
+                            in the order in which they come}
+        write(part, array)  some rows of the part, in row order, as a NumPy array that must not be changed and not be
+                            kept: on the CPU the variable's own memory. Part after part, "keys" first, then "rows",
+                            then the others; none for a part without rows
+        end()
+
+    With a hash table rows in use are handed over, 0 to n - 1; without one all V. Where a Keras object gave a hash
+    table's first rows (`table.by_row`), the last part is "unused", float32 [V - n, D]: the rows of keys to come.
+
+    Args:
+      table: a `Table` with handles.
+      parts: {name: resource variable [V, ...]}, on the table's device.
+      token: int64 [], from `offered`.
+
+    Returns:
+      The operation.
+    """
+    return _call("transfer.shard_transfer.save", table, parts, token, name)
+
+
+def load(table, parts, token, name="load_shard"):
+    """An op that replaces this rank's shard by what a source gives.
+
+    The source is called on the executor's thread, while nobody else may see the shard:
+
+        total               rows that will come, at most V
+        chunks()            an iterator of (keys int64 [n], {part: array [n, ...]}) with "rows" and all parts of the
+                            op; parts that the op lacks are passed over. The arrays must stay as they are until the
+                            next chunk is asked for
+        unused()            None, or an iterator of float32 [n, D]: the rows of keys to come
+
+    With a hash table, rows are given out in the order in which keys come, from 0: the index is that which
+    training makes. Without one a key's row is key // N, and rows whose keys do not come stay as they are.
+    A key of another rank, a repeated key (without a hash table: the last one counts), too many rows, a part of another
+    dtype or shape are errors. What can be known before anything changes is; after an error later than that a hash
+    table is empty.
+
+    Args:
+      table, parts, token: as for `save`.
+
+    Returns:
+      The operation.
+    """
+    return _call("transfer.shard_transfer.load", table, parts, token, name)
+
+
+def _call(function, table, parts, token, name):
+    for part, variable in parts.items():
+        shape = variable.shape
+        row_bytes = ITEM_BYTES[variable.dtype.base_dtype.name] * (shape[1:].num_elements() or 0)
+        if shape[:1].as_list() != [table.rows] or not row_bytes or row_bytes % 4:
+            raise ValueError("{} of table '{}': got '{}' of shape {} and dtype {}, expected a variable of {} rows of 4 "
+                             "bytes or a multiple".format(function, table.name, part, shape,
+                                                          variable.dtype.base_dtype.name, table.rows))
+    return library.call(function, {"table": table.config(), "parts": list(parts)}, [], [], [],
+                        resources=own_handles(table) + [variable.handle for variable in parts.values()],
+                        host_inputs=[tf.convert_to_tensor(token, tf.int64)], name=name)

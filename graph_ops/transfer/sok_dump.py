@@ -1,0 +1,246 @@
+"""A table of all ranks dumped to SOK's files."""
+import contextlib
+import os
+
+import numpy as np
+
+from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.agreed import agreed
+from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
+from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.transfer import sok_files
+from sok1x.graph_ops.transfer.shard_parts import Shard, host_chunks, own_handles
+from sok1x.graph_ops.transfer.shard_save import keys_of_rows
+
+_BUFFER_BYTES = 16 << 20
+
+
+@register
+class _Dump(Operation):
+    """No output. The resources are the table's own. The headers are a number that rank 0 has drawn."""
+
+    name = "transfer.sok_dump.dump"
+    communicates = True
+
+    def prepare(self, request, config, world):
+        table = config["table"]
+        with request.variables(table.name, exclusive=False):
+            pass  # they have been initialized
+        if world.rank:
+            return np.zeros(1, np.int64)
+        folder = config["folder"]
+        with sok_files.errors("embedding table '{}' on rank 0".format(table.name), folder):
+            os.makedirs(folder or ".", exist_ok=True)
+        return np.array([int.from_bytes(os.urandom(7), "little")], np.int64)
+
+    def run(self, request, config, world, headers):
+        table = config["table"]
+        with request.variables(table.name, exclusive=False) as variables:
+            shard = Shard(request, table, world, variables)
+            used = np.zeros(1, np.int64)
+            agreed(world, lambda: used.fill(shard.used()))
+            counts = world.communicator.exchange_counts(used.repeat(world.size))
+            _dump(shard, counts, _Files(shard, config["folder"], int(headers[0, 0])))
+
+
+def _dump(shard, counts, files):
+    """Writes beside the files, which get their names when all ranks are done.
+
+    Args:
+      counts: int64 [N], rows in use.
+    """
+    world, table = shard.world, shard.table
+    rows = int(counts.sum())
+    sizes = rows * sok_files.key_dtype(table).itemsize, rows * 4 * table.dim
+    try:
+        agreed(world, lambda: files.create(sizes))
+        agreed(world, lambda: files.open(sizes))
+        if table.use_hashtable or world.size == 1:
+            agreed(world, lambda: _write_rows(shard, int(counts[world.rank]), int(counts[:world.rank].sum()), files))
+        else:
+            _write_in_key_order(shard, files)
+        agreed(world, files.publish)
+    finally:
+        files.close()
+
+
+def _write_rows(shard, used, before, files):
+    """Writes this rank's rows in row order, behind those of the ranks before it."""
+    dtype, place = sok_files.key_dtype(shard.table), before
+    for keys in keys_of_rows(shard, used):
+        files.keys.write(place * dtype.itemsize, keys.astype(dtype, copy=False))
+        place += len(keys)
+    place = before
+    for values in host_chunks(shard.rows, 0, used):
+        files.values.write(place * 4 * shard.table.dim, values)
+        place += len(values)
+    files.sync()
+
+
+def _write_in_key_order(shard, files):
+    """Writes the rows of a table without index: row i of rank r is that of key i * N + r.
+
+    In each round every rank writes a piece of the file, for which all give it some rows in turn.
+    """
+    world, dim = shard.world, shard.table.dim
+    buffers = []
+    agreed(world, lambda: buffers.append(_Buffers(shard, files)))
+    buffer, failed = buffers[0], None
+    for first, gives, begin, takes in buffer.rounds:
+        # A rank that has failed goes on exchanging, whatever it has to give: the others still wait for its rows. Only
+        # then does it say so.
+        try:
+            if failed is None:
+                buffer.fetch(first, gives)
+        except Exception as error:  # whatever it is, the other ranks must hear of it
+            failed = error
+        world.communicator.all_to_all(buffer.outgoing, gives, buffer.incoming, takes, 4 * dim)
+        try:
+            if failed is None:
+                buffer.write(begin, int(takes[0]))
+        except Exception as error:
+            failed = error
+
+    def end():
+        if failed is not None:
+            raise failed
+        files.sync()
+
+    agreed(world, end)
+
+
+class _Buffers:
+    """Host memory for the rounds of `_write_in_key_order`, all of it taken before the first one.
+
+    Attributes:
+      rounds: for each, the first row that this rank gives, how many to each rank (int64 [N]), the first row of all
+        ranks that it writes, and how many it takes from each (int64 [N]).
+      outgoing: pointer to the rows that this rank gives in a round. incoming: pointer for those that it is given.
+    """
+
+    def __init__(self, shard, files):
+        self._shard, self._files = shard, files
+        self._dtype = sok_files.key_dtype(shard.table)
+        ranks, rank, rows, dim = shard.world.size, shard.world.rank, shard.table.rows, shard.table.dim
+        # Rows that a rank gives another in a round.
+        at_once = max(1, min(_BUFFER_BYTES // (4 * dim * ranks), -(-rows // ranks)))
+        self.rounds = []
+        for first in range(0, rows, ranks * at_once):
+            begins = np.minimum(first + at_once * np.arange(ranks + 1), rows)
+            gives = np.diff(begins)
+            self.rounds.append((first, gives, int(begins[rank]), np.full(ranks, gives[rank], np.int64)))
+        self._received = np.empty([ranks * at_once * dim], np.float32)
+        self.incoming = self._received.ctypes.data
+        self._staging = None if shard.rows.gpu is None else shard.rows.gpu.pinned(self._received.nbytes)
+        self.outgoing = shard.rows.pointer if self._staging is None else self._staging.ctypes.data
+
+    def fetch(self, first, gives):
+        """Makes `outgoing` point to the rows that are given: the rows themselves, or a copy of those of a GPU."""
+        nbytes = 4 * self._shard.table.dim
+        pointer = self._shard.rows.pointer + first * nbytes
+        if self._staging is None:
+            self.outgoing = pointer
+        else:
+            self._shard.rows.gpu.to_host(self.outgoing, pointer, int(gives.sum()) * nbytes)
+
+    def write(self, begin, mine):
+        """Writes the piece of the file that has rows begin to begin + mine - 1 of all ranks."""
+        ranks, dim, dtype = self._shard.world.size, self._shard.table.dim, self._dtype
+        by_rank = self._received[:ranks * mine * dim].reshape(ranks, mine, dim)
+        self._files.values.write(begin * ranks * 4 * dim, np.ascontiguousarray(by_rank.transpose(1, 0, 2)))
+        keys = np.arange(begin * ranks, (begin + mine) * ranks, dtype=dtype)
+        self._files.keys.write(begin * ranks * dtype.itemsize, keys)
+
+
+class _Files:
+    """The two files while all ranks write them, under names of their own.
+
+    Attributes:
+      keys, values: `sok_files.File`s after `open`.
+    """
+
+    def __init__(self, shard, folder, token):
+        self._label, self._first = shard.label, shard.world.rank == 0
+        self._folder = folder
+        self._names = sok_files.paths(folder, shard.table.name)
+        self._partial = ["{}.{:014x}.tmp".format(name, token) for name in self._names]
+        self._aside = ["{}.{:014x}.old".format(name, token) for name in self._names]
+        self._left = []  # files that rank 0 has made and not renamed
+        self.keys = self.values = None
+
+    def create(self, sizes):
+        """Makes them, on rank 0."""
+        for path, nbytes in zip(self._partial, sizes) if self._first else ():
+            made = sok_files.File(self._label, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            self._left.append(path)
+            made.set_size(nbytes)
+            made.close()
+
+    def open(self, sizes):
+        """Opens what rank 0 has made, on every rank."""
+        opened = []
+        for path, nbytes in zip(self._partial, sizes):
+            if not os.path.exists(path) or os.path.getsize(path) != nbytes:
+                raise CallError(FAILED_PRECONDITION, (
+                    "{}: cannot see the file '{}' of {} bytes that rank 0 has made; dump_to_file needs a folder that "
+                    "all ranks share, under the same path").format(self._label, path, nbytes))
+            opened.append(sok_files.File(self._label, path, os.O_WRONLY))
+        self.keys, self.values = opened
+
+    def sync(self):
+        """Returns when what this rank has written is on the disk."""
+        self.keys.sync()
+        self.values.sync()
+
+    def publish(self):
+        """Gives them their names, on rank 0; where that fails the old files are as they were.
+
+        The old files step aside before, the keys first: whoever is stopped in between leaves a table without keys,
+        which no restore takes, but never the keys of one dump with the values of another.
+        """
+        if not self._first:
+            return
+        old = [(name, aside) for name, aside in zip(self._names, self._aside) if os.path.lexists(name)]
+        moves, done = old + list(zip(self._partial, self._names))[::-1], []
+        with sok_files.errors(self._label, self._names[0]):
+            try:
+                for source, target in moves:
+                    os.rename(source, target)
+                    done.append((source, target))
+            except OSError:
+                for source, target in reversed(done):
+                    os.rename(target, source)
+                raise
+            self._left = []
+            for _, aside in old:
+                os.unlink(aside)
+            _sync_folder(self._folder or ".")
+
+    def close(self):
+        """Closes them, and removes what has not got its name. Never raises: what became of the dump is agreed on."""
+        for file in (self.keys, self.values):
+            if file is not None:
+                with contextlib.suppress(OSError):
+                    file.close()
+        for path in self._left:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def _sync_folder(folder):
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def dump(table, folder, name="dump_to_file"):
+    """An op that writes the table of all ranks to SOK's files; see `sok_files`.
+
+    Args:
+      table: a `Table` with handles. folder: a path; made where it is missing.
+    """
+    return library.call("transfer.sok_dump.dump", {"table": table.config(), "folder": folder,
+                                       "label": "{} to '{}'".format(table.label(), folder)},
+                        [], [], [], resources=own_handles(table), name=name)

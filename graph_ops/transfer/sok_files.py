@@ -1,0 +1,153 @@
+"""SOK 1.x's files of a table, in one folder.
+
+    NAME_keys.file      the keys of all ranks, int64 or uint32, little-endian, without a header
+    NAME_values.file    their rows, float32 [rows, D], in the same order
+
+How wide a key is follows from the two files' sizes.
+"""
+import contextlib
+import errno
+import os
+
+import numpy as np
+
+from sok1x.graph_ops.bridge.errors import INTERNAL, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
+
+NOT_FOUND, PERMISSION_DENIED = 5, 7
+_CODES = {errno.ENOENT: NOT_FOUND, errno.ENOTDIR: NOT_FOUND, errno.EACCES: PERMISSION_DENIED,
+          errno.EPERM: PERMISSION_DENIED, errno.EROFS: PERMISSION_DENIED, errno.ENOSPC: RESOURCE_EXHAUSTED,
+          errno.EDQUOT: RESOURCE_EXHAUSTED}
+
+
+def paths(folder, name):
+    """(path of the keys, path of the values) of the table called `name`."""
+    return tuple(os.path.join(folder, "{}_{}.file".format(name, what)) for what in ("keys", "values"))
+
+
+def key_dtype(table):
+    """The dtype of a table's keys in a file. The files know no int32: such keys are written as int64, so that negative
+    ones stay what they are."""
+    return np.dtype("<u4" if table.key_dtype == "uint32" else "<i8")
+
+
+@contextlib.contextmanager
+def errors(label, path, wanted=0):
+    """What the operating system refuses becomes a CallError that names the table, the rank and the file.
+
+    Args:
+      wanted: bytes that are to be written there.
+    """
+    try:
+        yield
+    except OSError as error:
+        room = ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            room = ": {} bytes were to be written, {} are free".format(wanted, _free_bytes(os.path.dirname(path)))
+        raise CallError(_CODES.get(error.errno, INTERNAL), "{}: '{}': {}{}".format(
+            label, path, error.strerror or error, room)) from error
+
+
+def _free_bytes(folder):
+    found = os.statvfs(folder or ".")
+    return found.f_bavail * found.f_frsize
+
+
+class File:
+    """A file that is read or written at chosen places; errors are CallErrors.
+
+    Args:
+      label: whose it is, for errors. flags: of os.open.
+    """
+
+    def __init__(self, label, path, flags):
+        self.label, self.path = label, path
+        self._number = -1
+        with errors(label, path):
+            self._number = os.open(path, flags | os.O_CLOEXEC, 0o666)
+
+    def __del__(self):
+        self.close()
+
+    def close(self):
+        """Closes it; a second time is fine."""
+        number, self._number = self._number, -1
+        if number >= 0:
+            os.close(number)
+
+    @property
+    def size(self):
+        """Its bytes now."""
+        with errors(self.label, self.path):
+            return os.fstat(self._number).st_size
+
+    def set_size(self, nbytes):
+        """Makes it that long, with zeros where nothing is written."""
+        with errors(self.label, self.path):
+            os.ftruncate(self._number, nbytes)
+
+    def read(self, offset, out):
+        """Fills a contiguous NumPy array from the bytes at `offset`."""
+        room = memoryview(out.reshape(-1).view(np.uint8))
+        while len(room):
+            with errors(self.label, self.path):
+                got = os.preadv(self._number, [room], offset)
+            if not got:
+                raise CallError(INVALID_ARGUMENT, "{}: '{}' became shorter while it was read: got {} bytes".format(
+                    self.label, self.path, offset))
+            room, offset = room[got:], offset + got
+
+    def write(self, offset, values):
+        """Writes a contiguous NumPy array at `offset`."""
+        left = memoryview(values.reshape(-1).view(np.uint8))
+        while len(left):
+            with errors(self.label, self.path, len(left)):
+                done = os.pwrite(self._number, left, offset)
+            left, offset = left[done:], offset + done
+
+    def sync(self):
+        """Returns when what was written is on the disk."""
+        with errors(self.label, self.path):
+            os.fsync(self._number)
+
+
+class TableFiles:
+    """Both files of a table, open for reading.
+
+    Args:
+      label: the table and the rank, for errors. folder, name: see `paths`. dim: D.
+
+    Attributes:
+      rows: rows in the files. key_bytes: 4 or 8.
+
+    Raises:
+      CallError: a file is missing, or their sizes do not fit each other.
+    """
+
+    def __init__(self, label, folder, name, dim):
+        self.label, self.dim = label, dim
+        self._keys, self._values = (File(label, path, os.O_RDONLY) for path in paths(folder, name))
+        keys_bytes, values_bytes = self._keys.size, self._values.size
+        self.rows, odd = divmod(values_bytes, 4 * dim)
+        self.key_bytes = keys_bytes // self.rows if self.rows else 8
+        if odd or self.key_bytes not in (4, 8) or self.key_bytes * self.rows != keys_bytes:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got '{}' of {} bytes and '{}' of {} bytes, expected 4 x {} bytes (embedding_vec_size {}) for each "
+                "row and 4 or 8 bytes for its key; was the table dumped with another embedding_vec_size?").format(
+                    label, self._values.path, values_bytes, self._keys.path, keys_bytes, dim, dim))
+
+    @property
+    def keys_path(self):
+        """The path of the keys."""
+        return self._keys.path
+
+    def keys(self, first, n):
+        """Keys first to first + n - 1, int64 [n]."""
+        keys = np.empty(n, "<u4" if self.key_bytes == 4 else "<i8")
+        self._keys.read(first * self.key_bytes, keys)
+        return keys.astype(np.int64, copy=False)
+
+    def values(self, first, n):
+        """Their rows, float32 [n, D]."""
+        values = np.empty([n, self.dim], np.float32)
+        self._values.read(first * 4 * self.dim, values)
+        return values

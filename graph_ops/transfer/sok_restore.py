@@ -1,0 +1,141 @@
+"""A table of all ranks restored from SOK's files, whatever number of ranks has written them."""
+import numpy as np
+
+from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.agreed import agreed
+from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INVALID_ARGUMENT, CallError
+from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.transfer import shard_load, sok_files
+from sok1x.graph_ops.transfer.shard_parts import Shard, own_handles
+
+_KEYS_AT_ONCE = 1 << 19
+_BUFFER_BYTES = 16 << 20
+# Keys that are compared with each other in memory at a time, to find out whether one comes twice.
+_COMPARED_AT_ONCE = 2 << 20
+
+_RANGES = {"uint32": (0, 2 ** 32), "int32": (-2 ** 31, 2 ** 31)}
+
+
+@register
+class _Restore(Operation):
+    """No output. The resources are the table's own. The headers are the files' rows and bytes of a key."""
+
+    name = "transfer.sok_restore.restore"
+    communicates = True
+
+    def prepare(self, request, config, world):
+        table = config["table"]
+        with request.variables(table.name, exclusive=False) as variables:
+            shard = Shard(request, table, world, variables)
+        files = sok_files.TableFiles(shard.label, config["folder"], table.name, table.dim)
+        request.state = _Source(shard, files)
+        return np.array([files.rows, files.key_bytes], np.int64)
+
+    def run(self, request, config, world, headers):
+        table = config["table"]
+        if (headers != headers[0]).any():
+            raise CallError(FAILED_PRECONDITION, (
+                "embedding table '{}': the ranks in turn see {} rows and {} bytes a key in '{}', expected the same on "
+                "all; restore_from_file needs a folder that all ranks share, under the same path").format(
+                    table.name, headers[:, 0].tolist(), headers[:, 1].tolist(), config["folder"]), agreed=True)
+        with request.variables(table.name, exclusive=True) as variables:
+            shard = Shard(request, table, world, variables)
+            agreed(world, lambda: shard_load.replace(shard, request.state))
+
+
+class _Source:
+    """This rank's part of the files, see `shard_transfer.load`.
+
+    All keys are read and checked first, so that what is wrong with them is known before anything changes.
+    """
+
+    def __init__(self, shard, files):
+        self._world, self._files, self._label = shard.world, files, shard.label
+        self._limits = _limits(shard.table, shard.world.size)
+        self.total = self._check_range()
+        shard_load.check_room(shard, self.total)
+        self._check_distinct()
+
+    def unused(self):
+        """The files have no such rows."""
+        return None
+
+    def chunks(self):
+        """Keys of this rank and their rows, in the files' order. What lies between them is read over only in part."""
+        at_once = max(1, min(_KEYS_AT_ONCE, _BUFFER_BYTES // (4 * self._files.dim)))
+        for first, keys in self._all_keys(at_once):
+            own = self._own(keys)
+            if not own.size:
+                continue
+            begin, end = int(own[0]), int(own[-1]) + 1
+            values = self._files.values(first + begin, end - begin)
+            if own.size < end - begin:
+                values = values[own - begin]
+            yield keys[own], {"rows": values}
+
+    def _all_keys(self, at_once=_KEYS_AT_ONCE):
+        for first in range(0, self._files.rows, at_once):
+            yield first, self._files.keys(first, min(at_once, self._files.rows - first))
+
+    def _own(self, keys):
+        """Places of this rank's keys."""
+        if self._world.size == 1:
+            return np.arange(len(keys))
+        return np.flatnonzero(keys % self._world.size == self._world.rank)
+
+    def _check_range(self):
+        """The number of this rank's keys. Raises where any key is none for this table."""
+        total = 0
+        for first, keys in self._all_keys():
+            if self._limits is not None:
+                least, end, why = self._limits
+                wrong = np.flatnonzero((keys < least) | (keys >= end))
+                if wrong.size:
+                    raise CallError(INVALID_ARGUMENT, (
+                        "{}: got key {} at place {} of '{}', expected keys in [{}, {}) ({})").format(
+                            self._label, keys[wrong[0]], first + wrong[0], self._files.keys_path, least, end, why))
+            total += self._own(keys).size
+        return total
+
+    def _check_distinct(self):
+        """Raises where a key comes twice, in memory that does not grow with the table: part after part of the keys."""
+        parts = -(-self.total // _COMPARED_AT_ONCE)
+        for part in range(parts):
+            found = []
+            for _, keys in self._all_keys():
+                keys = keys[self._own(keys)]
+                found.append(keys[_spread(keys) % np.uint64(parts) == part] if parts > 1 else keys)
+            found = np.concatenate(found)
+            found.sort()
+            twice = np.flatnonzero(found[1:] == found[:-1])
+            if twice.size:
+                raise CallError(INVALID_ARGUMENT, (
+                    "{}: got key {} twice in '{}' of {} keys of {} bytes, expected every key once; was the table "
+                    "dumped with another embedding_vec_size?").format(
+                        self._label, found[twice[0]], self._files.keys_path, self._files.rows, self._files.key_bytes))
+
+
+def _limits(table, ranks):
+    """(least key, end of the keys, why) of a table, or None where any int64 is a key."""
+    if not table.use_hashtable:
+        return 0, table.rows * ranks, "max_vocabulary_size_per_gpu {} x {} ranks, use_hashtable=False".format(
+            table.rows, ranks)
+    if table.key_dtype in _RANGES:
+        return _RANGES[table.key_dtype] + ("key_dtype {}".format(table.key_dtype),)
+    return None
+
+
+def _spread(keys):
+    """A number for each key that deals keys out evenly."""
+    return (keys.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
+
+
+def restore(table, folder, name="restore_from_file"):
+    """An op that replaces the table of all ranks by what SOK's files hold; see `sok_files`.
+
+    Args:
+      table: a `Table` with handles. folder: a path.
+    """
+    return library.call("transfer.sok_restore.restore", {"table": table.config(), "folder": folder,
+                                          "label": "{} from '{}'".format(table.label(), folder)},
+                        [], [], [], resources=own_handles(table), name=name)
