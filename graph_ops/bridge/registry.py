@@ -14,6 +14,7 @@ class Operation:
     name = None
     communicates = False  # whether all ranks must run it together
     before_init = False  # whether it may run before sok1x.Init
+    group = None  # how several requests of it run at once: a groups.form.GroupForm
 
     def describe(self, config):
         """One line for the plan of collectives: what must be equal on all ranks."""

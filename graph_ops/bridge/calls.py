@@ -1,0 +1,55 @@
+"""What the kernels of our op (a node in one session each) run: made from the node's config when it first runs."""
+import json
+
+from sok1x import launch
+from sok1x.graph_ops.bridge import plan, registry
+from sok1x.graph_ops.stores.table import Table
+
+_KERNELS_REMEMBERED = 10000
+
+
+class Call:
+    """What a kernel runs: its operation, and its config with the `Table` made.
+
+    plan: the number of its graph's plan, None where another process has built the graph.
+    """
+
+    __slots__ = ("operation", "config", "plan")
+
+    def __init__(self, function, config):
+        self.operation = registry.get(function)
+        self.config = config
+        self.plan = config["plan"] if config["process"] == plan.PROCESS else None
+        if "table" in config:
+            config["table"] = Table.from_config(config["table"])
+            config["table"].graph = self.plan if self.operation.communicates else None
+
+    def announced(self, request, context, header, error, rivals):
+        """The Ready of a request."""
+        index, digest = self.config["op"]
+        of_graph = context.plans[self.plan]
+        # In a loop of its own an op has one frame; the name of a frame in other loops tells which of theirs.
+        loops = self.config["loops"]
+        instance = launch.Instance(self.operation.tie(request), request.frame if loops > 1 else 0,
+                                   request.iteration if loops else 0, request.signature)
+        return launch.Ready(
+            op=launch.Op(context.number, index, digest), name=request.name, header=header, error=error,
+            step=request.step, instance=instance, plan=of_graph,
+            graphs=plan.graphs() if of_graph is None or of_graph.counted else 0, rivals=rivals)
+
+
+class Calls:
+    """The calls of the kernels that have run, by the bridge's number of a kernel."""
+
+    def __init__(self):
+        self._known = {}
+
+    def of(self, request):
+        """The Call of a request."""
+        call = self._known.get(request.kernel)
+        if call is None:
+            if len(self._known) >= _KERNELS_REMEMBERED:  # kernels of sessions long closed
+                self._known.clear()
+            call = Call(request.function.decode(), json.loads(request.config.decode()))
+            self._known[request.kernel] = call
+        return call

@@ -1,0 +1,65 @@
+"""The dense lookup of many tables on one rank: keys found and rows copied for all of them at once.
+
+Bits are those of the single lookup: a row is copied, and row numbers are the index's. A member of which a key has no
+row is left to the operation itself, which inserts, reads initial values, or says what is wrong.
+"""
+import numpy as np
+
+from sok1x.cuda_kernels import backend, group_find, groups
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
+from sok1x.graph_ops.groups.batch import Batch
+from sok1x.graph_ops.groups.columns import columns
+from sok1x.graph_ops.stores import shard
+
+# Outputs of a lookup, by place: dense_lookup.py.
+_EMBEDDINGS, _AT, _ROWS, _REQUESTED, _COUNTS = range(5)
+_MOST_DIMENSIONS = 7  # of keys: the embeddings have one more
+
+
+def key(taken):
+    """What members of a group must have in common on one rank: whether they train."""
+    if len(taken.request.inputs[0].shape) > _MOST_DIMENSIONS:
+        return None
+    return shard.training_of(taken.request, taken.config)
+
+
+def run(members, world):
+    """The forward of `members`. Returns its Batch."""
+    training = shard.training_of(members[0].request, members[0].config)
+    batch = Batch(members)
+    keys = batch.inputs[:, 0]
+    dims = columns(members, "dim", lambda config: config["table"].dim)
+    hashed = columns(members, "hashed", lambda config: config["table"].use_hashtable)
+    rows = columns(members, "rows", lambda config: config["table"].rows)
+    out, at = _outputs(batch, keys, dims)
+    with batch.variables(exclusive=training) as variables:
+        records = groups.members(group_find.FIND, len(members))
+        groups.lie_at(records["keys"], keys["data"])
+        records["key_type"] = columns(members, "key type", lambda config: backend.KEY_TYPES[
+            config["table"].key_dtype])
+        records["n"] = np.where(batch.ready, keys["elements"], 0)
+        records["index"] = np.where(hashed, variables[:, 1]["data"], 0)
+        records["capacity"] = variables[:, 1]["dims"][:, 0]
+        records["ranks"], records["limit"] = 1, rows
+        records["rows"] = at
+        records["table"], records["dim"] = variables[:, 0]["data"], dims
+        groups.lie_at(records["out"], out)
+        records["out_half"] = columns(members, "half", lambda config: ITEM_BYTES[config["dtype"]] == 2)
+        misfits = batch.counters()
+        group_find.look_up(records, misfits.pointer)
+        misfits = misfits.read()
+    return batch.leave((misfits > 0) | ~batch.ready)
+
+
+def _outputs(batch, keys, dims):
+    """Allocates the outputs of all members. Returns pointers to embeddings and row numbers."""
+    size = len(dims)
+    shapes = np.zeros((size, 5, 8), np.int64)
+    ranks = np.ones((size, 5), np.int32)
+    number, last = np.arange(size), keys["rank"]
+    shapes[:, _EMBEDDINGS] = keys["dims"]
+    shapes[number, _EMBEDDINGS, last] = dims
+    ranks[:, _EMBEDDINGS] = last + 1
+    shapes[:, _AT, 0] = keys["elements"]
+    pointers = batch.outputs(range(5), shapes, ranks)
+    return pointers[:, _EMBEDDINGS], pointers[:, _AT]

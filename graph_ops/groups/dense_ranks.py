@@ -1,0 +1,205 @@
+"""The dense lookup of many tables on several ranks: one exchange of keys, one of rows, and one of gradients for all.
+
+Forward: each member's keys are made distinct and grouped by owner when the ops are taken in, all members' in the same
+launches. Once the ops are decided together, what goes to a rank lies side by side, [rank][member][rows], so that one
+all_to_all serves all members, whatever their dims. Rows that all owners know are read at once; a member of which any
+rank misses a key (it must be inserted, or reads its initial values) is left, on all ranks alike, to the operation
+itself. Bits are those of the single lookup: rows are copied, numbers and orders are the same.
+"""
+import numpy as np
+
+from sok1x.cuda_kernels import backend, group_find, group_gather, group_partition, group_sum, group_unique, groups
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
+from sok1x.graph_ops.exchanges import ties
+from sok1x.graph_ops.groups.batch import Batch
+from sok1x.graph_ops.groups.columns import columns
+from sok1x.graph_ops.stores import shard
+
+# Outputs of a lookup, by place: dense_lookup.py.
+_EMBEDDINGS, _INVERSE, _ROWS, _REQUESTED, _COUNTS = range(5)
+_ALIGN = 16  # bytes at whose multiples blocks begin, so that kernels move four floats at a time; the exchange's unit
+_MOST_DIMENSIONS = 7  # of keys: the embeddings have one more
+
+
+class Prepared:
+    """A member's distinct keys, as the grouped `prepare` leaves them.
+
+    Attributes:
+      keys: a pointer to int64 [U], owner after owner. send_counts: int64 [N], of each owner.
+      batch: whose memory they lie in.
+    """
+
+    __slots__ = ("batch", "keys", "send_counts")
+
+    def __init__(self, batch, keys, send_counts):
+        self.batch, self.keys, self.send_counts = batch, keys, send_counts
+
+
+def forward_key(taken, world):
+    """What members of a group must have in common, here before they are announced and there when they are decided."""
+    if taken.headers is None:
+        return len(taken.request.inputs[0].shape) <= _MOST_DIMENSIONS or None
+    flags = taken.headers[:, 0]
+    return None if flags.min() != flags.max() else bool(flags[0])
+
+
+def prepare(members, world):
+    """Makes all members' keys distinct, groups them by owner, and sets the members' headers."""
+    batch, size = Batch(members), len(members)
+    keys = batch.inputs[:, 0]
+    lengths = keys["elements"]
+    starts = groups.running_sum(lengths)
+    total = int(starts[-1])
+    inverse = batch.outputs([_INVERSE], lengths.reshape(size, 1, 1))[:, 0]
+    values, sent = batch.temporary("int64", total), batch.temporary("int64", total)
+    records = groups.members(group_unique.UNIQUE, size)
+    groups.lie_at(records["keys"], keys["data"])
+    records["key_type"] = columns(members, "key type", lambda config: backend.KEY_TYPES[config["table"].key_dtype])
+    records["n"], records["values"], records["inverse"] = lengths, values + 8 * starts[:-1], inverse
+    distinct = batch.counters()
+    scratch = batch.temporary("uint8", group_unique.scratch_bytes(lengths))
+    group_unique.unique(records, distinct.pointer, scratch)
+    counts = batch.counters(world.size * size)
+    group_partition.partition(records, distinct.pointer, world.size, sent + 8 * starts[:-1], counts.pointer)
+    counts = counts.read().reshape(world.size, size).T
+    outside = _outside(batch, members, world, sent + 8 * starts[:-1], counts.sum(axis=1))
+    for number, taken in enumerate(members):
+        if outside[number]:
+            continue  # its own `prepare` says which key, and where it stands
+        training = shard.training_of(taken.request, taken.config)
+        taken.header = np.concatenate([[training], counts[number]]).astype(np.int64)
+        taken.prepared = Prepared(batch, sent + 8 * int(starts[number]), np.ascontiguousarray(counts[number]))
+    batch.leave(outside)
+
+
+def _outside(batch, members, world, keys, counts):
+    """bool [T]: which members' tables have no index and were asked for keys that they do not have."""
+    hashed = columns(members, "hashed", lambda config: config["table"].use_hashtable)
+    if hashed.all():
+        return np.zeros(len(members), bool)
+    records = groups.members(group_find.FIND, len(members))
+    groups.lie_at(records["keys"], keys)
+    records["key_type"] = backend.KEY_TYPES["int64"]
+    records["n"] = np.where(hashed, 0, counts)
+    records["ranks"] = world.size
+    records["limit"] = world.size * columns(members, "rows", lambda config: config["table"].rows)
+    starts = groups.running_sum(records["n"])
+    records["rows"] = batch.temporary("int32", int(starts[-1])) + 4 * starts[:-1]
+    misfits = batch.counters()
+    group_find.find(records, misfits.pointer)
+    return misfits.read() > 0
+
+
+def forward(members, world):
+    """The forward of decided members. Returns its Batch."""
+    batch, size, ranks = Batch(members), len(members), world.size
+    training = bool(members[0].headers[0, 0])
+    sent = np.stack([taken.headers[:, 1:] for taken in members])  # [T, from, to]
+    gives, takes = sent[:, world.rank, :].T, sent[:, :, world.rank].T  # [N, T]
+    dims = columns(members, "dim", lambda config: config["table"].dim)
+    half = columns(members, "half", lambda config: ITEM_BYTES[config["dtype"]] == 2)
+    row_bytes = dims * (4 - 2 * half)
+    communicator = members[0].request.communicator
+    out, inverse, requested = _forward_outputs(batch, members, dims, takes.sum(axis=0))
+    _save_counts(batch, members, sent, world)
+    keys = _exchange_keys(batch, members, gives, takes, communicator)
+    answers = _Buffer(batch, takes, row_bytes)
+    with batch.variables(exclusive=training) as variables:
+        misfits = _look_up(batch, members, variables, keys, answers, requested, takes.sum(axis=0), world)
+    left = _left_anywhere(misfits > 0, world)
+    batch.outputs([_ROWS], np.zeros((size, 1, 1), np.int64), only=~left)
+    values = _Buffer(batch, gives, row_bytes)
+    communicator.all_to_all(answers.pointer, answers.units, values.pointer, values.units, _ALIGN)
+    records = groups.members(group_gather.GATHER, size)
+    values.lie_in(records["source"])
+    groups.lie_at(records["out"], out)
+    records["dim"], records["source_half"], records["out_half"] = dims, half, half
+    records["n"] = np.where(left, 0, batch.inputs[:, 0]["elements"])
+    records["rows"] = inverse
+    group_gather.gather(records)
+    return batch.leave(left)
+
+
+def _forward_outputs(batch, members, dims, received):
+    """Allocates embeddings and `requested` of all members: pointers [T] to them, and to `inverse`, made before."""
+    size = len(members)
+    keys = batch.inputs[:, 0]
+    shapes, dimensions = np.zeros((size, 2, 8), np.int64), np.ones((size, 2), np.int32)
+    shapes[:, 0] = keys["dims"]
+    shapes[np.arange(size), 0, keys["rank"]] = dims
+    dimensions[:, 0] = keys["rank"] + 1
+    shapes[:, 1, 0] = received
+    pointers = batch.outputs([_EMBEDDINGS, _REQUESTED], shapes, dimensions)
+    inverse = np.array([taken.request.kept_output(_INVERSE) for taken in members], np.int64)
+    return pointers[:, 0], inverse, pointers[:, 1]
+
+
+def _save_counts(batch, members, sent, world):
+    """What ties.py has each lookup save: keys sent to each rank, received from each, and the decision's number."""
+    ranks = world.size
+    pointers = batch.outputs([_COUNTS], np.full((len(members), 1, 1), 2 * ranks + 1))
+    for number, taken in enumerate(members):
+        saved = batch.host_array(pointers[number, 0], "int64", 2 * ranks + 1)
+        saved[:ranks], saved[ranks:-1] = sent[number, world.rank], sent[number, :, world.rank]
+        saved[-1] = taken.request.exchange
+
+
+class _Buffer:
+    """Memory [rank][member][rows] for one exchange.
+
+    Attributes:
+      pointer: to it. units: int64 [N], what belongs to each rank, in units of _ALIGN bytes.
+    """
+
+    def __init__(self, batch, counts, row_bytes):
+        self._ranks = len(counts)
+        self._starts, self._offsets, nbytes = groups.block_layout(counts, row_bytes, _ALIGN)
+        self.units = nbytes // _ALIGN
+        self.pointer = batch.temporary("uint8", int(nbytes.sum()))
+        self._placed = groups.place(self._starts, self._offsets)
+
+    def lie_in(self, blocks):
+        """Fills a column of BLOCKS [T] with where each member's rows lie."""
+        groups.lie_in_blocks(blocks, self.pointer, self._ranks, *self._placed)
+
+
+def _exchange_keys(batch, members, gives, takes, communicator):
+    """Sends each rank the keys that it owns. Returns the `_Buffer` of those that this rank owns."""
+    buffer, received = _Buffer(batch, gives, 8), _Buffer(batch, takes, 8)
+    records = groups.members(group_gather.GATHER, len(members))
+    groups.lie_at(records["source"], [taken.prepared.keys for taken in members])
+    records["dim"], records["n"] = 2, gives.sum(axis=0)  # a key moves as two 32-bit numbers
+    buffer.lie_in(records["out"])
+    group_gather.gather(records)
+    communicator.all_to_all(buffer.pointer, buffer.units, received.pointer, received.units, _ALIGN)
+    return received
+
+
+def _look_up(batch, members, variables, keys, answers, requested, counts, world):
+    """Finds the rows of received keys and puts their values into `answers`: int64 [T], keys without a row."""
+    size = len(members)
+    hashed = columns(members, "hashed", lambda config: config["table"].use_hashtable)
+    records = groups.members(group_find.FIND, size)
+    keys.lie_in(records["keys"])
+    records["key_type"] = backend.KEY_TYPES["int64"]
+    records["n"] = np.where(batch.ready, counts, 0)
+    records["index"] = np.where(hashed, variables[:, 1]["data"], 0)
+    records["capacity"], records["ranks"] = variables[:, 1]["dims"][:, 0], world.size
+    records["rows"] = requested
+    records["table"] = variables[:, 0]["data"]
+    records["dim"] = columns(members, "dim", lambda config: config["table"].dim)
+    answers.lie_in(records["out"])
+    records["out_half"] = columns(members, "half", lambda config: ITEM_BYTES[config["dtype"]] == 2)
+    misfits = batch.counters()
+    group_find.look_up(records, misfits.pointer)
+    return misfits.read() + ~batch.ready
+
+
+def _left_anywhere(mask, world):
+    """bool [T]: the members that any rank has to leave; equal on all ranks."""
+    host, size = world.communicator, len(mask)
+    if not host.exchange_counts(np.full(world.size, mask.sum(), np.int64)).any():
+        return mask
+    mine, all_masks = mask.astype(np.uint8), np.empty((world.size, size), np.uint8)
+    host.all_gather(mine.ctypes.data, all_masks.ctypes.data, np.full(world.size, size, np.int64), 1)
+    return all_masks.any(axis=0)
