@@ -8,11 +8,12 @@ import os
 
 import numpy as np
 
-from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INTERNAL, RESOURCE_EXHAUSTED, CallError
 
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bridge.so")
-_MAX_RANK = 8
+MAX_RANK = 8
 REQUEST, CANCELLATION, SESSION_END = 1, 2, 3  # what Library.pop has taken
+GROUP_HOLDS = 1000  # in place of a status code: bridge_calls.h
 
 # TensorFlow's DataType numbers (types.proto) for what our ops take and give.
 _DTYPES = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 9: "int64", 10: "bool",
@@ -24,7 +25,7 @@ ITEM_BYTES = {name: np.dtype(name).itemsize for name in _NUMBERS}
 class TensorInfo(ctypes.Structure):
     """A tensor: where it is, its type and its shape."""
 
-    _fields_ = [("data", ctypes.c_void_p), ("elements", ctypes.c_int64), ("dims", ctypes.c_int64 * _MAX_RANK),
+    _fields_ = [("data", ctypes.c_void_p), ("elements", ctypes.c_int64), ("dims", ctypes.c_int64 * MAX_RANK),
                 ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32)]
 
 
@@ -90,8 +91,9 @@ class Library:
     def __init__(self, path):
         library = ctypes.CDLL(path)
         pointer, i64, i32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
-        dims = ctypes.POINTER(i64)
+        numbers, dims = ctypes.POINTER(i32), ctypes.POINTER(i64)
         out = ctypes.POINTER(pointer)
+        infos = ctypes.POINTER(TensorInfo)
         for structure, name in ((TensorInfo, "tensor"), (RequestInfo, "request")):
             bytes_there = getattr(library, "sok1x_{}_info_bytes".format(name))()
             if bytes_there != ctypes.sizeof(structure):
@@ -100,11 +102,19 @@ class Library:
         for name, result, arguments in (
                 ("open", None, []), ("close", None, [i32, ctypes.c_char_p]), ("wake", None, []),
                 ("pop", i32, [i64, i64, ctypes.POINTER(RequestInfo)]), ("begin", None, [pointer] * 3),
-                ("lock", i32, [pointer, i32, ctypes.POINTER(TensorInfo)]), ("unlock", None, [pointer]),
+                ("pop_many", i32, [i64, i64, ctypes.POINTER(RequestInfo), i32, numbers]),
+                ("lock", i32, [pointer, i32, infos]), ("unlock", None, [pointer]),
                 ("initialized", i32, [pointer]),
                 ("output", i32, [pointer, i32, i32, dims, out]), ("forward", i32, [pointer, i32, i32]),
+                ("outputs", i32, [pointer, i32, numbers, dims, out]),
                 ("temporary", i32, [pointer, i64, out]),
-                ("finish", None, [pointer, i32, ctypes.c_char_p])):
+                ("finish", None, [pointer, i32, ctypes.c_char_p]),
+                # Of groups, called by bulk.py, which passes NumPy arrays by their addresses.
+                ("group_open", pointer, [pointer, i32]), ("group_close", None, [pointer]),
+                ("group_begin", None, [pointer] * 3), ("group_inputs", None, [pointer, pointer, i32]),
+                ("group_lock", i32, [pointer, i32, pointer, i32, pointer]), ("group_unlock", None, [pointer]),
+                ("group_outputs", None, [pointer, i32] + [pointer] * 6), ("group_temporary", i32, [pointer, i64, out]),
+                ("group_finish", None, [pointer])):
             function = getattr(library, "sok1x_" + name)
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
@@ -114,15 +124,15 @@ class Request:
     """One run of one op. Valid until `finish`, which must be called exactly once.
 
     Attributes:
-      inputs, host_inputs: `Array`s in the memory of the op's device, and in the host's.
+      input_count: those in the host's memory included. host_input_count, device_output_count, resource_count.
       gpu: the `Gpu` the op is placed on, None for the CPU. communicator: for exchanges of that device's memory.
       exchange: the number of the decision that has all ranks run it; 0 on one rank.
     """
 
     def __init__(self, library, info):
         self._library = library
-        self._handle = info.request
-        self._resources = info.resource_count
+        self.handle = info.request
+        self.resource_count = info.resource_count
         self.id = info.id
         self.kernel = info.kernel
         self.step = info.step
@@ -132,19 +142,38 @@ class Request:
         self.gpu = None
         self.communicator = None
         self.exchange = 0
-        on_device = info.input_count - info.host_input_count
-        self.inputs = [_array(info.inputs[i]) for i in range(on_device)]
-        self.host_inputs = [_array(info.inputs[i]) for i in range(on_device, info.input_count)]
-        self._device_outputs = info.device_output_count
+        self._infos, self._inputs, self._host_inputs = info.inputs, None, None
+        self.input_count, self.host_input_count = info.input_count, info.host_input_count
+        self.device_output_count = info.device_output_count
         self.state = None  # what an operation's `prepare` leaves for its `run`
         self.finished = False
 
+    @property
+    def inputs(self):
+        """The `Array`s in the memory of the op's device."""
+        if self._inputs is None:
+            on_device = self.input_count - self.host_input_count
+            self._inputs = [_array(self._infos[i], self.gpu) for i in range(on_device)]
+        return self._inputs
+
+    @property
+    def host_inputs(self):
+        """The `Array`s in the host's memory."""
+        if self._host_inputs is None:
+            on_device = self.input_count - self.host_input_count
+            self._host_inputs = [_array(self._infos[i]) for i in range(on_device, self.input_count)]
+        return self._host_inputs
+
     def place(self, gpu):
         """Says that the request runs on `gpu`: its stream goes on after what TensorFlow has enqueued until now."""
+        self.placed(gpu)
+        self._library.begin(self.handle, gpu.stream, gpu.event)
+
+    def placed(self, gpu):
+        """As `place`, where a group orders the streams."""
         self.gpu = gpu
-        for array in self.inputs:
+        for array in self._inputs or ():
             array.gpu = gpu
-        self._library.begin(self._handle, gpu.stream, gpu.event)
 
     def output(self, index, dtype, shape):
         """Output `index`, allocated by TensorFlow on the op's device: an `Array` of `shape`."""
@@ -152,44 +181,47 @@ class Request:
 
     def host_output(self, index, dtype, shape):
         """As `output`, for output `index` of those in host memory."""
-        return self._output(self._device_outputs + index, dtype, shape, None)
+        return self._output(self.device_output_count + index, dtype, shape, None)
 
     def _output(self, index, dtype, shape, gpu):
         data = ctypes.c_void_p()
         dims = (ctypes.c_int64 * len(shape))(*shape)
-        self._check(self._library.output(self._handle, index, len(shape), dims, ctypes.byref(data)), dtype, shape)
+        self._check(self._library.output(self.handle, index, len(shape), dims, ctypes.byref(data)), dtype, shape)
         return self._made(data, dtype, shape, gpu)
 
     def temporary(self, dtype, *shape):
         """Scratch memory from TensorFlow's allocator, for others again when the request finishes: an `Array`."""
         data = ctypes.c_void_p()
         array = self._made(data, dtype, shape, self.gpu)
-        self._check(self._library.temporary(self._handle, array.size * ITEM_BYTES[dtype], ctypes.byref(data)),
+        self._check(self._library.temporary(self.handle, array.size * ITEM_BYTES[dtype], ctypes.byref(data)),
                     dtype, shape)
         array.pointer = data.value or 0
         return array
 
     def forward(self, index, input_index):
         """Makes output `index` the very tensor of input `input_index`, without a copy."""
-        self._library.forward(self._handle, index, input_index)
+        self._library.forward(self.handle, index, input_index)
 
     @contextlib.contextmanager
     def variables(self, table, exclusive):
         """The resource inputs' tensors (`Array`s), locked: shared for reading, `exclusive` for writing in place.
 
         Raises:
-          CallError: FAILED_PRECONDITION where a variable has not been initialized.
+          CallError: FAILED_PRECONDITION where a variable has not been initialized; INTERNAL where the request is one
+            of a group that holds locks: it must unlock first, or a wait could be for ever.
         """
-        infos = (TensorInfo * max(1, self._resources))()
-        code = self._library.lock(self._handle, int(exclusive), infos)
+        infos = (TensorInfo * max(1, self.resource_count))()
+        code = self._library.lock(self.handle, int(exclusive), infos)
         if code < 0:
             raise self._uninitialized(table)
+        if code == GROUP_HOLDS:
+            raise self._group_holds()
         if code:
             raise CallError(code, "could not get write access to the variables of embedding table '{}'".format(table))
         try:
-            yield [_array(infos[i], self.gpu) for i in range(self._resources)]
+            yield [_array(infos[i], self.gpu) for i in range(self.resource_count)]
         finally:
-            self._library.unlock(self._handle)
+            self._library.unlock(self.handle)
 
     def check_initialized(self, table, where=""):
         """Raises as `variables` does where a variable has not been initialized, and locks nothing.
@@ -197,8 +229,14 @@ class Request:
         Args:
           table: a name. where: more words for the message.
         """
-        if self._resources and self._library.initialized(self._handle) < 0:
+        code = self._library.initialized(self.handle) if self.resource_count else 0
+        if code == GROUP_HOLDS:
+            raise self._group_holds()
+        if code:
             raise self._uninitialized(table, where)
+
+    def _group_holds(self):
+        return CallError(INTERNAL, "the group of requests that '{}' is in holds locks".format(self.name))
 
     @staticmethod
     def _uninitialized(table, where=""):
@@ -209,9 +247,13 @@ class Request:
     def finish(self, code=0, message=""):
         """Ends the op: successfully, or with a status `code` and `message`."""
         assert not self.finished, "request finished twice"
+        self.ended()
+        self._library.finish(self.handle, code, message.encode("utf-8", "replace"))
+
+    def ended(self):
+        """Notes that the op has ended, by `finish` or with its group."""
         self.finished = True
-        self.inputs = self.host_inputs = self.state = None
-        self._library.finish(self._handle, code, message.encode("utf-8", "replace"))
+        self._infos = self._inputs = self._host_inputs = self.state = None
 
     @staticmethod
     def _made(data, dtype, shape, gpu):
