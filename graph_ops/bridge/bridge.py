@@ -130,7 +130,7 @@ class Request:
     """
 
     def __init__(self, library, info):
-        self._library = library
+        self.library = library
         self.handle = info.request
         self.resource_count = info.resource_count
         self.id = info.id
@@ -138,7 +138,8 @@ class Request:
         self.step = info.step
         self.session, self.signature = info.session, info.signature
         self.frame, self.iteration = info.frame, info.iteration
-        self.name = info.name.decode()
+        self._name, self.function, self.config = info.name, info.function, info.config
+        self.stream = info.stream
         self.gpu = None
         self.communicator = None
         self.exchange = 0
@@ -147,6 +148,13 @@ class Request:
         self.device_output_count = info.device_output_count
         self.state = None  # what an operation's `prepare` leaves for its `run`
         self.finished = False
+        self._begun = False
+        self._kept = {}  # outputs that a group has allocated: index -> (pointer, shape)
+
+    @property
+    def name(self):
+        """The op's."""
+        return self._name.decode()
 
     @property
     def inputs(self):
@@ -164,16 +172,15 @@ class Request:
             self._host_inputs = [_array(self._infos[i]) for i in range(on_device, self.input_count)]
         return self._host_inputs
 
-    def place(self, gpu):
-        """Says that the request runs on `gpu`: its stream goes on after what TensorFlow has enqueued until now."""
-        self.placed(gpu)
-        self._library.begin(self.handle, gpu.stream, gpu.event)
+    def begin(self):
+        """Before the first work on a GPU: its stream goes on after what TensorFlow has enqueued until now."""
+        if self.gpu is not None and not self._begun:
+            self.begun()
+            self.library.begin(self.handle, self.gpu.stream, self.gpu.event)
 
-    def placed(self, gpu):
-        """As `place`, where a group orders the streams."""
-        self.gpu = gpu
-        for array in self._inputs or ():
-            array.gpu = gpu
+    def begun(self):
+        """Notes that the streams have been ordered, by `begin` or by its group."""
+        self._begun = True
 
     def output(self, index, dtype, shape):
         """Output `index`, allocated by TensorFlow on the op's device: an `Array` of `shape`."""
@@ -183,24 +190,32 @@ class Request:
         """As `output`, for output `index` of those in host memory."""
         return self._output(self.device_output_count + index, dtype, shape, None)
 
+    def keep_output(self, index, pointer, shape):
+        """Notes that output `index` of that shape lies there already: who asks for it gets it."""
+        self._kept[index] = pointer, shape
+
     def _output(self, index, dtype, shape, gpu):
         data = ctypes.c_void_p()
+        if index in self._kept:
+            data.value, kept = self._kept[index]
+            assert kept == tuple(shape), "output {} has shape {} already, not {}".format(index, kept, shape)
+            return self._made(data, dtype, shape, gpu)
         dims = (ctypes.c_int64 * len(shape))(*shape)
-        self._check(self._library.output(self.handle, index, len(shape), dims, ctypes.byref(data)), dtype, shape)
+        self._check(self.library.output(self.handle, index, len(shape), dims, ctypes.byref(data)), dtype, shape)
         return self._made(data, dtype, shape, gpu)
 
     def temporary(self, dtype, *shape):
         """Scratch memory from TensorFlow's allocator, for others again when the request finishes: an `Array`."""
         data = ctypes.c_void_p()
         array = self._made(data, dtype, shape, self.gpu)
-        self._check(self._library.temporary(self.handle, array.size * ITEM_BYTES[dtype], ctypes.byref(data)),
+        self._check(self.library.temporary(self.handle, array.size * ITEM_BYTES[dtype], ctypes.byref(data)),
                     dtype, shape)
         array.pointer = data.value or 0
         return array
 
     def forward(self, index, input_index):
         """Makes output `index` the very tensor of input `input_index`, without a copy."""
-        self._library.forward(self.handle, index, input_index)
+        self.library.forward(self.handle, index, input_index)
 
     @contextlib.contextmanager
     def variables(self, table, exclusive):
@@ -211,7 +226,7 @@ class Request:
             of a group that holds locks: it must unlock first, or a wait could be for ever.
         """
         infos = (TensorInfo * max(1, self.resource_count))()
-        code = self._library.lock(self.handle, int(exclusive), infos)
+        code = self.library.lock(self.handle, int(exclusive), infos)
         if code < 0:
             raise self._uninitialized(table)
         if code == GROUP_HOLDS:
@@ -221,7 +236,7 @@ class Request:
         try:
             yield [_array(infos[i], self.gpu) for i in range(self.resource_count)]
         finally:
-            self._library.unlock(self.handle)
+            self.library.unlock(self.handle)
 
     def check_initialized(self, table, where=""):
         """Raises as `variables` does where a variable has not been initialized, and locks nothing.
@@ -229,7 +244,7 @@ class Request:
         Args:
           table: a name. where: more words for the message.
         """
-        code = self._library.initialized(self.handle) if self.resource_count else 0
+        code = self.library.initialized(self.handle) if self.resource_count else 0
         if code == GROUP_HOLDS:
             raise self._group_holds()
         if code:
@@ -248,7 +263,7 @@ class Request:
         """Ends the op: successfully, or with a status `code` and `message`."""
         assert not self.finished, "request finished twice"
         self.ended()
-        self._library.finish(self.handle, code, message.encode("utf-8", "replace"))
+        self.library.finish(self.handle, code, message.encode("utf-8", "replace"))
 
     def ended(self):
         """Notes that the op has ended, by `finish` or with its group."""

@@ -31,8 +31,10 @@ tf::AsyncOpKernel::DoneCallback Request::Conclude(const tf::Status& given) {
 
 Group::Group(void* const* requests, int count) : left_(count) {
   for (int i = 0; i < count; ++i) {
-    members_.push_back(static_cast<Request*>(requests[i]));
-    members_.back()->group = this;
+    auto* request = static_cast<Request*>(requests[i]);
+    if (request->group != nullptr) request->group->Forget(request);
+    request->group = this;
+    members_.push_back(request);
   }
   on_host_ = count == 0 || members_[0]->stream == nullptr;
 }
@@ -195,17 +197,33 @@ void Group::BeforeFinish() {
 }
 
 void Group::Leave(Request* request) {
-  *std::find(members_.begin(), members_.end(), request) = nullptr;
-  request->group = nullptr;
-  if (--left_ > 0) return;
+  Remove(request);
+  if (left_ > 0 || (lent_ && open_)) return;
   GiveBlocks();
   if (!open_) delete this;
+}
+
+void Group::Forget(Request* request) {
+  lent_ = true;
+  Remove(request);
+  if (left_ == 0 && !open_) {
+    GiveBlocks();
+    delete this;
+  }
+}
+
+void Group::Remove(Request* request) {
+  *std::find(members_.begin(), members_.end(), request) = nullptr;
+  request->group = nullptr;
+  --left_;
 }
 
 void Group::Close() {
   Unlock();
   open_ = false;
-  if (left_ == 0) delete this;
+  if (left_ > 0) return;
+  GiveBlocks();
+  delete this;
 }
 
 }  // namespace sok1x

@@ -2,7 +2,7 @@
 // finished together. A member may still be used alone, with these rules:
 //   - while the group holds locks, no member locks by itself, nor looks whether its variables have been initialized;
 //   - while a member holds its own, the group does not lock;
-//   - a member that finishes alone leaves the group.
+//   - a member that finishes alone, or goes over to another group, leaves the group.
 // For the executor's thread only, as requests are.
 #ifndef SOK1X_BRIDGE_GROUP_H
 #define SOK1X_BRIDGE_GROUP_H
@@ -48,6 +48,8 @@ class Group {
   // For Request::Finish: before and after it has ordered the streams for the last time.
   void BeforeFinish();
   void Leave(Request* request);
+  // The member goes over to another group. What memory it has here stays until the group is closed.
+  void Forget(Request* request);
 
  private:
   struct Held {
@@ -60,10 +62,12 @@ class Group {
   void Order(bool ours_follows);
   void Release(const Held& held);
   void GiveBlocks();
+  void Remove(Request* request);
 
   std::vector<Request*> members_;  // null: has finished
   int left_;                       // members that have not
   bool open_ = true;
+  bool lent_ = false;  // a member has gone over to another group
   bool exclusive_ = false;
   bool on_host_;
   std::vector<Held> held_;  // in order of address

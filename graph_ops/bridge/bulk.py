@@ -82,11 +82,14 @@ class RequestGroup:
         if getattr(self, "_handle", None):  # None where it was never made
             self._library.group_close(self._handle)
 
-    def place(self, gpu: Any) -> None:
-        """Says that all run on `gpu`: its stream goes on after what TensorFlow has enqueued until now."""
+    def begin(self) -> None:
+        """As `Request.begin`, for all in one order of the streams. They run on the same device."""
+        gpu = self.requests[0].gpu if self.requests[0] is not None else None
+        if gpu is None:
+            return
         for request in self.requests:
             if request is not None:
-                request.placed(gpu)
+                request.begun()
         self._library.group_begin(self._handle, gpu.stream, gpu.event)
 
     def inputs(self) -> np.ndarray:

@@ -24,16 +24,18 @@ class Call:
             config["table"] = Table.from_config(config["table"])
             config["table"].graph = self.plan if self.operation.communicates else None
 
-    def announced(self, request, context, header, error, rivals):
-        """The Ready of a request."""
+    def announced(self, taken, rivals):
+        """The Ready of a `together.Taken` of this call."""
+        request = taken.request
         index, digest = self.config["op"]
-        of_graph = context.plans[self.plan]
+        of_graph = taken.context.plans[self.plan]
         # In a loop of its own an op has one frame; the name of a frame in other loops tells which of theirs.
         loops = self.config["loops"]
         instance = launch.Instance(self.operation.tie(request), request.frame if loops > 1 else 0,
                                    request.iteration if loops else 0, request.signature)
         return launch.Ready(
-            op=launch.Op(context.number, index, digest), name=request.name, header=header, error=error,
+            op=launch.Op(taken.context.number, index, digest), name=request.name, header=taken.header,
+            error=taken.error,
             step=request.step, instance=instance, plan=of_graph,
             graphs=plan.graphs() if of_graph is None or of_graph.counted else 0, rivals=rivals)
 

@@ -10,12 +10,13 @@ from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INVALID_ARGUMENT,
 _by_stream = {}  # TensorFlow's stream -> Gpu
 
 
-def find(request, stream):
+def find(request):
     """Says where a request runs: `request.gpu` from TensorFlow's stream, None for the CPU.
 
     Raises:
       CallError: FAILED_PRECONDITION where the GPU cannot be used: no PyCUDA, no nvcc.
     """
+    stream = request.stream
     if not stream:
         return
     if stream not in _by_stream:
@@ -24,7 +25,7 @@ def find(request, stream):
             _by_stream[stream] = gpu.of_stream(stream)
         except (gpu.GpuMissing, gpu_compiler.CompilerMissing) as error:
             raise CallError(FAILED_PRECONDITION, "op '{}' is on a GPU: {}".format(request.name, error)) from error
-    request.place(_by_stream[stream])
+    request.gpu = _by_stream[stream]
 
 
 @contextlib.contextmanager
@@ -34,6 +35,7 @@ def use(request):
     if gpu is None:
         yield
         return
+    request.begin()
     with gpu.active(), backend.use(gpu):
         gpu.allocate = lambda nbytes: request.temporary("uint8", nbytes).pointer
         try:

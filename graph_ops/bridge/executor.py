@@ -14,7 +14,7 @@ import time
 import traceback
 
 from sok1x import launch
-from sok1x.graph_ops.bridge import bridge, devices, together
+from sok1x.graph_ops.bridge import bridge, bulk, devices, together
 from sok1x.graph_ops.bridge.calls import Calls
 from sok1x.graph_ops.bridge.contexts import Contexts
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
@@ -82,16 +82,17 @@ class Executor(threading.Thread):
                 launch.finish(world)
 
     def _loop(self):
-        infos = bridge.RequestInfos(_MOST_AT_ONCE)
+        intake = bulk.Intake(self._library, _MOST_AT_ONCE)
+        infos = intake.infos
         spin = 0
         while not self._stopping:
             world = launch.current()
             coordinator = world.coordinator if world is not None else None
             wait = coordinator.wait_microseconds() if coordinator is not None else None
-            kind, count = infos.pop(self._library, spin, -1 if wait is None else int(wait))
+            kind, count = intake.pop(spin, -1 if wait is None else int(wait))
             spin = _SPIN_MICROSECONDS if kind else 0
             if kind == bridge.REQUEST:
-                self._current = infos.requests(self._library, count)
+                self._current = [bridge.Request(self._library, infos[place]) for place in range(count)]
                 self._take_in(self._current, world)
             elif kind == bridge.CANCELLATION and infos[0].id in self._tickets:
                 coordinator.withdraw(self._tickets[infos[0].id])

@@ -13,7 +13,7 @@ import numpy as np
 
 from sok1x import launch
 from sok1x.graph_ops.bridge import devices
-from sok1x.graph_ops.bridge.errors import status_of
+from sok1x.graph_ops.bridge.errors import CallError, status_of
 
 
 class Taken:
@@ -46,7 +46,12 @@ def sort(everything, world):
     groups = {}
     for place, taken in enumerate(everything):
         operation = taken.call.operation
-        key = None if operation.group is None or len(everything) == 1 else operation.group.key(taken, world)
+        key = None
+        if operation.group is not None and len(everything) > 1:
+            try:
+                key = operation.group.key(taken, world)
+            except CallError:  # which it meets again by itself
+                pass
         key = (place,) if key is None else (operation.name, taken.request.gpu, key)
         found = groups.get(key)
         if found is None:

@@ -3,7 +3,7 @@ import contextlib
 
 import numpy as np
 
-from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, MAX_RANK
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, MAX_RANK, Array
 from sok1x.graph_ops.bridge.bulk import RequestGroup
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
 
@@ -25,10 +25,14 @@ class Batch:
         self.gpu = requests[0].gpu
         self._device_outputs = requests[0].device_output_count
         self._group = RequestGroup(requests[0].library, requests)
-        if self.gpu is not None:
-            self._group.place(self.gpu)
+        self._group.begin()
         self.inputs = self._group.inputs()
         self._made = []
+
+    @property
+    def memory(self):
+        """What keeps the batch's temporaries, once the members have gone over to another batch."""
+        return self._group
 
     @contextlib.contextmanager
     def variables(self, exclusive):
@@ -39,29 +43,32 @@ class Batch:
         finally:
             self._group.unlock()
 
-    def outputs(self, places, shapes, ranks=None):
+    def outputs(self, places, shapes, ranks=None, only=None):
         """Allocates outputs of every member: pointers int64 [T, p].
 
         Args:
           places: [p], numbers of outputs; those in host memory come after the others.
           shapes: int64 [T, p, r]. ranks: [T, p], how many numbers of each shape count; default: one.
+          only: bool [T], of which members; default: all. Pointers of the others are 0.
         """
         size, count = shapes.shape[:2]
         if ranks is None:
             ranks = np.ones((size, count), np.int32)
         dims = np.zeros((size, count, MAX_RANK), np.int64)
         dims[:, :, :shapes.shape[2]] = shapes
-        pointers, codes = self._group.outputs(np.repeat(np.arange(size, dtype=np.int32), count),
-                                              np.tile(np.asarray(places, np.int32), size),
-                                              dims.reshape(size * count, MAX_RANK), ranks.reshape(-1))
+        numbers = np.arange(size) if only is None else np.flatnonzero(only)
+        made, codes = self._group.outputs(
+            np.repeat(numbers, count), np.tile(np.asarray(places), len(numbers)),
+            dims[numbers].reshape(len(numbers) * count, MAX_RANK), ranks[numbers].reshape(-1))
         if codes.any():
             bad = int(np.flatnonzero(codes)[0])
+            member, column = numbers[bad // count], bad % count
             raise CallError(RESOURCE_EXHAUSTED, (
                 "TensorFlow's allocator could not give output {} of op '{}', of shape {}; use a smaller batch, or "
-                "leave it more memory").format(
-                    places[bad % count], self.members[bad // count].request.name,
-                    dims.reshape(size * count, MAX_RANK)[bad][:ranks.reshape(-1)[bad]].tolist()))
-        pointers = pointers.reshape(size, count)
+                "leave it more memory").format(places[column], self.members[member].request.name,
+                                               dims[member, column, :ranks[member, column]].tolist()))
+        pointers = np.zeros((size, count), np.int64)
+        pointers[numbers] = made.reshape(len(numbers), count)
         self._made.append((places, ranks, dims, pointers))
         return pointers
 
@@ -69,19 +76,29 @@ class Batch:
         """A pointer to scratch memory of `count` numbers, until all members have finished."""
         return self._group.temporary(max(1, count) * ITEM_BYTES[dtype])
 
+    @staticmethod
+    def host_array(pointer, dtype, count):
+        """The memory of an output in host memory, as a NumPy array [count]."""
+        return Array(int(pointer), dtype, (count,), count).numpy()
+
     def counters(self, count=None):
         """`Counters`, one of each member, or `count` of them."""
         return Counters(self, len(self.members) if count is None else count)
 
-    def leave(self, mask):
-        """Leaves the members of the mask, bool [T], to their operation's own `run`."""
-        for number in np.flatnonzero(mask):
-            taken = self.members[number]
+    def keep_outputs(self, numbers):
+        """Lets these members' requests know which outputs they have: for whoever goes on with them."""
+        for number in numbers:
+            request = self.members[number].request
             for places, ranks, dims, pointers in self._made:
                 for column, place in enumerate(places):
                     shape = tuple(dims[number, column, :ranks[number, column]].tolist())
-                    taken.request.keep_output(place, int(pointers[number, column]), shape)
-            self.left.append(taken)
+                    request.keep_output(place, int(pointers[number, column]), shape)
+
+    def leave(self, mask):
+        """Leaves the members of the mask, bool [T], to their operation's own `run`."""
+        numbers = np.flatnonzero(mask)
+        self.keep_outputs(numbers)
+        self.left += [self.members[number] for number in numbers]
         return self
 
     def finish(self):

@@ -23,7 +23,7 @@ def key(taken):
     return shard.training_of(taken.request, taken.config)
 
 
-def run(members, world):
+def forward(members):
     """The forward of `members`. Returns its Batch."""
     training = shard.training_of(members[0].request, members[0].config)
     batch = Batch(members)

@@ -6,6 +6,8 @@ all_to_all serves all members, whatever their dims. Rows that all owners know ar
 rank misses a key (it must be inserted, or reads its initial values) is left, on all ranks alike, to the operation
 itself. Bits are those of the single lookup: rows are copied, numbers and orders are the same.
 """
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from sok1x.cuda_kernels import backend, group_find, group_gather, group_partition, group_sum, group_unique, groups
@@ -21,21 +23,22 @@ _ALIGN = 16  # bytes at whose multiples blocks begin, so that kernels move four 
 _MOST_DIMENSIONS = 7  # of keys: the embeddings have one more
 
 
-class Prepared:
+class Prepared(NamedTuple):
     """A member's distinct keys, as the grouped `prepare` leaves them.
 
     Attributes:
       keys: a pointer to int64 [U], owner after owner. send_counts: int64 [N], of each owner.
-      batch: whose memory they lie in.
+      inverse: a pointer to output `inverse`.
+      memory: keeps it.
     """
 
-    __slots__ = ("batch", "keys", "send_counts")
+    keys: int
+    send_counts: np.ndarray
+    inverse: int
+    memory: Any
 
-    def __init__(self, batch, keys, send_counts):
-        self.batch, self.keys, self.send_counts = batch, keys, send_counts
 
-
-def forward_key(taken, world):
+def forward_key(taken):
     """What members of a group must have in common, here before they are announced and there when they are decided."""
     if taken.headers is None:
         return len(taken.request.inputs[0].shape) <= _MOST_DIMENSIONS or None
@@ -68,7 +71,8 @@ def prepare(members, world):
             continue  # its own `prepare` says which key, and where it stands
         training = shard.training_of(taken.request, taken.config)
         taken.header = np.concatenate([[training], counts[number]]).astype(np.int64)
-        taken.prepared = Prepared(batch, sent + 8 * int(starts[number]), np.ascontiguousarray(counts[number]))
+        taken.prepared = Prepared(sent + 8 * int(starts[number]), np.ascontiguousarray(counts[number]),
+                                  int(inverse[number]), batch.memory)
     batch.leave(outside)
 
 
@@ -130,7 +134,7 @@ def _forward_outputs(batch, members, dims, received):
     dimensions[:, 0] = keys["rank"] + 1
     shapes[:, 1, 0] = received
     pointers = batch.outputs([_EMBEDDINGS, _REQUESTED], shapes, dimensions)
-    inverse = np.array([taken.request.kept_output(_INVERSE) for taken in members], np.int64)
+    inverse = np.array([taken.prepared.inverse for taken in members], np.int64)
     return pointers[:, 0], inverse, pointers[:, 1]
 
 
