@@ -193,6 +193,10 @@ class Gpu:
         if nbytes:
             self._driver.memcpy_htod_async(target, _bytes_at(source, nbytes), self._stream)
 
+    def send(self, target, pinned):
+        """As `to_device`, from a contiguous NumPy array of `pinned` memory."""
+        self._driver.memcpy_htod_async(target, pinned, self._stream)
+
     def pinned(self, nbytes):
         """A NumPy uint8 array [nbytes] in host memory that the GPU copies from and to at full speed."""
         return self._driver.pagelocked_empty(max(1, nbytes), np.uint8)
