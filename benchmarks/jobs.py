@@ -90,7 +90,7 @@ def add_arguments(parser):
     parser.add_argument("--mpiexec", default="mpiexec", help="what starts ranks (Open MPI's)")
     parser.add_argument("--bind", choices=("core", "none"), default="core",
                         help="on CPUs; core: each rank has its own share of them; none: all ranks may use all")
-    parser.add_argument("--timeout", type=float, default=1200, help="seconds after which a job is ended")
+    parser.add_argument("--timeout", type=float, default=3600, help="seconds after which a job is ended")
 
 
 def complete(options, name, gpu, cpu):
