@@ -18,8 +18,8 @@ GROUP_HOLDS = 1000  # in place of a status code: bridge_calls.h
 # TensorFlow's DataType numbers (types.proto) for what our ops take and give.
 _DTYPES = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 9: "int64", 10: "bool",
            17: "uint16", 19: "float16", 22: "uint32", 23: "uint64"}
-_NUMBERS = {name: number for number, name in _DTYPES.items()}
-ITEM_BYTES = {name: np.dtype(name).itemsize for name in _NUMBERS}
+NUMBERS = {name: number for number, name in _DTYPES.items()}
+ITEM_BYTES = {name: np.dtype(name).itemsize for name in NUMBERS}
 
 
 class TensorInfo(ctypes.Structure):

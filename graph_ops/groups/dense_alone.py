@@ -5,14 +5,15 @@ row is left to the operation itself, which inserts, reads initial values, or say
 """
 import numpy as np
 
-from sok1x.cuda_kernels import backend, group_find, groups
-from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
+from sok1x.cuda_kernels import backend, group_find, group_sum, groups
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, NUMBERS
 from sok1x.graph_ops.groups.batch import Batch
 from sok1x.graph_ops.groups.columns import columns
 from sok1x.graph_ops.stores import shard
 
 # Outputs of a lookup, by place: dense_lookup.py.
 _EMBEDDINGS, _AT, _ROWS, _REQUESTED, _COUNTS = range(5)
+_FLOAT, _HALF = NUMBERS["float32"], NUMBERS["float16"]
 _MOST_DIMENSIONS = 7  # of keys: the embeddings have one more
 
 
@@ -63,3 +64,27 @@ def _outputs(batch, keys, dims):
     shapes[:, _AT, 0] = keys["elements"]
     pointers = batch.outputs(range(5), shapes, ranks)
     return pointers[:, _EMBEDDINGS], pointers[:, _AT]
+
+
+def backward(members):
+    """The gradients of `members`, summed by row. Returns its Batch."""
+    batch, size = Batch(members), len(members)
+    gradients, inverse, rows = (batch.inputs[:, place] for place in range(3))
+    dims = columns(members, "dim", lambda config: config["table"].dim)
+    fits = fitting(gradients, inverse["elements"], dims)
+    shapes = np.stack([rows["elements"], dims], axis=1).reshape(size, 1, 2)
+    values = batch.outputs([0], shapes, np.full((size, 1), 2, np.int32), only=fits)[:, 0]
+    records = groups.members(group_sum.SUM, size)
+    groups.lie_at(records["values"], gradients["data"])
+    records["values_half"], records["dim"] = gradients["dtype"] == _HALF, dims
+    records["segments"] = inverse["data"]
+    records["n"] = np.where(fits, inverse["elements"], 0)
+    records["num_segments"] = np.where(fits, rows["elements"], 0)
+    groups.lie_at(records["sums"], values)
+    group_sum.segment_sum(records)
+    return batch.leave(~fits)
+
+
+def fitting(gradients, lengths, dims):
+    """bool [T]: which gradients (`bulk.TENSOR` [T]) have as many numbers as the lookup's embeddings, of their types."""
+    return (gradients["elements"] == lengths * dims) & np.isin(gradients["dtype"], (_FLOAT, _HALF))

@@ -1,5 +1,5 @@
 """The grouped forms of the dense lookup's operations, on one rank and on several."""
-from sok1x.graph_ops.groups import dense_alone, dense_ranks
+from sok1x.graph_ops.groups import dense_alone, dense_ranks, distinct_rows
 from sok1x.graph_ops.groups.form import GroupForm
 
 
@@ -16,3 +16,27 @@ class Forward(GroupForm):
 
     def run(self, members, world):
         return dense_alone.forward(members) if world.size == 1 else dense_ranks.forward(members, world)
+
+
+class Backward(GroupForm):
+    """Their gradients. Those of lookups whose keys may have no row run by themselves."""
+
+    def key(self, taken, world):
+        known = taken.config["rows_known"] if taken.headers is None else taken.headers[:, 0].all()
+        return True if known else None
+
+    def prepare(self, members, world):
+        dense_ranks.prepare_backward(members, world)
+
+    def run(self, members, world):
+        return dense_alone.backward(members) if world.size == 1 else dense_ranks.backward(members, world)
+
+
+class Distinct(GroupForm):
+    """Their rows made distinct, for the gradients."""
+
+    def key(self, taken, world):
+        return distinct_rows.key(taken, world)
+
+    def run(self, members, world):
+        return distinct_rows.run(members, world)

@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sok1x.cuda_kernels import backend, group_find, group_gather, group_partition, group_sum, group_unique, groups
-from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
-from sok1x.graph_ops.exchanges import ties
+from sok1x.cuda_kernels import backend, group_find, group_gather, group_sum, group_unique, groups
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, NUMBERS
 from sok1x.graph_ops.groups.batch import Batch
 from sok1x.graph_ops.groups.columns import columns
+from sok1x.graph_ops.groups.dense_alone import fitting
 from sok1x.graph_ops.stores import shard
 
 # Outputs of a lookup, by place: dense_lookup.py.
 _EMBEDDINGS, _INVERSE, _ROWS, _REQUESTED, _COUNTS = range(5)
+_HALF = NUMBERS["float16"]
 _ALIGN = 16  # bytes at whose multiples blocks begin, so that kernels move four floats at a time; the exchange's unit
 _MOST_DIMENSIONS = 7  # of keys: the embeddings have one more
 
@@ -207,3 +208,60 @@ def _left_anywhere(mask, world):
     mine, all_masks = mask.astype(np.uint8), np.empty((world.size, size), np.uint8)
     host.all_gather(mine.ctypes.data, all_masks.ctypes.data, np.full(world.size, size, np.int64), 1)
     return all_masks.any(axis=0)
+
+
+def prepare_backward(members, world):
+    """Sets the headers of gradients that fit their lookups; the others' own `prepare` says what does not."""
+    batch = Batch(members)
+    dims = columns(members, "dim", lambda config: config["table"].dim)
+    fits = fitting(batch.inputs[:, 0], batch.inputs[:, 1]["elements"], dims)
+    for taken, fit in zip(members, fits):
+        if fit:
+            taken.header = np.concatenate([[True], taken.request.host_inputs[0].numpy()]).astype(np.int64)
+    return batch
+
+
+def backward(members, world):
+    """The gradients of decided members. Returns its Batch."""
+    batch, size, ranks = Batch(members), len(members), world.size
+    gradients, inverse, rows, requested = (batch.inputs[:, place] for place in range(4))
+    dims = columns(members, "dim", lambda config: config["table"].dim)
+    half = gradients["dtype"] == _HALF
+    headers = np.stack([taken.headers[:, 1:] for taken in members])  # [T, N, 2 N + 1]
+    bad = (headers[:, :, :ranks] != headers[:, :, ranks:-1].transpose(0, 2, 1)).any(axis=(1, 2))
+    bad |= headers[:, :, -1].min(axis=1) != headers[:, :, -1].max(axis=1)
+    mine = np.where(bad[:, None], 0, headers[:, world.rank])
+    gives, takes = mine[:, :ranks].T, mine[:, ranks:-1].T  # [N, T]
+    row_bytes = dims * np.where(half, 2, 4)
+    sent, received = _Buffer(batch, gives, row_bytes), _Buffer(batch, takes, row_bytes)
+    records = groups.members(group_sum.SUM, size)
+    groups.lie_at(records["values"], gradients["data"])
+    records["values_half"], records["dim"] = half, dims
+    records["segments"], records["n"] = inverse["data"], np.where(bad, 0, inverse["elements"])
+    records["num_segments"] = gives.sum(axis=0)
+    sent.lie_in(records["sums"])
+    if half.any():
+        _sum_wide(batch, records, half)
+    group_sum.segment_sum(records)
+    communicator = members[0].request.communicator
+    communicator.all_to_all(sent.pointer, sent.units, received.pointer, received.units, _ALIGN)
+    shapes = np.stack([rows["elements"], dims], axis=1).reshape(size, 1, 2)
+    values = batch.outputs([0], shapes, np.full((size, 1), 2, np.int32), only=~bad)[:, 0]
+    records = groups.members(group_sum.SUM, size)
+    received.lie_in(records["values"])
+    records["values_half"], records["dim"] = half, dims
+    records["segments"], records["n"] = requested["data"], np.where(bad, 0, requested["elements"])
+    records["num_segments"] = np.where(bad, 0, rows["elements"])
+    groups.lie_at(records["sums"], values)
+    group_sum.segment_sum(records)
+    return batch.leave(bad)
+
+
+def _sum_wide(batch, records, half):
+    """Where gradients are float16, they are summed as float32 elsewhere, and rounded once into what is sent."""
+    floats = np.where(half, records["num_segments"] * records["dim"], 0)
+    starts = groups.running_sum(floats)
+    wide = batch.temporary("float32", int(starts[-1])) + 4 * starts[:-1]
+    records["half"][half] = records["sums"][half]
+    records["sums"]["base"] = np.where(half, wide, records["sums"]["base"])
+    records["sums"]["count"] = np.where(half, 0, records["sums"]["count"])

@@ -16,6 +16,7 @@ from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.exchanges import alone, ties
+from sok1x.graph_ops.groups import dense_lookup as groups
 from sok1x.graph_ops.operations import second_order
 from sok1x.graph_ops.stores import shard
 from sok1x.graph_ops.stores.table import Table
@@ -93,6 +94,7 @@ class _Forward(Operation):
 
     name = "operations.dense_lookup.forward"
     communicates = True
+    group = groups.Forward()
 
     def prepare(self, request, config, world):
         table = config["table"]
