@@ -3,7 +3,7 @@ from .backend import INT64, POINTER, family, kernels, row_lanes
 
 declare = family(__name__)
 
-_TEAM_ROWS = 2  # adam.cu's kAdamRows: the rows that a team of threads has in flight
+_TEAM_ROWS = 2  # that a team of threads has in flight, as in adam.cu
 _SCALARS = (POINTER,) * 6
 
 

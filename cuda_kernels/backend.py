@@ -16,7 +16,7 @@ UINT64 = ctypes.c_uint64
 FLOAT = ctypes.c_float
 DOUBLE = ctypes.c_double
 
-# Numbers of the key types in common.cuh.
+# Key types, numbered as in common.cuh.
 KEY_TYPES = {"int64": 0, "int32": 1, "uint32": 2}
 
 # How Python's struct packs an argument for a launch.
@@ -53,7 +53,7 @@ def counts():
 class HostCounts:
     """Counts in host memory: there as soon as a kernel returns."""
 
-    _PLACES = 16
+    _PLACES = 16  # as in counts.cu
 
     def __init__(self):
         self._values = (ctypes.c_int64 * self._PLACES)()
@@ -141,7 +141,7 @@ def family(module_name):
 
 
 def row_lanes(dim):
-    """GPU threads that serve one row of `dim` floats together (rows.cuh, make_team)."""
+    """GPU threads that serve one row of `dim` floats together, as in rows.cuh (make_team)."""
     lanes = 1
     while lanes < 32 and lanes * 4 < dim:
         lanes *= 2

@@ -1,6 +1,8 @@
 """Facts about a batch's bags (bags.cu)."""
 from .backend import INT64, POINTER, counts, family, kernels
 
+_BAG_BITS = 32  # of a count that tells a bag's length and its number, as in bags.cu
+
 declare = family(__name__)
 declare("bags_of_keys", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1])
 declare("longest_bag", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
@@ -37,5 +39,6 @@ def start_longest(offsets, n_bags, count):
 
 def decode_longest(value):
     """(number of keys, bag) from a count of `start_longest`."""
-    keys, from_end = value >> 32, value & 0xffffffff
-    return (keys, 0xffffffff - from_end) if keys else (0, 0)
+    last = (1 << _BAG_BITS) - 1
+    keys, from_end = value >> _BAG_BITS, value & last
+    return (keys, last - from_end) if keys else (0, 0)

@@ -98,7 +98,7 @@ SOK_DEVICE float bits_float(u32 bits) {
 
 #endif
 
-// Key types, as the wrappers number them.
+// Key types, numbered as in backend.py.
 enum KeyType { KEY_INT64 = 0, KEY_INT32 = 1, KEY_UINT32 = 2 };
 
 SOK_DEVICE i64 load_key(const void* keys, i32 key_type, i64 i) {

@@ -2,12 +2,18 @@
 from .backend import INT64, POINTER, family, kernels, row_lanes
 
 declare = family(__name__)
-# A team of threads copies four rows at a time (gather.cu).
+_TEAM_ROWS = 4  # that a team of threads copies at a time, as in gather.cu
+
+
+def _threads(rows, dim):
+    return (rows + _TEAM_ROWS - 1) // _TEAM_ROWS * row_lanes(dim)
+
+
 for _name in ("gather", "gather_to_half", "gather_half"):
-    declare(_name, None, POINTER, INT64, POINTER, INT64, POINTER, threads=lambda a: (a[3] + 3) // 4 * row_lanes(a[1]))
+    declare(_name, None, POINTER, INT64, POINTER, INT64, POINTER, threads=lambda a: _threads(a[3], a[1]))
 for _name in ("gather_through", "gather_through_to_half"):
     declare(_name, None, POINTER, INT64, POINTER, POINTER, INT64, POINTER,
-            threads=lambda a: (a[4] + 3) // 4 * row_lanes(a[1]))
+            threads=lambda a: _threads(a[4], a[1]))
 
 _GATHER = {("float32", "float32"): "gather", ("float32", "float16"): "gather_to_half",
            ("float16", "float16"): "gather_half"}

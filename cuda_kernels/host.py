@@ -2,6 +2,8 @@
 import ctypes
 import os
 
+MOST_THREADS = 256  # as in host_threads.h
+
 LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_host_kernels.so")
 
 
@@ -43,14 +45,14 @@ def set_threads(threads):
     """Sets how many threads, the caller included, a kernel may use; 1 until it is called.
 
     Args:
-        threads: at least 1; more than 256 count as 256.
+        threads: at least 1; more than MOST_THREADS count as so many.
 
     Raises:
         ValueError: threads is below 1.
     """
     if threads < 1:
         raise ValueError("The number of kernel threads must be at least 1, got {}.".format(threads))
-    function("set_threads", None, [ctypes.c_int32])(min(threads, 256))
+    function("set_threads", None, [ctypes.c_int32])(min(threads, MOST_THREADS))
 
 
 def get_threads():

@@ -9,6 +9,7 @@ declare("initial_rows_of_shard", None, UINT64, UINT64, INT64, INT64, INT64, INT6
         threads=lambda a: a[4] * row_lanes(a[5]))
 
 _WORD = (1 << 64) - 1
+# As in row_init.cu.
 KINDS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3, "truncated_normal": 4}
 
 

@@ -2,7 +2,8 @@
 from . import scan, sort
 from .backend import INT32, INT64, POINTER, current, family, kernels, row_lanes
 
-CHUNK = 32  # as in segment_sum_gpu.cuh
+# As in segment_sum_gpu.cuh: sources that a team of threads adds up in turn, and bytes of one on its way to its team.
+CHUNK, SOURCE_BYTES = 32, 8
 
 declare = family(__name__)
 declare("segment_sum", None, POINTER, INT64, POINTER, INT64, INT64, POINTER)
@@ -102,7 +103,7 @@ def _sum_on_gpu(values, dim, segments, n, num_segments, out, offsets, n_bags, me
             in_order = kernels.segment_in_order if dtype == "float32" else kernels.segment_in_order_half
             in_order(values, dim, offsets, n_bags, mean, place, starts, num_segments, out)
         return
-    ordered = gpu.allocate(8 * n)
+    ordered = gpu.allocate(SOURCE_BYTES * n)
     kernels.segment_place(segments, n, starts, place, offsets, n_bags, ordered)
     kernels.segment_clear(starts, num_segments, floats, out)
     total = starts + 4 * num_segments
