@@ -6,6 +6,7 @@ goes to the host's library, or, inside `use(gpu)`, to the GPU as a launch on its
 import contextlib
 import ctypes
 import threading
+from typing import Any, Dict
 
 from . import host
 
@@ -24,7 +25,7 @@ _FORMATS = {POINTER: "P", INT32: "i", INT64: "q", UINT64: "Q", FLOAT: "f", DOUBL
 
 
 class _State(threading.local):
-    gpu = None
+    gpu: Any = None
 
 
 _state = _State()
@@ -92,7 +93,7 @@ class Signature:
         self.format = "".join(_FORMATS[kind] for kind in arguments)
 
 
-_signatures = {}
+_signatures: Dict[str, Signature] = {}
 
 
 class Kernels:
@@ -140,7 +141,7 @@ def family(module_name):
     return declare
 
 
-def row_lanes(dim):
+def row_lanes(dim: int) -> int:
     """GPU threads that serve one row of `dim` floats together, as in rows.cuh (make_team)."""
     lanes = 1
     while lanes < 32 and lanes * 4 < dim:

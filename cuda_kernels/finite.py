@@ -11,7 +11,7 @@ for _name, _bytes in (("not_finite_half", 2), ("not_finite_float", 4), ("not_fin
 _KERNELS = {"float16": "not_finite_half", "float32": "not_finite_float", "float64": "not_finite_double"}
 
 
-def start_count(values, n, dtype, count):
+def start_count(values: int, n: int, dtype: str, count: int) -> None:
     """Adds to *count, a pointer of `counts().take()`, if there is an Inf or a NaN; it stays as it is if there is none.
 
     Args:

@@ -5,7 +5,7 @@ declare = family(__name__)
 _TEAM_ROWS = 4  # that a team of threads copies at a time, as in gather.cu
 
 
-def _threads(rows, dim):
+def _threads(rows: int, dim: int) -> int:
     return (rows + _TEAM_ROWS - 1) // _TEAM_ROWS * row_lanes(dim)
 
 
@@ -20,7 +20,8 @@ _GATHER = {("float32", "float32"): "gather", ("float32", "float16"): "gather_to_
 _THROUGH = {"float32": "gather_through", "float16": "gather_through_to_half"}
 
 
-def gather(table, dim, index, n, out, table_dtype="float32", dtype="float32"):
+def gather(table: int, dim: int, index: int, n: int, out: int, table_dtype: str = "float32",
+           dtype: str = "float32") -> None:
     """Copies rows: out[i] = table[index[i]], zeros for a negative index.
 
     Args:
@@ -35,7 +36,7 @@ def gather(table, dim, index, n, out, table_dtype="float32", dtype="float32"):
     getattr(kernels, _GATHER[table_dtype, dtype])(table, dim, index, n, out)
 
 
-def gather_through(table, dim, rows, inverse, n, out, dtype="float32"):
+def gather_through(table: int, dim: int, rows: int, inverse: int, n: int, out: int, dtype: str = "float32") -> None:
     """Copies the rows of distinct keys to all their places: out[i] = table[rows[inverse[i]]], zeros for a
     negative row.
 

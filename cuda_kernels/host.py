@@ -1,13 +1,16 @@
 """The kernels' host build: a shared library, loaded at the first call of one of its functions."""
 import ctypes
 import os
+from typing import Any, Optional, Sequence
 
 MOST_THREADS = 256  # as in host_threads.h
 
 LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_host_kernels.so")
 
+_loaded: Optional[ctypes.CDLL] = None
 
-def function(name, result, arguments):
+
+def function(name: str, result: Any, arguments: Sequence[Any]) -> Any:
     """A function of the library, typed.
 
     Args:
@@ -20,7 +23,7 @@ def function(name, result, arguments):
     return found
 
 
-def _library():
+def _library() -> ctypes.CDLL:
     """The loaded library.
 
     Raises:
@@ -38,10 +41,7 @@ def _library():
     return _loaded
 
 
-_loaded = None
-
-
-def set_threads(threads):
+def set_threads(threads: int) -> None:
     """Sets how many threads, the caller included, a kernel may use; 1 until it is called.
 
     Args:
@@ -55,6 +55,6 @@ def set_threads(threads):
     function("set_threads", None, [ctypes.c_int32])(min(threads, MOST_THREADS))
 
 
-def get_threads():
+def get_threads() -> int:
     """The number of threads, the caller included, that a kernel may use."""
     return function("get_threads", ctypes.c_int32, [])()

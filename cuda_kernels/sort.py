@@ -6,7 +6,7 @@ from .backend import INT32, INT64, POINTER, current, family, kernels
 BLOCK, TILE, BITS = 256, 2048, 8
 
 
-def _tiles(n):
+def _tiles(n: int) -> int:
     return (n + TILE - 1) // TILE
 
 
@@ -17,7 +17,7 @@ declare("sort_place", None, POINTER, POINTER, INT64, INT32, POINTER, POINTER, PO
         threads=lambda a: _tiles(a[2]) * BLOCK, block=BLOCK, exact=True)
 
 
-def order(keys, n, limit, sorted_keys, places):
+def order(keys: int, n: int, limit: int, sorted_keys: int, places: int) -> None:
     """Sorts numbers in a stable way; GPU only.
 
     Args:
