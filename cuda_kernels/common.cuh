@@ -1,6 +1,7 @@
 // The subset of CUDA C++ in which kernels are written, valid for nvcc (GPU) and g++ (host).
 //
-// A kernel is one function, `SOK_KERNEL name(...)`. Inside it a data-parallel loop is
+// A kernel is one function, `SOK_KERNEL name(...)`; one of the host alone, which may return something, is
+// `SOK_EXPORT result name(...)`. Inside it a data-parallel loop is
 //
 //   SOK_PARALLEL_FOR(i, n, bytes) { ...item i... };                  // mind the semicolon
 //   SOK_PARALLEL_CHUNKS(begin, end, n, bytes) { ...items begin to end... };

@@ -17,6 +17,10 @@ def function(name: str, result: Any, arguments: Sequence[Any]) -> Any:
         name: its name without the prefix `sok1x_`.
         result: its ctypes result type, or None.
         arguments: its ctypes argument types.
+
+    Raises:
+        ImportError: there is no library that loads.
+        AttributeError: the library has no such function: it was built from other sources.
     """
     found = getattr(_library(), "sok1x_" + name)
     found.restype, found.argtypes = result, arguments
@@ -27,7 +31,7 @@ def _library() -> ctypes.CDLL:
     """The loaded library.
 
     Raises:
-        ImportError: it is not built, or was built from other sources or for another machine.
+        ImportError: it is not built, or does not load on this machine.
     """
     global _loaded
     if _loaded is None:

@@ -22,7 +22,7 @@ def _slots(n: int) -> int:
 
 
 def scratch_bytes(n: int) -> int:
-    """Bytes of scratch that `unique` needs for n keys.
+    """Bytes of scratch that `unique` needs for n keys on the current device.
 
     Raises:
         ValueError: n is too large for int32 numbers.

@@ -8,6 +8,7 @@ import re
 import pytest
 from c_sources import FOLDER, GPU, HOST, constant, families, functions_of_all
 
+from sok1x import cuda_kernels
 from sok1x.cuda_kernels import backend, gpu_compiler, host
 
 DOUBLE, FLOAT, INT32, INT64, POINTER, UINT64 = (
@@ -147,6 +148,14 @@ def test_what_is_not_understood_is_not_passed_over(tmp_path, line):
     (tmp_path / "stubs").mkdir()
     with pytest.raises(ValueError, match="not understood|no ctypes type"):
         functions_of_all(str(tmp_path / "stubs"), str(tmp_path))
+
+
+def test_the_map_names_every_file_and_no_other():
+    text = cuda_kernels.__doc__
+    named = set(re.findall(r"^    (\w+) ", text, re.MULTILINE))
+    files = sorted(os.listdir(FOLDER))
+    assert named == {file.split(".")[0] for file in files if file.endswith((".py", ".cu"))} - {"__init__"}
+    assert set(re.findall(r"\w+\.(?:cuh|h)\b", text)) == {file for file in files if file.endswith((".cuh", ".h"))}
 
 
 def test_threads_are_counted_from_numbers(signatures):
