@@ -141,15 +141,20 @@ def enumeration(file, name):
             for member, number in (one.split("=") for one in members.split(",") if one.strip())}
 
 
-def twins(text):
-    """The files that comments and docstrings name as `as in FILE`: where the other half of a pair stands."""
-    return set(re.findall(r"\b[Aa]s in (\w+\.(?:py|cuh|cu|h))\b", _running(text)))
+def twins(file, text):
+    """The files in the other language that a file's comments and docstrings name: `as in FILE`."""
+    return set(re.findall(r"\b[Aa]s in ({})\b".format(_other_language(file)), _running(text)))
 
 
-def twins_in_other_words(text):
-    """Comments that speak of another file's equal number, and do not say `as in FILE`."""
-    return re.findall(r"\w+\.(?:py|cuh|cu|h)(?:'s \w+)? (?:has the same|have the same|has as many|counts on)\b"
-                      r"|(?:as many as|the same as|[Ll]ike|equal to) (?:in )?\w+\.(?:py|cuh|cu|h)\b", _running(text))
+def twins_in_other_words(file, text):
+    """Comments that speak of an equal number in the other language, and do not say `as in FILE`."""
+    return re.findall(r"{0}(?:'s \w+)? (?:has the same|have the same|has as many|counts on)\b"
+                      r"|(?:as many as|the same as|[Ll]ike|equal to) (?:in )?{0}\b".format(_other_language(file)),
+                      _running(text))
+
+
+def _other_language(file):
+    return r"\b\w+\.(?:cuh|cu|h)" if file.endswith(".py") else r"\b\w+\.py"
 
 
 def _running(text):

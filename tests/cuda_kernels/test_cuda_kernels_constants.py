@@ -71,7 +71,7 @@ def files():
 
 
 def test_each_side_says_where_the_other_is():
-    said = {(file, other) for file in files() for other in twins(read(file))}
+    said = {(file, other) for file in files() for other in twins(file, read(file))}
     tested = {(entry[0] + ".py", entry[2]) for entry in CONSTANTS + ENUMERATIONS + RULES}
     tested |= {(file, python) for python, file in tested}
     assert sorted(said - tested) == [], "a comment says 'as in FILE', and the tables above have no such pair"
@@ -79,15 +79,19 @@ def test_each_side_says_where_the_other_is():
 
 
 def test_there_is_one_form_of_words():
-    assert {file: twins_in_other_words(read(file)) for file in files() if twins_in_other_words(read(file))} == {}
+    found = {file: twins_in_other_words(file, read(file)) for file in files()}
+    assert {file: words for file, words in found.items() if words} == {}
 
 
 def test_comments_are_understood():
     text = "x = 1  # as in a.cu\n# Numbers\n# as in\n# b.cuh: these\n// As in\n  // c.py.\nas in d.cc; as indeed.py"
-    assert twins(text) == {"a.cu", "b.cuh", "c.py"}
-    for text in ("2  // a.py has the same number", "adam.py counts\n// on it", "# as many as counts.cu has",
-                 "// backend.py's row_lanes has the\n// same rule", "# equal to\n# scan.cuh's"):
-        assert twins_in_other_words(text), text
+    assert twins("x.py", text) == {"a.cu", "b.cuh"}
+    assert twins("x.cu", text) == twins("x.h", text) == {"c.py"}
+    for file, text in (("a.cu", "2  // a.py has the same number"), ("adam.cu", "adam.py counts\n// on it"),
+                       ("gpu.py", "# as many as counts.cu has"), ("scan.py", "# equal to\n# scan.cuh's"),
+                       ("rows.cuh", "// backend.py's row_lanes has the\n// same rule")):
+        assert twins_in_other_words(file, text), text
+    assert not twins_in_other_words("adam.cu", "// the same as scan.cuh")
 
 
 def test_constants_of_c_are_understood(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from c_sources import FOLDER, GPU, HOST, constant, families, functions_of_all
 
 from sok1x import cuda_kernels
-from sok1x.cuda_kernels import backend, gpu_compiler, host
+from sok1x.cuda_kernels import backend, gpu_compiler, host, scan
 
 DOUBLE, FLOAT, INT32, INT64, POINTER, UINT64 = (
     backend.DOUBLE, backend.FLOAT, backend.INT32, backend.INT64, backend.POINTER, backend.UINT64)
@@ -174,10 +174,11 @@ def test_scans_have_whole_tiles(signatures, sources):
     for name in scans:
         signature = signatures[name]
         assert signature.exact and signature.block == constant("scan.cuh", "SCAN_BLOCK"), name
-        tile = constant("scan.cuh", "SCAN_TILE")
-        for n, tiles in ((1, 1), (tile, 1), (tile + 1, 2)):
+        for n in (1, 2047, 2049):
             arguments = tuple(n if kind in (INT32, INT64) else object() for kind in signature.arguments)
-            assert signature.threads(arguments) == tiles * signature.block, (name, n)
+            assert signature.threads(arguments) % signature.block == 0, (name, n)
+    block, tile = constant("scan.cuh", "SCAN_BLOCK"), constant("scan.cuh", "SCAN_TILE")
+    assert [scan.threads(n) for n in (0, 1, tile, tile + 1)] == [0, block, block, 2 * block]
 
 
 def test_sorts_have_whole_tiles(signatures):
