@@ -33,7 +33,7 @@ class RequestInfo(ctypes.Structure):
     """A request: which op, in which step, with which inputs."""
 
     _fields_ = [("request", ctypes.c_void_p), ("function", ctypes.c_char_p), ("config", ctypes.c_char_p),
-                ("name", ctypes.c_char_p), ("inputs", ctypes.POINTER(TensorInfo)), ("id", ctypes.c_int64),
+                ("name", ctypes.c_char_p), ("inputs", ctypes.c_void_p), ("id", ctypes.c_int64),
                 ("kernel", ctypes.c_int64), ("step", ctypes.c_int64), ("session", ctypes.c_uint64),
                 ("signature", ctypes.c_uint64), ("frame", ctypes.c_uint64), ("iteration", ctypes.c_int64),
                 ("stream", ctypes.c_void_p),
@@ -143,7 +143,7 @@ class Request:
         self.gpu = None
         self.communicator = None
         self.exchange = 0
-        self._infos, self._inputs, self._host_inputs = info.inputs, None, None
+        self._inputs_at, self._inputs, self._host_inputs = info.inputs, None, None
         self.input_count, self.host_input_count = info.input_count, info.host_input_count
         self.device_output_count = info.device_output_count
         self.state = None  # what an operation's `prepare` leaves for its `run`
@@ -161,7 +161,7 @@ class Request:
         """The `Array`s in the memory of the op's device."""
         if self._inputs is None:
             on_device = self.input_count - self.host_input_count
-            self._inputs = [_array(self._infos[i], self.gpu) for i in range(on_device)]
+            self._inputs = [_array(info, self.gpu) for info in self._infos()[:on_device]]
         return self._inputs
 
     @property
@@ -169,8 +169,11 @@ class Request:
         """The `Array`s in the host's memory."""
         if self._host_inputs is None:
             on_device = self.input_count - self.host_input_count
-            self._host_inputs = [_array(self._infos[i]) for i in range(on_device, self.input_count)]
+            self._host_inputs = [_array(info) for info in self._infos()[on_device:]]
         return self._host_inputs
+
+    def _infos(self):
+        return (TensorInfo * self.input_count).from_address(self._inputs_at) if self.input_count else []
 
     def begin(self):
         """Before the first work on a GPU: its stream goes on after what TensorFlow has enqueued until now."""
@@ -199,15 +202,33 @@ class Request:
         if index in self._kept:
             data.value, kept = self._kept[index]
             assert kept == tuple(shape), "output {} has shape {} already, not {}".format(index, kept, shape)
-            return self._made(data, dtype, shape, gpu)
+            return self._made(data.value, dtype, shape, gpu)
         dims = (ctypes.c_int64 * len(shape))(*shape)
         self._check(self.library.output(self.handle, index, len(shape), dims, ctypes.byref(data)), dtype, shape)
-        return self._made(data, dtype, shape, gpu)
+        return self._made(data.value, dtype, shape, gpu)
+
+    def outputs(self, wanted, wanted_in_host=()):
+        """The op's outputs from the first on, in one call: a list of `Array`s.
+
+        Args:
+          wanted: (dtype, shape) of each of those on the op's device, of up to 8 dimensions.
+          wanted_in_host: likewise, of those in host memory, which come after all others of the op.
+        """
+        every = list(wanted) + list(wanted_in_host)
+        assert not wanted_in_host or len(wanted) == self.device_output_count, "the op has more outputs on its device"
+        ranks = (ctypes.c_int32 * len(every))(*[len(shape) for _, shape in every])
+        dims, data = (ctypes.c_int64 * (MAX_RANK * len(every)))(), (ctypes.c_void_p * len(every))()
+        for number, (_, shape) in enumerate(every):
+            dims[MAX_RANK * number:MAX_RANK * number + len(shape)] = shape
+        self._check(self.library.outputs(self.handle, len(every), ranks, dims, data), "output",
+                    [list(shape) for _, shape in every])
+        return [self._made(at, dtype, shape, self.gpu if number < len(wanted) else None)
+                for number, ((dtype, shape), at) in enumerate(zip(every, data))]
 
     def temporary(self, dtype, *shape):
         """Scratch memory from TensorFlow's allocator, for others again when the request finishes: an `Array`."""
         data = ctypes.c_void_p()
-        array = self._made(data, dtype, shape, self.gpu)
+        array = self._made(0, dtype, shape, self.gpu)
         self._check(self.library.temporary(self.handle, array.size * ITEM_BYTES[dtype], ctypes.byref(data)),
                     dtype, shape)
         array.pointer = data.value or 0
@@ -268,14 +289,14 @@ class Request:
     def ended(self):
         """Notes that the op has ended, by `finish` or with its group."""
         self.finished = True
-        self._infos = self._inputs = self._host_inputs = self.state = None
+        self._inputs_at = self._inputs = self._host_inputs = self.state = None
 
     @staticmethod
-    def _made(data, dtype, shape, gpu):
+    def _made(pointer, dtype, shape, gpu):
         size = 1
         for length in shape:
             size *= length
-        return Array(data.value or 0, dtype, tuple(shape), size, gpu)
+        return Array(pointer or 0, dtype, tuple(shape), size, gpu)
 
     @staticmethod
     def _check(code, dtype, shape):

@@ -131,7 +131,7 @@ class RequestGroup:
         Args:
           members: [m], numbers of members. indices: [m], which of that member's outputs; those in host memory come
             after its `device_output_count` others.
-          shapes: int64 [m, r], or a sequence of m tuples of any lengths.
+          shapes: int64 [m, r], or a sequence of m tuples of any lengths; of up to 8 dimensions.
           ranks: [m], how many numbers of each shape count, up to r; default: all.
 
         Returns:
