@@ -128,6 +128,8 @@ class Group:
         request = taken.request
         if self.operation.communicates and (world is None or world.size == 1):
             taken.headers = self.operation.prepare(request, taken.config, world)[np.newaxis]
+        elif taken.prepared is not None:
+            self.operation.group.hand_over(taken, world)
         self.operation.run(request, taken.config, world, taken.headers)
 
     def fail(self, members, error, world):

@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.cuda_kernels import gather, lookup, row_numbers, unique
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.groups import dense_lookup as groups
 from sok1x.graph_ops.stores import known_rows, shard, stamps
 
 DISTINCT = (("exchanges.alone.distinct", 1),)  # (function, output) that hold rows, none twice
@@ -51,6 +52,7 @@ class _Distinct(Operation):
     """
 
     name = "exchanges.alone.distinct"
+    group = groups.Distinct()
 
     def run(self, request, config, world, headers):
         inverse, rows, requested = request.inputs

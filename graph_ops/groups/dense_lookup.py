@@ -7,28 +7,38 @@ class Forward(GroupForm):
     """Many tables' lookups."""
 
     def key(self, taken, world):
+        """See GroupForm.key."""
         if world.size == 1:
             return dense_alone.key(taken)
         return dense_ranks.forward_key(taken)
 
     def prepare(self, members, world):
+        """See GroupForm.prepare."""
         dense_ranks.prepare(members, world)
 
     def run(self, members, world):
+        """See GroupForm.run."""
         return dense_alone.forward(members) if world.size == 1 else dense_ranks.forward(members, world)
+
+    def hand_over(self, taken, world):
+        """See GroupForm.hand_over."""
+        dense_ranks.hand_over(taken, world)
 
 
 class Backward(GroupForm):
     """Their gradients. Those of lookups whose keys may have no row run by themselves."""
 
     def key(self, taken, world):
+        """See GroupForm.key."""
         known = taken.config["rows_known"] if taken.headers is None else taken.headers[:, 0].all()
         return True if known else None
 
     def prepare(self, members, world):
+        """See GroupForm.prepare."""
         dense_ranks.prepare_backward(members, world)
 
     def run(self, members, world):
+        """See GroupForm.run."""
         return dense_alone.backward(members) if world.size == 1 else dense_ranks.backward(members, world)
 
 
@@ -36,7 +46,9 @@ class Distinct(GroupForm):
     """Their rows made distinct, for the gradients."""
 
     def key(self, taken, world):
+        """See GroupForm.key."""
         return distinct_rows.key(taken, world)
 
     def run(self, members, world):
+        """See GroupForm.run."""
         return distinct_rows.run(members, world)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sok1x.cuda_kernels import backend, group_find, group_gather, group_sum, group_unique, groups
+from sok1x.cuda_kernels import backend, group_find, group_gather, group_partition, group_sum, group_unique, groups
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, NUMBERS
 from sok1x.graph_ops.groups.batch import Batch
 from sok1x.graph_ops.groups.columns import columns
@@ -28,14 +28,18 @@ class Prepared(NamedTuple):
     """A member's distinct keys, as the grouped `prepare` leaves them.
 
     Attributes:
-      keys: a pointer to int64 [U], owner after owner. send_counts: int64 [N], of each owner.
-      inverse: a pointer to output `inverse`.
-      memory: keeps it.
+      sent: a pointer to the keys of all members that were prepared together, [owner][member][keys].
+      begins: int64 [N], where this member's keys for each owner begin there, in keys. counts: int64 [N], how many.
+      inverse: a pointer to output `inverse`. place: which of those members it is. of: how many they are.
+      memory: keeps what lies there.
     """
 
-    keys: int
-    send_counts: np.ndarray
+    sent: int
+    begins: np.ndarray
+    counts: np.ndarray
     inverse: int
+    place: int
+    of: int
     memory: Any
 
 
@@ -61,19 +65,23 @@ def prepare(members, world):
     records["key_type"] = columns(members, "key type", lambda config: backend.KEY_TYPES[config["table"].key_dtype])
     records["n"], records["values"], records["inverse"] = lengths, values + 8 * starts[:-1], inverse
     distinct = batch.counters()
-    scratch = batch.temporary("uint8", group_unique.scratch_bytes(lengths))
-    group_unique.unique(records, distinct.pointer, scratch)
-    counts = batch.counters(world.size * size)
-    group_partition.partition(records, distinct.pointer, world.size, sent + 8 * starts[:-1], counts.pointer)
-    counts = counts.read().reshape(world.size, size).T
-    outside = _outside(batch, members, world, sent + 8 * starts[:-1], counts.sum(axis=1))
+    group_unique.unique(records, distinct.pointer, batch.temporary("uint8", group_unique.scratch_bytes(lengths)))
+    owned = groups.members(group_partition.PARTITION, size)
+    owned["values"], owned["n"] = records["values"], lengths
+    owned["position"] = batch.temporary("int32", total) + 4 * starts[:-1]
+    owned["inverse"], owned["n_inverse"] = inverse, lengths
+    counters = batch.counters(world.size * size)
+    group_partition.partition(owned, distinct.pointer, world.size, counters.pointer, sent)
+    counts = counters.read().reshape(world.size, size)
+    begins = groups.running_sum(counts.reshape(-1))[:-1].reshape(world.size, size)
+    outside = _outside(batch, members, world, records["values"], counts.sum(axis=0))
     for number, taken in enumerate(members):
         if outside[number]:
             continue  # its own `prepare` says which key, and where it stands
         training = shard.training_of(taken.request, taken.config)
-        taken.header = np.concatenate([[training], counts[number]]).astype(np.int64)
-        taken.prepared = Prepared(sent + 8 * int(starts[number]), np.ascontiguousarray(counts[number]),
-                                  int(inverse[number]), batch.memory)
+        taken.header = np.concatenate([[training], counts[:, number]]).astype(np.int64)
+        taken.prepared = Prepared(sent, begins[:, number], counts[:, number], int(inverse[number]), number, size,
+                                  batch.memory)
     batch.leave(outside)
 
 
@@ -97,7 +105,7 @@ def _outside(batch, members, world, keys, counts):
 
 def forward(members, world):
     """The forward of decided members. Returns its Batch."""
-    batch, size, ranks = Batch(members), len(members), world.size
+    batch, size = Batch(members), len(members)
     training = bool(members[0].headers[0, 0])
     sent = np.stack([taken.headers[:, 1:] for taken in members])  # [T, from, to]
     gives, takes = sent[:, world.rank, :].T, sent[:, :, world.rank].T  # [N, T]
@@ -123,6 +131,21 @@ def forward(members, world):
     records["rows"] = inverse
     group_gather.gather(records)
     return batch.leave(left)
+
+
+def hand_over(taken, world):
+    """The keys of one member as its operation's own `prepare` leaves them: owner after owner, nothing between."""
+    from sok1x.graph_ops.operations.dense_lookup import Asked
+    request, prepared = taken.request, taken.prepared
+    count = int(prepared.counts.sum())
+    keys = request.temporary("int64", count)
+    collect_keys([prepared], lambda blocks: groups.lie_at(blocks, keys.pointer))
+    shape = (request.inputs[0].size,)
+    request.keep_output(_INVERSE, prepared.inverse, shape)
+    asked = Asked.__new__(Asked)
+    asked.keys, asked.count, asked.send_counts = keys, count, np.ascontiguousarray(prepared.counts)
+    request.state = (taken.config["table"], asked, request.output(_INVERSE, "int32", shape),
+                     bool(taken.headers[world.rank, 0]))
 
 
 def _forward_outputs(batch, members, dims, received):
@@ -153,13 +176,13 @@ class _Buffer:
     """Memory [rank][member][rows] for one exchange.
 
     Attributes:
-      pointer: to it. units: int64 [N], what belongs to each rank, in units of _ALIGN bytes.
+      pointer: to it. units: int64 [N], what belongs to each rank, in units of `align` bytes.
     """
 
-    def __init__(self, batch, counts, row_bytes):
+    def __init__(self, batch, counts, row_bytes, align=_ALIGN):
         self._ranks = len(counts)
-        self._starts, self._offsets, nbytes = groups.block_layout(counts, row_bytes, _ALIGN)
-        self.units = nbytes // _ALIGN
+        self._starts, self._offsets, nbytes = groups.block_layout(counts, row_bytes, align)
+        self.units = nbytes // align
         self.pointer = batch.temporary("uint8", int(nbytes.sum()))
         self._placed = groups.place(self._starts, self._offsets)
 
@@ -170,14 +193,30 @@ class _Buffer:
 
 def _exchange_keys(batch, members, gives, takes, communicator):
     """Sends each rank the keys that it owns. Returns the `_Buffer` of those that this rank owns."""
-    buffer, received = _Buffer(batch, gives, 8), _Buffer(batch, takes, 8)
-    records = groups.members(group_gather.GATHER, len(members))
-    groups.lie_at(records["source"], [taken.prepared.keys for taken in members])
-    records["dim"], records["n"] = 2, gives.sum(axis=0)  # a key moves as two 32-bit numbers
-    buffer.lie_in(records["out"])
-    group_gather.gather(records)
-    communicator.all_to_all(buffer.pointer, buffer.units, received.pointer, received.units, _ALIGN)
+    received, prepared = _Buffer(batch, takes, 8, 8), [taken.prepared for taken in members]
+    first = prepared[0]
+    pointer = first.sent
+    if len(members) != first.of or any(one.memory is not first.memory or one.place != place
+                                       for place, one in enumerate(prepared)):
+        buffer = _Buffer(batch, gives, 8, 8)
+        pointer = buffer.pointer
+        collect_keys(prepared, buffer.lie_in)
+    communicator.all_to_all(pointer, gives.sum(axis=1), received.pointer, received.units, 8)
     return received
+
+
+def collect_keys(prepared, lie_in):
+    """Copies members' distinct keys, a list of `Prepared`, to where `lie_in` says, given a column of BLOCKS."""
+    begins = np.ascontiguousarray(np.stack([one.begins for one in prepared]) * 8)
+    counts = np.stack([one.counts for one in prepared])
+    starts = np.zeros((len(prepared), counts.shape[1] + 1), np.int64)
+    np.cumsum(counts, axis=1, out=starts[:, 1:])
+    records = groups.members(group_gather.GATHER, len(prepared))
+    groups.lie_in_blocks(records["source"], np.array([one.sent for one in prepared]), counts.shape[1],
+                         *groups.place(starts, begins))
+    records["dim"], records["n"] = 2, starts[:, -1]  # a key moves as two 32-bit numbers
+    lie_in(records["out"])
+    group_gather.gather(records)
 
 
 def _look_up(batch, members, variables, keys, answers, requested, counts, world):

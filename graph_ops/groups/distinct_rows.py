@@ -42,7 +42,7 @@ def run(members, world):
     for number, taken in enumerate(members):
         if taken.config["rows_known"]:
             known_rows.note_at(taken.request, taken.config["table"], int(rows[number]), int(counts[number]))
-    return batch
+    return batch.leave(~batch.ready)
 
 
 def _stamp(members, variables, values, counts, rows):
@@ -50,7 +50,7 @@ def _stamp(members, variables, values, counts, rows):
     records = groups.members(group_stamps.STAMP, len(members))
     records["n"], records["values"], records["rows"] = counts, values, rows
     records["table_rows"] = columns(members, "rows", lambda config: config["table"].rows)
-    records["clock"], records["stamps"] = variables[:, 1]["data"], variables[:, 0]["data"]
-    steps = [stamps.step_of(taken.request, taken.config) for taken in members]
-    records["ahead"], records["at_least"] = np.array(steps, np.int64).T
+    records["stamps"], records["clock"] = variables[:, 0]["data"], variables[:, 1]["data"]
+    for record, taken in zip(records, members):
+        record["ahead"], record["at_least"] = stamps.next_step(taken.request, taken.config)
     group_stamps.stamp(records)

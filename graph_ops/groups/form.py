@@ -27,3 +27,6 @@ class GroupForm(abc.ABC):
         Returns:
           The Batch, whose `left` are those to be run by themselves: the same on all ranks.
         """
+
+    def hand_over(self, taken, world):
+        """Leaves a member that `prepare` has prepared as the operation's own `prepare` would, for its own `run`."""

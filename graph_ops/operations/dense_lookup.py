@@ -159,6 +159,7 @@ class _Backward(Operation):
 
     name = "operations.dense_lookup.backward"
     communicates = True
+    group = groups.Backward()
 
     def tie(self, request):
         return ties.number(request.host_inputs[0].numpy())
@@ -174,7 +175,7 @@ class _Backward(Operation):
             segment_sum.segment_sum(gradient.pointer, table.dim, inverse.pointer, inverse.size, count,
                                     summed.pointer, gradient.dtype)
             request.state = as_it_travels(request, summed, gradient.dtype)
-        return counts.numpy()
+        return np.concatenate([[config["rows_known"]], counts.numpy()]).astype(np.int64)
 
     def run(self, request, config, world, headers):
         table = config["table"]

@@ -5,11 +5,16 @@ _made = {}  # table's name -> (the run that has made its last ones, {(address, l
 
 def note(request, table, rows):
     """Remembers `rows`, an int32 `Array` in which this request gives rows of `table`, none twice."""
+    note_at(request, table, rows.pointer, rows.size)
+
+
+def note_at(request, table, pointer, size):
+    """As `note`, for int32 [size] at `pointer`."""
     run, made = _made.get(table.name, (None, None))
     if run != request.step:
         made = set()
         _made[table.name] = request.step, made
-    made.add((rows.pointer, rows.size))
+    made.add((pointer, size))
 
 
 def noted(request, table, rows):

@@ -51,18 +51,29 @@ def stamp(request, config, variables, rows):
     """
     table = config["table"]
     values, clock = variables[-2:]
-    step, counted = 0, _counted.get(table.name) == request.step
-    if config["global_step"]:
-        step = int(request.host_inputs[-1].numpy()) + 1
-        _note(config.get("graph"), request.step, step)
-    elif not counted:
-        stamps.advance(clock.pointer, 1, 0)
-    _counted[table.name] = request.step
+    ahead, step = next_step(request, config)
+    if ahead:
+        stamps.advance(clock.pointer, ahead, 0)
     if rows is not None:
         stamps.stamp_rows(rows.pointer, rows.size, table.rows, step, clock.pointer, values.pointer)
     else:
         stamps.advance(clock.pointer, 0, step)
         stamps.stamp_range(0, table.rows, 0, 0, clock.pointer, values.pointer)
+
+
+def next_step(request, config):
+    """(steps by which the table's clock moves on, the least that it shows then) where rows change in this run.
+
+    The arguments are as for `stamp`.
+    """
+    table, step, ahead = config["table"], 0, 0
+    if config["global_step"]:
+        step = int(request.host_inputs[-1].numpy()) + 1
+        _note(config.get("graph"), request.step, step)
+    elif _counted.get(table.name) != request.step:
+        ahead = 1
+    _counted[table.name] = request.step
+    return ahead, step
 
 
 def stamp_gradient(request, config, rows):
