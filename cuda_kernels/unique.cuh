@@ -9,8 +9,8 @@
 // Keys looked at together: their slots are asked for before the first is read.
 static const i64 BATCH = 32;
 
-// Open addressing over `slots`, a power of two of at least 2n places: -1, or the number of a distinct key. keys[i] is key
-// i, of any type.
+// Open addressing over `slots`, a power of two of at least 2n places: -1, or the number of a distinct key. keys[i] is
+// key i, of any type.
 template <class Keys>
 static i64 unique_keys(const Keys& keys, i64 n, i64* values, i32* inverse, i32* slots, i64 capacity) {
   const u64 mask = (u64)capacity - 1;
