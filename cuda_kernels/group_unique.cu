@@ -12,7 +12,7 @@ struct UniqueMember {
 };
 
 #ifdef __CUDACC__
-// A member's items are its keys, filled up to whole tiles; item 32 * tile + lane of all members has that place in `rank`.
+// A member's items are its keys, filled up to whole tiles: in `rank` item 32 * tile + lane has its place.
 
 // Every key finds its place in its member's table, and leaves it in inverse.
 SOK_KERNEL sok1x_group_unique_claim(const UniqueMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts,

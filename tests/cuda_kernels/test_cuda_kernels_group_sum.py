@@ -117,7 +117,8 @@ def test_random_members(seed, count, ranks, align):
 def test_segments_that_meet_at_the_borders_of_chunks(seed):
     random = np.random.RandomState(seed)
     lengths = [[CHUNK] * 5, [CHUNK - 1, 1, CHUNK // 2, CHUNK // 2, CHUNK],
-               [CHUNK - 1, CHUNK + 1, CHUNK + 1, CHUNK - 1, 2], [2 * CHUNK, 1, 3 * CHUNK - 1, 4 * CHUNK, 5, 4 * CHUNK + 7], [1] * (3 * CHUNK),
+               [CHUNK - 1, CHUNK + 1, CHUNK + 1, CHUNK - 1, 2],
+               [2 * CHUNK, 1, 3 * CHUNK - 1, 4 * CHUNK, 5, 4 * CHUNK + 7], [1] * (3 * CHUNK),
                [0, 0, CHUNK, 0, 0, CHUNK + 1, 0, CHUNK - 1, 0], [CHUNK, CHUNK, 1]]
     ids = [np.repeat(np.arange(len(one)), one) for one in lengths]
     ids += [random.permutation(one) for one in ids] + [
