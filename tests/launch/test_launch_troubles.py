@@ -352,8 +352,9 @@ def test_a_damaged_message_or_a_wrong_word_fails_the_job_and_not_the_thread():
         job.wires.under_way[1, 0].append(data)
         job.settle()
         assert "damaged" in job.ranks[0].job_error.message and "damaged" in job.ranks[1].job_error.message
-    from sok1x.launch.messages import Run, encode
+    from sok1x.launch.bundles import pack_widths, run
+    from sok1x.launch.messages import encode
     job = Job(2)
-    job.wires.under_way[0, 1].append(encode(Run(1, (3, 5), b"")))
+    job.wires.under_way[0, 1].append(encode(run(1, pack_widths([0]), [[3], [5]], [b"", b""])))
     job.settle()
     assert "announcement 5 was decided, but there is none here" in job.ranks[0].job_error.message
