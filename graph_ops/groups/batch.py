@@ -69,7 +69,7 @@ class Batch:
                                                dims[member, column, :ranks[member, column]].tolist()))
         pointers = np.zeros((size, count), np.int64)
         pointers[numbers] = made.reshape(len(numbers), count)
-        self._made.append((places, ranks, dims, pointers))
+        self._made.append((places, ranks, dims, pointers, set(numbers)))
         return pointers
 
     def temporary(self, dtype, count):
@@ -89,8 +89,8 @@ class Batch:
         """Lets these members' requests know which outputs they have: for whoever goes on with them."""
         for number in numbers:
             request = self.members[number].request
-            for places, ranks, dims, pointers in self._made:
-                for column, place in enumerate(places):
+            for places, ranks, dims, pointers, made in self._made:
+                for column, place in enumerate(places if number in made else ()):
                     shape = tuple(dims[number, column, :ranks[number, column]].tolist())
                     request.keep_output(place, int(pointers[number, column]), shape)
 

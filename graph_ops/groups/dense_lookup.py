@@ -35,7 +35,11 @@ class Backward(GroupForm):
 
     def prepare(self, members, world):
         """See GroupForm.prepare."""
-        dense_ranks.prepare_backward(members, world)
+        dense_ranks.prepare_backward(members)
+
+    def hand_over(self, taken, world):
+        """See GroupForm.hand_over."""
+        taken.call.operation.prepare(taken.request, taken.config, world)
 
     def run(self, members, world):
         """See GroupForm.run."""

@@ -43,6 +43,15 @@ class Prepared(NamedTuple):
     memory: Any
 
 
+def prepared_of(taken):
+    """The `Prepared` of a member, also of one that was prepared by itself: that may be so on any rank."""
+    if taken.prepared is not None:
+        return taken.prepared
+    _, asked, inverse, _ = taken.request.state
+    counts = asked.send_counts
+    return Prepared(asked.keys.pointer, groups.running_sum(counts)[:-1], counts, inverse.pointer, 0, 0, taken.request)
+
+
 def forward_key(taken):
     """What members of a group must have in common, here before they are announced and there when they are decided."""
     if taken.headers is None:
@@ -113,9 +122,10 @@ def forward(members, world):
     half = columns(members, "half", lambda config: ITEM_BYTES[config["dtype"]] == 2)
     row_bytes = dims * (4 - 2 * half)
     communicator = members[0].request.communicator
-    out, inverse, requested = _forward_outputs(batch, members, dims, takes.sum(axis=0))
+    prepared = [prepared_of(taken) for taken in members]
+    out, requested = _forward_outputs(batch, dims, takes.sum(axis=0))
     _save_counts(batch, members, sent, world)
-    keys = _exchange_keys(batch, members, gives, takes, communicator)
+    keys = _exchange_keys(batch, prepared, gives, takes, communicator)
     answers = _Buffer(batch, takes, row_bytes)
     with batch.variables(exclusive=training) as variables:
         misfits = _look_up(batch, members, variables, keys, answers, requested, takes.sum(axis=0), world)
@@ -128,7 +138,7 @@ def forward(members, world):
     groups.lie_at(records["out"], out)
     records["dim"], records["source_half"], records["out_half"] = dims, half, half
     records["n"] = np.where(left, 0, batch.inputs[:, 0]["elements"])
-    records["rows"] = inverse
+    records["rows"] = [one.inverse for one in prepared]
     group_gather.gather(records)
     return batch.leave(left)
 
@@ -148,9 +158,9 @@ def hand_over(taken, world):
                      bool(taken.headers[world.rank, 0]))
 
 
-def _forward_outputs(batch, members, dims, received):
-    """Allocates embeddings and `requested` of all members: pointers [T] to them, and to `inverse`, made before."""
-    size = len(members)
+def _forward_outputs(batch, dims, received):
+    """Allocates embeddings and `requested` of all members: pointers [T] to each."""
+    size = len(dims)
     keys = batch.inputs[:, 0]
     shapes, dimensions = np.zeros((size, 2, 8), np.int64), np.ones((size, 2), np.int32)
     shapes[:, 0] = keys["dims"]
@@ -158,8 +168,7 @@ def _forward_outputs(batch, members, dims, received):
     dimensions[:, 0] = keys["rank"] + 1
     shapes[:, 1, 0] = received
     pointers = batch.outputs([_EMBEDDINGS, _REQUESTED], shapes, dimensions)
-    inverse = np.array([taken.prepared.inverse for taken in members], np.int64)
-    return pointers[:, 0], inverse, pointers[:, 1]
+    return pointers[:, 0], pointers[:, 1]
 
 
 def _save_counts(batch, members, sent, world):
@@ -191,12 +200,11 @@ class _Buffer:
         groups.lie_in_blocks(blocks, self.pointer, self._ranks, *self._placed)
 
 
-def _exchange_keys(batch, members, gives, takes, communicator):
+def _exchange_keys(batch, prepared, gives, takes, communicator):
     """Sends each rank the keys that it owns. Returns the `_Buffer` of those that this rank owns."""
-    received, prepared = _Buffer(batch, takes, 8, 8), [taken.prepared for taken in members]
-    first = prepared[0]
+    received, first = _Buffer(batch, takes, 8, 8), prepared[0]
     pointer = first.sent
-    if len(members) != first.of or any(one.memory is not first.memory or one.place != place
+    if len(prepared) != first.of or any(one.memory is not first.memory or one.place != place
                                        for place, one in enumerate(prepared)):
         buffer = _Buffer(batch, gives, 8, 8)
         pointer = buffer.pointer
@@ -249,7 +257,7 @@ def _left_anywhere(mask, world):
     return all_masks.any(axis=0)
 
 
-def prepare_backward(members, world):
+def prepare_backward(members):
     """Sets the headers of gradients that fit their lookups; the others' own `prepare` says what does not."""
     batch = Batch(members)
     dims = columns(members, "dim", lambda config: config["table"].dim)
@@ -257,7 +265,7 @@ def prepare_backward(members, world):
     for taken, fit in zip(members, fits):
         if fit:
             taken.header = np.concatenate([[True], taken.request.host_inputs[0].numpy()]).astype(np.int64)
-    return batch
+            taken.prepared = True
 
 
 def backward(members, world):
