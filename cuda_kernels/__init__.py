@@ -32,6 +32,17 @@ Steps of other kernels, on a GPU only:
     sort           a stable sort
     counts         (counts.cu alone; gpu.py wraps it) counts on their way to the host
 
+Many tables in one launch: group_NAME does for a group of tables what NAME does for one; its wrapper takes a NumPy array
+of records, one for each table, with pointers in them.
+    groups           the records, rows that lie in several blocks (groups.cuh)
+    group_find       as hash_index.find, row_numbers.direct and lookup
+    group_gather     as gather
+    group_unique     as unique
+    group_partition  as partition (owners.cuh: who owns a key)
+    group_sum        as segment_sum (segment_sum_terms.cuh, segment_sum_host.h: what both share)
+    group_stamps     as stamps
+    upload_ring      small arrays on their way to a GPU
+
 What they stand on:
     backend        which device kernels run on; `declare` states a kernel's C types and its GPU threads, `kernels` calls
                    it; counts

@@ -26,6 +26,6 @@ def gather(members):
     Args:
         members: GATHER [T].
     """
-    starts = groups.running_sum(groups.tiles(members["n"], 32 * ROWS, groups.row_lanes(members["dim"])))
+    starts = groups.running_sum(groups.tiles(members["n"], 32 * ROWS, members["dim"]))
     at, starts_at = groups.place(members, starts)
     kernels.group_gather(at, starts_at, len(members), int(starts[-1]))

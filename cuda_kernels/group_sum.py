@@ -53,7 +53,7 @@ def segment_sum(members):
 
 
 def _sum_on_gpu(members, num_segments):
-    gpu, size, lanes = current(), len(members), groups.row_lanes(members["dim"])
+    gpu, size, dims = current(), len(members), members["dim"]
     items = groups.running_sum(groups.tiles(members["n"]))
     tiles = int(items[-1])
     n = groups.TILE * tiles
@@ -65,7 +65,7 @@ def _sum_on_gpu(members, num_segments):
     begins, place = state + state_bytes, gpu.allocate(4 * n)
     gpu.clear(state, state_bytes + 4 * (num_segments + 1))
     if gpu.deterministic:
-        of_segments = groups.running_sum(groups.tiles(members["num_segments"], 32, lanes))
+        of_segments = groups.running_sum(groups.tiles(members["num_segments"], 32, dims))
         at, items_at, segments_at = groups.place(members, items, of_segments)
         kernels.group_sum_count(at, items_at, size, tiles, begins, place)
         scan.running_sum(begins, num_segments, begins, state)
@@ -75,7 +75,7 @@ def _sum_on_gpu(members, num_segments):
         kernels.group_sum_in_order(at, segments_at, size, int(of_segments[-1]), items_at, begins, place)
         return
     of_segments = groups.running_sum(groups.tiles(members["num_segments"]))
-    of_chunks = groups.running_sum(groups.tiles((members["n"] + CHUNK - 1) // CHUNK, 32, lanes))
+    of_chunks = groups.running_sum(groups.tiles((members["n"] + CHUNK - 1) // CHUNK, 32, dims))
     at, items_at, segments_at, chunks_at = groups.place(members, items, of_segments, of_chunks)
     kernels.group_sum_count(at, items_at, size, tiles, begins, place)
     scan.running_sum(begins, num_segments, begins, state)

@@ -8,7 +8,7 @@ struct UniqueMember {
   i64 key_type, n;
   i64* values;
   i32* inverse;
-  i64 first_slot, slots;  // the member's places in the scratch table, a power of two of them
+  i64 first_slot, slots;  // on a GPU: the member's places in the scratch table, a power of two of them
 };
 
 #ifdef __CUDACC__
@@ -95,10 +95,18 @@ struct BlockedKeys {
   K operator[](i64 i) const { return *(const K*)row_in(blocks, i, sizeof(K)); }
 };
 
+// Places of the scratch table of n keys: unique.py has the same rule.
+i64 slots_of(i64 n) {
+  i64 slots = 16;
+  while (slots < 2 * n) slots *= 2;
+  return slots <= 1 << 17 ? 2 * slots : slots;
+}
+
 template <class K>
 i64 unique_of(const UniqueMember& m, i32* table) {
-  if (m.keys.count) return unique_keys(BlockedKeys<K>{m.keys}, m.n, m.values, m.inverse, table, m.slots);
-  return unique_keys((const K*)m.keys.base, m.n, m.values, m.inverse, table, m.slots);
+  const i64 slots = slots_of(m.n);
+  if (m.keys.count) return unique_keys(BlockedKeys<K>{m.keys}, m.n, m.values, m.inverse, table, slots);
+  return unique_keys((const K*)m.keys.base, m.n, m.values, m.inverse, table, slots);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 import numpy as np
 
 from . import groups, host, scan
+from . import unique as single
 from .backend import INT64, POINTER, current, family, kernels
 
 declare = family(__name__)
@@ -17,14 +18,14 @@ declare("group_unique_member_bytes", INT64)
 #   keys     n keys of key_type (BLOCKS), a number of backend.KEY_TYPES
 #   values   pointer to int64 [n], out: the distinct keys in the order in which they first appear, then undefined
 #   inverse  pointer to int32 [n], out: values[inverse[i]] == keys[i]
-# and what it writes there: first_slot and slots, the member's part of the scratch.
+# and what it writes there: first_slot and slots, the member's part of a GPU's scratch.
 UNIQUE = groups.record(("keys", groups.BLOCKS), "key_type", "n", "values", "inverse", "first_slot", "slots")
 
 
 def _slots(n):
-    """Places of each member's scratch table, as unique.py has them."""
+    """Places of each member's scratch table on a GPU, as `unique.slots`."""
     slots = np.left_shift(1, np.maximum(4, np.frexp(2.0 * n - 1)[1]).astype(np.int64))
-    return np.where(slots <= 1 << (17 if current() is None else 20), 2 * slots, slots)
+    return np.where(slots <= 1 << 20, 2 * slots, slots)
 
 
 def _threads(size):
@@ -42,10 +43,14 @@ def scratch_bytes(n):
     if tiles * groups.TILE >= 1 << 31:
         raise ValueError("The batches of a group's {} tables may have up to 2**31 - 1 keys in all on one rank, got "
                          "{}.".format(len(n), int(n.sum())))
-    slots = _slots(n)
     if current() is None:
-        return 4 * _threads(len(n)) * int(slots.max()) if len(n) else 0
-    return _Scratch(0, tiles, int(slots.sum())).end
+        return 4 * _threads(len(n)) * _most_slots(n)
+    return _Scratch(0, tiles, int(_slots(n).sum())).end
+
+
+def _most_slots(n):
+    """Places of the host's largest scratch table."""
+    return single.slots(int(n.max())) if len(n) else 0
 
 
 class _Scratch:
@@ -69,12 +74,12 @@ def unique(members, counts, scratch):
         scratch: pointer to scratch_bytes(members["n"]) bytes, 8-byte aligned; need not be cleared.
     """
     gpu, size, n = current(), len(members), members["n"]
-    slots = members["slots"] = _slots(n)
     if gpu is None:
         at, = groups.place(members)
-        kernels.group_unique(at, size, counts, scratch, int(slots.max()) if size else 0, _threads(size))
+        kernels.group_unique(at, size, counts, scratch, _most_slots(n), _threads(size))
         return
-    slots = groups.running_sum(slots)
+    members["slots"] = _slots(n)
+    slots = groups.running_sum(members["slots"])
     members["first_slot"] = slots[:-1]
     starts = groups.running_sum(groups.tiles(n))
     at, starts_at = groups.place(members, starts)

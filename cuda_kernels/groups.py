@@ -86,10 +86,16 @@ def running_sum(counts):
     return sums
 
 
-def tiles(n, per_tile=TILE, lanes=1):
-    """Pieces of each member that a warp takes, [T], of n items [T] that `lanes` [T] threads each are for; on the host
-    the items themselves."""
-    return n if current() is None else (n * lanes + per_tile - 1) // per_tile
+def tiles(n, per_tile=TILE, dims=None):
+    """Pieces of each member that a warp takes, [T]; on the host the items themselves.
+
+    Args:
+        n: items of each member, int64 [T].
+        per_tile: items of a piece or, with dims, threads: an item is for as many as serve a row of `dims` [T] numbers.
+    """
+    if current() is None:
+        return n
+    return ((n if dims is None else n * row_lanes(dims)) + per_tile - 1) // per_tile
 
 
 def row_lanes(dims):

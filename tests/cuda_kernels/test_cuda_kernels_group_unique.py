@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from group_arena import Arena, Blocked, Flat, put_all, sizes
 from kernel_checks import dirty, edge_keys, first_appearance
-from kernel_devices import THREADS, call, host_only, same_bits, size, threads
+from kernel_devices import THREADS, call, gpu_only, host_only, same_bits, size, threads
 
 from sok1x.cuda_kernels import backend, group_unique, groups, unique
 
@@ -73,9 +73,20 @@ def test_the_same_keys_in_all_members_and_nothing_between_them(seed):
     check(random, [np.zeros(0, np.int64)] * 5)
 
 
-def test_scratch_is_as_for_single_tables_and_too_many_keys_are_refused():
-    n = np.array(list(range(300)) + [2 ** p + d for p in range(9, 21) for d in (-1, 0, 1)], np.int64)
-    assert call(lambda: group_unique._slots(n)).tolist() == [call(unique._slots, m) for m in n.tolist()]
+@gpu_only
+def test_places_are_those_of_single_tables():
+    n = np.array(list(range(300)) + [2 ** p + d for p in range(9, 31) for d in (-1, 0, 1)], np.int64)
+    assert call(lambda: group_unique._slots(n)).tolist() == [call(unique.slots, m) for m in n.tolist()]
+
+
+@pytest.mark.parametrize("n", [8, 9, 16, 17, 2 ** 15, 2 ** 15 + 1, 2 ** 16, 2 ** 16 + 1, 2 ** 17 + 1])
+def test_places_of_the_largest_member(n):
+    """Where a table of places grows: a guard lies behind the scratch."""
+    if n <= size(n):
+        check(np.random.RandomState(n), [np.arange(n), np.arange(n // 2), np.arange(3)])
+
+
+def test_too_many_keys_are_refused_when_scratch_is_sized():
     assert call(lambda: group_unique.scratch_bytes(np.array([2 ** 30, 2 ** 30 - 32]))) > 0
     with pytest.raises(ValueError, match="group's 3 tables.*2147483649"):
         call(lambda: group_unique.scratch_bytes(np.array([2 ** 30, 1, 2 ** 30])))
