@@ -106,6 +106,11 @@ class Job:
                 self.poll(rank)
 
 
+def errors_of(job):
+    """The job's error as each rank knows it."""
+    return [coordinator.job_error for coordinator in job.ranks]
+
+
 class Plan:
     """A graph's plan, as Ready carries it."""
 
