@@ -5,10 +5,11 @@ For the executor thread (graph_ops), which makes all calls below but `coordinato
     world = start(arguments)                 # the Init op; LaunchError leaves everything as it was
     coordinator = world.coordinator
     loop:
-        wait for a request, at most coordinator.wait_microseconds() (None: until one comes)
-        a request of an op that communicates: if coordinator.job_error: fail it with that, else prepare it, and
-            ticket = coordinator.announce(Ready(...))          # a failure of `prepare` goes in Ready.error
-        for decision in coordinator.poll():                    # in this order
+        wait for a request, at most coordinator.wait_microseconds() (None: until one comes), and take what else is there
+        requests of ops that communicate: if coordinator.job_error: fail them with that, else prepare them, and
+            tickets = coordinator.announce_all([Ready(...), ...])  # a failure of `prepare` goes in Ready.error; in the
+                                                               # order of the plan, say: cheapest where ranks agree
+        for decision in coordinator.poll():                    # in this order; those of one batch can run together
             decision.error   -> fail the request that got decision.ticket
             otherwise        -> run it with decision.headers, also when job_error is set meanwhile; where that fails on
                                 all ranks alike: coordinator.undone(decision.number), then fail the request
@@ -29,6 +30,10 @@ conclude(world, thread), which waits for its thread. The executor, told to stop:
     until coordinator.left: carry out coordinator.poll(), sleep 1 ms
     fail what is left in its queue with CANCELLED
     finish(world)
+
+The order, file by file: coordinator (a rank's part) announces by way of announcing and announcements, and talks with
+rank 0 over channel, in messages and bundles; there leader hears all ranks, pairs what belongs together in pool (bundles
+of sessions that are known) or pairing (all else), and decides in batches.
 """
 from .announcements import Decision, Ready
 from .coordinator import Coordinator

@@ -159,8 +159,6 @@ class Leader:
             self._fail_after_deciding(self._plans.mismatch(message.name, places))
         elif message.introduction is None or not self._built_differently(rank, message):
             self._complete += complete
-            if any([queue[0][0].error for op in complete for queue in op.queues]):
-                self.decide()  # what its step announces further is not to run
 
     def _fail_after_deciding(self, error):
         """Fails the job for what is announced, as if each announcement before had been decided at once."""

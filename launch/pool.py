@@ -21,7 +21,7 @@ class Group(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One of a bundle's ops, on its own: as in Bundle, and since when it waits."""
+    """One of a bundle's ops, on its own: as in Bundle, and when it came."""
     ticket: int
     name: str
     width: int
@@ -29,7 +29,7 @@ class Member(NamedTuple):
     context: int
     step: int
     signature: int
-    since: float
+    came: Tuple[float, int]
 
     def announce(self, key):
         """The announcement that it is."""
@@ -38,22 +38,22 @@ class Member(NamedTuple):
                         self.name, None, self.header, None)
 
 
-def _members(bundle, since):
+def _members(bundle, came):
     """The Members of a Bundle, an iterable."""
-    same = map(itertools.repeat, (bundle.context, bundle.step, bundle.signature, since))
+    same = map(itertools.repeat, (bundle.context, bundle.step, bundle.signature, came))
     return rows(Member, bundle.tickets, bundle.names, bundle.numbers_in_headers(), bundle.pieces_of_headers(), *same)
 
 
 def apart(bundle: Bundle) -> List[Announce]:
     """The members of a bundle as announcements of their own."""
-    return [member.announce(key) for key, member in zip(bundle.keys(), _members(bundle, 0.0))]
+    return [member.announce(key) for key, member in zip(bundle.keys(), _members(bundle, None))]
 
 
 class _Meeting:
     """What the ranks have announced of one group.
 
     Attributes:
-        whole: For each rank, None or (a bundle that waits as it is, since when).
+        whole: For each rank, None or (a bundle that waits as it is, when it came).
         members: For each rank, Members of bundles taken apart, by their keys. One of the two is empty.
         missing: Number of ranks that have announced nothing.
     """
@@ -61,33 +61,33 @@ class _Meeting:
     __slots__ = ("whole", "members", "missing")
 
     def __init__(self, size: int) -> None:
-        self.whole: List[Optional[Tuple[Bundle, float]]] = [None] * size
+        self.whole: List[Optional[Tuple[Bundle, Tuple[float, int]]]] = [None] * size
         self.members: List[Dict[bytes, Member]] = [{} for _ in range(size)]
         self.missing = size
 
-    def add(self, rank, bundle, now):
+    def add(self, rank, bundle, came):
         """Enters a bundle. Returns False, and does nothing, if one of its members waits already."""
         members = self.members[rank]
         if self.whole[rank] is None and not members:
-            self.whole[rank] = bundle, now
+            self.whole[rank] = bundle, came
             self.missing -= 1
             return True
         self.take_apart(rank)
         keys = bundle.keys()
         if not members.keys().isdisjoint(keys):
             return False
-        members.update(zip(keys, _members(bundle, now)))
+        members.update(zip(keys, _members(bundle, came)))
         return True
 
     def take_apart(self, rank):
         """Has a whole bundle wait as members."""
         if self.whole[rank] is not None:
-            bundle, since = self.whole[rank]
+            bundle, came = self.whole[rank]
             self.whole[rank] = None
-            self.members[rank].update(zip(bundle.keys(), _members(bundle, since)))
+            self.members[rank].update(zip(bundle.keys(), _members(bundle, came)))
 
     def take(self, batch):
-        """Moves what all ranks have announced into a Batch. Returns False if headers of it differ in length."""
+        """Moves what all ranks have announced into a Batch; False, and nothing, if headers of it differ in length."""
         size = len(self.whole)
         if None not in self.whole:
             alike = Bundle(*zip(*[bundle for bundle, _ in self.whole]))  # each field of all ranks
@@ -101,11 +101,13 @@ class _Meeting:
             self.take_apart(rank)
         others = self.members[1:]
         common = [key for key in self.members[0] if all([key in members for members in others])]
-        even = [key for key in common if len({members[key].width for members in self.members}) == 1]
-        if even:
-            batch.add_members([[members.pop(key) for key in even] for members in self.members])
+        widths = [[members[key].width for key in common] for members in self.members]
+        if widths.count(widths[0]) < size:
+            return False
+        if common:
+            batch.add_members([[members.pop(key) for key in common] for members in self.members])
             self.missing = sum(not members for members in self.members)
-        return len(even) == len(common)
+        return True
 
 
 class Pool:
@@ -123,6 +125,7 @@ class Pool:
         self._meetings: Dict[Group, _Meeting] = {}  # those without announcements are kept for the next
         self.complete: Dict[Group, _Meeting] = {}
         self._oldest: Optional[float] = None
+        self._arrivals = 0
 
     def __bool__(self):
         return self._oldest is not None
@@ -136,7 +139,8 @@ class Pool:
         meeting = self._meetings.get(group)
         if meeting is None:
             meeting = self._meetings[group] = _Meeting(self._size)
-        if not meeting.add(rank, bundle, now):
+        self._arrivals += 1
+        if not meeting.add(rank, bundle, (now, self._arrivals)):
             return False
         if not meeting.missing:
             self.complete[group] = meeting
@@ -148,7 +152,7 @@ class Pool:
         """Moves what all ranks have announced into a Batch.
 
         Returns:
-            False if ranks announced headers of different lengths for some op: it stays.
+            False if ranks announced headers of different lengths for some op: it stays, as does what met beside it.
         """
         even = True
         for meeting in self.complete.values():
@@ -161,17 +165,18 @@ class Pool:
         return even
 
     def take_all(self) -> List[Tuple[int, Announce, float]]:
-        """Takes out everything: (rank, the announcement, since when it waits), each rank's in its order."""
+        """Takes out everything: (rank, the announcement, since when it waits), in the order in which it came."""
         if self._oldest is None:
             return []
         everything = []
         for meeting in self._meetings.values():
             for rank, members in enumerate(meeting.members):
                 meeting.take_apart(rank)
-                everything += [(rank, member.announce(key), member.since) for key, member in members.items()]
+                everything += [(member.came, member.ticket, rank, member.announce(key))
+                               for key, member in members.items()]
         self.clear()
-        everything.sort(key=lambda entry: (entry[2], entry[0], entry[1].ticket))
-        return everything
+        everything.sort(key=lambda entry: entry[:2])
+        return [(rank, message, since) for (since, _), _, rank, message in everything]
 
     def clear(self) -> None:
         """Drops everything."""
