@@ -35,7 +35,7 @@ def use(request):
         yield
         return
     with gpu.active(), backend.use(gpu):
-        gpu.allocate = lambda nbytes: request.temporary("uint8", nbytes).pointer
+        gpu.allocate = request.memory
         try:
             yield
         finally:
