@@ -173,6 +173,7 @@ def test_outputs_from_an_array_of_shapes(graph):
         shapes = np.array([[2, 3, 7], [4, 0, 7], [5, 1, 7]])
         pointers, codes = group.outputs(np.arange(3), np.zeros(3), shapes, ranks=[2, 2, 1])
         assert not codes.any() and pointers.dtype == np.int64
+        assert group.outputs([3, -1], [0, 0], [(1,), (1,)])[1].tolist() == [9, 9], "there are no such members"
         array(pointers[0], "float32", (6,))[:] = np.arange(6)
         array(pointers[2], "float32", (5,))[:] = 1
         group.finish()
