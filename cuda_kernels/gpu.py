@@ -1,6 +1,7 @@
 """One GPU as this process uses it: TensorFlow's own context, a stream of ours, the kernels loaded there.
 
-PyCUDA is imported here and nowhere else above `Gpu.__init__`, so that everything works without it on the host. All
+PyCUDA is imported here and nowhere else above `Gpu.__init__`, so that everything works without it on the host. It makes
+contexts, streams and pinned memory; what a step does again and again goes to the driver itself (gpu_driver.py). All
 work goes to one stream, in order; nothing here waits for it except `synchronize`, `to_host` and `GpuCounts.read`.
 """
 import contextlib

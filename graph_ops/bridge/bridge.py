@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 
+from sok1x.graph_ops.bridge import arena
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INTERNAL, RESOURCE_EXHAUSTED, CallError
 
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bridge.so")
@@ -146,6 +147,7 @@ class Request:
         self._inputs_at, self._inputs, self._host_inputs = info.inputs, None, None
         self.input_count, self.host_input_count = info.input_count, info.host_input_count
         self.device_output_count = info.device_output_count
+        self._arena = None
         self.state = None  # what an operation's `prepare` leaves for its `run`
         self.finished = False
         self._begun = False
@@ -220,19 +222,33 @@ class Request:
         dims, data = (ctypes.c_int64 * (MAX_RANK * len(every)))(), (ctypes.c_void_p * len(every))()
         for number, (_, shape) in enumerate(every):
             dims[MAX_RANK * number:MAX_RANK * number + len(shape)] = shape
-        self._check(self.library.outputs(self.handle, len(every), ranks, dims, data), "output",
-                    [list(shape) for _, shape in every])
+        code = self.library.outputs(self.handle, len(every), ranks, dims, data)
+        if code:
+            raise self._refused(code, "outputs {}".format(
+                ", ".join("{} {}".format(list(shape), dtype) for dtype, shape in every)))
         return [self._made(at, dtype, shape, self.gpu if number < len(wanted) else None)
                 for number, ((dtype, shape), at) in enumerate(zip(every, data))]
 
     def temporary(self, dtype, *shape):
         """Scratch memory from TensorFlow's allocator, for others again when the request finishes: an `Array`."""
-        data = ctypes.c_void_p()
         array = self._made(0, dtype, shape, self.gpu)
-        self._check(self.library.temporary(self.handle, array.size * ITEM_BYTES[dtype], ctypes.byref(data)),
-                    dtype, shape)
-        array.pointer = data.value or 0
+        array.pointer = self.memory(array.size * ITEM_BYTES[dtype])
         return array
+
+    def memory(self, nbytes):
+        """As `temporary`: a pointer to nbytes bytes."""
+        if self.gpu is None:
+            return self._block(nbytes)
+        if self._arena is None:
+            self._arena = arena.Arena(self._block, self.kernel)
+        return self._arena.take(nbytes)
+
+    def _block(self, nbytes):
+        data = ctypes.c_void_p()
+        code = self.library.temporary(self.handle, nbytes, ctypes.byref(data))
+        if code:
+            raise self._refused(code, "{} bytes".format(nbytes))
+        return data.value or 0
 
     def forward(self, index, input_index):
         """Makes output `index` the very tensor of input `input_index`, without a copy."""
@@ -289,6 +305,8 @@ class Request:
     def ended(self):
         """Notes that the op has ended, by `finish` or with its group."""
         self.finished = True
+        if self._arena is not None:
+            self._arena.end()
         self._inputs_at = self._inputs = self._host_inputs = self.state = None
 
     @staticmethod
@@ -298,9 +316,12 @@ class Request:
             size *= length
         return Array(pointer or 0, dtype, tuple(shape), size, gpu)
 
-    @staticmethod
-    def _check(code, dtype, shape):
+    @classmethod
+    def _check(cls, code, dtype, shape):
         if code:
-            raise CallError(code if code > 0 else RESOURCE_EXHAUSTED, (
-                "TensorFlow's allocator could not give {} {} values; use a smaller batch, or leave it more memory"
-            ).format(list(shape), dtype))
+            raise cls._refused(code, "{} {} values".format(list(shape), dtype))
+
+    @staticmethod
+    def _refused(code, what):
+        return CallError(code if code > 0 else RESOURCE_EXHAUSTED, (
+            "TensorFlow's allocator could not give {}; use a smaller batch, or leave it more memory").format(what))

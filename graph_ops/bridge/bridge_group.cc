@@ -151,7 +151,8 @@ void Group::Unlock() {
 void Group::Outputs(int count, const int32_t* members, const int32_t* indices, const int32_t* ranks,
                     const int64_t* dims, void** data, int32_t* codes) {
   for (int i = 0; i < count; ++i) {
-    Request* request = members_[members[i]];
+    const bool known = members[i] >= 0 && members[i] < static_cast<int>(members_.size());
+    Request* request = known ? members_[members[i]] : nullptr;
     data[i] = nullptr;
     codes[i] = request == nullptr ? 9 : Allocate(request, indices[i], ranks[i], dims + kMaxRank * i, &data[i]);
   }

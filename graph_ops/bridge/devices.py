@@ -37,7 +37,7 @@ def use(request):
         return
     request.begin()
     with gpu.active(), backend.use(gpu):
-        gpu.allocate = lambda nbytes: request.temporary("uint8", nbytes).pointer
+        gpu.allocate = request.memory
         try:
             yield
         finally:

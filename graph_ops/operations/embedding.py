@@ -12,7 +12,8 @@ this one owns; E bytes of a number of the result, 4 of a float32, 2 of a float16
                             backward E D (A + W) + 4 D u + 16 P + 48 K
 
 On a GPU kernels order keys and sources in scratch memory: at most 36 (K + R) + 16 (U + u) + 8192 more, forward and
-backward each (P in place of R where pairs travel).
+backward each (P in place of R where pairs travel). There an op takes its temporary part in blocks (bridge/arena.py),
+the first as large as that of its previous run; a piece begins at a multiple of 256 bytes.
 
 On one rank nothing is asked of others: R = 0, and E D U, E D A and what float16 has besides fall away. Of the
 temporary part, up to 64 MB stay for the next step; nothing else stays between steps.

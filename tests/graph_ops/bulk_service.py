@@ -6,6 +6,7 @@ calls the test's function with them.
 import threading
 import time
 
+import numpy as np
 import tensorflow as tf
 
 from sok1x.graph_ops.bridge import bridge, bulk, library
@@ -41,6 +42,10 @@ def member(number, inputs=(), dtypes=(), variables=(), host_inputs=(), host_dtyp
                         resources=[variable.handle for variable in variables], host_inputs=list(host_inputs),
                         host_dtypes=list(host_dtypes), host_shapes=[None] * len(host_dtypes),
                         name="{}_{}".format(name, number))
+
+
+def variable(name, value):
+    return tf.compat.v1.get_variable(name, initializer=np.asarray(value, "float32"), use_resource=True)
 
 
 class Service:

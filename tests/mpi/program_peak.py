@@ -15,16 +15,16 @@ B, S, H, D = 64, 3, 4, 24
 taken = collections.Counter()
 
 
-def count(method):
+def count(method, nbytes):
     def counted(self, *arguments):
-        array = method(self, *arguments)
-        taken[self.name] += array.size * bridge.ITEM_BYTES[array.dtype]
-        return array
+        result = method(self, *arguments)
+        taken[self.name] += nbytes(result, *arguments)
+        return result
     return counted
 
 
-bridge.Request.output = count(bridge.Request.output)
-bridge.Request.temporary = count(bridge.Request.temporary)
+bridge.Request.output = count(bridge.Request.output, lambda array, *_: array.size * bridge.ITEM_BYTES[array.dtype])
+bridge.Request.memory = count(bridge.Request.memory, lambda pointer, nbytes: nbytes)  # temporaries' too
 
 
 def main():
