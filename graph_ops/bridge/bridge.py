@@ -117,6 +117,7 @@ class Request:
       inputs, host_inputs: `Array`s in the memory of the op's device, and in the host's.
       gpu: the `Gpu` the op is placed on, None for the CPU. communicator: for exchanges of that device's memory.
       exchange: the number of the decision that has all ranks run it; 0 on one rank.
+      plan: the number of its graph's plan (plan.py), None where another process has built the graph.
     """
 
     def __init__(self, library, info):
@@ -132,6 +133,7 @@ class Request:
         self.gpu = None
         self.communicator = None
         self.exchange = 0
+        self.plan = None
         on_device = info.input_count - info.host_input_count
         self.inputs = [_array(info.inputs[i]) for i in range(on_device)]
         self.host_inputs = [_array(info.inputs[i]) for i in range(on_device, info.input_count)]

@@ -8,7 +8,6 @@ Nothing may escape from the loop: a request that is never finished would hang it
 """
 import atexit
 import ctypes
-import json
 import os
 import sys
 import threading
@@ -18,10 +17,9 @@ import traceback
 import numpy as np
 
 from sok1x import launch
-from sok1x.graph_ops.bridge import bridge, devices, plan, registry
+from sok1x.graph_ops.bridge import bridge, configs, devices, plan, registry
 from sok1x.graph_ops.bridge.contexts import Contexts
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
-from sok1x.graph_ops.stores.table import Table
 
 INIT_FIRST = (
     "sok1x has not been initialized: run the op made by sok1x.Init(global_batch_size=...) first, also before variable "
@@ -37,27 +35,24 @@ _executor = None
 
 
 class Call:
-    """What a kernel (one node in one session) runs: its operation, and its config with the `Table` made.
+    """What a kernel (one node in one session) runs: its operation, with its config and where the op stands.
 
     plan: the number of its graph's plan, None where another process has built the graph.
     """
 
-    __slots__ = ("operation", "config", "plan")
+    __slots__ = ("operation", "config", "place", "plan")
 
     def __init__(self, function, config):
         self.operation = registry.get(function)
-        self.config = config
-        self.plan = config["plan"] if config["process"] == plan.PROCESS else None
-        if "table" in config:
-            config["table"] = Table.from_config(config["table"])
-            config["table"].graph = self.plan if self.operation.communicates else None
+        self.config, self.place = configs.decode(self.operation.Config, config)
+        self.plan = self.place.plan if self.place.process == plan.PROCESS else None
 
     def announced(self, request, context, header, error, rivals):
         """The Ready of a request."""
-        index, digest = self.config["op"]
+        index, digest = self.place.op
         of_graph = context.plans[self.plan]
         # In a loop of its own an op has one frame; the name of a frame in other loops tells which of theirs.
-        loops = self.config["loops"]
+        loops = self.place.loops
         instance = launch.Instance(self.operation.tie(request), request.frame if loops > 1 else 0,
                                    request.iteration if loops else 0, request.signature)
         return launch.Ready(
@@ -163,6 +158,7 @@ class Executor(threading.Thread):
         """Takes one request in: runs it, or announces it to the other ranks."""
         try:
             call = self._call(request, info)
+            request.plan = call.plan
             context = self._contexts.of(request.session, call.plan)
             if world is None and not call.operation.before_init:
                 raise CallError(FAILED_PRECONDITION, INIT_FIRST)
@@ -190,14 +186,14 @@ class Executor(threading.Thread):
         """Prepares a request and tells the others that this rank is ready for it, or why it cannot be."""
         error, header = None, None
         try:
-            if "table" in call.config:
-                request.check_initialized(call.config["table"].name, " on rank {}".format(world.rank))
+            if hasattr(call.config, "table"):
+                request.check_initialized(call.config.table.name, " on rank {}".format(world.rank))
             with devices.use(request):
                 header = devices.mark(request, call.operation.prepare(request, call.config, world))
         except BaseException as caught:  # whatever it is, the other ranks must hear of it
             devices.forget_counts(request)
             error = launch.LaunchError(*status_of(caught), rank=world.rank)
-        rivals = () if context.met else self._contexts.rivals(context, *call.config["op"])
+        rivals = () if context.met else self._contexts.rivals(context, *call.place.op)
         ticket = world.coordinator.announce(call.announced(request, context, header, error, rivals))
         self._held[ticket] = request, call, context
         self._tickets[request.id] = ticket
@@ -236,7 +232,7 @@ class Executor(threading.Thread):
         if call is None:
             if len(self._calls) >= _KERNELS_REMEMBERED:  # kernels of sessions long closed
                 self._calls.clear()
-            call = Call(info.function.decode(), json.loads(info.config.decode()))
+            call = Call(info.function.decode(), info.config.decode())
             self._calls[request.kernel] = call
         return call
 

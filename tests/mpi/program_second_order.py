@@ -83,8 +83,9 @@ class Case:
             layer = sok.DistributedEmbedding(combiner, max_nnz=H, exchange=kind, **options)
         self.variable = layer.embedding_variable
         self.seen = np.arange(KEYS) % 3 > 0 if hashtable and not self.training else np.ones(KEYS, bool)
-        self.insert = embedding.lookup_dense(self.variable.table, tf.constant(np.flatnonzero(self.seen)), True)
-        self.rows = embedding.lookup_dense(self.variable.table, tf.constant(np.arange(KEYS)), False)
+        variables = self.variable.table_variables
+        self.insert = embedding.lookup_dense(variables, tf.constant(np.flatnonzero(self.seen)), True)
+        self.rows = embedding.lookup_dense(variables, tf.constant(np.arange(KEYS)), False)
         out = layer(dense_keys if kind == "dense" else bags, training=self.flag if training == "tensor" else training)
         self.gradients = gradients_of(loss_of(out, weights if kind == "dense" else weights[:, :, 0]), self.variable,
                                       orders)
