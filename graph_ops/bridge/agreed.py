@@ -1,9 +1,11 @@
 """Outcomes that all ranks share of what each does by itself inside an op that communicates."""
+from typing import Any, Callable
+
 from sok1x.graph_ops.bridge.errors import CallError, status_of
 from sok1x.launch.errors import LaunchError
 
 
-def agree(world, code=0, message=""):
+def agree(world: Any, code: int = 0, message: str = "") -> None:
     """Raises on all ranks where one of them has failed with `code`; all call it in one exchange."""
     if world.size == 1:
         if code:
@@ -14,7 +16,7 @@ def agree(world, code=0, message=""):
         raise CallError(failed.code, str(failed), agreed=True)
 
 
-def agreed(world, work):
+def agreed(world: Any, work: Callable[[], Any]) -> None:
     """Calls `work`; where it fails on any rank, raises on all ranks what the first of them says. All ranks call it.
 
     There is no exchange inside `work`: a rank that fails before one would leave the others in it. Memory for exchanges

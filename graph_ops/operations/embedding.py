@@ -17,15 +17,19 @@ backward each (P in place of R where pairs travel).
 On one rank nothing is asked of others: R = 0, and E D U, E D A and what float16 has besides fall away. Of the
 temporary part, up to 64 MB stay for the next step; nothing else stays between steps.
 """
+from typing import Any, Optional
+
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import configs, registry
 from sok1x.graph_ops.operations import combined_lookup, dense_lookup, distinct_rows
+from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.stores.table_variables import TableVariables
 
 _DISTINCT = distinct_rows.outputs_of(["operations.dense_lookup.backward", "operations.combined_lookup.backward"])
 
 
-def from_lookup(indices, table):
+def from_lookup(indices: Any, table: Table) -> bool:
     """Whether a tensor is the indices of a gradient of a lookup of `table` as they come from here: distinct.
 
     So says the graph; what is fed in their place is another matter.
@@ -33,7 +37,7 @@ def from_lookup(indices, table):
     return looked_up(indices) == table.name
 
 
-def looked_up(indices):
+def looked_up(indices: Any) -> Optional[str]:
     """The name of the table of whose lookup's gradient a tensor is the indices, distinct; else None."""
     while isinstance(indices, tf.Tensor) and indices.op.type == "Identity":
         indices = indices.op.inputs[0]
@@ -47,7 +51,7 @@ def looked_up(indices):
     return config.table.name if function != _DISTINCT[0][0] or config.rows_known else None
 
 
-def are_distinct(indices, variable):
+def are_distinct(indices: Any, variable: Any) -> bool:
     """Whether a gradient's indices are those of a lookup of `variable`: distinct rows of it.
 
     Where they are, nothing can be fed in their place from now on: ops of TensorFlow that take this word for it would
@@ -64,7 +68,8 @@ def are_distinct(indices, variable):
 
 
 @tf.autograph.experimental.do_not_convert
-def lookup_dense(variables, keys, training, dtype="float32", name="lookup"):
+def lookup_dense(variables: TableVariables, keys: tf.Tensor, training: Any, dtype: str = "float32",
+                 name: str = "lookup") -> tf.Tensor:
     """One row for every key.
 
     Args:
@@ -81,8 +86,9 @@ def lookup_dense(variables, keys, training, dtype="float32", name="lookup"):
 
 
 @tf.autograph.experimental.do_not_convert
-def lookup_combined(variables, sparse_keys, slot_num, max_nnz, combiner, training, exchange="auto", dtype="float32",
-                    name="lookup"):
+def lookup_combined(variables: TableVariables, sparse_keys: tf.SparseTensor, slot_num: int, max_nnz: int,
+                    combiner: str, training: Any, exchange: str = "auto", dtype: str = "float32",
+                    name: str = "lookup") -> tf.Tensor:
     """The rows of each slot's keys, combined.
 
     Args:

@@ -32,6 +32,8 @@ class Batch:
         samples = 0 if world.rank == 1 else random.randint(2, 5)  # a rank without a sample too
         self.keys = random.randint(0, KEYS, [samples, S, H])
         self.lengths = random.randint(0, H + 1, samples * S)
+        if samples:  # a key that has a row in every case, in a bag that has it
+            self.keys[0, 0, 0], self.lengths[0] = 1, max(1, self.lengths[0])
         self.weights = random.uniform(0.05, 0.15, [samples, S, H, D]).astype(np.float32)
 
     def bags(self):
