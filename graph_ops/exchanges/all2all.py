@@ -19,10 +19,10 @@ import numpy as np
 from sok1x.cuda_kernels import dense
 from sok1x.graph_ops.bridge.agreed import agree
 from sok1x.graph_ops.exchanges import ties
-from sok1x.graph_ops.exchanges.asked import AskedOfOwners
+from sok1x.graph_ops.exchanges.asked import AskedOfOwners, ask_owners
 from sok1x.graph_ops.exchanges.exchange import Exchange
 from sok1x.graph_ops.exchanges.layouts import Positions
-from sok1x.graph_ops.exchanges.lookup import Gradient, Header, Lookup, row_bytes
+from sok1x.graph_ops.exchanges.lookup import Gradient, Lookup, row_bytes
 from sok1x.graph_ops.exchanges.row_sums import Kept, sum_by_row
 from sok1x.graph_ops.exchanges.training import check_training
 from sok1x.graph_ops.stores.distinct import make_distinct
@@ -38,12 +38,12 @@ class All2All(Exchange):
         """See `Exchange.prepare`."""
         lookup.start()
         lookup.check()
-        asked = lookup.state = AskedOfOwners(lookup, lookup.leave("inverse", lookup.keys.size))
+        asked = lookup.state = ask_owners(lookup, lookup.leave("inverse", lookup.keys.size))
         return lookup.header(asked.count, asked.send_counts)
 
     def forward(self, lookup: Lookup, headers: np.ndarray) -> None:
         """See `Exchange.forward`."""
-        asked, every = lookup.state, Header.of(headers)
+        asked, every = lookup.state, lookup.headers(headers)
         out = lookup.embeddings()
         check_training(lookup.table, every.training)
         recv_counts = np.ascontiguousarray(every.send_counts[:, lookup.world.rank])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sok1x.cuda_kernels import row_numbers
-from sok1x.graph_ops.exchanges.asked import Asked
+from sok1x.graph_ops.exchanges.asked import ask
 from sok1x.graph_ops.exchanges.exchange import Exchange
 from sok1x.graph_ops.exchanges.lookup import NOTHING, Gradient, Lookup
 from sok1x.graph_ops.exchanges.row_sums import Kept, sum_by_row
@@ -34,12 +34,11 @@ class Alone(Exchange):
         with request_store(request, lookup.config, lookup.world, exclusive=lookup.training) as store:
             if lookup.look_up(store, at, out):
                 return
-            inverse = request.temporary("int32", lookup.keys.size)
-            asked = Asked(lookup, inverse)
+            asked = ask(lookup, request.temporary("int32", lookup.keys.size))
             found = store.find_or_insert(lookup.training, asked.keys, asked.count,
                                          request.temporary("int32", asked.count))
-            lookup.layout.read(store, asked.keys, found, inverse, out)
-        row_numbers.look_up(found.rows.pointer, inverse.pointer, inverse.size, at.pointer)
+            lookup.layout.read(store, asked.keys, found, asked.inverse, out)
+        row_numbers.look_up(found.rows.pointer, asked.inverse.pointer, at.size, at.pointer)
 
     def prepare_backward(self, back: Gradient) -> None:
         """See `Exchange.prepare_backward`."""

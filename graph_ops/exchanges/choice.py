@@ -6,7 +6,7 @@ import numpy as np
 from sok1x.graph_ops.exchanges.all2all import All2All
 from sok1x.graph_ops.exchanges.alone import Alone
 from sok1x.graph_ops.exchanges.exchange import Exchange
-from sok1x.graph_ops.exchanges.lookup import Header
+from sok1x.graph_ops.exchanges.lookup import headers_of
 from sok1x.graph_ops.exchanges.reduce_scatter import ReduceScatter
 
 ALONE, ALL2ALL, REDUCE_SCATTER = Alone(), All2All(), ReduceScatter()
@@ -42,7 +42,7 @@ def choose(wanted: str, row_bytes: int, headers: np.ndarray) -> Exchange:
     """
     if wanted != "auto":
         return _NAMES[wanted]
-    every = Header.of(headers)
+    every = headers_of(headers, True)
     bags, keys, distinct = (int(column.sum()) for column in (every.bags, every.keys, every.distinct))
     by_all2all = distinct * (8 + 2 * row_bytes)
     by_reduce_scatter = keys * 16 + headers.shape[0] * bags * 2 * row_bytes

@@ -25,28 +25,26 @@ SAVED_DTYPES: Dict[str, str] = {
 
 
 class Header(NamedTuple):
-    """What a rank tells all others before they exchange; `of` has the same of all ranks, each field one column longer.
+    """What a rank tells all others before they exchange; of all ranks, each field has one dimension more.
 
     Attributes:
-      training: 1 where the run trains. bags, keys, distinct: how many this rank has; distinct 0 where nobody counts.
-      send_counts: [N], keys for each rank.
+      training: 1 where the run trains. send_counts: [N], keys for each rank.
+      bags, keys, distinct: how many this rank has; distinct 0 where nobody counts. None where a lookup goes by the
+        same exchange whatever they are.
     """
 
     training: Any
-    bags: Any
-    keys: Any
-    distinct: Any
     send_counts: Any
+    bags: Any = None
+    keys: Any = None
+    distinct: Any = None
 
-    def packed(self) -> np.ndarray:
-        """int64 [4 + N]."""
-        return np.concatenate([self[:4], self.send_counts]).astype(np.int64)
 
-    @classmethod
-    def of(cls, headers: np.ndarray) -> "Header":
-        """The columns [N] of headers [N, 4 + N]; send_counts are [N, N], from each rank to each."""
-        training, bags, keys, distinct = headers.T[:4]
-        return cls(training, bags, keys, distinct, headers[:, 4:])
+def headers_of(headers: np.ndarray, tells_sizes: bool) -> Header:
+    """From headers int64 [N, h] of all ranks, as `Lookup.header` packs them."""
+    if not tells_sizes:
+        return Header(headers[:, 0], headers[:, 1:])
+    return Header(headers[:, 0], headers[:, 4:], *headers.T[1:4])
 
 
 class Lookup(abc.ABC):
@@ -55,11 +53,13 @@ class Lookup(abc.ABC):
     Attributes:
       request, config, world: as the operation runs with. table: the config's. training: whether it trains.
       Saved: names of what it leaves for its gradient, `SAVED_DTYPES` and one more.
+      tells_sizes: whether the exchange depends on how much each would move.
       keys: `Array` of any key type, K of them. layout: of its embeddings. Both are there after `start`.
       state: what an exchange's `prepare` leaves for its `run`.
     """
 
     Saved: Type[Any]
+    tells_sizes = True
     keys: Any
     layout: Layout
 
@@ -94,8 +94,13 @@ class Lookup(abc.ABC):
         """
 
     def header(self, distinct: int, send_counts: np.ndarray) -> np.ndarray:
-        """This rank's `Header`."""
-        return Header(self.training, self.layout.count, self.keys.size, distinct, send_counts).packed()
+        """This rank's `Header`, int64: training, then bags, keys and distinct, then send_counts."""
+        counted = [self.layout.count, self.keys.size, distinct] if self.tells_sizes else []
+        return np.concatenate([[self.training, *counted], send_counts]).astype(np.int64)
+
+    def headers(self, headers: np.ndarray) -> Header:
+        """The `Header` of all ranks."""
+        return headers_of(headers, self.tells_sizes)
 
     def leave(self, name: str, length: int) -> Any:
         """The output `name` of `Saved`, [length]: an `Array` to be filled."""

@@ -22,7 +22,7 @@ from sok1x.cuda_kernels import combine, partition, parts, unique
 from sok1x.graph_ops.exchanges import ties
 from sok1x.graph_ops.exchanges.exchange import Exchange
 from sok1x.graph_ops.exchanges.layouts import Bags
-from sok1x.graph_ops.exchanges.lookup import Gradient, Header, Lookup, row_bytes
+from sok1x.graph_ops.exchanges.lookup import Gradient, Lookup, row_bytes
 from sok1x.graph_ops.exchanges.row_sums import Kept, sum_by_row
 from sok1x.graph_ops.exchanges.training import check_training
 from sok1x.graph_ops.stores.distinct import make_distinct
@@ -43,7 +43,7 @@ class ReduceScatter(Exchange):
 
     def forward(self, lookup: Lookup, headers: np.ndarray) -> None:
         """See `Exchange.forward`."""
-        request, world, every, bags = lookup.request, lookup.world, Header.of(headers), lookup.layout
+        request, world, every, bags = lookup.request, lookup.world, lookup.headers(headers), lookup.layout
         assert isinstance(bags, Bags)
         out = lookup.embeddings()
         check_training(lookup.table, every.training)

@@ -73,6 +73,7 @@ class DenseLookup(Lookup):
     """See `Lookup`."""
 
     Saved = Saved
+    tells_sizes = False  # there is one exchange
 
     def start(self) -> None:
         """See `Lookup.start`."""

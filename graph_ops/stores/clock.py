@@ -17,6 +17,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import stamps
 from sok1x.graph_ops.bridge import plan
+from sok1x.graph_ops.stores.table import Table
 
 # Table's name -> the run that its clock has counted last. Runs of all sessions have different numbers.
 _counted: Dict[str, int] = {}
@@ -50,21 +51,33 @@ def stamp(store: Any, global_step: bool, rows: Optional[Any], tells: bool = Fals
       rows: `Array` int32 [n], those outside the table are left out; None: all rows.
       tells: whether the graph's other tables go by this step too, where lookups insert rows in this run.
     """
-    request, table, values, clock = store.request, store.table, store.stamps, store.clock
-    step, counted = 0, _counted.get(table.name) == request.step
-    if global_step:
-        step = int(request.host_inputs[-1].numpy()) + 1
-        of_graph = plan.get(request.plan) if tells else None
-        if of_graph is not None:
-            of_graph.step = request.step, step
-    elif not counted:
-        stamps.advance(clock.pointer, 1, 0)
-    _counted[table.name] = request.step
+    table, values, clock = store.table, store.stamps, store.clock
+    ahead, step = next_step(store.request, table, global_step, tells)
+    if ahead:
+        stamps.advance(clock.pointer, ahead, 0)
     if rows is not None:
         stamps.stamp_rows(rows.pointer, rows.size, table.rows, step, clock.pointer, values.pointer)
     else:
         stamps.advance(clock.pointer, 0, step)
         stamps.stamp_range(0, table.rows, 0, 0, clock.pointer, values.pointer)
+
+
+def next_step(request: Any, table: Table, global_step: bool, tells: bool = False) -> Tuple[int, int]:
+    """(steps by which the table's clock moves on, the least that it shows then) where rows change in this run.
+
+    Args:
+      global_step, tells: as for `stamp`.
+    """
+    step, ahead = 0, 0
+    if global_step:
+        step = int(request.host_inputs[-1].numpy()) + 1
+        of_graph = plan.get(request.plan) if tells else None
+        if of_graph is not None:
+            of_graph.step = request.step, step
+    elif _counted.get(table.name) != request.step:
+        ahead = 1
+    _counted[table.name] = request.step
+    return ahead, step
 
 
 def stamp_new(store: Any, first: int, count: int, step_of_graph: bool = True) -> None:

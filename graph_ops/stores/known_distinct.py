@@ -10,11 +10,16 @@ _NONE: Tuple[int, Set[Tuple[int, int]]] = (-1, set())  # no run has this number
 
 def note(request: Any, table: Table, rows: Any) -> None:
     """Remembers `rows`, an int32 `Array` in which this request gives distinct rows of `table`."""
+    note_at(request, table, rows.pointer, rows.size)
+
+
+def note_at(request: Any, table: Table, pointer: int, size: int) -> None:
+    """As `note`, for int32 [size] at `pointer`."""
     run, made = _made.get(table.name, _NONE)
     if run != request.step:
         made = set()
         _made[table.name] = request.step, made
-    made.add((rows.pointer, rows.size))
+    made.add((pointer, size))
 
 
 def noted(request: Any, table: Table, rows: Any) -> bool:
