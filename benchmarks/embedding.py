@@ -12,10 +12,8 @@ from session.run to its return, on the slowest rank; figures are medians over al
 import argparse
 import json
 import os
-import subprocess
-import sys
-import tempfile
 
+import jobs
 import machine
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -51,16 +49,12 @@ def measure(options, ranks):
     cpus = machine.cpus()
     baseline = "stock" if ranks == 1 else "horovod"
     options = dict(options, ranks=ranks, threads=max(1, len(cpus) // ranks), inter_op_threads=2)
-    launcher = []
-    if ranks > 1:
-        launcher = ["mpiexec", "-np", str(ranks), "--bind-to", options["bind"]]
-        launcher += (["--map-by", "slot:PE={}".format(options["threads"])] if options["bind"] == "core"
-                     else ["--oversubscribe"])
+    launcher = jobs.launcher("mpiexec", ranks, options["threads"] if options["bind"] == "core" else 0)
     group = {"ranks": ranks, "baseline": baseline, "CPUs": cpus, "threads": options["threads"],
              "inter-op threads": options["inter_op_threads"], "launcher": " ".join(launcher), "about": {}}
     for repeat in range(options["repeats"]):
-        jobs = [[baseline, "sok1x"]] if ranks == 1 else [[baseline], ["sok1x"]]
-        for sides in jobs if repeat % 2 else reversed(jobs):
+        started = [[baseline, "sok1x"]] if ranks == 1 else [[baseline], ["sok1x"]]
+        for sides in started if repeat % 2 else reversed(started):
             found = run(launcher, dict(options, sides=sides))
             group["about"].update(found["about"])
             if "cases" not in group:
@@ -75,20 +69,10 @@ def measure(options, ranks):
 
 def run(launcher, options):
     """Starts measure.py and returns what it wrote."""
-    environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", PYTHONWARNINGS="ignore",
-                       SOK1X_NUM_THREADS=str(options["threads"]))
-    if os.geteuid() == 0:  # as in a container, where Open MPI would refuse
-        environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    environment = {"SOK1X_NUM_THREADS": str(options["threads"])}
     if options["allocator"] == "bfc":
         environment["TF_CPU_ALLOCATOR_USE_BFC"] = "true"
-    with tempfile.TemporaryDirectory() as folder:
-        given, found = os.path.join(folder, "options.json"), os.path.join(folder, "found.json")
-        with open(given, "w") as file:
-            json.dump(options, file)
-        subprocess.run(launcher + [sys.executable, os.path.join(HERE, "measure.py"), given, found], env=environment,
-                       check=True)
-        with open(found) as file:
-            return json.load(file)
+    return jobs.start("measure.py", options, launcher, environment)
 
 
 def quantile(values, part):

@@ -23,6 +23,11 @@ def summary(values, digits=4):
             "quartiles": [round(float(low), digits), round(float(high), digits)]}
 
 
+def figure(value, digits=3):
+    """A number to so many significant digits: small ones are not rounded to 0."""
+    return float("{:.{}g}".format(value, digits))
+
+
 def per_kernel(runs, facts, bandwidth):
     """What each kernel does in a run, launches of one name together.
 

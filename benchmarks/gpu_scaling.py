@@ -14,18 +14,11 @@ bytes      what a rank gives to others in a step, and what it would give if ever
            occurs: 8 bytes to its owner, its row back, its gradient, unless the rank owns it itself
 """
 import argparse
-import json
 import os
-import signal
-import subprocess
-import sys
-import tempfile
 
 import gpu_report
+import jobs
 
-from sok1x.cuda_kernels import gpu as gpus
-
-HERE = os.path.dirname(os.path.abspath(__file__))
 MODES = ("forward", "lazyadam", "sgd")
 EFFICIENCY = 4, 0.8  # what is to be reached: on so many ranks, so much
 # By way of host memory a step takes a hundred times as long.
@@ -53,51 +46,15 @@ def parse():
     return gpu_report.parse(parser, _TINY)
 
 
-def visible_gpus(kind):
-    """The GPUs of this machine by the names that CUDA_VISIBLE_DEVICES takes; none for kind 'cpu'."""
-    if kind == "cpu":
-        return []
-    listed = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
-    return listed or [str(number) for number in range(gpus.count())]
-
-
 def run(options, ranks, communicator, devices):
     """Starts gpu_scaling_rank.py on `ranks` ranks and returns what rank 0 wrote."""
     given = dict(vars(options), ranks=ranks, vocabulary=options.vocabulary * ranks, gpus=devices)
     if communicator == "mpi":
         given.update({name: min(given[name], most) for name, most in _STAGED.items()})
-    environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", PYTHONWARNINGS="ignore", SOK1X_COMMUNICATOR=communicator)
-    environment.setdefault("SOK1X_ABORT_SECONDS", "60")
-    if os.geteuid() == 0:  # as in a container, where Open MPI would refuse
-        environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    launcher = []
-    if ranks > 1:
-        launcher = options.mpiexec.split() + ["-np", str(ranks), "--bind-to", "none", "--oversubscribe"]
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [os.path.join(folder, name) for name in ("given.json", "found.json")]
-        with open(paths[0], "w") as file:
-            json.dump(given, file)
-        job = subprocess.Popen(launcher + [sys.executable, os.path.join(HERE, "gpu_scaling_rank.py")] + paths,
-                               env=environment, start_new_session=True)
-        try:
-            code = job.wait(options.timeout)
-        except subprocess.TimeoutExpired:
-            end(job)
-            raise RuntimeError("not done after {} seconds".format(options.timeout))
-        if code:
-            raise RuntimeError("exit code {}".format(code))
-        with open(paths[1]) as file:
-            return json.load(file)
-
-
-def end(job):
-    """Ends a job; mpiexec, asked to, ends its ranks."""
-    job.terminate()
-    try:
-        job.wait(10)
-    except subprocess.TimeoutExpired:
-        os.killpg(job.pid, signal.SIGKILL)
-        job.wait()
+    environment = {"SOK1X_COMMUNICATOR": communicator,
+                   "SOK1X_ABORT_SECONDS": os.environ.get("SOK1X_ABORT_SECONDS", "60")}
+    return jobs.start("gpu_scaling_rank.py", given, jobs.launcher(options.mpiexec, ranks), environment,
+                      options.timeout)
 
 
 def measure(options, report, ranks, communicator, devices):
@@ -151,10 +108,10 @@ def main():
     options = parse()
     report = gpu_report.Report(options)
     report.update(groups=[], weak="B samples and V rows a rank; the table has N V rows")
-    devices = visible_gpus(options.device)
-    jobs = [(ranks, os.environ.get("SOK1X_COMMUNICATOR", "auto")) for ranks in options.ranks]
-    jobs += [(options.staged, "mpi")] if options.staged else []
-    for ranks, communicator in jobs:
+    devices = jobs.visible_gpus(options.device)
+    wanted = [(ranks, os.environ.get("SOK1X_COMMUNICATOR", "auto")) for ranks in options.ranks]
+    wanted += [(options.staged, "mpi")] if options.staged else []
+    for ranks, communicator in wanted:
         name = "{} ranks, {}".format(ranks, communicator)
         if devices and ranks > len(devices):
             print("left out, for there are {} GPUs: {}".format(len(devices), name))

@@ -1,13 +1,13 @@
 """One rank of gpu_scaling.py: [mpiexec -np N] python benchmarks/gpu_scaling_rank.py OPTIONS.json RESULT.json"""
 import argparse
 import json
-import os
 import sys
 import time
 
 import gpu_device
 import gpu_recorder
 import gpu_trace
+import jobs
 import numpy as np
 import tensorflow.compat.v1 as tf
 from gpu_sides import Sok1x, session_config
@@ -117,9 +117,7 @@ def main():
     """Measures; rank 0 writes."""
     with open(sys.argv[1]) as file:
         options = argparse.Namespace(**json.load(file))
-    if options.gpus:
-        local = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
-        os.environ["CUDA_VISIBLE_DEVICES"] = options.gpus[local % len(options.gpus)]
+    jobs.take_gpu(options.gpus)
     tf.logging.set_verbosity(tf.logging.ERROR)
     ranks = Ranks(False, options.ranks == 1)
     device = gpu_device.get("gpu" if options.gpus else "cpu")

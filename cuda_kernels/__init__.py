@@ -1,6 +1,63 @@
-"""The kernels: one NAME.cu per family and, beside it, NAME.py, its only wrapper.
+"""The kernels: one NAME.cu per family and, beside it, NAME.py, its only wrapper. Here is where to find what.
 
-Wrappers take raw pointers as Python ints and sizes as element counts; the caller allocates everything, outputs and
-scratch, and keeps it alive. They check nothing that costs more than a comparison: shapes and ranges are the
-caller's to know. A call returns when its result is there.
+Keys:
+    unique         widened to int64; made distinct, numbered in order of first appearance (unique.cuh: on the host)
+    partition      grouped by the rank that owns them; renumbered after that
+    hash_index     the index from keys to rows: find, insert, clear (hash_index.cuh: its slots)
+    index_keys     the index turned round: the key of each row
+    lookup         a whole batch's rows found and, on the host, copied in the same pass
+    row_numbers    rows without an index, new rows numbered, missing ones left out, keys out of range
+
+Rows:
+    gather         read by row number
+    scatter        written by row number
+    row_init       initial values, by a counter-based generator (philox.cuh)
+    update         gradient descent
+    adam           Adam's step, for the rows with a gradient or for all
+    stamps         when rows last changed, and the keys of those that have
+    fill           memory filled with one value
+    host_memory    large pages for tables in host memory
+
+Bags and sums:
+    combine        where bags begin; the sum or mean of their rows
+    bags           the bag of each key; the longest bag
+    parts          partial sums of bags from all ranks added up
+    segment_sum    sums of rows by segment number, of bags' gradients too (segment_sum_gpu.cuh: the GPU's form)
+    segments       segment numbers checked; each term's row of the sums
+    dense          dense tensors around an all-reduce: copied, widened, narrowed, divided
+    finite         whether numbers are finite
+
+Steps of other kernels, on a GPU only:
+    scan           running sums (scan.cuh: for use inside a kernel)
+    sort           a stable sort
+    counts         (counts.cu alone; gpu.py wraps it) counts on their way to the host
+
+What they stand on:
+    backend        which device kernels run on; `declare` states a kernel's C types and its GPU threads, `kernels` calls
+                   it; counts
+    host           the host's library, and how many threads it uses
+    host_threads   (host_threads.cu alone; host.py wraps it) the pool of threads (host_threads.h)
+    build_host     compiles the host's library
+    gpu            a GPU: its stream, its memory, its loaded modules, its counts
+    gpu_compiler   compiles a family for the GPU at first use
+    kernel_cache   keeps what it made
+
+Headers: common.cuh is the subset of CUDA C++ that both compilers take; rows.cuh has loops over a row's floats, half.cuh
+16-bit floats, half_rows.cuh rows of them; destinations.h splits rows that are written over the host's threads, and
+host_pages.h saves page faults on outputs.
+
+What a wrapper does. It takes raw pointers as Python ints and sizes as element counts, all pointers to memory of one
+device. It checks nothing that costs more than a comparison: shapes and ranges are the caller's to know. Where both
+sides need the same number, each says `as in FILE` of the other's, and a test compares them.
+
+* Device: `backend.current()`, the `gpu.Gpu` that `backend.use` has set for this thread, or None for the host.
+* Stream: the host's kernels have run when a call returns, on the caller's thread and the pool's. A GPU's are then in
+  line on `Gpu.stream`, on which all of this process's kernels for it run in order; memory must stay until they have.
+* Counts: a number that Python needs is left in a place from `backend.counts().take()`. `ask` says that counting is
+  over and `read` gives the counts in the order in which they were taken, on a GPU after waiting for the stream up to
+  there. What returns such a number waits, therefore; most such wrappers have a form without, `start` or `start_...`,
+  whose caller hands in the place and reads many counts at once.
+* Memory: the caller allocates what it passes and keeps it alive. What a wrapper needs besides on a GPU comes from
+  `Gpu.allocate`, which is set by who runs a request, and is valid until the request ends. For `unique` the caller
+  brings scratch, on either device.
 """

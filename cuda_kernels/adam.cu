@@ -53,7 +53,7 @@ SOK_DEVICE bool is_row(i32 row, i64 table_rows) { return row >= 0 && row < table
 
 #ifdef __CUDACC__
 
-static const int kAdamRows = 2;  // rows that a team has in flight; adam.py counts on it
+static const int kAdamRows = 2;  // rows that a team has in flight, as in adam.py
 
 // One step of `kAdamRows` rows: all their loads come before the first store, so that they are under way together.
 // at: where in the table each row starts, -1 for none. from: where in `values` its gradient starts, -1 for none.

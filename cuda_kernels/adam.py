@@ -1,13 +1,15 @@
 """Adam's step for rows of a table: gradients, rows and both moments in one pass (adam.cu)."""
+from typing import Sequence
+
 from .backend import INT64, POINTER, family, kernels, row_lanes
 
 declare = family(__name__)
 
-_TEAM_ROWS = 2  # adam.cu's kAdamRows: the rows that a team of threads has in flight
+_TEAM_ROWS = 2  # that a team of threads has in flight, as in adam.cu
 _SCALARS = (POINTER,) * 6
 
 
-def _threads(rows, dim):
+def _threads(rows: int, dim: int) -> int:
     return -(-rows // _TEAM_ROWS) * row_lanes(dim)
 
 
@@ -19,7 +21,8 @@ declare("adam", None, POINTER, INT64, POINTER, *_SCALARS, INT64, POINTER, POINTE
         threads=lambda a: _threads(a[9], a[1]))
 
 
-def lazy_adam(values, dim, rows, n, scalars, table_rows, table, m, v):
+def lazy_adam(values: int, dim: int, rows: int, n: int, scalars: Sequence[int], table_rows: int, table: int, m: int,
+              v: int) -> None:
     """One step for the rows that have a gradient, in the arithmetic of tf.contrib.opt.LazyAdamOptimizer.
 
     m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g g, row -= rate m / (sqrt(v) + epsilon), where rate is
@@ -38,7 +41,8 @@ def lazy_adam(values, dim, rows, n, scalars, table_rows, table, m, v):
     kernels.lazy_adam(values, dim, rows, n, *scalars, table_rows, table, m, v)
 
 
-def adam(values, dim, rows, n, scalars, table_rows, position, table, m, v):
+def adam(values: int, dim: int, rows: int, n: int, scalars: Sequence[int], table_rows: int, position: int, table: int,
+         m: int, v: int) -> None:
     """One step for every row of the table, in the arithmetic of TensorFlow's Adam for sparse gradients.
 
     As `lazy_adam`; where a row has no gradient, its moments shrink and move it all the same.

@@ -6,6 +6,7 @@ goes to the host's library, or, inside `use(gpu)`, to the GPU as a launch on its
 import contextlib
 import ctypes
 import threading
+from typing import Any, Dict
 
 from . import host
 
@@ -16,7 +17,7 @@ UINT64 = ctypes.c_uint64
 FLOAT = ctypes.c_float
 DOUBLE = ctypes.c_double
 
-# Numbers of the key types in common.cuh.
+# Key types, numbered as in common.cuh.
 KEY_TYPES = {"int64": 0, "int32": 1, "uint32": 2}
 
 # How Python's struct packs an argument for a launch.
@@ -24,7 +25,7 @@ _FORMATS = {POINTER: "P", INT32: "i", INT64: "q", UINT64: "Q", FLOAT: "f", DOUBL
 
 
 class _State(threading.local):
-    gpu = None
+    gpu: Any = None
 
 
 _state = _State()
@@ -53,7 +54,7 @@ def counts():
 class HostCounts:
     """Counts in host memory: there as soon as a kernel returns."""
 
-    _PLACES = 16
+    _PLACES = 16  # as in counts.cu
 
     def __init__(self):
         self._values = (ctypes.c_int64 * self._PLACES)()
@@ -92,7 +93,7 @@ class Signature:
         self.format = "".join(_FORMATS[kind] for kind in arguments)
 
 
-_signatures = {}
+_signatures: Dict[str, Signature] = {}
 
 
 class Kernels:
@@ -140,8 +141,8 @@ def family(module_name):
     return declare
 
 
-def row_lanes(dim):
-    """GPU threads that serve one row of `dim` floats together (rows.cuh, make_team)."""
+def row_lanes(dim: int) -> int:
+    """GPU threads that serve one row of `dim` floats together, as in rows.cuh (make_team)."""
     lanes = 1
     while lanes < 32 and lanes * 4 < dim:
         lanes *= 2

@@ -1,6 +1,13 @@
 // Facts about a batch's bags (the slots of its samples), which `offsets` [n_bags + 1] delimit.
 #include "common.cuh"
 
+#define BAG_BITS 32  // as in bags.py
+
+// A bag's number of keys, times 2^BAG_BITS, plus its number from the end: of equal lengths the first bag's is greatest.
+SOK_DEVICE i64 length_of_bag(const i64* offsets, i64 b) {
+  return ((offsets[b + 1] - offsets[b]) << BAG_BITS) + ((((i64)1 << BAG_BITS) - 1) - b);
+}
+
 // The bag of each key, counted from `first`: out[k] = first + b for offsets[b] <= k < offsets[b + 1].
 SOK_KERNEL sok1x_bags_of_keys(const i64* offsets, i64 n_bags, i64 first, i64* out) {
   SOK_PARALLEL_FOR(b, n_bags, 48) {
@@ -8,12 +15,12 @@ SOK_KERNEL sok1x_bags_of_keys(const i64* offsets, i64 n_bags, i64 first, i64* ou
   };
 }
 
-// *longest, 0 before, becomes the number of keys in the longest bag, times 2^32, plus 2^32 - 1 - the first such bag.
+// *longest, 0 before, becomes the length_of_bag of the first of the longest bags.
 // There are fewer than 2^31 keys and fewer than 2^32 bags.
 SOK_KERNEL sok1x_longest_bag(const i64* offsets, i64 n_bags, i64* longest) {
 #ifdef __CUDACC__
   SOK_PARALLEL_FOR(b, n_bags, 8) {
-    i64 mine = ((offsets[b + 1] - offsets[b]) << 32) + (0xffffffffll - b);
+    i64 mine = length_of_bag(offsets, b);
     const u32 here = __activemask();
     if (here == 0xffffffffu) {
       for (int step = 16; step; step >>= 1) {
@@ -28,10 +35,7 @@ SOK_KERNEL sok1x_longest_bag(const i64* offsets, i64 n_bags, i64* longest) {
 #else
   SOK_PARALLEL_CHUNKS(begin, end, n_bags, 8) {
     i64 most = 0;
-    for (i64 b = begin; b < end; ++b) {
-      const i64 mine = ((offsets[b + 1] - offsets[b]) << 32) + (0xffffffffll - b);
-      most = std::max(most, mine);
-    }
+    for (i64 b = begin; b < end; ++b) most = std::max(most, length_of_bag(offsets, b));
     atomic_max(longest, most);
   };
 #endif

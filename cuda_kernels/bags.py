@@ -1,12 +1,16 @@
 """Facts about a batch's bags (bags.cu)."""
+from typing import Tuple
+
 from .backend import INT64, POINTER, counts, family, kernels
+
+_BAG_BITS = 32  # of a count that tells a bag's length and its number, as in bags.cu
 
 declare = family(__name__)
 declare("bags_of_keys", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1])
 declare("longest_bag", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
 
 
-def of_keys(offsets, n_bags, first, out):
+def of_keys(offsets: int, n_bags: int, first: int, out: int) -> None:
     """The bag of each key, counted from `first`.
 
     Args:
@@ -18,7 +22,7 @@ def of_keys(offsets, n_bags, first, out):
     kernels.bags_of_keys(offsets, n_bags, first, out)
 
 
-def longest(offsets, n_bags):
+def longest(offsets: int, n_bags: int) -> Tuple[int, int]:
     """(number of keys, bag) of the first of the longest bags; (0, 0) without keys.
 
     Args:
@@ -30,12 +34,13 @@ def longest(offsets, n_bags):
     return decode_longest(found.read()[0])
 
 
-def start_longest(offsets, n_bags, count):
+def start_longest(offsets: int, n_bags: int, count: int) -> None:
     """`longest` without waiting: what `decode_longest` takes goes into *count, a pointer from `counts().take()`."""
     kernels.longest_bag(offsets, n_bags, count)
 
 
-def decode_longest(value):
+def decode_longest(value: int) -> Tuple[int, int]:
     """(number of keys, bag) from a count of `start_longest`."""
-    keys, from_end = value >> 32, value & 0xffffffff
-    return (keys, 0xffffffff - from_end) if keys else (0, 0)
+    last = (1 << _BAG_BITS) - 1
+    keys, from_end = value >> _BAG_BITS, value & last
+    return (keys, last - from_end) if keys else (0, 0)

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from typing import List, Optional, Sequence, Tuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARY = os.path.join(HERE, "_host_kernels.so")
@@ -19,7 +20,7 @@ FLAGS = ["-O3", "-std=c++14", "-fPIC", "-pthread", "-fvisibility=hidden", "-ffp-
          "-Wall", "-Werror=return-type"]
 
 
-def build(output_path=LIBRARY, cxx=None):
+def build(output_path: str = LIBRARY, cxx: Optional[str] = None) -> str:
     """Compiles all kernels into one library, one compiler process per core; replaces the old one in one step.
 
     Args:
@@ -32,7 +33,7 @@ def build(output_path=LIBRARY, cxx=None):
     Raises:
         RuntimeError: the compiler is missing or fails; the message has its output.
     """
-    command = shlex.split(cxx or os.environ.get("CXX", "g++"))
+    command = shlex.split(cxx or os.environ.get("CXX") or "g++")
     if shutil.which(command[0]) is None:
         raise RuntimeError("The kernels' host build needs a C++ compiler, and '{}' was not found: install g++ "
                            "or name another in CXX.".format(command[0]))
@@ -49,9 +50,10 @@ def build(output_path=LIBRARY, cxx=None):
     return output_path
 
 
-def _run_all(commands):
+def _run_all(commands: Sequence[List[str]]) -> None:
     """Runs commands, as many at once as there are cores; the first that fails ends it."""
-    waiting, running = list(commands), []
+    waiting = list(commands)
+    running: List[Tuple[List[str], "subprocess.Popen[str]"]] = []
     try:
         while waiting or running:
             while waiting and len(running) < len(os.sched_getaffinity(0)):

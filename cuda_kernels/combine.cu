@@ -6,7 +6,7 @@
 // *outside, 0 before, becomes n minus the first item out of [0, n_bags); *unsorted likewise for the first that is
 // below its predecessor. Where one of them is not 0, offsets are not to be used.
 SOK_KERNEL sok1x_bag_offsets(const i64* SOK_RESTRICT bags, i64 stride, i64 n, i64 n_bags,
-                                    i64* SOK_RESTRICT offsets, i64* outside, i64* unsorted) {
+                             i64* SOK_RESTRICT offsets, i64* outside, i64* unsorted) {
   SOK_PARALLEL_FOR(i, n + 1, stride * 8 + 16) {
     const i64 bag = i < n ? bags[i * stride] : n_bags;
     const i64 previous = i > 0 ? bags[(i - 1) * stride] : -1;

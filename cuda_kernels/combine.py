@@ -17,7 +17,7 @@ _COMBINE = {("float32", "float32"): "combine", ("float32", "float16"): "combine_
             ("float16", "float16"): "combine_half"}
 
 
-def bag_offsets(bags, stride, n, n_bags, offsets):
+def bag_offsets(bags: int, stride: int, n: int, n_bags: int, offsets: int) -> int:
     """Finds where each bag begins.
 
     Args:
@@ -36,17 +36,17 @@ def bag_offsets(bags, stride, n, n_bags, offsets):
     return state_of_offsets(n, *found.read())
 
 
-def start_bag_offsets(bags, stride, n, n_bags, offsets, outside, unsorted):
+def start_bag_offsets(bags: int, stride: int, n: int, n_bags: int, offsets: int, outside: int, unsorted: int) -> None:
     """`bag_offsets` without waiting: what `state_of_offsets` takes goes into two pointers of `counts().take()`."""
     kernels.bag_offsets(bags, stride, n, n_bags, offsets, outside, unsorted)
 
 
-def state_of_offsets(n, outside, unsorted):
+def state_of_offsets(n: int, outside: int, unsorted: int) -> int:
     """What `bag_offsets` returns, from the two counts of `start_bag_offsets`."""
     return 2 + n - outside if outside else int(unsorted > 0)
 
 
-def sort_order(bags, stride, n, n_bags, offsets, order):
+def sort_order(bags: int, stride: int, n: int, n_bags: int, offsets: int, order: int) -> None:
     """Sorts items by bag, in a stable way.
 
     Args:
@@ -67,7 +67,8 @@ def sort_order(bags, stride, n, n_bags, offsets, order):
     kernels.offsets_of_sorted(sorted_numbers, n, n_bags, offsets)
 
 
-def combine(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out, source_dtype="float32", dtype="float32"):
+def combine(source: int, dim: int, rows: int, inverse: int, offsets: int, n_bags: int, n_keys: int, mean: int, out: int,
+            source_dtype: str = "float32", dtype: str = "float32") -> None:
     """Sums the rows of each bag in key order: out[b] = sum over its keys k of source[rows[inverse[k]]].
 
     Sums are made in float32, and rounded once.
@@ -88,7 +89,7 @@ def combine(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out, sour
     getattr(kernels, _COMBINE[source_dtype, dtype])(source, dim, rows, inverse, offsets, n_bags, n_keys, mean, out)
 
 
-def divide(values, dim, offsets, n_bags, out, dtype="float32"):
+def divide(values: int, dim: int, offsets: int, n_bags: int, out: int, dtype: str = "float32") -> None:
     """Divides by the number of keys of each bag: out[b] = values[b] / (offsets[b + 1] - offsets[b]), or zeros.
 
     Args:

@@ -1,6 +1,7 @@
 // The subset of CUDA C++ in which kernels are written, valid for nvcc (GPU) and g++ (host).
 //
-// A kernel is one function, `SOK_KERNEL name(...)`. Inside it a data-parallel loop is
+// A kernel is one function, `SOK_KERNEL name(...)`; one of the host alone, which may return something, is
+// `SOK_EXPORT result name(...)`. Inside it a data-parallel loop is
 //
 //   SOK_PARALLEL_FOR(i, n, bytes) { ...item i... };                  // mind the semicolon
 //   SOK_PARALLEL_CHUNKS(begin, end, n, bytes) { ...items begin to end... };
@@ -98,7 +99,7 @@ SOK_DEVICE float bits_float(u32 bits) {
 
 #endif
 
-// Key types, as the wrappers number them.
+// Key types, numbered as in backend.py.
 enum KeyType { KEY_INT64 = 0, KEY_INT32 = 1, KEY_UINT32 = 2 };
 
 SOK_DEVICE i64 load_key(const void* keys, i32 key_type, i64 i) {

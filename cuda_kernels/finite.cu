@@ -4,10 +4,12 @@
 typedef unsigned short u16;
 
 #ifdef __CUDACC__
+#define ACCESS_BYTES 16  // as in finite.py
+
 // Numbers of type T that travel as one access.
 template <class T>
-struct __align__(16) Sixteen {
-  T value[16 / sizeof(T)];
+struct __align__(ACCESS_BYTES) Access {
+  T value[ACCESS_BYTES / sizeof(T)];
 };
 #endif
 
@@ -15,11 +17,11 @@ struct __align__(16) Sixteen {
 template <class T>
 SOK_DEVICE void count_not_finite(const T* SOK_RESTRICT values, i64 n, T exponent, i64* count) {
 #ifdef __CUDACC__
-  const i64 width = 16 / sizeof(T);
-  const i64 wide = (u64)values % 16 == 0 ? n / width : 0;
+  const i64 width = ACCESS_BYTES / sizeof(T);
+  const i64 wide = (u64)values % ACCESS_BYTES == 0 ? n / width : 0;
   bool found = false;
-  SOK_PARALLEL_FOR(i, wide, 16) {
-    const Sixteen<T> some = ((const Sixteen<T>*)values)[i];
+  SOK_PARALLEL_FOR(i, wide, ACCESS_BYTES) {
+    const Access<T> some = ((const Access<T>*)values)[i];
     for (int w = 0; w < width; ++w) found |= (some.value[w] & exponent) == exponent;
   }
   SOK_PARALLEL_FOR(i, n - width * wide, sizeof(T)) {

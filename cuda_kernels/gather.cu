@@ -8,7 +8,7 @@
 template <int W, class In, class Out, class RowOf>
 SOK_DEVICE void gather_rows(const In* SOK_RESTRICT table, i64 dim, const RowOf& row_of, i64 n,
                             Out* SOK_RESTRICT out) {
-  const int ROWS = 4;
+  const int ROWS = 4;  // as in gather.py
   const Team team = make_team(dim);
   for (i64 first = team.first; first < n; first += ROWS * team.stride) {
     i64 row[ROWS];

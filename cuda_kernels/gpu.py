@@ -216,7 +216,7 @@ class Gpu:
 class GpuCounts:
     """Numbers that kernels leave for Python: int64 counters on the GPU, and the few bytes that are copied of them."""
 
-    _PLACES = 16  # as many as counts.cu has
+    _PLACES = 16  # as in counts.cu
 
     def __init__(self, gpu):
         self._gpu = gpu

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from .kernel_cache import KernelCache, Lock
 
@@ -35,20 +36,20 @@ WAIT_SECONDS = 300.0
 _INCLUDE = re.compile(br'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _ARCHITECTURE = re.compile(r"\bsm_\d+[a-z]?\b")
 
-_versions = {}  # (path, mtime) of an nvcc: what it says of its version
+_versions: Dict[Tuple[str, int], str] = {}  # (path, mtime) of an nvcc: what it says of its version
 
 
 class CompilerMissing(RuntimeError):
     """There is no nvcc."""
 
 
-def names():
+def names() -> List[str]:
     """The kernel families, sorted: every NAME.cu but host_*.cu, which are the host's alone."""
     files = sorted(os.listdir(FOLDER))
     return [file[:-3] for file in files if file.endswith(".cu") and not file.startswith("host_")]
 
 
-def cubin(name, architecture):
+def cubin(name: str, architecture: str) -> bytes:
     """The binary of NAME.cu for an architecture: from the cache, or compiled now.
 
     Args:
@@ -66,7 +67,7 @@ def cubin(name, architecture):
     return cubins([name], architecture)[name]
 
 
-def cubins(families, architecture):
+def cubins(families: Iterable[str], architecture: str) -> Dict[str, bytes]:
     """Binaries of several families; those not in the cache are compiled with as many nvcc at once as there are cores.
 
     Args:
@@ -90,7 +91,7 @@ def cubins(families, architecture):
     return {name: build.found[name] for name in families}
 
 
-def find_nvcc():
+def find_nvcc() -> str:
     """The path of nvcc: $SOK1X_NVCC, or the first there is of $CUDA_HOME, $CUDA_PATH, PATH and /usr/local/cuda.
 
     Raises:
@@ -115,7 +116,7 @@ def find_nvcc():
             .format(*(root or "not set" for root in roots))))
 
 
-def version(nvcc):
+def version(nvcc: str) -> str:
     """What the nvcc of a path says of its version; asked once a process. Raises RuntimeError if it does not run."""
     key = nvcc, os.stat(nvcc).st_mtime_ns
     if key not in _versions:
@@ -126,7 +127,7 @@ def version(nvcc):
     return _versions[key]
 
 
-def architectures(nvcc):
+def architectures(nvcc: str) -> List[str]:
     """The architectures that the nvcc of a path compiles for: a list of 'sm_90' and the like."""
     code, output = _run([nvcc, "--list-gpu-code"])
     if code:  # CUDA 10 has no such option; its help lists them.
@@ -137,14 +138,16 @@ def architectures(nvcc):
 class _Build:
     """Several cubins on their way: those found, those that nvcc is at work on, and those waiting for either."""
 
-    def __init__(self, families, architecture, nvcc, cache):
+    def __init__(self, families: Sequence[str], architecture: str, nvcc: str, cache: KernelCache) -> None:
         self._architecture, self._nvcc, self._cache = architecture, nvcc, cache
         self._processes = min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
-        self.found, self._running = {}, []
+        self.found: Dict[str, bytes] = {}
+        self._running: List[_Compilation] = []
         self._waiting = {name: _entry(name, architecture, nvcc) for name in families}
-        self._idle_since, self._said, self._locks_are_lost = None, False, False
+        self._idle_since: Optional[float] = None
+        self._said, self._locks_are_lost = False, False
 
-    def step(self):
+    def step(self) -> bool:
         """Does what can be done without waiting; returns whether everything is found."""
         for name, entry in list(self._waiting.items()):
             self._take_up(name, entry)
@@ -156,12 +159,12 @@ class _Build:
             self._wait_for_others()
         return not self._running and not self._waiting
 
-    def close(self):
+    def close(self) -> None:
         """Ends what runs."""
         for one in self._running:
             one.close()
 
-    def _take_up(self, name, entry):
+    def _take_up(self, name: str, entry: str) -> None:
         """Loads an entry or starts to compile it; what another process compiles is left for later."""
         binary, lock = self._cache.load(entry), None
         if binary is None and len(self._running) < self._processes:
@@ -179,7 +182,7 @@ class _Build:
         del self._waiting[name]
         self._idle_since = None
 
-    def _collect(self, one):
+    def _collect(self, one: "_Compilation") -> None:
         binary, entry = one.binary(), _entry(one.name, self._architecture, self._nvcc)
         if entry == one.entry:
             self._cache.store(entry, binary)
@@ -189,7 +192,7 @@ class _Build:
         self._running.remove(one)
         one.close()
 
-    def _wait_for_others(self):
+    def _wait_for_others(self) -> None:
         now = time.monotonic()
         self._idle_since = self._idle_since or now
         if now - self._idle_since > SAY_SECONDS and not self._said:
@@ -203,10 +206,11 @@ class _Build:
 class _Compilation:
     """An nvcc process at work on one family, the lock on its entry, and a temporary folder of its own."""
 
-    def __init__(self, nvcc, name, architecture, entry, lock):
+    def __init__(self, nvcc: str, name: str, architecture: str, entry: str, lock: Lock) -> None:
         self.name, self.entry = name, entry
         self._nvcc, self._architecture, self._lock = nvcc, architecture, lock
-        self._process, self._folder = None, tempfile.mkdtemp(prefix="sok1x_nvcc_")
+        self._process: "Optional[subprocess.Popen[bytes]]" = None
+        self._folder = tempfile.mkdtemp(prefix="sok1x_nvcc_")
         self._output, self._log = os.path.join(self._folder, name + ".cubin"), os.path.join(self._folder, "log")
         self._command = ([nvcc, "-cubin", "-arch=" + architecture] + FLAGS
                          + ["-o", self._output, os.path.join(FOLDER, name + ".cu")])
@@ -219,14 +223,15 @@ class _Compilation:
             self.close()
             raise
 
-    def ended(self):
-        return self._process.poll() is not None
+    def ended(self) -> bool:
+        return self._exit_code() is not None
 
-    def binary(self):
+    def binary(self) -> bytes:
         """What nvcc has written (bytes), when it has ended. Raises RuntimeError where it failed."""
         with open(self._log, "rb") as log:
             output = log.read().decode("utf-8", "replace")
-        if self._process.returncode == 0 and os.path.exists(self._output):
+        code = self._exit_code()
+        if code == 0 and os.path.exists(self._output):
             with open(self._output, "rb") as file:
                 return file.read()
         known = architectures(self._nvcc)
@@ -237,9 +242,13 @@ class _Compilation:
                 "knows it and say in SOK1X_NVCC where its nvcc is.".format(
                     self._nvcc, release.group(1) if release else "?", self._architecture, ", ".join(known)))
         raise RuntimeError("sok1x could not compile {}.cu:\n{}\nfailed with exit code {}:\n{}".format(
-            self.name, " ".join(self._command), self._process.returncode, output))
+            self.name, " ".join(self._command), code, output))
 
-    def close(self):
+    def _exit_code(self) -> Optional[int]:
+        """nvcc's, or None while it runs."""
+        return self._process.poll() if self._process else None
+
+    def close(self) -> None:
         """Ends nvcc if it runs, removes its files, gives the lock back."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
@@ -248,7 +257,7 @@ class _Compilation:
         self._lock.release()
 
 
-def _check(families, architecture):
+def _check(families: Sequence[str], architecture: str) -> None:
     if not _ARCHITECTURE.fullmatch(architecture):
         raise ValueError("A GPU architecture is 'sm_' and a number, as 'sm_90'; got {!r}.".format(architecture))
     known = names()
@@ -257,9 +266,10 @@ def _check(families, architecture):
             raise ValueError("There is no kernel family {!r} for GPUs; there are {}.".format(name, ", ".join(known)))
 
 
-def _entry(name, architecture, nvcc):
+def _entry(name: str, architecture: str, nvcc: str) -> str:
     """The cache's name for a binary: family, architecture, and the hash of all that it is made from."""
-    parts = [architecture, version(nvcc)] + FLAGS + [os.environ.get(name, "") for name in NVCC_VARIABLES]
+    parts: List[Union[str, bytes]] = [architecture, version(nvcc), *FLAGS]
+    parts += [os.environ.get(name, "") for name in NVCC_VARIABLES]
     for file, content in sorted(_sources(name).items()):
         parts += [file, content]
     digest = hashlib.blake2b(digest_size=32)
@@ -269,7 +279,7 @@ def _entry(name, architecture, nvcc):
     return "{}-{}-{}".format(name, architecture, digest.hexdigest())
 
 
-def _sources(name):
+def _sources(name: str) -> Dict[str, bytes]:
     """{path within this folder: content} of NAME.cu and, at any depth, of what it includes from this folder."""
     found, waiting = {}, [name + ".cu"]
     while waiting:
@@ -284,7 +294,7 @@ def _sources(name):
     return found
 
 
-def _run(command):
+def _run(command: List[str]) -> Tuple[int, str]:
     """(exit code, stdout and stderr) of a command; -1 and why where it cannot be started."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -33,13 +33,6 @@ SOK_KERNEL sok1x_find_kernel(const Slot* SOK_RESTRICT index, i64 capacity,
 }
 
 #ifndef __CUDACC__
-SOK_EXPORT i64 sok1x_find(const Slot* index, i64 capacity, const i64* keys, i64 n,
-                          i32* rows) {
-  i64 missing = 0;
-  sok1x_find_kernel(index, capacity, keys, n, rows, &missing);
-  return missing;
-}
-
 // Host form only: row numbers follow the order of first appearance, which one thread gives for free.
 // Returns the number of rows given out, or, where a key finds no empty slot, -1: the index is as before, and so are
 // the rows of the keys that are not in it.

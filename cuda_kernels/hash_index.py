@@ -13,17 +13,17 @@ declare("write_keys", None, POINTER, INT64, POINTER, POINTER, INT32, INT64, thre
 declare("count_missing", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
 
 
-def capacity(rows):
+def capacity(rows: int) -> int:
     """Slots of an index for that many rows: a power of two, at most two thirds of it in use when all rows are."""
     return 1 << max(3, (rows + (rows + 1) // 2 - 1).bit_length())
 
 
-def clear(index, capacity):
+def clear(index: int, capacity: int) -> None:
     """Empties all slots of index, a pointer to int64 [capacity, 2]."""
     kernels.clear_index(index, capacity)
 
 
-def find(index, capacity, keys, n, rows):
+def find(index: int, capacity: int, keys: int, n: int, rows: int) -> int:
     """Looks keys up.
 
     Args:
@@ -42,7 +42,7 @@ def find(index, capacity, keys, n, rows):
     return found.read()[0]
 
 
-def insert(index, capacity, keys, n, rows, next_row):
+def insert(index: int, capacity: int, keys: int, n: int, rows: int, next_row: int) -> int:
     """Gives the keys that `find` missed the rows next_row, next_row + 1, ... in order of first appearance.
 
     Args:
@@ -66,7 +66,7 @@ def insert(index, capacity, keys, n, rows, next_row):
     return inserted
 
 
-def _insert_on_gpu(index, capacity, keys, n, rows, next_row):
+def _insert_on_gpu(index: int, capacity: int, keys: int, n: int, rows: int, next_row: int) -> int:
     """As the host's function: the rows given out, or -1 where there is no room."""
     if not n:
         return 0

@@ -9,7 +9,7 @@ declare = family(__name__)
 declare("advise_large_pages", None, POINTER, INT64)
 
 
-def advise_large_pages(pointer, nbytes):
+def advise_large_pages(pointer: int, nbytes: int) -> None:
     """Asks the system to back an array with large pages. To be called before the array is first written.
 
     It is advice: where the system cannot or will not, nothing changes.

@@ -19,7 +19,7 @@
 
 namespace sok1x {
 
-static const int kMostThreads = 256;
+static const int kMostThreads = 256;  // as in host.py
 static const int64_t kLeastBytes = 32 << 10;  // under this a hand-over costs more than the work
 static const int kSpinMicroseconds = 40;
 

@@ -6,7 +6,7 @@ declare("keys_by_row", None, POINTER, INT64, INT64, INT64, POINTER, threads=lamb
 declare("direct_keys", None, INT64, INT64, INT64, INT64, POINTER, threads=lambda a: a[1])
 
 
-def keys_by_row(index, capacity, first, n, keys):
+def keys_by_row(index: int, capacity: int, first: int, n: int, keys: int) -> None:
     """The keys of n rows in turn, as the hash index has them. It is read as a whole, so ask for many rows at once.
 
     Args:
@@ -19,7 +19,7 @@ def keys_by_row(index, capacity, first, n, keys):
     kernels.keys_by_row(index, capacity, first, n, keys)
 
 
-def direct_keys(first, n, ranks, rank, keys):
+def direct_keys(first: int, n: int, ranks: int, rank: int, keys: int) -> None:
     """The keys of n rows in turn of a table without index: row * ranks + rank.
 
     Args:

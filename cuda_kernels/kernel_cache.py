@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
+from typing import Optional, Set, Tuple
 
 MAGIC = b"SOK1XBIN"
 FORMAT = 1
@@ -29,15 +30,16 @@ UNUSED = 90 * DAY  # an entry that no process loaded for so long is removed
 # What a sweep may remove: the folder may be one that a user shares with other things.
 _OURS = re.compile(r"[\w-]+-[0-9a-f]{64}(\.cubin|\.lock|\.[0-9a-f]{32}\.tmp)\Z")
 
-_said = set()
+_said: Set[str] = set()
 
 
 class KernelCache:
     """The entries that this process can read, and the folder to which it adds, `folder`: a path, or None."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         wanted = _wanted_folder()
-        self._folders, self._trouble, self.folder = [wanted], _trouble_with(wanted), wanted
+        self._folders, self._trouble = [wanted], _trouble_with(wanted)
+        self.folder: Optional[str] = wanted
         if self._trouble:
             private, trouble = _private_folder()
             self.folder = None if trouble else private
@@ -45,7 +47,7 @@ class KernelCache:
             if trouble:
                 self._trouble += "; " + trouble
 
-    def load(self, entry):
+    def load(self, entry: str) -> Optional[bytes]:
         """The payload of an entry (bytes), or None where there is none that is whole."""
         for folder in self._folders:
             payload = _read(os.path.join(folder, entry + ".cubin"), entry)
@@ -53,7 +55,7 @@ class KernelCache:
                 return payload
         return None
 
-    def store(self, entry, payload):
+    def store(self, entry: str, payload: bytes) -> None:
         """Writes an entry and removes what is old. Where nothing can be written, the next process has to compile."""
         self._say_trouble()
         if self.folder is None:
@@ -74,7 +76,7 @@ class KernelCache:
                 os.unlink(temporary)
         _sweep(self.folder)
 
-    def try_lock(self, entry):
+    def try_lock(self, entry: str) -> "Optional[Lock]":
         """A `Lock` on the making of an entry, or None while another has it. Does not wait.
 
         Where there is no folder or its file system has no locks, everyone gets one: several then make the same entry,
@@ -100,7 +102,7 @@ class KernelCache:
         os.close(descriptor)
         return None
 
-    def _say_trouble(self):
+    def _say_trouble(self) -> None:
         # Only where something was to be written, and a user's choice was not followed or nothing can be kept.
         if self._trouble and (os.environ.get("SOK1X_CACHE_DIR") or self.folder is None):
             _say_once("compiled kernels are kept in {}, because {}".format(self.folder, self._trouble) if self.folder
@@ -111,10 +113,10 @@ class KernelCache:
 class Lock:
     """The right to make an entry, until it is released or the process ends. Without arguments it binds nobody."""
 
-    def __init__(self, path=None, descriptor=None):
+    def __init__(self, path: str = "", descriptor: Optional[int] = None) -> None:
         self._path, self._descriptor = path, descriptor
 
-    def release(self):
+    def release(self) -> None:
         """Gives the lock back, at the second call too."""
         if self._descriptor is not None:
             # The file goes while it is locked: whoever locks it afterwards sees that it is no longer the path's.
@@ -127,13 +129,13 @@ class Lock:
             self._descriptor = None
 
 
-def _digest(entry, payload):
+def _digest(entry: str, payload: bytes) -> bytes:
     digest = hashlib.blake2b(entry.encode() + b"\0", digest_size=32)
     digest.update(payload)
     return digest.digest()
 
 
-def _read(path, entry):
+def _read(path: str, entry: str) -> Optional[bytes]:
     """The payload of a file, or None where the file is missing or not a whole entry of that name."""
     try:
         with open(path, "rb") as file:
@@ -152,7 +154,7 @@ def _read(path, entry):
     return payload
 
 
-def _wanted_folder():
+def _wanted_folder() -> str:
     folder = os.environ.get("SOK1X_CACHE_DIR")
     if folder:
         return os.path.abspath(os.path.expanduser(folder))
@@ -161,7 +163,7 @@ def _wanted_folder():
     return os.path.join(base if os.path.isabs(base) else os.path.expanduser("~/.cache"), "sok1x")
 
 
-def _trouble_with(folder):
+def _trouble_with(folder: str) -> str:
     """Why a folder cannot be written, or an empty text. Makes it where it is missing."""
     if not os.path.isabs(folder):
         return "this user has no home folder"
@@ -173,7 +175,7 @@ def _trouble_with(folder):
         return "{} cannot be written ({})".format(folder, error.strerror or error)
 
 
-def _private_folder():
+def _private_folder() -> Tuple[str, str]:
     """A folder among the temporary files that no other user can read or write, and why there is none."""
     folder = os.path.join(tempfile.gettempdir(), "sok1x-{}".format(os.geteuid()))
     trouble = _trouble_with(folder)
@@ -185,7 +187,7 @@ def _private_folder():
     return folder, trouble
 
 
-def _sweep(folder):
+def _sweep(folder: str) -> None:
     """Removes entries long unused, and what a process that died left behind."""
     with contextlib.suppress(OSError):
         for file in os.listdir(folder):
@@ -197,7 +199,7 @@ def _sweep(folder):
                     os.unlink(path)
 
 
-def _say_once(text):
+def _say_once(text: str) -> None:
     if text not in _said:
         _said.add(text)
         sys.stderr.write("sok1x: {}.\n".format(text))

@@ -8,7 +8,8 @@ for _name in ("look_up", "look_up_half"):
 declare("find_keys", None, POINTER, INT32, INT64, POINTER, INT64, POINTER, POINTER, threads=lambda a: a[2])
 
 
-def look_up(keys, key_type, n, index, capacity, table, dim, rows, out, dtype="float32"):
+def look_up(keys: int, key_type: str, n: int, index: int, capacity: int, table: int, dim: int, rows: int, out: int,
+            dtype: str = "float32") -> int:
     """Finds every position's row and, unless `out` is 0, copies it.
 
     Args:
@@ -37,6 +38,6 @@ def look_up(keys, key_type, n, index, capacity, table, dim, rows, out, dtype="fl
     return found.read()[0]
 
 
-def start(keys, key_type, n, index, capacity, rows, missing):
+def start(keys: int, key_type: str, n: int, index: int, capacity: int, rows: int, missing: int) -> None:
     """Finds every position's row on a GPU without waiting; *missing, a pointer from `counts().take()` or 0, counts."""
     kernels.find_keys(keys, KEY_TYPES[key_type], n, index, capacity, rows, missing)

@@ -10,7 +10,7 @@ declare("permute", None, POINTER, POINTER, INT64, POINTER, threads=lambda a: a[2
 declare("remap", None, POINTER, POINTER, INT64, threads=lambda a: a[2])
 
 
-def partition(keys, n, parts, counts, grouped, position):
+def partition(keys: int, n: int, parts: int, counts: int, grouped: int, position: int) -> None:
     """Groups keys by their owner, key mod parts (never negative), in a stable way.
 
     Args:
@@ -34,7 +34,7 @@ def partition(keys, n, parts, counts, grouped, position):
     kernels.group(keys, sorted_owners, places, n, grouped, position, counts)
 
 
-def permute(values, position, n, out):
+def permute(values: int, position: int, n: int, out: int) -> None:
     """Moves int64 values: out[position[i]] = values[i].
 
     Args:
@@ -46,7 +46,7 @@ def permute(values, position, n, out):
     kernels.permute(values, position, n, out)
 
 
-def remap(inverse, position, n):
+def remap(inverse: int, position: int, n: int) -> None:
     """Renumbers in place: inverse[i] = position[inverse[i]].
 
     Args:

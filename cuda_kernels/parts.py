@@ -5,7 +5,7 @@ declare = family(__name__)
 declare("sum_parts", None, POINTER, INT64, INT64, INT64, POINTER, POINTER, threads=lambda a: a[2] * row_lanes(a[3]))
 
 
-def sum_parts(parts, n_parts, n_bags, dim, offsets, out):
+def sum_parts(parts: int, n_parts: int, n_bags: int, dim: int, offsets: int, out: int) -> None:
     """Adds up partial sums of bags in the order of the parts: out[b] = sum over p of parts[p][b].
 
     Sums are made in float32, and rounded once.

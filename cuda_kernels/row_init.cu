@@ -19,6 +19,7 @@
 #define INIT_LANES 8
 #endif
 
+// Numbered as in row_init.py.
 enum Distribution { ZEROS = 0, CONSTANT = 1, UNIFORM = 2, NORMAL = 3, TRUNCATED_NORMAL = 4 };
 
 // -2 ln(m / 2^24) for a whole m in [1, 2^24]: m = 2^e f with f in [sqrt(1/2), sqrt(2)], ln f by the series of

@@ -9,10 +9,11 @@ declare("initial_rows_of_shard", None, UINT64, UINT64, INT64, INT64, INT64, INT6
         threads=lambda a: a[4] * row_lanes(a[5]))
 
 _WORD = (1 << 64) - 1
+# As in row_init.cu.
 KINDS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3, "truncated_normal": 4}
 
 
-def _kind(kind):
+def _kind(kind: str) -> int:
     """The number of a distribution in row_init.cu."""
     try:
         return KINDS[kind]
@@ -20,7 +21,8 @@ def _kind(kind):
         raise ValueError("Unknown kind of initial rows {!r}; known are {}.".format(kind, ", ".join(sorted(KINDS))))
 
 
-def initial_rows(seed, table_id, keys, n, dim, kind, a, b, only_where_negative, out, dtype="float32"):
+def initial_rows(seed: int, table_id: int, keys: int, n: int, dim: int, kind: str, a: float, b: float,
+                 only_where_negative: int, out: int, dtype: str = "float32") -> None:
     """Fills rows with values that depend on (seed, table_id, key, column) only.
 
     Args:
@@ -44,7 +46,8 @@ def initial_rows(seed, table_id, keys, n, dim, kind, a, b, only_where_negative, 
     kernel(seed & _WORD, table_id & _WORD, keys, n, dim, _kind(kind), a, b, only_where_negative, out)
 
 
-def initial_rows_of_shard(seed, table_id, rank, ranks, n_rows, dim, kind, a, b, out):
+def initial_rows_of_shard(seed: int, table_id: int, rank: int, ranks: int, n_rows: int, dim: int, kind: str, a: float,
+                          b: float, out: int) -> None:
     """Fills the shard of a table without index: row i is the row of key i * ranks + rank.
 
     Args:

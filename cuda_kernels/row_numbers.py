@@ -15,7 +15,7 @@ declare("compact", None, POINTER, INT64, POINTER, POINTER, POINTER, POINTER,
         threads=lambda a: scan.threads(a[1]), block=scan.BLOCK, exact=True)
 
 
-def direct(keys, n, ranks, rows):
+def direct(keys: int, n: int, ranks: int, rows: int) -> None:
     """Rows of keys in a table without index: rows[i] = keys[i] // ranks.
 
     Args:
@@ -27,7 +27,7 @@ def direct(keys, n, ranks, rows):
     kernels.direct_rows(keys, n, ranks, rows)
 
 
-def look_up(values, index, n, out):
+def look_up(values: int, index: int, n: int, out: int) -> None:
     """out[i] = values[index[i]]; with index 0 (null) a copy.
 
     Args:
@@ -39,17 +39,17 @@ def look_up(values, index, n, out):
     kernels.look_up_int32(values, index, n, out)
 
 
-def look_up_int64(values, index, n, out):
+def look_up_int64(values: int, index: int, n: int, out: int) -> None:
     """As `look_up`, for int64 values."""
     kernels.look_up_int64(values, index, n, out)
 
 
-def narrow(rows, n, out):
+def narrow(rows: int, n: int, out: int) -> None:
     """Row numbers, int64 [n] at `rows`, as int32 [n] at `out`."""
     kernels.narrow_rows(rows, n, out)
 
 
-def collect_new(keys, rows, n, first, out):
+def collect_new(keys: int, rows: int, n: int, first: int, out: int) -> None:
     """The keys of the rows from `first` on, in the order of these rows.
 
     Args:
@@ -62,7 +62,7 @@ def collect_new(keys, rows, n, first, out):
     kernels.collect_new(keys, rows, n, first, out)
 
 
-def first_out_of_range(keys, n, limit):
+def first_out_of_range(keys: int, n: int, limit: int) -> int:
     """The lowest position of a key outside [0, limit), or -1.
 
     Args:
@@ -76,7 +76,7 @@ def first_out_of_range(keys, n, limit):
     return n - from_end if from_end else -1
 
 
-def number_missing(rows, n, next_row, limit, out):
+def number_missing(rows: int, n: int, next_row: int, limit: int, out: int) -> None:
     """Copies rows, with next_row, next_row + 1, ... for the missing ones, in order, as long as they are below limit.
 
     Args:
@@ -89,7 +89,7 @@ def number_missing(rows, n, next_row, limit, out):
     kernels.number_missing(rows, n, next_row, limit, out, scan.state(n))
 
 
-def compact(rows, n, kept, number):
+def compact(rows: int, n: int, kept: int, number: int) -> int:
     """Leaves out missing rows.
 
     Args:

@@ -7,7 +7,7 @@
 #ifdef __CUDACC__
 
 // The threads that serve one row together: as many as it has groups of four floats, rounded up to a power of two, a
-// warp at most. backend.py's row_lanes has the same rule. Rows go round: first, first + stride, ...
+// warp at most; as in backend.py. Rows go round: first, first + stride, ...
 struct Team {
   i32 lanes, lane;
   i64 first, stride;

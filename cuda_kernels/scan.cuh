@@ -7,7 +7,7 @@
 
 #ifdef __CUDACC__
 
-// scan.py has the same numbers: threads of a block, and items of a block (a tile).
+// As in scan.py: threads of a block, and items of a block (a tile).
 #define SCAN_BLOCK 256
 #define SCAN_ITEMS 8
 #define SCAN_TILE (SCAN_BLOCK * SCAN_ITEMS)

@@ -8,7 +8,7 @@ declare("scatter_last", None, POINTER, INT64, POINTER, INT64, POINTER, POINTER, 
         threads=lambda a: a[3] * row_lanes(a[1]))
 
 
-def scatter(values, dim, rows, n, table):
+def scatter(values: int, dim: int, rows: int, n: int, table: int) -> None:
     """Writes rows: table[rows[i]] = values[i]; negative rows are skipped, of equal rows the last wins.
 
     Args:

@@ -2,7 +2,8 @@
 from . import scan, sort
 from .backend import INT32, INT64, POINTER, current, family, kernels, row_lanes
 
-CHUNK = 32  # as in segment_sum_gpu.cuh
+# As in segment_sum_gpu.cuh: sources that a team of threads adds up in turn, and bytes of one on its way to its team.
+CHUNK, SOURCE_BYTES = 32, 8
 
 declare = family(__name__)
 declare("segment_sum", None, POINTER, INT64, POINTER, INT64, INT64, POINTER)
@@ -29,7 +30,8 @@ declare("segment_in_order_double", None, POINTER, INT64, POINTER, POINTER, INT64
 SUMS = {"float16": "float32", "float32": "float32", "float64": "float64"}  # dtype of terms -> of their sums
 
 
-def segment_sum(values, dim, segment_ids, n, num_segments, out, dtype="float32"):
+def segment_sum(values: int, dim: int, segment_ids: int, n: int, num_segments: int, out: int,
+                dtype: str = "float32") -> None:
     """Sums rows: out[s] = sum over i with segment_ids[i] == s of values[i], zeros where there is none.
 
     In index order on the host, with the same bits for any number of threads; on a GPU too where it is deterministic,
@@ -52,7 +54,8 @@ def segment_sum(values, dim, segment_ids, n, num_segments, out, dtype="float32")
         _sum_on_gpu(values, dim, segment_ids, n, num_segments, out, 0, 0, 0, dtype)
 
 
-def bag_segment_sum(grad, dim, offsets, inverse, n_bags, n_keys, mean, num_segments, out, dtype="float32"):
+def bag_segment_sum(grad: int, dim: int, offsets: int, inverse: int, n_bags: int, n_keys: int, mean: int,
+                    num_segments: int, out: int, dtype: str = "float32") -> None:
     """The gradient of `combine`: out[s] = sum over keys k with inverse[k] == s of grad[bag of k].
 
     In key order on the host, with the same bits for any number of threads; on a GPU as for `segment_sum`.
@@ -76,7 +79,8 @@ def bag_segment_sum(grad, dim, offsets, inverse, n_bags, n_keys, mean, num_segme
         _sum_on_gpu(grad, dim, inverse, n_keys, num_segments, out, offsets, n_bags, mean, dtype)
 
 
-def _sum_on_gpu(values, dim, segments, n, num_segments, out, offsets, n_bags, mean, dtype):
+def _sum_on_gpu(values: int, dim: int, segments: int, n: int, num_segments: int, out: int, offsets: int, n_bags: int,
+                mean: int, dtype: str) -> None:
     """Both sums; offsets 0 where there are no bags, as for float64."""
     gpu = current()
     floats = dim * (2 if dtype == "float64" else 1)  # of a row of sums
@@ -102,7 +106,7 @@ def _sum_on_gpu(values, dim, segments, n, num_segments, out, offsets, n_bags, me
             in_order = kernels.segment_in_order if dtype == "float32" else kernels.segment_in_order_half
             in_order(values, dim, offsets, n_bags, mean, place, starts, num_segments, out)
         return
-    ordered = gpu.allocate(8 * n)
+    ordered = gpu.allocate(SOURCE_BYTES * n)
     kernels.segment_place(segments, n, starts, place, offsets, n_bags, ordered)
     kernels.segment_clear(starts, num_segments, floats, out)
     total = starts + 4 * num_segments

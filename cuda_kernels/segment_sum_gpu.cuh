@@ -11,11 +11,13 @@
 #include "half.cuh"
 #include "rows.cuh"
 
-#define SEGMENT_CHUNK 32  // segment_sum.py has the same number
+#define SEGMENT_CHUNK 32  // as in segment_sum.py
 
+#define SOURCE_BYTES 8  // as in segment_sum.py
 struct Source {
   i32 row, segment;
 };
+static_assert(sizeof(Source) == SOURCE_BYTES, "segment_sum.py allocates so much for each");
 
 // What is added: row `source` of values, or, for the keys of bags, the row of the key's bag, over the bag's keys.
 template <class T>

@@ -6,7 +6,7 @@ declare = family(__name__)
 declare("segment_numbers", None, POINTER, INT32, INT64, INT64, POINTER, POINTER, threads=lambda a: a[2])
 
 
-def numbers(ids, dtype, n, num_segments, out, from_end):
+def numbers(ids: int, dtype: str, n: int, num_segments: int, out: int, from_end: int) -> None:
     """Segment ids as `segment_sum` takes them, none of them beyond its rows.
 
     Args:
@@ -21,7 +21,7 @@ def numbers(ids, dtype, n, num_segments, out, from_end):
     kernels.segment_numbers(ids, KEY_TYPES[dtype], n, num_segments, out, from_end)
 
 
-def rows_of(sums, dtype, dim, segments, n, out):
+def rows_of(sums: int, dtype: str, dim: int, segments: int, n: int, out: int) -> None:
     """Copies rows: out[i] = sums[segments[i]], zeros for a negative one.
 
     Args:

@@ -2,20 +2,22 @@
 from . import scan
 from .backend import INT32, INT64, POINTER, current, family, kernels
 
-BLOCK, TILE = 256, 2048  # as in sort.cu
+# As in sort.cu: threads of a block, items of a block, and how many bits of the keys a pass sorts by.
+BLOCK, TILE, BITS = 256, 2048, 8
 
 
-def _tiles(n):
+def _tiles(n: int) -> int:
     return (n + TILE - 1) // TILE
 
 
 declare = family(__name__)
-declare("sort_count", None, POINTER, INT64, INT32, POINTER, threads=lambda a: _tiles(a[1]) * BLOCK, exact=True)
+declare("sort_count", None, POINTER, INT64, INT32, POINTER, threads=lambda a: _tiles(a[1]) * BLOCK, block=BLOCK,
+        exact=True)
 declare("sort_place", None, POINTER, POINTER, INT64, INT32, POINTER, POINTER, POINTER,
-        threads=lambda a: _tiles(a[2]) * BLOCK, exact=True)
+        threads=lambda a: _tiles(a[2]) * BLOCK, block=BLOCK, exact=True)
 
 
-def order(keys, n, limit, sorted_keys, places):
+def order(keys: int, n: int, limit: int, sorted_keys: int, places: int) -> None:
     """Sorts numbers in a stable way; GPU only.
 
     Args:
@@ -28,8 +30,8 @@ def order(keys, n, limit, sorted_keys, places):
     if not n:
         return
     gpu = current()
-    passes = max(1, ((max(1, limit) - 1).bit_length() + 7) // 8)
-    counters = 256 * _tiles(n)
+    passes = max(1, ((max(1, limit) - 1).bit_length() + BITS - 1) // BITS)
+    counters = (1 << BITS) * _tiles(n)
     counts = gpu.allocate(4 * (counters + 1))
     other_keys, other_places = (gpu.allocate(4 * n), gpu.allocate(4 * n)) if passes > 1 else (0, 0)
     source, source_places = keys, 0
@@ -37,7 +39,7 @@ def order(keys, n, limit, sorted_keys, places):
         # The last pass must end in the caller's arrays.
         here = (passes - 1 - number) % 2 == 0
         target, target_places = (sorted_keys, places) if here else (other_keys, other_places)
-        kernels.sort_count(source, n, 8 * number, counts)
+        kernels.sort_count(source, n, BITS * number, counts)
         scan.running_sum(counts, counters, counts, scan.state(counters))
-        kernels.sort_place(source, source_places, n, 8 * number, counts, target, target_places)
+        kernels.sort_place(source, source_places, n, BITS * number, counts, target, target_places)
         source, source_places = target, target_places

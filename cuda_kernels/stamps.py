@@ -11,7 +11,7 @@ declare("numbered_keys", None, POINTER, INT64, POINTER, INT64, INT32, POINTER, t
 declare("direct_keys_of_rows", None, POINTER, INT64, INT64, INT64, INT32, POINTER, threads=lambda a: a[1])
 
 
-def advance(clock, ahead, at_least):
+def advance(clock: int, ahead: int, at_least: int) -> None:
     """Moves a table's clock: max(*clock + ahead, at_least).
 
     Args:
@@ -22,7 +22,7 @@ def advance(clock, ahead, at_least):
     kernels.advance_clock(clock, ahead, at_least)
 
 
-def stamp_rows(rows, n, table_rows, at_least, clock, stamps):
+def stamp_rows(rows: int, n: int, table_rows: int, at_least: int, clock: int, stamps: int) -> None:
     """Moves the clock on to `at_least`, if it is behind, and stamps rows with its step.
 
     Args:
@@ -36,7 +36,7 @@ def stamp_rows(rows, n, table_rows, at_least, clock, stamps):
     kernels.stamp_rows(rows, n, table_rows, at_least, clock, stamps)
 
 
-def stamp_range(first, n, ahead, at_least, clock, stamps):
+def stamp_range(first: int, n: int, ahead: int, at_least: int, clock: int, stamps: int) -> None:
     """Stamps rows first to first + n - 1 with max(*clock + ahead, at_least); the clock stays as it is.
 
     Args:
@@ -49,7 +49,7 @@ def stamp_range(first, n, ahead, at_least, clock, stamps):
     kernels.stamp_range(first, n, ahead, at_least, clock, stamps)
 
 
-def changed_rows(stamps, n, since, rows):
+def changed_rows(stamps: int, n: int, since: int, rows: int) -> None:
     """rows[i] = i where stamps[i] > since, else -1.
 
     Args:
@@ -61,7 +61,7 @@ def changed_rows(stamps, n, since, rows):
     kernels.changed_rows(stamps, n, since, rows)
 
 
-def numbered_keys(index, capacity, number, n, key_type, keys):
+def numbered_keys(index: int, capacity: int, number: int, n: int, key_type: str, keys: int) -> None:
     """keys[number[row]] = the row's key, for every row that has a number.
 
     Args:
@@ -75,7 +75,7 @@ def numbered_keys(index, capacity, number, n, key_type, keys):
     kernels.numbered_keys(index, capacity, number, n, KEY_TYPES[key_type], keys)
 
 
-def direct_keys(rows, n, ranks, rank, key_type, keys):
+def direct_keys(rows: int, n: int, ranks: int, rank: int, key_type: str, keys: int) -> None:
     """Keys of rows of a table without index: keys[i] = rows[i] * ranks + rank.
 
     Args:

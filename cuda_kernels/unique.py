@@ -11,7 +11,7 @@ declare("unique_inverse", None, POINTER, INT64, POINTER, POINTER, threads=lambda
 declare("widen", None, POINTER, INT32, INT64, POINTER, threads=lambda a: a[2])
 
 
-def _slots(n):
+def _slots(n: int) -> int:
     """Places of the scratch table: a power of two, at least 2n, and 4n as long as it stays within a megabyte.
 
     Shorter probe sequences mean fewer mispredicted branches (a quarter of the time at 53 k keys), but a table
@@ -21,8 +21,8 @@ def _slots(n):
     return 2 * slots if slots <= 1 << (17 if current() is None else 20) else slots
 
 
-def scratch_bytes(n):
-    """Bytes of scratch that `unique` needs for n keys.
+def scratch_bytes(n: int) -> int:
+    """Bytes of scratch that `unique` needs for n keys on the current device.
 
     Raises:
         ValueError: n is too large for int32 numbers.
@@ -34,7 +34,7 @@ def scratch_bytes(n):
     return scan.state_bytes(n) + 4 * _slots(n) + 4 * n
 
 
-def unique(keys, key_type, n, values, inverse, scratch):
+def unique(keys: int, key_type: str, n: int, values: int, inverse: int, scratch: int) -> int:
     """Numbers the distinct keys in the order in which they first appear.
 
     Args:
@@ -56,7 +56,7 @@ def unique(keys, key_type, n, values, inverse, scratch):
     return found.read()[0]
 
 
-def start(keys, key_type, n, values, inverse, scratch, count):
+def start(keys: int, key_type: str, n: int, values: int, inverse: int, scratch: int, count: int) -> None:
     """`unique` on a GPU without waiting: their number goes into *count, a pointer from `counts().take()`."""
     slots, kind = _slots(n), KEY_TYPES[key_type]
     table = scratch + scan.state_bytes(n)
@@ -67,7 +67,7 @@ def start(keys, key_type, n, values, inverse, scratch, count):
     kernels.unique_inverse(inverse, n, table, rank)
 
 
-def widen(keys, key_type, n, out):
+def widen(keys: int, key_type: str, n: int, out: int) -> None:
     """Copies keys of any type as int64.
 
     Args:

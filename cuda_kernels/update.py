@@ -6,7 +6,7 @@ declare("descend", None, POINTER, INT64, POINTER, INT64, POINTER, INT64, POINTER
         threads=lambda a: a[3] * row_lanes(a[1]))
 
 
-def descend(values, dim, rows, n, rate, table_rows, table):
+def descend(values: int, dim: int, rows: int, n: int, rate: int, table_rows: int, table: int) -> None:
     """Gradient descent: table[rows[i]] -= *rate * values[i], the product rounded before the difference.
 
     Args:

@@ -1,0 +1,46 @@
+"""One rank of many_tables.py: [mpiexec -np N] python benchmarks/many_tables_rank.py OPTIONS.json RESULT.json"""
+import argparse
+import json
+import sys
+
+import jobs
+import model_sides
+import numpy as np
+import tensorflow.compat.v1 as tf
+from measure import Ranks, time_steps
+
+SIDES = {"sok1x": model_sides.Sok1x, "stock": model_sides.Stock, "horovod": model_sides.Horovod}
+
+
+def main():
+    """Measures; rank 0 writes."""
+    with open(sys.argv[1]) as file:
+        options = argparse.Namespace(**json.load(file))
+    jobs.take_gpu(options.gpus)
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    ranks = Ranks("horovod" in options.sides, options.ranks == 1)
+    options.device_name = "/gpu:0" if options.gpus else "/cpu:0"
+    config = model_sides.session_config(options.threads)
+    with tf.Graph().as_default(), tf.device(options.device_name), tf.Session(config=config) as session:
+        session.run(tf.zeros([1]))  # TensorFlow's own start is no side's
+    batches = [model_sides.Batch(model_sides.table_keys(np.random.RandomState([options.seed, ranks.rank, number]),
+                                                        options), ()) for number in range(options.batches)]
+    sides = {name: SIDES[name](model_sides.Model(), options, config, ranks) for name in options.sides}
+    found = {"seconds": {}, "ms": {}}
+    for name, side in sides.items():
+        side.begin(batches[0])
+        gathered = ranks.gather(side.seconds)
+        found["seconds"][name] = {part: max(each[part] for each in gathered) for part in side.seconds}
+    for mode in options.modes:
+        found["ms"][mode] = time_steps({name: model_sides.Mode(side, mode) for name, side in sides.items()}, batches,
+                                       vars(options), ranks)
+    found["distinct"] = float(np.mean(ranks.gather(np.mean(
+        [sum(len(np.unique(keys)) for keys in batch.keys) for batch in batches]))))
+    found.update(model_sides.describe(options))
+    if ranks.rank == 0:
+        with open(sys.argv[2], "w") as file:
+            json.dump(found, file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""The benchmarks of many tables and of a whole DLRM run through; their figures are nobody's business here."""
+import json
+import os
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def run(program, path, *arguments):
+    out = subprocess.run([sys.executable, os.path.join(ROOT, "benchmarks", program), "--tiny", "--device", "cpu",
+                          "--name", path] + list(arguments),
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=240)
+    assert out.returncode == 0, out.stderr[-4000:]
+    with open(path + ".json") as file:
+        report = json.load(file)
+    assert report["failed"] == {} and report["date"] and report["versions"]["tensorflow"]
+    assert report["hardware"]["cores"] and report["options"]["tiny"]
+    return report
+
+
+def test_many_tables_are_measured_on_one_rank_and_on_two(tmp_path):
+    report = run("many_tables.py", str(tmp_path / "tables"), "--layouts", "mixed", "--tables", "3")
+    assert [(case["ranks"], case["layout"], case["tables"], case["baseline"]) for case in report["cases"]] == [
+        (1, "mixed", 3, "stock"), (2, "mixed", 3, "horovod")]
+    for case in report["cases"]:
+        assert set(case["sides"]) == {"sok1x", case["baseline"]} and case["about"]["kernel threads"] > 0
+        assert case["tables"] <= case["distinct"] <= case["tables"] * 16
+        assert set(case["ratio"]) == {"forward", "step"} and min(case["ratio"].values()) > 0
+        for side in case["sides"].values():
+            assert set(side["seconds"]) == {"graph", "initialize", "first step"}
+            assert min(side["seconds"].values()) > 0 and side["samples/s"] > 0
+            for ms in side["ms"].values():
+                assert ms["median"] > 0 and ms["count"] == 4
+
+
+def test_every_layout_and_chosen_sizes(tmp_path):
+    report = run("many_tables.py", str(tmp_path / "tables"), "--ranks", "1", "--tables", "1", "2", "--modes", "step",
+                 "--samples", "5", "--vocabulary", "33")
+    assert [(case["layout"], case["tables"]) for case in report["cases"]] == [
+        (layout, tables) for layout in ("uniform", "mixed") for tables in (1, 2)]
+    for case in report["cases"]:
+        assert set(case["ratio"]) == {"step"} and case["distinct"] <= 5 * case["tables"]
+
+
+def test_dlrm_is_measured_and_its_ranks_agree(tmp_path):
+    report = run("dlrm.py", str(tmp_path / "dlrm"))
+    sides = ["dense alone", "sok1x", "stock"]
+    assert [group["ranks"] for group in report["groups"]] == [1, 2]
+    for group, expected in zip(report["groups"], (sides, sides[:2])):
+        assert set(group["modes"]) == {"forward", "step"}
+        for cases in group["modes"].values():
+            assert sorted(cases) == expected
+            assert all(case["ms"]["median"] > 0 and case["samples/s"] > 0 for case in cases.values())
+            assert ["above ms" in cases[side] for side in expected] == [side != "dense alone" for side in expected]
+        for found in (group["agreement"][side] for side in expected):
+            assert found["loss equal"] and found["dense equal"] and found["dense variables differ by"] == 0
+            assert len(found["loss of one batch"]) == group["ranks"] and found["dense variables"] > 0
+            assert all(0.5 < loss < 1 for loss in found["loss of one batch"])  # a mean: that of guessing is 0.69
+
+
+def test_a_device_that_is_not_there_is_an_error(tmp_path):
+    for program in ("many_tables.py", "dlrm.py"):
+        out = subprocess.run([sys.executable, os.path.join(ROOT, "benchmarks", program), "--tiny", "--device", "gpu"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=120,
+                             env=dict(os.environ, CUDA_VISIBLE_DEVICES=""))
+        assert out.returncode == 1 and "no GPU" in out.stderr, out.stderr[-4000:]
