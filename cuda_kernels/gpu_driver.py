@@ -4,6 +4,7 @@ A launch through PyCUDA costs 18 us of Python; these calls cost about one, besid
 """
 import ctypes
 import functools
+from typing import Any
 
 LIBRARY = "libcuda.so.1"
 
@@ -42,6 +43,8 @@ class DriverError(RuntimeError):
 
 class Driver:
     """The functions of a library, as attributes. Each returns CUDA's error, 0 for none: see `check`."""
+
+    cuGetErrorString: Any
 
     def __init__(self, path):
         library = ctypes.CDLL(path)

@@ -1,5 +1,6 @@
 """Small arrays on their way to a GPU, through a ring of pinned memory that nobody waits for."""
 import ctypes
+from typing import Any, List
 
 
 class UploadRing:
@@ -16,7 +17,7 @@ class UploadRing:
         self._memory = gpu.pinned(nbytes)
         self._address = self._memory.ctypes.data
         self._now, self._used = 0, 0  # the half that is being written, and its bytes in use
-        self._copied = [None, None]  # a token for the stream's place after each half's last copy
+        self._copied: List[Any] = [None, None]  # a token for the stream's place after each half's last copy
 
     def send(self, target, pieces, nbytes):
         """Copies pieces of host memory to device memory, in stream order; they may change at once.

@@ -128,6 +128,7 @@ class Request:
       input_count: those in the host's memory included. host_input_count, device_output_count, resource_count.
       gpu: the `Gpu` the op is placed on, None for the CPU. communicator: for exchanges of that device's memory.
       exchange: the number of the decision that has all ranks run it; 0 on one rank.
+      plan: the number of its graph's plan (plan.py), None where another process has built the graph.
     """
 
     def __init__(self, library, info):
@@ -144,6 +145,7 @@ class Request:
         self.gpu = None
         self.communicator = None
         self.exchange = 0
+        self.plan = None
         self._inputs_at, self._inputs, self._host_inputs = info.inputs, None, None
         self.input_count, self.host_input_count = info.input_count, info.host_input_count
         self.device_output_count = info.device_output_count

@@ -1,36 +1,30 @@
 """What the kernels of our op (a node in one session each) run: made from the node's config when it first runs."""
-import json
-
 from sok1x import launch
-from sok1x.graph_ops.bridge import plan, registry
-from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.bridge import configs, plan, registry
 
 _KERNELS_REMEMBERED = 10000
 
 
 class Call:
-    """What a kernel runs: its operation, and its config with the `Table` made.
+    """What a kernel runs: its operation, with its config and where the op stands.
 
     plan: the number of its graph's plan, None where another process has built the graph.
     """
 
-    __slots__ = ("operation", "config", "plan")
+    __slots__ = ("operation", "config", "place", "plan")
 
     def __init__(self, function, config):
         self.operation = registry.get(function)
-        self.config = config
-        self.plan = config["plan"] if config["process"] == plan.PROCESS else None
-        if "table" in config:
-            config["table"] = Table.from_config(config["table"])
-            config["table"].graph = self.plan if self.operation.communicates else None
+        self.config, self.place = configs.decode(self.operation.Config, config)
+        self.plan = self.place.plan if self.place.process == plan.PROCESS else None
 
     def announced(self, taken, rivals):
         """The Ready of a `together.Taken` of this call."""
         request = taken.request
-        index, digest = self.config["op"]
+        index, digest = self.place.op
         of_graph = taken.context.plans[self.plan]
         # In a loop of its own an op has one frame; the name of a frame in other loops tells which of theirs.
-        loops = self.config["loops"]
+        loops = self.place.loops
         instance = launch.Instance(self.operation.tie(request), request.frame if loops > 1 else 0,
                                    request.iteration if loops else 0, request.signature)
         return launch.Ready(
@@ -52,6 +46,6 @@ class Calls:
         if call is None:
             if len(self._known) >= _KERNELS_REMEMBERED:  # kernels of sessions long closed
                 self._known.clear()
-            call = Call(request.function.decode(), json.loads(request.config.decode()))
+            call = Call(request.function.decode(), request.config.decode())
             self._known[request.kernel] = call
         return call

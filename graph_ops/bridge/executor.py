@@ -145,6 +145,7 @@ class Executor(threading.Thread):
         """What a request runs, or None where it cannot run and has been answered."""
         try:
             call = self._calls.of(request)
+            request.plan = call.plan
             context = self._contexts.of(request.session, call.plan)
             if world is None and not call.operation.before_init:
                 raise CallError(FAILED_PRECONDITION, INIT_FIRST)
@@ -160,7 +161,7 @@ class Executor(threading.Thread):
         """Tells the other ranks what this rank is ready for, or why it cannot be."""
         ready = []
         for taken in everything:
-            rivals = () if taken.context.met else self._contexts.rivals(taken.context, *taken.call.config["op"])
+            rivals = () if taken.context.met else self._contexts.rivals(taken.context, *taken.call.place.op)
             ready.append(taken.call.announced(taken, rivals))
         for taken, ticket in zip(everything, world.coordinator.announce_all(ready)):
             self._held[ticket] = taken

@@ -76,9 +76,9 @@ class Group:
         """Finds out each member's header, or why it cannot be run."""
         members = self.members
         for taken in members:
-            if "table" in taken.config:
+            if hasattr(taken.config, "table"):
                 try:
-                    taken.request.check_initialized(taken.config["table"].name, " on rank {}".format(world.rank))
+                    taken.request.check_initialized(taken.config.table.name, " on rank {}".format(world.rank))
                 except BaseException as error:
                     taken.error = _error(error, world)
         left = [taken for taken in members if taken.error is None]

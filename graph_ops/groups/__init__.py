@@ -1,4 +1,5 @@
-"""Ops that are ready together, run together: many tables' lookups and gradients in as many kernels and exchanges as one.
+"""Ops that are ready together, run together: lookups and gradients of many tables in as many kernels and
+exchanges as of one.
 
 form.py         what an operation's grouped form is
 batch.py        a group's requests through the bridge's calls for many, and numbers that kernels leave for Python

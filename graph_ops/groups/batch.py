@@ -1,4 +1,4 @@
-"""A group's requests through the bridge's calls for many (bridge/bulk.py), and numbers that kernels leave for Python."""
+"""A group's requests through the bridge's calls for many (bridge/bulk.py); numbers that kernels leave for Python."""
 import contextlib
 
 import numpy as np

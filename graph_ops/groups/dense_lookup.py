@@ -30,7 +30,7 @@ class Backward(GroupForm):
 
     def key(self, taken, world):
         """See GroupForm.key."""
-        known = taken.config["rows_known"] if taken.headers is None else taken.headers[:, 0].all()
+        known = taken.config.rows_known if taken.headers is None else taken.headers[:, 0].all()
         return True if known else None
 
     def prepare(self, members, world):

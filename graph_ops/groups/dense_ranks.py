@@ -12,10 +12,11 @@ import numpy as np
 
 from sok1x.cuda_kernels import backend, group_find, group_gather, group_partition, group_sum, group_unique, groups
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, NUMBERS
+from sok1x.graph_ops.exchanges.asked import AskedOfOwners
+from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups.batch import Batch
 from sok1x.graph_ops.groups.columns import columns
 from sok1x.graph_ops.groups.dense_alone import fitting
-from sok1x.graph_ops.stores import shard
 
 # Outputs of a lookup, by place: dense_lookup.py.
 _EMBEDDINGS, _INVERSE, _ROWS, _REQUESTED, _COUNTS = range(5)
@@ -47,9 +48,10 @@ def prepared_of(taken):
     """The `Prepared` of a member, also of one that was prepared by itself: that may be so on any rank."""
     if taken.prepared is not None:
         return taken.prepared
-    _, asked, inverse, _ = taken.request.state
+    asked = taken.request.state.state
     counts = asked.send_counts
-    return Prepared(asked.keys.pointer, groups.running_sum(counts)[:-1], counts, inverse.pointer, 0, 0, taken.request)
+    return Prepared(asked.keys.pointer, groups.running_sum(counts)[:-1], counts, asked.inverse.pointer, 0, 0,
+                    taken.request)
 
 
 def forward_key(taken):
@@ -71,7 +73,7 @@ def prepare(members, world):
     values, sent = batch.temporary("int64", total), batch.temporary("int64", total)
     records = groups.members(group_unique.UNIQUE, size)
     groups.lie_at(records["keys"], keys["data"])
-    records["key_type"] = columns(members, "key type", lambda config: backend.KEY_TYPES[config["table"].key_dtype])
+    records["key_type"] = columns(members, "key type", lambda config: backend.KEY_TYPES[config.table.key_dtype])
     records["n"], records["values"], records["inverse"] = lengths, values + 8 * starts[:-1], inverse
     distinct = batch.counters()
     group_unique.unique(records, distinct.pointer, batch.temporary("uint8", group_unique.scratch_bytes(lengths)))
@@ -87,7 +89,7 @@ def prepare(members, world):
     for number, taken in enumerate(members):
         if outside[number]:
             continue  # its own `prepare` says which key, and where it stands
-        training = shard.training_of(taken.request, taken.config)
+        training = training_of(taken.request, taken.config)
         taken.header = np.concatenate([[training], counts[:, number]]).astype(np.int64)
         taken.prepared = Prepared(sent, begins[:, number], counts[:, number], int(inverse[number]), number, size,
                                   batch.memory)
@@ -96,7 +98,7 @@ def prepare(members, world):
 
 def _outside(batch, members, world, keys, counts):
     """bool [T]: which members' tables have no index and were asked for keys that they do not have."""
-    hashed = columns(members, "hashed", lambda config: config["table"].use_hashtable)
+    hashed = columns(members, "hashed", lambda config: config.table.hashed)
     if hashed.all():
         return np.zeros(len(members), bool)
     records = groups.members(group_find.FIND, len(members))
@@ -104,7 +106,7 @@ def _outside(batch, members, world, keys, counts):
     records["key_type"] = backend.KEY_TYPES["int64"]
     records["n"] = np.where(hashed, 0, counts)
     records["ranks"] = world.size
-    records["limit"] = world.size * columns(members, "rows", lambda config: config["table"].rows)
+    records["limit"] = world.size * columns(members, "rows", lambda config: config.table.rows)
     starts = groups.running_sum(records["n"])
     records["rows"] = batch.temporary("int32", int(starts[-1])) + 4 * starts[:-1]
     misfits = batch.counters()
@@ -118,8 +120,8 @@ def forward(members, world):
     training = bool(members[0].headers[0, 0])
     sent = np.stack([taken.headers[:, 1:] for taken in members])  # [T, from, to]
     gives, takes = sent[:, world.rank, :].T, sent[:, :, world.rank].T  # [N, T]
-    dims = columns(members, "dim", lambda config: config["table"].dim)
-    half = columns(members, "half", lambda config: ITEM_BYTES[config["dtype"]] == 2)
+    dims = columns(members, "dim", lambda config: config.table.dim)
+    half = columns(members, "half", lambda config: ITEM_BYTES[config.dtype] == 2)
     row_bytes = dims * (4 - 2 * half)
     communicator = members[0].request.communicator
     prepared = [prepared_of(taken) for taken in members]
@@ -144,18 +146,16 @@ def forward(members, world):
 
 
 def hand_over(taken, world):
-    """The keys of one member as its operation's own `prepare` leaves them: owner after owner, nothing between."""
-    from sok1x.graph_ops.operations.dense_lookup import Asked
+    """Leaves a member's keys as its operation's own `prepare` does: owner after owner, nothing between."""
     request, prepared = taken.request, taken.prepared
     count = int(prepared.counts.sum())
     keys = request.temporary("int64", count)
     collect_keys([prepared], lambda blocks: groups.lie_at(blocks, keys.pointer))
-    shape = (request.inputs[0].size,)
-    request.keep_output(_INVERSE, prepared.inverse, shape)
-    asked = Asked.__new__(Asked)
-    asked.keys, asked.count, asked.send_counts = keys, count, np.ascontiguousarray(prepared.counts)
-    request.state = (taken.config["table"], asked, request.output(_INVERSE, "int32", shape),
-                     bool(taken.headers[world.rank, 0]))
+    lookup = request.state = taken.call.operation.Lookup(request, taken.config, world)
+    lookup.start()
+    request.keep_output(_INVERSE, prepared.inverse, (lookup.keys.size,))
+    lookup.state = AskedOfOwners(keys, count, lookup.leave("inverse", lookup.keys.size),
+                                 np.ascontiguousarray(prepared.counts))
 
 
 def _forward_outputs(batch, dims, received):
@@ -230,7 +230,7 @@ def collect_keys(prepared, lie_in):
 def _look_up(batch, members, variables, keys, answers, requested, counts, world):
     """Finds the rows of received keys and puts their values into `answers`: int64 [T], keys without a row."""
     size = len(members)
-    hashed = columns(members, "hashed", lambda config: config["table"].use_hashtable)
+    hashed = columns(members, "hashed", lambda config: config.table.hashed)
     records = groups.members(group_find.FIND, size)
     keys.lie_in(records["keys"])
     records["key_type"] = backend.KEY_TYPES["int64"]
@@ -239,9 +239,9 @@ def _look_up(batch, members, variables, keys, answers, requested, counts, world)
     records["capacity"], records["ranks"] = variables[:, 1]["dims"][:, 0], world.size
     records["rows"] = requested
     records["table"] = variables[:, 0]["data"]
-    records["dim"] = columns(members, "dim", lambda config: config["table"].dim)
+    records["dim"] = columns(members, "dim", lambda config: config.table.dim)
     answers.lie_in(records["out"])
-    records["out_half"] = columns(members, "half", lambda config: ITEM_BYTES[config["dtype"]] == 2)
+    records["out_half"] = columns(members, "half", lambda config: ITEM_BYTES[config.dtype] == 2)
     misfits = batch.counters()
     group_find.look_up(records, misfits.pointer)
     return misfits.read() + ~batch.ready
@@ -260,7 +260,7 @@ def _left_anywhere(mask, world):
 def prepare_backward(members):
     """Sets the headers of gradients that fit their lookups; the others' own `prepare` says what does not."""
     batch = Batch(members)
-    dims = columns(members, "dim", lambda config: config["table"].dim)
+    dims = columns(members, "dim", lambda config: config.table.dim)
     fits = fitting(batch.inputs[:, 0], batch.inputs[:, 1]["elements"], dims)
     for taken, fit in zip(members, fits):
         if fit:
@@ -272,7 +272,7 @@ def backward(members, world):
     """The gradients of decided members. Returns its Batch."""
     batch, size, ranks = Batch(members), len(members), world.size
     gradients, inverse, rows, requested = (batch.inputs[:, place] for place in range(4))
-    dims = columns(members, "dim", lambda config: config["table"].dim)
+    dims = columns(members, "dim", lambda config: config.table.dim)
     half = gradients["dtype"] == _HALF
     headers = np.stack([taken.headers[:, 1:] for taken in members])  # [T, N, 2 N + 1]
     bad = (headers[:, :, :ranks] != headers[:, :, ranks:-1].transpose(0, 2, 1)).any(axis=(1, 2))

@@ -1,10 +1,9 @@
 """The rows of many lookups made distinct, and stamped, for their gradients (exchanges/alone.py says why)."""
-import numpy as np
 
 from sok1x.cuda_kernels import backend, group_stamps, group_unique, groups
 from sok1x.graph_ops.groups.batch import Batch
 from sok1x.graph_ops.groups.columns import columns
-from sok1x.graph_ops.stores import known_rows, stamps
+from sok1x.graph_ops.stores import clock, known_distinct
 
 _INVERSE, _ROWS, _REQUESTED = range(3)  # inputs and outputs
 
@@ -14,7 +13,7 @@ def key(taken, world):
     _, rows, requested = taken.request.inputs
     if world.size > 1 and (rows.size or not requested.size):
         return None
-    return taken.config["global_step"]
+    return taken.config.global_step
 
 
 def run(members, world):
@@ -40,8 +39,8 @@ def run(members, world):
     with batch.variables(exclusive=True) as variables:
         _stamp(members, variables, values, counts, rows)
     for number, taken in enumerate(members):
-        if taken.config["rows_known"]:
-            known_rows.note_at(taken.request, taken.config["table"], int(rows[number]), int(counts[number]))
+        if taken.config.rows_known:
+            known_distinct.note_at(taken.request, taken.config.table, int(rows[number]), int(counts[number]))
     return batch.leave(~batch.ready)
 
 
@@ -49,8 +48,9 @@ def _stamp(members, variables, values, counts, rows):
     """Writes the distinct row numbers as int32 to `rows`, and stamps these rows of all tables."""
     records = groups.members(group_stamps.STAMP, len(members))
     records["n"], records["values"], records["rows"] = counts, values, rows
-    records["table_rows"] = columns(members, "rows", lambda config: config["table"].rows)
+    records["table_rows"] = columns(members, "rows", lambda config: config.table.rows)
     records["stamps"], records["clock"] = variables[:, 0]["data"], variables[:, 1]["data"]
     for record, taken in zip(records, members):
-        record["ahead"], record["at_least"] = stamps.next_step(taken.request, taken.config)
+        record["ahead"], record["at_least"] = clock.next_step(
+            taken.request, taken.config.table, taken.config.global_step, tells=True)
     group_stamps.stamp(records)

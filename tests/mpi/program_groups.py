@@ -2,8 +2,8 @@
 
     [mpiexec -np N] python program_groups.py SEED
 
-Tables of random dims, types and sizes are trained for some steps, twice from the same start: once as they come, with the
-executor held up at each step's begin until all lookups are in its queue, so that they run as one; once with the grouped
+Tables of random dims, types and sizes are trained for some steps, twice from the same start: once as they come, with
+the executor held up at each step's begin until all lookups are in its queue, so that they run as one; once with the grouped
 forms taken away. Embeddings of every step, and all variables at the end, are compared bit for bit.
 """
 import sys
@@ -14,13 +14,13 @@ import tensorflow as tf
 
 import sok1x as sok
 from sok1x import launch
-from sok1x.cuda_kernels import backend
 from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.registry import Operation, get, register
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 STEPS = 4
-OPERATIONS = ("operations.dense_lookup.forward", "operations.dense_lookup.backward", "exchanges.alone.distinct")
+OPERATIONS = ("operations.dense_lookup.forward", "operations.dense_lookup.backward", "operations.distinct_rows.find")
 
 
 @register
@@ -35,7 +35,7 @@ class _Hold(Operation):
 
 def hold():
     """An op after which the queue has all that is ready."""
-    return library.call("test.hold", {}, [], [], [], name="hold")
+    return library.call("test.hold", NoConfig(), [], [], [], name="hold")
 
 
 class Tables:
