@@ -31,8 +31,8 @@ REQUEST = _structured(RequestInfo)
 
 
 def _at(array: np.ndarray) -> int:
-    """Where an array lies. `array.ctypes` says it too, and takes four times as long."""
-    return array.__array_interface__["data"][0]
+    """Where an array lies. (`__array_interface__` says it too, and describes all fields of a structured one first.)"""
+    return array.ctypes.data
 
 
 class Intake:

@@ -3,7 +3,7 @@
     [mpiexec -np N] python program_groups.py SEED
 
 Tables of random dims, types and sizes are trained for some steps, twice from the same start: once as they come, with
-the executor held up at each step's begin until all lookups are in its queue, so that they run as one; once with the grouped
+executor held up at each step until all lookups are in its queue, so that they run as one; once with the grouped forms
 forms taken away. Embeddings of every step, and all variables at the end, are compared bit for bit.
 """
 import sys
