@@ -87,9 +87,9 @@ def test_the_same_run_ends_with_the_same_bits(survived, ran_long):
     assert runs[0] == runs[1] and len(set(runs[0])) == 2, runs
 
 
-def test_five_thousand_steps_without_growth(ran_long):
+def test_ten_thousand_steps_without_growth(ran_long):
     for rank in "01":
         early, late = [int(re.search(r"rank {} resident (\d+) after {}".format(rank, step), ran_long.out).group(1))
-                       for step in (1000, 6000)]
+                       for step in (2000, 12000)]
         print("rank", rank, "resident", early, "then", late)
-        assert late - early < 2 << 20, str(ran_long)  # some 400 bytes a step
+        assert late - early < 4 << 20, str(ran_long)

@@ -14,7 +14,7 @@ PROGRAMS = (
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_programs_that_check_themselves(ranks, seed):
-    finished = run_ranks(ranks, os.path.join(HERE, "program_several.py"), seed, *PROGRAMS, timeout=300)
+    finished = run_ranks(ranks, os.path.join(HERE, "program_several.py"), seed, *PROGRAMS, timeout=390)
     for program in PROGRAMS:
         assert finished.out.count(program + " is over") == ranks, str(finished)
     assert finished.out.count("ok") == ranks * len(PROGRAMS), str(finished)
