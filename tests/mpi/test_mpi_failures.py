@@ -73,7 +73,7 @@ def survived():
 @pytest.fixture(scope="module")
 def ran_long():
     """The end of two ranks that have trained for a digest, and then for thousands of steps."""
-    return run_ranks(2, PROGRAM, "checksum", "memory", timeout=200)
+    return run_ranks(2, PROGRAM, "checksum", "memory", timeout=320)
 
 
 @pytest.mark.parametrize("case", ["init_disagrees", "survives", "sessions_and_graphs"])
