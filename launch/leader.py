@@ -6,7 +6,8 @@ reached hold nobody up who waits for another. What it finds ready in one turn, t
 when it looked, it decides in one word.
 
 Bundles meet in the pool; where that cannot be, they are taken apart and their members paired one by one. Whatever
-concerns what waits (a failure, a withdrawal, a rank that leaves, a look at the clock) first takes apart all bundles.
+concerns what waits (a failure, a withdrawal, a rank that leaves, a wait that becomes long) first takes apart all
+bundles.
 """
 import collections
 
