@@ -49,7 +49,10 @@ What they stand on:
     host           the host's library, and how many threads it uses
     host_threads   (host_threads.cu alone; host.py wraps it) the pool of threads (host_threads.h)
     build_host     compiles the host's library
-    gpu            a GPU: its stream, its memory, its loaded modules, its counts
+    gpu            a GPU: its stream, its memory, its counts
+    gpu_launch     kernels loaded, their parameters packed, each launched by one call into C
+    host_launch    (host_launch.cu alone; gpu_launch.py wraps it) that call
+    gpu_driver     what is asked of CUDA's driver besides
     gpu_compiler   compiles a family for the GPU at first use
     kernel_cache   keeps what it made
 

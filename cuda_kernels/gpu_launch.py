@@ -12,6 +12,13 @@ class _Kernel(ctypes.Structure):
                 ("block", ctypes.c_int64), ("most_blocks", ctypes.c_int64), ("nbytes", ctypes.c_int64)]
 
 
+def functions():
+    """host_launch.cu's functions, typed: one launches, one gives the size of its struct."""
+    # The parameters go as bytes, of which ctypes gives the address.
+    return (host.function("gpu_launch", ctypes.c_int32, [ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p]),
+            host.function("gpu_kernel_bytes", ctypes.c_int32, []))
+
+
 class Launcher:
     """The kernels of one context, launched on one stream. The context must be the thread's current one.
 
@@ -25,9 +32,8 @@ class Launcher:
         self._driver = gpu_driver.get()
         self._cubins, self._stream, self._most_blocks = cubins, stream, most_blocks
         self._modules, self._kernels, self._kept = {}, {}, []
-        # The parameters go as bytes, of which ctypes gives the address.
-        self._launch = host.function("gpu_launch", ctypes.c_int32, [ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p])
-        there = host.function("gpu_kernel_bytes", ctypes.c_int32, [])()
+        self._launch, kernel_bytes = functions()
+        there = kernel_bytes()
         assert there == ctypes.sizeof(_Kernel), (there, ctypes.sizeof(_Kernel))
 
     def launch(self, signature, threads, arguments):

@@ -19,7 +19,7 @@ SOK_DEVICE i64 row_to_copy(const GatherMember& m, i64 i) {
 #ifdef __CUDACC__
 
 // As many rows as a team asks for before the first is written: memory answers late. A warp's tile has as many for each
-// of its teams; group_gather.py has the same number.
+// of its teams; as in group_gather.py.
 #define GATHER_ROWS 4
 
 template <int W, class In, class Out>

@@ -95,7 +95,7 @@ struct BlockedKeys {
   K operator[](i64 i) const { return *(const K*)row_in(blocks, i, sizeof(K)); }
 };
 
-// Places of the scratch table of n keys: unique.py has the same rule.
+// Places of the scratch table of n keys: that of the single kernel.
 i64 slots_of(i64 n) {
   i64 slots = 16;
   while (slots < 2 * n) slots *= 2;

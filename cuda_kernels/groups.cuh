@@ -48,7 +48,7 @@ SOK_DEVICE i64 key_in(const Blocks& keys, i64 key_type, i64 i) {
 #define SOK_GROUP_TILES(tile, tiles)                                                      \
   for (i64 tile = (blockIdx.x * (i64)blockDim.x + threadIdx.x) >> 5; tile < (i64)(tiles); \
        tile += ((i64)gridDim.x * blockDim.x) >> 5)
-#define GROUP_TILE 32
+#define GROUP_TILE 32  // as in groups.py
 
 SOK_DEVICE int warp_lane() { return threadIdx.x & 31; }
 
@@ -59,7 +59,7 @@ SOK_DEVICE bool aligned(const Blocks& blocks, i64 bytes) {
   return !__any_sync(0xffffffffu, (bits & (u64)(bytes - 1)) != 0);
 }
 
-// Threads that serve one row, as in make_team and in backend.py's row_lanes.
+// Threads that serve one row: make_team's rule, as in backend.py.
 SOK_DEVICE int lanes_of_row(i64 dim) {
   int lanes = 1;
   while (lanes < 32 && lanes * 4 < dim) lanes *= 2;

@@ -4,7 +4,7 @@
 #include "half.cuh"
 #include "rows.cuh"
 
-#define SEGMENT_CHUNK 32  // segment_sum.py has the same number
+#define SEGMENT_CHUNK 32  // as in segment_sum.py
 
 // W numbers that travel as one access, or as two of doubles. What half precision is summed in: see `summand`.
 template <class T, int W>

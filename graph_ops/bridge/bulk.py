@@ -46,7 +46,7 @@ class Intake:
     """
 
     def __init__(self, library: Any, capacity: int) -> None:
-        self._pop = library.pop_many
+        self._library = library
         self._capacity = capacity
         self._count = ctypes.c_int32()
         self._at_count = ctypes.byref(self._count)
@@ -60,7 +60,7 @@ class Intake:
           (kind, count): kind as of `Library.pop`, and how many of `infos` are filled: 1 for a cancellation (`id`) and
           for the end of a session (`session`), 0 where nothing came.
         """
-        return self._pop(spin_us, wait_us, self.infos, self._capacity, self._at_count), self._count.value
+        return self._library.pop_many(spin_us, wait_us, self.infos, self._capacity, self._at_count), self._count.value
 
 
 class RequestGroup:

@@ -42,7 +42,9 @@ def test_groups_are_in_order_with_tensorflow(seed):
         device = gpu.of_stream(int(service.intake.table["stream"][0]))
         with device.active():
             group = bulk.RequestGroup(service.bridge, requests)
-            group.place(device)
+            for request in requests:
+                request.gpu = device
+            group.begin()
             inputs = group.inputs()
             assert not group.lock(exclusive=True).any()
             pointers, codes = group.outputs(range(MEMBERS), [0] * MEMBERS, [(SIZE,)] * MEMBERS)
@@ -81,7 +83,8 @@ def test_temporaries_of_a_request_are_cut_out_of_one_block():
     def serve(service, requests):
         device = gpu.of_stream(int(service.intake.table["stream"][0]))
         with device.active():
-            requests[0].place(device)
+            requests[0].gpu = device
+            requests[0].begin()
             arrays = [requests[0].temporary("float32", size) for size in (10, 1000, 0, 64)]
             for number, array in enumerate(arrays):
                 array.write(np.full(array.size, number, "float32"))

@@ -5,15 +5,23 @@ calls the test's function with them.
 """
 import threading
 import time
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from sok1x.graph_ops.bridge import bridge, bulk, library
+from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.registry import Operation, register
 
 _LATE = 60  # seconds
 _services = []
+
+
+class ConductConfig(NamedTuple):
+    """service: number of the `Service`."""
+
+    service: int
 
 
 @register
@@ -21,10 +29,11 @@ class _Conduct(Operation):
     """Serves the members that come while it runs."""
 
     name = "test.conduct"
+    Config = ConductConfig
     before_init = True
 
     def run(self, request, config, world, headers):
-        _services[config["service"]].conduct()
+        _services[config.service].conduct()
         request.host_output(0, "int32", ()).numpy()[...] = 1
 
 
@@ -38,7 +47,7 @@ class _Member(Operation):
 
 def member(number, inputs=(), dtypes=(), variables=(), host_inputs=(), host_dtypes=(), name="member"):
     """A `test.member`, called NAME_NUMBER."""
-    return library.call("test.member", {}, list(inputs), list(dtypes), [None] * len(dtypes),
+    return library.call("test.member", NoConfig(), list(inputs), list(dtypes), [None] * len(dtypes),
                         resources=[variable.handle for variable in variables], host_inputs=list(host_inputs),
                         host_dtypes=list(host_dtypes), host_shapes=[None] * len(host_dtypes),
                         name="{}_{}".format(name, number))
@@ -85,7 +94,7 @@ class Service:
     def run(self, session, *fetches, **options):
         """Runs each of `fetches` in a thread of its own; returns what came of each: values, or the error."""
         with session.graph.as_default():
-            conduct = library.call("test.conduct", {"service": self._number}, [], [], [], host_dtypes=[tf.int32],
+            conduct = library.call("test.conduct", ConductConfig(self._number), [], [], [], host_dtypes=[tf.int32],
                                    host_shapes=[[]])[0]
         results = [None] * len(fetches)
 

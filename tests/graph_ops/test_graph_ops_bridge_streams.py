@@ -35,8 +35,10 @@ def note(what):
     waits.value = records.value = 0
 def serve(service, requests):
     group = bulk.RequestGroup(service.bridge, requests)
-    group.place(types.SimpleNamespace(stream=1, event=2))
-    note("place")
+    for request in requests:
+        request.gpu = types.SimpleNamespace(stream=1, event=2)
+    group.begin()
+    note("begin")
     assert not group.lock(exclusive=True).any()
     note("lock")
     group.outputs(range(5), [0] * 5, [(3,)] * 5)
@@ -74,5 +76,5 @@ def test_streams_are_ordered_once_for_a_group(tmp_path):
     lines = finished.out.splitlines()
     assert lines[0] == str([None] * 5)
     assert lines[1] == str([(what, 1) for what in (
-        "place", "lock", "outputs", "temporary", "unlock", "finish of one")]), lines[1]
+        "begin", "lock", "outputs", "temporary", "unlock", "finish of one")]), lines[1]
     assert lines[2:] == ["error InternalError sok1x: CUDA could not order the streams (driver error 719)"] * 4

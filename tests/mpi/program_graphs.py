@@ -232,11 +232,11 @@ def work_of_a_step():
             with started(model) as session:
                 for step in range(6):
                     if step == 3:
-                        executor._executor._library.pop, pop = profiled(count), executor._executor._library.pop
+                        executor._executor._library.pop_many, pop = profiled(count), executor._executor._library.pop_many
                         counted.append(0)
                     model.step(session, [1, 2, 3])
                 results.append(counted.pop())
-                executor._executor._library.pop = pop
+                executor._executor._library.pop_many = pop
         del others
     # Sessions that end meanwhile add some; a look at each op of the graph at each announcement would add thousands.
     assert 50 < results[1] < results[0] + 100, results
@@ -244,7 +244,7 @@ def work_of_a_step():
 
 def profiled(count):
     """`pop`, which turns the counting on for its thread when it is first called."""
-    pop = executor._executor._library.pop
+    pop = executor._executor._library.pop_many
 
     def counting(*arguments):
         sys.setprofile(count)
