@@ -5,7 +5,7 @@ Keys:
     partition      grouped by the rank that owns them; renumbered after that
     hash_index     the index from keys to rows: find, insert, clear (hash_index.cuh: its slots)
     index_keys     the index turned round: the key of each row
-    lookup         a whole batch's rows found and, on the host, copied in the same pass
+    lookup         a whole batch's rows found and, on the host, copied in the same pass (lookup.cuh)
     row_numbers    rows without an index, new rows numbered, missing ones left out, keys out of range
 
 Rows:

@@ -232,7 +232,8 @@ def work_of_a_step():
             with started(model) as session:
                 for step in range(6):
                     if step == 3:
-                        executor._executor._library.pop_many, pop = profiled(count), executor._executor._library.pop_many
+                        pop = executor._executor._library.pop_many
+                        executor._executor._library.pop_many = profiled(count)
                         counted.append(0)
                     model.step(session, [1, 2, 3])
                 results.append(counted.pop())
