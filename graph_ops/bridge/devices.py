@@ -55,7 +55,9 @@ def forget_counts(request):
 
 def mark(request, header):
     """The header with the kind of device before it, which must be the same on all ranks."""
-    return np.concatenate([[request.gpu is not None], header]).astype(np.int64)
+    marked = np.empty(1 + len(header), np.int64)
+    marked[0], marked[1:] = request.gpu is not None, header
+    return marked
 
 
 def check_marks(request, headers):
@@ -65,7 +67,7 @@ def check_marks(request, headers):
       CallError: INVALID_ARGUMENT, on all ranks alike, where some run on a GPU and others on the CPU.
     """
     marks = headers[:, 0]
-    if marks.min() != marks.max():
+    if len(set(marks.tolist())) > 1:
         raise CallError(INVALID_ARGUMENT, (
             "op '{}' is on a GPU on ranks {} and on the CPU on ranks {}; place it on one kind of device on all ranks"
         ).format(request.name, np.flatnonzero(marks).tolist(), np.flatnonzero(marks == 0).tolist()), agreed=True)

@@ -19,6 +19,7 @@ from sok1x.graph_ops.bridge.calls import Calls
 from sok1x.graph_ops.bridge.contexts import Contexts
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
 
+_LAST = (1 << 62, 0)  # after all places in a plan
 # How many requests are taken out of the queue at a time.
 _MOST_AT_ONCE = 512
 
@@ -132,6 +133,8 @@ class Executor(threading.Thread):
         everything = [taken for taken in (self._look_at(request, world) for request in requests) if taken is not None]
         announced = []
         many = world is not None and world.size > 1
+        if many and len(everything) > 1:  # in one order on all ranks, as far as they come together
+            everything.sort(key=lambda taken: taken.call.place.op or _LAST)
         for group in together.sort(everything, world):
             if many and group.operation.communicates:
                 group.prepare(world)

@@ -1,11 +1,13 @@
 """A group's requests through the bridge's calls for many (bridge/bulk.py); numbers that kernels leave for Python."""
 import contextlib
+import functools
 
 import numpy as np
 
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, MAX_RANK, Array
 from sok1x.graph_ops.bridge.bulk import RequestGroup
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.groups.columns import Columns
 
 
 class Batch:
@@ -13,6 +15,7 @@ class Batch:
 
     Attributes:
       inputs: `bulk.TENSOR` [T, i]: the inputs, those in host memory last.
+      columns: facts of the members' configs, `Columns`.
       ready: bool [T]: whose variables have been initialized; known once they have been locked.
       left: the members that have to be run by themselves.
     """
@@ -26,6 +29,7 @@ class Batch:
         self._device_outputs = requests[0].device_output_count
         self._group = RequestGroup(requests[0].library, requests)
         self._group.begin()
+        self.columns = Columns(members)
         self.inputs = self._group.inputs()
         self._made = []
 
@@ -56,10 +60,15 @@ class Batch:
             ranks = np.ones((size, count), np.int32)
         dims = np.zeros((size, count, MAX_RANK), np.int64)
         dims[:, :, :shapes.shape[2]] = shapes
-        numbers = np.arange(size) if only is None else np.flatnonzero(only)
-        made, codes = self._group.outputs(
-            np.repeat(numbers, count), np.tile(np.asarray(places), len(numbers)),
-            dims[numbers].reshape(len(numbers) * count, MAX_RANK), ranks[numbers].reshape(-1))
+        if only is None or only.all():
+            numbers = np.arange(size)
+            members, indices = _every(size, tuple(places))
+            wanted, lengths = dims, ranks
+        else:
+            numbers = np.flatnonzero(only)
+            members, indices = np.repeat(numbers, count), np.tile(np.asarray(places), len(numbers))
+            wanted, lengths = dims[numbers], ranks[numbers]
+        made, codes = self._group.outputs(members, indices, wanted.reshape(len(members), MAX_RANK), lengths.reshape(-1))
         if codes.any():
             bad = int(np.flatnonzero(codes)[0])
             member, column = numbers[bad // count], bad % count
@@ -69,7 +78,7 @@ class Batch:
                                                dims[member, column, :ranks[member, column]].tolist()))
         pointers = np.zeros((size, count), np.int64)
         pointers[numbers] = made.reshape(len(numbers), count)
-        self._made.append((places, ranks, dims, pointers, set(numbers)))
+        self._made.append((places, ranks, dims, pointers, numbers))
         return pointers
 
     def temporary(self, dtype, count):
@@ -90,7 +99,7 @@ class Batch:
         for number in numbers:
             request = self.members[number].request
             for places, ranks, dims, pointers, made in self._made:
-                for column, place in enumerate(places if number in made else ()):
+                for column, place in enumerate(places if (made == number).any() else ()):
                     shape = tuple(dims[number, column, :ranks[number, column]].tolist())
                     request.keep_output(place, int(pointers[number, column]), shape)
 
@@ -109,6 +118,13 @@ class Batch:
         for taken in self.members:
             if taken not in self.left:
                 taken.request.finish()
+
+
+@functools.lru_cache(maxsize=1000)
+def _every(size, places):
+    """(member, output) of each of these outputs of `size` members, int32 each."""
+    return (np.repeat(np.arange(size, dtype=np.int32), len(places)),
+            np.tile(np.asarray(places, np.int32), size))
 
 
 class Counters:

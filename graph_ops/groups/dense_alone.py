@@ -9,18 +9,15 @@ from sok1x.cuda_kernels import backend, group_find, group_sum, groups
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, NUMBERS
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups.batch import Batch
-from sok1x.graph_ops.groups.columns import columns
 
 # Outputs of a lookup, by place: dense_lookup.py.
 _EMBEDDINGS, _AT, _ROWS, _REQUESTED, _COUNTS = range(5)
 _FLOAT, _HALF = NUMBERS["float32"], NUMBERS["float16"]
-_MOST_DIMENSIONS = 7  # of keys: the embeddings have one more
+MOST_DIMENSIONS = 7  # of keys: the embeddings have one more
 
 
 def key(taken):
     """What members of a group must have in common on one rank: whether they train."""
-    if len(taken.request.inputs[0].shape) > _MOST_DIMENSIONS:
-        return None
     return training_of(taken.request, taken.config)
 
 
@@ -28,24 +25,23 @@ def forward(members):
     """The forward of `members`. Returns its Batch."""
     training = training_of(members[0].request, members[0].config)
     batch = Batch(members)
-    keys = batch.inputs[:, 0]
-    dims = columns(members, "dim", lambda config: config.table.dim)
-    hashed = columns(members, "hashed", lambda config: config.table.hashed)
-    rows = columns(members, "rows", lambda config: config.table.rows)
+    keys, dims = batch.inputs[:, 0], batch.columns.dims
+    if keys["rank"].max() > MOST_DIMENSIONS:
+        return batch.leave(np.ones(len(members), bool))
     out, at = _outputs(batch, keys, dims)
     with batch.variables(exclusive=training) as variables:
         records = groups.members(group_find.FIND, len(members))
         groups.lie_at(records["keys"], keys["data"])
-        records["key_type"] = columns(members, "key type", lambda config: backend.KEY_TYPES[
+        records["key_type"] = batch.columns.of("key type", lambda config: backend.KEY_TYPES[
             config.table.key_dtype])
         records["n"] = np.where(batch.ready, keys["elements"], 0)
-        records["index"] = np.where(hashed, variables[:, 1]["data"], 0)
+        records["index"] = np.where(batch.columns.hashed, variables[:, 1]["data"], 0)
         records["capacity"] = variables[:, 1]["dims"][:, 0]
-        records["ranks"], records["limit"] = 1, rows
+        records["ranks"], records["limit"] = 1, batch.columns.rows
         records["rows"] = at
         records["table"], records["dim"] = variables[:, 0]["data"], dims
         groups.lie_at(records["out"], out)
-        records["out_half"] = columns(members, "half", lambda config: ITEM_BYTES[config.dtype] == 2)
+        records["out_half"] = batch.columns.of("half", lambda config: ITEM_BYTES[config.dtype] == 2)
         misfits = batch.counters()
         group_find.look_up(records, misfits.pointer)
         misfits = misfits.read()
@@ -70,7 +66,7 @@ def backward(members):
     """The gradients of `members`, summed by row. Returns its Batch."""
     batch, size = Batch(members), len(members)
     gradients, inverse, rows = (batch.inputs[:, place] for place in range(3))
-    dims = columns(members, "dim", lambda config: config.table.dim)
+    dims = batch.columns.dims
     fits = fitting(gradients, inverse["elements"], dims)
     shapes = np.stack([rows["elements"], dims], axis=1).reshape(size, 1, 2)
     values = batch.outputs([0], shapes, np.full((size, 1), 2, np.int32), only=fits)[:, 0]

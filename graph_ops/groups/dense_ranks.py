@@ -15,14 +15,12 @@ from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, NUMBERS
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups.batch import Batch
-from sok1x.graph_ops.groups.columns import columns
-from sok1x.graph_ops.groups.dense_alone import fitting
+from sok1x.graph_ops.groups.dense_alone import MOST_DIMENSIONS, fitting
 
 # Outputs of a lookup, by place: dense_lookup.py.
 _EMBEDDINGS, _INVERSE, _ROWS, _REQUESTED, _COUNTS = range(5)
 _HALF = NUMBERS["float16"]
 _ALIGN = 16  # bytes at whose multiples blocks begin, so that kernels move four floats at a time; the exchange's unit
-_MOST_DIMENSIONS = 7  # of keys: the embeddings have one more
 
 
 class Prepared(NamedTuple):
@@ -57,15 +55,17 @@ def prepared_of(taken):
 def forward_key(taken):
     """What members of a group must have in common, here before they are announced and there when they are decided."""
     if taken.headers is None:
-        return len(taken.request.inputs[0].shape) <= _MOST_DIMENSIONS or None
-    flags = taken.headers[:, 0]
-    return None if flags.min() != flags.max() else bool(flags[0])
+        return True
+    flags = set(taken.headers[:, 0].tolist())
+    return flags.pop() if len(flags) == 1 else None
 
 
 def prepare(members, world):
     """Makes all members' keys distinct, groups them by owner, and sets the members' headers."""
     batch, size = Batch(members), len(members)
     keys = batch.inputs[:, 0]
+    if keys["rank"].max() > MOST_DIMENSIONS:
+        return
     lengths = keys["elements"]
     starts = groups.running_sum(lengths)
     total = int(starts[-1])
@@ -73,7 +73,7 @@ def prepare(members, world):
     values, sent = batch.temporary("int64", total), batch.temporary("int64", total)
     records = groups.members(group_unique.UNIQUE, size)
     groups.lie_at(records["keys"], keys["data"])
-    records["key_type"] = columns(members, "key type", lambda config: backend.KEY_TYPES[config.table.key_dtype])
+    records["key_type"] = batch.columns.of("key type", lambda config: backend.KEY_TYPES[config.table.key_dtype])
     records["n"], records["values"], records["inverse"] = lengths, values + 8 * starts[:-1], inverse
     distinct = batch.counters()
     group_unique.unique(records, distinct.pointer, batch.temporary("uint8", group_unique.scratch_bytes(lengths)))
@@ -89,8 +89,8 @@ def prepare(members, world):
     for number, taken in enumerate(members):
         if outside[number]:
             continue  # its own `prepare` says which key, and where it stands
-        training = training_of(taken.request, taken.config)
-        taken.header = np.concatenate([[training], counts[:, number]]).astype(np.int64)
+        header = taken.header = np.empty(1 + world.size, np.int64)
+        header[0], header[1:] = training_of(taken.request, taken.config), counts[:, number]
         taken.prepared = Prepared(sent, begins[:, number], counts[:, number], int(inverse[number]), number, size,
                                   batch.memory)
     batch.leave(outside)
@@ -98,7 +98,7 @@ def prepare(members, world):
 
 def _outside(batch, members, world, keys, counts):
     """bool [T]: which members' tables have no index and were asked for keys that they do not have."""
-    hashed = columns(members, "hashed", lambda config: config.table.hashed)
+    hashed = batch.columns.hashed
     if hashed.all():
         return np.zeros(len(members), bool)
     records = groups.members(group_find.FIND, len(members))
@@ -106,7 +106,7 @@ def _outside(batch, members, world, keys, counts):
     records["key_type"] = backend.KEY_TYPES["int64"]
     records["n"] = np.where(hashed, 0, counts)
     records["ranks"] = world.size
-    records["limit"] = world.size * columns(members, "rows", lambda config: config.table.rows)
+    records["limit"] = world.size * batch.columns.rows
     starts = groups.running_sum(records["n"])
     records["rows"] = batch.temporary("int32", int(starts[-1])) + 4 * starts[:-1]
     misfits = batch.counters()
@@ -117,11 +117,13 @@ def _outside(batch, members, world, keys, counts):
 def forward(members, world):
     """The forward of decided members. Returns its Batch."""
     batch, size = Batch(members), len(members)
+    if batch.inputs[:, 0]["rank"].max() > MOST_DIMENSIONS:  # on all ranks: keys' dimensions are part of the plan
+        return batch.leave(np.ones(size, bool))
     training = bool(members[0].headers[0, 0])
     sent = np.stack([taken.headers[:, 1:] for taken in members])  # [T, from, to]
     gives, takes = sent[:, world.rank, :].T, sent[:, :, world.rank].T  # [N, T]
-    dims = columns(members, "dim", lambda config: config.table.dim)
-    half = columns(members, "half", lambda config: ITEM_BYTES[config.dtype] == 2)
+    dims = batch.columns.dims
+    half = batch.columns.of("half", lambda config: ITEM_BYTES[config.dtype] == 2)
     row_bytes = dims * (4 - 2 * half)
     communicator = members[0].request.communicator
     prepared = [prepared_of(taken) for taken in members]
@@ -230,7 +232,7 @@ def collect_keys(prepared, lie_in):
 def _look_up(batch, members, variables, keys, answers, requested, counts, world):
     """Finds the rows of received keys and puts their values into `answers`: int64 [T], keys without a row."""
     size = len(members)
-    hashed = columns(members, "hashed", lambda config: config.table.hashed)
+    hashed = batch.columns.hashed
     records = groups.members(group_find.FIND, size)
     keys.lie_in(records["keys"])
     records["key_type"] = backend.KEY_TYPES["int64"]
@@ -239,9 +241,9 @@ def _look_up(batch, members, variables, keys, answers, requested, counts, world)
     records["capacity"], records["ranks"] = variables[:, 1]["dims"][:, 0], world.size
     records["rows"] = requested
     records["table"] = variables[:, 0]["data"]
-    records["dim"] = columns(members, "dim", lambda config: config.table.dim)
+    records["dim"] = batch.columns.dims
     answers.lie_in(records["out"])
-    records["out_half"] = columns(members, "half", lambda config: ITEM_BYTES[config.dtype] == 2)
+    records["out_half"] = batch.columns.of("half", lambda config: ITEM_BYTES[config.dtype] == 2)
     misfits = batch.counters()
     group_find.look_up(records, misfits.pointer)
     return misfits.read() + ~batch.ready
@@ -260,8 +262,7 @@ def _left_anywhere(mask, world):
 def prepare_backward(members):
     """Sets the headers of gradients that fit their lookups; the others' own `prepare` says what does not."""
     batch = Batch(members)
-    dims = columns(members, "dim", lambda config: config.table.dim)
-    fits = fitting(batch.inputs[:, 0], batch.inputs[:, 1]["elements"], dims)
+    fits = fitting(batch.inputs[:, 0], batch.inputs[:, 1]["elements"], batch.columns.dims)
     for taken, fit in zip(members, fits):
         if fit:
             taken.header = np.concatenate([[True], taken.request.host_inputs[0].numpy()]).astype(np.int64)
@@ -272,7 +273,7 @@ def backward(members, world):
     """The gradients of decided members. Returns its Batch."""
     batch, size, ranks = Batch(members), len(members), world.size
     gradients, inverse, rows, requested = (batch.inputs[:, place] for place in range(4))
-    dims = columns(members, "dim", lambda config: config.table.dim)
+    dims = batch.columns.dims
     half = gradients["dtype"] == _HALF
     headers = np.stack([taken.headers[:, 1:] for taken in members])  # [T, N, 2 N + 1]
     bad = (headers[:, :, :ranks] != headers[:, :, ranks:-1].transpose(0, 2, 1)).any(axis=(1, 2))

@@ -1,8 +1,6 @@
-"""The rows of many lookups made distinct, and stamped, for their gradients (exchanges/alone.py says why)."""
-
+"""The rows of many lookups made distinct, and stamped, for their gradients (operations/distinct_rows.py says why)."""
 from sok1x.cuda_kernels import backend, group_stamps, group_unique, groups
 from sok1x.graph_ops.groups.batch import Batch
-from sok1x.graph_ops.groups.columns import columns
 from sok1x.graph_ops.stores import clock, known_distinct
 
 _INVERSE, _ROWS, _REQUESTED = range(3)  # inputs and outputs
@@ -10,9 +8,10 @@ _INVERSE, _ROWS, _REQUESTED = range(3)  # inputs and outputs
 
 def key(taken, world):
     """Members of a group have row numbers to make distinct: those that only stamp run by themselves."""
-    _, rows, requested = taken.request.inputs
-    if world.size > 1 and (rows.size or not requested.size):
-        return None
+    if world.size > 1:
+        _, rows, requested = taken.request.inputs
+        if rows.size or not requested.size:
+            return None
     return taken.config.global_step
 
 
@@ -37,20 +36,20 @@ def run(members, world):
     counts = counters.read()
     rows = batch.outputs([_ROWS], counts.reshape(size, 1, 1))[:, 0]
     with batch.variables(exclusive=True) as variables:
-        _stamp(members, variables, values, counts, rows)
+        _stamp(batch, variables, values, counts, rows)
     for number, taken in enumerate(members):
         if taken.config.rows_known:
             known_distinct.note_at(taken.request, taken.config.table, int(rows[number]), int(counts[number]))
     return batch.leave(~batch.ready)
 
 
-def _stamp(members, variables, values, counts, rows):
+def _stamp(batch, variables, values, counts, rows):
     """Writes the distinct row numbers as int32 to `rows`, and stamps these rows of all tables."""
-    records = groups.members(group_stamps.STAMP, len(members))
+    records = groups.members(group_stamps.STAMP, len(batch.members))
     records["n"], records["values"], records["rows"] = counts, values, rows
-    records["table_rows"] = columns(members, "rows", lambda config: config.table.rows)
+    records["table_rows"] = batch.columns.rows
     records["stamps"], records["clock"] = variables[:, 0]["data"], variables[:, 1]["data"]
-    for record, taken in zip(records, members):
+    for record, taken in zip(records, batch.members):
         record["ahead"], record["at_least"] = clock.next_step(
             taken.request, taken.config.table, taken.config.global_step, tells=True)
     group_stamps.stamp(records)
