@@ -18,6 +18,7 @@ from sok1x.graph_ops.bridge import bridge, bulk, devices, together
 from sok1x.graph_ops.bridge.calls import Calls
 from sok1x.graph_ops.bridge.contexts import Contexts
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
+from sok1x.graph_ops.bridge.expected import Expected
 
 _LAST = (1 << 62, 0)  # after all places in a plan
 # How many requests are taken out of the queue at a time.
@@ -31,6 +32,11 @@ INIT_FIRST = (
 # How long to look for the next request before sleeping: a step's ops follow each other closely, and waking a thread
 # that sleeps costs about 50 us.
 _SPIN_MICROSECONDS = 30
+
+# Where a session.run is about to bring more requests that run together with those that have come, as the one before it
+# did: how long to look for the next of them, and for all.
+_GATHER_MICROSECONDS = 40
+_GATHER_SECONDS = 200e-6
 
 _executor = None
 
@@ -46,6 +52,7 @@ class Executor(threading.Thread):
         self._held = {}  # ticket of an announcement -> the Taken that waits for the leader's word
         self._tickets = {}  # id of a held request -> its ticket
         self._current = []  # the requests that are being taken in, or run
+        self._expected = Expected()
         self._stopping = False
         self._pid = os.getpid()
 
@@ -93,9 +100,8 @@ class Executor(threading.Thread):
             kind, count = intake.pop(spin, -1 if wait is None else int(wait))
             spin = _SPIN_MICROSECONDS if kind else 0
             if kind == bridge.REQUEST:
-                self._current = [bridge.Request(self._library, infos[place]) for place in range(count)]
-                self._take_in(self._current, world)
-            elif kind == bridge.CANCELLATION and infos[0].id in self._tickets:
+                kind, count = self._take_in(intake, count, world)
+            if kind == bridge.CANCELLATION and infos[0].id in self._tickets:
                 coordinator.withdraw(self._tickets[infos[0].id])
             elif kind == bridge.SESSION_END:
                 self._end_session(infos[0].session, coordinator)
@@ -128,9 +134,32 @@ class Executor(threading.Thread):
         if number is not None and coordinator is not None:
             coordinator.forget(number)
 
-    def _take_in(self, requests, world):
-        """Takes requests in that were in the queue together: runs them, or announces them to the other ranks."""
-        everything = [taken for taken in (self._look_at(request, world) for request in requests) if taken is not None]
+    def _take_in(self, intake, count, world):
+        """Takes requests in that come together: runs them, or announces them to the other ranks.
+
+        Args:
+          count: how many the intake has.
+
+        Returns:
+          What else has come out of the queue, as `bulk.Intake.pop` does.
+        """
+        everything, kind, until = [], bridge.REQUEST, None
+        while True:
+            requests = [bridge.Request(self._library, intake.infos[place]) for place in range(count)]
+            self._current = self._current + requests if everything else requests
+            looked_at = [self._look_at(request, world) for request in requests]
+            new = [taken for taken in looked_at if taken is not None]
+            everything += new
+            until = until or time.perf_counter() + _GATHER_SECONDS
+            if not self._expected.more(new) or time.perf_counter() > until:
+                break
+            kind, count = intake.pop(_GATHER_MICROSECONDS, 0)
+            if kind != bridge.REQUEST:
+                break
+        self._run_or_announce(everything, world)
+        return (kind, count) if kind != bridge.REQUEST else (0, 0)
+
+    def _run_or_announce(self, everything, world):
         announced = []
         many = world is not None and world.size > 1
         if many and len(everything) > 1:  # in one order on all ranks, as far as they come together

@@ -12,6 +12,7 @@ import numpy as np
 
 from sok1x.cuda_kernels import backend, group_find, group_gather, group_partition, group_sum, group_unique, groups
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, NUMBERS
+from sok1x.graph_ops.bridge.errors import CallError
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups.batch import Batch
@@ -87,10 +88,14 @@ def prepare(members, world):
     begins = groups.running_sum(counts.reshape(-1))[:-1].reshape(world.size, size)
     outside = _outside(batch, members, world, records["values"], counts.sum(axis=0))
     for number, taken in enumerate(members):
+        header = np.empty(1 + world.size, np.int64)
+        try:
+            header[0], header[1:] = training_of(taken.request, taken.config), counts[:, number]
+        except CallError:
+            outside[number] = True
         if outside[number]:
-            continue  # its own `prepare` says which key, and where it stands
-        header = taken.header = np.empty(1 + world.size, np.int64)
-        header[0], header[1:] = training_of(taken.request, taken.config), counts[:, number]
+            continue  # its own `prepare` says what is wrong: which key, and where it stands
+        taken.header = header
         taken.prepared = Prepared(sent, begins[:, number], counts[:, number], int(inverse[number]), number, size,
                                   batch.memory)
     batch.leave(outside)
@@ -133,7 +138,7 @@ def forward(members, world):
     answers = _Buffer(batch, takes, row_bytes)
     with batch.variables(exclusive=training) as variables:
         misfits = _look_up(batch, members, variables, keys, answers, requested, takes.sum(axis=0), world)
-    left = _left_anywhere(misfits > 0, world)
+    left = _left_anywhere(misfits > 0, world) if batch.columns.hashed.any() else misfits > 0
     batch.outputs([_ROWS], np.zeros((size, 1, 1), np.int64), only=~left)
     values = _Buffer(batch, gives, row_bytes)
     communicator.all_to_all(answers.pointer, answers.units, values.pointer, values.units, _ALIGN)
