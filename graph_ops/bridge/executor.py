@@ -100,7 +100,8 @@ class Executor(threading.Thread):
             kind, count = intake.pop(spin, -1 if wait is None else int(wait))
             spin = _SPIN_MICROSECONDS if kind else 0
             if kind == bridge.REQUEST:
-                kind, count = self._take_in(intake, count, world)
+                self._current = self._requests(intake, count)
+                kind, count = self._take_in(intake, world)
             if kind == bridge.CANCELLATION and infos[0].id in self._tickets:
                 coordinator.withdraw(self._tickets[infos[0].id])
             elif kind == bridge.SESSION_END:
@@ -134,30 +135,30 @@ class Executor(threading.Thread):
         if number is not None and coordinator is not None:
             coordinator.forget(number)
 
-    def _take_in(self, intake, count, world):
-        """Takes requests in that come together: runs them, or announces them to the other ranks.
+    def _requests(self, intake, count):
+        return [bridge.Request(self._library, intake.infos[place]) for place in range(count)]
 
-        Args:
-          count: how many the intake has.
+    def _take_in(self, intake, world):
+        """Takes the current requests in, and what comes with them: runs them, or announces them to the other ranks.
 
         Returns:
           What else has come out of the queue, as `bulk.Intake.pop` does.
         """
-        everything, kind, until = [], bridge.REQUEST, None
+        everything, other, requests = [], (0, 0), self._current
+        until = time.perf_counter() + _GATHER_SECONDS
         while True:
-            requests = [bridge.Request(self._library, intake.infos[place]) for place in range(count)]
-            self._current = self._current + requests if everything else requests
-            looked_at = [self._look_at(request, world) for request in requests]
-            new = [taken for taken in looked_at if taken is not None]
+            new = [taken for taken in (self._look_at(request, world) for request in requests) if taken is not None]
             everything += new
-            until = until or time.perf_counter() + _GATHER_SECONDS
             if not self._expected.more(new) or time.perf_counter() > until:
                 break
             kind, count = intake.pop(_GATHER_MICROSECONDS, 0)
             if kind != bridge.REQUEST:
+                other = kind, count
                 break
+            requests = self._requests(intake, count)
+            self._current = self._current + requests
         self._run_or_announce(everything, world)
-        return (kind, count) if kind != bridge.REQUEST else (0, 0)
+        return other
 
     def _run_or_announce(self, everything, world):
         announced = []
