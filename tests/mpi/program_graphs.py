@@ -222,7 +222,7 @@ def work_of_a_step():
     def count(frame, event, argument):
         name = frame.f_code.co_filename
         if event == "call" and counted and ("graph_ops" in name or name.endswith(files)):
-            counted[-1] += frame.f_code.co_name not in ("_loop", "run") or "graph_ops" not in name
+            counted[-1] += frame.f_code.co_name not in ("_loop", "run", "pop") or "graph_ops" not in name
 
     results = []
     for tables in (2, 40):
