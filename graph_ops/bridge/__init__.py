@@ -20,6 +20,7 @@ From TensorFlow's threads to ours (C++):
 
 The executor's thread:
     executor          takes requests in, announces them, runs them in the order that all ranks have
+    expected          how many requests that run together a session.run will bring
     bulk              the calls for many requests
     calls             what a node runs: its operation, config and place, decoded once
     contexts          sessions, numbered

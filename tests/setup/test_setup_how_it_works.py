@@ -9,7 +9,7 @@ import re
 import pytest
 
 from sok1x import graph_ops
-from sok1x.graph_ops.bridge import registry
+from sok1x.graph_ops.bridge import executor, registry
 from sok1x.graph_ops.exchanges.lookup import SAVED_DTYPES
 from sok1x.graph_ops.operations import combined_lookup, dense_lookup
 
@@ -69,6 +69,13 @@ def test_what_forward_leaves():
 def test_what_runs_together(operations):
     said = re.findall(r"^- `([\w.]+)`$", section("What runs together"), re.MULTILINE)
     assert sorted(said) == sorted(name for name, operation in operations.items() if operation.group is not None)
+
+
+def test_how_much_is_taken_in_at_once():
+    said = re.search(r"up to (\d+)\s+at a time.*?for (\d+) microseconds, and for all of them (\d+) at most",
+                     section("The life of a request"), re.DOTALL)
+    assert [int(number) for number in said.groups()] == [
+        executor._MOST_AT_ONCE, executor._GATHER_MICROSECONDS, round(executor._GATHER_SECONDS * 1e6)]
 
 
 def imported(room):
