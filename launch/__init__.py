@@ -31,9 +31,50 @@ conclude(world, thread), which waits for its thread. The executor, told to stop:
     fail what is left in its queue with CANCELLED
     finish(world)
 
-The order, file by file: coordinator (a rank's part) announces by way of announcing and announcements, and talks with
-rank 0 over channel, in messages and bundles; there leader hears all ranks, pairs what belongs together in pool (bundles
-of sessions that are known) or pairing (all else), and decides in batches.
+Who the ranks are:
+    launcher             what started this process
+    mpi_library          MPI loaded, begun and ended, shared with others in the process
+    world                all ranks, as one process sees them
+    agreement            whether all gave sok.Init equal arguments
+    environment          the environment variables
+    errors               the one exception of this folder
+    lines                lines on stderr
+
+How they exchange data:
+    communicator         what every communicator can do
+    local_communicator   of one rank
+    mpi_communicator     on host memory, over MPI
+    gpu_connection       which of the next two a job's GPUs use
+    gpu_communicator     what these have in common
+    nccl_communicator    on device memory, over NCCL
+    nccl_library         its calls
+    staged_communicator  on device memory, by way of the host's
+
+In which order. A rank's part:
+    coordinator          announces what is ready, gives back what is decided
+    announcements        announcements, answers, and those without one
+    announcing           as few messages as possible
+    bundles              ops announced together, ops decided together: one message each
+    messages             all other messages
+    channel              the way to rank 0 and back
+    mpi_transport        the messages over MPI
+    pauses               how long to sleep between two looks
+
+Rank 0's part:
+    leader               hears all ranks and decides
+    pool                 bundles of sessions that are known, and what they have in common
+    pairing              which announcements belong together, in all other cases
+    pending              an op's run for which some ranks are ready
+    plans                what each rank built
+    batches              what is decided in one turn
+
+How they end:
+    failure              a process ends cleanly, or all ranks do
+    stall                ops that wait too long
+    leader_watch         a rank 0 that gives no answer
+    deadlock             a job in which every rank waits
+    stillness            whether anything moves in this process
+    exchange_watch       exchanges that do not end
 """
 from .announcements import Decision, Ready
 from .coordinator import Coordinator

@@ -3,7 +3,7 @@
 Here meet the ops of sessions that rank 0 has paired already, whatever bundles each rank has announced them in. Mostly
 all ranks announce the same bundle, and it is taken as it is. Where they differ, what they have in common is found by
 the members' keys. Everything else (sessions that are new, errors, several announcements of one op's run, ops that have
-waited for some time) is paired.py's business: the pool gives all it has to it and starts anew.
+waited for some time) is pairing.py's business: the pool gives all it has to it and starts anew.
 """
 import itertools
 from typing import Dict, List, NamedTuple, Optional, Tuple

@@ -13,7 +13,7 @@ from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INTERNAL, RESOURC
 
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bridge.so")
 MAX_RANK = 8
-REQUEST, CANCELLATION, SESSION_END = 1, 2, 3  # what Library.pop has taken
+REQUEST, CANCELLATION, SESSION_END = 1, 2, 3  # what Library.pop_many has taken
 GROUP_HOLDS = 1000  # in place of a status code: bridge_calls.h
 
 # TensorFlow's DataType numbers (types.proto) for what our ops take and give.
@@ -102,7 +102,7 @@ class Library:
                                   "build it again".format(path, name, bytes_there, ctypes.sizeof(structure)))
         for name, result, arguments in (
                 ("open", None, []), ("close", None, [i32, ctypes.c_char_p]), ("wake", None, []),
-                ("pop", i32, [i64, i64, ctypes.POINTER(RequestInfo)]), ("begin", None, [pointer] * 3),
+                ("begin", None, [pointer] * 3),
                 ("pop_many", i32, [i64, i64, ctypes.POINTER(RequestInfo), i32, numbers]),
                 ("lock", i32, [pointer, i32, infos]), ("unlock", None, [pointer]),
                 ("initialized", i32, [pointer]),

@@ -17,10 +17,6 @@ void sok1x_close(int code, const char* reason) { sok1x::Queue::Get()->Close(code
 
 void sok1x_wake() { sok1x::Queue::Get()->Wake(); }
 
-int sok1x_pop(int64_t spin_us, int64_t wait_us, sok1x::RequestInfo* info) {
-  return sok1x::Queue::Get()->Pop(spin_us, wait_us, info);
-}
-
 // Begins a request on a GPU: what is enqueued on `own_stream` from now on comes after what TensorFlow has enqueued.
 void sok1x_begin(void* handle, void* own_stream, void* event) {
   auto* request = static_cast<sok1x::Request*>(handle);

@@ -11,7 +11,7 @@ sok1x::Group* GroupOf(void* group) { return static_cast<sok1x::Group*>(group); }
 
 extern "C" {
 
-// As sok1x_pop, but takes as many requests as are in the queue, up to `capacity`. *count: entries filled.
+// See Queue::PopMany.
 int sok1x_pop_many(int64_t spin_us, int64_t wait_us, sok1x::RequestInfo* infos, int capacity, int32_t* count) {
   return sok1x::Queue::Get()->PopMany(spin_us, wait_us, infos, capacity, count);
 }

@@ -86,15 +86,9 @@ class Queue {
     ready_.notify_all();
   }
 
-  // Takes a request (1), the id of a cancelled one (2) or a session that is gone (3); 0 after wait_us microseconds
-  // (negative: no limit) or a Wake.
+  // Takes as many requests as are there, up to `capacity` (1), the id of a cancelled one (2) or a session that is gone
+  // (3); 0 after wait_us microseconds (negative: no limit) or a Wake. *count: how many entries of infos are filled.
   // Spins for spin_us first: a thread that sleeps costs about 50 us to wake, and a step's next op often comes sooner.
-  int Pop(int64_t spin_us, int64_t wait_us, RequestInfo* info) {
-    int count = 0;
-    return PopMany(spin_us, wait_us, info, 1, &count);
-  }
-
-  // As Pop, but takes as many requests as are there, up to `capacity`. *count: how many entries of infos are filled.
   int PopMany(int64_t spin_us, int64_t wait_us, RequestInfo* infos, int capacity, int* count) {
     if (spin_us > 0 && size_.load(std::memory_order_acquire) == 0) {
       const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us);
