@@ -7,12 +7,15 @@ _INVERSE, _ROWS, _REQUESTED = range(3)  # inputs and outputs
 
 
 def key(taken, world):
-    """Members of a group have row numbers to make distinct: those that only stamp run by themselves."""
+    """Members of a group have row numbers to make distinct: those that only stamp run by themselves.
+
+    They are of one run: it moves a table's clock on once, and each run stamps rows with a step of its own.
+    """
     if world.size > 1:
         _, rows, requested = taken.request.inputs
         if rows.size or not requested.size:
             return None
-    return taken.config.global_step
+    return taken.config.global_step, taken.request.step
 
 
 def run(members, world):

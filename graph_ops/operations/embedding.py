@@ -11,6 +11,9 @@ this one owns; E bytes of a number of the result, 4 of a float32, 2 of a float16
   combined, reduce_scatter  forward E D (W + A) + 8 (W + A) + 80 K + 24 U + 64 P + 24 N; float16: and 2 N W D;
                             backward E D (A + W) + 4 D u + 16 P + 48 K
 
+Lookups that run together take the sum of this, until the last of them has finished; on several ranks one that needs
+rows inserted, or reads initial values, takes E D (U + R) + 16 (U + R) in its forward once more.
+
 On a GPU kernels order keys and sources in scratch memory: at most 36 (K + R) + 16 (U + u) + 8192 more, forward and
 backward each (P in place of R where pairs travel). There an op takes its temporary part in blocks (bridge/arena.py),
 the first as large as that of its previous run; a piece begins at a multiple of 256 bytes.
