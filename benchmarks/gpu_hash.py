@@ -7,8 +7,8 @@ The index has 2^26 slots. It is filled with distinct random 64-bit keys to each 
 of 2^20 keys are used in turn, keys in random order:
 
 find             rows of keys that all are in the index
-find or insert   as the library does it (graph_ops/stores/shard.py): find, which counts the missing keys; where there
-                 are any, insert, which gives them rows in their order. Mixes: none of the keys new, 5 %,
+find or insert   as the library does it (graph_ops/stores/hashed_store.py): find, which counts the missing keys; where
+                 there are any, insert, which gives them rows in their order. Mixes: none of the keys new, 5 %,
                  50 %. Before each
                  call the index is put back as it was, so each begins at the load factor that is stated.
 
@@ -105,7 +105,7 @@ class Benchmark:
             return hash_index.insert(self.index, self.options.capacity, keys, count, self.rows, self.used)
 
     def find_or_insert(self, keys):
-        """What is timed: as graph_ops/stores/shard.py does it."""
+        """What is timed: as graph_ops/stores/hashed_store.py does it."""
         return self._insert(keys, self.options.keys) if self._find(keys, self.options.keys) else 0
 
     def make_sets(self, new):

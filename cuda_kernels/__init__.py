@@ -5,7 +5,7 @@ Keys:
     partition      grouped by the rank that owns them; renumbered after that
     hash_index     the index from keys to rows: find, insert, clear (hash_index.cuh: its slots)
     index_keys     the index turned round: the key of each row
-    lookup         a whole batch's rows found and, on the host, copied in the same pass
+    lookup         a whole batch's rows found and, on the host, copied in the same pass (lookup.cuh)
     row_numbers    rows without an index, new rows numbered, missing ones left out, keys out of range
 
 Rows:
@@ -32,13 +32,27 @@ Steps of other kernels, on a GPU only:
     sort           a stable sort
     counts         (counts.cu alone; gpu.py wraps it) counts on their way to the host
 
+Many tables in one launch: group_NAME does for a group of tables what NAME does for one; its wrapper takes a NumPy array
+of records, one for each table, with pointers in them.
+    groups           the records, rows that lie in several blocks (groups.cuh)
+    group_find       as hash_index.find, row_numbers.direct and lookup
+    group_gather     as gather
+    group_unique     as unique
+    group_partition  as partition (owners.cuh: who owns a key)
+    group_sum        as segment_sum (segment_sum_terms.cuh, segment_sum_host.h: what both share)
+    group_stamps     as stamps
+    upload_ring      small arrays on their way to a GPU
+
 What they stand on:
     backend        which device kernels run on; `declare` states a kernel's C types and its GPU threads, `kernels` calls
                    it; counts
     host           the host's library, and how many threads it uses
     host_threads   (host_threads.cu alone; host.py wraps it) the pool of threads (host_threads.h)
     build_host     compiles the host's library
-    gpu            a GPU: its stream, its memory, its loaded modules, its counts
+    gpu            a GPU: its stream, its memory, its counts
+    gpu_launch     kernels loaded, their parameters packed, each launched by one call into C
+    host_launch    (host_launch.cu alone; gpu_launch.py wraps it) that call
+    gpu_driver     what is asked of CUDA's driver besides
     gpu_compiler   compiles a family for the GPU at first use
     kernel_cache   keeps what it made
 

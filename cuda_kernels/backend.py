@@ -142,7 +142,8 @@ def family(module_name):
 
 
 def row_lanes(dim: int) -> int:
-    """GPU threads that serve one row of `dim` floats together, as in rows.cuh (make_team)."""
+    """GPU threads that serve one row of `dim` floats together, as in rows.cuh (make_team) and
+    as in groups.cuh."""
     lanes = 1
     while lanes < 32 and lanes * 4 < dim:
         lanes *= 2

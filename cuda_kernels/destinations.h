@@ -11,11 +11,9 @@
 
 namespace sok1x {
 
-// Calls body(begin, end) for ranges that together are [0, num_rows). ids [n] name the rows of the sources; a
+// Bounds of `parts` ranges of equal work that together are [0, num_rows). ids [n] name the rows of the sources; a
 // source is taken to be twice the work of clearing a row, of which there are `cleared`, spread evenly.
-template <class F>
-void for_destinations(const i32* ids, i64 n, i64 num_rows, i64 cleared, i64 bytes, const F& body) {
-  const i64 parts = std::max<i64>(1, std::min<i64>(ThreadPool::get().threads(), bytes / (4 * kLeastBytes)));
+inline std::vector<i64> split_destinations(const i32* ids, i64 n, i64 num_rows, i64 cleared, i64 parts) {
   std::vector<i64> bounds(parts + 1, 0);
   bounds[parts] = num_rows;
   if (parts > 1) {
@@ -32,6 +30,19 @@ void for_destinations(const i32* ids, i64 n, i64 num_rows, i64 cleared, i64 byte
     std::sort(sample.begin(), sample.end());
     for (i64 p = 1; p < parts; ++p) bounds[p] = sample.empty() ? 0 : sample[sample.size() * p / parts];
   }
+  return bounds;
+}
+
+// How many threads a sum (or scatter) that touches so many bytes is worth.
+inline i64 parts_worth(i64 bytes) {
+  return std::max<i64>(1, std::min<i64>(ThreadPool::get().threads(), bytes / (4 * kLeastBytes)));
+}
+
+// Calls body(begin, end) for the ranges of `split_destinations`.
+template <class F>
+void for_destinations(const i32* ids, i64 n, i64 num_rows, i64 cleared, i64 bytes, const F& body) {
+  const i64 parts = parts_worth(bytes);
+  const std::vector<i64> bounds = split_destinations(ids, n, num_rows, cleared, parts);
   const i64* bound = bounds.data();
   parallel_chunks(parts, 1, [=](i64 first, i64 last) {
     for (i64 part = first; part < last; ++part) body(bound[part], bound[part + 1]);

@@ -1,16 +1,16 @@
 """One GPU as this process uses it: TensorFlow's own context, a stream of ours, the kernels loaded there.
 
-PyCUDA is imported here and nowhere else above `Gpu.__init__`, so that everything works without it on the host. All
+PyCUDA is imported here and nowhere else above `Gpu.__init__`, so that everything works without it on the host. It makes
+contexts, streams and pinned memory; what a step does again and again goes to the driver itself (gpu_driver.py). All
 work goes to one stream, in order; nothing here waits for it except `synchronize`, `to_host` and `GpuCounts.read`.
 """
 import contextlib
 import ctypes
-import functools
 import os
 
 import numpy as np
 
-from . import backend, gpu_compiler
+from . import backend, gpu_compiler, gpu_driver, gpu_launch
 
 _NON_BLOCKING = 1  # a stream that does not wait for the legacy default stream
 _BLOCKS_PER_MULTIPROCESSOR = 32
@@ -62,9 +62,9 @@ def of_stream(stream):
     Args:
         stream: a CUstream as an int.
     """
-    cuda = _cuda()
+    cuda = gpu_driver.get()
     context, ordinal = ctypes.c_void_p(), ctypes.c_int()
-    _check(cuda.cuStreamGetCtx(ctypes.c_void_p(stream), ctypes.byref(context)), "cuStreamGetCtx")
+    _check(cuda.cuStreamGetCtx(stream, ctypes.byref(context)), "cuStreamGetCtx")
     _check(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent")
     _check(cuda.cuCtxGetDevice(ctypes.byref(ordinal)), "cuCtxGetDevice")
     return get(ordinal.value)
@@ -96,18 +96,18 @@ class Gpu:
         self.deterministic = os.environ.get("SOK1X_DETERMINISTIC", "").strip() not in ("", "0")
         self.allocate = None
         self.profile = None
-        self._most_blocks = self.multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
-        self._cubins = gpu_compiler.cubins(gpu_compiler.names(), self.architecture)
-        self._modules = {}
-        self._functions = {}
+        cubins = gpu_compiler.cubins(gpu_compiler.names(), self.architecture)
+        self._cuda = cuda = gpu_driver.get()
+        self._check = cuda.check
         self._context = device.retain_primary_context()
-        self._raw_context = ctypes.c_void_p()
-        _check(_cuda().cuDevicePrimaryCtxRetain(ctypes.byref(self._raw_context), ordinal), "cuDevicePrimaryCtxRetain")
+        self._raw_context = cuda.made("cuDevicePrimaryCtxRetain", ordinal)
         with self.active():
             self._stream = driver.Stream(_NON_BLOCKING)
-            self.event = _event_without_timing()
+            self.stream = self._stream.handle
+            self.event = cuda.event()
+            self._launcher = gpu_launch.Launcher(
+                cubins, self.stream, self.multiprocessors * _BLOCKS_PER_MULTIPROCESSOR)
             self.counts = GpuCounts(self)
-        self.stream = self._stream.handle
 
     @contextlib.contextmanager
     def active(self):
@@ -117,7 +117,7 @@ class Gpu:
         does not set it again where others have put it away meanwhile. PyCUDA's own stack of contexts must be empty
         when a thread ends, or it aborts the process.
         """
-        _check(_cuda().cuCtxSetCurrent(self._raw_context), "cuCtxSetCurrent")
+        _check(self._cuda.cuCtxSetCurrent(self._raw_context), "cuCtxSetCurrent")
         self._context.push()
         try:
             yield self
@@ -128,20 +128,14 @@ class Gpu:
         """Launches a kernel with the GPU threads that its signature asks for; returns at once."""
         if signature.threads is None:
             raise NotImplementedError("kernel {} has no GPU form".format(signature.name))
-        wanted = int(signature.threads(arguments))  # PyCUDA takes no integers of NumPy's
-        if wanted <= 0:
+        threads = int(signature.threads(arguments))
+        if threads <= 0:
             return
-        blocks = (wanted + signature.block - 1) // signature.block
-        if not signature.exact and blocks > self._most_blocks:
-            blocks = self._most_blocks
-        function = self._functions.get(signature.name)
-        if function is None:
-            function = self._load(signature)
         if self.profile is None:
-            function.prepared_async_call((blocks, 1), (signature.block, 1, 1), self._stream, *arguments)
+            self._launcher.launch(signature, threads, arguments)
             return
         with self.timed(signature.name):
-            function.prepared_async_call((blocks, 1), (signature.block, 1, 1), self._stream, *arguments)
+            self._launcher.launch(signature, threads, arguments)
 
     @contextlib.contextmanager
     def timed(self, what):
@@ -155,35 +149,31 @@ class Gpu:
         end.record(self._stream)
         self.profile.append((what, start, end))
 
-    def _load(self, signature):
-        function = self.module(signature.family).get_function("sok1x_" + signature.name)
-        function.prepare(signature.format)
-        self._functions[signature.name] = function
-        return function
+    def _enqueue(self, what, function, *arguments):
+        if self.profile is None:
+            self._check(function(*arguments, self.stream), what)
+        else:
+            with self.timed(what):
+                self._check(function(*arguments, self.stream), what)
 
-    def module(self, family):
-        """The loaded module of NAME.cu."""
-        if family not in self._modules:
-            self._modules[family] = self._driver.module_from_buffer(self._cubins[family])
-        return self._modules[family]
+    # Sizes and addresses may be NumPy's integers, which ctypes does not take.
 
     def clear(self, pointer, nbytes, value=0):
         """Sets bytes of device memory, in stream order."""
         if nbytes:
-            with self.timed("clear"):
-                self._driver.memset_d8_async(int(pointer), value, int(nbytes), self._stream)
+            self._enqueue("clear", self._cuda.cuMemsetD8Async, int(pointer), value, int(nbytes))
 
     def copy(self, target, source, nbytes):
         """Copies bytes of device memory, in stream order."""
         if nbytes:
-            with self.timed("copy"):
-                self._driver.memcpy_dtod_async(int(target), int(source), int(nbytes), self._stream)
+            self._enqueue("copy", self._cuda.cuMemcpyDtoDAsync_v2, int(target), int(source), int(nbytes))
 
     def to_host(self, target, source, nbytes):
         """Copies device memory at `source` to host memory at `target` (pointers); returns when the bytes are there."""
         if nbytes:
-            self._driver.memcpy_dtoh_async(_bytes_at(target, nbytes), source, self._stream)
-        self._stream.synchronize()
+            self._check(self._cuda.cuMemcpyDtoHAsync_v2(int(target), int(source), int(nbytes), self.stream),
+                        "copy to the host")
+        self.synchronize()
 
     def to_device(self, target, source, nbytes):
         """Copies host memory at `source` to device memory at `target` (pointers), in stream order.
@@ -191,7 +181,12 @@ class Gpu:
         Pinned memory must stay as it is until the stream has come by; other memory may change at once.
         """
         if nbytes:
-            self._driver.memcpy_htod_async(target, _bytes_at(source, nbytes), self._stream)
+            self._check(self._cuda.cuMemcpyHtoDAsync_v2(int(target), int(source), int(nbytes), self.stream),
+                        "copy to the device")
+
+    def send(self, target, pinned):
+        """As `to_device`, from a contiguous NumPy array of `pinned` memory."""
+        self._driver.memcpy_htod_async(target, pinned, self._stream)
 
     def pinned(self, nbytes):
         """A NumPy uint8 array [nbytes] in host memory that the GPU copies from and to at full speed."""
@@ -199,7 +194,7 @@ class Gpu:
 
     def synchronize(self):
         """Waits until all work of the stream is done."""
-        self._stream.synchronize()
+        self._check(self._cuda.cuStreamSynchronize(self.stream), "cuStreamSynchronize")
 
     def record(self):
         """A token for this point of the stream."""
@@ -219,12 +214,13 @@ class GpuCounts:
     _PLACES = 16  # as in counts.cu
 
     def __init__(self, gpu):
-        self._gpu = gpu
+        self._cuda, self._check, self._stream = gpu._cuda, gpu._cuda.check, gpu.stream
+        self._address = gpu._launcher.global_address("counts", "sok1x_counts")
         driver = gpu._driver
-        self._address, _ = gpu.module("counts").get_global("sok1x_counts")
-        self._values = driver.pagelocked_zeros(self._PLACES, np.int64, mem_flags=driver.host_alloc_flags.DEVICEMAP)
-        self._seen_by_gpu = int(self._values.base.get_device_pointer())
-        self._asked = driver.Event(driver.event_flags.DISABLE_TIMING)
+        self._memory = driver.pagelocked_zeros(self._PLACES, np.int64, mem_flags=driver.host_alloc_flags.DEVICEMAP)
+        self._seen_by_gpu = int(self._memory.base.get_device_pointer())
+        self._values = (ctypes.c_int64 * self._PLACES).from_address(self._memory.ctypes.data)
+        self._asked = gpu._cuda.event()
         self._taken, self._waiting = 0, False
 
     def take(self):
@@ -237,38 +233,21 @@ class GpuCounts:
     def ask(self):
         """Counting is over: has the counts sent while the stream goes on with what is enqueued later."""
         backend.kernels.publish_counts(self._seen_by_gpu)
-        self._asked.record(self._gpu._stream)
+        self._check(self._cuda.cuEventRecord(self._asked, self._stream), "cuEventRecord")
         self._waiting = True
 
     def read(self):
         """The counts taken since the last read, in order. Waits for the stream, up to `ask` if that was called."""
         if not self._waiting:
             self.ask()
-        self._asked.synchronize()
+        self._check(self._cuda.cuEventSynchronize(self._asked), "cuEventSynchronize")
         taken, self._taken, self._waiting = self._taken, 0, False
-        return self._values[:taken].tolist()
+        return self._values[:taken]
 
     def forget(self):
         """After a request that failed half-way: all counters are 0 again."""
         if self._taken or self._waiting:
             self.read()
-
-
-def _bytes_at(pointer, nbytes):
-    return np.frombuffer((ctypes.c_char * nbytes).from_address(pointer), np.uint8)
-
-
-def _event_without_timing():
-    """A CUevent of the current context, as an int: PyCUDA's events do not tell theirs."""
-    event = ctypes.c_void_p()
-    _check(_cuda().cuEventCreate(ctypes.byref(event), 2), "cuEventCreate")
-    return event.value
-
-
-@functools.lru_cache(maxsize=None)
-def _cuda():
-    """CUDA's driver, for what PyCUDA does not offer."""
-    return ctypes.CDLL("libcuda.so.1")
 
 
 def _check(code, what):
@@ -278,8 +257,8 @@ def _check(code, what):
 
 def _uuid(ordinal):
     device, text = ctypes.c_int(), ctypes.create_string_buffer(16)
-    _check(_cuda().cuDeviceGet(ctypes.byref(device), ordinal), "cuDeviceGet")
-    _check(_cuda().cuDeviceGetUuid(text, device), "cuDeviceGetUuid")
+    _check(gpu_driver.get().cuDeviceGet(ctypes.byref(device), ordinal), "cuDeviceGet")
+    _check(gpu_driver.get().cuDeviceGetUuid(text, device), "cuDeviceGetUuid")
     return text.raw.hex()
 
 

@@ -35,6 +35,10 @@ SOK_DEVICE void copy_row(u16* SOK_RESTRICT out, const float* SOK_RESTRICT in, i6
   narrow(in, width, out);
 }
 
+SOK_DEVICE void copy_row(float* SOK_RESTRICT out, const u16* SOK_RESTRICT in, i64 width) {
+  widen(in, width, out);
+}
+
 SOK_DEVICE void copy_row(u16* SOK_RESTRICT out, const u16* SOK_RESTRICT in, i64 width) {
   memcpy(out, in, width * sizeof *in);
 }

@@ -1,33 +1,18 @@
 // Each position's row found and copied in one pass, for the usual case that all keys have rows.
-#include "half_rows.cuh"
 #include "hash_index.cuh"
+#include "lookup.cuh"
 
 #ifndef __CUDACC__
-// On the host a look-ahead in two stages.
-
 namespace {
-
-// Positions from asking for a key's slot to reading it, and again from asking for its row to copying that.
-const i64 STAGE = 12;
 
 template <class K, class Out>
 void look_up(const K* keys, i64 n, const Slot* index, i64 capacity, const float* table, i64 dim, i32* rows, Out* out,
              i64* missing) {
   if (out) SOK_OUTPUT(out, n * dim * (i64)sizeof *out);
   SOK_PARALLEL_CHUNKS(first, last, n, 32 + (out ? dim * 8 : 0)) {
-    i64 missed = 0;
-    for (i64 i = first; i < last + 2 * STAGE; ++i) {
-      if (i < last) prefetch_slot(index, capacity, (i64)keys[i]);
-      const i64 found = i - STAGE;
-      if (found >= first && found < last) {
-        const i32 row = find_row(index, capacity, (i64)keys[found]);
-        rows[found] = row;
-        missed += row < 0;
-        if (out && row >= 0) prefetch_row(table + row * dim, dim);
-      }
-      const i64 copied = found - STAGE;
-      if (out && copied >= first && rows[copied] >= 0) copy_row(out + copied * dim, table + rows[copied] * dim, dim);
-    }
+    const i64 missed = look_up_run(
+        keys, first, last, [=](i64 key) { prefetch_slot(index, capacity, key); },
+        [=](i64 key) { return find_row(index, capacity, key); }, table, dim, rows, out);
     if (missed) atomic_add(missing, missed);
   };
 }

@@ -1,5 +1,5 @@
 // Keys grouped by the rank that owns them, and the bookkeeping of that permutation.
-#include "common.cuh"
+#include "owners.cuh"
 
 SOK_KERNEL sok1x_permute(const i64* SOK_RESTRICT values, const i32* SOK_RESTRICT position, i64 n,
                          i64* SOK_RESTRICT out) {
@@ -8,12 +8,6 @@ SOK_KERNEL sok1x_permute(const i64* SOK_RESTRICT values, const i32* SOK_RESTRICT
 
 SOK_KERNEL sok1x_remap(i32* SOK_RESTRICT inverse, const i32* SOK_RESTRICT position, i64 n) {
   SOK_PARALLEL_FOR(i, n, 12) { inverse[i] = position[inverse[i]]; };
-}
-
-// The mathematical modulo: never negative.
-SOK_DEVICE i64 owner_of(i64 key, i64 parts) {
-  const i64 remainder = key % parts;
-  return remainder < 0 ? remainder + parts : remainder;
 }
 
 #ifndef __CUDACC__
@@ -27,8 +21,7 @@ SOK_EXPORT void sok1x_partition(const i64* keys, i64 n, i64 parts, i64* counts, 
   const i64 stride = parts + 8;  // a cache line lies between the counters of two blocks, which two threads count in
   std::vector<i64> places(blocks * stride, 0);
   i64* place = places.data();
-  const u64 mask = (parts & (parts - 1)) == 0 ? (u64)parts - 1 : 0;  // a power of two needs no division
-  auto owner = [=](i64 key) { return mask || parts == 1 ? (i64)((u64)key & mask) : owner_of(key, parts); };
+  const OwnerOf owner(parts);
 
   // position holds the owner until the second pass.
   sok1x::parallel_chunks(blocks, 1, [=](i64 begin, i64 end) {

@@ -2,8 +2,8 @@
 from . import scan, sort
 from .backend import INT32, INT64, POINTER, current, family, kernels, row_lanes
 
-# As in segment_sum_gpu.cuh: sources that a team of threads adds up in turn, and bytes of one on its way to its team.
-CHUNK, SOURCE_BYTES = 32, 8
+CHUNK = 32  # sources that a team of threads adds up in turn, as in segment_sum_terms.cuh
+SOURCE_BYTES = 8  # of a source on its way to its team, as in segment_sum_gpu.cuh
 
 declare = family(__name__)
 declare("segment_sum", None, POINTER, INT64, POINTER, INT64, INT64, POINTER)

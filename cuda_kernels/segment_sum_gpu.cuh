@@ -8,10 +8,7 @@
 // Terms are floats, doubles, or 16-bit floats, which are summed as 32-bit ones.
 #ifndef SOK1X_SEGMENT_SUM_GPU_CUH
 #define SOK1X_SEGMENT_SUM_GPU_CUH
-#include "half.cuh"
-#include "rows.cuh"
-
-#define SEGMENT_CHUNK 32  // as in segment_sum.py
+#include "segment_sum_terms.cuh"
 
 #define SOURCE_BYTES 8  // as in segment_sum.py
 struct Source {
@@ -28,16 +25,6 @@ struct Gradients {
   i64 n_bags;
   i32 mean;
 };
-
-// W numbers that travel as one access, or as two of doubles. What half precision is summed in: see `summand`.
-template <class T, int W>
-struct __align__(sizeof(T) * W) Pack {
-  T lane[W];
-};
-
-SOK_DEVICE float summand(float value) { return value; }
-SOK_DEVICE double summand(double value) { return value; }
-SOK_DEVICE float summand(unsigned short value) { return half_to_float(value); }
 
 // The bag that has key k: the last whose offset is not above it.
 SOK_DEVICE i32 bag_of_key(const i64* offsets, i64 n_bags, i64 k) {
@@ -94,15 +81,6 @@ SOK_KERNEL sok1x_segment_clear(const i32* SOK_RESTRICT starts, i64 n_segments, i
       float* row = out + (first + __ffs(left) - 1) * dim;
       for (i64 c = lane; c < dim; c += 32) row[c] = 0.0f;
     }
-  }
-}
-
-template <class Sum, int W>
-SOK_DEVICE void put_sum(Sum* out, const Pack<Sum, W>& sum, bool shared) {
-  if (shared) {
-    for (int w = 0; w < W; ++w) atomicAdd(out + w, sum.lane[w]);
-  } else {
-    *(Pack<Sum, W>*)out = sum;
   }
 }
 

@@ -9,9 +9,10 @@
 // Keys looked at together: their slots are asked for before the first is read.
 static const i64 BATCH = 32;
 
-// Open addressing over `slots`, a power of two of at least 2n places: -1, or the number of a distinct key.
-template <class K>
-static i64 unique_keys(const K* keys, i64 n, i64* values, i32* inverse, i32* slots, i64 capacity) {
+// Open addressing over `slots`, a power of two of at least 2n places: -1, or the number of a distinct key. keys[i] is
+// key i, of any type.
+template <class Keys>
+static i64 unique_keys(const Keys& keys, i64 n, i64* values, i32* inverse, i32* slots, i64 capacity) {
   const u64 mask = (u64)capacity - 1;
   memset(slots, 0xff, capacity * sizeof(i32));
   i64 distinct = 0;

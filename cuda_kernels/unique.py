@@ -11,14 +11,14 @@ declare("unique_inverse", None, POINTER, INT64, POINTER, POINTER, threads=lambda
 declare("widen", None, POINTER, INT32, INT64, POINTER, threads=lambda a: a[2])
 
 
-def _slots(n: int) -> int:
-    """Places of the scratch table: a power of two, at least 2n, and 4n as long as it stays within a megabyte.
+def slots(n: int) -> int:
+    """Places of the scratch table of n keys: a power of two, at least 2n, and 4n as long as it stays within a megabyte.
 
     Shorter probe sequences mean fewer mispredicted branches (a quarter of the time at 53 k keys), but a table
     that leaves the second-level cache costs more than it saves. A GPU's is larger.
     """
-    slots = 1 << max(4, (2 * n - 1).bit_length())
-    return 2 * slots if slots <= 1 << (17 if current() is None else 20) else slots
+    places = 1 << max(4, (2 * n - 1).bit_length())
+    return 2 * places if places <= 1 << (17 if current() is None else 20) else places
 
 
 def scratch_bytes(n: int) -> int:
@@ -30,8 +30,8 @@ def scratch_bytes(n: int) -> int:
     if n >= 1 << 31:
         raise ValueError("A batch may have up to 2**31 - 1 keys on one rank, got {}.".format(n))
     if current() is None:
-        return 4 * _slots(n)
-    return scan.state_bytes(n) + 4 * _slots(n) + 4 * n
+        return 4 * slots(n)
+    return scan.state_bytes(n) + 4 * slots(n) + 4 * n
 
 
 def unique(keys: int, key_type: str, n: int, values: int, inverse: int, scratch: int) -> int:
@@ -50,7 +50,7 @@ def unique(keys: int, key_type: str, n: int, values: int, inverse: int, scratch:
     """
     gpu = current()
     if gpu is None:
-        return kernels.unique(keys, KEY_TYPES[key_type], n, values, inverse, scratch, _slots(n))
+        return kernels.unique(keys, KEY_TYPES[key_type], n, values, inverse, scratch, slots(n))
     found = counts()
     start(keys, key_type, n, values, inverse, scratch, found.take())
     return found.read()[0]
@@ -58,11 +58,11 @@ def unique(keys: int, key_type: str, n: int, values: int, inverse: int, scratch:
 
 def start(keys: int, key_type: str, n: int, values: int, inverse: int, scratch: int, count: int) -> None:
     """`unique` on a GPU without waiting: their number goes into *count, a pointer from `counts().take()`."""
-    slots, kind = _slots(n), KEY_TYPES[key_type]
+    places, kind = slots(n), KEY_TYPES[key_type]
     table = scratch + scan.state_bytes(n)
-    rank = table + 4 * slots
-    current().clear(scratch, scan.state_bytes(n) + 4 * slots)
-    kernels.unique_claim(keys, kind, n, inverse, table, slots)
+    rank = table + 4 * places
+    current().clear(scratch, scan.state_bytes(n) + 4 * places)
+    kernels.unique_claim(keys, kind, n, inverse, table, places)
     kernels.unique_number(keys, kind, n, inverse, table, values, rank, count, scratch)
     kernels.unique_inverse(inverse, n, table, rank)
 

@@ -5,10 +5,11 @@ For the executor thread (graph_ops), which makes all calls below but `coordinato
     world = start(arguments)                 # the Init op; LaunchError leaves everything as it was
     coordinator = world.coordinator
     loop:
-        wait for a request, at most coordinator.wait_microseconds() (None: until one comes)
-        a request of an op that communicates: if coordinator.job_error: fail it with that, else prepare it, and
-            ticket = coordinator.announce(Ready(...))          # a failure of `prepare` goes in Ready.error
-        for decision in coordinator.poll():                    # in this order
+        wait for a request, at most coordinator.wait_microseconds() (None: until one comes), and take what else is there
+        requests of ops that communicate: if coordinator.job_error: fail them with that, else prepare them, and
+            tickets = coordinator.announce_all([Ready(...), ...])  # a failure of `prepare` goes in Ready.error; in the
+                                                               # order of the plan, say: cheapest where ranks agree
+        for decision in coordinator.poll():                    # in this order; those of one batch can run together
             decision.error   -> fail the request that got decision.ticket
             otherwise        -> run it with decision.headers, also when job_error is set meanwhile; where that fails on
                                 all ranks alike: coordinator.undone(decision.number), then fail the request
@@ -29,6 +30,51 @@ conclude(world, thread), which waits for its thread. The executor, told to stop:
     until coordinator.left: carry out coordinator.poll(), sleep 1 ms
     fail what is left in its queue with CANCELLED
     finish(world)
+
+Who the ranks are:
+    launcher             what started this process
+    mpi_library          MPI loaded, begun and ended, shared with others in the process
+    world                all ranks, as one process sees them
+    agreement            whether all gave sok.Init equal arguments
+    environment          the environment variables
+    errors               the one exception of this folder
+    lines                lines on stderr
+
+How they exchange data:
+    communicator         what every communicator can do
+    local_communicator   of one rank
+    mpi_communicator     on host memory, over MPI
+    gpu_connection       which of the next two a job's GPUs use
+    gpu_communicator     what these have in common
+    nccl_communicator    on device memory, over NCCL
+    nccl_library         its calls
+    staged_communicator  on device memory, by way of the host's
+
+In which order. A rank's part:
+    coordinator          announces what is ready, gives back what is decided
+    announcements        announcements, answers, and those without one
+    announcing           as few messages as possible
+    bundles              ops announced together, ops decided together: one message each
+    messages             all other messages
+    channel              the way to rank 0 and back
+    mpi_transport        the messages over MPI
+    pauses               how long to sleep between two looks
+
+Rank 0's part:
+    leader               hears all ranks and decides
+    pool                 bundles of sessions that are known, and what they have in common
+    pairing              which announcements belong together, in all other cases
+    pending              an op's run for which some ranks are ready
+    plans                what each rank built
+    batches              what is decided in one turn
+
+How they end:
+    failure              a process ends cleanly, or all ranks do
+    stall                ops that wait too long
+    leader_watch         a rank 0 that gives no answer
+    deadlock             a job in which every rank waits
+    stillness            whether anything moves in this process
+    exchange_watch       exchanges that do not end
 """
 from .announcements import Decision, Ready
 from .coordinator import Coordinator

@@ -1,9 +1,11 @@
-"""What one rank has announced: the announcement, its answer, and the book of those still without one."""
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+"""What one rank has announced: the announcement, its answer, and those still without one."""
+import itertools
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from .errors import LaunchError
+from .bundles import Run, header_bytes, rows
+from .errors import INTERNAL, LaunchError
 from .messages import Instance, Op
 
 
@@ -36,7 +38,9 @@ class Ready(NamedTuple):
 class Decision(NamedTuple):
     """The answer to one announcement: run it now with `headers` (int64 [N, h]), or fail it with `error`.
 
-    `number` tells it from all other decisions to run, alike on all ranks.
+    `number` tells it from all other decisions to run, and `batch` is the same for those that were taken together: both
+    alike on all ranks. The decisions of one batch come from one `poll`, in one order on all ranks. A decision to fail
+    has neither (0); on a rank alone, batches are what was announced together, and there are no numbers.
     """
     op: Op
     headers: Optional[np.ndarray]
@@ -44,43 +48,107 @@ class Decision(NamedTuple):
     ticket: int
     name: str
     number: int = 0
+    batch: int = 0
 
 
 class Undecided(NamedTuple):
     """An announcement without an answer, and when it was made."""
-    op: Op
-    name: str
-    ticket: int
+    ready: Ready
     since: float
 
-    def answer(self, headers, error, number=0):
-        """The Decision on it."""
-        return Decision(self.op, headers, error, self.ticket, self.name, number)
 
+class Announcements:
+    """The announcements of this rank and the answers to them. Tickets count up from 1.
 
-class Book:
-    """The announcements of this rank without an answer, in the order in which they were made."""
+    Args:
+        rank: This rank.
+    """
 
-    def __init__(self):
-        self._undecided: Dict[int, Undecided] = {}
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._made = 0
+        self._undecided: Dict[int, Undecided] = {}  # by tickets, in the order in which they were made
+        self._decisions: List[Decision] = []
 
-    def __bool__(self):
+    @property
+    def undecided(self):
+        """Whether one has no answer."""
         return bool(self._undecided)
 
-    def add(self, undecided):
-        """Enters an Undecided."""
-        self._undecided[undecided.ticket] = undecided
+    @property
+    def decided(self):
+        """Whether `take` has something to give."""
+        return bool(self._decisions)
 
-    def take(self, ticket):
-        """Takes out the announcement with this ticket; None where it has been answered."""
-        return self._undecided.pop(ticket, None)
-
-    def take_all(self):
-        """Takes out all: a list, in the order they were made."""
-        everything = list(self._undecided.values())
-        self._undecided.clear()
-        return everything
-
-    def oldest(self):
-        """The one made first (there must be one)."""
+    def oldest(self) -> Undecided:
+        """The one without an answer that was made first (there must be one)."""
         return next(iter(self._undecided.values()))
+
+    def take(self) -> List[Decision]:
+        """Takes out the decisions that have come."""
+        decisions, self._decisions = self._decisions, []
+        return decisions
+
+    def add(self, readies: List[Ready], now: float) -> range:
+        """Enters what is announced now. Returns its tickets."""
+        tickets = self._new_tickets(readies)
+        self._undecided.update(zip(tickets, rows(Undecided, readies, itertools.repeat(now))))
+        return tickets
+
+    def add_refused(self, readies: List[Ready], error: LaunchError) -> range:
+        """Enters announcements that fail at once. Returns their tickets."""
+        tickets = self._new_tickets(readies)
+        self._decisions += [Decision(ready.op, None, error, ticket, ready.name)
+                            for ticket, ready in zip(tickets, readies)]
+        return tickets
+
+    def add_alone(self, readies: List[Ready]) -> range:
+        """Enters announcements of a rank alone, which run at once. Returns their tickets."""
+        tickets = self._new_tickets(readies)
+        for ticket, ready in zip(tickets, readies):
+            headers = None if ready.error else np.frombuffer(header_bytes(ready.header), np.int64).reshape(1, -1)
+            self._decisions.append(Decision(ready.op, headers, ready.error, ticket, ready.name, 0,
+                                            0 if ready.error else tickets[0]))
+        return tickets
+
+    def run(self, word: Run) -> List[Decision]:
+        """Takes the leader's word on ops to run. Returns the decisions."""
+        decisions, number = [], word.number
+        for ticket, headers in zip(word.tickets_of(self._rank), word.headers_of_ops()):
+            ready = self._answered(ticket).ready
+            decisions.append(Decision(ready.op, headers, None, ticket, ready.name, number, word.number))
+            number += 1
+        self._decisions += decisions
+        return decisions
+
+    def refuse(self, word: Any) -> None:
+        """Takes the leader's word (messages.Refuse) on an op that fails on all ranks."""
+        ticket = word.tickets[self._rank]
+        self._fail(ticket, self._answered(ticket), word.error)
+
+    def cancel(self, word: Any) -> None:
+        """Takes the leader's word (messages.Cancel) on announcements of this rank that fail, if they still wait."""
+        for ticket in word.tickets:
+            undecided = self._undecided.pop(ticket, None)
+            if undecided is not None:
+                self._fail(ticket, undecided, word.error)
+
+    def fail_all(self, error: LaunchError) -> None:
+        """Fails all that have no answer."""
+        undecided, self._undecided = self._undecided, {}
+        for ticket, one in undecided.items():
+            self._fail(ticket, one, error)
+
+    def _new_tickets(self, readies):
+        first = self._made + 1
+        self._made += len(readies)
+        return range(first, first + len(readies))
+
+    def _answered(self, ticket):
+        undecided = self._undecided.pop(ticket, None)
+        if undecided is None:
+            raise LaunchError(INTERNAL, "announcement {} was decided, but there is none here".format(ticket))
+        return undecided
+
+    def _fail(self, ticket, undecided, error):
+        self._decisions.append(Decision(undecided.ready.op, None, error, ticket, undecided.ready.name))

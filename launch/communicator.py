@@ -86,7 +86,8 @@ class Communicator(abc.ABC):
         Args:
             pointer: Pointer to n elements of dtype.
             n: Elements, int >= 0, equal on all ranks.
-            dtype: 'float16' (summed in float32, rounded once), 'float32', 'float64', 'int32' or 'int64'.
+            dtype: 'float32', 'float64', 'int32', 'int64', or 'float16', of which partial sums may be rounded at each
+                rank that adds to them: who needs sums that are rounded once widens to float32 before.
 
         Raises:
             LaunchError: INVALID_ARGUMENT for another dtype, INTERNAL where the exchange fails.

@@ -1,9 +1,9 @@
 """Collective order, as every rank's executor sees it: announce what is ready, run what comes back, in that order.
 
 Why an order: an exchange needs all ranks, and TensorFlow runs independent ops in another order on each. So an op is
-announced when its inputs are there; rank 0 (`leader.Leader`) hears all announcements, and its word says which op all
-ranks run next, with every rank's header. Failures travel the same way, so all ranks agree on them before anybody
-exchanges anything.
+announced when its inputs are there; rank 0 (`leader.Leader`) hears all announcements, and its word says which ops all
+ranks run next, with every rank's headers. Failures travel the same way, so all ranks agree on them before anybody
+exchanges anything. Ops that are announced together go in one message and are decided in one word, where they can be.
 
 Pure protocol: messages go through a transport with
     send(rank, data)     gives bytes to a rank; never blocks
@@ -15,12 +15,12 @@ Pure protocol: messages go through a transport with
 import threading
 import time
 
-import numpy as np
-
 from . import messages
-from .announcements import Book, Decision, Undecided
+from .announcements import Announcements
+from .announcing import Announcer
+from .channel import Channel
 from .errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, LaunchError
-from .leader import Leader, header_bytes
+from .leader import Leader
 from .leader_watch import LeaderWatch
 from .lines import print_line
 from .pauses import idle_pause, waiting_pause
@@ -69,17 +69,13 @@ class Coordinator:
         self.transport, self.warn, self._clock = transport, warn, clock
         self.stall_seconds, self.abort_seconds = stall_seconds, abort_seconds
         self.spin_seconds = 60e-6
-        self._leader = None
+        self._channel = Channel(rank, size, transport, lambda word: self._handlers[type(word)](word))
         if size > 1 and rank == 0:
-            self._leader = Leader(size, self._tell, self._tell_all, stall_seconds, abort_seconds, clock,
-                                  deadlock_seconds)
+            self._channel.leader = Leader(size, self._channel.tell, self._channel.tell_all, stall_seconds,
+                                          abort_seconds, clock, deadlock_seconds)
         self._still = still or Stillness(clock).still
         self._leader_watch = LeaderWatch(rank, stall_seconds, abort_seconds)
-        self._waiting = Book()
-        self._decisions = []
-        self._tickets = 0
-        self._told = {}                # session -> how many ops of its plan rank 0 has been told
-        self._met = set()              # sessions in which something has run: rank 0 knows them
+        self._announcer, self._announcements = Announcer(), Announcements(rank)
         self._lock = threading.Lock()
         self._to_tell = None           # a failure of our own that rank 0 has not been told
         self._settle_at = None         # when undecided ops fail without the leader's word
@@ -88,65 +84,58 @@ class Coordinator:
         self._next_check = 0.0
         self._active_at = clock()
         self._handlers = {
-            messages.Run: self._run, messages.Refuse: self._refuse, messages.Cancel: self._cancel,
+            messages.Run: self._run, messages.Refuse: self._announcements.refuse,
+            messages.Cancel: self._announcements.cancel,
             messages.JobFailed: self._job_failed, messages.Ask: self._asked, messages.Warn: self._warned,
             messages.Left: self._has_left, messages.LeaderLeft: self._leader_has_left,
             messages.AllLeft: self._all_have_left, messages.AllEnded: self._all_have_ended}
 
     def announce(self, ready):
-        """Says that an op is ready here. The same op may be announced again before it is decided.
+        """Says that an op is ready here: `announce_all` of one. Returns its ticket."""
+        return self.announce_all([ready])[0]
+
+    def announce_all(self, readies):
+        """Says that ops are ready here. An op may be announced again before it is decided.
+
+        They cost little more than one where all ranks announce the same ones together, in one order: take them by
+        their places in the plan, say. Where ranks differ, an op is decided as soon as all ranks have announced it all
+        the same, together with what else is ready then.
 
         Args:
-            ready: A Ready.
+            readies: List of Ready: what the executor has taken in by now.
 
         Returns:
-            The announcement's ticket (int), which its Decision will carry.
+            List of tickets (int), in the same order, which their Decisions will carry.
         """
-        self._tickets += 1
-        ticket = self._tickets
         refusal = self.job_error or (_ended(self.rank) if self._leaving_at is not None else None)
         if refusal is not None:
-            self._decisions.append(Decision(ready.op, None, refusal, ticket, ready.name))
-            return ticket
+            return list(self._announcements.add_refused(readies, refusal))
         if self.size == 1:
-            headers = None if ready.error else np.frombuffer(header_bytes(ready.header), np.int64).reshape(1, -1)
-            self._decisions.append(Decision(ready.op, headers, ready.error, ticket, ready.name))
-            return ticket
+            return list(self._announcements.add_alone(readies))
         self._active_at = self._clock()
-        self._waiting.add(Undecided(ready.op, ready.name, ticket, self._active_at))
-        self._say(messages.Announce(ticket, ready.step, ready.op, ready.instance, ready.name,
-                                    self._introduction(ready), header_bytes(ready.header), ready.error))
-        return ticket
-
-    def _introduction(self, ready):
-        """What rank 0 may not know yet of an op's session and plan: see plans.py. None where it knows all."""
-        context = ready.op.context
-        told = self._told.get(context, 0)
-        if context in self._met and ready.op.index < told:
-            return None
-        entries = [] if ready.plan is None else ready.plan.entries[told:]
-        self._told[context] = max(told + len(entries), ready.op.index + 1)
-        return {"first": told, "entries": entries, "graphs": ready.graphs, "rivals": list(ready.rivals)}
+        tickets = self._announcements.add(readies, self._active_at)
+        self._channel.say(*self._announcer.messages(tickets.start, readies))
+        self._channel.send()
+        return list(tickets)
 
     def undone(self, number):
         """Says that what the decision of this number had all ranks run has failed, on all of them alike."""
         if self.size > 1:
-            self._say(messages.Undone(number))
+            self._channel.say(messages.Undone(number))
 
     def forget(self, context):
         """Says that the session which this rank numbers `context` is gone."""
-        self._told.pop(context, None)
-        self._met.discard(context)
+        self._announcer.forget(context)
         if self.size > 1:
-            self._say(messages.Gone(context))
+            self._channel.say(messages.Gone(context))
 
     def withdraw(self, ticket):
         """Asks to take an announcement back. Its Decision comes all the same: CANCELLED, or what was decided before."""
         if self.size > 1:
-            self._say(messages.Withdraw(ticket))
+            self._channel.say(messages.Withdraw(ticket))
 
     def poll(self):
-        """Hears what has come, and keeps the clocks.
+        """Hears all that has come, keeps the clocks, and sends what has been said since.
 
         Returns:
             List of Decision, to be carried out in this order; those to run on every rank in the same order.
@@ -154,15 +143,14 @@ class Coordinator:
         if self.size > 1:
             if self._to_tell is not None:
                 self._tell_failure()
-            for source, data in self.transport.receive():
+            if self._channel.receive(self.fail_job):
                 self._active_at = self._clock()
-                self._hear(source, data)
             now = self._clock()
             if now >= self._next_check:
                 self._next_check = now + _CHECK_SECONDS
                 self._check(now)
-        decisions, self._decisions = self._decisions, []
-        return decisions
+            self._channel.send()
+        return self._announcements.take()
 
     def fail_job(self, message, code=INTERNAL, rank=None):
         """Fails the job on all ranks, with a message that names `rank` (None: this one). Any thread may call it."""
@@ -181,15 +169,17 @@ class Coordinator:
         if self.size == 1:
             self.left = self.all_left = True
             return
-        self._say(messages.Leave())
-        self.left = self.left or not self._waiting
+        self._channel.say(messages.Leave())
+        self._channel.send()
+        self.left = self.left or not self._announcements.undecided
 
     def end(self):
         """After a failure of the job: says that this rank has told its user. `all_ended` comes when all have."""
         if self.size == 1:
             self.all_ended = True
         else:
-            self._say(messages.Ended())
+            self._channel.say(messages.Ended())
+            self._channel.send()
 
     @property
     def leader_left(self):
@@ -198,63 +188,20 @@ class Coordinator:
 
     def wait_microseconds(self):
         """How long the executor may sleep on its own queue before it polls again; None: until a request comes."""
-        if self._decisions:
+        if self._announcements.decided or self._channel.unsent:
             return 0
         if self.size == 1:
             return None
         quiet = self._clock() - self._active_at
-        return waiting_pause(quiet, self.spin_seconds) if self._waiting else idle_pause(quiet)
-
-    def _say(self, message):
-        if self._leader is not None:
-            self._leader.hear(0, message)
-        else:
-            self.transport.send(0, messages.encode(message))
-
-    def _tell(self, rank, word):
-        if rank == 0:
-            self._handlers[type(word)](word)
-        else:
-            self.transport.send(rank, messages.encode(word))
-
-    def _tell_all(self, word):
-        data = messages.encode(word)
-        for rank in range(1, self.size):
-            self.transport.send(rank, data)
-        self._handlers[type(word)](word)
-
-    def _hear(self, source, data):
-        try:
-            message = messages.decode(data)
-            if self._leader is not None:
-                self._leader.hear(source, message)
-            else:
-                self._handlers[type(message)](message)
-        except LaunchError as error:
-            self.fail_job(error.message)
+        if self._announcements.undecided:
+            return waiting_pause(quiet, self.spin_seconds)
+        return idle_pause(quiet)
 
     def _run(self, word):
-        undecided = self._answered(word)
-        self._met.add(undecided.op.context)
-        self._decisions.append(undecided.answer(messages.headers_array(word), None, word.number))
-
-    def _refuse(self, word):
-        self._decisions.append(self._answered(word).answer(None, word.error))
-
-    def _answered(self, word):
-        ticket = word.tickets[self.rank]
-        undecided = self._waiting.take(ticket)
-        if undecided is None:
-            raise LaunchError(INTERNAL, "announcement {} was decided, but there is none here".format(ticket))
-        return undecided
-
-    def _cancel(self, word):
-        undecided = self._waiting.take(word.ticket)
-        if undecided is not None:
-            self._decisions.append(undecided.answer(None, word.error))
+        self._announcer.met([decision.op.context for decision in self._announcements.run(word)])
 
     def _asked(self, word):
-        self._say(messages.Answer(word.serial, self._still()))
+        self._channel.say(messages.Answer(word.serial, self._still()))
 
     def _job_failed(self, word):
         with self._lock:
@@ -266,7 +213,7 @@ class Coordinator:
 
     def _fail_waiting(self, error):
         self._settle_at = None
-        self._decisions += [undecided.answer(None, error) for undecided in self._waiting.take_all()]
+        self._announcements.fail_all(error)
 
     def _warned(self, word):
         self._leader_watch.warned(self._clock())
@@ -291,12 +238,13 @@ class Coordinator:
         # Decisions to run may be on their way, and the other ranks run them: what is undecided fails only when the
         # leader's answer says that no more will come.
         self._settle_at = self._clock() + _ANSWER_SECONDS
-        self._say(messages.Failed(error))
+        self._channel.say(messages.Failed(error))
 
     def _check(self, now):
-        if self._leader is not None:
-            self._leader.tick()
-        if self.transport.closed and (self._waiting or self.job_error is not None):
+        leader = self._channel.leader
+        if leader is not None:
+            leader.tick()
+        if self.transport.closed and (self._announcements.undecided or self.job_error is not None):
             self._fail_here(LaunchError(FAILED_PRECONDITION, (
                 "rank {}: MPI was finalised while ops still waited for other ranks. If the program calls "
                 "hvd.shutdown() or MPI.Finalize(), call it after the last use of sok1x.").format(self.rank), self.rank))
@@ -304,8 +252,8 @@ class Coordinator:
             self._fail_waiting(self.job_error)
         if self._leaving_at is not None and now >= self._leaving_at + _ANSWER_SECONDS and not self.left:
             self._has_left(None)
-        if self._waiting and self._leader is None:
-            error, warning = self._leader_watch.judge(self._waiting.oldest(), self._leader_left_at, now)
+        if self._announcements.undecided and leader is None:
+            error, warning = self._leader_watch.judge(self._announcements.oldest(), self._leader_left_at, now)
             if error is not None:
                 self._fail_here(error)
             elif warning is not None:
@@ -320,6 +268,6 @@ class Coordinator:
         self._fail_waiting(self.job_error)
         if not known:
             if not self.transport.closed:
-                self._say(messages.Failed(error))
+                self._channel.say(messages.Failed(error))
             if self.on_job_error is not None:
                 self.on_job_error(error)

@@ -4,6 +4,8 @@ That every rank waits for an op which another has not announced proves nothing: 
 before that op, in another branch of its graph or on another thread. So rank 0 asks, and each rank looks at itself
 (stillness.py). A job in which nothing has moved on any rank for some seconds ends.
 """
+from .agreement import rank_list
+from .errors import DEADLINE_EXCEEDED, SAME_STEPS, LaunchError
 from .messages import Ask
 
 _ASK_SECONDS = 0.25
@@ -46,3 +48,29 @@ class DeadlockWatch:
                 self._still_since.setdefault(rank, now)
             else:
                 self._still_since.pop(rank, None)
+
+
+def deadlock_error(pairing, plans, seconds, limit):
+    """The error with which such a job ends: where each rank waits, and how the ranks' graphs differ.
+
+    Args:
+        pairing: The Pairing; every rank waits in it.
+        plans: The PlanBook.
+        seconds, limit: For how long nothing has moved, and what was set.
+    """
+    oldest = {}
+    for op in sorted(pairing.pending.values(), key=lambda op: op.since):
+        for rank in op.waiting():
+            oldest.setdefault(rank, op)
+    text = ["every rank waits for an op that another rank does not run, and nothing has moved on any of them for "
+            "{:.0f} s (SOK1X_DEADLOCK_SECONDS={:g}).".format(seconds, limit)]
+    text += ["Rank {} waits in op '{}', which {} did not announce.".format(rank, op.name, rank_list(op.missing()))
+             for rank, op in sorted(oldest.items())]
+    text.append("Every rank must run the same ops, in graphs built alike, and be chief in its "
+                "MonitoredTrainingSession. " + SAME_STEPS)
+    places = [pairing.place_of(rank, op) for rank, op in sorted(oldest.items())]
+    lengths = {plans.length(*place) for place in places}
+    difference = plans.mismatch(oldest[0].name, places)
+    if difference.rank >= 0 and None not in lengths:
+        text.append("(" + difference.message + ")")
+    return LaunchError(DEADLINE_EXCEEDED, " ".join(text), -1)

@@ -82,9 +82,10 @@ class ExchangeWatch:
         """
         for _, data in self._world.coordinator.transport.peek():
             try:
-                message = messages.decode(data)
+                said = messages.decode(data)
             except LaunchError:
                 continue  # the executor will say so
-            if isinstance(message, (messages.Failed, messages.JobFailed)):
-                error = message.error
-                self._world.coordinator.fail_job(error.message, error.code, error.rank)
+            for message in said:
+                if isinstance(message, (messages.Failed, messages.JobFailed)):
+                    error = message.error
+                    self._world.coordinator.fail_job(error.message, error.code, error.rank)

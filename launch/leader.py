@@ -2,18 +2,24 @@
 
 Rank 0 hears every rank, itself included, and decides an op when all have announced it, at once; the order of its
 decisions is the order in which all ranks run their exchanges. It never waits, so ops that some ranks have not
-reached hold nobody up who waits for another.
+reached hold nobody up who waits for another. What it finds ready in one turn, that is in all messages that were there
+when it looked, it decides in one word.
+
+Bundles meet in the pool; where that cannot be, they are taken apart and their members paired one by one. Whatever
+concerns what waits (a failure, a withdrawal, a rank that leaves, a wait that becomes long) first takes apart all
+bundles.
 """
 import collections
 
-import numpy as np
-
 from . import messages
 from .agreement import rank_list
-from .deadlock import DeadlockWatch
-from .errors import CANCELLED, DEADLINE_EXCEEDED, INTERNAL, SAME_STEPS, LaunchError
+from .batches import Batch, Decided
+from .bundles import Bundle
+from .deadlock import DeadlockWatch, deadlock_error
+from .errors import CANCELLED, INTERNAL, SAME_STEPS, LaunchError
 from .pairing import Pairing
 from .plans import PlanBook
+from .pool import Pool, apart
 from .stall import StallInspector
 
 # Ranks end within a moment of each other; only an op that still waits after this long has really been left alone.
@@ -21,7 +27,8 @@ LEAVE_SECONDS = 1.0
 # After which what is announced is paired by its order alone, where nothing moves.
 _ORDER_SECONDS = 1.0
 _DOOMED_STEPS = 1000
-_REMEMBERED_DECISIONS = 10000
+# Bundles that have found no others after this long are paired one by one.
+_WHOLE_SECONDS = 0.05
 
 
 class Leader:
@@ -38,33 +45,54 @@ class Leader:
 
     def __init__(self, size, tell, tell_all, stall, abort, clock, deadlock=None):
         self._size, self._tell, self._tell_all, self._clock = size, tell, tell_all, clock
-        self._pairing = Pairing(size)
+        self._pairing, self._pool = Pairing(size), Pool(size)
+        self._complete = []  # of the pairing, what all ranks have announced and is not yet decided
         self._plans = PlanBook()
         self._inspector = StallInspector(stall, abort, self._describe)
         self._watch, self._deadlock = DeadlockWatch(size, tell_all), deadlock
-        self._decided = collections.OrderedDict()  # number of a decision -> the step of each rank that it was for
-        self._count = 0
+        self._decided = Decided()
         self._doomed = collections.OrderedDict()
         self._left, self._left_at = set(), None
         self._ended = set()
         self._last = None
         self.job_error = None
+        self._announcements = {Bundle: self._bundled, messages.Announce: self._announced}
         self._handlers = {
-            messages.Announce: self._announced, messages.Withdraw: self._withdrawn, messages.Undone: self._undone,
+            messages.Withdraw: self._withdrawn, messages.Undone: self._undone,
             messages.Gone: self._gone, messages.Leave: self._leave, messages.Ended: self._end,
             messages.Answer: lambda rank, message: self._watch.answered(rank, message, self._clock()),
             messages.Failed: lambda rank, message: self.fail(message.error)}
 
     def hear(self, rank, message):
-        """Takes a message of a rank."""
-        self._handlers[type(message)](rank, message)
+        """Takes a message of a rank. What is ready by its announcements is decided by `decide`, at the latest."""
+        entered = self._announcements.get(type(message))
+        if entered is None:
+            self.decide()
+            self._handlers[type(message)](rank, message)
+        elif self.job_error is None:
+            entered(rank, message)
+
+    def decide(self):
+        """To be called at the end of a turn: decides what all ranks have announced."""
+        if not self._pool.complete and not self._complete:
+            return
+        batch = Batch(self._size)
+        if not self._pool.take(batch):
+            self._take_apart()
+        while self._complete:
+            op = self._complete.pop(0)
+            while op.ready == self._size and self._pairing.pending.get(op.key) is op:
+                batch = self._decide(op, batch)
+        self._give_word(batch)
 
     def tick(self):
         """To be called now and then: warns about ops that wait, and fails the job where one waited too long."""
-        pending = self._pairing.pending
+        pending, now = self._pairing.pending, self._clock()
+        if self._pool and (pending or now - self._pool.oldest() >= _WHOLE_SECONDS):
+            self._take_apart()
+        self.decide()
         if self.job_error is not None or not pending:
             return
-        now = self._clock()
         if self._left and now - max(self._left_at, min(op.since for op in pending.values())) >= LEAVE_SECONDS:
             self._fail_for_left()
             return
@@ -75,11 +103,13 @@ class Leader:
             self.fail(error)
         elif self._deadlock is not None and not self._left:
             self._look_for_deadlock(now)
+        self.decide()
 
     def fail(self, error):
         """Fails the job on all ranks (the first failure counts)."""
         if self.job_error is None:
             self.job_error = error
+            self._pool.clear()
             self._pairing.clear()
             self._tell_all(messages.JobFailed(error))
 
@@ -91,91 +121,91 @@ class Leader:
         seconds = self._watch.still_seconds(now)
         if seconds >= min(_ORDER_SECONDS, self._deadlock / 2):
             complete = self._pairing.pair_in_order()
-            self._decide_all(complete)
+            self._complete += complete
             if not complete and seconds >= self._deadlock:
-                self._fail_for_deadlock(seconds)
-
-    def _fail_for_deadlock(self, seconds):
-        oldest = {}
-        for op in sorted(self._pairing.pending.values(), key=lambda op: op.since):
-            for rank in op.waiting():
-                oldest.setdefault(rank, op)
-        text = ["every rank waits for an op that another rank does not run, and nothing has moved on any of them for "
-                "{:.0f} s (SOK1X_DEADLOCK_SECONDS={:g}).".format(seconds, self._deadlock)]
-        text += ["Rank {} waits in op '{}', which {} did not announce.".format(rank, op.name, rank_list(op.missing()))
-                 for rank, op in sorted(oldest.items())]
-        text.append("Every rank must run the same ops, in graphs built alike, and be chief in its "
-                    "MonitoredTrainingSession. " + SAME_STEPS)
-        places = [self._pairing.place_of(rank, op) for rank, op in sorted(oldest.items())]
-        lengths = {self._plans.length(*place) for place in places}
-        difference = self._plans.mismatch(oldest[0].name, places)
-        if difference.rank >= 0 and None not in lengths:
-            text.append("(" + difference.message + ")")
-        self.fail(LaunchError(DEADLINE_EXCEEDED, " ".join(text), -1))
+                self.fail(deadlock_error(self._pairing, self._plans, seconds, self._deadlock))
 
     def _announced(self, rank, message):
-        if self.job_error is not None:
-            return
         if message.introduction is not None:
             self._plans.record(rank, message.op.context, message.introduction)
-        if message.step and (rank, message.step) in self._doomed:
-            self._tell(rank, messages.Cancel(message.ticket, self._doomed[rank, message.step]))
+        self._watch.changed()
+        self._take_apart()
+        self._add(rank, message, self._clock())
+
+    def _bundled(self, rank, bundle):
+        if bundle.step and (rank, bundle.step) in self._doomed:
+            self._tell(rank, messages.Cancel(tuple(bundle.tickets), self._doomed[rank, bundle.step]))
             return
         self._watch.changed()
-        complete, contradicted = self._pairing.add(rank, message, self._clock())
+        group, now = self._pairing.group_of(rank, bundle), self._clock()
+        if group is None or not self._pool.add(rank, group, bundle, now):
+            self._take_apart()
+            for message in apart(bundle):
+                self._add(rank, message, now)
+
+    def _take_apart(self):
+        """Hands what is in the pool to the pairing."""
+        for rank, message, since in self._pool.take_all():
+            self._add(rank, message, since)
+
+    def _add(self, rank, message, since):
+        if self.job_error is not None:
+            return
+        if message.step and (rank, message.step) in self._doomed:
+            self._tell(rank, messages.Cancel((message.ticket,), self._doomed[rank, message.step]))
+            return
+        complete, contradicted = self._pairing.add(rank, message, since)
         if contradicted is not None:
             places = [self._pairing.place_of(one, contradicted) for one in range(self._size)]
-            self.fail(self._plans.mismatch(message.name, places))
-        elif message.introduction is not None and self._built_differently(rank, message):
-            return
-        self._decide_all(complete)
+            self._fail_after_deciding(self._plans.mismatch(message.name, places))
+        elif message.introduction is None or not self._built_differently(rank, message):
+            self._complete += complete
+
+    def _fail_after_deciding(self, error):
+        """Fails the job for what is announced, as if each announcement before had been decided at once."""
+        self.decide()
+        self.fail(error)
 
     def _built_differently(self, rank, message):
         """Fails the job if the graph in which `rank` has begun to run can meet none of a rank that waits."""
         mine = rank, message.op.context
-        for op in self._pairing.pending.values():
-            for other in op.waiting():
-                theirs = self._pairing.place_of(other, op)
-                if other != rank and self._plans.surely_differ(mine, theirs):
-                    places = dict(self._pairing.place_of(one, waiting) for waiting in self._pairing.pending.values()
-                                  for one in waiting.waiting())
-                    self.fail(self._plans.mismatch(op.name, sorted(places.items())))
-                    return True
+        decided = set(map(id, self._complete))
+        waiting = [op for op in self._pairing.pending.values() if id(op) not in decided]
+        theirs = {self._pairing.place_of(other, op): op for op in waiting for other in op.waiting() if other != rank}
+        for place, op in theirs.items():
+            if self._plans.surely_differ(mine, place):
+                places = dict(self._pairing.place_of(one, another) for another in waiting for one in another.waiting())
+                self._fail_after_deciding(self._plans.mismatch(op.name, sorted(places.items())))
+                return True
         return False
 
-    def _decide_all(self, complete):
-        for op in complete:
-            while op.ready == self._size and self.job_error is None:
-                self._decide(op)
-
-    def _decide(self, op):
+    def _decide(self, op, batch):
+        """Puts an op into the batch, or refuses it. Returns the batch that goes on: a refusal gives the word before."""
         heads = self._pairing.take(op)
         self._watch.changed()
-        tickets = tuple(head.ticket for head in heads)
-        for rank, head in enumerate(heads):
-            if head.error is not None:
-                self._refuse(op, heads, LaunchError(head.error.code, head.error.message, rank))
-                return
-        headers = [head.header for head in heads]
-        if len(set(map(len, headers))) > 1:
-            self._refuse(op, heads, LaunchError(INTERNAL, "op '{}': the ranks announced headers of {} numbers".format(
-                op.name, [len(header) // 8 for header in headers])))
-            return
-        self._count += 1
-        self._decided[self._count] = op.name, [head.step for head in heads]
-        if len(self._decided) > _REMEMBERED_DECISIONS:
-            self._decided.popitem(last=False)
-        self._last = (op.name, self._clock())
-        self._tell_all(messages.Run(self._count, tickets, b"".join(headers)))
-
-    def _refuse(self, op, heads, error):
+        error = next((LaunchError(head.error.code, head.error.message, rank) for rank, head in enumerate(heads)
+                      if head.error is not None), None)
+        if error is None and len({len(head.header) for head in heads}) > 1:
+            error = LaunchError(INTERNAL, "op '{}': the ranks announced headers of {} numbers".format(
+                op.name, [len(head.header) // 8 for head in heads]))
+        if error is None:
+            batch.add(op.name, heads)
+            return batch
+        self._give_word(batch)
         self._tell_all(messages.Refuse(tuple(head.ticket for head in heads), error))
         self._give_up(op.name, [head.step for head in heads], error.rank)
+        return Batch(self._size)
+
+    def _give_word(self, batch):
+        if batch and self.job_error is None:
+            self._watch.changed()
+            self._last = batch.last, self._clock()
+            self._tell_all(batch.word(self._decided.add(batch)))
 
     def _undone(self, _, message):
         """What all ranks ran has failed on all of them; each of them says so before it announces anything else."""
-        name, steps = self._decided.pop(message.number, (None, None))
-        if steps is not None:
+        name, steps = self._decided.undo(message.number)
+        if name is not None:
             self._give_up(name, steps, -1)
 
     def _give_up(self, name, steps, cause):
@@ -195,11 +225,12 @@ class Leader:
 
     def _drop(self, rank, concerned, error):
         """Takes the concerned announcements of `rank` out; tells it so, unless error is None."""
+        self._take_apart()
         dropped = self._pairing.drop(rank, concerned)
         if dropped:
             self._watch.changed()
-        for message in dropped if error is not None else ():
-            self._tell(rank, messages.Cancel(message.ticket, error))
+            if error is not None:
+                self._tell(rank, messages.Cancel(tuple(message.ticket for message in dropped), error))
 
     def _withdrawn(self, rank, message):
         self._drop(rank, lambda other: other.ticket == message.ticket,
@@ -208,7 +239,8 @@ class Leader:
     def _gone(self, rank, message):
         self._plans.forget(rank, message.context)
         if self.job_error is None:
-            self._decide_all(self._pairing.forget(rank, message.context))
+            self._take_apart()
+            self._complete += self._pairing.forget(rank, message.context)
 
     def _leave(self, rank, _):
         self._drop(rank, lambda other: True, None)
@@ -245,8 +277,3 @@ class Leader:
         if self._last is None:
             return "has announced no op yet"
         return "has announced no op since '{}' was run {:.0f} s ago".format(self._last[0], now - self._last[1])
-
-
-def header_bytes(header):
-    """The bytes of an int64 array (any shape; None is no numbers)."""
-    return b"" if header is None else np.ascontiguousarray(header, np.int64).tobytes()

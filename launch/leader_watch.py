@@ -36,9 +36,9 @@ class LeaderWatch:
                 return None, None
             return LaunchError(INTERNAL, (
                 "op '{}' waits for rank 0 that left: the program has ended there, while rank {} went on. {}").format(
-                    oldest.name, self._rank, SAME_STEPS), 0), None
+                    oldest.ready.name, self._rank, SAME_STEPS), 0), None
         text = "op '{}' has waited {:.0f} s and rank 0, which orders the exchanges, does not answer.".format(
-            oldest.name, waited)
+            oldest.ready.name, waited)
         if self._abort is not None and waited >= self._abort + max(2.0, 0.1 * self._abort):
             return LaunchError(DEADLINE_EXCEEDED, "rank {}: {} The limit is SOK1X_ABORT_SECONDS={:g}.".format(
                 self._rank, text, self._abort), 0), None

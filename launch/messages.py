@@ -1,14 +1,15 @@
 """What ranks tell rank 0 and what rank 0 tells them, as bytes: fixed struct fields, then texts and arrays.
 
-A rank's messages: Announce, Withdraw, Undone, Gone, Answer, Leave, Failed, Ended. The leader's words: Run, Refuse,
-Cancel, Ask, JobFailed, Warn, Left, LeaderLeft, AllLeft, AllEnded. `encode` gives bytes, `decode` the tuple again.
+A rank's messages: Bundle (bundles.py), Announce, Withdraw, Undone, Gone, Answer, Leave, Failed, Ended. The leader's
+words: Run (bundles.py), Refuse, Cancel, Ask, JobFailed, Warn, Left, LeaderLeft, AllLeft, AllEnded.
+
+`encode` gives the bytes of one or several, to be sent as one, and `decode` the tuples again.
 """
 import json
 import struct
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
-import numpy as np
-
+from .bundles import Bundle, Run, pack_bundle, pack_run, unpack_bundle, unpack_run
 from .errors import INTERNAL, LaunchError
 
 
@@ -29,7 +30,8 @@ class Instance(NamedTuple):
     """Which of an op's runs within a session is meant, as far as all ranks know it alike.
 
     Attributes:
-        tie: 0, or the number of the decision (Run.number) whose results the op continues: a lookup's, for its gradient.
+        tie: 0, or the number of the decision (Decision.number) whose results the op continues: a lookup's, for its
+            gradient.
         frame: TensorFlow's frame of a loop in a loop; 0 elsewhere.
         iteration: Of that loop.
         signature: A hash of the ops that communicate in the same session.run: training and evaluation may share ops.
@@ -41,7 +43,7 @@ class Instance(NamedTuple):
 
 
 class Announce(NamedTuple):
-    """An op is ready on this rank. `header` is the bytes of an int64 array.
+    """An op is ready on this rank that goes into no bundle. `header` is the bytes of an int64 array.
 
     `introduction`, a dict of JSON values, comes as long as rank 0 may not know the op's session or plan (plans.py).
     """
@@ -89,13 +91,6 @@ class Ended(NamedTuple):
     """After a failure of the job: this rank has told its user and may be killed."""
 
 
-class Run(NamedTuple):
-    """All run next what each rank announced with its ticket. `headers` is the bytes of int64 [ranks, columns]."""
-    number: int
-    tickets: Tuple[int, ...]
-    headers: bytes
-
-
 class Refuse(NamedTuple):
     """What each rank announced with its ticket fails on all ranks."""
     tickets: Tuple[int, ...]
@@ -103,8 +98,8 @@ class Refuse(NamedTuple):
 
 
 class Cancel(NamedTuple):
-    """The announcement with this ticket fails, on this rank only."""
-    ticket: int
+    """The announcements with these tickets fail, on this rank only."""
+    tickets: Tuple[int, ...]
     error: LaunchError
 
 
@@ -142,17 +137,15 @@ class AllEnded(NamedTuple):
 _PLAIN = (Leave, Ended, Left, LeaderLeft, AllLeft, AllEnded)
 _NUMBERS = {Withdraw: struct.Struct("<q"), Undone: struct.Struct("<q"), Gone: struct.Struct("<q"),
             Ask: struct.Struct("<q"), Answer: struct.Struct("<q?")}
-_KINDS = (Announce, Failed, Run, Refuse, Cancel, JobFailed, Warn) + tuple(_NUMBERS) + _PLAIN
+_KINDS = (Bundle, Announce, Failed, Run, Refuse, Cancel, JobFailed, Warn) + tuple(_NUMBERS) + _PLAIN
 _NUMBER = {kind: number for number, kind in enumerate(_KINDS)}
-_ANNOUNCE, _RUN = _NUMBER[Announce], _NUMBER[Run]
-# Kind, then for Announce: error there?, lengths of header, name, introduction, error text; ticket, step, the op's
-# context, index, digest, the instance's tie, frame, iteration, signature, error code, error rank.
-_ANNOUNCE_HEAD = struct.Struct("<B?xxIIIIqqqqQqQqQii")
-# Kind, number of ranks, number; the ranks' tickets follow, then headers.
-_RUN_HEAD = struct.Struct("<BxxxIq")
+# Several messages in one: this, their number and lengths, then they themselves.
+_SEVERAL = len(_KINDS)
+# Error there?, lengths of header, name, introduction, error text; ticket, step, the op's context, index, digest, the
+# instance's tie, frame, iteration, signature, error code, error rank.
+_ANNOUNCE_HEAD = struct.Struct("<?xxxIIIIqqqqQqQqQii")
 _ERROR = struct.Struct("<ii")
 _COUNT = struct.Struct("<I")
-_TICKET = struct.Struct("<q")
 
 
 def _pack_error(error):
@@ -164,27 +157,30 @@ def _unpack_error(data):
     return LaunchError(code, bytes(data[_ERROR.size:]).decode("utf-8"), rank)
 
 
-def _pack_tickets(tickets):
-    return struct.pack("<{}q".format(len(tickets)), *tickets)
+def _pack_verdict(word):
+    return _COUNT.pack(len(word.tickets)) + struct.pack("<{}q".format(len(word.tickets)), *word.tickets) + _pack_error(
+        word.error)
 
 
-def _unpack_tickets(data, at, count):
-    return struct.unpack_from("<{}q".format(count), data, at), at + 8 * count
+def _unpack_verdict(data):
+    (count,) = _COUNT.unpack_from(data)
+    tickets = struct.unpack_from("<{}q".format(count), data, _COUNT.size)
+    return tickets, _unpack_error(data[_COUNT.size + 8 * count:])
 
 
-def _encode_announce(message):
+def _pack_announce(message):
     name = message.name.encode("utf-8")
     introduction = b"" if message.introduction is None else json.dumps(message.introduction).encode("utf-8")
     error = message.error
     text = b"" if error is None else error.message.encode("utf-8")
     return _ANNOUNCE_HEAD.pack(
-        _ANNOUNCE, error is not None, len(message.header), len(name), len(introduction), len(text), message.ticket,
+        error is not None, len(message.header), len(name), len(introduction), len(text), message.ticket,
         message.step, *message.op, *message.instance, error.code if error else 0, error.rank if error else 0,
     ) + message.header + name + introduction + text
 
 
-def _decode_announce(data):
-    (_, has_error, n_header, n_name, n_introduction, n_error, ticket, step, context, index, digest, tie, frame,
+def _unpack_announce(data):
+    (has_error, n_header, n_name, n_introduction, n_error, ticket, step, context, index, digest, tie, frame,
      iteration, signature, code, rank) = _ANNOUNCE_HEAD.unpack_from(data)
     header = _ANNOUNCE_HEAD.size
     name = header + n_header
@@ -197,59 +193,54 @@ def _decode_announce(data):
         LaunchError(code, data[error:error + n_error].decode("utf-8"), rank) if has_error else None)
 
 
-def encode(message):
-    """The bytes of a message or word (any of this module's tuples)."""
+_PACK = {Bundle: pack_bundle, Announce: _pack_announce, Run: pack_run, Refuse: _pack_verdict, Cancel: _pack_verdict,
+         Failed: lambda message: _pack_error(message.error), JobFailed: lambda word: _pack_error(word.error),
+         Warn: lambda word: word.text.encode("utf-8")}
+_UNPACK = {Bundle: unpack_bundle, Announce: _unpack_announce, Run: unpack_run,
+           Refuse: lambda body: Refuse(*_unpack_verdict(body)), Cancel: lambda body: Cancel(*_unpack_verdict(body)),
+           Failed: lambda body: Failed(_unpack_error(body)), JobFailed: lambda body: JobFailed(_unpack_error(body)),
+           Warn: lambda body: Warn(body.decode("utf-8"))}
+
+
+def _pack(message):
     kind = type(message)
-    if kind is Run:
-        return _RUN_HEAD.pack(_RUN, len(message.tickets), message.number) + _pack_tickets(
-            message.tickets) + message.headers
-    if kind is Announce:
-        return _encode_announce(message)
-    head = bytes((_NUMBER[kind],))
-    if kind in _NUMBERS:
-        return head + _NUMBERS[kind].pack(*message)
-    if kind in (Failed, JobFailed):
-        return head + _pack_error(message.error)
-    if kind is Refuse:
-        return head + _COUNT.pack(len(message.tickets)) + _pack_tickets(message.tickets) + _pack_error(message.error)
-    if kind is Cancel:
-        return head + _TICKET.pack(message.ticket) + _pack_error(message.error)
-    if kind is Warn:
-        return head + message.text.encode("utf-8")
-    return head
+    if kind in _PACK:
+        body = _PACK[kind](message)
+    else:
+        body = _NUMBERS[kind].pack(*message) if kind in _NUMBERS else b""
+    return bytes((_NUMBER[kind],)) + body
+
+
+def _unpack(data):
+    kind, body = _KINDS[data[0]], data[1:]
+    if kind in _UNPACK:
+        return _UNPACK[kind](body)
+    return kind(*_NUMBERS[kind].unpack(body)) if kind in _NUMBERS else kind()
+
+
+def encode(*messages):
+    """The bytes of one or more messages or words (any of this module's tuples)."""
+    if len(messages) == 1:
+        return _pack(messages[0])
+    bodies = [_pack(message) for message in messages]
+    lengths = struct.pack("<I{}I".format(len(bodies)), len(bodies), *map(len, bodies))
+    return b"".join([bytes((_SEVERAL,)), lengths] + bodies)
 
 
 def decode(data):
-    """The message or word that `data` (bytes) holds.
+    """The messages or words that `data` (bytes) holds: a list, in the order in which they were said.
 
     Raises:
         LaunchError: INTERNAL where `data` is not what `encode` gives.
     """
     try:
-        number = data[0]
-        if number == _RUN:
-            _, ranks, decision = _RUN_HEAD.unpack_from(data)
-            tickets, end = _unpack_tickets(data, _RUN_HEAD.size, ranks)
-            return Run(decision, tickets, data[end:])
-        if number == _ANNOUNCE:
-            return _decode_announce(data)
-        kind, body = _KINDS[number], data[1:]
-        if kind in _NUMBERS:
-            return kind(*_NUMBERS[kind].unpack(body))
-        if kind in (Failed, JobFailed):
-            return kind(_unpack_error(body))
-        if kind is Refuse:
-            tickets, end = _unpack_tickets(body, _COUNT.size, *_COUNT.unpack_from(body))
-            return Refuse(tickets, _unpack_error(body[end:]))
-        if kind is Cancel:
-            return Cancel(_TICKET.unpack_from(body)[0], _unpack_error(body[_TICKET.size:]))
-        if kind is Warn:
-            return Warn(body.decode("utf-8"))
-        return kind()
+        if data[0] != _SEVERAL:
+            return [_unpack(data)]
+        (count,) = _COUNT.unpack_from(data, 1)
+        at, messages = 5 + 4 * count, []
+        for length in struct.unpack_from("<{}I".format(count), data, 5):
+            messages.append(_unpack(data[at:at + length]))
+            at += length
+        return messages
     except (IndexError, struct.error, ValueError) as error:  # of bytes that are no text or no JSON too
         raise LaunchError(INTERNAL, "a message between ranks is damaged ({}): {!r}".format(error, data[:40]))
-
-
-def headers_array(word):
-    """The headers of a Run as int64 [ranks, columns] (read-only)."""
-    return np.frombuffer(word.headers, np.int64).reshape(len(word.tickets), -1)

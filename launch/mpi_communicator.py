@@ -168,7 +168,7 @@ class MpiCommunicator(Communicator):
 
     @_exchange
     def all_reduce(self, pointer, n, dtype):
-        """See Communicator.all_reduce."""
+        """See Communicator.all_reduce. float16 is summed in float32 and rounded once."""
         check_dtype(dtype)
         itemsize = np.dtype(dtype).itemsize
         self.bytes_sent += 2 * (self.size - 1) * n * itemsize // self.size

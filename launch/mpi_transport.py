@@ -24,6 +24,9 @@ class MpiTransport:
         self._status = MPI.Status()
         # A message's bytes must live until MPI has sent them.
         self._sending = collections.deque()
+        # Messages that MPI has begun to bring: (request, source, bytearray), in the order in which they were sent. A
+        # long one comes in pieces, for which its sender must look after MPI too, and it may be busy for long.
+        self._coming = collections.deque()
         # What has come and the executor has not taken; changed inside the gate.
         self._came = []
 
@@ -70,11 +73,20 @@ class MpiTransport:
         while True:
             message = self._comm.Improbe(MPI.ANY_SOURCE, _TAG, status)
             if message is None:
-                return
+                break
             data = bytearray(status.Get_count(MPI.BYTE))
             source = status.Get_source()
-            message.Recv([data, MPI.BYTE])
-            self._came.append((source, bytes(data)))
+            self._coming.append((message.Irecv([data, MPI.BYTE]), source, data))
+        if not self._coming:
+            return
+        late = set()
+        for _ in range(len(self._coming)):
+            request, source, data = entry = self._coming.popleft()
+            if source not in late and request.Test():
+                self._came.append((source, bytes(data)))
+            else:  # of one sender, what comes after waits for what comes before
+                late.add(source)
+                self._coming.append(entry)
 
     def flush(self, seconds):
         """Waits up to `seconds` until everything is sent; True if it is (or never will be: MPI is finalised)."""

@@ -46,8 +46,7 @@ def _exchange(method):
 class NcclCommunicator(GpuCommunicator):
     """Exchanges over a communicator of NCCL that nobody else uses; see Communicator, on device pointers.
 
-    float16 is summed by NCCL as float16: partial sums are rounded at each rank that adds to them. Who wants more
-    (sok1x.graph_ops.operations.collectives does) widens before.
+    float16 is summed by NCCL as float16: partial sums are rounded at each rank that adds to them.
 
     Args:
         library: The nccl_library.NcclLibrary.
@@ -181,7 +180,7 @@ class NcclCommunicator(GpuCommunicator):
 
     @_exchange
     def all_reduce(self, pointer, n, dtype):
-        """See Communicator.all_reduce, but for float16 (see the class)."""
+        """See Communicator.all_reduce."""
         check_dtype(dtype)
         self.bytes_sent += 2 * (self.size - 1) * n * _ITEM_BYTES[dtype] // self.size
         if n:

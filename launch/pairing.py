@@ -7,59 +7,21 @@ an export on rank 0, say. So a session of another rank is bound to one of rank 0
 the first time. If a rank has several sessions that could announce this op, its rivals, they are bound in the order in
 which they were begun: only two that have equally many unbound rivals begun before them.
 
-Within bound sessions the k-th announcement of an op's run on each rank belongs to the k-th of the others.
+Within bound sessions the k-th announcement of an op's run on each rank belongs to the k-th of the others. What is told
+here of a bundle of such a session is whether it may go into the pool (pool.py), which holds no run that waits here.
 
 Where nothing moves on any rank any more, ranks may still belong together: one has a rival that the others never made,
 or asks for more in a session.run (Instance.signature). Then `pair_in_order` goes by the order of announcements alone.
 """
 import collections
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
+from .bundles import PLACE, RUN, Bundle
 from .messages import Announce, Instance
+from .pending import Key, Pending
+from .pool import Group
 
-
-class Key(NamedTuple):
-    """What is paired: an op's run in a session of `rank`, 0 or, as long as it is not bound, another."""
-    rank: int
-    context: int
-    index: int
-    digest: int
-    instance: Instance
-
-    @property
-    def run(self):
-        """The part that is equal on all ranks."""
-        return self[2:]
-
-    def signed(self, signature):
-        """The same, as part of another kind of session.run."""
-        return self._replace(instance=self.instance._replace(signature=signature))
-
-
-class Pending:
-    """The undecided announcements of one op's run: for each rank those not yet paired, oldest first."""
-
-    __slots__ = ("key", "name", "queues", "ready", "since", "warned")
-
-    def __init__(self, key: Key, name: str, size: int) -> None:
-        self.key, self.name = key, name
-        self.queues: List[Deque[Tuple[Announce, float]]] = [collections.deque() for _ in range(size)]
-        self.restart()
-
-    def restart(self):
-        """Recounts after announcements were put in or taken out."""
-        heads = [queue[0][1] for queue in self.queues if queue]
-        self.ready = len(heads)
-        self.since = min(heads) if heads else 0.0
-        self.warned = 0
-
-    def waiting(self):
-        """Ranks that have announced it."""
-        return [rank for rank, queue in enumerate(self.queues) if queue]
-
-    def missing(self):
-        """Ranks that have not."""
-        return [rank for rank, queue in enumerate(self.queues) if not queue]
+_REMEMBERED_COLUMNS = 1000
 
 
 class Pairing:
@@ -78,6 +40,10 @@ class Pairing:
         self._rivals: Dict[Tuple[int, int, int], Set[int]] = {}        # (rank, context, digest) -> sessions
         self._digests: Dict[Tuple[int, int], int] = {}                 # (rank 0's session, index) -> the op's digest
         self._signatures: Dict[Tuple[int, int, int], int] = {}         # (rank, rank 0's session, its) -> the others'
+        self._met: Set[int] = set()                                    # rank 0's sessions bound on all ranks
+        # Of rank 0's session: the places that `_digests` has, and the columns of bundles that were found fit.
+        self._places: Dict[int, Set[bytes]] = collections.defaultdict(set)
+        self._fit: Dict[int, Set[bytes]] = collections.defaultdict(set)
 
     def add(self, rank: int, message: Announce, now: float) -> Tuple[List[Pending], Optional[Pending]]:
         """Enters an announcement.
@@ -112,8 +78,35 @@ class Pairing:
             return (), self._conflict(touched)
         return self._complete(touched), self._conflict(touched)
 
+    def group_of(self, rank: int, bundle: Bundle) -> Optional[Group]:
+        """The group in the pool that a bundle of `rank` belongs to; None if its members must be added here."""
+        context = bundle.context if rank == 0 else self._bound[rank].get(bundle.context)
+        if context not in self._met:
+            return None
+        fit = self._fit[context]
+        if bundle.places not in fit:
+            places = bundle.op_places()
+            distinct = set(places)
+            if not distinct <= self._places[context]:
+                return None
+            if len(distinct) == len(places):
+                if len(fit) >= _REMEMBERED_COLUMNS:
+                    fit.clear()
+                fit.add(bundle.places)
+            elif len(set(bundle.keys())) < len(places):
+                return None
+        signature = bundle.signature
+        if self._signatures:
+            signature = self._signatures.get((rank, context, signature), signature)
+        if self.pending:
+            for place, run in zip(PLACE.iter_unpack(bundle.places), RUN.iter_unpack(bundle.runs)):
+                if Key(0, context, *place, instance=Instance(*run, signature=signature)) in self.pending:
+                    return None
+        return Group(context, signature)
+
     def take(self, pending: Pending) -> List[Announce]:
         """Takes out the oldest announcement of each rank, of a run that all have announced."""
+        self._met.add(pending.key.context)
         heads = [queue.popleft()[0] for queue in pending.queues]
         self._recount(pending)
         return heads
@@ -144,6 +137,9 @@ class Pairing:
                 taken.discard(context)
             for place in [place for place in self._digests if place[0] == context]:
                 del self._digests[place]
+            for of_contexts in (self._places, self._fit):
+                of_contexts.pop(context, None)
+            self._met.discard(context)
             for place in [place for place in self._signatures if place[1] == context]:
                 del self._signatures[place]
         else:
@@ -261,4 +257,5 @@ class Pairing:
                 place = pending.key.context, pending.key.index
                 if self._digests.setdefault(place, pending.key.digest) != pending.key.digest:
                     return pending
+                self._places[pending.key.context].add(PLACE.pack(pending.key.index, pending.key.digest))
         return None

@@ -69,7 +69,8 @@ def incremental_dump(variables: Any, since_step: Any, session: Optional[tf.Sessi
     if session is None and not graph.finalized:
         with graph.as_default():
             since = _since_tensor(since_step)
-            dumps = [tuple(stamps.changed(variable.table, since, name="incremental_dump")) for variable in checked]
+            dumps = [tuple(stamps.changed(variable.table_variables, since, name="incremental_dump"))
+                     for variable in checked]
     else:
         dumps = _run(checked, _since_number(since_step), _session(graph, session))
     return dumps if several else dumps[0]

@@ -2,6 +2,7 @@
 import functools
 import os
 import random
+import runpy
 import sys
 
 import pytest
@@ -14,6 +15,10 @@ os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 # TensorFlow imports distutils, for which setuptools would load itself, a tenth of the time that each of the hundreds of
 # processes takes to start. tests/setup, which builds and installs, does without this.
 os.environ.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
+# Garbage is collected less often, here and in all processes that tests start: start/sitecustomize.py says why.
+START = os.path.join(HERE, "start")
+runpy.run_path(os.path.join(START, "sitecustomize.py"))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [START, os.environ.get("PYTHONPATH")]))
 
 # Which devices the tests that have a `device` run on; 'gpu' alone makes it an error that there is no GPU.
 ASKED = os.environ.get("SOK1X_TEST_DEVICE", "") or "both"

@@ -1,1 +1,32 @@
-"""The one TensorFlow op, its Python side, and the thread that runs its requests."""
+"""The one TensorFlow op, its Python side, and the thread that runs its requests. A request's way through the files:
+
+In a graph:
+    library           loads the op, makes its nodes
+    configs           what a node is told: an operation's config, and its place
+    plan              a graph's ops that communicate, in the order in which they were built
+    registry          the operations by name; what an operation is
+
+From TensorFlow's threads to ours (C++):
+    bridge_signature  what a session.run is made of (a pass over its graph)
+    bridge            the op (bridge.cc), which makes a request; bridge.py: requests and tensors as Python sees them
+    bridge_request    the request
+    bridge_queue      the queue
+    bridge_group      several requests that run as one
+    bridge_cuda       streams that follow one another, as CUDA's driver has them
+    bridge_scratch    temporary memory that is used again, on the host
+    bridge_calls      what the calls below share
+    bridge_api        what Python calls, for one request
+    bridge_bulk       and for many
+
+The executor's thread:
+    executor          takes requests in, announces them, runs them in the order that all ranks have
+    expected          how many requests that run together a session.run will bring
+    bulk              the calls for many requests
+    calls             what a node runs: its operation, config and place, decoded once
+    contexts          sessions, numbered
+    together          requests sorted into groups; prepared, run and answered
+    devices           the device of a request, the communicator of its memory
+    arena             temporary memory of a request on a GPU
+    agreed            outcomes that ranks agree on inside an exchange
+    errors            what an operation raises to fail its op
+"""

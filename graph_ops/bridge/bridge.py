@@ -8,23 +8,25 @@ import os
 
 import numpy as np
 
-from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.bridge import arena
+from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INTERNAL, RESOURCE_EXHAUSTED, CallError
 
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bridge.so")
-_MAX_RANK = 8
-REQUEST, CANCELLATION, SESSION_END = 1, 2, 3  # what Library.pop has taken
+MAX_RANK = 8
+REQUEST, CANCELLATION, SESSION_END = 1, 2, 3  # what Library.pop_many has taken
+GROUP_HOLDS = 1000  # in place of a status code: bridge_calls.h
 
 # TensorFlow's DataType numbers (types.proto) for what our ops take and give.
 _DTYPES = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 9: "int64", 10: "bool",
            17: "uint16", 19: "float16", 22: "uint32", 23: "uint64"}
-_NUMBERS = {name: number for number, name in _DTYPES.items()}
-ITEM_BYTES = {name: np.dtype(name).itemsize for name in _NUMBERS}
+NUMBERS = {name: number for number, name in _DTYPES.items()}
+ITEM_BYTES = {name: np.dtype(name).itemsize for name in NUMBERS}
 
 
 class TensorInfo(ctypes.Structure):
     """A tensor: where it is, its type and its shape."""
 
-    _fields_ = [("data", ctypes.c_void_p), ("elements", ctypes.c_int64), ("dims", ctypes.c_int64 * _MAX_RANK),
+    _fields_ = [("data", ctypes.c_void_p), ("elements", ctypes.c_int64), ("dims", ctypes.c_int64 * MAX_RANK),
                 ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32)]
 
 
@@ -32,7 +34,7 @@ class RequestInfo(ctypes.Structure):
     """A request: which op, in which step, with which inputs."""
 
     _fields_ = [("request", ctypes.c_void_p), ("function", ctypes.c_char_p), ("config", ctypes.c_char_p),
-                ("name", ctypes.c_char_p), ("inputs", ctypes.POINTER(TensorInfo)), ("id", ctypes.c_int64),
+                ("name", ctypes.c_char_p), ("inputs", ctypes.c_void_p), ("id", ctypes.c_int64),
                 ("kernel", ctypes.c_int64), ("step", ctypes.c_int64), ("session", ctypes.c_uint64),
                 ("signature", ctypes.c_uint64), ("frame", ctypes.c_uint64), ("iteration", ctypes.c_int64),
                 ("stream", ctypes.c_void_p),
@@ -90,8 +92,9 @@ class Library:
     def __init__(self, path):
         library = ctypes.CDLL(path)
         pointer, i64, i32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
-        dims = ctypes.POINTER(i64)
+        numbers, dims = ctypes.POINTER(i32), ctypes.POINTER(i64)
         out = ctypes.POINTER(pointer)
+        infos = ctypes.POINTER(TensorInfo)
         for structure, name in ((TensorInfo, "tensor"), (RequestInfo, "request")):
             bytes_there = getattr(library, "sok1x_{}_info_bytes".format(name))()
             if bytes_there != ctypes.sizeof(structure):
@@ -99,12 +102,20 @@ class Library:
                                   "build it again".format(path, name, bytes_there, ctypes.sizeof(structure)))
         for name, result, arguments in (
                 ("open", None, []), ("close", None, [i32, ctypes.c_char_p]), ("wake", None, []),
-                ("pop", i32, [i64, i64, ctypes.POINTER(RequestInfo)]), ("begin", None, [pointer] * 3),
-                ("lock", i32, [pointer, i32, ctypes.POINTER(TensorInfo)]), ("unlock", None, [pointer]),
+                ("begin", None, [pointer] * 3),
+                ("pop_many", i32, [i64, i64, ctypes.POINTER(RequestInfo), i32, numbers]),
+                ("lock", i32, [pointer, i32, infos]), ("unlock", None, [pointer]),
                 ("initialized", i32, [pointer]),
                 ("output", i32, [pointer, i32, i32, dims, out]), ("forward", i32, [pointer, i32, i32]),
+                ("outputs", i32, [pointer, i32, numbers, dims, out]),
                 ("temporary", i32, [pointer, i64, out]),
-                ("finish", None, [pointer, i32, ctypes.c_char_p])):
+                ("finish", None, [pointer, i32, ctypes.c_char_p]),
+                # Of groups, called by bulk.py, which passes NumPy arrays by their addresses.
+                ("group_open", pointer, [pointer, i32]), ("group_close", None, [pointer]),
+                ("group_begin", None, [pointer] * 3), ("group_inputs", None, [pointer, pointer, i32]),
+                ("group_lock", i32, [pointer, i32, pointer, i32, pointer]), ("group_unlock", None, [pointer]),
+                ("group_outputs", None, [pointer, i32] + [pointer] * 6), ("group_temporary", i32, [pointer, i64, out]),
+                ("group_finish", None, [pointer])):
             function = getattr(library, "sok1x_" + name)
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
@@ -114,37 +125,69 @@ class Request:
     """One run of one op. Valid until `finish`, which must be called exactly once.
 
     Attributes:
-      inputs, host_inputs: `Array`s in the memory of the op's device, and in the host's.
+      input_count: those in the host's memory included. host_input_count, device_output_count, resource_count.
       gpu: the `Gpu` the op is placed on, None for the CPU. communicator: for exchanges of that device's memory.
       exchange: the number of the decision that has all ranks run it; 0 on one rank.
+      plan: the number of its graph's plan (plan.py), None where another process has built the graph.
     """
 
     def __init__(self, library, info):
-        self._library = library
-        self._handle = info.request
-        self._resources = info.resource_count
+        self.library = library
+        self.handle = info.request
+        self.resource_count = info.resource_count
         self.id = info.id
         self.kernel = info.kernel
         self.step = info.step
         self.session, self.signature = info.session, info.signature
         self.frame, self.iteration = info.frame, info.iteration
-        self.name = info.name.decode()
+        self._name, self.function, self.config = info.name, info.function, info.config
+        self.stream = info.stream
         self.gpu = None
         self.communicator = None
         self.exchange = 0
-        on_device = info.input_count - info.host_input_count
-        self.inputs = [_array(info.inputs[i]) for i in range(on_device)]
-        self.host_inputs = [_array(info.inputs[i]) for i in range(on_device, info.input_count)]
-        self._device_outputs = info.device_output_count
+        self.plan = None
+        self._inputs_at, self._inputs, self._host_inputs = info.inputs, None, None
+        self.input_count, self.host_input_count = info.input_count, info.host_input_count
+        self.device_output_count = info.device_output_count
+        self._arena = None
         self.state = None  # what an operation's `prepare` leaves for its `run`
         self.finished = False
+        self._begun = False
+        self._kept = {}  # outputs that a group has allocated: index -> (pointer, shape)
 
-    def place(self, gpu):
-        """Says that the request runs on `gpu`: its stream goes on after what TensorFlow has enqueued until now."""
-        self.gpu = gpu
-        for array in self.inputs:
-            array.gpu = gpu
-        self._library.begin(self._handle, gpu.stream, gpu.event)
+    @property
+    def name(self):
+        """The op's."""
+        return self._name.decode()
+
+    @property
+    def inputs(self):
+        """The `Array`s in the memory of the op's device."""
+        if self._inputs is None:
+            on_device = self.input_count - self.host_input_count
+            self._inputs = [_array(info, self.gpu) for info in self._infos()[:on_device]]
+        return self._inputs
+
+    @property
+    def host_inputs(self):
+        """The `Array`s in the host's memory."""
+        if self._host_inputs is None:
+            on_device = self.input_count - self.host_input_count
+            self._host_inputs = [_array(info) for info in self._infos()[on_device:]]
+        return self._host_inputs
+
+    def _infos(self):
+        return (TensorInfo * self.input_count).from_address(self._inputs_at) if self.input_count else []
+
+    def begin(self):
+        """Before the first work on a GPU: its stream goes on after what TensorFlow has enqueued until now."""
+        if self.gpu is not None and not self._begun:
+            self.begun()
+            self.library.begin(self.handle, self.gpu.stream, self.gpu.event)
+
+    def begun(self):
+        """Notes that the streams have been ordered, by `begin` or by its group."""
+        self._begun = True
 
     def output(self, index, dtype, shape):
         """Output `index`, allocated by TensorFlow on the op's device: an `Array` of `shape`."""
@@ -152,44 +195,87 @@ class Request:
 
     def host_output(self, index, dtype, shape):
         """As `output`, for output `index` of those in host memory."""
-        return self._output(self._device_outputs + index, dtype, shape, None)
+        return self._output(self.device_output_count + index, dtype, shape, None)
+
+    def keep_output(self, index, pointer, shape):
+        """Notes that output `index` of that shape lies there already: who asks for it gets it."""
+        self._kept[index] = pointer, shape
 
     def _output(self, index, dtype, shape, gpu):
         data = ctypes.c_void_p()
+        if index in self._kept:
+            data.value, kept = self._kept[index]
+            assert kept == tuple(shape), "output {} has shape {} already, not {}".format(index, kept, shape)
+            return self._made(data.value, dtype, shape, gpu)
         dims = (ctypes.c_int64 * len(shape))(*shape)
-        self._check(self._library.output(self._handle, index, len(shape), dims, ctypes.byref(data)), dtype, shape)
-        return self._made(data, dtype, shape, gpu)
+        self._check(self.library.output(self.handle, index, len(shape), dims, ctypes.byref(data)), dtype, shape)
+        return self._made(data.value, dtype, shape, gpu)
+
+    def outputs(self, wanted, wanted_in_host=()):
+        """The op's outputs from the first on, in one call: a list of `Array`s.
+
+        Args:
+          wanted: (dtype, shape) of each of those on the op's device, of up to 8 dimensions.
+          wanted_in_host: likewise, of those in host memory, which come after all others of the op.
+        """
+        every = list(wanted) + list(wanted_in_host)
+        assert not wanted_in_host or len(wanted) == self.device_output_count, "the op has more outputs on its device"
+        ranks = (ctypes.c_int32 * len(every))(*[len(shape) for _, shape in every])
+        dims, data = (ctypes.c_int64 * (MAX_RANK * len(every)))(), (ctypes.c_void_p * len(every))()
+        for number, (_, shape) in enumerate(every):
+            dims[MAX_RANK * number:MAX_RANK * number + len(shape)] = shape
+        code = self.library.outputs(self.handle, len(every), ranks, dims, data)
+        if code:
+            raise self._refused(code, "outputs {}".format(
+                ", ".join("{} {}".format(list(shape), dtype) for dtype, shape in every)))
+        return [self._made(at, dtype, shape, self.gpu if number < len(wanted) else None)
+                for number, ((dtype, shape), at) in enumerate(zip(every, data))]
 
     def temporary(self, dtype, *shape):
         """Scratch memory from TensorFlow's allocator, for others again when the request finishes: an `Array`."""
-        data = ctypes.c_void_p()
-        array = self._made(data, dtype, shape, self.gpu)
-        self._check(self._library.temporary(self._handle, array.size * ITEM_BYTES[dtype], ctypes.byref(data)),
-                    dtype, shape)
-        array.pointer = data.value or 0
+        array = self._made(0, dtype, shape, self.gpu)
+        array.pointer = self.memory(array.size * ITEM_BYTES[dtype])
         return array
+
+    def memory(self, nbytes):
+        """As `temporary`: a pointer to nbytes bytes."""
+        if self.gpu is None:
+            return self._block(nbytes)
+        if self._arena is None:
+            self._arena = arena.Arena(self._block, self.kernel)
+        return self._arena.take(nbytes)
+
+    def _block(self, nbytes):
+        data = ctypes.c_void_p()
+        code = self.library.temporary(self.handle, nbytes, ctypes.byref(data))
+        if code:
+            raise self._refused(code, "{} bytes".format(nbytes))
+        return data.value or 0
 
     def forward(self, index, input_index):
         """Makes output `index` the very tensor of input `input_index`, without a copy."""
-        self._library.forward(self._handle, index, input_index)
+        self.library.forward(self.handle, index, input_index)
 
     @contextlib.contextmanager
     def variables(self, table, exclusive):
         """The resource inputs' tensors (`Array`s), locked: shared for reading, `exclusive` for writing in place.
 
         Raises:
-          CallError: FAILED_PRECONDITION where a variable has not been initialized.
+          CallError: FAILED_PRECONDITION where a variable has not been initialized; INTERNAL where the request is one
+            of a group that holds locks: it must unlock first, or a wait could be for ever.
         """
-        infos = (TensorInfo * max(1, self._resources))()
-        code = self._library.lock(self._handle, int(exclusive), infos)
+        infos = (TensorInfo * max(1, self.resource_count))()
+        code = self.library.lock(self.handle, int(exclusive), infos)
         if code < 0:
             raise self._uninitialized(table)
+        if code == GROUP_HOLDS:
+            raise self._group_holds()
         if code:
             raise CallError(code, "could not get write access to the variables of embedding table '{}'".format(table))
         try:
-            yield [_array(infos[i], self.gpu) for i in range(self._resources)]
+            yield [_array(infos[i], self.gpu) for i in range(self.resource_count)]
         finally:
-            self._library.unlock(self._handle)
+            self.library.unlock(self.handle)
 
     def check_initialized(self, table, where=""):
         """Raises as `variables` does where a variable has not been initialized, and locks nothing.
@@ -197,8 +283,14 @@ class Request:
         Args:
           table: a name. where: more words for the message.
         """
-        if self._resources and self._library.initialized(self._handle) < 0:
+        code = self.library.initialized(self.handle) if self.resource_count else 0
+        if code == GROUP_HOLDS:
+            raise self._group_holds()
+        if code:
             raise self._uninitialized(table, where)
+
+    def _group_holds(self):
+        return CallError(INTERNAL, "the group of requests that '{}' is in holds locks".format(self.name))
 
     @staticmethod
     def _uninitialized(table, where=""):
@@ -209,20 +301,29 @@ class Request:
     def finish(self, code=0, message=""):
         """Ends the op: successfully, or with a status `code` and `message`."""
         assert not self.finished, "request finished twice"
+        self.ended()
+        self.library.finish(self.handle, code, message.encode("utf-8", "replace"))
+
+    def ended(self):
+        """Notes that the op has ended, by `finish` or with its group."""
         self.finished = True
-        self.inputs = self.host_inputs = self.state = None
-        self._library.finish(self._handle, code, message.encode("utf-8", "replace"))
+        if self._arena is not None:
+            self._arena.end()
+        self._inputs_at = self._inputs = self._host_inputs = self.state = None
 
     @staticmethod
-    def _made(data, dtype, shape, gpu):
+    def _made(pointer, dtype, shape, gpu):
         size = 1
         for length in shape:
             size *= length
-        return Array(data.value or 0, dtype, tuple(shape), size, gpu)
+        return Array(pointer or 0, dtype, tuple(shape), size, gpu)
+
+    @classmethod
+    def _check(cls, code, dtype, shape):
+        if code:
+            raise cls._refused(code, "{} {} values".format(list(shape), dtype))
 
     @staticmethod
-    def _check(code, dtype, shape):
-        if code:
-            raise CallError(code if code > 0 else RESOURCE_EXHAUSTED, (
-                "TensorFlow's allocator could not give {} {} values; use a smaller batch, or leave it more memory"
-            ).format(list(shape), dtype))
+    def _refused(code, what):
+        return CallError(code if code > 0 else RESOURCE_EXHAUSTED, (
+            "TensorFlow's allocator could not give {}; use a smaller batch, or leave it more memory").format(what))

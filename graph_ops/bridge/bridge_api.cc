@@ -1,48 +1,9 @@
 // The bridge as Python sees it: C functions, called through ctypes by bridge.py.
 #include <algorithm>
-#include <cstring>
 
-#include "tensorflow/core/common_runtime/dma_helper.h"
-
+#include "bridge_calls.h"
+#include "bridge_group.h"
 #include "bridge_queue.h"
-
-namespace sok1x {
-namespace {
-
-// The sparse-update rule of TensorFlow's own optimizers: the first in-place write switches the variable to
-// copy-on-read; if a reader still shares the buffer at that moment, the variable gets its own copy first.
-tf::Status MakeWritable(Request* request, tf::Var* variable) {
-  tf::OpKernelContext* context = request->context;
-  if (variable->copy_on_read_mode.load()) return tf::Status();
-  tf::Tensor* tensor = variable->tensor();
-  const tf::TensorBuffer* buffer = tf::DMAHelper::buffer(tensor);
-  if (buffer != nullptr && !buffer->RefCountIsOne()) {
-    tf::Tensor copy;
-    TF_RETURN_IF_ERROR(context->allocate_temp(tensor->dtype(), tensor->shape(), &copy));
-    const tf::StringPiece from = tensor->tensor_data();
-    char* to = const_cast<char*>(copy.tensor_data().data());
-    if (request->stream == nullptr) {
-      std::memcpy(to, from.data(), from.size());
-    } else {
-      request->FollowTensorFlow();
-      request->Note(Cuda::Get()->Copy(to, from.data(), from.size(), request->own_stream));
-    }
-    *tensor = copy;
-  }
-  variable->copy_on_read_mode.store(true);
-  return tf::Status();
-}
-
-tf::TensorShape ShapeOf(int32_t rank, const int64_t* dims) {
-  tf::TensorShape shape;
-  for (int i = 0; i < rank; ++i) shape.AddDim(dims[i]);
-  return shape;
-}
-
-int Report(const tf::Status& status) { return static_cast<int>(status.code()); }
-
-}  // namespace
-}  // namespace sok1x
 
 extern "C" {
 
@@ -56,10 +17,6 @@ void sok1x_close(int code, const char* reason) { sok1x::Queue::Get()->Close(code
 
 void sok1x_wake() { sok1x::Queue::Get()->Wake(); }
 
-int sok1x_pop(int64_t spin_us, int64_t wait_us, sok1x::RequestInfo* info) {
-  return sok1x::Queue::Get()->Pop(spin_us, wait_us, info);
-}
-
 // Begins a request on a GPU: what is enqueued on `own_stream` from now on comes after what TensorFlow has enqueued.
 void sok1x_begin(void* handle, void* own_stream, void* event) {
   auto* request = static_cast<sok1x::Request*>(handle);
@@ -69,9 +26,11 @@ void sok1x_begin(void* handle, void* own_stream, void* event) {
 }
 
 // Locks the request's variables, exclusively (for writing) or shared, and describes their tensors in infos.
-// Returns 0, a status code, or -1-i where variable i has not been initialized. After a failure nothing is locked.
+// Returns 0, a status code, -1-i where variable i has not been initialized, or kGroupHolds where the request's group
+// holds locks: to wait for another then could be for ever. After a failure nothing is locked.
 int sok1x_lock(void* handle, int exclusive, sok1x::TensorInfo* infos) {
   auto* request = static_cast<sok1x::Request*>(handle);
+  if (request->group != nullptr && request->group->holds()) return sok1x::kGroupHolds;
   std::vector<sok1x::VarMutex*> order;
   for (size_t i = 0; i < request->variables.size(); ++i) {
     if (request->variables[i].get() == nullptr) return -1 - static_cast<int>(i);
@@ -107,9 +66,10 @@ int sok1x_lock(void* handle, int exclusive, sok1x::TensorInfo* infos) {
   return 0;
 }
 
-// Returns 0 where all variables of the request have been initialized, -1-i where variable i has not.
+// Returns 0 where all variables of the request have been initialized, -1-i where variable i has not, or kGroupHolds.
 int sok1x_initialized(void* handle) {
   auto* request = static_cast<sok1x::Request*>(handle);
+  if (request->group != nullptr && request->group->holds()) return sok1x::kGroupHolds;
   for (size_t i = 0; i < request->variables.size(); ++i) {
     tensorflow::Var* variable = request->variables[i].get();
     if (variable == nullptr) return -1 - static_cast<int>(i);
@@ -123,11 +83,18 @@ void sok1x_unlock(void* handle) { static_cast<sok1x::Request*>(handle)->Unlock()
 
 int sok1x_output(void* handle, int index, int rank, const int64_t* dims, void** data) {
   auto* request = static_cast<sok1x::Request*>(handle);
-  tensorflow::Tensor* tensor = nullptr;
-  const tensorflow::Status status =
-      request->context->allocate_output(index, sok1x::ShapeOf(rank, dims), &tensor);
-  if (!status.ok()) return sok1x::Report(status);
-  *data = const_cast<char*>(tensor->tensor_data().data());
+  const int code = sok1x::Allocate(request, index, rank, dims, data);
+  if (code == 0) request->FollowTensorFlow();
+  return code;
+}
+
+// The op's outputs from the first on, `count` of them. dims: [count, kMaxRank]. Stops at the first that fails.
+int sok1x_outputs(void* handle, int count, const int32_t* ranks, const int64_t* dims, void** data) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  for (int i = 0; i < count; ++i) {
+    const int code = sok1x::Allocate(request, i, ranks[i], dims + sok1x::kMaxRank * i, &data[i]);
+    if (code != 0) return code;
+  }
   request->FollowTensorFlow();
   return 0;
 }
@@ -143,24 +110,15 @@ int sok1x_forward(void* handle, int index, int input) {
 int sok1x_temporary(void* handle, int64_t bytes, void** data) {
   auto* request = static_cast<sok1x::Request*>(handle);
   tensorflow::Tensor block;
-  const tensorflow::Status status =
-      request->stream == nullptr
-          ? sok1x::Scratch::Get()->Take(request->context, bytes, &block)
-          : request->context->allocate_temp(tensorflow::DT_UINT8, tensorflow::TensorShape({bytes}), &block);
-  if (!status.ok()) return sok1x::Report(status);
-  *data = const_cast<char*>(block.tensor_data().data());
+  const int code = sok1x::AllocateTemporary(request, bytes, &block, data);
+  if (code != 0) return code;
   request->temporaries.push_back(block);
-  request->FollowTensorFlow();
   return 0;
 }
 
 void sok1x_finish(void* handle, int code, const char* message) {
   auto* request = static_cast<sok1x::Request*>(handle);
-  if (code == 0) {
-    request->Finish(tensorflow::Status());
-  } else {
-    request->Finish(tensorflow::Status(static_cast<sok1x::Code>(code), message));
-  }
+  request->Finish(sok1x::StatusOf(code, message));
 }
 
 }  // extern "C"

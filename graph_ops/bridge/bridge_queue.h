@@ -86,10 +86,10 @@ class Queue {
     ready_.notify_all();
   }
 
-  // Takes a request (1), the id of a cancelled one (2) or a session that is gone (3); 0 after wait_us microseconds
-  // (negative: no limit) or a Wake.
+  // Takes as many requests as are there, up to `capacity` (1), the id of a cancelled one (2) or a session that is gone
+  // (3); 0 after wait_us microseconds (negative: no limit) or a Wake. *count: how many entries of infos are filled.
   // Spins for spin_us first: a thread that sleeps costs about 50 us to wake, and a step's next op often comes sooner.
-  int Pop(int64_t spin_us, int64_t wait_us, RequestInfo* info) {
+  int PopMany(int64_t spin_us, int64_t wait_us, RequestInfo* infos, int capacity, int* count) {
     if (spin_us > 0 && size_.load(std::memory_order_acquire) == 0) {
       const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us);
       while (size_.load(std::memory_order_acquire) == 0 && std::chrono::steady_clock::now() < end) {
@@ -104,17 +104,22 @@ class Queue {
     }
     woken_ = false;
     int taken = 0;
+    *count = 0;
     if (!queue_.empty()) {
-      *info = queue_.front().info;
-      queue_.pop_front();
+      for (; *count < capacity && !queue_.empty(); ++*count) {
+        infos[*count] = queue_.front().info;
+        queue_.pop_front();
+      }
       taken = 1;
     } else if (!cancelled_.empty()) {  // after the queue, so that a request is always known before its cancellation
-      info->id = cancelled_.front();
+      infos->id = cancelled_.front();
       cancelled_.pop_front();
+      *count = 1;
       taken = 2;
     } else if (!ended_.empty()) {
-      info->session = ended_.front();
+      infos->session = ended_.front();
       ended_.pop_front();
+      *count = 1;
       taken = 3;
     }
     size_.store(queue_.size() + cancelled_.size() + ended_.size(), std::memory_order_release);

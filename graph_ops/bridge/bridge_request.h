@@ -69,13 +69,14 @@ inline bool Describe(const tf::Tensor& tensor, TensorInfo* info) {
   return true;
 }
 
+class Group;
+
 // One run of one op, from ComputeAsync until sok1x_finish.
 struct Request {
   tf::OpKernelContext* context;
   tf::AsyncOpKernel::DoneCallback done;
   std::vector<TensorInfo> inputs;
   std::vector<tf::core::RefCountPtr<tf::Var>> variables;
-  std::vector<TensorInfo> variable_infos;
   std::vector<VarMutex*> held;  // the variables' mutexes that are locked now, in order of address
   bool exclusive = false;
   bool cancellable = false;  // a callback is registered under `cancellation`
@@ -85,6 +86,7 @@ struct Request {
   void* own_stream = nullptr;  // ours, once the executor has begun with the request
   void* event = nullptr;
   int cuda_error = 0;
+  Group* group = nullptr;  // of requests that run as one (bridge_group.h), until the request finishes
 
   // What TensorFlow's stream holds now comes before what ours is given from now on. To be called after every
   // allocation: TensorFlow frees memory when the work that uses it has been enqueued, not when it is done.
@@ -111,22 +113,11 @@ struct Request {
     held.clear();
   }
 
-  void Finish(const tf::Status& given) {
-    Unlock();
-    LetTensorFlowFollow();
-    const tf::Status status = given.ok() && cuda_error != 0
-        ? tf::errors::Internal("sok1x: CUDA could not order the streams (driver error ", cuda_error, ")") : given;
-    if (cancellable) context->cancellation_manager()->DeregisterCallback(cancellation);
-    if (!status.ok()) context->SetStatus(status);
-    if (stream == nullptr) {
-      for (const tf::Tensor& block : temporaries) Scratch::Get()->Give(block);
-    }
-    temporaries.clear();
-    variables.clear();
-    tf::AsyncOpKernel::DoneCallback call = std::move(done);
-    delete this;
-    call();
-  }
+  // Ends the op. The request is gone afterwards.
+  void Finish(const tf::Status& status);
+
+  // The last part of Finish, after the streams have been ordered: what is left is to call what it returns.
+  tf::AsyncOpKernel::DoneCallback Conclude(const tf::Status& status);
 };
 
 struct Queued {

@@ -10,12 +10,13 @@ from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INVALID_ARGUMENT,
 _by_stream = {}  # TensorFlow's stream -> Gpu
 
 
-def find(request, stream):
+def find(request):
     """Says where a request runs: `request.gpu` from TensorFlow's stream, None for the CPU.
 
     Raises:
       CallError: FAILED_PRECONDITION where the GPU cannot be used: no PyCUDA, no nvcc.
     """
+    stream = request.stream
     if not stream:
         return
     if stream not in _by_stream:
@@ -24,7 +25,7 @@ def find(request, stream):
             _by_stream[stream] = gpu.of_stream(stream)
         except (gpu.GpuMissing, gpu_compiler.CompilerMissing) as error:
             raise CallError(FAILED_PRECONDITION, "op '{}' is on a GPU: {}".format(request.name, error)) from error
-    request.place(_by_stream[stream])
+    request.gpu = _by_stream[stream]
 
 
 @contextlib.contextmanager
@@ -34,8 +35,9 @@ def use(request):
     if gpu is None:
         yield
         return
+    request.begin()
     with gpu.active(), backend.use(gpu):
-        gpu.allocate = lambda nbytes: request.temporary("uint8", nbytes).pointer
+        gpu.allocate = request.memory
         try:
             yield
         finally:
@@ -53,7 +55,9 @@ def forget_counts(request):
 
 def mark(request, header):
     """The header with the kind of device before it, which must be the same on all ranks."""
-    return np.concatenate([[request.gpu is not None], header]).astype(np.int64)
+    marked = np.empty(1 + len(header), np.int64)
+    marked[0], marked[1:] = request.gpu is not None, header
+    return marked
 
 
 def check_marks(request, headers):
@@ -63,7 +67,7 @@ def check_marks(request, headers):
       CallError: INVALID_ARGUMENT, on all ranks alike, where some run on a GPU and others on the CPU.
     """
     marks = headers[:, 0]
-    if marks.min() != marks.max():
+    if len(set(marks.tolist())) > 1:
         raise CallError(INVALID_ARGUMENT, (
             "op '{}' is on a GPU on ranks {} and on the CPU on ranks {}; place it on one kind of device on all ranks"
         ).format(request.name, np.flatnonzero(marks).tolist(), np.flatnonzero(marks == 0).tolist()), agreed=True)

@@ -7,21 +7,22 @@ also makes every MPI call of ours.
 Nothing may escape from the loop: a request that is never finished would hang its `sess.run` for good.
 """
 import atexit
-import ctypes
-import json
 import os
 import sys
 import threading
 import time
 import traceback
 
-import numpy as np
-
 from sok1x import launch
-from sok1x.graph_ops.bridge import bridge, devices, plan, registry
+from sok1x.graph_ops.bridge import bridge, bulk, devices, together
+from sok1x.graph_ops.bridge.calls import Calls
 from sok1x.graph_ops.bridge.contexts import Contexts
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
-from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.bridge.expected import Expected
+
+_LAST = (1 << 62, 0)  # after all places in a plan
+# How many requests are taken out of the queue at a time.
+_MOST_AT_ONCE = 512
 
 INIT_FIRST = (
     "sok1x has not been initialized: run the op made by sok1x.Init(global_batch_size=...) first, also before variable "
@@ -31,39 +32,13 @@ INIT_FIRST = (
 # How long to look for the next request before sleeping: a step's ops follow each other closely, and waking a thread
 # that sleeps costs about 50 us.
 _SPIN_MICROSECONDS = 30
-_KERNELS_REMEMBERED = 10000
+
+# Where a session.run is about to bring more requests that run together with those that have come, as the one before it
+# did: how long to look for the next of them, and for all.
+_GATHER_MICROSECONDS = 40
+_GATHER_SECONDS = 200e-6
 
 _executor = None
-
-
-class Call:
-    """What a kernel (one node in one session) runs: its operation, and its config with the `Table` made.
-
-    plan: the number of its graph's plan, None where another process has built the graph.
-    """
-
-    __slots__ = ("operation", "config", "plan")
-
-    def __init__(self, function, config):
-        self.operation = registry.get(function)
-        self.config = config
-        self.plan = config["plan"] if config["process"] == plan.PROCESS else None
-        if "table" in config:
-            config["table"] = Table.from_config(config["table"])
-            config["table"].graph = self.plan if self.operation.communicates else None
-
-    def announced(self, request, context, header, error, rivals):
-        """The Ready of a request."""
-        index, digest = self.config["op"]
-        of_graph = context.plans[self.plan]
-        # In a loop of its own an op has one frame; the name of a frame in other loops tells which of theirs.
-        loops = self.config["loops"]
-        instance = launch.Instance(self.operation.tie(request), request.frame if loops > 1 else 0,
-                                   request.iteration if loops else 0, request.signature)
-        return launch.Ready(
-            op=launch.Op(context.number, index, digest), name=request.name, header=header, error=error,
-            step=request.step, instance=instance, plan=of_graph,
-            graphs=plan.graphs() if of_graph is None or of_graph.counted else 0, rivals=rivals)
 
 
 class Executor(threading.Thread):
@@ -72,11 +47,12 @@ class Executor(threading.Thread):
     def __init__(self, library):
         super().__init__(name="sok1x-executor", daemon=True)
         self._library = library
-        self._calls = {}
+        self._calls = Calls()
         self._contexts = Contexts()
-        self._held = {}  # ticket of an announcement -> (request, call, context) that waits for the leader's word
+        self._held = {}  # ticket of an announcement -> the Taken that waits for the leader's word
         self._tickets = {}  # id of a held request -> its ticket
-        self._current = None  # the request that is being taken in
+        self._current = []  # the requests that are being taken in, or run
+        self._expected = Expected()
         self._stopping = False
         self._pid = os.getpid()
 
@@ -105,34 +81,35 @@ class Executor(threading.Thread):
             reason = "sok1x's executor died: {!r}".format(error)
             sys.stderr.write("{}\n{}".format(reason, traceback.format_exc()))
             self._close(INTERNAL, reason)
-            if self._current is not None and not self._current.finished:
-                self._current.finish(INTERNAL, reason)
+            for request in self._current:
+                if not request.finished:
+                    request.finish(INTERNAL, reason)
             world = launch.current()
             if world is not None:
                 world.coordinator.fail_job(reason)
                 launch.finish(world)
 
     def _loop(self):
-        info = bridge.RequestInfo()
-        taken = ctypes.byref(info)
+        intake = bulk.Intake(self._library, _MOST_AT_ONCE)
+        infos = intake.infos
         spin = 0
         while not self._stopping:
             world = launch.current()
             coordinator = world.coordinator if world is not None else None
             wait = coordinator.wait_microseconds() if coordinator is not None else None
-            kind = self._library.pop(spin, -1 if wait is None else int(wait), taken)
+            kind, count = intake.pop(spin, -1 if wait is None else int(wait))
             spin = _SPIN_MICROSECONDS if kind else 0
             if kind == bridge.REQUEST:
-                self._current = bridge.Request(self._library, info)
-                self._accept(self._current, info, world)
-                self._current = None
-            elif kind == bridge.CANCELLATION and info.id in self._tickets:
-                coordinator.withdraw(self._tickets[info.id])
+                self._current = self._requests(intake, count)
+                kind, count = self._take_in(intake, world)
+            if kind == bridge.CANCELLATION and infos[0].id in self._tickets:
+                coordinator.withdraw(self._tickets[infos[0].id])
             elif kind == bridge.SESSION_END:
-                self._end_session(info.session, coordinator)
+                self._end_session(infos[0].session, coordinator)
             if coordinator is not None and coordinator.size > 1:
-                for decision in coordinator.poll():
-                    self._carry_out(decision, world)
+                decisions = coordinator.poll()
+                if decisions:
+                    self._carry_out(decisions, world)
                     spin = _SPIN_MICROSECONDS
 
     def _leave(self):
@@ -141,8 +118,7 @@ class Executor(threading.Thread):
         if world is not None:
             world.coordinator.leave()
             while not world.coordinator.left:
-                for decision in world.coordinator.poll():
-                    self._carry_out(decision, world)
+                self._carry_out(world.coordinator.poll(), world)
                 time.sleep(0.001)
         self._close(CANCELLED, "sok1x: the program is ending")
         if world is not None:
@@ -151,94 +127,100 @@ class Executor(threading.Thread):
     def _close(self, code, reason):
         self._library.close(code, reason.encode())
         held, self._held = self._held, {}
-        for request, _, _ in held.values():
-            request.finish(code, reason)
+        for taken in held.values():
+            taken.request.finish(code, reason)
 
     def _end_session(self, session, coordinator):
         number = self._contexts.end(session)
         if number is not None and coordinator is not None:
             coordinator.forget(number)
 
-    def _accept(self, request, info, world):
-        """Takes one request in: runs it, or announces it to the other ranks."""
+    def _requests(self, intake, count):
+        return [bridge.Request(self._library, intake.infos[place]) for place in range(count)]
+
+    def _take_in(self, intake, world):
+        """Takes the current requests in, and what comes with them: runs them, or announces them to the other ranks.
+
+        Returns:
+          What else has come out of the queue, as `bulk.Intake.pop` does.
+        """
+        everything, other, requests = [], (0, 0), self._current
+        until = time.perf_counter() + _GATHER_SECONDS
+        while True:
+            new = [taken for taken in (self._look_at(request, world) for request in requests) if taken is not None]
+            everything += new
+            if not self._expected.more(new) or time.perf_counter() > until:
+                break
+            kind, count = intake.pop(_GATHER_MICROSECONDS, 0)
+            if kind != bridge.REQUEST:
+                other = kind, count
+                break
+            requests = self._requests(intake, count)
+            self._current = self._current + requests
+        self._run_or_announce(everything, world)
+        return other
+
+    def _run_or_announce(self, everything, world):
+        announced = []
+        many = world is not None and world.size > 1
+        if many and len(everything) > 1:  # in one order on all ranks, as far as they come together
+            everything.sort(key=lambda taken: taken.call.place.op or _LAST)
+        for group in together.sort(everything, world):
+            if many and group.operation.communicates:
+                group.prepare(world)
+                announced += group.members
+            else:
+                group.run(world)
+        if announced:
+            self._announce(announced, world)
+
+    def _look_at(self, request, world):
+        """What a request runs, or None where it cannot run and has been answered."""
         try:
-            call = self._call(request, info)
+            call = self._calls.of(request)
+            request.plan = call.plan
             context = self._contexts.of(request.session, call.plan)
             if world is None and not call.operation.before_init:
                 raise CallError(FAILED_PRECONDITION, INIT_FIRST)
             if world is not None and world.coordinator.job_error is not None:
                 raise world.coordinator.job_error
-            devices.find(request, info.stream)
-            if world is not None and world.size > 1 and call.operation.communicates:
-                self._announce(request, call, context, world)
-                return
-            with devices.use(request):
-                header = None
-                if call.operation.communicates:
-                    request.communicator = world.communicator  # of one rank: it moves nothing
-                    header = call.operation.prepare(request, call.config, world)[np.newaxis]
-                call.operation.run(request, call.config, world, header)
+            devices.find(request)
         except BaseException as error:
-            if request.finished:
-                raise
-            devices.forget_counts(request)
             request.finish(*status_of(error))
-        else:
-            request.finish()
+            return None
+        return together.Taken(request, call, context)
 
-    def _announce(self, request, call, context, world):
-        """Prepares a request and tells the others that this rank is ready for it, or why it cannot be."""
-        error, header = None, None
-        try:
-            if "table" in call.config:
-                request.check_initialized(call.config["table"].name, " on rank {}".format(world.rank))
-            with devices.use(request):
-                header = devices.mark(request, call.operation.prepare(request, call.config, world))
-        except BaseException as caught:  # whatever it is, the other ranks must hear of it
-            devices.forget_counts(request)
-            error = launch.LaunchError(*status_of(caught), rank=world.rank)
-        rivals = () if context.met else self._contexts.rivals(context, *call.config["op"])
-        ticket = world.coordinator.announce(call.announced(request, context, header, error, rivals))
-        self._held[ticket] = request, call, context
-        self._tickets[request.id] = ticket
+    def _announce(self, everything, world):
+        """Tells the other ranks what this rank is ready for, or why it cannot be."""
+        ready = []
+        for taken in everything:
+            rivals = () if taken.context.met else self._contexts.rivals(taken.context, *taken.call.place.op)
+            ready.append(taken.call.announced(taken, rivals))
+        for taken, ticket in zip(everything, world.coordinator.announce_all(ready)):
+            self._held[ticket] = taken
+            self._tickets[taken.request.id] = ticket
 
-    def _carry_out(self, decision, world):
-        """Runs, or fails, the request that the decision answers."""
-        request, call, context = self._held.pop(decision.ticket)
-        del self._tickets[request.id]
-        try:
-            if decision.error is not None:
-                raise decision.error
-            context.met, request.exchange = True, decision.number
-            headers = devices.check_marks(request, decision.headers)
-            request.communicator = devices.communicator(request, world)
-            request.communicator.op = world.communicator.op = request.name
-            with devices.use(request):
-                call.operation.run(request, call.config, world, headers)
-            if request.communicator.failure is not None:  # an exchange that was given up ends without its data
-                raise request.communicator.failure
-        except BaseException as error:
-            devices.forget_counts(request)
-            code, message = status_of(error)
-            agreed = getattr(error, "agreed", False)
-            if decision.error is None and agreed:
-                world.coordinator.undone(decision.number)  # before the next step can announce anything
-            request.finish(code, message)
-            if decision.error is None and not agreed:
-                # The others are in the middle of this exchange and will wait for ever: the job is lost.
-                world.coordinator.fail_job("op '{}' failed on rank {} in the middle of an exchange: {}".format(
-                    request.name, world.rank, message))
-        else:
-            request.finish()
-
-    def _call(self, request, info):
-        call = self._calls.get(request.kernel)
-        if call is None:
-            if len(self._calls) >= _KERNELS_REMEMBERED:  # kernels of sessions long closed
-                self._calls.clear()
-            call = Call(info.function.decode(), json.loads(info.config.decode()))
-            self._calls[request.kernel] = call
-        return call
+    def _carry_out(self, decisions, world):
+        """Runs, or fails, the requests that the decisions answer; those of one batch together."""
+        for batch in together.batches(decisions):
+            decided = []
+            for decision in batch:
+                taken = self._held.pop(decision.ticket)
+                del self._tickets[taken.request.id]
+                if decision.error is not None:
+                    devices.forget_counts(taken.request)
+                    taken.request.finish(*status_of(decision.error))
+                    continue
+                taken.context.met, taken.request.exchange = True, decision.number
+                try:
+                    taken.headers = devices.check_marks(taken.request, decision.headers)
+                except CallError as error:
+                    together.Group(taken.call.operation, [taken]).fail([taken], error, world)
+                else:
+                    decided.append(taken)
+            self._current = [taken.request for taken in decided]
+            for group in together.sort(decided, world):
+                group.run(world)
 
 
 def start(library):

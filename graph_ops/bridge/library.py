@@ -1,11 +1,10 @@
 """Loads `_bridge.so` once into TensorFlow and once, the same mapping, into ctypes; makes `Sok1xCall` nodes."""
-import json
 import threading
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
 
-from sok1x.graph_ops.bridge import bridge, executor, plan, registry
+from sok1x.graph_ops.bridge import bridge, configs, executor, plan, registry
 
 _lock = threading.Lock()
 _loaded = None
@@ -39,7 +38,7 @@ def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(),
 
     Args:
       function: the registered operation's name.
-      config: what the operation is given at run time, JSON-able.
+      config: what the operation is given at run time: its `Config`.
       inputs: tensors. dtypes, shapes: of the outputs; `shapes` as far as known.
       resources: resource handles of the variables that the operation uses.
       host_inputs, host_dtypes, host_shapes: inputs and outputs in host memory whatever the op's device: flags, counts.
@@ -53,11 +52,11 @@ def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(),
         if operation.communicates:
             from sok1x.graph_ops.operations import branches
             branches.guard(scope[:-1])
-        config = dict(config, **_place(operation, config))
+        place = _place(operation, config)
         made = module.sok1x_call(
             resources=list(resources), inputs=list(inputs), host_inputs=list(host_inputs), Tout=list(dtypes),
-            Thost_out=list(host_dtypes), function=function, config=json.dumps(config, sort_keys=True),
-            digest=_signed(config["op"][1]) if operation.communicates else 0, signature=0,
+            Thost_out=list(host_dtypes), function=function, config=configs.encode(config, place),
+            digest=0 if place.op is None else _signed(place.op[1]), signature=0,
             output_shapes=[tf.TensorShape(shape) for shape in list(shapes) + list(host_shapes)], name=scope)
     if dtypes or host_dtypes:
         return list(made.outputs) + list(made.host_outputs)
@@ -70,23 +69,22 @@ def _signed(digest):
 
 
 def _place(operation, config):
-    """Fields of an op's config that say where it stands: in its graph's plan, and in loops."""
+    """Where the op that is being built stands: in its graph's plan, and in loops."""
     graph = tf_ops.get_default_graph()
     of_graph = plan.of(graph)
-    fields = {"plan": of_graph.number, "process": plan.PROCESS}
-    if operation.communicates:
-        fields["described"] = operation.describe(config)
-        fields["op"] = of_graph.add(fields["described"])
-        context, loops = graph._get_control_flow_context(), 0
-        while context is not None:
-            loops += context.IsWhileContext()
-            context = context.outer_context
-        fields["loops"] = loops
-    return fields
+    if not operation.communicates:
+        return configs.Place(of_graph.number, plan.PROCESS)
+    described = operation.describe(config)
+    op = of_graph.add(described)
+    context, loops = graph._get_control_flow_context(), 0
+    while context is not None:
+        loops += context.IsWhileContext()
+        context = context.outer_context
+    return configs.Place(of_graph.number, plan.PROCESS, op, described, loops)
 
 
 @tf_ops.RegisterGradient("Sok1xCall")
 def _gradient(op, *grads):
     """Hands over to the gradient that the operation's own file defines."""
     operation = registry.get(op.get_attr("function").decode())
-    return operation.gradient(op, json.loads(op.get_attr("config").decode()), grads)
+    return operation.gradient(op, configs.of_op(operation.Config, op), grads)

@@ -5,10 +5,11 @@ the same ops in the same order, as far as they run them, and whatever a rank bui
 disturbs nobody. The coordinator shows the plans where ops cannot be paired.
 """
 import hashlib
-import json
 import threading
 import uuid
 import weakref
+
+from sok1x.graph_ops.bridge import configs
 
 PROCESS = uuid.uuid4().hex  # tells ops built here from ops of a graph that another process wrote
 
@@ -25,7 +26,7 @@ class Plan:
     Attributes:
       number: tells it from other plans in this process.
       entries: what the ops are, a text each.
-      step: (the last run that trained by the graph's global step, that step): see stamps.py.
+      step: (the last run that trained by the graph's global step, that step): see stores/clock.py.
       counted: whether `graphs` counts it; not where the library has the graph for itself.
     """
 
@@ -37,14 +38,14 @@ class Plan:
         self._digests = []
 
     def add(self, description):
-        """Appends an op; returns [its number, its digest]."""
+        """Appends an op; returns (its number, its digest)."""
         global _filled
         _filled += self.counted and not self.entries
         before = self._digests[-1] if self._digests else 0
         hashed = hashlib.blake2b(before.to_bytes(8, "little") + description.encode(), digest_size=8)
         self.entries.append(description)
         self._digests.append(int.from_bytes(hashed.digest(), "little"))
-        return [len(self.entries) - 1, self._digests[-1]]
+        return len(self.entries) - 1, self._digests[-1]
 
     def has(self, index, digest):
         """Whether the op with this number has this digest."""
@@ -53,12 +54,12 @@ class Plan:
     def adopt(self, graph):
         """Takes in the ops that `graph` has already, from a graph that was imported into it."""
         ours = [op for op in graph.get_operations() if op.type == "Sok1xCall"]
-        configs = [json.loads(op.get_attr("config").decode()) for op in ours]
-        for config in sorted((config for config in configs if "op" in config), key=lambda config: config["op"][0]):
-            index, digest = config["op"]
+        places = [configs.place_of(op) for op in ours]
+        for place in sorted((place for place in places if place.op is not None), key=lambda place: place.op[0]):
+            index, digest = place.op
             while len(self.entries) <= index:  # what was left out when the graph was written has no text
                 self.add("")
-            self.entries[index], self._digests[index] = config["described"], digest
+            self.entries[index], self._digests[index] = place.described, digest
 
 
 def of(graph):

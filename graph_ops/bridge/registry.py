@@ -1,5 +1,8 @@
 """The operations that `Sok1xCall` can run, by name."""
 import importlib
+from typing import Any, Type
+
+from sok1x.graph_ops.bridge.configs import NoConfig
 
 _operations = {}
 
@@ -11,13 +14,15 @@ class Operation:
     a small int64 vector that every rank will see. `run` follows when all ranks have prepared; it gets all headers.
     """
 
-    name = None
+    name = ""
+    Config: Type[Any] = NoConfig  # a NamedTuple, of what the operation is told when its op is built
     communicates = False  # whether all ranks must run it together
     before_init = False  # whether it may run before sok1x.Init
+    group: Any = None  # how several requests of it run at once: a groups.form.GroupForm
 
     def describe(self, config):
-        """One line for the plan of collectives: what must be equal on all ranks."""
-        return "{} {}".format(self.name, config.get("label", ""))
+        """One line for the plan of collectives: what must be equal on all ranks, as the config's `label` says."""
+        return "{} {}".format(self.name, getattr(config, "label", ""))
 
     def tie(self, request):
         """The number of the earlier exchange whose results this run continues (ties.py), 0 where it continues none."""

@@ -1,1 +1,14 @@
-"""How keys, rows and gradients travel between ranks, one way a file."""
+"""How keys, rows and gradients travel between ranks, one way a file.
+
+    choice          which way a lookup goes
+    exchange        what every way does
+    alone           one rank
+    all2all         distinct keys to their owners, rows back
+    reduce_scatter  keys with their bags to the owners, partial sums back
+    lookup          a run of a lookup, and one of its gradient: what it has, tells the other ranks, and leaves
+    layouts         what is made of rows: one for each position, or one for each bag
+    asked           the requester's side: distinct keys, by owner
+    row_sums        the owner's end of a gradient
+    ties            what ties a gradient to its lookup
+    training        whether a run trains
+"""

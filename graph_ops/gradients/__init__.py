@@ -1,1 +1,7 @@
-"""What the gradients in a graph are made of, and what must not become of them."""
+"""What the gradients in a graph are made of, and what must not become of them. Read off
+the graph, before anything runs.
+
+    shard_gradients  the gradients of tables' rows, by name
+    provenance       whether a gradient is exchanged already, or a rank's own
+    gradient_checks  gradients of tables that were exchanged, or clipped by a rank's own norm
+"""

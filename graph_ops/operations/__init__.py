@@ -1,1 +1,29 @@
-"""What `Sok1xCall` can run, one family of ops a file with its gradient beside it."""
+"""What graphs are built of, one family of ops a file, each with its gradient beside it.
+
+Lookups:
+    embedding         the lookups that layers call
+    dense_lookup      one row for each key
+    combined_lookup   the rows of each bag combined
+    sparse_batch      a SparseTensor as bags
+    distinct_rows     the distinct rows of a lookup, for its gradient
+    of_lookup         what follows a lookup
+    lookup_gradient   the gradient of any lookup
+    second_order      the gradient of that
+
+Steps of optimizers:
+    gradient_descent  gradient descent
+    adam              Adam, lazy or for all rows
+
+Exchanges that are not of tables:
+    collectives       averages of gradients, broadcasts, sums of squared norms
+    finite            whether gradients are finite on all ranks
+    even_steps        whether any rank has another batch
+    empty_batch       what a batch without samples is (no operation)
+    branches          whether all ranks take the same branch
+    gather_bytes      bytes of all ranks
+
+Others:
+    init_op           sok1x.Init
+    rank_and_ranks    which rank of how many
+    segments          distinct values, sums by segment, for any tensors
+"""

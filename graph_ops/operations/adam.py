@@ -1,41 +1,55 @@
 """Adam's steps for tables, and for the moments beside them, on the project's kernels."""
+from typing import Any, List, NamedTuple, Sequence
+
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import adam
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.operations import embedding
-from sok1x.graph_ops.stores import row_checks, row_gradients, stamps
+from sok1x.graph_ops.stores import clock, row_checks
+from sok1x.graph_ops.stores.row_gradients import RowGradients
+from sok1x.graph_ops.stores.store import request_store
+from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.stores.table_variables import STAMPS, Held, TableVariables
 
 _SCALARS = ["a {}".format(name) for name in ("learning rate", "beta1", "beta2")] + [
     "an epsilon", "a power of beta1", "a power of beta2"]
 
 
+class AdamConfig(NamedTuple):
+    """Attributes:
+      table, held: the table, its rows, stamps and clock, and the moments m and v as slots.
+      from_lookup: whether the graph shows that the gradient is a lookup's as it was made.
+      global_step: whether the last host input is the global step."""
+
+    table: Table
+    held: Held
+    from_lookup: bool
+    global_step: bool
+
+
 class _Adam(Operation):
     """inputs: gradients float32 [n, D], rows int32 or int64 [n]; four or six scalars float32 []. No output.
 
-    The resources are the rows, their first and second moments, all float32 [V, D], then the table's stamps and clock.
-    Host inputs: `stamps.step_inputs`.
+    Host inputs: `clock.step_inputs`.
     """
 
-    def run(self, request, config, world, headers):
-        table = config["table"]
+    Config = AdamConfig
+    every_row = False  # whether rows without a gradient move too
+
+    def run(self, request: Any, config: AdamConfig, world: Any, headers: Any) -> None:
+        table = config.table
         row_checks.check_scalars(table, world, _SCALARS, request.inputs[2:])
         scalars = [scalar.pointer for scalar in request.inputs[2:]]
         scalars += [0] * (6 - len(scalars))
-        given = row_gradients.RowGradients(request, table, world, config["from_lookup"])
-        with request.variables(table.name, exclusive=True) as variables:
-            row_checks.check_variables(table, world, variables[:3])
-            self.step(request, table, given.values, given.rows, scalars,
-                      [variable.pointer for variable in variables[:3]])
-            self.stamp(request, config, variables, given)
+        given = RowGradients(request, table, world, config.from_lookup)
+        with request_store(request, config, world, exclusive=True) as store:
+            store.apply(config.global_step, given, lambda *arrays: self.step(request, table, given, scalars, arrays),
+                        self.every_row)
 
-    def step(self, request, table, gradients, rows, scalars, variables):
-        """Changes the variables (pointers)."""
-        raise NotImplementedError
-
-    def stamp(self, request, config, variables, given):
-        """Marks the rows that have changed; given: the `RowGradients`."""
+    def step(self, request: Any, table: Table, given: RowGradients, scalars: List[int], arrays: Sequence[int]) -> None:
+        """Changes rows, m and v (pointers)."""
         raise NotImplementedError
 
 
@@ -45,12 +59,9 @@ class _LazyAdam(_Adam):
 
     name = "operations.adam.lazy_step"
 
-    def step(self, request, table, gradients, rows, scalars, variables):
-        adam.lazy_adam(gradients.pointer, table.dim, rows.pointer, rows.size, scalars, table.rows, *variables)
-
-    def stamp(self, request, config, variables, given):
-        if not given.from_lookup:
-            stamps.stamp(request, config, variables, given.rows)
+    def step(self, request: Any, table: Table, given: RowGradients, scalars: List[int], arrays: Sequence[int]) -> None:
+        adam.lazy_adam(given.values.pointer, table.dim, given.rows.pointer, given.rows.size, scalars, table.rows,
+                       *arrays)
 
 
 @register
@@ -58,21 +69,20 @@ class _WholeAdam(_Adam):
     """Moves every row of the table, and its moments."""
 
     name = "operations.adam.step"
+    every_row = True
 
-    def step(self, request, table, gradients, rows, scalars, variables):
+    def step(self, request: Any, table: Table, given: RowGradients, scalars: List[int], arrays: Sequence[int]) -> None:
         position = request.temporary("int32", table.rows)
-        adam.adam(gradients.pointer, table.dim, rows.pointer, rows.size, scalars, table.rows, position.pointer,
-                  *variables)
-
-    def stamp(self, request, config, variables, given):
-        stamps.stamp(request, config, variables, None)
+        adam.adam(given.values.pointer, table.dim, given.rows.pointer, given.rows.size, scalars, table.rows,
+                  position.pointer, *arrays)
 
 
-def step(table, moments, gradients, rows, learning_rate, beta1, beta2, epsilon, powers=(), lazy=False, name="adam"):
+def step(variables: TableVariables, moments: Sequence[Any], gradients: Any, rows: Any, learning_rate: Any, beta1: Any,
+         beta2: Any, epsilon: Any, powers: Sequence[Any] = (), lazy: bool = False, name: str = "adam") -> tf.Operation:
     """An op that takes one step of Adam, as TensorFlow does for sparse gradients.
 
     Args:
-      table: a `Table` with handles. moments: the two handles of its slots m and v.
+      variables: the table's. moments: the two handles of its slots m and v.
       gradients: float32 [n, D]. rows: integers [n]; those of equal rows are added up; one outside the table is an
         InvalidArgumentError, and nothing changes.
       learning_rate, beta1, beta2, epsilon: numbers or scalar tensors.
@@ -80,10 +90,10 @@ def step(table, moments, gradients, rows, learning_rate, beta1, beta2, epsilon, 
         the moments' start at zero already.
       lazy: True touches the given rows alone; False all rows of the table, whose moments shrink.
     """
-    scalars = [tf.cast(scalar, tf.float32) for scalar in (learning_rate, beta1, beta2, epsilon) + tuple(powers)]
+    scalars = [tf.cast(scalar, tf.float32) for scalar in (learning_rate, beta1, beta2, epsilon, *powers)]
     inputs = [tf.convert_to_tensor(gradients, tf.float32), row_checks.as_rows(rows)] + scalars
-    config, host_inputs = stamps.step_inputs()
-    config.update(table=table.config(), from_lookup=embedding.from_lookup(rows, table))
+    global_step, host_inputs = clock.step_inputs()
+    held, handles = variables.resources("rows", *STAMPS, slots=dict(zip("mv", moments)))
+    config = AdamConfig(variables.table, held, embedding.from_lookup(rows, variables.table), global_step)
     return library.call("operations.adam.lazy_step" if lazy else "operations.adam.step", config, inputs, [], [],
-                        resources=table.handles[:1] + list(moments) + table.stamp_handles, host_inputs=host_inputs,
-                        name=name)
+                        resources=handles, host_inputs=host_inputs, name=name)

@@ -6,6 +6,7 @@ it, beside what decides (outside of the branches; inside the loop, once for ever
 their predicates before anything in a branch begins.
 """
 import weakref
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -19,11 +20,24 @@ from sok1x.graph_ops.bridge.registry import Operation, register
 _guarded = weakref.WeakKeyDictionary()  # graph -> names of the ops that decide, and have a guard
 
 
+class AgreeConfig(NamedTuple):
+    """Attributes:
+      label: what must be equal on all ranks.
+      what: 'tf.cond' or 'tf.while_loop'. context: its name. inside: the op in it. leave: what to do without it."""
+
+    label: str
+    what: str
+    context: str
+    inside: str
+    leave: str
+
+
 @register
 class _Agree(Operation):
     """Host input: the predicate, bool []. No output; fails on all ranks alike where the predicates differ."""
 
     name = "operations.branches.agree"
+    Config = AgreeConfig
     communicates = True
 
     def prepare(self, request, config, world):
@@ -33,12 +47,11 @@ class _Agree(Operation):
         if headers.min() == headers.max():
             return
         true, false = ([int(rank) for rank in np.flatnonzero(headers[:, 0] == value)] for value in (1, 0))
-        what, stay = config["what"], config["leave"]
         raise CallError(INVALID_ARGUMENT, (
             "{} '{}': got the predicate True on ranks {} and False on ranks {}, expected one value on all ranks in one "
             "step: op '{}' is inside, and it exchanges data between all ranks. Decide by something that is equal on "
             "all ranks, as the step's number or a value that was averaged over them, or {}").format(
-                what, config["context"], true, false, config["inside"], stay), agreed=True)
+                config.what, config.context, true, false, config.inside, config.leave), agreed=True)
 
 
 def guard(inside):
@@ -77,8 +90,8 @@ def guard(inside):
             outer.Enter()
         try:
             agree = library.call(
-                "operations.branches.agree", dict(words, context=name, inside=inside,
-                                                  label="{} '{}'".format(words["what"], name)),
+                "operations.branches.agree",
+                AgreeConfig("{} '{}'".format(words["what"], name), context=name, inside=inside, **words),
                 [], [], [], host_inputs=[deciding[0].inputs[0]], name="agree")
         finally:
             if outer is not None:

@@ -1,4 +1,6 @@
 """Collectives over dense tensors: averages of gradients, broadcasts of variables, sums of squared norms."""
+from typing import NamedTuple, Tuple
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
@@ -12,6 +14,33 @@ from sok1x.graph_ops.bridge.registry import Operation, register
 _REDUCIBLE = ("float16", "float32", "float64")
 
 
+class ReduceConfig(NamedTuple):
+    """Attributes:
+      label: what must be equal on all ranks. names: of the tensors, for errors.
+      average: whether sums are divided by N."""
+
+    label: str
+    names: Tuple[str, ...]
+    average: bool
+
+
+class BroadcastConfig(NamedTuple):
+    """Attributes:
+      label: what must be equal on all ranks. names: of the tensors, for errors.
+      root: the rank whose values all get."""
+
+    label: str
+    names: Tuple[str, ...]
+    root: int
+
+
+class NormsConfig(NamedTuple):
+    """Attributes:
+      label: what must be equal on all ranks."""
+
+    label: str
+
+
 def _check_sizes(operation, config, headers):
     """Raises, on all ranks alike, where tensors differ in size between ranks."""
     differing = np.flatnonzero((headers != headers[0]).any(axis=0))
@@ -19,7 +48,7 @@ def _check_sizes(operation, config, headers):
         i = int(differing[0])
         raise CallError(INVALID_ARGUMENT, (
             "{}: got tensors of {} elements on the ranks in turn for input {} ('{}'), expected the same shape on all "
-            "ranks").format(operation, headers[:, i].tolist(), i, config["names"][i]), agreed=True)
+            "ranks").format(operation, headers[:, i].tolist(), i, config.names[i]), agreed=True)
 
 
 @register
@@ -27,6 +56,7 @@ class _AllReduce(Operation):
     """inputs: float tensors. Outputs: their sums over all ranks, or averages."""
 
     name = "operations.collectives.all_reduce"
+    Config = ReduceConfig
     communicates = True
 
     def prepare(self, request, config, world):
@@ -61,7 +91,7 @@ class _AllReduce(Operation):
                 dense.copy(array.pointer, array.size * item, place)
             place += array.size * item
         request.communicator.all_reduce(buffer.pointer, total, summed)
-        if config["average"]:
+        if config.average:
             dense.divide(buffer.pointer, summed, total, ranks)
         place = buffer.pointer
         for _, output in pairs:
@@ -74,7 +104,7 @@ class _AllReduce(Operation):
     def gradient(self, op, config, grads):
         # Every rank's output has this rank's input in it; all of their losses are what is trained.
         wanted = [gradient is not None for gradient in grads]
-        sums = iter(all_reduce([gradient for gradient in grads if gradient is not None], config["average"],
+        sums = iter(all_reduce([gradient for gradient in grads if gradient is not None], config.average,
                                name="all_reduce_gradient"))
         return [next(sums) if want else None for want in wanted]
 
@@ -88,6 +118,7 @@ class _SquaredNorms(Operation):
     """
 
     name = "operations.collectives.squared_norms"
+    Config = NormsConfig
     communicates = True
 
     def prepare(self, request, config, world):
@@ -108,12 +139,13 @@ class _Broadcast(Operation):
     """inputs: tensors. Outputs: rank `root`'s."""
 
     name = "operations.collectives.broadcast"
+    Config = BroadcastConfig
     communicates = True
 
     def prepare(self, request, config, world):
-        if not 0 <= config["root"] < world.size:
+        if not 0 <= config.root < world.size:
             raise CallError(INVALID_ARGUMENT, "broadcast: got root_rank {}, expected a rank in [0, {})".format(
-                config["root"], world.size))
+                config.root, world.size))
         return np.array([array.size for array in request.inputs], np.int64)
 
     def run(self, request, config, world, headers):
@@ -124,15 +156,15 @@ class _Broadcast(Operation):
                 continue
             output = request.output(i, array.dtype, array.shape)
             nbytes = array.size * ITEM_BYTES[array.dtype]
-            if world.rank == config["root"]:
+            if world.rank == config.root:
                 dense.copy(array.pointer, nbytes, output.pointer)
-            request.communicator.broadcast(output.pointer, nbytes, config["root"])
+            request.communicator.broadcast(output.pointer, nbytes, config.root)
 
 
-def _config(tensors, **more):
-    names = [tensor.op.name for tensor in tensors]
-    described = ["{}{}".format(tensor.dtype.name, tensor.shape) for tensor in tensors]
-    return dict(more, names=names, label=" ".join(described))
+def _described(tensors):
+    """(label, names) of a config."""
+    label = " ".join("{}{}".format(tensor.dtype.name, tensor.shape) for tensor in tensors)
+    return label, tuple(tensor.op.name for tensor in tensors)
 
 
 def all_reduce(tensors, average=True, name="all_reduce"):
@@ -144,7 +176,7 @@ def all_reduce(tensors, average=True, name="all_reduce"):
                 tensor.dtype.name, tensor.name, ", ".join(_REDUCIBLE)))
     if not tensors:
         return []
-    return library.call("operations.collectives.all_reduce", _config(tensors, average=bool(average)), tensors,
+    return library.call("operations.collectives.all_reduce", ReduceConfig(*_described(tensors), bool(average)), tensors,
                         [tensor.dtype for tensor in tensors], [tensor.shape for tensor in tensors], name=name)
 
 
@@ -158,7 +190,7 @@ def squared_norms(own, shared, name="squared_norms"):
     with tf_ops.colocate_with(None, ignore_existing=True), tf.device("/device:CPU:0"):  # single numbers
         host_inputs = [tf.stack([tf.cast(each, tf.float64) for each in numbers]) if numbers else
                        tf.zeros([0], tf.float64) for numbers in (own, shared)]
-        return library.call("operations.collectives.squared_norms", {"label": label}, [], [], [],
+        return library.call("operations.collectives.squared_norms", NormsConfig(label), [], [], [],
                             host_inputs=host_inputs,
                             host_dtypes=[tf.float64], host_shapes=[[len(own) + len(shared)]], name=name)[0]
 
@@ -172,5 +204,5 @@ def broadcast(tensors, root_rank, name="broadcast"):
                 tensor.dtype.name, tensor.name, ", ".join(sorted(ITEM_BYTES))))
     if not tensors:
         return []
-    return library.call("operations.collectives.broadcast", _config(tensors, root=int(root_rank)), tensors,
-                        [tensor.dtype for tensor in tensors], [tensor.shape for tensor in tensors], name=name)
+    return library.call("operations.collectives.broadcast", BroadcastConfig(*_described(tensors), int(root_rank)),
+                        tensors, [tensor.dtype for tensor in tensors], [tensor.shape for tensor in tensors], name=name)

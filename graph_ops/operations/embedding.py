@@ -11,44 +11,52 @@ this one owns; E bytes of a number of the result, 4 of a float32, 2 of a float16
   combined, reduce_scatter  forward E D (W + A) + 8 (W + A) + 80 K + 24 U + 64 P + 24 N; float16: and 2 N W D;
                             backward E D (A + W) + 4 D u + 16 P + 48 K
 
+Lookups that run together take the sum of this, until the last of them has finished; on several ranks one that needs
+rows inserted, or reads initial values, takes E D (U + R) + 16 (U + R) in its forward once more.
+
 On a GPU kernels order keys and sources in scratch memory: at most 36 (K + R) + 16 (U + u) + 8192 more, forward and
-backward each (P in place of R where pairs travel).
+backward each (P in place of R where pairs travel). There an op takes its temporary part in blocks (bridge/arena.py),
+the first as large as that of its previous run; a piece begins at a multiple of 256 bytes.
 
 On one rank nothing is asked of others: R = 0, and E D U, E D A and what float16 has besides fall away. Of the
 temporary part, up to 64 MB stay for the next step; nothing else stays between steps.
 """
-import json
+from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.exchanges import alone
-from sok1x.graph_ops.operations import combined_lookup, dense_lookup
+from sok1x.graph_ops.bridge import configs, registry
+from sok1x.graph_ops.operations import combined_lookup, dense_lookup, distinct_rows
+from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.stores.table_variables import TableVariables
+
+_DISTINCT = distinct_rows.outputs_of(["operations.dense_lookup.backward", "operations.combined_lookup.backward"])
 
 
-def from_lookup(indices, table):
-    """Whether a tensor is the indices of a gradient of a lookup of `table` as they come from here: no row twice.
+def from_lookup(indices: Any, table: Table) -> bool:
+    """Whether a tensor is the indices of a gradient of a lookup of `table` as they come from here: distinct.
 
     So says the graph; what is fed in their place is another matter.
     """
     return looked_up(indices) == table.name
 
 
-def looked_up(indices):
-    """The name of the table of whose lookup's gradient a tensor is the indices, no row twice; else None."""
+def looked_up(indices: Any) -> Optional[str]:
+    """The name of the table of whose lookup's gradient a tensor is the indices, distinct; else None."""
     while isinstance(indices, tf.Tensor) and indices.op.type == "Identity":
         indices = indices.op.inputs[0]
     if not isinstance(indices, tf.Tensor) or indices.op.type != "Sok1xCall":
         return None
     function = indices.op.get_attr("function").decode()
-    if (function, indices.value_index) not in alone.DISTINCT + dense_lookup.DISTINCT + combined_lookup.DISTINCT:
+    if (function, indices.value_index) not in _DISTINCT:
         return None
-    config = json.loads(indices.op.get_attr("config").decode())
+    config = configs.of_op(registry.get(function).Config, indices.op)
     # Where not every key has a row, the rows that are found are not yet the gradient's.
-    return config["table"]["name"] if function != "exchanges.alone.distinct" or config["rows_known"] else None
+    return config.table.name if function != _DISTINCT[0][0] or config.rows_known else None
 
 
-def are_distinct(indices, variable):
-    """Whether a gradient's indices are those of a lookup of `variable`: its rows, none twice.
+def are_distinct(indices: Any, variable: Any) -> bool:
+    """Whether a gradient's indices are those of a lookup of `variable`: distinct rows of it.
 
     Where they are, nothing can be fed in their place from now on: ops of TensorFlow that take this word for it would
     not notice.
@@ -64,11 +72,12 @@ def are_distinct(indices, variable):
 
 
 @tf.autograph.experimental.do_not_convert
-def lookup_dense(table, keys, training, dtype="float32", name="lookup"):
+def lookup_dense(variables: TableVariables, keys: tf.Tensor, training: Any, dtype: str = "float32",
+                 name: str = "lookup") -> tf.Tensor:
     """One row for every key.
 
     Args:
-      table: a `Table` with handles.
+      variables: the table's `TableVariables`.
       keys: int64, int32 or uint32 of any shape [...].
       training: bool or scalar bool tensor. True: unseen keys get rows. False: they read their initial values.
       dtype: 'float32' or 'float16': of the result, and of what travels between ranks.
@@ -77,16 +86,17 @@ def lookup_dense(table, keys, training, dtype="float32", name="lookup"):
       [..., D], of `dtype`. Its gradient for the table's rows is `tf.IndexedSlices` with distinct indices: values
       float32 [u, D], indices int32 [u], dense_shape [V, D], summed in float32 over all ranks.
     """
-    return dense_lookup.lookup(table, keys, training, dtype, name)
+    return dense_lookup.lookup(variables, keys, training, dtype, name)
 
 
 @tf.autograph.experimental.do_not_convert
-def lookup_combined(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange="auto", dtype="float32",
-                    name="lookup"):
+def lookup_combined(variables: TableVariables, sparse_keys: tf.SparseTensor, slot_num: int, max_nnz: int,
+                    combiner: str, training: Any, exchange: str = "auto", dtype: str = "float32",
+                    name: str = "lookup") -> tf.Tensor:
     """The rows of each slot's keys, combined.
 
     Args:
-      table: a `Table` with handles.
+      variables: the table's `TableVariables`.
       sparse_keys: `tf.SparseTensor` of dense_shape [B * S, max_nnz].
       slot_num: S. max_nnz: the most keys a slot may have. combiner: 'sum' or 'mean'.
       training: as for `lookup_dense`.
@@ -96,4 +106,4 @@ def lookup_combined(table, sparse_keys, slot_num, max_nnz, combiner, training, e
     Returns:
       [B, S, D], of `dtype`; zeros for a slot without keys. The gradient is as for `lookup_dense`.
     """
-    return combined_lookup.lookup(table, sparse_keys, slot_num, max_nnz, combiner, training, exchange, dtype, name)
+    return combined_lookup.lookup(variables, sparse_keys, slot_num, max_nnz, combiner, training, exchange, dtype, name)

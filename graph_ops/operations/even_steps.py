@@ -1,10 +1,19 @@
 """Whether any rank has another batch: an exchange in each step, and an end that all ranks come to in the same one."""
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import OUT_OF_RANGE, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
+
+
+class EvenStepsConfig(NamedTuple):
+    """Attributes:
+      label: what must be equal on all ranks; also for messages."""
+
+    label: str
 
 
 @register
@@ -16,6 +25,7 @@ class _EvenSteps(Operation):
     """
 
     name = "operations.even_steps.any_left"
+    Config = EvenStepsConfig
     communicates = True
 
     def prepare(self, request, config, world):
@@ -25,7 +35,7 @@ class _EvenSteps(Operation):
     def run(self, request, config, world, headers):
         if not headers[:, 0].any():
             raise CallError(OUT_OF_RANGE, "End of sequence: no rank has another batch for sok1x.EvenSteps ({})".format(
-                config["label"]), agreed=True)
+                config.label), agreed=True)
         request.host_output(0, "int64", (headers.shape[1] - 1,)).numpy()[...] = headers[:, 1:].sum(axis=0)
 
 
@@ -39,8 +49,7 @@ def exchange(has, lengths, label, name="even_steps"):
     Returns:
       int64 [n], the sums of `lengths` over all ranks, in host memory.
     """
-    config = {"label": label}
     with tf.device("/cpu:0"):
-        return library.call("operations.even_steps.any_left", config, [], [], [], host_inputs=[has, lengths],
-                            host_dtypes=[tf.int64],
+        return library.call("operations.even_steps.any_left", EvenStepsConfig(label), [], [], [],
+                            host_inputs=[has, lengths], host_dtypes=[tf.int64],
                             host_shapes=[lengths.shape], name=name)[0]

@@ -1,4 +1,6 @@
 """Whether gradients are finite, agreed on by all ranks: a step that one of them cannot take, none takes."""
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
@@ -9,6 +11,13 @@ from sok1x.graph_ops.bridge.registry import Operation, register
 _DTYPES = ("float16", "float32", "float64")
 
 
+class FiniteConfig(NamedTuple):
+    """Attributes:
+      label: what must be equal on all ranks."""
+
+    label: str
+
+
 @register
 class _AllFinite(Operation):
     """inputs: float tensors. Host output: bool [], whether all values on all ranks are finite.
@@ -17,6 +26,7 @@ class _AllFinite(Operation):
     """
 
     name = "operations.finite.all_finite"
+    Config = FiniteConfig
     communicates = True
 
     def prepare(self, request, config, world):
@@ -43,6 +53,6 @@ def all_finite(tensors, name="all_finite"):
             raise TypeError("all_finite: got a tensor of {} ('{}'), expected one of {}".format(
                 tensor.dtype.name, tensor.name, ", ".join(_DTYPES)))
     label = " ".join(tensor.dtype.name for tensor in tensors)
-    return library.call("operations.finite.all_finite", {"label": label}, tensors, [], [], host_dtypes=[tf.bool],
+    return library.call("operations.finite.all_finite", FiniteConfig(label), tensors, [], [], host_dtypes=[tf.bool],
                         host_shapes=[[]],
                         name=name)[0]

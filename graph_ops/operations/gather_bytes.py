@@ -3,6 +3,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.registry import Operation, register
 
 
@@ -34,5 +35,5 @@ def gather_bytes(payload, name="gather_bytes"):
     """
     with tf.device("/cpu:0"):
         payload = tf.reshape(tf.convert_to_tensor(payload, tf.uint8), [-1])
-        return tuple(library.call("operations.gather_bytes.gather", {}, [], [], [], host_inputs=[payload],
+        return tuple(library.call("operations.gather_bytes.gather", NoConfig(), [], [], [], host_inputs=[payload],
                                   host_dtypes=[tf.uint8, tf.int64], host_shapes=[[None], [None]], name=name))

@@ -3,6 +3,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.registry import Operation, register
 
 
@@ -19,5 +20,5 @@ class _RankAndRanks(Operation):
 def rank_and_ranks(name="rank_and_ranks"):
     """int64 [2], in host memory: this rank and N, when it is run."""
     with tf.device("/cpu:0"):
-        return library.call("operations.rank_and_ranks.tell", {}, [], [], [], host_dtypes=[tf.int64],
+        return library.call("operations.rank_and_ranks.tell", NoConfig(), [], [], [], host_dtypes=[tf.int64],
                             host_shapes=[[2]], name=name)[0]

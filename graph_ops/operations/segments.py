@@ -1,13 +1,16 @@
 """Distinct values and sums by segment, for any tensors: the ops behind `sok1x.operations`."""
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import backend, dense, row_numbers, segment_sum, segments
 from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
-from sok1x.graph_ops.exchanges import alone
-from sok1x.graph_ops.stores import shard
+from sok1x.graph_ops.operations.distinct_rows import keep_from_feeds
+from sok1x.graph_ops.stores.distinct import make_distinct
 
 KEYS = ("int32", "int64", "uint32")
 TERMS = ("float16", "float32", "float64")
@@ -35,7 +38,7 @@ class _Unique(Operation):
         if len(keys.shape) != 1:
             raise CallError(INVALID_ARGUMENT, "unique: got x of shape {}, expected one dimension".format(
                 list(keys.shape)))
-        values, count = shard.make_distinct(request, keys, request.output(1, "int32", keys.shape))
+        values, count = make_distinct(request, keys, request.output(1, "int32", keys.shape))
         out = request.output(0, keys.dtype, (count,))
         if keys.dtype == "int64":
             row_numbers.look_up_int64(values.pointer, 0, count, out.pointer)
@@ -85,6 +88,13 @@ class _Segments:
                 "are left out)").format(", ".join(map(str, at)), int(self._ids.read().reshape(-1)[place]), self._count))
 
 
+class SumConfig(NamedTuple):
+    """Attributes:
+      known: whether the graph shows that no id is beyond the segments."""
+
+    known: bool
+
+
 @register
 class _SegmentSum(Operation):
     """inputs: data of floats, segment ids whose shape data's begins with. Host input: number of segments [].
@@ -93,6 +103,7 @@ class _SegmentSum(Operation):
     """
 
     name = "operations.segments.segment_sum"
+    Config = SumConfig
 
     def run(self, request, config, world, headers):
         data, ids = request.inputs
@@ -108,7 +119,7 @@ class _SegmentSum(Operation):
             raise CallError(INVALID_ARGUMENT, (
                 "unsorted_segment_sum: got num_segments {} for rows of shape {}, expected sums of no more than {} "
                 "numbers").format(count, list(inner), _MOST_NUMBERS))
-        numbers = _Segments(request, ids, count, config["known"])
+        numbers = _Segments(request, ids, count, config.known)
         out = request.output(0, data.dtype, (count,) + inner)
         half = data.dtype == "float16"
         sums = request.temporary("float32", count, dim) if half else out
@@ -149,13 +160,13 @@ class _RowsOf(Operation):
 
 
 def _rows_of(sums, ids):
-    return library.call("operations.segments.rows_of_segments", {}, [sums, ids], [sums.dtype],
+    return library.call("operations.segments.rows_of_segments", NoConfig(), [sums, ids], [sums.dtype],
                         [ids.shape.concatenate(sums.shape[1:])], name="unsorted_segment_sum_gradient")[0]
 
 
 def unique(x, name=None):
     """(distinct values of x [K] in order of first appearance, in x's dtype; int32 [K]: which of them each is)."""
-    return library.call("operations.segments.unique", {}, [x], [x.dtype, tf.int32], [[None], x.shape],
+    return library.call("operations.segments.unique", NoConfig(), [x], [x.dtype, tf.int32], [[None], x.shape],
                         name=name or "unique")
 
 
@@ -172,14 +183,14 @@ def unsorted_segment_sum(data, segment_ids, num_segments, known=False, name=None
     if segment_ids.shape.ndims is not None:
         shape = tf.TensorShape([count if count is None else int(count)]).concatenate(
             data.shape[segment_ids.shape.ndims:])
-    return library.call("operations.segments.segment_sum", {"known": known}, [data, segment_ids], [data.dtype], [shape],
+    return library.call("operations.segments.segment_sum", SumConfig(known), [data, segment_ids], [data.dtype], [shape],
                         host_inputs=[num_segments], name=name or "unsorted_segment_sum")[0]
 
 
 def sums_by_index(values, indices):
     """Adds up what a sparse gradient has for equal indices: (sums [u, ...], distinct indices [u])."""
     distinct, index = unique(indices)
-    alone.keep_from_feeds([distinct, index])
+    keep_from_feeds([distinct, index])
     return unsorted_segment_sum(values, index, tf.shape(distinct)[0], known=True), distinct
 
 

@@ -1,4 +1,6 @@
 """A `tf.SparseTensor` of keys as bags: the slots of its samples, one after the other."""
+from typing import Any, Callable
+
 from sok1x.cuda_kernels import backend, bags, combine, row_numbers, unique
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 
@@ -11,14 +13,19 @@ class SparseBatch:
     Made in two parts, so that a GPU counts everything before Python waits once: the constructor takes three counts
     (`backend.counts`), `check` is given them.
 
+    Args:
+      config: with `table`, `slot_num` and `max_nnz`. new_offsets: makes `offsets`, given the number of bags.
+
     Attributes:
-      count: number of bags. keys: `Array` [K]. offsets: int64 [count + 1], output 2 of the request.
+      count: number of bags. keys: `Array` [K]. offsets: int64 [count + 1].
     """
 
-    def __init__(self, request, config, table, world):
+    def __init__(self, request: Any, config: Any, world: Any, new_offsets: Callable[[int], Any]) -> None:
+        table = config.table
         self._request, self._config = request, config
-        self._indices, self.keys = request.inputs
-        slots = config["slot_num"]
+        self._indices: Any = request.inputs[0]
+        self.keys: Any = request.inputs[1]
+        slots = config.slot_num
         self._where = where = "embedding table '{}' on rank {}".format(table.name, world.rank)
         self._shape = shape = request.host_inputs[0].numpy().tolist()
         if self._indices.shape != (self.keys.size, 2) or len(self.keys.shape) != 1:
@@ -34,13 +41,13 @@ class SparseBatch:
                 "{}: got a SparseTensor of dense_shape {}: {} rows of {} numbers are more than memory can have").format(
                     where, shape, shape[0], table.dim))
         self.count = shape[0]
-        self.offsets = request.output(2, "int64", (self.count + 1,))
+        self.offsets = new_offsets(self.count)
         counts = backend.counts()
         combine.start_bag_offsets(self._indices.pointer, 2, self.keys.size, self.count, self.offsets.pointer,
                                   counts.take(), counts.take())
         bags.start_longest(self.offsets.pointer, self.count, counts.take())
 
-    def check(self, outside, unsorted, longest):
+    def check(self, outside: int, unsorted: int, longest: int) -> bool:
         """Raises where the batch is not as it must be. Returns whether keys and offsets had to be made anew."""
         state = combine.state_of_offsets(self.keys.size, outside, unsorted)
         if state >= 2:
@@ -53,14 +60,14 @@ class SparseBatch:
             longest, bag = bags.longest(self.offsets.pointer, self.count)
         else:
             longest, bag = bags.decode_longest(longest)
-        slots, most = self._config["slot_num"], self._config["max_nnz"]
+        slots, most = self._config.slot_num, self._config.max_nnz
         if longest > most:
             raise CallError(INVALID_ARGUMENT, (
                 "{}: got {} keys in slot {} of sample {}, expected at most max_nnz={}; raise max_nnz or cut the "
                 "slot's keys").format(self._where, longest, bag % slots, bag // slots, most))
         return state == 1
 
-    def _sort(self, request, indices, values):
+    def _sort(self, request: Any, indices: Any, values: Any) -> None:
         """A SparseTensor out of row-major order: keys are brought into the order of their rows, stably."""
         order = request.temporary("int32", values.size)
         combine.sort_order(indices.pointer, 2, values.size, self.count, self.offsets.pointer, order.pointer)

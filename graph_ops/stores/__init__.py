@@ -1,1 +1,16 @@
-"""A table's state on this rank: its description, its variables, and what is done with its rows."""
+"""A table's state on this rank: its description, its variables, and what is done with its rows.
+
+    table            the description
+    table_variables  the handles of its variables in a graph, by name
+    store            `request_store`, the door: opens them to an operation that runs
+    base_store       `Store`, what every kind of table offers behind it
+    hashed_store     tables with an index: keys get rows as they come
+    direct_store     tables without: key k is row k // N
+    initial          initial values of the variables (operations)
+    distinct         keys or rows, each one once
+    known_distinct   row numbers that are distinct for certain, because an operation of ours has made them
+    row_checks       what a graph hands in, checked before rows change
+    row_gradients    a sparse gradient made ready for a kernel
+    clock            when rows changed: the stamps, and the step they are of
+    stamps           operations on them
+"""

@@ -1,11 +1,14 @@
 """What a graph hands to ops that write a table's rows, checked before they do: row numbers, numbers, variables."""
+from typing import Any, Sequence
+
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import row_numbers, unique
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
+from sok1x.graph_ops.stores.table import Table
 
 
-def as_rows(indices):
+def as_rows(indices: Any) -> tf.Tensor:
     """Row numbers, integers of any width, as an op's input: int32 or int64, so that none becomes another."""
     indices = tf.convert_to_tensor(indices)
     if not indices.dtype.is_integer:
@@ -14,7 +17,7 @@ def as_rows(indices):
     return indices if indices.dtype in (tf.int32, tf.int64) else tf.cast(indices, tf.int64)
 
 
-def checked(request, table, world, rows):
+def checked(request: Any, table: Table, world: Any, rows: Any) -> Any:
     """Row numbers from a graph, an `Array` of int32 or int64, as int64 of the same length.
 
     Raises:
@@ -34,7 +37,7 @@ def checked(request, table, world, rows):
     return wide
 
 
-def check_scalars(table, world, names, scalars):
+def check_scalars(table: Table, world: Any, names: Sequence[str], scalars: Sequence[Any]) -> None:
     """Raises where an optimizer's hyperparameters (`Array`s) are not one number each."""
     for name, scalar in zip(names, scalars):
         if scalar.size != 1:
@@ -43,7 +46,7 @@ def check_scalars(table, world, names, scalars):
                     table.name, world.rank, name, list(scalar.shape)))
 
 
-def check_variables(table, world, variables):
+def check_variables(table: Table, world: Any, variables: Sequence[Any]) -> None:
     """Raises where variables (`Array`s) that must have a row for each of the table's do not."""
     for variable in variables:
         if variable.shape != (table.rows, table.dim) or variable.dtype != "float32":

@@ -1,27 +1,34 @@
 """A sparse gradient as a graph hands it to an op that moves a table's rows: values [n, D] of n row numbers.
 
-Whoever writes the graph may put anything there, or feed it. A lookup's own gradient has rows of its table, none twice,
+Whoever writes the graph may put anything there, or feed it. A lookup's own gradient has distinct rows of its table,
 which costs nothing to know: the graph shows where the row numbers come from, and that they are the very memory that the
 lookup's ops have written in this run, and nothing fed, their address does. All others are checked before anything is
 written, and equal ones added up, as TensorFlow does.
 """
+from typing import Any
+
 from sok1x.cuda_kernels import row_numbers, segment_sum
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
-from sok1x.graph_ops.stores import known_rows, row_checks, shard
+from sok1x.graph_ops.stores import known_distinct, row_checks
+from sok1x.graph_ops.stores.distinct import make_distinct
+from sok1x.graph_ops.stores.table import Table
 
 
 class RowGradients:
     """The first two inputs of a request, gradients float32 [n, D] and rows [n], ready for a kernel.
 
+    Args:
+      from_lookup: whether the graph shows that they are a lookup's gradient as it was made.
+
     Attributes:
-      values: float32 [u, D]. rows: int32 [u], rows of the table, none twice.
+      values: float32 [u, D]. rows: int32 [u], distinct rows of the table.
       from_lookup: whether they are a lookup's gradient as it was made, whose rows have been stamped.
 
     Raises:
       CallError: INVALID_ARGUMENT, before anything is written.
     """
 
-    def __init__(self, request, table, world, from_lookup):
+    def __init__(self, request: Any, table: Table, world: Any, from_lookup: bool) -> None:
         values, rows = request.inputs[:2]
         if len(rows.shape) != 1 or values.shape != (rows.size, table.dim) or values.dtype != "float32":
             raise CallError(INVALID_ARGUMENT, (
@@ -30,13 +37,13 @@ class RowGradients:
                     table.name, world.rank, list(values.shape), rows.size, rows.size, table.dim, rows.size,
                     values.dtype, list(rows.shape)))
         self.values, self.rows = values, rows
-        self.from_lookup = from_lookup and (not rows.size or known_rows.noted(request, table, rows))
+        self.from_lookup = from_lookup and (not rows.size or known_distinct.noted(request, table, rows))
         if not self.from_lookup:
             self._add_up(request, table, row_checks.checked(request, table, world, rows))
 
-    def _add_up(self, request, table, rows):
+    def _add_up(self, request: Any, table: Table, rows: Any) -> None:
         inverse = request.temporary("int32", rows.size)
-        distinct, count = shard.make_distinct(request, rows, inverse)
+        distinct, count = make_distinct(request, rows, inverse)
         self.rows = request.temporary("int32", count)
         row_numbers.narrow(distinct.pointer, count, self.rows.pointer)
         if count < rows.size:

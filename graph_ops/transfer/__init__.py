@@ -1,1 +1,11 @@
-"""A table's shard to files and from files."""
+"""A table's shard to files and from files.
+
+    shard_transfer  operations that hand a shard to an object of this process, and take one from it (checkpoints)
+    shard_save      what the first does
+    shard_load      what the second does
+    shard_parts     rows by pieces, on their way through the host's memory
+    sok_files       SOK 1.x's files of a table
+    sok_dump        a table of all ranks to them
+    sok_restore     and from them
+    sok_values      a table of all ranks from tensors
+"""

@@ -10,26 +10,26 @@ from sok1x.graph_ops.transfer.shard_parts import put, row_bytes
 _KEYS_AT_ONCE = 1 << 20
 
 
-def replace(shard, source):
+def replace(store, source):
     """Replaces the shard's content, after a check of what is known before."""
-    check_room(shard, source.total)
-    with ShardWriter(shard) as writer:
+    check_room(store, source.total)
+    with ShardWriter(store) as writer:
         for keys, parts in source.chunks():
             writer.append(keys, parts)
         if writer.written != source.total:
             raise CallError(INVALID_ARGUMENT, "{}: got {} rows to load, expected the {} that were announced".format(
-                shard.label, writer.written, source.total))
+                store.label, writer.written, source.total))
         unused = source.unused()
         for values in () if unused is None else unused:
             writer.append_unused(values)
 
 
-def check_room(shard, total):
+def check_room(store, total):
     """Raises where the shard has fewer rows than will come."""
-    if total > shard.table.rows:
+    if total > store.table.rows:
         raise CallError(RESOURCE_EXHAUSTED, (
             "{}: got {} rows to load, expected at most {} (max_vocabulary_size_per_gpu); nothing was changed. Raise "
-            "max_vocabulary_size_per_gpu, or load on more ranks").format(shard.label, total, shard.table.rows))
+            "max_vocabulary_size_per_gpu, or load on more ranks").format(store.label, total, store.table.rows))
 
 
 class ShardWriter:
@@ -39,9 +39,9 @@ class ShardWriter:
       written: rows that have been appended.
     """
 
-    def __init__(self, shard):
-        self._shard = shard
-        self._memory = _Memory(shard.request)
+    def __init__(self, store):
+        self._store = store
+        self._memory = _Memory(store.request)
         self._unused = 0
         self.written = 0
 
@@ -52,12 +52,12 @@ class ShardWriter:
     def __exit__(self, kind, error, trace):
         if kind is None:
             self._count(self.written)
-        elif self._shard.index is not None:
+        elif self._store.index is not None:
             self._clear()
 
     def append(self, keys, parts):
         """Adds keys int64 [n] of this rank with their rows, {part: array [n, ...]}, NumPy arrays."""
-        arrays = dict(rows=self._shard.rows, **self._shard.parts)
+        arrays = dict(rows=self._store.rows, **self._store.slots)
         keys = np.ascontiguousarray(keys, np.int64)
         values = {part: self._checked(part, array, parts.get(part), len(keys)) for part, array in arrays.items()}
         self._check_keys(keys)
@@ -75,14 +75,14 @@ class ShardWriter:
         self._check_keys(keys)
         for begin in range(0, len(keys), _KEYS_AT_ONCE):
             piece = keys[begin:begin + _KEYS_AT_ONCE]
-            if self._shard.index is not None:
+            if self._store.index is not None:
                 with self._memory.used_again():
                     self._insert(piece)
             self.written += len(piece)
 
     def append_unused(self, values):
         """Overwrites rows not in use, the first one first, with float32 [n, D]."""
-        rows = self._shard.rows
+        rows = self._store.rows
         values = self._checked("unused", rows, values, len(values))
         first = self.written + self._unused
         self._check_rows(first + len(values))
@@ -91,11 +91,11 @@ class ShardWriter:
 
     def _place(self, keys):
         """Gives keys their rows: a function that writes values [n, ...] into the rows of an `Array`."""
-        if self._shard.index is not None:
+        if self._store.index is not None:
             self._insert(keys)
             first = self.written
             return lambda values, array: put(values, array.pointer + first * row_bytes(array), array.gpu)
-        rows = (keys // self._shard.world.size).astype(np.int32)
+        rows = (keys // self._store.world.size).astype(np.int32)
         if len(rows) == int(rows[-1]) - int(rows[0]) + 1 and (np.diff(rows) == 1).all():
             first = int(rows[0])
             return lambda values, array: put(values, array.pointer + first * row_bytes(array), array.gpu)
@@ -108,42 +108,42 @@ class ShardWriter:
 
     def _insert(self, keys):
         """Enters distinct keys that are not in the index yet, with the next rows."""
-        index, n = self._shard.index, len(keys)
+        index, n = self._store.index, len(keys)
         there = self._memory.filled(keys)
         rows = self._memory.take(4 * n)
         if self._distinct(there, n) == n == hash_index.find(index.pointer, index.shape[0], there, n, rows):
             if hash_index.insert(index.pointer, index.shape[0], there, n, rows, self.written) == n:
                 return
         raise CallError(INVALID_ARGUMENT, "{}: got a key twice among the {} that end with row {}, expected every key "
-                                          "once".format(self._shard.label, n, self.written + n))
+                                          "once".format(self._store.label, n, self.written + n))
 
     def _distinct(self, keys, n):
         """How many of the keys are distinct; on the host `insert` finds out itself."""
-        if self._shard.request.gpu is None:
+        if self._store.request.gpu is None:
             return n
         values, inverse = self._memory.take(8 * n), self._memory.take(4 * n)
         return unique.unique(keys, "int64", n, values, inverse, self._memory.take(unique.scratch_bytes(n)))
 
     def _check_keys(self, keys):
         """Raises where a key is not this rank's, or too many come."""
-        table, world = self._shard.table, self._shard.world
+        table, world = self._store.table, self._store.world
         wrong = np.flatnonzero(keys % world.size != world.rank)
         if wrong.size:
             raise CallError(INVALID_ARGUMENT, "{}: got key {} to load, which belongs to rank {} of {}".format(
-                self._shard.label, keys[wrong[0]], keys[wrong[0]] % world.size, world.size))
+                self._store.label, keys[wrong[0]], keys[wrong[0]] % world.size, world.size))
         self._check_rows(self.written + len(keys))
-        if not table.use_hashtable and len(keys):
+        if not table.hashed and len(keys):
             limit = table.rows * world.size
             if keys.min() < 0 or keys.max() >= limit:
                 raise CallError(INVALID_ARGUMENT, (
                     "{}: got key {} to load, expected keys in [0, {}) (max_vocabulary_size_per_gpu {} x {} ranks, "
-                    "use_hashtable=False)").format(self._shard.label, keys[(keys < 0) | (keys >= limit)][0], limit,
+                    "use_hashtable=False)").format(self._store.label, keys[(keys < 0) | (keys >= limit)][0], limit,
                                                    table.rows, world.size))
 
     def _check_rows(self, end):
-        if end > self._shard.table.rows:
+        if end > self._store.table.rows:
             raise CallError(RESOURCE_EXHAUSTED, "{}: got {} rows to load, expected at most {}".format(
-                self._shard.label, end, self._shard.table.rows))
+                self._store.label, end, self._store.table.rows))
 
     def _checked(self, part, array, values, n):
         """The values of a part, contiguous, if they fit the variable."""
@@ -151,17 +151,17 @@ class ShardWriter:
         if values is None or values.dtype.name != array.dtype or values.shape != expected:
             got = "nothing" if values is None else "{} {}".format(values.dtype.name, list(values.shape))
             raise CallError(INVALID_ARGUMENT, "{}: got {} for '{}', expected {} {}".format(
-                self._shard.label, got, part, array.dtype, list(expected)))
+                self._store.label, got, part, array.dtype, list(expected)))
         return np.ascontiguousarray(values)
 
     def _clear(self):
-        if self._shard.index is not None:
-            hash_index.clear(self._shard.index.pointer, self._shard.index.shape[0])
+        if self._store.index is not None:
+            hash_index.clear(self._store.index.pointer, self._store.index.shape[0])
             self._count(0)
 
     def _count(self, used):
-        if self._shard.count is not None:
-            fill.fill_int64(self._shard.count.pointer, 1, used)
+        if self._store.count is not None:
+            fill.fill_int64(self._store.count.pointer, 1, used)
 
 
 class _Memory:

@@ -8,6 +8,7 @@ for all before a graph is finalized.
 import contextlib
 import itertools
 import threading
+from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
@@ -15,8 +16,10 @@ from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INTERNAL, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.stores.store import request_store
+from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.stores.table_variables import OWN, Held
 from sok1x.graph_ops.transfer import shard_load, shard_save
-from sok1x.graph_ops.transfer.shard_parts import Shard, own_handles
 
 _offered = {}
 _tokens = itertools.count(1)
@@ -35,25 +38,32 @@ def offered(obj):
         del _offered[token]
 
 
-class _Transfer(Operation):
-    """Host input: int64 [], a token of `offered`. No output. The resources are the table's own, then the parts."""
+class TransferConfig(NamedTuple):
+    """Attributes:
+      table, held: the table, its content, and the parts besides as slots."""
 
+    table: Table
+    held: Held
+
+
+class _Transfer(Operation):
+    """Host input: int64 [], a token of `offered`. No output."""
+
+    Config = TransferConfig
     exclusive = None  # whether it writes the variables
 
     def run(self, request, config, world, headers):
-        table = config["table"]
+        table = config.table
         given = request.host_inputs[0].numpy()
         token = int(given) if given.size == 1 else given.tolist()
         if given.size != 1 or token not in _offered:
             raise CallError(FAILED_PRECONDITION, (
                 "{} of embedding table '{}' on rank {}: got token {}, expected one of shard_transfer.offered in this "
                 "process, inside its block").format(self.name, table.name, world.rank, token))
-        with request.variables(table.name, exclusive=self.exclusive) as variables:
-            shard = Shard(request, table, world, variables, config["parts"])
-            with _errors_of_objects():
-                self.transfer(shard, _offered[token])
+        with request_store(request, config, world, exclusive=self.exclusive) as store, _errors_of_objects():
+            self.transfer(store, _offered[token])
 
-    def transfer(self, shard, obj):
+    def transfer(self, store, obj):
         """Moves everything."""
         raise NotImplementedError
 
@@ -65,8 +75,8 @@ class _Save(_Transfer):
     name = "transfer.shard_transfer.save"
     exclusive = False
 
-    def transfer(self, shard, obj):
-        shard_save.give(shard, obj)
+    def transfer(self, store, obj):
+        shard_save.give(store, obj)
 
 
 @register
@@ -76,8 +86,8 @@ class _Load(_Transfer):
     name = "transfer.shard_transfer.load"
     exclusive = True
 
-    def transfer(self, shard, obj):
-        shard_load.replace(shard, obj)
+    def transfer(self, store, obj):
+        shard_load.replace(store, obj)
 
 
 @contextlib.contextmanager
@@ -93,7 +103,7 @@ def _errors_of_objects():
         raise CallError(code if isinstance(code, int) else INTERNAL, str(error)) from error
 
 
-def save(table, parts, token, name="save_shard"):
+def save(variables, parts, token, name="save_shard"):
     """An op that hands this rank's shard to a sink.
 
     The sink is called on the executor's thread, while nothing may change the shard:
@@ -110,17 +120,17 @@ def save(table, parts, token, name="save_shard"):
     table's first rows (`table.by_row`), the last part is "unused", float32 [V - n, D]: the rows of keys to come.
 
     Args:
-      table: a `Table` with handles.
+      variables: the table's `TableVariables`.
       parts: {name: resource variable [V, ...]}, on the table's device.
       token: int64 [], from `offered`.
 
     Returns:
       The operation.
     """
-    return _call("transfer.shard_transfer.save", table, parts, token, name)
+    return _call("transfer.shard_transfer.save", variables, parts, token, name)
 
 
-def load(table, parts, token, name="load_shard"):
+def load(variables, parts, token, name="load_shard"):
     """An op that replaces this rank's shard by what a source gives.
 
     The source is called on the executor's thread, while nobody else may see the shard:
@@ -138,15 +148,16 @@ def load(table, parts, token, name="load_shard"):
     table is empty.
 
     Args:
-      table, parts, token: as for `save`.
+      variables, parts, token: as for `save`.
 
     Returns:
       The operation.
     """
-    return _call("transfer.shard_transfer.load", table, parts, token, name)
+    return _call("transfer.shard_transfer.load", variables, parts, token, name)
 
 
-def _call(function, table, parts, token, name):
+def _call(function, variables, parts, token, name):
+    table = variables.table
     for part, variable in parts.items():
         shape = variable.shape
         row_bytes = ITEM_BYTES[variable.dtype.base_dtype.name] * (shape[1:].num_elements() or 0)
@@ -154,6 +165,6 @@ def _call(function, table, parts, token, name):
             raise ValueError("{} of table '{}': got '{}' of shape {} and dtype {}, expected a variable of {} rows of 4 "
                              "bytes or a multiple".format(function, table.name, part, shape,
                                                           variable.dtype.base_dtype.name, table.rows))
-    return library.call(function, {"table": table.config(), "parts": list(parts)}, [], [], [],
-                        resources=own_handles(table) + [variable.handle for variable in parts.values()],
+    held, handles = variables.resources(*OWN, slots={part: variable.handle for part, variable in parts.items()})
+    return library.call(function, TransferConfig(table, held), [], [], [], resources=handles,
                         host_inputs=[tf.convert_to_tensor(token, tf.int64)], name=name)

@@ -8,8 +8,10 @@ from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.stores.store import request_store
+from sok1x.graph_ops.stores.table_variables import OWN
 from sok1x.graph_ops.transfer import sok_files
-from sok1x.graph_ops.transfer.shard_parts import Shard, host_chunks, own_handles
+from sok1x.graph_ops.transfer.shard_parts import host_chunks
 from sok1x.graph_ops.transfer.shard_save import keys_of_rows
 
 _BUFFER_BYTES = 16 << 20
@@ -17,74 +19,73 @@ _BUFFER_BYTES = 16 << 20
 
 @register
 class _Dump(Operation):
-    """No output. The resources are the table's own. The headers are a number that rank 0 has drawn."""
+    """No output. The headers are a number that rank 0 has drawn."""
 
     name = "transfer.sok_dump.dump"
+    Config = sok_files.FilesConfig
     communicates = True
 
     def prepare(self, request, config, world):
-        table = config["table"]
-        with request.variables(table.name, exclusive=False):
+        table = config.table
+        with request_store(request, config, world, exclusive=False):
             pass  # they have been initialized
         if world.rank:
             return np.zeros(1, np.int64)
-        folder = config["folder"]
+        folder = config.folder
         with sok_files.errors("embedding table '{}' on rank 0".format(table.name), folder):
             os.makedirs(folder or ".", exist_ok=True)
         return np.array([int.from_bytes(os.urandom(7), "little")], np.int64)
 
     def run(self, request, config, world, headers):
-        table = config["table"]
-        with request.variables(table.name, exclusive=False) as variables:
-            shard = Shard(request, table, world, variables)
+        with request_store(request, config, world, exclusive=False) as store:
             used = np.zeros(1, np.int64)
-            agreed(world, lambda: used.fill(shard.used()))
+            agreed(world, lambda: used.fill(store.used()))
             counts = world.communicator.exchange_counts(used.repeat(world.size))
-            _dump(shard, counts, _Files(shard, config["folder"], int(headers[0, 0])))
+            _dump(store, counts, _Files(store, config.folder, int(headers[0, 0])))
 
 
-def _dump(shard, counts, files):
+def _dump(store, counts, files):
     """Writes beside the files, which get their names when all ranks are done.
 
     Args:
       counts: int64 [N], rows in use.
     """
-    world, table = shard.world, shard.table
+    world, table = store.world, store.table
     rows = int(counts.sum())
     sizes = rows * sok_files.key_dtype(table).itemsize, rows * 4 * table.dim
     try:
         agreed(world, lambda: files.create(sizes))
         agreed(world, lambda: files.open(sizes))
-        if table.use_hashtable or world.size == 1:
-            agreed(world, lambda: _write_rows(shard, int(counts[world.rank]), int(counts[:world.rank].sum()), files))
+        if table.hashed or world.size == 1:
+            agreed(world, lambda: _write_rows(store, int(counts[world.rank]), int(counts[:world.rank].sum()), files))
         else:
-            _write_in_key_order(shard, files)
+            _write_in_key_order(store, files)
         agreed(world, files.publish)
     finally:
         files.close()
 
 
-def _write_rows(shard, used, before, files):
+def _write_rows(store, used, before, files):
     """Writes this rank's rows in row order, behind those of the ranks before it."""
-    dtype, place = sok_files.key_dtype(shard.table), before
-    for keys in keys_of_rows(shard, used):
+    dtype, place = sok_files.key_dtype(store.table), before
+    for keys in keys_of_rows(store, used):
         files.keys.write(place * dtype.itemsize, keys.astype(dtype, copy=False))
         place += len(keys)
     place = before
-    for values in host_chunks(shard.rows, 0, used):
-        files.values.write(place * 4 * shard.table.dim, values)
+    for values in host_chunks(store.rows, 0, used):
+        files.values.write(place * 4 * store.table.dim, values)
         place += len(values)
     files.sync()
 
 
-def _write_in_key_order(shard, files):
+def _write_in_key_order(store, files):
     """Writes the rows of a table without index: row i of rank r is that of key i * N + r.
 
     In each round every rank writes a piece of the file, for which all give it some rows in turn.
     """
-    world, dim = shard.world, shard.table.dim
+    world, dim = store.world, store.table.dim
     buffers = []
-    agreed(world, lambda: buffers.append(_Buffers(shard, files)))
+    agreed(world, lambda: buffers.append(_Buffers(store, files)))
     buffer, failed = buffers[0], None
     for first, gives, begin, takes in buffer.rounds:
         # A rank that has failed goes on exchanging, whatever it has to give: the others still wait for its rows. Only
@@ -118,10 +119,10 @@ class _Buffers:
       outgoing: pointer to the rows that this rank gives in a round. incoming: pointer for those that it is given.
     """
 
-    def __init__(self, shard, files):
-        self._shard, self._files = shard, files
-        self._dtype = sok_files.key_dtype(shard.table)
-        ranks, rank, rows, dim = shard.world.size, shard.world.rank, shard.table.rows, shard.table.dim
+    def __init__(self, store, files):
+        self._store, self._files = store, files
+        self._dtype = sok_files.key_dtype(store.table)
+        ranks, rank, rows, dim = store.world.size, store.world.rank, store.table.rows, store.table.dim
         # Rows that a rank gives another in a round.
         at_once = max(1, min(_BUFFER_BYTES // (4 * dim * ranks), -(-rows // ranks)))
         self.rounds = []
@@ -131,21 +132,21 @@ class _Buffers:
             self.rounds.append((first, gives, int(begins[rank]), np.full(ranks, gives[rank], np.int64)))
         self._received = np.empty([ranks * at_once * dim], np.float32)
         self.incoming = self._received.ctypes.data
-        self._staging = None if shard.rows.gpu is None else shard.rows.gpu.pinned(self._received.nbytes)
-        self.outgoing = shard.rows.pointer if self._staging is None else self._staging.ctypes.data
+        self._staging = None if store.rows.gpu is None else store.rows.gpu.pinned(self._received.nbytes)
+        self.outgoing = store.rows.pointer if self._staging is None else self._staging.ctypes.data
 
     def fetch(self, first, gives):
         """Makes `outgoing` point to the rows that are given: the rows themselves, or a copy of those of a GPU."""
-        nbytes = 4 * self._shard.table.dim
-        pointer = self._shard.rows.pointer + first * nbytes
+        nbytes = 4 * self._store.table.dim
+        pointer = self._store.rows.pointer + first * nbytes
         if self._staging is None:
             self.outgoing = pointer
         else:
-            self._shard.rows.gpu.to_host(self.outgoing, pointer, int(gives.sum()) * nbytes)
+            self._store.rows.gpu.to_host(self.outgoing, pointer, int(gives.sum()) * nbytes)
 
     def write(self, begin, mine):
         """Writes the piece of the file that has rows begin to begin + mine - 1 of all ranks."""
-        ranks, dim, dtype = self._shard.world.size, self._shard.table.dim, self._dtype
+        ranks, dim, dtype = self._store.world.size, self._store.table.dim, self._dtype
         by_rank = self._received[:ranks * mine * dim].reshape(ranks, mine, dim)
         self._files.values.write(begin * ranks * 4 * dim, np.ascontiguousarray(by_rank.transpose(1, 0, 2)))
         keys = np.arange(begin * ranks, (begin + mine) * ranks, dtype=dtype)
@@ -159,10 +160,10 @@ class _Files:
       keys, values: `sok_files.File`s after `open`.
     """
 
-    def __init__(self, shard, folder, token):
-        self._label, self._first = shard.label, shard.world.rank == 0
+    def __init__(self, store, folder, token):
+        self._label, self._first = store.label, store.world.rank == 0
         self._folder = folder
-        self._names = sok_files.paths(folder, shard.table.name)
+        self._names = sok_files.paths(folder, store.table.name)
         self._partial = ["{}.{:014x}.tmp".format(name, token) for name in self._names]
         self._aside = ["{}.{:014x}.old".format(name, token) for name in self._names]
         self._left = []  # files that rank 0 has made and not renamed
@@ -235,12 +236,13 @@ def _sync_folder(folder):
         os.close(number)
 
 
-def dump(table, folder, name="dump_to_file"):
+def dump(variables, folder, name="dump_to_file"):
     """An op that writes the table of all ranks to SOK's files; see `sok_files`.
 
     Args:
-      table: a `Table` with handles. folder: a path; made where it is missing.
+      variables: the table's `TableVariables`. folder: a path; made where it is missing.
     """
-    return library.call("transfer.sok_dump.dump", {"table": table.config(), "folder": folder,
-                                       "label": "{} to '{}'".format(table.label(), folder)},
-                        [], [], [], resources=own_handles(table), name=name)
+    held, handles = variables.resources(*OWN)
+    label = "{} to '{}'".format(variables.table.label(), folder)
+    return library.call("transfer.sok_dump.dump", sok_files.FilesConfig(variables.table, held, label, folder), [], [],
+                        [], resources=handles, name=name)

@@ -8,15 +8,32 @@ How wide a key is follows from the two files' sizes.
 import contextlib
 import errno
 import os
+from typing import NamedTuple
 
 import numpy as np
 
 from sok1x.graph_ops.bridge.errors import INTERNAL, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.stores.table_variables import Held
 
 NOT_FOUND, PERMISSION_DENIED = 5, 7
 _CODES = {errno.ENOENT: NOT_FOUND, errno.ENOTDIR: NOT_FOUND, errno.EACCES: PERMISSION_DENIED,
           errno.EPERM: PERMISSION_DENIED, errno.EROFS: PERMISSION_DENIED, errno.ENOSPC: RESOURCE_EXHAUSTED,
           errno.EDQUOT: RESOURCE_EXHAUSTED}
+
+
+class FilesConfig(NamedTuple):
+    """Of an op that dumps or restores a table.
+
+    Attributes:
+      table, held: the table, and its content.
+      label: what must be equal on all ranks.
+      folder: where the files are."""
+
+    table: Table
+    held: Held
+    label: str
+    folder: str
 
 
 def paths(folder, name):

@@ -5,8 +5,9 @@ from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.stores.store import request_store
+from sok1x.graph_ops.stores.table_variables import OWN
 from sok1x.graph_ops.transfer import shard_load, sok_files
-from sok1x.graph_ops.transfer.shard_parts import Shard, own_handles
 
 _KEYS_AT_ONCE = 1 << 19
 _BUFFER_BYTES = 16 << 20
@@ -18,29 +19,29 @@ _RANGES = {"uint32": (0, 2 ** 32), "int32": (-2 ** 31, 2 ** 31)}
 
 @register
 class _Restore(Operation):
-    """No output. The resources are the table's own. The headers are the files' rows and bytes of a key."""
+    """No output. The headers are the files' rows and bytes of a key."""
 
     name = "transfer.sok_restore.restore"
+    Config = sok_files.FilesConfig
     communicates = True
 
     def prepare(self, request, config, world):
-        table = config["table"]
-        with request.variables(table.name, exclusive=False) as variables:
-            shard = Shard(request, table, world, variables)
-        files = sok_files.TableFiles(shard.label, config["folder"], table.name, table.dim)
-        request.state = _Source(shard, files)
+        table = config.table
+        with request_store(request, config, world, exclusive=False) as store:
+            pass  # they have been initialized; what is asked of the store below needs no variable
+        files = sok_files.TableFiles(store.label, config.folder, table.name, table.dim)
+        request.state = _Source(store, files)
         return np.array([files.rows, files.key_bytes], np.int64)
 
     def run(self, request, config, world, headers):
-        table = config["table"]
+        table = config.table
         if (headers != headers[0]).any():
             raise CallError(FAILED_PRECONDITION, (
                 "embedding table '{}': the ranks in turn see {} rows and {} bytes a key in '{}', expected the same on "
                 "all; restore_from_file needs a folder that all ranks share, under the same path").format(
-                    table.name, headers[:, 0].tolist(), headers[:, 1].tolist(), config["folder"]), agreed=True)
-        with request.variables(table.name, exclusive=True) as variables:
-            shard = Shard(request, table, world, variables)
-            agreed(world, lambda: shard_load.replace(shard, request.state))
+                    table.name, headers[:, 0].tolist(), headers[:, 1].tolist(), config.folder), agreed=True)
+        with request_store(request, config, world, exclusive=True) as store:
+            agreed(world, lambda: shard_load.replace(store, request.state))
 
 
 class _Source:
@@ -49,11 +50,11 @@ class _Source:
     All keys are read and checked first, so that what is wrong with them is known before anything changes.
     """
 
-    def __init__(self, shard, files):
-        self._world, self._files, self._label = shard.world, files, shard.label
-        self._limits = _limits(shard.table, shard.world.size)
+    def __init__(self, store, files):
+        self._world, self._files, self._label = store.world, files, store.label
+        self._limits = _limits(store.table, store.world.size)
         self.total = self._check_range()
-        shard_load.check_room(shard, self.total)
+        shard_load.check_room(store, self.total)
         self._check_distinct()
 
     def unused(self):
@@ -117,7 +118,7 @@ class _Source:
 
 def _limits(table, ranks):
     """(least key, end of the keys, why) of a table, or None where any int64 is a key."""
-    if not table.use_hashtable:
+    if not table.hashed:
         return 0, table.rows * ranks, "max_vocabulary_size_per_gpu {} x {} ranks, use_hashtable=False".format(
             table.rows, ranks)
     if table.key_dtype in _RANGES:
@@ -130,12 +131,13 @@ def _spread(keys):
     return (keys.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
 
 
-def restore(table, folder, name="restore_from_file"):
+def restore(variables, folder, name="restore_from_file"):
     """An op that replaces the table of all ranks by what SOK's files hold; see `sok_files`.
 
     Args:
-      table: a `Table` with handles. folder: a path.
+      variables: the table's `TableVariables`. folder: a path.
     """
-    return library.call("transfer.sok_restore.restore", {"table": table.config(), "folder": folder,
-                                          "label": "{} from '{}'".format(table.label(), folder)},
-                        [], [], [], resources=own_handles(table), name=name)
+    held, handles = variables.resources(*OWN)
+    label = "{} from '{}'".format(variables.table.label(), folder)
+    return library.call("transfer.sok_restore.restore", sok_files.FilesConfig(variables.table, held, label, folder),
+                        [], [], [], resources=handles, name=name)

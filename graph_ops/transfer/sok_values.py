@@ -1,4 +1,6 @@
 """A table of all ranks loaded from tensors: row i is the row of key i."""
+from typing import NamedTuple
+
 import numpy as np
 
 from sok1x.cuda_kernels import dense, gather
@@ -6,25 +8,39 @@ from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.stores.store import request_store
+from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.stores.table_variables import OWN, Held
 from sok1x.graph_ops.transfer.shard_load import ShardWriter
-from sok1x.graph_ops.transfer.shard_parts import Shard, own_handles, row_bytes, some_rows
+from sok1x.graph_ops.transfer.shard_parts import row_bytes, some_rows
 
 _ROWS_AT_ONCE = 1 << 20
 
 
+class ValuesConfig(NamedTuple):
+    """Attributes:
+      table, held: the table, and its content.
+      label: what must be equal on all ranks."""
+
+    table: Table
+    held: Held
+    label: str
+
+
 @register
 class _LoadValues(Operation):
-    """inputs: float32 [rows, D] each, in key order. No output. The resources are the table's own.
+    """inputs: float32 [rows, D] each, in key order. No output.
 
     The headers are the number of rows of all inputs.
     """
 
     name = "transfer.sok_values.load"
+    Config = ValuesConfig
     communicates = True
 
     def prepare(self, request, config, world):
-        table = config["table"]
-        with request.variables(table.name, exclusive=False):
+        table = config.table
+        with request_store(request, config, world, exclusive=False):
             pass  # they have been initialized
         for place, array in enumerate(request.inputs):
             if len(array.shape) != 2 or array.shape[1] != table.dim:
@@ -40,21 +56,20 @@ class _LoadValues(Operation):
         return np.array([rows], np.int64)
 
     def run(self, request, config, world, headers):
-        table = config["table"]
+        table = config.table
         if (headers != headers[0]).any():
             raise CallError(INVALID_ARGUMENT, (
                 "embedding table '{}': got {} rows of values on the ranks in turn, expected the same values on all "
                 "ranks").format(table.name, headers[:, 0].tolist()), agreed=True)
-        with request.variables(table.name, exclusive=True) as variables:
-            shard = Shard(request, table, world, variables)
-            agreed(world, lambda: _load(shard, request.inputs))
+        with request_store(request, config, world, exclusive=True) as store:
+            agreed(world, lambda: _load(store, request.inputs))
 
 
-def _load(shard, inputs):
+def _load(store, inputs):
     """Copies this rank's rows of the inputs: its j-th key, j * N + rank, has row j, with and without a hash table."""
-    ranks, rank = shard.world.size, shard.world.rank
-    every = _EveryRow(shard, ranks)
-    with ShardWriter(shard) as writer:
+    ranks, rank = store.world.size, store.world.rank
+    every = _EveryRow(store, ranks)
+    with ShardWriter(store) as writer:
         first_key = 0
         for array in inputs:
             rows = array.shape[0]
@@ -64,7 +79,7 @@ def _load(shard, inputs):
             for done in range(0, mine, _ROWS_AT_ONCE):
                 n = min(_ROWS_AT_ONCE, mine - done)
                 place = begin + done * ranks
-                every.copy(some_rows(array, place, rows - place), n, some_rows(shard.rows, writer.written, n))
+                every.copy(some_rows(array, place, rows - place), n, some_rows(store.rows, writer.written, n))
                 writer.enter(first_key + place + ranks * np.arange(n))
             first_key += rows
 
@@ -72,8 +87,8 @@ def _load(shard, inputs):
 class _EveryRow:
     """Copies every N-th row of an array, on the request's device."""
 
-    def __init__(self, shard, ranks):
-        self._shard, self._ranks = shard, ranks
+    def __init__(self, store, ranks):
+        self._store, self._ranks = store, ranks
         self._index = None
 
     def copy(self, source, n, out):
@@ -82,17 +97,19 @@ class _EveryRow:
             dense.copy(source.pointer, n * row_bytes(source), out.pointer)
             return
         if self._index is None:
-            at_once = min(_ROWS_AT_ONCE, self._shard.table.rows)
-            self._index = self._shard.request.temporary("int32", at_once)
+            at_once = min(_ROWS_AT_ONCE, self._store.table.rows)
+            self._index = self._store.request.temporary("int32", at_once)
             self._index.write(self._ranks * np.arange(at_once))
-        gather.gather(source.pointer, self._shard.table.dim, self._index.pointer, n, out.pointer)
+        gather.gather(source.pointer, self._store.table.dim, self._index.pointer, n, out.pointer)
 
 
-def load_values(table, tensors, name="load_embedding_values"):
+def load_values(variables, tensors, name="load_embedding_values"):
     """An op that replaces rows of all ranks by those of tensors, and with a hash table all of its content.
 
     Args:
-      table: a `Table` with handles. tensors: list of float32 [rows, D], which follow each other in key order.
+      variables: the table's `TableVariables`. tensors: list of float32 [rows, D], which follow each other in key order.
     """
-    return library.call("transfer.sok_values.load", {"table": table.config(), "label": "{} from {} tensors".format(
-        table.label(), len(tensors))}, tensors, [], [], resources=own_handles(table), name=name)
+    held, handles = variables.resources(*OWN)
+    label = "{} from {} tensors".format(variables.table.label(), len(tensors))
+    return library.call("transfer.sok_values.load", ValuesConfig(variables.table, held, label), tensors, [], [],
+                        resources=handles, name=name)

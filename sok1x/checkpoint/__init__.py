@@ -1,12 +1,56 @@
 """Checkpoints of whole training runs: every rank writes its shards, and any number of ranks reads them.
 
-The files and folders, without TensorFlow:
-    folders, folder_lock     a folder a step, and who may save
-    prefixes                 the same under the prefixes that TensorFlow's Savers save to
-    manifest                 manifest.json, what a checkpoint consists of
-    shard_header, shard_writer, shard_reader, shard_names    a file a part of a table on a rank
-    writing, reading         a table's rows to files, and from those of any number of ranks
-    show, verify, export     what `python -m sok1x.checkpoint` does
+A table's shard in files:
+    shard_names        names of a table's parts, and of their files
+    shard_header       a file's first bytes
+    shard_writer       writes a file
+    shard_reader       reads one
+    writing            a table's rows to files
+    reading            a table's rows from those of any number of ranks
+    table_rows         a whole table of all ranks, in the order in which it is exported
+
+Whole checkpoints on disk:
+    manifest           manifest.json: what a checkpoint consists of
+    checkpoint_files   an open checkpoint
+    folders            a folder a step
+    folder_lock        who may save there
+    prefixes           the same under the prefixes that TensorFlow's Savers save to
+    open_file          files opened and read with care
+    outputs            files that appear when they are whole
+    strict_json        JSON as our files use it
+    errors             what can be wrong
+    tensorflow_errors  what TensorFlow says is wrong, likewise
+    progress           a word on stderr, now and then
+
+What `python -m sok1x.checkpoint` does:
+    show               says what a checkpoint holds
+    verify             reads every block
+    export             writes tables in other formats
+    export_arrays      .npz, and plain files
+    export_tensorflow  a checkpoint of dense variables
+
+In a session, all ranks together:
+    tables             a graph's state: tables, and all else
+    transfer           the op that moves a shard, and its errors
+    ranks              what ranks tell each other
+    saving             all state into a checkpoint
+    restoring          and back
+    dense_saver        what is not in shards
+    manager            `sok.CheckpointManager`, for a loop of one's own
+    saver_hook         `sok.CheckpointSaverHook`
+    schedule           when to save
+
+By way of TensorFlow's own Savers and hooks, and Keras:
+    table_saver        `tf.train.Saver` for graphs with tables
+    held               what a Saver holds
+    imported_saver     Savers of imported graphs
+    prefix_saving      a whole checkpoint to a Saver's prefix, and back
+    one_rank           tables among other variables, on one rank
+    saver_listener     tables beside the checkpoints of TensorFlow's hook
+    agreed_timer       its clock, the same on all ranks
+    hooks_alike        whether all ranks are to save tables, asked before they begin
+    talk               how the ranks' Savers talk
+    keras_weights      `save_weights` and `load_weights`
 """
 from typing import TYPE_CHECKING
 

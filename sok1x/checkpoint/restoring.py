@@ -120,4 +120,4 @@ def wanted(table: TableState) -> Wanted:
     parts = {name: (variable.dtype.base_dtype.name, tuple(variable.shape.as_list()[1:]))
              for name, variable in table.parts.items()}
     parts[shard_names.ROWS] = ("float32", (description.dim,))
-    return Wanted(description.dim, description.rows, description.use_hashtable, description.key_dtype, parts)
+    return Wanted(description.dim, description.rows, description.hashed, description.key_dtype, parts)

@@ -22,7 +22,7 @@ class Transfer:
     def __init__(self, table: TableState, make: Callable[..., tf.Operation], name: str) -> None:
         self.table = table
         self._token = tf.placeholder(tf.int64, [], name=name + "_token")
-        self._op = make(table.variable.table, table.parts, self._token, name=name)
+        self._op = make(table.variable.table_variables, table.parts, self._token, name=name)
 
     def run(self, session: tf.Session, obj: Any) -> None:
         """Moves the shard to the sink, or from the source, `obj`.

@@ -1,4 +1,5 @@
 """A table's shard on this rank, as TensorFlow variables."""
+import dataclasses
 from typing import Any, List
 
 import tensorflow.compat.v1 as tf
@@ -11,7 +12,7 @@ from sok1x.core.shard_variable import ShardVariable
 from sok1x.core.stamped_variable import StampedVariable
 from sok1x.graph_ops.gradients import gradient_checks
 from sok1x.graph_ops.stores import initial, stamps
-from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.stores.table import DIRECT, HASHED, Initializer, Table
 
 
 class EmbeddingVariable(StampedVariable):
@@ -40,7 +41,8 @@ class EmbeddingVariable(StampedVariable):
         index: the index's variables, empty without a hash table.
         stamps: int64 [V], the step at which each row last changed; 0 where it never has.
         steps: int64 [], the last step at which any has.
-        table: the description that the lookup ops take.
+        table: the table's description.
+        table_variables: the handles of all these variables, which ops of ours take.
         changed: (since, keys, values) of `sok.incremental_dump` in a finalized graph: a scalar placeholder and two
             tensors.
 
@@ -78,14 +80,15 @@ class EmbeddingVariable(StampedVariable):
             name = tf.get_default_graph().unique_name("EmbeddingVariable", mark_as_used=False)
             self.m_var_name = name
             super().__init__(
-                Table(name, rows, dim, use_hashtable, key_dtype, row_initializer.spec), row_initializer.fill,
-                trainable=trainable, name=name,
+                Table(name, int(rows), int(dim), HASHED if use_hashtable else DIRECT, key_dtype,
+                      Initializer(**row_initializer.spec)), row_initializer.fill, trainable=trainable, name=name,
                 collections=[tf.GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_EMBEDDING_VARIABLES])
             with tf_ops.name_scope(name + "/"), tf.device(self.device):
                 self.index = self._make_index() if use_hashtable else []
-                self.table.handles += [variable.handle for variable in self.index]
+                handles = {name: variable.handle for name, variable in zip(("index", "count"), self.index)}
+                self.table_variables = dataclasses.replace(self.table_variables, **handles)
                 since = tf.placeholder(tf.int64, [], name="since")
-                self.changed = (since, *stamps.changed(self.table, since))
+                self.changed = (since, *stamps.changed(self.table_variables, since))
 
     @property
     def _initializer_op(self) -> Any:

@@ -13,7 +13,8 @@ _ALIASES = {"variance_scaling": "VarianceScaling"}  # the one whose lower-case n
 
 
 class RowInitializer(NamedTuple):
-    """How a table's rows begin: `spec` for `graph_ops.table.Table`, and `fill` where a Keras object fills by row."""
+    """How a table's rows begin: `spec`, the fields of `graph_ops.stores.table.Initializer`, and `fill` where a Keras
+    object fills by row."""
 
     spec: Dict[str, Any]
     fill: Optional[Callable[[], tf.Tensor]]

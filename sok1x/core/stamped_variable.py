@@ -11,6 +11,7 @@ from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.gradients import shard_gradients
 from sok1x.graph_ops.stores import initial, stamps
 from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.stores.table_variables import TableVariables
 
 # Of a read's op, in the forward pass: whose gradient function it has in place of TensorFlow's own.
 _GRADIENTS = {"ReadVariableOp": "Sok1xRead", "ResourceGather": "Sok1xGather"}
@@ -19,7 +20,7 @@ _GRADIENTS = {"ReadVariableOp": "Sok1xRead", "ResourceGather": "Sok1xGather"}
 class StampedVariable(ShardVariable):
     """Rows [V, D] of a shard, and beside them the step at which each one last changed.
 
-    Lookups stamp the rows that they insert and those of their gradients (see graph_ops/stores/stamps.py). Here come the
+    Lookups stamp the rows that they insert and those of their gradients (see graph_ops/stores/clock.py). Here come the
     variable's own methods, and gradients that are taken through its value, as of a regularizer: what assigns or
     scatters into it, and what makes such a gradient, depends on an op that marks the rows. What reaches around all of
     these is not seen: a hand-made gradient that TensorFlow's own optimizer scatters into the rows.
@@ -31,7 +32,8 @@ class StampedVariable(ShardVariable):
         **options: as for `tf.Variable`.
 
     Attributes:
-        table: the description, with the variables' handles.
+        table: the description.
+        table_variables: the handles, which ops of ours take.
         stamps: int64 [V], the step at which each row last changed; 0 where it never has.
         steps: int64 [], the last step at which any has.
 
@@ -56,9 +58,8 @@ class StampedVariable(ShardVariable):
                 initial_value=lambda: initial.initial_stamps(table), trainable=False, name="stamps")
             self.steps = ShardVariable(
                 initial_value=lambda: initial.initial_count(table), trainable=False, name="steps")
-            table.handles = [self._handle]
-            table.stamp_handles = [self.stamps.handle, self.steps.handle]
-            self._loaded = stamps.mark_loaded(table)
+            self.table_variables = TableVariables(table, self._handle, self.stamps.handle, self.steps.handle)
+            self._loaded = stamps.mark_loaded(self.table_variables)
 
     def load(self, value: Any, session: Any = None) -> None:
         """Loads a new value into the variable at once.
@@ -121,14 +122,14 @@ class StampedVariable(ShardVariable):
     @contextlib.contextmanager
     def _assign_dependencies(self) -> Iterator[None]:
         """Around whatever writes the whole variable."""
-        with super()._assign_dependencies(), tf.control_dependencies([stamps.mark(self.table)]):
+        with super()._assign_dependencies(), tf.control_dependencies([stamps.mark(self.table_variables)]):
             yield
 
     def _lazy_read(self, op: tf.Operation) -> Any:
         """Gets every op that scatters into the variable, also those of tf.scatter_update and its like."""
         if isinstance(op, tf.Operation) and op.type.startswith("ResourceScatter"):
             rows = op.inputs[1]
-            op._add_control_input(stamps.mark(self.table, rows[..., 0] if "Nd" in op.type else rows))
+            op._add_control_input(stamps.mark(self.table_variables, rows[..., 0] if "Nd" in op.type else rows))
         return super()._lazy_read(op)
 
 
@@ -150,20 +151,20 @@ def _gather_gradient(op: tf.Operation, gradient: tf.Tensor) -> Any:
 
 def _marks(op: tf.Operation, rows: Optional[tf.Tensor] = None) -> List[tf.Operation]:
     """What marks rows of the variable that `op` reads; nothing where a function hides which one that is."""
-    return [stamps.mark(table, rows) for table in _tables(op)]
+    return [stamps.mark(variables, rows) for variables in _tables(op)]
 
 
 def _noted(op: tf.Operation, values: tf.Tensor, rows: Optional[tf.Tensor] = None) -> tf.Tensor:
     """`values`, known as the gradient of the table that `op` reads."""
-    for table in _tables(op):
-        shard_gradients.add(table.name, values, rows)
+    for variables in _tables(op):
+        shard_gradients.add(variables.table.name, values, rows)
     return values
 
 
-def _tables(op: tf.Operation) -> List[Table]:
+def _tables(op: tf.Operation) -> List[TableVariables]:
     """The table that `op` reads; nothing where a function hides which one that is."""
     handle = op.inputs[0]
     while handle.op.type in ("Enter", "Switch"):  # into a loop or a branch
         handle = handle.op.inputs[0]
-    return [variable.table for variable in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+    return [variable.table_variables for variable in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
             if variable._handle is handle]

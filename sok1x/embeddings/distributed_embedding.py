@@ -40,7 +40,7 @@ class DistributedEmbedding(EmbeddingLayer):
             [V, D]; row i of the shard begins with its row i).
         exchange: what travels: 'all2all' distinct keys and their rows, combined where they are used;
             'reduce_scatter' keys and their owners' partial sums; 'auto' in each step whichever moves fewer bytes,
-            by the rule in `sok1x.graph_ops.operations.combined_lookup.choose`. The result is the same.
+            by the rule in `sok1x.graph_ops.exchanges.choice.choose`. The result is the same.
         **kwargs: what every Keras layer takes: name, trainable, and dtype, which may be a Keras policy, its name, or
             the dtype to compute in; None is the policy that has been set for all layers, else float32.
 

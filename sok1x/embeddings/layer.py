@@ -7,7 +7,7 @@ from tensorflow.python.ops import resource_variable_ops
 from sok1x.core import initializers
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings import arguments, learning_phase, precision
-from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.stores.table_variables import TableVariables
 
 
 class EmbeddingLayer(tf.keras.layers.Layer):
@@ -88,10 +88,10 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         assert self._table is not None
         return self._table
 
-    def _accessed(self) -> Table:
-        """The table for a lookup; a tf.GradientTape learns of the access, as from any variable that is read."""
+    def _accessed(self) -> TableVariables:
+        """The table's variables for a lookup; a tf.GradientTape learns of it, as from any variable that is read."""
         resource_variable_ops.variable_accessed(self.embedding_variable)
-        return self.embedding_variable.table
+        return self.embedding_variable.table_variables
 
     @staticmethod
     def _guarded(vectors: tf.Tensor, told: Any, trains: Any) -> tf.Tensor:

@@ -183,7 +183,7 @@ class _Distributed:
             if rate.shape.rank in (0, None):
                 # The same arithmetic in one pass over all threads, where TensorFlow makes three, the last on one; and
                 # rows that the shard does not have are refused on a GPU too.
-                return gradient_descent.gradient_descent(handle.table, grad, indices, rate)
+                return gradient_descent.gradient_descent(handle.table_variables, grad, indices, rate)
         if own.__func__ in _MAKE_DISTINCT and embedding.are_distinct(indices, handle):
             return self._resource_apply_sparse(grad, handle, indices, **kwargs)  # type: ignore[attr-defined]
         return own(grad, handle, indices, **kwargs)

@@ -6,6 +6,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.stores import stamps
 from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.stores.table_variables import TableVariables
 from sok1x.graph_ops.transfer import sok_dump, sok_restore, sok_values
 
 
@@ -84,8 +85,8 @@ class Saver:
             >>> sorted((name, os.path.getsize(os.path.join(folder, name))) for name in os.listdir(folder))
             [('EmbeddingVariable_keys.file', 64), ('EmbeddingVariable_values.file', 128)]
         """
-        table = _table("dump_to_file", embedding_variable)
-        return _ok(sok_dump.dump(table, _folder("dump_to_file", filepath)), "dump_to_file")
+        variables = _variables("dump_to_file", embedding_variable)
+        return _ok(sok_dump.dump(variables, _folder("dump_to_file", filepath)), "dump_to_file")
 
     def restore_from_file(self, embedding_variable: EmbeddingVariable, filepath: str) -> tf.Tensor:
         """An op that replaces a table of all ranks by what files hold.
@@ -134,9 +135,9 @@ class Saver:
             ...     session.run(vectors).tolist()
             [[[[3.0, 4.0]], [[1.0, 2.0]]]]
         """
-        table = _table("restore_from_file", embedding_variable)
-        restored = sok_restore.restore(table, _folder("restore_from_file", filepath))
-        return _ok(_marked(table, restored), "restore_from_file")
+        variables = _variables("restore_from_file", embedding_variable)
+        restored = sok_restore.restore(variables, _folder("restore_from_file", filepath))
+        return _ok(_marked(variables, restored), "restore_from_file")
 
     def load_embedding_values(self, embedding_variable: EmbeddingVariable,
                               tensors: Union[tf.Tensor, List[tf.Tensor]]) -> tf.Tensor:
@@ -173,19 +174,20 @@ class Saver:
             ...     session.run(table).tolist()
             [[1.0, 2.0], [3.0, 4.0], [0.0, 0.0]]
         """
-        table = _table("load_embedding_values", embedding_variable)
+        variables = _variables("load_embedding_values", embedding_variable)
         given = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
         if not given:
             raise ValueError("load_embedding_values: got an empty list of tensors, expected at least one")
-        loaded = sok_values.load_values(table, [_values(table, place, one) for place, one in enumerate(given)])
-        return _ok(_marked(table, loaded), "load_embedding_values")
+        loaded = sok_values.load_values(
+            variables, [_values(variables.table, place, one) for place, one in enumerate(given)])
+        return _ok(_marked(variables, loaded), "load_embedding_values")
 
 
-def _table(method: str, variable: Any) -> Table:
+def _variables(method: str, variable: Any) -> TableVariables:
     if not isinstance(variable, EmbeddingVariable):
         raise TypeError("{}: embedding_variable: got {!r} of type {}, expected an EmbeddingVariable (a layer's "
                         "embedding_variable)".format(method, variable, type(variable).__name__))
-    return variable.table
+    return variable.table_variables
 
 
 def _folder(method: str, filepath: Any) -> str:
@@ -208,10 +210,10 @@ def _values(table: Table, place: int, values: Any) -> tf.Tensor:
     return tf.cast(tensor, tf.float32)
 
 
-def _marked(table: Table, loaded: tf.Operation) -> tf.Operation:
+def _marked(variables: TableVariables, loaded: tf.Operation) -> tf.Operation:
     """Has all rows count as changed for incremental dumps."""
     with tf.control_dependencies([loaded]):
-        return stamps.mark(table)
+        return stamps.mark(variables)
 
 
 def _ok(done: tf.Operation, name: str) -> tf.Tensor:

@@ -1,15 +1,17 @@
 """Trains two tables and dense weights up to a step, with checkpoints; prints and saves what came out.
 
-    mpiexec -np N python program_resume.py DIR LAST_STEP OUT.npz SAVE_STEPS OPTIMIZER:MODE...
+    mpiexec -np N python program_resume.py DIR LAST_STEP OUT.npz SAVE_STEPS OPTIMIZER:MODE... [/ DIR ...]
 
-Each optimizer trains a model of its own, with checkpoints in DIR/OPTIMIZER. MODE: hook (sok.CheckpointSaverHook),
-listener (TensorFlow's hook with sok.CheckpointSaverListener), alone (the hook, and the session is not told the
-folder), or stock (the session's own hook and Saver, as TensorFlow makes them).
+A job after a / is one more, in the same processes. Each optimizer trains a model of its own, with checkpoints in
+DIR/OPTIMIZER. MODE: hook (sok.CheckpointSaverHook), listener (TensorFlow's hook with sok.CheckpointSaverListener),
+alone (the hook, and the session is not told the folder), or stock (the session's own hook and Saver, as TensorFlow
+makes them).
 
 A step's keys and gradients are functions of the step alone, spread over the ranks; gradients are sums of eighths, so
 exact: any number of ranks trains alike.
 """
 import hashlib
+import itertools
 import os
 import sys
 
@@ -108,20 +110,25 @@ def train(folder, last_step, save_steps, optimizer, mode, rank, ranks):
     return first, digest(state), values
 
 
-def main():
+def job(number, folder, last_step, out, save_steps, *optimizers):
     from mpi4py import MPI
     rank, ranks = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
-    folder, last_step, out, save_steps = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     results = {}
-    for optimizer, mode in (argument.split(":") for argument in sys.argv[5:]):
+    for optimizer, mode in (argument.split(":") for argument in optimizers):
         with tf.Graph().as_default():
-            first, made, values = train(os.path.join(folder, optimizer), last_step, save_steps, optimizer, mode, rank,
-                                        ranks)
+            first, made, values = train(os.path.join(folder, optimizer), int(last_step), int(save_steps), optimizer,
+                                        mode, rank, ranks)
         # In one piece, for lines of several ranks come together.
-        sys.stdout.write("rank {} {} from {} digest {}\n".format(rank, optimizer, first, made))
+        sys.stdout.write("job {} rank {} {} from {} digest {}\n".format(number, rank, optimizer, first, made))
         results[optimizer + "/rows"], results[optimizer + "/weights"] = values
     if rank == 0:
         np.savez(out, **results)
+
+
+def main():
+    jobs = [list(words) for is_end, words in itertools.groupby(sys.argv[1:], "/".__eq__) if not is_end]
+    for number, arguments in enumerate(jobs):
+        job(number, *arguments)
 
 
 if __name__ == "__main__":

@@ -14,53 +14,91 @@ ALL = ("adam:hook", "lazy:hook", "adagrad:stock", "plugin:alone", "momentum:list
 THREE = ALL[:3]
 
 
-def train(ranks, folder, last_step, optimizers, save_steps=1000):
-    """({optimizer: first step}, {(rank, optimizer): digest of all variables}, {what came out at the end: value})."""
-    out = "{}-{}.npz".format(folder, last_step)
-    finished = run_ranks(ranks, PROGRAM, folder, last_step, out, save_steps, *optimizers, timeout=180)
-    lines = re.findall(r"^rank (\d+) (\w+) from (\d+) digest (\w+)$", finished.out, re.MULTILINE)
-    assert len(lines) == ranks * len(optimizers), str(finished)
-    with np.load(out) as loaded:
-        return ({optimizer: int(first) for _, optimizer, first, _ in lines},
-                {(rank, optimizer): digest for rank, optimizer, _, digest in lines}, dict(loaded))
+class Trained:
+    """What a job gave.
 
+    Attributes:
+        folder: its checkpoints.
+        first: {optimizer: first step}
+        digests: {(rank, optimizer): digest of all variables}
+        values: {what came out at the end: value}
+    """
+
+    def __init__(self, number, ranks, folder, last_step, optimizers, finished):
+        self.folder = folder
+        lines = re.findall(r"^job {} rank (\d+) (\w+) from (\d+) digest (\w+)$".format(number), finished.out, re.M)
+        assert len(lines) == ranks * len(optimizers), str(finished)
+        self.first = {optimizer: int(first) for _, optimizer, first, _ in lines}
+        self.digests = {(rank, optimizer): digest for rank, optimizer, _, digest in lines}
+        with np.load(out(folder, last_step)) as loaded:
+            self.values = dict(loaded)
+
+
+def out(folder, last_step):
+    return "{}-{}.npz".format(folder, last_step)
+
+
+def train(ranks, *jobs):
+    """Runs jobs, each (folder, last step, optimizers, steps between saves), one after the other in one start."""
+    words = []
+    for folder, last_step, optimizers, save_steps in jobs:
+        words += ["/", folder, last_step, out(folder, last_step), save_steps, *optimizers]
+    finished = run_ranks(ranks, PROGRAM, *words, timeout=240)
+    return [Trained(number, ranks, *job[:3], finished) for number, job in enumerate(jobs)]
+
+
+# Every start of ranks first goes on with what an earlier one left, in processes that have trained nothing before.
 
 @pytest.fixture(scope="module")
 def on_two_ranks(tmp_path_factory):
-    """(folder of a job of HALF steps on two ranks, what one of WHOLE steps at a stretch gave)."""
-    folder = str(tmp_path_factory.mktemp("resume") / "saved")
-    whole = train(2, folder + "-whole", WHOLE, ALL)
-    assert set(train(2, folder, HALF, ALL)[0].values()) == {0}
-    return folder, whole
+    """A job of WHOLE steps at a stretch on two ranks, and one of HALF."""
+    folder = str(tmp_path_factory.mktemp("resume"))
+    whole, half = train(2, (os.path.join(folder, "whole"), WHOLE, ALL, 1000),
+                        (os.path.join(folder, "two"), HALF, ALL, 1000))
+    assert set(half.first.values()) == {0}
+    return whole, half
 
 
-def test_bit_for_bit_on_two_ranks(on_two_ranks, tmp_path):
-    half, (_, digests, expected) = on_two_ranks
-    folder = str(tmp_path / "saved")
-    shutil.copytree(half, folder)
-    first, resumed, values = train(2, folder, WHOLE, ALL)
-    assert set(first.values()) == {HALF}
-    assert resumed == digests
-    for name, value in expected.items():
-        np.testing.assert_array_equal(values[name], value, err_msg=name)
+@pytest.fixture(scope="module")
+def on_one_rank(on_two_ranks):
+    """The half job of two ranks gone on with on one, and another half."""
+    half = on_two_ranks[1].folder
+    shutil.copytree(half, half + "-on-one")
+    return train(1, (half + "-on-one", WHOLE, THREE, 60), (half + "-one", HALF, THREE, 1000))
+
+
+@pytest.fixture(scope="module")
+def on_four_ranks(on_one_rank):
+    half = on_one_rank[1].folder
+    return train(4, (half, WHOLE, THREE, 60), (half + "-four", HALF, THREE, 1000))
+
+
+@pytest.fixture(scope="module")
+def on_two_ranks_again(on_two_ranks, on_four_ranks):
+    half = on_two_ranks[1].folder
+    shutil.copytree(half, half + "-on-two")
+    return train(2, (half + "-on-two", WHOLE, ALL, 1000), (on_four_ranks[1].folder, WHOLE, THREE, 60))
+
+
+def test_bit_for_bit_on_two_ranks(on_two_ranks, on_two_ranks_again):
+    expected, resumed = on_two_ranks[0], on_two_ranks_again[0]
+    assert set(resumed.first.values()) == {HALF}
+    assert resumed.digests == expected.digests
+    for name, value in expected.values.items():
+        np.testing.assert_array_equal(resumed.values[name], value, err_msg=name)
 
 
 @pytest.mark.parametrize("before, after", [(2, 1), (1, 4), (4, 2)])
-def test_on_another_number_of_ranks(before, after, on_two_ranks, tmp_path):
-    half, (_, _, expected) = on_two_ranks
-    folder = str(tmp_path / "saved")
-    if before == 2:
-        shutil.copytree(half, folder)
-    else:
-        train(before, folder, HALF, THREE)
-    first, _, values = train(after, folder, WHOLE, THREE, save_steps=60)
-    assert set(first.values()) == {HALF}
-    for name, value in values.items():
+def test_on_another_number_of_ranks(before, after, on_two_ranks, on_one_rank, on_four_ranks, on_two_ranks_again):
+    resumed = {1: on_one_rank[0], 4: on_four_ranks[0], 2: on_two_ranks_again[1]}[after]
+    expected = on_two_ranks[0].values
+    assert set(resumed.first.values()) == {HALF} and len(resumed.first) == len(THREE)
+    for name, value in resumed.values.items():
         assert np.abs(value).max() > 0.1
         np.testing.assert_allclose(value, expected[name], rtol=1e-6, atol=1e-6, err_msg=name)
-    for optimizer in first:
+    for optimizer in resumed.first:
         # Every 60 steps from where it began, and at its end.
-        state = tf.train.get_checkpoint_state(os.path.join(folder, optimizer))
+        state = tf.train.get_checkpoint_state(os.path.join(resumed.folder, optimizer))
         assert [int(path.split("-")[-1]) for path in state.all_model_checkpoint_paths] == [
             0, HALF, HALF + 60, WHOLE]
         assert tf.train.load_variable(state.model_checkpoint_path, "global_step") == WHOLE

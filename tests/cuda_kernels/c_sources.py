@@ -21,7 +21,7 @@ _PASSED = {"void": None, "int": ctypes.c_int32, "int32_t": ctypes.c_int32, "long
 _EXPORTED = re.compile(r'\bextern\s+"C"')
 _FUNCTION = re.compile(
     r'\s*(?:__attribute__\s*\(\(\s*visibility\s*\(\s*"default"\s*\)\s*\)\)|__global__)\s*'
-    r'(?P<result>\w[\w\s*]*?)\s*\bsok1x_(?P<name>\w+)\s*\((?P<parameters>[^()]*)\)\s*(?={)')
+    r'(?P<result>\w[\w\s*]*?)\s*(?:__launch_bounds__\s*\([^()]*\)\s*)?\bsok1x_(?P<name>\w+)\s*\((?P<parameters>[^()]*)\)\s*(?={)')
 _TYPEDEF = re.compile(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;")
 _QUALIFIER = re.compile(r"\b(?:const|volatile|__restrict__|static)\b")
 _SYSTEM_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>", re.MULTILINE)

@@ -20,7 +20,9 @@ CONSTANTS = [
     ("host", "MOST_THREADS", "host_threads.h", "kMostThreads"),
     ("scan", "BLOCK", "scan.cuh", "SCAN_BLOCK"),
     ("scan", "TILE", "scan.cuh", "SCAN_TILE"),
-    ("segment_sum", "CHUNK", "segment_sum_gpu.cuh", "SEGMENT_CHUNK"),
+    ("group_gather", "ROWS", "group_gather.cu", "GATHER_ROWS"),
+    ("groups", "TILE", "groups.cuh", "GROUP_TILE"),
+    ("segment_sum", "CHUNK", "segment_sum_terms.cuh", "SEGMENT_CHUNK"),
     ("segment_sum", "SOURCE_BYTES", "segment_sum_gpu.cuh", "SOURCE_BYTES"),
     ("sort", "BITS", "sort.cu", "SORT_BITS"),
     ("sort", "BLOCK", "sort.cu", "SORT_BLOCK"),
@@ -34,7 +36,7 @@ ENUMERATIONS = [
 ]
 
 # (module, what stands on both sides and is no constant, C's file): it has a test of its own below.
-RULES = [("backend", "row_lanes", "rows.cuh")]
+RULES = [("backend", "row_lanes", "rows.cuh"), ("backend", "row_lanes", "groups.cuh")]
 
 
 def in_python(module, name):
@@ -55,8 +57,11 @@ def test_names_are_numbered_as_in_c(module, name, file, c_name, prefix):
         file, c_name)
 
 
-def test_rows_have_as_many_threads_as_in_c():
-    while_ = re.findall(r"i32 lanes = 1;\s*while \((.+)\) lanes \*= 2;", read("rows.cuh"))
+@pytest.mark.parametrize("file", ["rows.cuh", "groups.cuh"])
+def test_rows_have_as_many_threads_as_in_c(file):
+    while_ = re.findall(r"int lanes = 1;\s*while \((.+)\) lanes \*= 2;|i32 lanes = 1;\s*while \((.+)\) lanes \*= 2;",
+                        read(file))
+    while_ = ["".join(one) for one in while_]
     assert len(while_) == 1
     for dim in list(range(1, 140)) + [300, 1024]:
         lanes = 1

@@ -1,5 +1,6 @@
 """Every `declare` says what the C function takes and gives, on the host and on a GPU, and leaves no function out."""
 import copy
+import ctypes
 import glob
 import importlib
 import os
@@ -9,7 +10,7 @@ import pytest
 from c_sources import FOLDER, GPU, HOST, constant, families, functions_of_all
 
 from sok1x import cuda_kernels
-from sok1x.cuda_kernels import backend, gpu_compiler, host, scan
+from sok1x.cuda_kernels import backend, gpu_compiler, gpu_launch, host, scan
 
 DOUBLE, FLOAT, INT32, INT64, POINTER, UINT64 = (
     backend.DOUBLE, backend.FLOAT, backend.INT32, backend.INT64, backend.POINTER, backend.UINT64)
@@ -29,7 +30,7 @@ def sources(tmp_path_factory):
 
 @pytest.fixture
 def undeclared(monkeypatch):
-    """{name: (result, arguments)} of the functions that host.py types by itself."""
+    """{name: (result, arguments)} of the functions that host.py and gpu_launch.py type by themselves."""
     found = {}
 
     def function(name, result, arguments):
@@ -39,6 +40,7 @@ def undeclared(monkeypatch):
     monkeypatch.setattr(host, "function", function)
     host.set_threads(1)
     host.get_threads()
+    gpu_launch.functions()
     return found
 
 
@@ -78,8 +80,9 @@ def test_every_declaration_is_that_of_its_function(signatures, sources, undeclar
 
 def test_functions_typed_by_hand_are_too(signatures, sources, undeclared):
     for name, (result, arguments) in undeclared.items():
-        function = sources["host_threads", HOST][name]
-        assert (result, arguments) == (function.result, function.arguments), name
+        function, = (functions[name] for (_, form), functions in sources.items() if form == HOST and name in functions)
+        pointers = [ctypes.c_void_p if kind is ctypes.c_char_p else kind for kind in arguments]
+        assert (result, pointers) == (function.result, function.arguments), name
         assert name not in signatures
 
 

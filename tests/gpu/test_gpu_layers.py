@@ -8,7 +8,9 @@ from ranks import run_ranks
 
 import sok1x as sok
 from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.stores.table_variables import OWN
 
 tf = tf.compat.v1
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -84,8 +86,9 @@ class _Where(Operation):
 def test_inputs_outputs_temporaries_and_variables_lie_on_the_gpu(seed):
     with tf.Graph().as_default(), session() as sess:
         model = Model(seed)
-        table = model.dense.embedding_variable.table
-        where = library.call("test.where", {}, [model.vectors[0]], [tf.float32], [[100]], resources=table.handles,
+        variables = model.dense.embedding_variable.table_variables
+        where = library.call("test.where", NoConfig(), [model.vectors[0]], [tf.float32], [[100]],
+                             resources=variables.resources(*OWN).handles,
                              host_dtypes=[tf.int64], host_shapes=[[None]])[1]
         model.start(sess)
         assert sess.run(where).tolist() == [2] * 6

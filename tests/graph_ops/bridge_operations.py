@@ -1,10 +1,12 @@
 """Operations that only the bridge's tests use. Imported by the tests and by the programs they start."""
 import time
+from typing import NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
 
 from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.errors import CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 
@@ -36,15 +38,30 @@ class _Describe(Operation):
         request.host_output(1, "float64", ()).numpy()[...] = scratch.read().sum()
 
 
+class SizesConfig(NamedTuple):
+    sizes: Tuple[int, ...]
+
+
+class FailConfig(NamedTuple):
+    code: int
+    message: str
+    kind: Optional[str]
+
+
+class SleepConfig(NamedTuple):
+    seconds: float
+
+
 @register
 class _Temporaries(Operation):
     """Where temporaries of the given sizes lie; each is filled with its number and looked at afterwards."""
 
     name = "test.temporaries"
+    Config = SizesConfig
     before_init = True
 
     def run(self, request, config, world, headers):
-        arrays = [request.temporary("uint8", size) for size in config["sizes"]]
+        arrays = [request.temporary("uint8", size) for size in config.sizes]
         for number, array in enumerate(arrays):
             array.write(np.full(array.size, number + 1))
         for number, array in enumerate(arrays):
@@ -57,12 +74,13 @@ class _Fail(Operation):
     """Fails as its config says."""
 
     name = "test.fail"
+    Config = FailConfig
     before_init = True
 
     def run(self, request, config, world, headers):
-        if config["code"]:
-            raise CallError(config["code"], config["message"])
-        raise {"MemoryError": MemoryError, "KeyError": KeyError}[config["kind"]](config["message"])
+        if config.code:
+            raise CallError(config.code, config.message)
+        raise {"MemoryError": MemoryError, "KeyError": KeyError}[config.kind](config.message)
 
 
 @register
@@ -83,20 +101,21 @@ class _Sleep(Operation):
     """Takes a while."""
 
     name = "test.sleep"
+    Config = SleepConfig
     before_init = True
 
     def run(self, request, config, world, headers):
-        time.sleep(config["seconds"])
+        time.sleep(config.seconds)
         request.host_output(0, "int32", ()).numpy()[...] = 1
 
 
 def pointer(tensor):
-    return library.call("test.pointer", {}, [tensor], [tensor.dtype], [tensor.shape], host_dtypes=[tf.int64],
+    return library.call("test.pointer", NoConfig(), [tensor], [tensor.dtype], [tensor.shape], host_dtypes=[tf.int64],
                         host_shapes=[[]])
 
 
 def describe(tensor):
-    return library.call("test.describe", {}, [tensor], [], [], host_dtypes=[tf.int64, tf.float64],
+    return library.call("test.describe", NoConfig(), [tensor], [], [], host_dtypes=[tf.int64, tf.float64],
                         host_shapes=[[None], []])
 
 
@@ -106,17 +125,17 @@ def _number(function, config, inputs=(), resources=()):
 
 
 def temporaries(sizes):
-    return library.call("test.temporaries", {"sizes": sizes}, [], [], [], host_dtypes=[tf.int64],
+    return library.call("test.temporaries", SizesConfig(sizes), [], [], [], host_dtypes=[tf.int64],
                         host_shapes=[[None]])[0]
 
 
 def fail(code=0, message="", kind=None):
-    return _number("test.fail", {"code": code, "message": message, "kind": kind})
+    return _number("test.fail", FailConfig(code, message, kind))
 
 
 def add(variable, value):
-    return _number("test.add", {}, [tf.convert_to_tensor(np.float32(value))], [variable.handle])
+    return _number("test.add", NoConfig(), [tf.convert_to_tensor(np.float32(value))], [variable.handle])
 
 
 def sleep(seconds):
-    return _number("test.sleep", {"seconds": seconds})
+    return _number("test.sleep", SleepConfig(seconds))

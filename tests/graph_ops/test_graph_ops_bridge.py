@@ -184,7 +184,7 @@ with tf.Session() as sess:
     time.sleep(0.2)
     def die(*_):
         raise SystemExit('made to die')
-    executor._executor._accept = die
+    executor._executor._take_in = die
     for thread in threads[1:]: thread.start()
     for thread in threads: thread.join()
     collect(nodes[3])

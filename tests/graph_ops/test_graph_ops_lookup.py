@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 import sok1x as sok
-from sok1x.graph_ops.operations import combined_lookup
+from sok1x.graph_ops.exchanges import choice
 
 S, D = 2, 3
 
@@ -145,15 +145,15 @@ def test_unseen_keys_of_a_keras_initializer_read_the_rows_they_would_get(sess):
 def test_the_exchange_that_moves_fewer_bytes_is_chosen():
     def headers(bags, keys, distinct, ranks=4):
         return np.array([[1, bags, keys, distinct] + [0] * ranks] * ranks)
-    assert combined_lookup.choose("auto", 4 * 16, headers(100, 500, 100)) == combined_lookup.ALL2ALL
-    assert combined_lookup.choose("auto", 4 * 16, headers(100, 5000, 5000)) == combined_lookup.REDUCE_SCATTER
+    assert choice.choose("auto", 4 * 16, headers(100, 500, 100)) == choice.ALL2ALL
+    assert choice.choose("auto", 4 * 16, headers(100, 5000, 5000)) == choice.REDUCE_SCATTER
     # The two costs in bytes, at their crossing: U (8 + 2 bytes of a row) = 16 K + N bags 2 bytes of a row.
     crossing = (16 * 5000 + 4 * 100 * 128) // 136
-    assert combined_lookup.choose("auto", 4 * 16, headers(100, 5000, crossing)) == combined_lookup.ALL2ALL
-    assert combined_lookup.choose("auto", 4 * 16, headers(100, 5000, crossing + 1)) == combined_lookup.REDUCE_SCATTER
-    assert combined_lookup.choose("auto", 2 * 16, headers(100, 5000, crossing + 1)) == combined_lookup.ALL2ALL
-    assert combined_lookup.choose("all2all", 4 * 16, headers(1, 5000, 5000)) == combined_lookup.ALL2ALL
-    assert combined_lookup.choose("reduce_scatter", 4 * 16, headers(100, 1, 1)) == combined_lookup.REDUCE_SCATTER
+    assert choice.choose("auto", 4 * 16, headers(100, 5000, crossing)) == choice.ALL2ALL
+    assert choice.choose("auto", 4 * 16, headers(100, 5000, crossing + 1)) == choice.REDUCE_SCATTER
+    assert choice.choose("auto", 2 * 16, headers(100, 5000, crossing + 1)) == choice.ALL2ALL
+    assert choice.choose("all2all", 4 * 16, headers(1, 5000, 5000)) == choice.ALL2ALL
+    assert choice.choose("reduce_scatter", 4 * 16, headers(100, 1, 1)) == choice.REDUCE_SCATTER
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

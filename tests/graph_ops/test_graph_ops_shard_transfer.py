@@ -63,13 +63,13 @@ class Model:
         with self.graph.as_default():
             self.shard = sok.EmbeddingVariable(**dict(dict(rows=V, dim=D, initializer="normal"), **options))
             self.keys, self.token = v1.placeholder(tf.int64, [None]), v1.placeholder(tf.int64, [])
-            vectors = embedding.lookup_dense(self.shard.table, self.keys, True)
+            vectors = embedding.lookup_dense(self.shard.table_variables, self.keys, True)
             optimizer = v1.train.FtrlOptimizer(0.1)
             self.step = optimizer.minimize(tf.reduce_sum(vectors ** 2))
-            self.read = embedding.lookup_dense(self.shard.table, self.keys, False)
+            self.read = embedding.lookup_dense(self.shard.table_variables, self.keys, False)
             self.slots = {"m": optimizer.get_slot(self.shard, "accum"), "v": optimizer.get_slot(self.shard, "linear")}
-            self.save = shard_transfer.save(self.shard.table, self.slots, self.token)
-            self.load = shard_transfer.load(self.shard.table, self.slots, self.token)
+            self.save = shard_transfer.save(self.shard.table_variables, self.slots, self.token)
+            self.load = shard_transfer.load(self.shard.table_variables, self.slots, self.token)
             init, variables = sok.Init(global_batch_size=1), v1.global_variables_initializer()
             self.all = [self.shard] + self.shard.index[:2] + list(self.slots.values())
             self.session = v1.Session()
@@ -165,8 +165,8 @@ def test_a_part_of_integers_without_columns(seed, small_chunks):
             shard = sok.EmbeddingVariable(rows=V, dim=D, use_hashtable=hashtable)
             stamps = tf.Variable(tf.zeros([V], tf.int32), use_resource=True, name="stamps")
             token = v1.placeholder(tf.int64, [])
-            save = shard_transfer.save(shard.table, {"stamps": stamps}, token)
-            load = shard_transfer.load(shard.table, {"stamps": stamps}, token)
+            save = shard_transfer.save(shard.table_variables, {"stamps": stamps}, token)
+            load = shard_transfer.load(shard.table_variables, {"stamps": stamps}, token)
             session.run(sok.Init(global_batch_size=1))
             session.run(v1.global_variables_initializer())
             random = np.random.RandomState(seed)
@@ -285,4 +285,4 @@ def test_parts_that_are_not_rows_are_refused_in_the_graph():
         shard = sok.EmbeddingVariable(rows=V, dim=D)
         for wrong in (shard.index[0], shard.index[1], tf.Variable(tf.zeros([V], tf.uint8), use_resource=True)):
             with pytest.raises(ValueError, match="shard_transfer.save of table 'EmbeddingVariable': got 'x' of shape"):
-                shard_transfer.save(shard.table, {"x": wrong}, 1)
+                shard_transfer.save(shard.table_variables, {"x": wrong}, 1)

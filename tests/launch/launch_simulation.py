@@ -1,6 +1,7 @@
 """Many ranks' coordinators in one process, joined by an in-memory transport whose delays a test chooses."""
 import collections
 import hashlib
+import itertools
 
 import numpy as np
 
@@ -22,6 +23,7 @@ class Wires:
 
     def __init__(self, size):
         self.under_way = collections.defaultdict(collections.deque)
+        self.sent = 0
         self.arrived = [[] for _ in range(size)]
 
     def deliver(self, pair):
@@ -46,6 +48,7 @@ class MemoryTransport:
     def send(self, rank, data):
         assert isinstance(data, bytes) and rank != self._rank
         self._wires.under_way[self._rank, rank].append(data)
+        self._wires.sent += 1
 
     def receive(self):
         came = self._wires.arrived[self._rank]
@@ -67,6 +70,7 @@ class Job:
         self.clock, self.wires, self.size = Clock(), Wires(size), size
         self.warnings = [[] for _ in range(size)]
         self.heard = [[] for _ in range(size)]
+        self.ran = [0] * size  # the last decision to run that each rank has heard
         self.job_errors = [[] for _ in range(size)]
         self.transports = [MemoryTransport(self.wires, rank) if size > 1 else None for rank in range(size)]
         self.still = [True] * size
@@ -76,9 +80,22 @@ class Job:
             coordinator.on_job_error = errors.append
 
     def poll(self, rank):
+        """Rank `rank` polls. Every batch is new, whole, and numbered from its own number on."""
         decisions = self.ranks[rank].poll()
         self.heard[rank] += decisions
+        if self.size > 1:
+            runs = [decision for decision in decisions if decision.error is None]
+            for batch, members in itertools.groupby(runs, lambda decision: decision.batch):
+                numbers = [decision.number for decision in members]
+                assert numbers == list(range(batch, batch + len(numbers))) and batch > self.ran[rank]
+                self.ran[rank] = numbers[-1]
         return decisions
+
+    def batches(self, rank):
+        """What `rank` was told to run: for each batch its number and the decisions' numbers, ops and headers."""
+        runs = [decision for decision in self.heard[rank] if decision.error is None]
+        return [(batch, [(decision.number, decision.op.index, decision.headers.tolist()) for decision in members])
+                for batch, members in itertools.groupby(runs, lambda decision: decision.batch)]
 
     def settle(self, seconds=0.0, ranks=None):
         """Lets time pass and everything arrive, on all ranks or on `ranks` (the others are busy elsewhere)."""
@@ -87,6 +104,11 @@ class Job:
             self.wires.deliver_all()
             for rank in range(self.size) if ranks is None else ranks:
                 self.poll(rank)
+
+
+def errors_of(job):
+    """The job's error as each rank knows it."""
+    return [coordinator.job_error for coordinator in job.ranks]
 
 
 class Plan:

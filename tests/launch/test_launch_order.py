@@ -28,10 +28,11 @@ def drive(job, chance, act, done):
     raise AssertionError("no end")
 
 
+@pytest.mark.parametrize("together", [1, 9])
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
-def test_random_interleavings(size, seed):
-    """Ranks announce the same ops, each in an order of its own, some again before the first is decided, some with
-    errors. All run them in one order, with the k-th announcement of every rank paired."""
+def test_random_interleavings(size, together, seed):
+    """Ranks announce the same ops, each in an order and in bundles of its own, some again before the first is decided,
+    some with errors. All run them in one order, with the k-th announcement of every rank paired."""
     chance = random.Random(seed)
     job = Job(size)
     n_ops, times = 7, 3000 // (7 * size)
@@ -46,12 +47,16 @@ def test_random_interleavings(size, seed):
     tickets = [{} for _ in range(size)]
 
     def act(rank):
-        if todo[rank]:
+        count = min(chance.randint(1, together), len(todo[rank]))
+        mine, readies = [], []
+        for _ in range(count):
             op = todo[rank].pop()
             k = announced[rank][op]
             announced[rank][op] += 1
             error = LaunchError(RESOURCE_EXHAUSTED, "full {}".format(rank), rank) if (op, k, rank) in fails else None
-            tickets[rank][job.ranks[rank].announce(ready(op, (rank, k, op), error))] = (op, k)
+            mine.append((op, k))
+            readies.append(ready(op, (rank, k, op), error))
+        tickets[rank].update(zip(job.ranks[rank].announce_all(readies), mine))
 
     job.on_decision = lambda rank, decision: None
     drive(job, chance, act, lambda: not any(todo) and all(len(h) == n_ops * times for h in job.heard))
@@ -75,12 +80,14 @@ def test_random_interleavings(size, seed):
                 assert decision.error is None
                 np.testing.assert_array_equal(decision.headers, [[r, k, op.index] for r in range(size)])
     assert set(seen.values()) == {times}
+    assert all(job.batches(rank) == job.batches(0) for rank in range(size))
     assert not any(job.warnings) and not any(job.job_errors)
     assert [c.wait_microseconds() for c in job.ranks] == [None if size == 1 else 1000] * size
 
 
+@pytest.mark.parametrize("together", [1, 4])
 @pytest.mark.parametrize("size", [2, 4])
-def test_a_failed_step_does_not_meet_the_next_one(size, seed):
+def test_a_failed_step_does_not_meet_the_next_one(size, together, seed):
     """In random steps one op fails on one rank. Each rank then abandons that step wherever it is, and goes on with
     the next: no announcement of the failed step is ever paired with one of another step."""
     chance = random.Random(seed)
@@ -104,13 +111,14 @@ def test_a_failed_step_does_not_meet_the_next_one(size, seed):
         if not me.todo and not me.open and me.step < steps:
             me.step, me.failed = me.step + 1, False
             me.todo = chance.sample(range(n_ops), n_ops)
-        if me.todo:
+        readies = []
+        for _ in range(min(chance.randint(1, together), len(me.todo))):
             op = me.todo.pop()
             error = None
             if failing.get(me.step) == (op, rank):
                 error = LaunchError(RESOURCE_EXHAUSTED, "step {}".format(me.step), rank)
-            ticket = job.ranks[rank].announce(ready(op, (me.step,), error, step=own[rank][me.step]))
-            me.open[ticket] = me.step
+            readies.append(ready(op, (me.step,), error, step=own[rank][me.step]))
+        me.open.update(dict.fromkeys(job.ranks[rank].announce_all(readies), me.step))
 
     def on_decision(rank, decision):
         me = ranks[rank]
@@ -126,8 +134,7 @@ def test_a_failed_step_does_not_meet_the_next_one(size, seed):
     drive(job, chance, act, lambda: all(r.step == steps and not r.todo and not r.open for r in ranks))
     refused = {d.error.message for d in job.heard[0] if d.error is not None and d.error.code != CANCELLED}
     assert refused == {"step {}".format(step) for step in failing}
-    runs = [[d.op for d in heard if d.error is None] for heard in job.heard]
-    assert all(run == runs[0] for run in runs)
+    assert all(job.batches(rank) == job.batches(0) for rank in range(size))
     assert not any(job.job_errors)
 
 

@@ -200,8 +200,9 @@ def test_a_rank_that_is_slow_is_not_hit():
     assert job.ranks[0].job_error is not None
 
 
+@pytest.mark.parametrize("together", [1, 5])
 @pytest.mark.parametrize("size", [2, 4])
-def test_an_op_that_fails_on_all_ranks_takes_its_step_along(size, seed):
+def test_an_op_that_fails_on_all_ranks_takes_its_step_along(size, together, seed):
     """A shard is found full while the exchange is under way: all ranks fail there, at times of their own, and go on
     with their next step. What the failed step has announced besides never meets one of another step."""
     chance = random.Random(seed)
@@ -223,10 +224,9 @@ def test_an_op_that_fails_on_all_ranks_takes_its_step_along(size, seed):
                 me["todo"] = []
             if not me["todo"] and (me["failed"] or not me["open"]) and me["step"] < steps:
                 me.update(step=me["step"] + 1, failed=False, todo=chance.sample(range(n_ops), n_ops))
-            if me["todo"]:
-                op = me["todo"].pop()
-                ticket = job.ranks[rank].announce(ready(op, (me["step"],), step=7 * me["step"] + 1))
-                me["open"][ticket] = me["step"]
+            step, count = me["step"], min(chance.randint(1, together), len(me["todo"]))
+            readies = [ready(me["todo"].pop(), (step,), step=7 * step + 1) for _ in range(count)]
+            me["open"].update(dict.fromkeys(job.ranks[rank].announce_all(readies), step))
         else:
             for decision in job.poll(rank):
                 step = me["open"].pop(decision.ticket)
@@ -241,8 +241,7 @@ def test_an_op_that_fails_on_all_ranks_takes_its_step_along(size, seed):
         if all(one["step"] == steps and not one["todo"] and not one["open"] for one in state):
             break
     assert all(one["step"] == steps and not one["open"] for one in state), seed
-    runs = [[d.number for d in heard if d.error is None] for heard in job.heard]
-    assert all(run == runs[0] for run in runs)
+    assert all(job.batches(rank) == job.batches(0) for rank in range(size))
     undone = [d for d in job.heard[0] if d.error is None and failing.get(int(d.headers[0, 0])) == d.op.index]
     assert len(undone) == len(failing), seed
     assert not any(job.job_errors)

@@ -6,8 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from sok1x.launch import agreement, environment, launcher, messages, world
+from sok1x.launch import agreement, bundles, environment, launcher, messages, world
 from sok1x.launch.errors import DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, INVALID_ARGUMENT, LaunchError
+from sok1x.launch.pool import apart
 
 
 def same(a, b):
@@ -41,20 +42,69 @@ def test_messages_come_back_as_they_were(seed):
                 messages.Announce(number(), number(), op, instance, text(), chance.choice((None, introduction)), header,
                                   chance.choice((None, error()))),
                 messages.Withdraw(number()), messages.Failed(error()), messages.JobFailed(error()),
-                messages.Run(number(), tickets, header * 3), messages.Refuse(tickets, error()),
-                messages.Cancel(number(), error()), messages.Undone(number()), messages.Gone(number()),
+                messages.Refuse(tickets, error()), messages.Cancel(tickets[:2], error()),
+                messages.Undone(number()), messages.Gone(number()),
                 messages.Ask(number()), messages.Answer(number(), chance.random() < 0.5),
                 messages.Warn(text()), messages.Leave(), messages.Ended(), messages.Left(), messages.LeaderLeft(),
                 messages.AllLeft(), messages.AllEnded()):
             data = messages.encode(message)
             assert isinstance(data, bytes)
-            assert same(messages.decode(data), message)
+            assert same(tuple(messages.decode(data)), (message,))
+            several = [message, messages.Leave(), message]
+            assert same(tuple(messages.decode(messages.encode(*several))), tuple(several))
+
+
+def test_bundles_and_runs_come_back_as_they_were(seed):
+    chance = random.Random(seed)
+    for count in (1, 2, 30):
+        for _ in range(20):
+            widths = [chance.choice((0, 1, 5)) for _ in range(count)]
+            if chance.random() < 0.5:
+                widths = [3] * count
+            headers = [[np.array([chance.randrange(-2 ** 63, 2 ** 63) for _ in range(width)], np.int64)
+                        for width in widths] for _ in range(3)]
+            pieces = [[bundles.header_bytes(header) for header in of_rank] for of_rank in headers]
+            places = [(chance.randrange(1000), chance.randrange(2 ** 64)) for _ in range(count)]
+            runs = [(chance.randrange(-5, 2 ** 63), chance.randrange(2 ** 64), i) for i in range(count)]
+            names = ["é{}".format(i) * chance.randrange(2) for i in range(count)]
+            bundle = bundles.bundle(7, 3, -1, 2 ** 64 - 1, names, sum(places, ()), sum(runs, ()), pieces[0])
+            (back,) = messages.decode(messages.encode(bundle))
+            assert same(back, bundle) and list(back.tickets) == list(range(7, 7 + count))
+            assert back.pieces_of_headers() == pieces[0] and list(back.numbers_in_headers()) == widths
+            assert len(set(back.keys())) == count
+            for message, place, run, name in zip(apart(back), places, runs, names):
+                assert message.op == (3,) + place and message.instance == run + (2 ** 64 - 1,)
+                assert (message.name, message.step, message.error) == (name, -1, None)
+            tickets = [range(rank, rank + count) for rank in range(3)]
+            word = bundles.run(5, bundle.widths, tickets, map(b"".join, pieces))
+            (back,) = messages.decode(messages.encode(word))
+            assert same(back, word)
+            for rank in range(3):
+                assert back.tickets_of(rank) == tuple(tickets[rank])
+            for i, table in enumerate(back.headers_of_ops()):
+                assert table.shape == (3, widths[i]) and table.dtype == np.int64
+                np.testing.assert_array_equal(table, [of_rank[i] for of_rank in headers])
+
+
+def test_headers_of_any_kind_are_numbers():
+    table = np.arange(12).reshape(3, 4)
+    assert bundles.header_bytes(None) == b""
+    assert bundles.header_bytes(table.T) == np.ascontiguousarray(table.T).tobytes()
+    assert bundles.header_bytes(np.array([1, 2], np.int32)) == np.array([1, 2], np.int64).tobytes()
+    assert bundles.header_bytes([1, 2]) == np.array([1, 2], np.int64).tobytes()
 
 
 def test_damaged_messages_are_launch_errors(seed):
     chance = random.Random(seed)
     whole = messages.encode(messages.Refuse((1, 2), LaunchError(3, "text", 1)))
-    for data in (b"", b"\xff", whole[:5], whole[:20], bytes([whole[0]]) + b"\x80" * 30):
+    bundle = messages.encode(bundles.bundle(1, 2, 3, 4, ["a", "b"], [0, 1, 2, 3], [0] * 6, [b"x" * 8, b""]))
+    word = messages.encode(bundles.run(1, bundles.pack_widths([1, 0]), [[1, 2], [3, 4]], [b"x" * 8] * 2))
+    several = messages.encode(messages.Leave(), messages.Warn("abc"))
+    nobody = messages.encode(bundles.run(1, bundles.pack_widths([1, 0]), [], []))
+    nothing = messages.encode(bundles.bundle(1, 2, 3, 4, [], [], [], []))
+    for data in (b"", b"\xff", whole[:5], whole[:20], bytes([whole[0]]) + b"\x80" * 30, bundle[:-1], bundle + b"x",
+                 bundle[:30], word[:-1], word + b"x" * 8, word[:20], several[:10], nobody, nothing,
+                 word[:17] + b"\xff" * (len(word) - 17)):
         with pytest.raises(LaunchError, match="damaged") as caught:
             messages.decode(data)
         assert caught.value.code == INTERNAL

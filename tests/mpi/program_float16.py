@@ -66,7 +66,7 @@ def check_layer(kind, combiner, hashtable, seed):
         steps = [v1.train.GradientDescentOptimizer(1.0).apply_gradients([(gradient, layer.embedding_variable)])
                  for gradient, layer in zip(gradients, layers)]
         every = tf.constant(np.arange(KEYS)[:, None, None].repeat(S, 1).repeat(H, 2))
-        rows = embedding.lookup_dense(half.embedding_variable.table, every, False)[:, 0, 0]
+        rows = embedding.lookup_dense(half.embedding_variable.table_variables, every, False)[:, 0, 0]
         unseen = half(keys, training=False)
         session.run(sok.Init(global_batch_size=32, seed=seed))
         session.run(v1.global_variables_initializer())

@@ -3,7 +3,6 @@
     mpiexec -np 2 python program_graphs.py FOLDER SEED
 """
 import gc
-import json
 import os
 import sys
 import threading
@@ -14,7 +13,7 @@ import tensorflow as tf
 import sok1x as sok
 from sok1x import launch
 from sok1x.checkpoint import CheckpointError
-from sok1x.graph_ops.bridge import executor, library
+from sok1x.graph_ops.bridge import configs, executor, library, registry
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 FOLDER, SEED = sys.argv[1], int(sys.argv[2])
@@ -195,11 +194,12 @@ def counts_that_do_not_fit():
             function = "operations.{}.backward".format(lookup)
             while fetched.op.type != "Sok1xCall":
                 fetched = fetched.op.inputs[0]
-            config = json.loads(fetched.op.get_attr("config").decode())
-            fields = {name: config[name] for name in ("table", "label", "rows_known", "combiner") if name in config}
+            config = configs.of_op(registry.get("operations.{}.forward".format(lookup)).Config, fetched.op)
+            kind = registry.get(function).Config
+            backward = kind(**{field: getattr(config, field) for field in kind._fields})
             # Fed, so that it can be given what it would never get.
             given = [tf.placeholder(tensor.dtype, tensor.shape) for tensor in fetched.op.outputs]
-            values, = library.call(function, fields, given[:-1], [tf.float32], [[None, DIM]], host_inputs=given[-1:])
+            values, = library.call(function, backward, given[:-1], [tf.float32], [[None, DIM]], host_inputs=given[-1:])
             with started(None) as session:
                 feed = {tensor: np.arange(RANK, 9).reshape(-1, 1, 1) for tensor in dense.graph.get_operation_by_name(
                     "keys").outputs} if place == 0 else {}
@@ -222,7 +222,7 @@ def work_of_a_step():
     def count(frame, event, argument):
         name = frame.f_code.co_filename
         if event == "call" and counted and ("graph_ops" in name or name.endswith(files)):
-            counted[-1] += frame.f_code.co_name not in ("_loop", "run") or "graph_ops" not in name
+            counted[-1] += frame.f_code.co_name not in ("_loop", "run", "pop") or "graph_ops" not in name
 
     results = []
     for tables in (2, 40):
@@ -232,11 +232,12 @@ def work_of_a_step():
             with started(model) as session:
                 for step in range(6):
                     if step == 3:
-                        executor._executor._library.pop, pop = profiled(count), executor._executor._library.pop
+                        pop = executor._executor._library.pop_many
+                        executor._executor._library.pop_many = profiled(count)
                         counted.append(0)
                     model.step(session, [1, 2, 3])
                 results.append(counted.pop())
-                executor._executor._library.pop = pop
+                executor._executor._library.pop_many = pop
         del others
     # Sessions that end meanwhile add some; a look at each op of the graph at each announcement would add thousands.
     assert 50 < results[1] < results[0] + 100, results
@@ -244,7 +245,7 @@ def work_of_a_step():
 
 def profiled(count):
     """`pop`, which turns the counting on for its thread when it is first called."""
-    pop = executor._executor._library.pop
+    pop = executor._executor._library.pop_many
 
     def counting(*arguments):
         sys.setprofile(count)

@@ -2,6 +2,7 @@
 
     mpiexec -np 4 python program_saver_memory.py FOLDER
 """
+import gc
 import os
 import sys
 
@@ -30,6 +31,7 @@ def growth(run):
 
 
 def main():
+    gc.set_threshold(700)  # as Python does by default
     folder = sys.argv[1]
     keys = os.path.join(folder, "EmbeddingVariable_keys.file")
     if world.rank == 0:

@@ -32,6 +32,8 @@ class Batch:
         samples = 0 if world.rank == 1 else random.randint(2, 5)  # a rank without a sample too
         self.keys = random.randint(0, KEYS, [samples, S, H])
         self.lengths = random.randint(0, H + 1, samples * S)
+        if samples:  # a key that has a row in every case, in a bag that has it
+            self.keys[0, 0, 0], self.lengths[0] = 1, max(1, self.lengths[0])
         self.weights = random.uniform(0.05, 0.15, [samples, S, H, D]).astype(np.float32)
 
     def bags(self):
@@ -83,8 +85,9 @@ class Case:
             layer = sok.DistributedEmbedding(combiner, max_nnz=H, exchange=kind, **options)
         self.variable = layer.embedding_variable
         self.seen = np.arange(KEYS) % 3 > 0 if hashtable and not self.training else np.ones(KEYS, bool)
-        self.insert = embedding.lookup_dense(self.variable.table, tf.constant(np.flatnonzero(self.seen)), True)
-        self.rows = embedding.lookup_dense(self.variable.table, tf.constant(np.arange(KEYS)), False)
+        variables = self.variable.table_variables
+        self.insert = embedding.lookup_dense(variables, tf.constant(np.flatnonzero(self.seen)), True)
+        self.rows = embedding.lookup_dense(variables, tf.constant(np.arange(KEYS)), False)
         out = layer(dense_keys if kind == "dense" else bags, training=self.flag if training == "tensor" else training)
         self.gradients = gradients_of(loss_of(out, weights if kind == "dense" else weights[:, :, 0]), self.variable,
                                       orders)

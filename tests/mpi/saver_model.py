@@ -18,8 +18,8 @@ class Model:
             self.table = sok.EmbeddingVariable(rows=rows, dim=dim, key_dtype=key_dtype,
                                                **dict(dict(initializer="normal"), **options))
             self._keys = v1.placeholder(key_dtype, [None])
-            self._insert = embedding.lookup_dense(self.table.table, self._keys, True)
-            self._read = embedding.lookup_dense(self.table.table, self._keys, False)
+            self._insert = embedding.lookup_dense(self.table.table_variables, self._keys, True)
+            self._read = embedding.lookup_dense(self.table.table_variables, self._keys, False)
             saver = sok.Saver()
             self.dump = saver.dump_to_file(self.table, folder)
             self.restore = saver.restore_from_file(self.table, folder)

@@ -82,5 +82,5 @@ def test_what_counts_as_distinct():
             assert not embedding.are_distinct(saved, own)
         found = next(op for op in own.graph.get_operations() if op.type == "Sok1xCall"
                      and op.get_attr("function")
-                     == b"exchanges.alone.distinct" and evaluated.values.op.inputs[3].op is op)
+                     == b"operations.distinct_rows.find" and evaluated.values.op.inputs[3].op is op)
         assert not embedding.are_distinct(found.outputs[1], own)  # there may be keys without rows, a -1 each

@@ -39,10 +39,10 @@ def inputs(make, training_keys=True):
 
 def look_up(layer, keys, training=False):
     """The float32 lookup of a layer's table."""
-    table = layer.embedding_variable.table
+    variables = layer.embedding_variable.table_variables
     if isinstance(keys, tf.SparseTensor):
-        return embedding.lookup_combined(table, keys, layer.slot_num, layer.max_nnz, layer.combiner, training)
-    return embedding.lookup_dense(table, keys, training)
+        return embedding.lookup_combined(variables, keys, layer.slot_num, layer.max_nnz, layer.combiner, training)
+    return embedding.lookup_dense(variables, keys, training)
 
 
 # ---- policies

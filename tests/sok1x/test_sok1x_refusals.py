@@ -137,8 +137,9 @@ CASES = {
     "operations.adam.lazy_step": optimizer_cases("operations.adam.lazy_step"),
     "operations.adam.step": optimizer_cases("operations.adam.step"),
     "stores.stamps.mark": {
-        "row {}".format(bad): (lambda m, bad=bad: stamps.mark(m.shard.table, tf.constant([[1, bad]], tf.int64)),
-                               ["got row {} at position 1 of 2".format(bad)]) for bad in (-1, V, 2 ** 32, -2 ** 63)},
+        "row {}".format(bad): (
+            lambda m, bad=bad: stamps.mark(m.shard.table_variables, tf.constant([[1, bad]], tf.int64)),
+            ["got row {} at position 1 of 2".format(bad)]) for bad in (-1, V, 2 ** 32, -2 ** 63)},
     "operations.dense_lookup.forward": {"training of two": (lambda m: dense_layer()(tf.ones([1, 2, 3], tf.int64),
                                                                   training=unknown([True, False])), ["shape [2]"])},
     "operations.combined_lookup.forward": {
@@ -153,9 +154,9 @@ CASES = {
     "operations.combined_lookup.backward": {str(shape): (upstream("combined", shape),
                                                          ["got a gradient of float32 and shape"])
                           for shape in ([2, 2, D], [1, 2, D - 1], [0])},
-    "operations.second_order.spread_rows": {str(shape): (second("dense", shape), ["expected [1, 4]"])
+    "operations.dense_lookup.spread": {str(shape): (second("dense", shape), ["expected [1, 4]"])
                      for shape in ([2, D], [1, D + 1], [0, D])},
-    "operations.second_order.spread_bags": {str(shape): (second("combined", shape), ["expected [2, 4]"])
+    "operations.combined_lookup.spread": {str(shape): (second("combined", shape), ["expected [2, 4]"])
                         for shape in ([3, D], [2, D - 1], [0, D])},
     "operations.segments.unique": {"a matrix": (lambda m: segments.unique(unknown([[1, 2]]))[0], ["shape [1, 2]"])},
     "operations.segments.segment_sum": {
@@ -169,12 +170,12 @@ CASES = {
         "narrow": (lambda m: sok.Saver().load_embedding_values(m.shard, unknown(np.ones([2, D - 1], np.float32))),
                    ["shape [2, 3]"]),
         "too many rows": (lambda m: sok.Saver().load_embedding_values(m.shard, tf.ones([V + 1, D])), ["got 9 rows"])},
-    "transfer.shard_transfer.save": {"two tokens": (lambda m: save(m.shard.table, {}, unknown([1, 2], np.int64)),
-                                                    ["got token [1, 2]"])},
-    "transfer.shard_transfer.load": {"no token": (lambda m: load(m.shard.table, {}, unknown(77, np.int64)),
-                                                  ["got token 77"])},
+    "transfer.shard_transfer.save": {
+        "two tokens": (lambda m: save(m.shard.table_variables, {}, unknown([1, 2], np.int64)), ["got token [1, 2]"])},
+    "transfer.shard_transfer.load": {
+        "no token": (lambda m: load(m.shard.table_variables, {}, unknown(77, np.int64)), ["got token 77"])},
     # Their inputs are what another op has left for them, which cannot be fed: see the last test.
-    "exchanges.alone.distinct": NONE,
+    "operations.distinct_rows.find": NONE,
     # Of any shape, which they compare between ranks.
     "operations.finite.all_finite": NONE, "operations.collectives.all_reduce": NONE,
     "operations.collectives.broadcast": NONE, "operations.gather_bytes.gather": NONE,

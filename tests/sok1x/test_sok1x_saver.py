@@ -26,8 +26,8 @@ class Model:
             self.table = sok.EmbeddingVariable(**dict(dict(rows=V, dim=D, key_dtype=key_dtype, initializer="normal"),
                                                       **options))
             self.keys = v1.placeholder(key_dtype, [None])
-            self.train = embedding.lookup_dense(self.table.table, self.keys, True)
-            self.read = embedding.lookup_dense(self.table.table, self.keys, False)
+            self.train = embedding.lookup_dense(self.table.table_variables, self.keys, True)
+            self.read = embedding.lookup_dense(self.table.table_variables, self.keys, False)
             saver = sok.Saver()
             self.dump = saver.dump_to_file(self.table, self.folder)
             self.restore = saver.restore_from_file(self.table, self.folder)

@@ -65,8 +65,8 @@ class Adam(tf.keras.optimizers.Adam):
         place = var.device, var.dtype.base_dtype
         known = (apply_state or {}).get(place) or self._fallback_apply_state(*place)
         # `lr` is corrected for the moments' start at zero already.
-        return adam.step(var.table, [self.get_slot(var, name).handle for name in ("m", "v")], grad, indices,
-                         known["lr"], known["beta_1_t"], known["beta_2_t"], known["epsilon"])
+        return adam.step(var.table_variables, [self.get_slot(var, name).handle for name in ("m", "v")], grad,
+                         indices, known["lr"], known["beta_1_t"], known["beta_2_t"], known["epsilon"])
 
     def _is_tensorflows(self, var: Any) -> bool:
         """Whether TensorFlow's own ops take the step."""

@@ -56,8 +56,8 @@ class LazyAdamOptimizer(tf.train.AdamOptimizer):
 
     def _resource_apply_sparse(self, grad: tf.Tensor, handle: Any, indices: tf.Tensor) -> tf.Operation:
         if isinstance(handle, EmbeddingVariable):
-            return adam.step(handle.table, [self.get_slot(handle, name).handle for name in ("m", "v")], grad, indices,
-                             self._lr_t, self._beta1_t, self._beta2_t, self._epsilon_t,
+            return adam.step(handle.table_variables, [self.get_slot(handle, name).handle for name in ("m", "v")],
+                             grad, indices, self._lr_t, self._beta1_t, self._beta2_t, self._epsilon_t,
                              powers=self._get_beta_accumulators(), lazy=True, name="lazy_adam")
         row, m, v = self._moved(grad, handle, indices)
         update, subtract = resource_variable_ops.resource_scatter_update, resource_variable_ops.resource_scatter_sub

@@ -1,0 +1,116 @@
+// Keys of many tables to rows, in one launch; on the host the rows' values are copied on the way.
+#include "groups.cuh"
+#include "hash_index.cuh"
+#include "lookup.cuh"
+
+struct FindMember {
+  Blocks keys;  // n of key_type
+  i64 key_type, n;
+  const Slot* index;  // null: a table without index, in which key k has row k / ranks
+  i64 capacity, ranks;
+  i64 limit;  // without index: keys outside [0, limit) have no row; 0: all are in range
+  i32* rows;
+  // Read by the host's sok1x_group_look_up alone:
+  const float* table;  // rows of dim floats
+  i64 dim;
+  Blocks out;
+  i64 out_half;
+};
+
+SOK_DEVICE i32 row_of_key(const FindMember& m, i64 key) {
+  if (m.index) return find_row(m.index, m.capacity, key);
+  if (m.limit && (key < 0 || key >= m.limit)) return -1;
+  return (i32)(key / m.ranks);
+}
+
+#ifdef __CUDACC__
+
+// missing[t], 0 before, grows by the number of member t's keys that have no row.
+SOK_KERNEL sok1x_group_find(const FindMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
+                            i64 tiles, i64* missing) {
+  SOK_GROUP_TILES(tile, tiles) {
+    const i64 t = part_of(starts, count, tile);
+    const FindMember m = members[t];
+    const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
+    if (i < m.n) {
+      const i32 row = row_of_key(m, key_in(m.keys, m.key_type, i));
+      m.rows[i] = row;
+      count_in_warp(missing + t, row < 0);
+    }
+  }
+}
+
+#else
+
+namespace {
+
+// Keys begin to end - 1 of a member, which lie side by side as do the rows that their values go to.
+template <class K, class Out>
+i64 find_run(const FindMember& m, const void* keys, i64 n, i32* rows, Out* out) {
+  if (m.index) {
+    const Slot* const index = m.index;
+    const i64 capacity = m.capacity;
+    return look_up_run((const K*)keys, 0, n, [=](i64 key) { prefetch_slot(index, capacity, key); },
+                       [=](i64 key) { return find_row(index, capacity, key); }, m.table, m.dim, rows, out);
+  }
+  return look_up_run((const K*)keys, 0, n, [](i64) {}, [&m](i64 key) { return row_of_key(m, key); }, m.table, m.dim,
+                     rows, out);
+}
+
+template <class Out>
+i64 find_run(const FindMember& m, const void* keys, i64 n, i32* rows, Out* out) {
+  switch (m.key_type) {
+    case KEY_INT32: return find_run<i32>(m, keys, n, rows, out);
+    case KEY_UINT32: return find_run<u32>(m, keys, n, rows, out);
+    default: return find_run<i64>(m, keys, n, rows, out);
+  }
+}
+
+template <class Out>
+i64 find_and_copy(const FindMember& m, i64 begin, i64 end) {
+  i64 missed = 0;
+  const i64 bytes = key_bytes(m.key_type);
+  sok1x::for_runs(m.keys, begin, end, bytes, [&](i64 first, i64 last, const char* keys) {
+    sok1x::for_runs(m.out, first, last, m.dim * (i64)sizeof(Out), [&](i64 from, i64 to, char* out) {
+      missed += find_run(m, keys + (from - first) * bytes, to - from, m.rows + from, (Out*)out);
+    });
+  });
+  return missed;
+}
+
+i64 find_only(const FindMember& m, i64 begin, i64 end) {
+  i64 missed = 0;
+  sok1x::for_runs(m.keys, begin, end, key_bytes(m.key_type), [&](i64 first, i64 last, const char* keys) {
+    missed += find_run(m, keys, last - first, m.rows + first, (float*)nullptr);
+  });
+  return missed;
+}
+
+}  // namespace
+
+SOK_EXPORT void sok1x_group_find(const FindMember* members, const i64* starts, i64 count, i64 items, i64* missing) {
+  memset(missing, 0, count * sizeof *missing);
+  sok1x::for_group(starts, count, 32, [=](i64 t, i64 begin, i64 end) {
+    const i64 missed = find_only(members[t], begin, end);
+    if (missed) atomic_add(missing + t, missed);
+  });
+}
+
+SOK_EXPORT void sok1x_group_look_up(const FindMember* members, const i64* starts, i64 count, i64 items, i64* missing) {
+  memset(missing, 0, count * sizeof *missing);
+  i64 bytes = 0;
+  for (i64 t = 0; t < count; ++t) {
+    const FindMember& m = members[t];
+    bytes += m.n * (32 + m.dim * 8);
+    if (!m.out.count) SOK_OUTPUT(m.out.base, m.n * m.dim * (m.out_half ? 2 : 4));
+  }
+  sok1x::for_group(starts, count, bytes / std::max<i64>(1, items), [=](i64 t, i64 begin, i64 end) {
+    const FindMember& m = members[t];
+    const i64 missed = m.out_half ? find_and_copy<u16>(m, begin, end) : find_and_copy<float>(m, begin, end);
+    if (missed) atomic_add(missing + t, missed);
+  });
+}
+
+SOK_EXPORT i64 sok1x_group_find_member_bytes() { return sizeof(FindMember); }
+
+#endif

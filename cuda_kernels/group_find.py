@@ -1,0 +1,52 @@
+"""Keys of many tables looked up together (group_find.cu)."""
+from . import group_gather, groups
+from .backend import INT64, POINTER, current, family, kernels
+
+declare = family(__name__)
+declare("group_find", None, POINTER, POINTER, INT64, INT64, POINTER, threads=lambda a: 32 * a[3])
+declare("group_look_up", None, POINTER, POINTER, INT64, INT64, POINTER)
+declare("group_find_member_bytes", INT64)
+
+# What `find` and `look_up` take of each member:
+#   keys      n keys of key_type (BLOCKS), a number of backend.KEY_TYPES
+#   index     pointer to the hash index and its capacity, see `hash_index.find`; 0: a table without index, whose row of
+#             key k is k // ranks
+#   limit     without index: keys outside [0, limit) have no row; 0: there are none such
+#   rows      pointer to int32 [n], out: the row of each key, -1 for one that has none
+# and `look_up` alone:
+#   table     pointer to float32 [*, dim]
+#   out       n rows (BLOCKS), out: the values of the keys that have rows; those of others are left as they are
+#   out_half  1: out is float16, to which values are rounded; 0: float32
+FIND = groups.record(("keys", groups.BLOCKS), "key_type", "n", "index", "capacity", "ranks", "limit", "rows", "table",
+                     "dim", ("out", groups.BLOCKS), "out_half")
+
+
+def find(members, missing):
+    """Rows of keys, as `hash_index.find` and `row_numbers.direct` for each member.
+
+    Args:
+        members: FIND [T].
+        missing: pointer to int64 [T], out: the number of each member's keys that have no row.
+    """
+    _run(kernels.group_find, members, missing)
+
+
+def look_up(members, missing):
+    """As `find`, and copies the rows' values, as `lookup.look_up` for each member."""
+    if current() is None:
+        _run(kernels.group_look_up, members, missing)
+        return
+    find(members, missing)
+    copies = groups.members(group_gather.GATHER, len(members))
+    copies["source"]["base"] = members["table"]
+    for field in ("dim", "n", "rows", "out", "out_half"):
+        copies[field] = members[field]
+    group_gather.gather(copies)
+
+
+def _run(kernel, members, missing):
+    starts = groups.running_sum(groups.tiles(members["n"]))
+    at, starts_at = groups.place(members, starts)
+    if current() is not None:
+        current().clear(missing, 8 * len(members))
+    kernel(at, starts_at, len(members), int(starts[-1]), missing)

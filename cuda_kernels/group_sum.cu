@@ -1,0 +1,278 @@
+// Sums of rows by segment number for many tables, in as many launches as for one; see segment_sum.cu and, for the GPU's
+// way, segment_sum_gpu.cuh. Terms and sums may lie in several blocks.
+#include "groups.cuh"
+#ifdef __CUDACC__
+#include "segment_sum_terms.cuh"
+#else
+#include "destinations.h"
+#include "segment_sum_host.h"
+#endif
+
+struct SumMember {
+  Blocks values;  // n rows of dim numbers
+  i64 values_half;  // of 16 bits, else of 32
+  i64 dim;
+  const i32* segments;
+  i64 n, num_segments;
+  Blocks sums;  // num_segments rows of dim floats
+  Blocks half;  // the wrapper's
+  i64 first_segment;  // number of the member's first segment among those of all members
+};
+
+#ifdef __CUDACC__
+// `begins` [segments of all members + 1] are first counts, then their running sum: begins[g] is the place of the first
+// source of segment g among the sources of all members, which are brought into the order of their segments.
+
+// place[32 * tile + lane]: which of its segment's sources the tile's item is.
+SOK_KERNEL sok1x_group_sum_count(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
+                                 i64 tiles, i32* begins, i32* SOK_RESTRICT place) {
+  SOK_GROUP_TILES(tile, tiles) {
+    const i64 t = part_of(starts, count, tile);
+    const SumMember& m = members[t];
+    const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
+    if (i < m.n && m.segments[i] >= 0) {
+      place[tile * GROUP_TILE + warp_lane()] = atomicAdd(begins + m.first_segment + m.segments[i], 1);
+    }
+  }
+}
+
+// A row of values, and the row of sums that it is a term of.
+struct __align__(16) Term {
+  const char* value;
+  float* sum;
+};
+
+// ordered[begins[g] + place]: the terms of segment g.
+SOK_KERNEL sok1x_group_sum_place(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
+                                 i64 tiles, const i32* SOK_RESTRICT begins, const i32* SOK_RESTRICT place,
+                                 Term* SOK_RESTRICT ordered) {
+  SOK_GROUP_TILES(tile, tiles) {
+    const i64 t = part_of(starts, count, tile);
+    const SumMember& m = members[t];
+    const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
+    if (i < m.n && m.segments[i] >= 0) {
+      const i64 segment = m.segments[i];
+      const Term term = {row_in(m.values, i, m.dim * (m.values_half ? 2 : 4)),
+                         (float*)row_in(m.sums, segment, m.dim * 4)};
+      ordered[begins[m.first_segment + segment] + place[tile * GROUP_TILE + warp_lane()]] = term;
+    }
+  }
+}
+
+// Clears the rows that sok1x_group_sum_chunks does not store as a whole, as sok1x_segment_clear. Tiles are of segments.
+SOK_KERNEL sok1x_group_sum_clear(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
+                                 i64 tiles, const i32* SOK_RESTRICT begins) {
+  SOK_GROUP_TILES(tile, tiles) {
+    const i64 t = part_of(starts, count, tile);
+    const SumMember& m = members[t];
+    const i64 first = (tile - starts[t]) * GROUP_TILE;
+    const i64 mine = first + warp_lane();
+    bool clear = false;
+    if (mine < m.num_segments) {
+      const i32* const of_member = begins + m.first_segment;
+      const i32 begin = of_member[mine] - of_member[0], last = of_member[mine + 1] - 1 - of_member[0];
+      clear = begin > last || begin / SEGMENT_CHUNK != last / SEGMENT_CHUNK;
+    }
+    for (u32 left = __ballot_sync(0xffffffffu, clear); left; left &= left - 1) {
+      float* const row = (float*)row_in(m.sums, first + __ffs(left) - 1, m.dim * 4);
+      for (i64 c = warp_lane(); c < m.dim; c += 32) row[c] = 0.0f;
+    }
+  }
+}
+
+// The chunk of places `first` to first + SEGMENT_CHUNK - 1 of a member's ordered terms, of which there are `total`,
+// summed by a team of `lanes` threads; see sum_chunks.
+template <int W, class T>
+SOK_DEVICE void sum_chunk(i64 dim, const Term* SOK_RESTRICT ordered, i64 first, i64 total, int lanes) {
+  const int AHEAD = 8;
+  const i64 end = min(total, first + SEGMENT_CHUNK);
+  const float* const earlier = first > 0 ? ordered[first - 1].sum : nullptr;
+  const float* const later = end < total ? ordered[end].sum : nullptr;
+  for (i64 c = (warp_lane() & (lanes - 1)) * W; c < dim; c += lanes * W) {
+    float* to = ordered[first].sum;
+    Pack<float, W> sum = {};
+#pragma unroll 1
+    for (i64 p = first; p < end; p += AHEAD) {
+      Pack<T, W> value[AHEAD];
+#pragma unroll
+      for (int a = 0; a < AHEAD; ++a) {
+        if (p + a < end) value[a] = *(const Pack<T, W>*)((const T*)ordered[p + a].value + c);
+      }
+#pragma unroll
+      for (int a = 0; a < AHEAD; ++a) {
+        if (p + a >= end) break;
+        float* const next = ordered[p + a].sum;  // read again: to keep it would cost registers
+        if (next != to) {
+          put_sum(to + c, sum, to == earlier);
+          to = next;
+          sum = {};
+        }
+        for (int w = 0; w < W; ++w) sum.lane[w] += summand(value[a].lane[w]);
+      }
+    }
+    put_sum(to + c, sum, to == earlier || to == later);
+  }
+}
+
+template <int W, class T>
+SOK_DEVICE void sum_segment(const SumMember& m, i64 segment, const i32* SOK_RESTRICT sources, i64 begin, i64 end,
+                            i64 first_source, int lanes) {
+  const int AHEAD = 8;
+  const i64 dim = m.dim;
+  float* const out = (float*)row_in(m.sums, segment, dim * 4);
+  for (i64 c = (warp_lane() & (lanes - 1)) * W; c < dim; c += lanes * W) {
+    Pack<float, W> sum = {};
+#pragma unroll 1
+    for (i64 p = begin; p < end; p += AHEAD) {
+      Pack<T, W> value[AHEAD];
+#pragma unroll
+      for (int a = 0; a < AHEAD; ++a) {
+        if (p + a < end) {
+          const i64 row = sources[p + a] - first_source;
+          value[a] = *(const Pack<T, W>*)((const T*)row_in(m.values, row, dim * sizeof(T)) + c);
+        }
+      }
+#pragma unroll
+      for (int a = 0; a < AHEAD; ++a) {
+        if (p + a >= end) break;
+        for (int w = 0; w < W; ++w) sum.lane[w] += summand(value[a].lane[w]);
+      }
+    }
+    *(Pack<float, W>*)(out + c) = sum;
+  }
+}
+
+// Numbers of an access that terms of type T and sums allow. The whole warp asks together.
+template <class T>
+SOK_DEVICE int width_of(const SumMember& m) {
+  if (m.dim % 4 == 0 && aligned(m.values, 4 * sizeof(T)) && aligned(m.sums, 16)) return 4;
+  if (m.dim % 2 == 0 && aligned(m.values, 2 * sizeof(T)) && aligned(m.sums, 8)) return 2;
+  return 1;
+}
+
+// Calls a function template with the width and type of member m's terms, if `here`; all of the warp have the same m.
+#define SOK_BY_TERMS(m, here, function, ...)                                      \
+  {                                                                               \
+    const int width = m.values_half ? width_of<u16>(m) : width_of<float>(m);      \
+    if (here) {                                                                   \
+      if (m.values_half) {                                                        \
+        width == 4   ? function<4, u16>(__VA_ARGS__)                              \
+        : width == 2 ? function<2, u16>(__VA_ARGS__)                              \
+                     : function<1, u16>(__VA_ARGS__);                             \
+      } else {                                                                    \
+        width == 4   ? function<4, float>(__VA_ARGS__)                            \
+        : width == 2 ? function<2, float>(__VA_ARGS__)                            \
+                     : function<1, float>(__VA_ARGS__);                           \
+      }                                                                           \
+    }                                                                             \
+  }
+
+// A tile has a chunk for each team of the warp. Two blocks of a multiprocessor have enough in flight.
+SOK_KERNEL __launch_bounds__(256, 2)
+sok1x_group_sum_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count, i64 tiles,
+                       const i32* SOK_RESTRICT begins, const Term* SOK_RESTRICT ordered) {
+  SOK_GROUP_TILES(tile, tiles) {
+    const i64 t = part_of(starts, count, tile);
+    const SumMember& m = members[t];
+    const int lanes = lanes_of_row(m.dim);
+    const i64 first = ((tile - starts[t]) * (32 / lanes) + warp_lane() / lanes) * SEGMENT_CHUNK;
+    const i64 begin = begins[m.first_segment], total = begins[m.first_segment + m.num_segments] - begin;
+    SOK_BY_TERMS(m, first < total, sum_chunk, m.dim, ordered + begin, first, total, lanes);
+  }
+}
+
+// For a sort of the sources: the number of their segment among those of all members; `no_segment`, the highest, for
+// negative ones and for what fills a tile up.
+SOK_KERNEL sok1x_group_sum_keys(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
+                                i64 tiles, i64 no_segment, u32* SOK_RESTRICT keys) {
+  SOK_GROUP_TILES(tile, tiles) {
+    const i64 t = part_of(starts, count, tile);
+    const SumMember& m = members[t];
+    const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
+    const bool summed = i < m.n && m.segments[i] >= 0;
+    keys[tile * GROUP_TILE + warp_lane()] = (u32)(summed ? m.first_segment + m.segments[i] : no_segment);
+  }
+}
+
+// One team a segment, sources in the order of the sort: the same bits each time, and the host's. item_starts: the tiles
+// of items, in whose order the sources were numbered.
+SOK_KERNEL sok1x_group_sum_in_order(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
+                                    i64 tiles, const i64* SOK_RESTRICT item_starts, const i32* SOK_RESTRICT begins,
+                                    const i32* SOK_RESTRICT sources) {
+  SOK_GROUP_TILES(tile, tiles) {
+    const i64 t = part_of(starts, count, tile);
+    const SumMember& m = members[t];
+    const int lanes = lanes_of_row(m.dim);
+    const i64 segment = (tile - starts[t]) * (32 / lanes) + warp_lane() / lanes;
+    const bool here = segment < m.num_segments;
+    const i32* const of_member = begins + m.first_segment;
+    const i64 begin = here ? of_member[segment] : 0, end = here ? of_member[segment + 1] : 0;
+    SOK_BY_TERMS(m, here, sum_segment, m, segment, sources, begin, end, item_starts[t] * GROUP_TILE, lanes);
+  }
+}
+
+#else
+
+namespace {
+
+using sok1x::RowsOf;
+
+// Rows that may lie in several blocks.
+template <class T>
+struct RowsIn {
+  Blocks blocks;
+  i64 row_bytes;
+  T* operator()(i64 row) const { return (T*)row_in(blocks, row, row_bytes); }
+};
+
+// The segments begin to end - 1 of a member, which one thread sums.
+struct Part {
+  i64 member, begin, end;
+};
+
+template <class Values, class Out>
+void sum_part(const SumMember& m, const Part& part, const Values& values, const Out& out) {
+  sok1x::Sums<Values, Out, sok1x::One> sums(out, values, m.dim, part.begin, part.end, sok1x::One());
+  for (i64 i = 0; i < m.n; ++i) sums.offer(m.segments[i], i);
+  sums.finish();
+}
+
+template <class T>
+void sum_part(const SumMember& m, const Part& part) {
+  if (m.values.count || m.sums.count) {
+    sum_part(m, part, RowsIn<const T>{m.values, m.dim * (i64)sizeof(T)}, RowsIn<float>{m.sums, m.dim * 4});
+  } else {
+    sum_part(m, part, RowsOf<const T>{(const T*)m.values.base, m.dim}, RowsOf<float>{(float*)m.sums.base, m.dim});
+  }
+}
+
+i64 bytes_of(const SumMember& m) { return (m.n * (m.values_half ? 2 : 4) + m.num_segments * 4) * m.dim; }
+
+}  // namespace
+
+// A member is split over threads where its share of the work is more than one thread's; see destinations.h.
+SOK_EXPORT void sok1x_group_sum(const SumMember* members, i64 count) {
+  i64 bytes = 1;
+  for (i64 t = 0; t < count; ++t) bytes += bytes_of(members[t]);
+  std::vector<Part> parts;
+  const i64 threads = sok1x::ThreadPool::get().threads();
+  for (i64 t = 0; t < count; ++t) {
+    const SumMember& m = members[t];
+    if (!m.sums.count) SOK_OUTPUT(m.sums.base, m.num_segments * m.dim * 4);
+    const i64 shares = std::min(sok1x::parts_worth(bytes_of(m)), threads * bytes_of(m) / bytes + 1);
+    const std::vector<i64> bounds =
+        sok1x::split_destinations(m.segments, m.n, m.num_segments, m.num_segments, shares);
+    for (i64 p = 0; p < shares; ++p) parts.push_back({t, bounds[p], bounds[p + 1]});
+  }
+  const Part* const first = parts.data();
+  sok1x::parallel_chunks(parts.size(), 1, [=](i64 begin, i64 end) {
+    for (const Part* part = first + begin; part < first + end; ++part) {
+      const SumMember& m = members[part->member];
+      m.values_half ? sum_part<u16>(m, *part) : sum_part<float>(m, *part);
+    }
+  });
+}
+
+SOK_EXPORT i64 sok1x_group_sum_member_bytes() { return sizeof(SumMember); }
+
+#endif

@@ -1,0 +1,43 @@
+// The bridge's calls for many requests at once, called through ctypes by bulk.py.
+#include "bridge_calls.h"
+#include "bridge_group.h"
+#include "bridge_queue.h"
+
+namespace {
+
+sok1x::Group* GroupOf(void* group) { return static_cast<sok1x::Group*>(group); }
+
+}  // namespace
+
+extern "C" {
+
+// See Queue::PopMany.
+int sok1x_pop_many(int64_t spin_us, int64_t wait_us, sok1x::RequestInfo* infos, int capacity, int32_t* count) {
+  return sok1x::Queue::Get()->PopMany(spin_us, wait_us, infos, capacity, count);
+}
+
+// bridge_group.h says what each of these does.
+void* sok1x_group_open(void* const* requests, int count) { return new sok1x::Group(requests, count); }
+
+void sok1x_group_close(void* group) { GroupOf(group)->Close(); }
+
+void sok1x_group_begin(void* group, void* own_stream, void* event) { GroupOf(group)->Begin(own_stream, event); }
+
+void sok1x_group_inputs(void* group, sok1x::TensorInfo* infos, int width) { GroupOf(group)->Inputs(infos, width); }
+
+int sok1x_group_lock(void* group, int exclusive, sok1x::TensorInfo* infos, int width, int32_t* codes) {
+  return GroupOf(group)->Lock(exclusive != 0, infos, width, codes);
+}
+
+void sok1x_group_unlock(void* group) { GroupOf(group)->Unlock(); }
+
+void sok1x_group_outputs(void* group, int count, const int32_t* members, const int32_t* indices, const int32_t* ranks,
+                         const int64_t* dims, void** data, int32_t* codes) {
+  GroupOf(group)->Outputs(count, members, indices, ranks, dims, data, codes);
+}
+
+int sok1x_group_temporary(void* group, int64_t bytes, void** data) { return GroupOf(group)->Temporary(bytes, data); }
+
+void sok1x_group_finish(void* group) { GroupOf(group)->Finish(); }
+
+}  // extern "C"

@@ -1,0 +1,70 @@
+// What the calls for one request and those for several share: memory from TensorFlow's allocator, write access.
+#ifndef SOK1X_BRIDGE_CALLS_H
+#define SOK1X_BRIDGE_CALLS_H
+
+#include <cstring>
+
+#include "tensorflow/core/common_runtime/dma_helper.h"
+
+#include "bridge_request.h"
+
+namespace sok1x {
+
+// In place of a status code: the request's group holds locks. Kept in step with bridge.py's GROUP_HOLDS.
+constexpr int kGroupHolds = 1000;
+
+inline int Report(const tf::Status& status) { return static_cast<int>(status.code()); }
+
+inline tf::Status StatusOf(int code, const char* message) {
+  return code == 0 ? tf::Status() : tf::Status(static_cast<Code>(code), message);
+}
+
+// Output `index`, without the order of streams that must follow.
+inline int Allocate(Request* request, int index, int rank, const int64_t* dims, void** data) {
+  tf::TensorShape shape;
+  for (int i = 0; i < rank; ++i) shape.AddDim(dims[i]);
+  tf::Tensor* tensor = nullptr;
+  const tf::Status status = request->context->allocate_output(index, shape, &tensor);
+  if (!status.ok()) return Report(status);
+  *data = const_cast<char*>(tensor->tensor_data().data());
+  return 0;
+}
+
+// Scratch memory; our stream may use it.
+inline int AllocateTemporary(Request* request, int64_t bytes, tf::Tensor* block, void** data) {
+  const tf::Status status = request->stream == nullptr
+                                ? Scratch::Get()->Take(request->context, bytes, block)
+                                : request->context->allocate_temp(tf::DT_UINT8, tf::TensorShape({bytes}), block);
+  if (!status.ok()) return Report(status);
+  *data = const_cast<char*>(block->tensor_data().data());
+  request->FollowTensorFlow();
+  return 0;
+}
+
+// The sparse-update rule of TensorFlow's own optimizers: the first in-place write switches the variable to
+// copy-on-read; if a reader still shares the buffer at that moment, the variable gets its own copy first.
+inline tf::Status MakeWritable(Request* request, tf::Var* variable) {
+  tf::OpKernelContext* context = request->context;
+  if (variable->copy_on_read_mode.load()) return tf::Status();
+  tf::Tensor* tensor = variable->tensor();
+  const tf::TensorBuffer* buffer = tf::DMAHelper::buffer(tensor);
+  if (buffer != nullptr && !buffer->RefCountIsOne()) {
+    tf::Tensor copy;
+    TF_RETURN_IF_ERROR(context->allocate_temp(tensor->dtype(), tensor->shape(), &copy));
+    const tf::StringPiece from = tensor->tensor_data();
+    char* to = const_cast<char*>(copy.tensor_data().data());
+    if (request->stream == nullptr) {
+      std::memcpy(to, from.data(), from.size());
+    } else {
+      request->FollowTensorFlow();
+      request->Note(Cuda::Get()->Copy(to, from.data(), from.size(), request->own_stream));
+    }
+    *tensor = copy;
+  }
+  variable->copy_on_read_mode.store(true);
+  return tf::Status();
+}
+
+}  // namespace sok1x
+
+#endif  // SOK1X_BRIDGE_CALLS_H

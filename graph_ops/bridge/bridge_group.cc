@@ -1,0 +1,230 @@
+#include "bridge_group.h"
+
+#include <algorithm>
+
+#include "bridge_calls.h"
+
+namespace sok1x {
+
+void Request::Finish(const tf::Status& status) {
+  if (group != nullptr) group->BeforeFinish();
+  Unlock();
+  LetTensorFlowFollow();
+  if (group != nullptr) group->Leave(this);
+  Conclude(status)();
+}
+
+tf::AsyncOpKernel::DoneCallback Request::Conclude(const tf::Status& given) {
+  const tf::Status status = given.ok() && cuda_error != 0
+      ? tf::errors::Internal("sok1x: CUDA could not order the streams (driver error ", cuda_error, ")") : given;
+  if (cancellable) context->cancellation_manager()->DeregisterCallback(cancellation);
+  if (!status.ok()) context->SetStatus(status);
+  if (stream == nullptr) {
+    for (const tf::Tensor& block : temporaries) Scratch::Get()->Give(block);
+  }
+  temporaries.clear();
+  variables.clear();
+  tf::AsyncOpKernel::DoneCallback call = std::move(done);
+  delete this;
+  return call;
+}
+
+Group::Group(void* const* requests, int count) : left_(count) {
+  for (int i = 0; i < count; ++i) {
+    auto* request = static_cast<Request*>(requests[i]);
+    if (request->group != nullptr) request->group->Forget(request);
+    request->group = this;
+    members_.push_back(request);
+  }
+  on_host_ = count == 0 || members_[0]->stream == nullptr;
+}
+
+void Group::Order(bool ours_follows) {
+  std::vector<void*> ordered;  // TensorFlow has one stream for its kernels on a GPU, but need not
+  for (const Request* request : members_) {
+    if (request == nullptr || request->own_stream == nullptr ||
+        std::find(ordered.begin(), ordered.end(), request->stream) != ordered.end()) {
+      continue;
+    }
+    ordered.push_back(request->stream);
+    const int error = ours_follows ? Cuda::Get()->Follow(request->event, request->stream, request->own_stream)
+                                   : Cuda::Get()->Follow(request->event, request->own_stream, request->stream);
+    if (error == 0) continue;
+    for (Request* other : members_) {
+      if (other != nullptr && other->stream == request->stream) other->Note(error);
+    }
+  }
+}
+
+void Group::Begin(void* own_stream, void* event) {
+  for (Request* request : members_) {
+    if (request == nullptr) continue;
+    request->own_stream = own_stream;
+    request->event = event;
+  }
+  Order(true);
+}
+
+void Group::Inputs(TensorInfo* infos, int width) const {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (members_[i] == nullptr) continue;
+    std::copy(members_[i]->inputs.begin(), members_[i]->inputs.end(), infos + i * width);
+  }
+}
+
+int Group::Lock(bool exclusive, TensorInfo* infos, int width, int32_t* codes) {
+  if (holds()) return kGroupHolds;
+  std::vector<Held> order;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const Request* request = members_[i];
+    codes[i] = request == nullptr ? 9 : 0;  // FAILED_PRECONDITION: it has finished
+    if (request == nullptr) continue;
+    if (!request->held.empty()) return kGroupHolds;
+    for (size_t j = 0; j < request->variables.size() && codes[i] == 0; ++j) {
+      if (request->variables[j].get() == nullptr) codes[i] = -1 - static_cast<int>(j);
+    }
+    if (codes[i] != 0) continue;
+    for (const auto& variable : request->variables) {
+      variable->Ref();
+      order.push_back({variable->mu(), tf::core::RefCountPtr<tf::Var>(variable.get())});
+    }
+  }
+  // TensorFlow's rule for ops that lock several variables, here for all that the members have.
+  std::sort(order.begin(), order.end(), [](const Held& a, const Held& b) { return a.mutex < b.mutex; });
+  order.erase(std::unique(order.begin(), order.end(), [](const Held& a, const Held& b) { return a.mutex == b.mutex; }),
+              order.end());
+  exclusive_ = exclusive;
+  for (Held& held : order) {
+    if (exclusive) {
+      held.mutex->lock();
+    } else {
+      held.mutex->lock_shared();
+    }
+  }
+  held_ = std::move(order);
+  Order(true);
+  std::vector<VarMutex*> needed;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    Request* request = members_[i];
+    const size_t before = needed.size();
+    for (size_t j = 0; codes[i] == 0 && j < request->variables.size(); ++j) {
+      tf::Var* variable = request->variables[j].get();
+      if (!variable->is_initialized) {
+        codes[i] = -1 - static_cast<int>(j);
+        break;
+      }
+      if (exclusive) codes[i] = Report(MakeWritable(request, variable));
+      if (codes[i] != 0) break;
+      Describe(*variable->tensor(), &infos[i * width + j]);
+      needed.push_back(variable->mu());
+    }
+    if (codes[i] != 0) needed.resize(before);
+  }
+  std::sort(needed.begin(), needed.end());
+  std::vector<Held> kept;
+  for (Held& held : held_) {
+    if (std::binary_search(needed.begin(), needed.end(), held.mutex)) {
+      kept.push_back(std::move(held));
+    } else {
+      Release(held);
+    }
+  }
+  held_ = std::move(kept);
+  return 0;
+}
+
+void Group::Release(const Held& held) {
+  if (exclusive_) {
+    held.mutex->unlock();
+  } else {
+    held.mutex->unlock_shared();
+  }
+}
+
+void Group::Unlock() {
+  if (held_.empty()) return;
+  Order(false);
+  for (auto it = held_.rbegin(); it != held_.rend(); ++it) Release(*it);
+  held_.clear();
+}
+
+void Group::Outputs(int count, const int32_t* members, const int32_t* indices, const int32_t* ranks,
+                    const int64_t* dims, void** data, int32_t* codes) {
+  for (int i = 0; i < count; ++i) {
+    const bool known = members[i] >= 0 && members[i] < static_cast<int>(members_.size());
+    Request* request = known ? members_[members[i]] : nullptr;
+    data[i] = nullptr;
+    codes[i] = request == nullptr ? 9 : Allocate(request, indices[i], ranks[i], dims + kMaxRank * i, &data[i]);
+  }
+  Order(true);
+}
+
+int Group::Temporary(int64_t bytes, void** data) {
+  for (Request* request : members_) {
+    if (request == nullptr) continue;
+    tf::Tensor block;
+    const int code = AllocateTemporary(request, bytes, &block, data);
+    if (code == 0) blocks_.push_back(block);
+    return code;
+  }
+  return 9;
+}
+
+void Group::GiveBlocks() {
+  if (on_host_) {
+    for (const tf::Tensor& block : blocks_) Scratch::Get()->Give(block);
+  }
+  blocks_.clear();
+}
+
+void Group::Finish() {
+  Unlock();
+  for (Request* request : members_) {
+    if (request != nullptr) request->Unlock();
+  }
+  Order(false);
+  GiveBlocks();
+  std::vector<tf::AsyncOpKernel::DoneCallback> calls;
+  for (Request*& request : members_) {
+    if (request != nullptr) calls.push_back(request->Conclude(tf::Status()));
+    request = nullptr;
+  }
+  left_ = 0;
+  for (auto& call : calls) call();
+}
+
+void Group::BeforeFinish() {
+  if (left_ == 1) Unlock();
+}
+
+void Group::Leave(Request* request) {
+  Remove(request);
+  if (left_ > 0 || (lent_ && open_)) return;
+  GiveBlocks();
+  if (!open_) delete this;
+}
+
+void Group::Forget(Request* request) {
+  lent_ = true;
+  Remove(request);
+  if (left_ == 0 && !open_) {
+    GiveBlocks();
+    delete this;
+  }
+}
+
+void Group::Remove(Request* request) {
+  *std::find(members_.begin(), members_.end(), request) = nullptr;
+  request->group = nullptr;
+  --left_;
+}
+
+void Group::Close() {
+  Unlock();
+  open_ = false;
+  if (left_ > 0) return;
+  GiveBlocks();
+  delete this;
+}
+
+}  // namespace sok1x

@@ -1,0 +1,79 @@
+// Several requests of one device that run as one: locked together, ordered with TensorFlow's streams together,
+// finished together. A member may still be used alone, with these rules:
+//   - while the group holds locks, no member locks by itself, nor looks whether its variables have been initialized;
+//   - while a member holds its own, the group does not lock;
+//   - a member that finishes alone, or goes over to another group, leaves the group.
+// For the executor's thread only, as requests are.
+#ifndef SOK1X_BRIDGE_GROUP_H
+#define SOK1X_BRIDGE_GROUP_H
+
+#include <cstdint>
+#include <vector>
+
+#include "bridge_request.h"
+
+namespace sok1x {
+
+class Group {
+ public:
+  Group(void* const* requests, int count);
+
+  bool holds() const { return !held_.empty(); }
+
+  void Begin(void* own_stream, void* event);
+
+  // The members' inputs, those in host memory last: [members, width]; entries that a member does not have stay as
+  // they are.
+  void Inputs(TensorInfo* infos, int width) const;
+
+  // Locks all variables of all members, none twice, and describes their tensors, [members, width]. codes, one of each
+  // member: 0, a status, or -1-i where variable i has not been initialized; of a member with a code other than 0
+  // nothing is locked. Returns 0, or kGroupHolds where the group or a member holds locks already.
+  int Lock(bool exclusive, TensorInfo* infos, int width, int32_t* codes);
+  void Unlock();
+
+  // Outputs of members: which member, which of its outputs, rank and dims [count, kMaxRank] of each.
+  void Outputs(int count, const int32_t* members, const int32_t* indices, const int32_t* ranks, const int64_t* dims,
+               void** data, int32_t* codes);
+
+  // Memory for all members, until the last has finished.
+  int Temporary(int64_t bytes, void** data);
+
+  // Ends all members that have not finished, successfully.
+  void Finish();
+
+  // Nobody calls the group from outside any more. It stays as long as its members.
+  void Close();
+
+  // For Request::Finish: before and after it has ordered the streams for the last time.
+  void BeforeFinish();
+  void Leave(Request* request);
+  // The member goes over to another group. What memory it has here stays until the group is closed.
+  void Forget(Request* request);
+
+ private:
+  struct Held {
+    VarMutex* mutex;
+    tf::core::RefCountPtr<tf::Var> variable;  // which the member that uses it may have let go
+  };
+
+  ~Group() = default;
+  // One order of the streams for all members: ours after TensorFlow's, or the other way round.
+  void Order(bool ours_follows);
+  void Release(const Held& held);
+  void GiveBlocks();
+  void Remove(Request* request);
+
+  std::vector<Request*> members_;  // null: has finished
+  int left_;                       // members that have not
+  bool open_ = true;
+  bool lent_ = false;  // a member has gone over to another group
+  bool exclusive_ = false;
+  bool on_host_;
+  std::vector<Held> held_;  // in order of address
+  std::vector<tf::Tensor> blocks_;
+};
+
+}  // namespace sok1x
+
+#endif  // SOK1X_BRIDGE_GROUP_H

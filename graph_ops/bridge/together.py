@@ -1,0 +1,178 @@
+"""Requests that are taken together, sorted into groups, and run: a group at once where its operation knows how.
+
+A group's requests run the same operation on the same device. An operation's `group` (groups/form.py) runs the usual
+case for all of them in as many kernels and exchanges as for one; what it leaves, and whatever has no such form, runs
+one by one, in order. Results are the same bits.
+
+On several ranks what a group is made of must be the same on all: it follows from the operation and from the headers,
+which all ranks see, and from nothing else.
+"""
+import itertools
+
+import numpy as np
+
+from sok1x import launch
+from sok1x.graph_ops.bridge import devices
+from sok1x.graph_ops.bridge.errors import CallError, status_of
+
+
+class Taken:
+    """A request that has been taken out of the queue.
+
+    Attributes:
+      request: the Request. call: its Call. context: the Context of its session.
+      header, error: what it is announced with. headers: int64 [N, h] of all ranks, once it has been decided.
+      prepared: what its group's `prepare` leaves for `run`; None where it was prepared by itself.
+    """
+
+    __slots__ = ("request", "call", "context", "header", "error", "headers", "prepared")
+
+    def __init__(self, request, call, context):
+        self.request, self.call, self.context = request, call, context
+        self.header = self.error = self.headers = self.prepared = None
+
+    @property
+    def config(self):
+        """The config of its call."""
+        return self.call.config
+
+def batches(decisions):
+    """The decisions (a list) of one word of the leader together: iterables of them, in order."""
+    return [list(batch) for _, batch in itertools.groupby(decisions, lambda decision: decision.batch)]
+
+
+def sort(everything, world):
+    """Groups of Taken, in the order in which each group's first one comes."""
+    groups = {}
+    for place, taken in enumerate(everything):
+        operation = taken.call.operation
+        key = None
+        if operation.group is not None and len(everything) > 1:
+            try:
+                key = operation.group.key(taken, world)
+            except CallError:  # which it meets again by itself
+                pass
+        key = (place,) if key is None else (operation.name, taken.request.gpu, key)
+        found = groups.get(key)
+        if found is None:
+            found = groups[key] = Group(operation, [])
+        found.members.append(taken)
+    return groups.values()
+
+
+class Group:
+    """Requests of one operation. members: list of Taken."""
+
+    def __init__(self, operation, members):
+        self.operation = operation
+        self.members = members
+
+    @property
+    def together(self):
+        """Whether they run at once."""
+        return len(self.members) > 1
+
+    def prepare(self, world):
+        """Finds out each member's header, or why it cannot be run."""
+        members = self.members
+        for taken in members:
+            if hasattr(taken.config, "table"):
+                try:
+                    taken.request.check_initialized(taken.config.table.name, " on rank {}".format(world.rank))
+                except BaseException as error:
+                    taken.error = _error(error, world)
+        left = [taken for taken in members if taken.error is None]
+        if len(left) > 1:
+            try:
+                with devices.use(left[0].request):
+                    self.operation.group.prepare(left, world)
+            except BaseException as error:  # whatever it is, the other ranks must hear of it
+                devices.forget_counts(left[0].request)
+                for taken in left:
+                    taken.error = _error(error, world)
+            left = [taken for taken in left if taken.error is None and taken.header is None]
+        for taken in left:
+            request = taken.request
+            try:
+                with devices.use(request):
+                    taken.header = self.operation.prepare(request, taken.config, world)
+            except BaseException as error:
+                devices.forget_counts(request)
+                taken.error = _error(error, world)
+        for taken in members:
+            if taken.error is None:
+                taken.header = devices.mark(taken.request, taken.header)
+
+    def run(self, world):
+        """Runs all members and answers them."""
+        left = self.members
+        if self.together:
+            try:
+                with _device(left, world):
+                    batch = self.operation.group.run(left, world)
+            except BaseException as error:
+                self.fail(left, error, world)
+                return
+            batch.finish()
+            left = batch.left
+        for taken in left:
+            try:
+                with _device([taken], world):
+                    self._run_one(taken, world)
+            except BaseException as error:
+                self.fail([taken], error, world)
+            else:
+                taken.request.finish()
+
+    def _run_one(self, taken, world):
+        request = taken.request
+        if self.operation.communicates and (world is None or world.size == 1):
+            taken.headers = self.operation.prepare(request, taken.config, world)[np.newaxis]
+        elif taken.prepared is not None:
+            self.operation.group.hand_over(taken, world)
+        self.operation.run(request, taken.config, world, taken.headers)
+
+    def fail(self, members, error, world):
+        """Answers members with an error; on several ranks the others hear of it."""
+        code, message = status_of(error)
+        many = world is not None and world.size > 1 and self.operation.communicates
+        agreed = getattr(error, "agreed", False)
+        devices.forget_counts(members[0].request)
+        for taken in members:
+            if many and agreed:
+                world.coordinator.undone(taken.request.exchange)  # before the next step can announce anything
+        for taken in members:
+            taken.request.finish(code, message)
+        if many and not agreed:
+            # The others are in the middle of this exchange and will wait for ever: the job is lost.
+            world.coordinator.fail_job("op '{}' failed on rank {} in the middle of an exchange: {}".format(
+                members[0].request.name, world.rank, message))
+
+
+class _device:
+    """Inside, kernels run on the members' device, and exchanges are those of its memory; at the end none has failed."""
+
+    def __init__(self, members, world):
+        self._members, self._world = members, world
+        self._use = devices.use(members[0].request)
+        self._communicator = None
+
+    def __enter__(self):
+        world, first = self._world, self._members[0]
+        if world is not None and first.call.operation.communicates:
+            communicator = devices.communicator(first.request, world) if world.size > 1 else world.communicator
+            communicator.op = world.communicator.op = first.request.name
+            for taken in self._members:
+                taken.request.communicator = communicator
+            self._communicator = communicator
+        self._use.__enter__()
+
+    def __exit__(self, kind, error, trace):
+        self._use.__exit__(kind, error, trace)
+        # An exchange that was given up ends without its data.
+        if kind is None and self._communicator is not None and self._communicator.failure is not None:
+            raise self._communicator.failure
+
+
+def _error(caught, world):
+    return launch.LaunchError(*status_of(caught), rank=world.rank)

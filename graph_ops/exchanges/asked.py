@@ -1,0 +1,61 @@
+"""The requester's side: a batch's distinct keys, and whom they are asked of."""
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from sok1x.cuda_kernels import partition
+from sok1x.graph_ops.exchanges.lookup import Lookup
+from sok1x.graph_ops.stores.distinct import make_distinct
+from sok1x.graph_ops.stores.store import check_keys
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A batch's distinct keys.
+
+    Attributes:
+      keys: int64 [U], at the front of an `Array`. count: U.
+      inverse: int32 [K], which of them each position asks for.
+    """
+
+    keys: Any
+    count: int
+    inverse: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class AskedOfOwners(Asked):
+    """The same in the order in which they are sent: by owner.
+
+    Attributes:
+      send_counts: int64 [N], keys of each owner.
+    """
+
+    send_counts: np.ndarray
+
+
+def ask(lookup: Lookup, inverse: Any) -> Asked:
+    """A batch's distinct keys, in order of first appearance.
+
+    Args:
+      inverse: int32 [K], filled.
+
+    Raises:
+      CallError: INVALID_ARGUMENT where a key can have no row.
+    """
+    keys, count = make_distinct(lookup.request, lookup.keys, inverse)
+    check_keys(lookup.request, lookup.table, lookup.world, keys, count,
+               lambda key: int(np.flatnonzero(inverse.read() == key)[0]))
+    return Asked(keys, count, inverse)
+
+
+def ask_owners(lookup: Lookup, inverse: Any) -> AskedOfOwners:
+    """As `ask`, brought into the order of their owners."""
+    asked = ask(lookup, inverse)
+    request, ranks, count = lookup.request, lookup.world.size, asked.count
+    counts, position = request.temporary("int64", ranks), request.temporary("int32", count)
+    keys = request.temporary("int64", count)
+    partition.partition(asked.keys.pointer, count, ranks, counts.pointer, keys.pointer, position.pointer)
+    partition.remap(inverse.pointer, position.pointer, inverse.size)
+    return AskedOfOwners(keys, count, inverse, counts.read())

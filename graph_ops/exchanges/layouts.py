@@ -1,0 +1,86 @@
+"""What a lookup makes of its keys' rows, and back: a row for each position, or one for each bag of positions."""
+import abc
+from typing import Any
+
+from sok1x.cuda_kernels import combine, gather, segment_sum
+from sok1x.graph_ops.stores.base_store import Found, Store
+
+
+class Layout(abc.ABC):
+    """See the module's text. `places`, int32 [K], says for each position which of some rows it has; -1: none, zeros.
+
+    Attributes:
+      dim: D. count: embeddings, the positions or the bags.
+    """
+
+    dim: int
+    count: int
+
+    @abc.abstractmethod
+    def spread(self, values: Any, places: Any, out: Any) -> None:
+        """out [count, D] from values [n, D], each float32 or float16."""
+
+    @abc.abstractmethod
+    def read(self, store: Store, keys: Any, found: Found, places: Any, out: Any) -> None:
+        """As `spread`, from the table itself: `found` are the rows of distinct keys int64 [u]."""
+
+    @abc.abstractmethod
+    def sum(self, gradient: Any, places: Any, count: int, sums: Any) -> None:
+        """sums float32 [count, D], for each of `count` rows, of gradient [self.count, D], float32 or float16."""
+
+
+class Positions(Layout):
+    """A row for each position."""
+
+    def __init__(self, dim: int, count: int) -> None:
+        self.dim, self.count = dim, count
+
+    def spread(self, values: Any, places: Any, out: Any) -> None:
+        """See `Layout.spread`."""
+        gather.gather(values.pointer, self.dim, places.pointer, places.size, out.pointer, values.dtype, out.dtype)
+
+    def read(self, store: Store, keys: Any, found: Found, places: Any, out: Any) -> None:
+        """See `Layout.read`."""
+        store.gather(found, places, out)
+        store.fill_unseen(keys, found, places, out)
+
+    def sum(self, gradient: Any, places: Any, count: int, sums: Any) -> None:
+        """See `Layout.sum`."""
+        segment_sum.segment_sum(gradient.pointer, self.dim, places.pointer, places.size, count, sums.pointer,
+                                gradient.dtype)
+
+
+class Bags(Layout):
+    """The sum or mean of each bag's rows; zeros for an empty bag.
+
+    Attributes:
+      offsets: int64 [count + 1], where each bag begins among the positions. mean: whether sums are divided.
+    """
+
+    def __init__(self, dim: int, offsets: Any, mean: bool) -> None:
+        self.dim, self.offsets, self.count, self.mean = dim, offsets, offsets.size - 1, mean
+
+    def spread(self, values: Any, places: Any, out: Any) -> None:
+        """See `Layout.spread`."""
+        self._combine(values, 0, places, out)
+
+    def read(self, store: Store, keys: Any, found: Found, places: Any, out: Any) -> None:
+        """See `Layout.read`."""
+        if not found.missing or store.table.by_row:
+            self._combine(store.rows, found.read_from.pointer, places, out)
+        else:
+            self._combine(store.distinct_values(keys, found), 0, places, out)
+
+    def _combine(self, values: Any, rows: int, places: Any, out: Any) -> None:
+        """rows: pointer to which of `values` each of what places say is, or 0: they are in order."""
+        combine.combine(values.pointer, self.dim, rows, places.pointer, self.offsets.pointer, self.count, places.size,
+                        self.mean, out.pointer, values.dtype, out.dtype)
+
+    def sum(self, gradient: Any, places: Any, count: int, sums: Any) -> None:
+        """See `Layout.sum`."""
+        segment_sum.bag_segment_sum(gradient.pointer, self.dim, self.offsets.pointer, places.pointer, self.count,
+                                    places.size, self.mean, count, sums.pointer, gradient.dtype)
+
+    def divide(self, sums: Any, out: Any) -> None:
+        """out [count, D] = sums [count, D], of one dtype, divided by each bag's number of positions."""
+        combine.divide(sums.pointer, self.dim, self.offsets.pointer, self.count, out.pointer, sums.dtype)

@@ -1,0 +1,148 @@
+"""A run of a lookup, and one of its gradient, as exchanges see them."""
+import abc
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Type
+
+import numpy as np
+
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
+from sok1x.graph_ops.exchanges import ties
+from sok1x.graph_ops.exchanges.layouts import Layout
+from sok1x.graph_ops.exchanges.training import training_of
+from sok1x.graph_ops.stores.base_store import Store
+from sok1x.graph_ops.stores.table import Table
+
+NOTHING = np.empty(0, np.int64)  # the header of an op that has nothing to say
+
+# What a forward op may leave for its gradient in the device's memory, by name; each lookup says which of them, in which
+# order, in its `Saved`, a NamedTuple whose last field is in host memory: what was counted, and what ties.py adds.
+SAVED_DTYPES: Dict[str, str] = {
+    "inverse": "int32",     # [K], which of the sent keys each position asked for; where nothing is sent, its row
+    "offsets": "int64",     # [bags + 1], where each bag begins
+    "rows": "int32",        # [u], rows of the distinct keys that this rank was asked for, -1 for none; or nothing
+    "requested": "int32",   # [R], which of `rows` each received key is; where `rows` is nothing, its row
+    "all_offsets": "int64"  # where each bag of all ranks begins among the received pairs (reduce_scatter.py)
+}
+
+
+class Header(NamedTuple):
+    """What a rank tells all others before they exchange; of all ranks, each field has one dimension more.
+
+    Attributes:
+      training: 1 where the run trains. send_counts: [N], keys for each rank.
+      bags, keys, distinct: how many this rank has; distinct 0 where nobody counts. None where a lookup goes by the
+        same exchange whatever they are.
+    """
+
+    training: Any
+    send_counts: Any
+    bags: Any = None
+    keys: Any = None
+    distinct: Any = None
+
+
+def headers_of(headers: np.ndarray, tells_sizes: bool) -> Header:
+    """From headers int64 [N, h] of all ranks, as `Lookup.header` packs them."""
+    if not tells_sizes:
+        return Header(headers[:, 0], headers[:, 1:])
+    return Header(headers[:, 0], headers[:, 4:], *headers.T[1:4])
+
+
+class Lookup(abc.ABC):
+    """One run of a forward op.
+
+    Attributes:
+      request, config, world: as the operation runs with. table: the config's. training: whether it trains.
+      Saved: names of what it leaves for its gradient, `SAVED_DTYPES` and one more.
+      tells_sizes: whether the exchange depends on how much each would move.
+      keys: `Array` of any key type, K of them. layout: of its embeddings. Both are there after `start`.
+      state: what an exchange's `prepare` leaves for its `run`.
+    """
+
+    Saved: Type[Any]
+    tells_sizes = True
+    keys: Any
+    layout: Layout
+
+    def __init__(self, request: Any, config: Any, world: Any) -> None:
+        self.request, self.config, self.world, self.table = request, config, world, config.table
+        self.training = training_of(request, config)
+        self.state: Any = None
+        self._left: List[str] = []
+        self._counted = False
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Takes the batch in, without waiting for a GPU."""
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Raises where the batch is not as it must be."""
+
+    @abc.abstractmethod
+    def embeddings(self) -> Any:
+        """Output 0, float32 or float16, `layout.count` times D."""
+
+    @abc.abstractmethod
+    def look_up(self, store: Store, at: Any, out: Any) -> bool:
+        """The usual batch's way where no key leaves this rank: every position looked up by itself, after `start`.
+
+        Args:
+          at: int32 [K], filled: each position's row. out: `embeddings`, filled.
+
+        Returns:
+          Whether that was all; False where keys have no row, or are to be made distinct before. The batch is checked.
+        """
+
+    def header(self, distinct: int, send_counts: np.ndarray) -> np.ndarray:
+        """This rank's `Header`, int64: training, then bags, keys and distinct, then send_counts."""
+        counted = [self.layout.count, self.keys.size, distinct] if self.tells_sizes else []
+        return np.concatenate([[self.training, *counted], send_counts]).astype(np.int64)
+
+    def headers(self, headers: np.ndarray) -> Header:
+        """The `Header` of all ranks."""
+        return headers_of(headers, self.tells_sizes)
+
+    def leave(self, name: str, length: int) -> Any:
+        """The output `name` of `Saved`, [length]: an `Array` to be filled."""
+        self._left.append(name)
+        return self.request.output(1 + self.Saved._fields.index(name), SAVED_DTYPES[name], (length,))
+
+    def leave_counts(self, exchange: int, counts: Sequence[Any]) -> None:
+        """The counts (arrays) that the gradient exchanges by; exchange: number of the exchange that has counted."""
+        self._counted = True
+        ties.save(self.request, 0, list(counts))
+
+    def leave_rest(self) -> None:
+        """Leaves nothing under the names that nothing has been left under."""
+        for name in self.Saved._fields[:-1]:
+            if name not in self._left:
+                self.leave(name, 0)
+        if not self._counted:
+            self.request.host_output(0, "int64", (0,))
+
+
+class Gradient:
+    """One run of what is taken from a lookup: its gradient, or the gradient of that.
+
+    Attributes:
+      request, config, world, table: as of `Lookup`.
+      given: the embeddings' gradient, float32 or float16; or, float32 [u, D], what the gradient's values are given.
+      saved: the lookup's `Saved`. layout: of its embeddings.
+      counts: int64, as `Lookup.leave_counts` was given them, one after the other; nothing where nothing was exchanged.
+      state: as of `Lookup`.
+    """
+
+    def __init__(self, request: Any, config: Any, world: Any, saved: Any, layout: Layout, counts: np.ndarray) -> None:
+        self.request, self.config, self.world, self.table = request, config, world, config.table
+        self.given, self.saved, self.layout, self.counts = request.inputs[0], saved, layout, counts
+        self.state: Any = None
+
+    def sent_and_received(self) -> Tuple[np.ndarray, np.ndarray]:
+        """Of an all2all lookup: (keys that it has sent to each rank, that each has sent to it), int64 [N] each."""
+        ranks = self.world.size
+        return self.counts[:ranks].copy(), self.counts[ranks:2 * ranks].copy()
+
+
+def row_bytes(table: Table, dtype: str) -> int:
+    """Bytes of a row as it travels."""
+    return table.dim * ITEM_BYTES[dtype]

@@ -1,0 +1,132 @@
+"""Every key travels with its bag to the key's owner, who combines what it owns for the bags of all ranks.
+
+Reduce-Scatter adds these partial sums up; gradients travel by All-Gather. Bytes that a rank moves, K keys and B bags of
+each of N ranks: 16 K for keys with their bags and E D N B for partial sums (E bytes of a number), in a forward; E D N B
+for gradients in a backward. Forward leaves
+
+  rows         rows of the distinct keys that this rank was given
+  requested    which of `rows` each received key is
+  all_offsets  where each bag of all ranks begins among the received keys
+  counts       bags of each rank
+
+and `inverse` is empty unless the exchange was chosen when keys had been made distinct already. Communicators reduce in
+float32. Where embeddings are float16, partial sums go to the rank that has the bags by All2All, as many bytes as in a
+Reduce-Scatter, and are added up there in float32.
+"""
+from typing import Any, Tuple
+
+import numpy as np
+
+from sok1x.cuda_kernels import bags as bag_kernels
+from sok1x.cuda_kernels import combine, partition, parts, unique
+from sok1x.graph_ops.exchanges import ties
+from sok1x.graph_ops.exchanges.exchange import Exchange
+from sok1x.graph_ops.exchanges.layouts import Bags
+from sok1x.graph_ops.exchanges.lookup import Gradient, Lookup, row_bytes
+from sok1x.graph_ops.exchanges.row_sums import Kept, sum_by_row
+from sok1x.graph_ops.exchanges.training import check_training
+from sok1x.graph_ops.stores.distinct import make_distinct
+from sok1x.graph_ops.stores.store import check_keys, request_store
+
+
+class ReduceScatter(Exchange):
+    """See the module's text. It is for bags alone."""
+
+    number = 1
+
+    def prepare(self, lookup: Lookup) -> np.ndarray:
+        """See `Exchange.prepare`: keys travel whatever they are, so nobody needs to know which are distinct."""
+        lookup.start()
+        lookup.check()
+        check_keys(lookup.request, lookup.table, lookup.world, lookup.keys, lookup.keys.size, lambda key: key)
+        return lookup.header(0, np.zeros(lookup.world.size, np.int64))
+
+    def forward(self, lookup: Lookup, headers: np.ndarray) -> None:
+        """See `Exchange.forward`."""
+        request, world, every, bags = lookup.request, lookup.world, lookup.headers(headers), lookup.layout
+        assert isinstance(bags, Bags)
+        out = lookup.embeddings()
+        check_training(lookup.table, every.training)
+        counts = np.ascontiguousarray(every.bags)
+        lookup.leave_counts(self.number, [counts])
+        total = int(counts.sum())
+        keys, key_bags = _exchange_pairs(lookup, bags, int(counts[:world.rank].sum()))
+        requested, offsets = lookup.leave("requested", keys.size), lookup.leave("all_offsets", total + 1)
+        distinct, count = make_distinct(request, keys, requested)
+        combine.bag_offsets(key_bags.pointer, 1, keys.size, total, offsets.pointer)
+        partial = request.temporary(out.dtype, total, lookup.table.dim)
+        with request_store(request, lookup.config, world, exclusive=lookup.training) as store:
+            found = store.find_or_insert(lookup.training, distinct, count, lookup.leave("rows", count))
+            Bags(lookup.table.dim, offsets, False).read(store, distinct, found, requested, partial)
+        lookup.leave_rest()
+        _add_up(request, world, partial, counts, bags, out)
+
+    def prepare_backward(self, back: Gradient) -> None:
+        """See `Exchange.prepare_backward`."""
+        back.state = back.given
+        assert isinstance(back.layout, Bags)
+        if back.layout.mean:
+            back.state = back.request.temporary(back.given.dtype, back.layout.count, back.table.dim)
+            back.layout.divide(back.given, back.state)
+
+    def backward(self, back: Gradient, headers: np.ndarray) -> None:
+        """See `Exchange.backward`."""
+        request, dtype, dim, counts = back.request, back.given.dtype, back.table.dim, back.counts.copy()
+        ties.check_equal(request.name, headers)
+        gradients = request.temporary(dtype, int(counts.sum()), dim)
+        request.communicator.all_gather(back.state.pointer, gradients.pointer, counts, row_bytes(back.table, dtype))
+        sum_by_row(back, gradients, Bags(dim, back.saved.all_offsets, False), back.saved.requested)
+
+    def spread(self, back: Gradient, kept: Kept, headers: np.ndarray, out: Any) -> None:
+        """See `Exchange.spread`."""
+        request, dim, counts = back.request, back.table.dim, back.counts.copy()
+        ties.check_equal(request.name, headers)
+        assert isinstance(back.layout, Bags)
+        partial = request.temporary(out.dtype, int(counts.sum()), dim)
+        Bags(dim, back.saved.all_offsets, False).spread(back.given, kept.places(back.saved.requested), partial)
+        _add_up(request, back.world, partial, counts, back.layout, out)
+
+
+def _exchange_pairs(lookup: Lookup, bags: Bags, first: int) -> Tuple[Any, Any]:
+    """Sends each key, with the number of its bag among all ranks' bags, to the key's owner.
+
+    Args:
+      first: the number of this rank's first bag.
+
+    Returns:
+      (keys int64 [R], bags int64 [R]) received, in the order of their bags.
+    """
+    request, given, length = lookup.request, lookup.keys, lookup.keys.size
+    wide, position = request.temporary("int64", length), request.temporary("int32", length)
+    grouped, own = request.temporary("int64", length), request.temporary("int64", length)
+    sent_bags, counts = request.temporary("int64", length), request.temporary("int64", lookup.world.size)
+    unique.widen(given.pointer, given.dtype, length, wide.pointer)
+    partition.partition(wide.pointer, length, lookup.world.size, counts.pointer, grouped.pointer, position.pointer)
+    bag_kernels.of_keys(bags.offsets.pointer, bags.count, first, own.pointer)
+    partition.permute(own.pointer, position.pointer, length, sent_bags.pointer)
+    send_counts = counts.read()
+    recv_counts = request.communicator.exchange_counts(send_counts)
+    received = int(recv_counts.sum())
+    keys, key_bags = request.temporary("int64", received), request.temporary("int64", received)
+    request.communicator.all_to_all(grouped.pointer, send_counts, keys.pointer, recv_counts, 8)
+    request.communicator.all_to_all(sent_bags.pointer, send_counts, key_bags.pointer, recv_counts, 8)
+    return keys, key_bags
+
+
+def _add_up(request: Any, world: Any, partial: Any, counts: np.ndarray, bags: Bags, out: Any) -> None:
+    """Adds up the ranks' partial sums; each rank gets those of its bags, and divides them where they are means.
+
+    Args:
+      partial: [sum(counts), D], float32 or float16, the bags of rank 0 first. counts: int64 [N], bags of each rank.
+      bags: this rank's. out: of `partial`'s dtype, filled: counts[rank] rows.
+    """
+    dim, mine = partial.shape[1], int(counts[world.rank])
+    if partial.dtype == "float32":
+        request.communicator.reduce_scatter(partial.pointer, out.pointer, counts, dim)
+        if bags.mean:
+            combine.divide(out.pointer, dim, bags.offsets.pointer, mine, out.pointer)
+        return
+    received = request.temporary(partial.dtype, world.size * mine, dim)
+    request.communicator.all_to_all(partial.pointer, counts, received.pointer, np.full(world.size, mine, np.int64),
+                                    dim * 2)
+    parts.sum_parts(received.pointer, world.size, mine, dim, bags.offsets.pointer if bags.mean else 0, out.pointer)

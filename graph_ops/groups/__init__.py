@@ -1,0 +1,11 @@
+"""Ops that are ready together, run together: lookups and gradients of many tables in as many kernels and
+exchanges as of one.
+
+    form           what an operation's grouped form is
+    batch          a group's requests through the bridge's calls for many; numbers that kernels leave for Python
+    columns        the members' tables as columns of numbers
+    dense_lookup   the grouped forms of the dense lookup's operations: which requests may run together
+    dense_alone    what they do on one rank
+    dense_ranks    and on several
+    distinct_rows  the rows of many lookups made distinct
+"""

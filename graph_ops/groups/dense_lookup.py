@@ -1,0 +1,58 @@
+"""The grouped forms of the dense lookup's operations, on one rank and on several."""
+from sok1x.graph_ops.groups import dense_alone, dense_ranks, distinct_rows
+from sok1x.graph_ops.groups.form import GroupForm
+
+
+class Forward(GroupForm):
+    """Many tables' lookups."""
+
+    def key(self, taken, world):
+        """See GroupForm.key."""
+        if world.size == 1:
+            return dense_alone.key(taken)
+        return dense_ranks.forward_key(taken)
+
+    def prepare(self, members, world):
+        """See GroupForm.prepare."""
+        dense_ranks.prepare(members, world)
+
+    def run(self, members, world):
+        """See GroupForm.run."""
+        return dense_alone.forward(members) if world.size == 1 else dense_ranks.forward(members, world)
+
+    def hand_over(self, taken, world):
+        """See GroupForm.hand_over."""
+        dense_ranks.hand_over(taken, world)
+
+
+class Backward(GroupForm):
+    """Their gradients. Those of lookups whose keys may have no row run by themselves."""
+
+    def key(self, taken, world):
+        """See GroupForm.key."""
+        known = taken.config.rows_known if taken.headers is None else taken.headers[:, 0].all()
+        return True if known else None
+
+    def prepare(self, members, world):
+        """See GroupForm.prepare."""
+        dense_ranks.prepare_backward(members)
+
+    def hand_over(self, taken, world):
+        """See GroupForm.hand_over."""
+        taken.call.operation.prepare(taken.request, taken.config, world)
+
+    def run(self, members, world):
+        """See GroupForm.run."""
+        return dense_alone.backward(members) if world.size == 1 else dense_ranks.backward(members, world)
+
+
+class Distinct(GroupForm):
+    """Their rows made distinct, for the gradients."""
+
+    def key(self, taken, world):
+        """See GroupForm.key."""
+        return distinct_rows.key(taken, world)
+
+    def run(self, members, world):
+        """See GroupForm.run."""
+        return distinct_rows.run(members, world)

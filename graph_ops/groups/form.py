@@ -1,0 +1,32 @@
+"""What makes an operation one that runs several requests at once."""
+import abc
+
+
+class GroupForm(abc.ABC):
+    """The grouped form of an operation: its attribute `group`.
+
+    It does the usual case; members that need more (rows inserted, an error raised) it leaves to the operation's own
+    `run`, one by one. So nothing of a member that it leaves may have been written but the member's outputs.
+    """
+
+    @abc.abstractmethod
+    def key(self, taken, world):
+        """Requests with equal keys may run together; None: only by itself.
+
+        Where requests of several ranks run together, the key follows from `taken.headers` and what the plan of
+        collectives makes equal on all ranks.
+        """
+
+    def prepare(self, members, world):
+        """Sets each member's `header`, or `error`; one that is left without either is prepared by itself."""
+
+    @abc.abstractmethod
+    def run(self, members, world):
+        """Runs members (list of `together.Taken`), at least two, but answers none.
+
+        Returns:
+          The Batch, whose `left` are those to be run by themselves: the same on all ranks.
+        """
+
+    def hand_over(self, taken, world):
+        """Leaves a member that `prepare` has prepared as the operation's own `prepare` would, for its own `run`."""

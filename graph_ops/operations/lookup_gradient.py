@@ -1,0 +1,75 @@
+"""The gradient of any lookup: the op that makes it, and the `tf.IndexedSlices` in the graph."""
+from typing import Any, Callable, List, Sequence
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
+from sok1x.graph_ops.gradients import shard_gradients
+from sok1x.graph_ops.operations.of_lookup import OfLookup
+from sok1x.graph_ops.stores.table import Table
+
+
+class Backward(OfLookup):
+    """inputs: gradient of the embeddings, float32 or float16, then what the lookup has saved.
+
+    Outputs: values float32 [u, D] and, unless the config's `rows_known`, indices int32 [u] (exchanges/row_sums.py).
+    """
+
+    spread, SpreadConfig = "", None  # type: Any, Any  # the operation that is its gradient, and its config: this one's, and a dtype
+
+    def prepare(self, request: Any, config: Any, world: Any) -> np.ndarray:
+        """See `Operation.prepare`."""
+        back = request.state = self.taken(request, config, world)
+        _check_gradient(config.table, world, back.given, back.layout.count)
+        self.exchange(request, world).prepare_backward(back)
+        return request.host_inputs[0].numpy()
+
+    def run(self, request: Any, config: Any, world: Any, headers: np.ndarray) -> None:
+        """See `Operation.run`."""
+        self.exchange(request, world).backward(request.state, headers)
+
+    def gradient(self, op: tf.Operation, config: Any, grads: Sequence[Any]) -> List[Any]:
+        """See `Operation.gradient`: that of the indices, if there are any, counts for nothing."""
+        given, saved, host = op.inputs[0], op.inputs[1:-1], op.inputs[-1]
+        spread, = library.call(
+            self.spread, self.SpreadConfig(*config, given.dtype.name), [tf.convert_to_tensor(grads[0]), *saved],
+            [given.dtype], [[None, config.table.dim]], host_inputs=[host], name="second_order")
+        return [tf.reshape(spread, tf.shape(given))] + [None] * (len(op.inputs) - 1)
+
+
+def _check_gradient(table: Table, world: Any, gradient: Any, count: int) -> None:
+    """Raises where a lookup's gradient was given an `Array` that does not have the embeddings' `count` rows."""
+    if gradient.size != count * table.dim or gradient.dtype not in ("float16", "float32"):
+        raise CallError(INVALID_ARGUMENT, (
+            "embedding table '{}' on rank {}: got a gradient of {} and shape {} for a lookup's embeddings, expected "
+            "as many numbers as these have, {} x {}, of float16 or float32").format(
+                table.name, world.rank, gradient.dtype, list(gradient.shape), count, table.dim))
+
+
+def rows_are_known(table: Table, training: Any) -> bool:
+    """Whether, as the graph shows already, every key that is looked up has a row.
+
+    Then the rows that the forward op found are the gradient's indices as they are, and what optimizers do with
+    indices alone (as TensorFlow's making them distinct) need not wait for the gradient.
+    """
+    return training is True or not table.hashed
+
+
+def slices(config: Any, rows: tf.Tensor, call: Callable[..., List[tf.Tensor]]) -> tf.IndexedSlices:
+    """The `tf.IndexedSlices` of a lookup's gradient.
+
+    Args:
+      config: the lookup's. rows: its distinct rows, int32 [u], for backward.
+      call: makes the backward op, given its outputs' dtypes and shapes: values, and indices where they are not known.
+    """
+    table, dtypes, shapes = config.table, [tf.float32, tf.int32], [[None, config.table.dim], [None]]
+    if config.rows_known:
+        values, = call(dtypes[:1], shapes[:1])
+        indices = tf.identity(rows, name="rows")  # may be fed, which the rows that backward works with may not
+    else:
+        values, indices = call(dtypes, shapes)
+    shard_gradients.add(table.name, values, indices)
+    # int32, as of TensorFlow's own gather: in a branch it is merged with TensorFlow's zeros of the other branch.
+    return tf.IndexedSlices(values, indices, tf.constant([table.rows, table.dim], tf.int32))

@@ -1,0 +1,185 @@
+"""What every kind of table offers behind `request_store`."""
+import abc
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
+
+from sok1x.cuda_kernels import gather, row_init, row_numbers
+from sok1x.graph_ops.stores import clock, row_checks
+from sok1x.graph_ops.stores.row_gradients import RowGradients
+from sok1x.graph_ops.stores.table import Table
+from sok1x.graph_ops.stores.table_variables import Held
+
+
+class Found(NamedTuple):
+    """Rows of distinct keys.
+
+    Attributes:
+      rows: int32 [u], -1 for a key without one.
+      read_from: int32 [u], where to read values (differs from rows only for keys that an evaluation has not found).
+      missing: how many have no row.
+    """
+
+    rows: Any
+    read_from: Any
+    missing: int
+
+
+class Store(abc.ABC):
+    """A table's variables while a request has them locked, and what is done with them. One class for each kind.
+
+    Attributes:
+      request, table, world: of the operation that runs.
+      rows: float32 [V, D]. index: int64 [C, 2]. count: int64 []. stamps: int64 [V]. clock: int64 []. `Array`s; None for
+        what the table or the op does not have.
+      slots: {name: `Array` [V, ...]} of the variables besides.
+    """
+
+    def __init__(self, request: Any, table: Table, world: Any, held: Held, arrays: Sequence[Any]) -> None:
+        self.request, self.table, self.world = request, table, world
+        named: Dict[str, Any] = dict(zip(held.names, arrays))
+        self.rows: Any = named.get("rows")
+        self.index: Any = named.get("index")
+        self.count: Any = named.get("count")
+        self.stamps: Any = named.get("stamps")
+        self.clock: Any = named.get("clock")
+        self.slots: Dict[str, Any] = dict(zip(held.slots, arrays[len(held.names):]))
+
+    @property
+    def label(self) -> str:
+        """The table and the rank, as errors name them."""
+        return "embedding table '{}' on rank {}".format(self.table.name, self.world.rank)
+
+    # ---- keys
+
+    @staticmethod
+    @abc.abstractmethod
+    def check_keys(request: Any, table: Table, world: Any, keys: Any, count: int,
+                   position: Callable[[int], int]) -> None:
+        """Raises where a key can have no row. It needs no variables, so that a rank knows before it asks others.
+
+        Args:
+          keys: `Array` of any key type, of which the first `count` are looked at.
+          position: finds where in the batch key i stands first, for the message.
+
+        Raises:
+          CallError: INVALID_ARGUMENT.
+        """
+
+    @abc.abstractmethod
+    def find(self, keys: Any, count: int, rows: Any) -> Found:
+        """Rows of distinct keys int64 [count] without changing anything; `rows` int32 [count] is filled."""
+
+    @abc.abstractmethod
+    def insert(self, keys: Any, count: int, rows: Any) -> Found:
+        """As `find`, but a new key gets the next free row, in the order of `keys`, with its initial values.
+
+        All ranks that take part in an exchange call it together: if one shard is full, none changes.
+
+        Raises:
+          CallError: RESOURCE_EXHAUSTED, agreed on by all ranks, before anything is written.
+        """
+
+    def find_or_insert(self, training: bool, keys: Any, count: int, rows: Any) -> Found:
+        """`insert` where a lookup trains, else `find`."""
+        return (self.insert if training else self.find)(keys, count, rows)
+
+    @abc.abstractmethod
+    def look_up(self, keys: Any, at: Any, out: Optional[Any]) -> Optional[int]:
+        """Looks up every position of a batch in one pass, repeated keys too, without changing anything.
+
+        Args:
+          keys: [K], of any key type. at: int32 [K], each one's row, -1 where it has none.
+          out: float32 or float16 [K, D], filled where keys have rows; or None.
+
+        Returns:
+          How many of the positions have no row; None where this kind of table cannot, and nothing is filled.
+        """
+
+    def start_look_up(self, keys: Any, at: Any, counts: Any) -> bool:
+        """As `look_up`, without values and without waiting: the number is the next of `counts`, of `backend.counts`.
+
+        Returns:
+          False where it would have to wait, and nothing is done.
+        """
+        return False
+
+    def evaluate(self, keys: Any, at: Any, out: Any) -> bool:
+        """As `look_up`, without waiting; keys without a row read their initial values.
+
+        Returns:
+          False where it would have to wait, and nothing is done.
+        """
+        return False
+
+    @abc.abstractmethod
+    def used(self) -> int:
+        """How many rows, from the first, belong to keys."""
+
+    @abc.abstractmethod
+    def write_keys(self, first: int, count: int, keys: Any) -> None:
+        """The keys of rows first to first + count - 1, int64, to `keys`."""
+
+    @abc.abstractmethod
+    def write_some_keys(self, rows: Any, count: int, number: Any, keys: Any) -> None:
+        """The keys of some rows, of the dtype of `keys`.
+
+        Args:
+          rows: int32 [count], ascending. number: int32 [used], the place among them that each row in use has, or -1.
+        """
+
+    # ---- values
+
+    def gather(self, found: Found, places: Any, out: Any) -> None:
+        """out [K, D], float32 or float16: the values of `found`, each position's as places int32 [K] say."""
+        gather.gather_through(self.rows.pointer, self.table.dim, found.read_from.pointer, places.pointer, places.size,
+                              out.pointer, out.dtype)
+
+    def fill_unseen(self, keys: Any, found: Found, places: Any, out: Any) -> None:
+        """Overwrites out [K, D], float32 or float16, with initial values where the key asked for has no row.
+
+        Args:
+          keys: int64 [u], distinct. found: their rows. places: int32 [K], which of them each position asks for.
+        """
+        if not found.missing or self.table.by_row:
+            return
+        asked = self.request.temporary("int64", places.size)
+        rows = self.request.temporary("int32", places.size)
+        row_numbers.look_up_int64(keys.pointer, places.pointer, places.size, asked.pointer)
+        row_numbers.look_up(found.rows.pointer, places.pointer, places.size, rows.pointer)
+        self.write_initial_rows(asked, places.size, rows.pointer, out.pointer, out.dtype)
+
+    def distinct_values(self, keys: Any, found: Found) -> Any:
+        """float32 [u, D]: the values of distinct keys int64 [u], also of those that have no row."""
+        count = found.rows.size
+        values = self.request.temporary("float32", count, self.table.dim)
+        gather.gather(self.rows.pointer, self.table.dim, found.rows.pointer, count, values.pointer)
+        self.write_initial_rows(keys, count, found.rows.pointer, values.pointer)
+        return values
+
+    def write_initial_rows(self, keys: Any, count: int, only_where_negative: int, out: int,
+                           dtype: str = "float32") -> None:
+        """The initial rows of keys int64 [count] at `out`; with a pointer to int32 [count], where that is negative."""
+        kind, a, b = self.table.distribution(self.world.size)
+        row_init.initial_rows(self.world.arguments["seed"], self.table.identity, keys.pointer, count, self.table.dim,
+                              kind, a, b, only_where_negative, out, dtype)
+
+    # ---- changes
+
+    def apply(self, global_step: bool, given: RowGradients, update: Callable[..., None],
+              every_row: bool = False) -> None:
+        """An optimizer's step: rows and slots change, and are stamped where their lookup has not done so.
+
+        Args:
+          global_step: as for `clock.stamp`. given: the gradients.
+          update: gets pointers to the rows and the slots, float32 [V, D] each, and changes them.
+          every_row: whether rows without a gradient change too.
+
+        Raises:
+          CallError: INVALID_ARGUMENT where a variable has another shape, before anything is written.
+        """
+        arrays = [self.rows] + list(self.slots.values())
+        row_checks.check_variables(self.table, self.world, arrays)
+        update(*[array.pointer for array in arrays])
+        if every_row:
+            clock.stamp(self, global_step, None)
+        elif not given.from_lookup:
+            clock.stamp(self, global_step, given.rows)

@@ -1,0 +1,96 @@
+"""When each row of a table last changed: what incremental dumps are made of.
+
+Beside a table's rows lie two variables: `stamps`, int64 [V], the step at which each row last changed, and `clock`
+(in the graph `steps`), int64 [], the last step at which the table changed at all. A change that is made while the
+graph's global step is g has step g + 1, which is what the global step will be when the change is there. A graph
+without a global step counts for each table the `session.run` calls that change it. (int64: TensorFlow 1.15 has no int32
+variables on a GPU.)
+
+The op that prepares a lookup's gradient stamps the gradient's rows: whichever optimizer applies it, these rows change.
+It is not the one that makes the gradient, so that the stamps' cache misses cost nothing where TensorFlow computes the
+loss meanwhile. Rows that a lookup inserts are stamped then, for they are new whether a gradient follows or not. What
+changes rows otherwise runs stamps.py's `mark`.
+"""
+from typing import Any, Dict, List, Optional, Tuple
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.cuda_kernels import stamps
+from sok1x.graph_ops.bridge import plan
+from sok1x.graph_ops.stores.table import Table
+
+# Table's name -> the run that its clock has counted last. Runs of all sessions have different numbers.
+_counted: Dict[str, int] = {}
+
+
+def step_inputs() -> Tuple[bool, List[tf.Tensor]]:
+    """(`global_step` of the config, host inputs) by which an op that stamps rows knows the step: built where the op is.
+    """
+    step = _global_step()
+    return step is not None, [] if step is None else [step]
+
+
+def _global_step() -> Optional[tf.Tensor]:
+    """The value of the graph's global step, or None where it has none.
+
+    Not `tf.train.get_global_step`: that takes any tensor of this name, one that must be fed too.
+    """
+    found = tf.get_collection(tf.GraphKeys.GLOBAL_STEP) or [
+        variable for variable in tf.global_variables() if variable.name == "global_step:0"]
+    if not found or not found[0].dtype.base_dtype.is_integer or found[0].shape.rank not in (0, None):
+        return None
+    return tf.convert_to_tensor(found[0])
+
+
+def stamp(store: Any, global_step: bool, rows: Optional[Any], tells: bool = False) -> None:
+    """Stamps rows that change in this run.
+
+    Args:
+      store: with stamps and clock, locked exclusively.
+      global_step: as `step_inputs` gave it; the host inputs that go with it are the request's last.
+      rows: `Array` int32 [n], those outside the table are left out; None: all rows.
+      tells: whether the graph's other tables go by this step too, where lookups insert rows in this run.
+    """
+    table, values, clock = store.table, store.stamps, store.clock
+    ahead, step = next_step(store.request, table, global_step, tells)
+    if ahead:
+        stamps.advance(clock.pointer, ahead, 0)
+    if rows is not None:
+        stamps.stamp_rows(rows.pointer, rows.size, table.rows, step, clock.pointer, values.pointer)
+    else:
+        stamps.advance(clock.pointer, 0, step)
+        stamps.stamp_range(0, table.rows, 0, 0, clock.pointer, values.pointer)
+
+
+def next_step(request: Any, table: Table, global_step: bool, tells: bool = False) -> Tuple[int, int]:
+    """(steps by which the table's clock moves on, the least that it shows then) where rows change in this run.
+
+    Args:
+      global_step, tells: as for `stamp`.
+    """
+    step, ahead = 0, 0
+    if global_step:
+        step = int(request.host_inputs[-1].numpy()) + 1
+        of_graph = plan.get(request.plan) if tells else None
+        if of_graph is not None:
+            of_graph.step = request.step, step
+    elif _counted.get(table.name) != request.step:
+        ahead = 1
+    _counted[table.name] = request.step
+    return ahead, step
+
+
+def stamp_new(store: Any, first: int, count: int, step_of_graph: bool = True) -> None:
+    """Stamps rows that a lookup has just inserted: `store` as for `stamp`.
+
+    A lookup does not know the global step. It is the table's last step if a gradient of this run has set that, else one
+    later; and likewise for the other tables of its graph, of which some may be trained more often.
+
+    Args:
+      step_of_graph: False leaves the other tables out.
+    """
+    request = store.request
+    of_graph = plan.get(request.plan) if step_of_graph else None
+    run, step = (0, 0) if of_graph is None else of_graph.step
+    stamps.stamp_range(first, count, 0 if _counted.get(store.table.name) == request.step else 1,
+                       step if run == request.step else step + 1, store.clock.pointer, store.stamps.pointer)

@@ -1,0 +1,29 @@
+"""The one door to a table's variables. What kinds of tables differ in lies behind it."""
+import contextlib
+from typing import Any, Callable, Dict, Iterator, Type
+
+from sok1x.graph_ops.stores.base_store import Store
+from sok1x.graph_ops.stores.direct_store import DirectStore
+from sok1x.graph_ops.stores.hashed_store import HashedStore
+from sok1x.graph_ops.stores.table import DIRECT, HASHED, Table
+
+KINDS: Dict[str, Type[Store]] = {HASHED: HashedStore, DIRECT: DirectStore}
+
+
+@contextlib.contextmanager
+def request_store(request: Any, config: Any, world: Any, exclusive: bool) -> Iterator[Store]:
+    """The variables of a request's table, locked: shared for reading, `exclusive` for writing in place.
+
+    Args:
+      config: the operation's, with `table`, and `held`: which variables it has.
+
+    Raises:
+      CallError: FAILED_PRECONDITION where a variable has not been initialized.
+    """
+    with request.variables(config.table.name, exclusive=exclusive) as arrays:
+        yield KINDS[config.table.kind](request, config.table, world, config.held, arrays)
+
+
+def check_keys(request: Any, table: Table, world: Any, keys: Any, count: int, position: Callable[[int], int]) -> None:
+    """See `Store.check_keys`."""
+    KINDS[table.kind].check_keys(request, table, world, keys, count, position)

@@ -1,0 +1,60 @@
+"""A table's variables in a graph, by name, and which of them an op has among its resources."""
+import dataclasses
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from sok1x.graph_ops.stores.table import Table
+
+OWN = ("rows", "index", "count")  # what holds the table's content
+STAMPS = ("stamps", "clock")  # what says when it changed: see clock.py
+
+
+class Held(NamedTuple):
+    """The variables that an op has as its resources, in their order.
+
+    Attributes:
+      names: of the table's own variables, as in `TableVariables`. slots: names of those that follow, an optimizer's.
+    """
+
+    names: Tuple[str, ...]
+    slots: Tuple[str, ...] = ()
+
+    def pick(self, resources: Sequence[Any], *names: str) -> List[Any]:
+        """Of an op's resources (handles, or what they lead to) those with these names."""
+        return [resources[self.names.index(name)] for name in names]
+
+
+class Resources(NamedTuple):
+    """For an op that is being built: its config's `held`, and its resource inputs."""
+
+    held: Held
+    handles: List[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class TableVariables:
+    """The handles of a table's variables, and the table.
+
+    Attributes:
+      table: the description.
+      rows: float32 [V, D]. stamps: int64 [V]. clock: int64 []: see clock.py.
+      index: int64 [C, 2], a key and its row in each slot. count: int64 [], rows in use. Both None for a table that is
+        not `hashed`.
+    """
+
+    table: Table
+    rows: Any
+    stamps: Any
+    clock: Any
+    index: Optional[Any] = None
+    count: Optional[Any] = None
+
+    def resources(self, *names: str, slots: Optional[Dict[str, Any]] = None) -> Resources:
+        """What an op needs to work on these variables, as far as the table has them.
+
+        Args:
+          names: as in `OWN` and `STAMPS`. slots: {name: handle} of variables besides, with V rows.
+        """
+        slots = slots or {}
+        there = [name for name in names if getattr(self, name) is not None]
+        return Resources(Held(tuple(there), tuple(slots)),
+                         [getattr(self, name) for name in there] + list(slots.values()))

@@ -1,0 +1,201 @@
+"""Finds and copies for many tables at once, against the same for each table alone and NumPy."""
+import numpy as np
+import pytest
+from group_arena import Arena, Blocked, Flat, put_all, sizes
+from kernel_checks import EXTREMES, dirty
+from kernel_devices import SMALL, call, host_only, on, on_gpu, size
+
+from sok1x.cuda_kernels import backend, group_find, group_gather, groups, hash_index
+
+pytestmark = pytest.mark.usefixtures("device")
+KEY_TYPES = ["int64", "int32", "uint32"]
+COUNTS = [0, 1, 2, 7, 33, 100]
+DIMS = [1, 2, 3, 4, 5, 6, 8, 12, 16, 31, 32, 33, 64, 100, 128, 130, 257, 300]
+
+
+@pytest.mark.parametrize("dtype, name", [(group_find.FIND, "group_find_member_bytes"),
+                                         (group_gather.GATHER, "group_gather_member_bytes")])
+@host_only
+def test_records_are_those_of_the_kernels(dtype, name):
+    assert getattr(backend.kernels, name)() == dtype.itemsize
+
+
+def some_keys(random, key_type, n):
+    info = np.iinfo(key_type)
+    edges = EXTREMES if key_type == "int64" else np.array([info.min, info.max, 0, 1, info.max - 1], key_type)
+    return np.concatenate([edges.astype(key_type), random.randint(info.min, info.max, n, key_type)])
+
+
+class Tables:
+    """Random members of a lookup: an index or none, a table, keys of which some have no row."""
+
+    def __init__(self, random, arena, count):
+        self.count, self.n = count, sizes(random, count, size(3000) // 2)
+        self.types = random.choice(KEY_TYPES, count).tolist()
+        self.has_index = random.uniform(size=count) < 0.6
+        self.ranks = random.choice([1, 2, 3, 8], count)
+        self.limit = random.choice([0, 1, 1000, 2 ** 31 - 1], count)
+        self.dim = random.choice(DIMS if not SMALL else [1, 3, 4, 130], count)
+        self.rows = random.randint(1, 500, count)
+        self.keys, self.expected, indexes = [], [], []
+        for t in range(count):
+            keys, expected, index = (self._indexed if self.has_index[t] else self._direct)(random, t)
+            self.keys.append(keys)
+            self.expected.append(expected.astype(np.int32))
+            indexes.append(index)
+        self.capacity = np.array([len(index) for index in indexes], np.int64)
+        self.index = put_all(arena, indexes)
+        self.tables = [random.standard_normal((max(1, self.expected[t].max() + 1 if self.n[t] else 0), self.dim[t]))
+                       .astype(np.float32) for t in range(count)]
+
+    def _indexed(self, random, t):
+        known = np.unique(some_keys(random, self.types[t], int(self.rows[t]) + 9))
+        stored = random.permutation(known)[:self.rows[t]]
+        capacity = hash_index.capacity(len(stored))
+        index = np.empty((capacity, 2), np.int64)
+        with on("host"):
+            call(hash_index.clear, index, capacity)
+            call(hash_index.insert, index, capacity, stored.astype(np.int64), len(stored),
+                 np.full(len(stored), -1, np.int32), 0)
+        row_of = dict(zip(stored.tolist(), range(len(stored))))
+        keys = random.choice(known, self.n[t])
+        return keys, np.array([row_of.get(key, -1) for key in keys.tolist()]), index
+
+    def _direct(self, random, t):
+        """A table without index; without a limit all keys are in range."""
+        limit, ranks = int(self.limit[t]), int(self.ranks[t])
+        if not limit:
+            keys = random.randint(0, 1000 * ranks, self.n[t])
+        elif self.types[t] == "int64":
+            keys = random.choice(np.concatenate([random.randint(0, 2000, 50), EXTREMES, [limit, limit - 1]]), self.n[t])
+        else:
+            keys = some_keys(random, self.types[t], 50)
+            keys = random.choice(np.concatenate([keys, random.randint(0, 2000, 50)]).astype(self.types[t]), self.n[t])
+        keys = keys.astype(self.types[t])
+        if limit == 2 ** 31 - 1:  # rows beyond any table of this test: small ones only
+            keys[(keys >= 2000) & (keys < limit)] = 5
+        wide = keys.astype(np.int64)
+        inside = (wide >= 0) & (wide < limit) if limit else np.ones(len(wide), bool)
+        return keys, np.where(inside, wide // ranks, -1), np.zeros((0, 2), np.int64)
+
+    def members(self, base, keys, rows_at):
+        members = groups.members(group_find.FIND, self.count)
+        keys.lie(members["keys"], base)
+        members["key_type"] = [backend.KEY_TYPES[name] for name in self.types]
+        members["n"] = self.n
+        members["index"] = np.where(self.has_index, base + self.index, 0)
+        members["capacity"], members["ranks"], members["limit"] = self.capacity, self.ranks, self.limit
+        members["rows"] = base + rows_at
+        return members
+
+
+@pytest.mark.parametrize("ranks", [0, 1, 2, 5])
+@pytest.mark.parametrize("count", COUNTS)
+def test_find(seed, count, ranks):
+    random, arena = np.random.RandomState(seed), Arena()
+    tables = Tables(random, arena, count)
+    keys = (Blocked(arena, random, tables.keys, ranks, 8) if ranks and count else
+            Flat(arena, random, tables.keys))
+    rows_at = put_all(arena, [dirty(n, np.int32) for n in tables.n])
+    missing_at = arena.out(count, np.int64)
+    missing, *rows = arena.same_bits(
+        lambda base: group_find.find(tables.members(base, keys, rows_at), base + missing_at), missing_at, *rows_at)
+    for found, expected in zip(rows, tables.expected):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(missing, [(expected < 0).sum() for expected in tables.expected])
+
+
+@pytest.mark.parametrize("ranks, align", [(0, 16), (0, 4), (1, 1), (3, 1), (4, 16)])
+@pytest.mark.parametrize("count", COUNTS)
+def test_look_up(seed, count, ranks, align):
+    """As lookup.look_up; keys and values in blocks of their own, values of missing keys untouched."""
+    random, arena = np.random.RandomState(seed), Arena()
+    tables = Tables(random, arena, count)
+    half = random.uniform(size=count) < 0.4
+    outs = [dirty((n, dim), np.float16 if h else np.float32) for n, dim, h in zip(tables.n, tables.dim, half)]
+    keys = (Blocked(arena, random, tables.keys, ranks, 8) if ranks and count else Flat(arena, random, tables.keys))
+    # float32 rows must lie at multiples of 4: float16 blocks beside them are filled up
+    out = (Blocked(arena, random, outs, ranks, max(4, align)) if ranks and count else Flat(arena, random, outs, align))
+    rows_at = put_all(arena, [dirty(n, np.int32) for n in tables.n])
+    table_at = put_all(arena, tables.tables, align if align > 1 else 16)
+    missing_at = arena.out(count, np.int64)
+
+    def run(base):
+        members = tables.members(base, keys, rows_at)
+        members["table"], members["dim"], members["out_half"] = base + table_at, tables.dim, half
+        out.lie(members["out"], base)
+        group_find.look_up(members, base + missing_at)
+
+    outs_at = out.at if isinstance(out, Flat) else [out.at]
+    found = arena.same_bits(run, missing_at, *rows_at, *outs_at)
+    values = found[1 + count:] if isinstance(out, Flat) else out.read(found[-1])
+    for t in range(count):
+        rows = tables.expected[t]
+        expected = outs[t].copy()
+        expected[rows >= 0] = tables.tables[t][rows[rows >= 0]]
+        np.testing.assert_array_equal(found[1 + t], rows)
+        assert values[t].tobytes() == expected.tobytes()
+        assert found[0][t] == (rows < 0).sum()
+
+
+@pytest.mark.parametrize("ranks, align", [(0, 16), (0, 4), (0, 8), (1, 1), (3, 1), (4, 16)])
+@pytest.mark.parametrize("count", COUNTS)
+def test_gather(seed, count, ranks, align):
+    """Direct, through distinct rows and as a plain copy; float16 and float32; from blocks and into blocks."""
+    random, arena = np.random.RandomState(seed), Arena()
+    n = sizes(random, count, size(2000) // 2)
+    dim = random.choice(DIMS if not SMALL else [1, 3, 4, 130], count)
+    half_in, half_out = random.uniform(size=(2, count)) < 0.4
+    way = random.choice(["rows", "inverse", "copy"], count)
+    tables, rows, inverse, outs, expected = [], [], [], [], []
+    for t in range(count):
+        table = random.standard_normal((n[t] if way[t] == "copy" else random.randint(1, 300), dim[t]))
+        tables.append(table.astype(np.float16 if half_in[t] else np.float32))
+        distinct = random.randint(-1, len(table), n[t] if way[t] == "rows" else 77) if len(table) else np.zeros(0)
+        rows.append(distinct.astype(np.int32))
+        inverse.append(random.randint(0, 77, n[t]).astype(np.int32))
+        from_rows = {"rows": rows[t], "copy": np.arange(n[t])}.get(way[t])
+        if from_rows is None:
+            from_rows = rows[t][inverse[t]]
+        outs.append(dirty((n[t], dim[t]), np.float16 if half_out[t] else np.float32))
+        expected.append(outs[t].copy())
+        expected[t][from_rows >= 0] = tables[t][from_rows[from_rows >= 0]]
+    make = (lambda arrays: Blocked(arena, random, arrays, ranks, max(4, align))) if ranks and count else (
+        lambda arrays: Flat(arena, random, arrays, align))
+    source, out = make(tables), make(outs)
+    rows_at, inverse_at = put_all(arena, rows), put_all(arena, inverse)
+
+    def run(base):
+        members = groups.members(group_gather.GATHER, count)
+        source.lie(members["source"], base)
+        out.lie(members["out"], base)
+        members["source_half"], members["out_half"], members["dim"], members["n"] = half_in, half_out, dim, n
+        members["rows"] = np.where(way != "copy", base + rows_at, 0)
+        members["inverse"] = np.where(way == "inverse", base + inverse_at, 0)
+        group_gather.gather(members)
+
+    outs_at = out.at if isinstance(out, Flat) else [out.at]
+    found = arena.same_bits(run, *outs_at) if outs_at else []
+    values = found if isinstance(out, Flat) else out.read(found[0])
+    for got, wanted in zip(values, expected):
+        assert got.tobytes() == wanted.tobytes()
+
+
+def test_many_members_with_one_key_each(seed):
+    """More members than a block has warps; and launches do not depend on how many there are."""
+    random, arena = np.random.RandomState(seed), Arena()
+    count = 1000
+    keys = random.randint(0, 10 ** 9, count)
+    keys_at, rows_at, missing_at = arena.put(keys), arena.out(count, np.int32), arena.out(count, np.int64)
+
+    def run(base):
+        members = groups.members(group_find.FIND, count)
+        groups.lie_at(members["keys"], base + keys_at + 8 * np.arange(count))
+        members["n"], members["ranks"], members["limit"] = 1, 3, 5 * 10 ** 8
+        members["rows"] = base + rows_at + 4 * np.arange(count)
+        group_find.find(members, base + missing_at)
+
+    rows, missing = arena.same_bits(run, rows_at, missing_at)
+    np.testing.assert_array_equal(rows, np.where(keys < 5 * 10 ** 8, keys // 3, -1))
+    np.testing.assert_array_equal(missing, keys >= 5 * 10 ** 8)
+    assert on_gpu() or missing.any()

@@ -1,0 +1,80 @@
+"""What a group costs a GPU in launches: as much for many members as for few."""
+import numpy as np
+import pytest
+from kernel_devices import call, deterministic, gpu_only, memory
+
+from sok1x.cuda_kernels import (
+    group_find,
+    group_gather,
+    group_partition,
+    group_stamps,
+    group_sum,
+    group_unique,
+    groups,
+)
+
+N, DIM = 3, 4
+
+
+def look_up(base, count):
+    members = groups.members(group_find.FIND, count)
+    for field, value in (("n", N), ("ranks", 1), ("dim", DIM), ("rows", base), ("table", base + 4096)):
+        members[field] = value
+    groups.lie_at(members["keys"], base + 8192)
+    groups.lie_at(members["out"], base + 12288)
+    group_find.look_up(members, base + 16384)
+
+
+def gather(base, count):
+    members = groups.members(group_gather.GATHER, count)
+    members["n"], members["dim"], members["rows"] = N, DIM, base
+    groups.lie_at(members["source"], base + 4096)
+    groups.lie_at(members["out"], base + 8192)
+    group_gather.gather(members)
+
+
+def unique_and_partition(base, count):
+    members = groups.members(group_unique.UNIQUE, count)
+    groups.lie_at(members["keys"], base)
+    number = 64 * np.arange(count)
+    members["n"], members["values"], members["inverse"] = N, base + 4096 + number, base + 16384 + number
+    group_unique.unique(members, base + 32768, base + (1 << 16))
+    parts = groups.members(group_partition.PARTITION, count)
+    for field in ("values", "n", "inverse"):
+        parts[field] = members[field]
+    parts["position"], parts["n_inverse"] = base + 49152 + number, N
+    group_partition.partition(parts, base + 32768, 2, base + 40960, base + (1 << 15) + 2048)
+
+
+def segment_sum(base, count):
+    members = groups.members(group_sum.SUM, count)
+    members["n"], members["dim"], members["segments"], members["num_segments"] = N, DIM, base, N
+    groups.lie_at(members["values"], base + 4096)
+    groups.lie_at(members["sums"], base + 8192)
+    groups.lie_at(members["half"], base + 12288)
+    group_sum.segment_sum(members)
+
+
+def stamp(base, count):
+    members = groups.members(group_stamps.STAMP, count)
+    members["n"], members["values"], members["rows"], members["table_rows"] = N, base, base + 4096, N
+    members["stamps"], members["clock"] = base + 8192, base + 12288
+    group_stamps.stamp(members)
+
+
+@gpu_only
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("run", [look_up, gather, unique_and_partition, segment_sum, stamp])
+@pytest.mark.usefixtures("device")
+def test_launches_do_not_grow_with_the_members(run, in_order):
+    device, launches = memory().gpu, []
+    with deterministic(in_order):
+        for count in (2, 40):
+            device.profile = []
+            try:
+                call(lambda base, count=count: run(base, count), np.zeros(1 << 18, np.uint8))
+                launches.append([what for what, _, _ in device.profile])
+            finally:
+                device.profile = None
+    few, many = launches
+    assert few == many and 0 < len(few) < 20

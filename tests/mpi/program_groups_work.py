@@ -1,0 +1,93 @@
+"""What a step of many tables costs in calls, however many they are; and that steps leave no memory behind.
+
+    [mpiexec -np N] python program_groups_work.py
+"""
+import collections
+import resource
+
+import numpy as np
+import tensorflow as tf
+from groups_model import BACKWARD, DISTINCT, FORWARD, Model, pause, session, sizes
+
+import sok1x as sok
+from sok1x import launch
+from sok1x.cuda_kernels import backend
+from sok1x.graph_ops.bridge import bulk
+
+called = collections.Counter()
+
+
+def counted(what, function):
+    def call(*arguments, **options):
+        called[what] += 1
+        return function(*arguments, **options)
+    return call
+
+
+def count_calls(world):
+    """Has kernels, exchanges and messages counted by name."""
+    for name, signature in list(backend._signatures.items()):
+        if signature.family.startswith("group_") and not name.endswith("_member_bytes"):
+            setattr(backend.kernels, name, counted("kernel", getattr(backend.kernels, name)))
+        elif not name.endswith("_bytes"):
+            setattr(backend.kernels, name, counted("kernel of one", getattr(backend.kernels, name)))
+    communicator = world.communicator
+    for name in ("all_to_all", "exchange_counts", "all_gather", "agree"):
+        setattr(communicator, name, counted(name, getattr(communicator, name)))
+    if world.size > 1:
+        transport = world.coordinator.transport
+        transport.send = counted("message", transport.send)
+    bulk.RequestGroup.temporary = counted("temporary", bulk.RequestGroup.temporary)
+    bulk.RequestGroup.outputs = counted("outputs", bulk.RequestGroup.outputs)
+
+
+def work(tables, random):
+    """How often everything is called in a step of so many tables whose keys are all known."""
+    with tf.Graph().as_default():
+        model = Model([(60, number % 3 != 1) for number in range(tables)],
+                      [(number, True) for number in range(tables)])
+        batch = [np.arange(-20 if number % 3 != 1 else 0, 20) for number in range(tables)]
+        with session() as made:
+            for _ in range(3):  # the plan is told with the first
+                made.run(model.step, model.feed(batch))
+            called.clear()
+            sizes.clear()
+            made.run(model.step, model.feed([random.permutation(keys)[:random.randint(5, 20)] for keys in batch]))
+        assert sizes == {name: [tables] for name in (FORWARD, DISTINCT, BACKWARD)}, sizes
+    return dict(called)
+
+
+def main():
+    with tf.Session() as made:
+        made.run(sok.Init(global_batch_size=64))
+    world = launch.current()
+    count_calls(world)
+    random = np.random.RandomState(world.rank)
+    pause[0] = 0.15
+    found = {tables: work(tables, random) for tables in (2, 8, 24)}
+    assert found[2] == found[8] == found[24], found
+    pause[0] = 0.004
+    peaks = peaks_of_steps(random)
+    assert peaks[1] - peaks[0] < 60 << 10, peaks  # KiB; outputs alone of 200 steps are 16 times that
+    assert np.mean(sizes[FORWARD]) > 3, "steps did not run together"
+    print("rank", world.rank, found[24], peaks, "ok")
+
+
+def peaks_of_steps(random):
+    """KiB of memory that the process has had at most after 100 steps, and after 300."""
+    peaks = []
+    sizes.clear()
+    with tf.Graph().as_default():
+        model = Model([(3000, number % 3 != 1) for number in range(4)], [(number, True) for number in range(4)],
+                      dim=200)
+        with session() as made:
+            for step in range(300):
+                batch = [random.randint(0, 1500, random.randint(1000, 1500)) for _ in range(4)]
+                made.run(model.step, model.feed(batch))
+                if step in (99, 299):
+                    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return peaks
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Packages whose docstrings are maps name every file of theirs, and no other."""
+import glob
+import importlib
+import os
+import pkgutil
+import re
+
+import pytest
+
+from sok1x import graph_ops
+
+ROOMS = ["sok1x.graph_ops." + name for _, name, is_package in pkgutil.iter_modules(graph_ops.__path__) if is_package]
+
+
+def named(package):
+    """Names in a map: a line each, four blanks before it and at least two behind."""
+    return re.findall(r"^ {4}(\w+)  +\S", package.__doc__, re.MULTILINE)
+
+
+def files(package):
+    folder = os.path.dirname(package.__file__)
+    ours = [name for pattern in ("*.py", "*.cc", "*.h") for name in glob.glob(os.path.join(folder, pattern))]
+    return sorted({os.path.basename(name).split(".")[0] for name in ours} - {"__init__", "__main__"})
+
+
+@pytest.mark.parametrize("name", ROOMS + ["sok1x.launch", "sok1x.checkpoint"])
+def test_a_map_names_every_file_once(name):
+    package = importlib.import_module(name)
+    assert sorted(named(package)) == files(package)
+
+
+def test_the_map_of_rooms():
+    assert sorted("sok1x.graph_ops." + name for name in named(graph_ops)) == sorted(ROOMS)
