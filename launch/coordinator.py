@@ -29,6 +29,8 @@ from .stillness import Stillness
 _CHECK_SECONDS = 0.05
 # Seconds that a rank waits for rank 0's answer where it can also go on without.
 _ANSWER_SECONDS = 2.0
+# Seconds that rank 0 waits at most until its words have gone to all ranks, before it acts on them itself.
+_SENT_SECONDS = 10.0
 
 
 def _ended(rank):
@@ -150,7 +152,12 @@ class Coordinator:
                 self._next_check = now + _CHECK_SECONDS
                 self._check(now)
             self._channel.send()
-        return self._announcements.take()
+        decisions = self._announcements.take()
+        if decisions and self._channel.leader is not None:
+            # MPI sends a long word in pieces, and only while this rank is inside MPI. Who runs what the word has decided
+            # may wait outside of it (for a GPU) for ranks that have not got all of the word.
+            self.transport.flush(_SENT_SECONDS)
+        return decisions
 
     def fail_job(self, message, code=INTERNAL, rank=None):
         """Fails the job on all ranks, with a message that names `rank` (None: this one). Any thread may call it."""

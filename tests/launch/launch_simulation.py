@@ -44,10 +44,12 @@ class MemoryTransport:
     def __init__(self, wires, rank):
         self._wires, self._rank = wires, rank
         self.closed = False
+        self.unflushed = 0  # messages sent since `flush`
 
     def send(self, rank, data):
         assert isinstance(data, bytes) and rank != self._rank
         self._wires.under_way[self._rank, rank].append(data)
+        self.unflushed += 1
         self._wires.sent += 1
 
     def receive(self):
@@ -56,6 +58,7 @@ class MemoryTransport:
         return came
 
     def flush(self, seconds):
+        self.unflushed = 0
         return True
 
 

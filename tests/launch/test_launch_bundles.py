@@ -47,6 +47,17 @@ def test_a_step_costs_as_many_messages_whatever_its_number_of_ops(size, count):
             assert (decision.headers[:, 0] == op).all() and (decision.headers[:, 2:] == 7).all()
 
 
+def test_rank_0_acts_on_no_word_that_has_not_gone():
+    """What it runs may wait for a GPU, outside of MPI, which sends long words only while it is inside."""
+    job = warmed(2)
+    leader = job.ranks[0]
+    for rank in (1, 0):
+        job.ranks[rank].announce_all(of(range(100), step=2))
+        job.wires.deliver_all()
+    assert leader.transport.unflushed, "the word is on its way"
+    assert len(leader.poll()) == 100 and not leader.transport.unflushed
+
+
 def test_the_first_step_of_all_is_one_message_and_one_word_too():
     job = Job(2)
     for rank in range(2):
