@@ -154,8 +154,8 @@ class Coordinator:
             self._channel.send()
         decisions = self._announcements.take()
         if decisions and self._channel.leader is not None:
-            # MPI sends a long word in pieces, and only while this rank is inside MPI. Who runs what the word has decided
-            # may wait outside of it (for a GPU) for ranks that have not got all of the word.
+            # MPI sends a long word in pieces, and only while this rank is inside MPI. Who runs what the word has
+            # decided may wait outside of it (for a GPU) for ranks that have not got all of the word.
             self.transport.flush(_SENT_SECONDS)
         return decisions
 
