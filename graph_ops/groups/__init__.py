@@ -6,6 +6,8 @@ exchanges as of one.
     columns        the members' tables as columns of numbers
     dense_lookup   the grouped forms of the dense lookup's operations: which requests may run together
     dense_alone    what they do on one rank
-    dense_ranks    and on several
+    dense_ranks    and on several: forward
+    dense_ranks_backward  and backward
+    buffers        memory for one exchange of all members' rows
     distinct_rows  the rows of many lookups made distinct
 """

@@ -1,5 +1,5 @@
 """The grouped forms of the dense lookup's operations, on one rank and on several."""
-from sok1x.graph_ops.groups import dense_alone, dense_ranks, distinct_rows
+from sok1x.graph_ops.groups import dense_alone, dense_ranks, dense_ranks_backward, distinct_rows
 from sok1x.graph_ops.groups.form import GroupForm
 
 
@@ -35,7 +35,7 @@ class Backward(GroupForm):
 
     def prepare(self, members, world):
         """See GroupForm.prepare."""
-        dense_ranks.prepare_backward(members)
+        dense_ranks_backward.prepare_backward(members)
 
     def hand_over(self, taken, world):
         """See GroupForm.hand_over."""
@@ -43,7 +43,7 @@ class Backward(GroupForm):
 
     def run(self, members, world):
         """See GroupForm.run."""
-        return dense_alone.backward(members) if world.size == 1 else dense_ranks.backward(members, world)
+        return dense_alone.backward(members) if world.size == 1 else dense_ranks_backward.backward(members, world)
 
 
 class Distinct(GroupForm):

@@ -1,6 +1,6 @@
-"""The dense lookup of many tables on several ranks: one exchange of keys, one of rows, and one of gradients for all.
+"""The dense lookup of many tables on several ranks: one exchange of keys and one of rows for all.
 
-Forward: each member's keys are made distinct and grouped by owner when the ops are taken in, all members' in the same
+Each member's keys are made distinct and grouped by owner when the ops are taken in, all members' in the same
 launches. Once the ops are decided together, what goes to a rank lies side by side, [rank][member][rows], so that one
 all_to_all serves all members, whatever their dims. Rows that all owners know are read at once; a member of which any
 rank misses a key (it must be inserted, or reads its initial values) is left, on all ranks alike, to the operation
@@ -10,18 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sok1x.cuda_kernels import backend, group_find, group_gather, group_partition, group_sum, group_unique, groups
-from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, NUMBERS
+from sok1x.cuda_kernels import backend, group_find, group_gather, group_partition, group_unique, groups
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import CallError
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups.batch import Batch
-from sok1x.graph_ops.groups.dense_alone import MOST_DIMENSIONS, fitting
+from sok1x.graph_ops.groups.buffers import ALIGN, Buffer
+from sok1x.graph_ops.groups.dense_alone import MOST_DIMENSIONS
 
 # Outputs of a lookup, by place: dense_lookup.py.
 _EMBEDDINGS, _INVERSE, _ROWS, _REQUESTED, _COUNTS = range(5)
-_HALF = NUMBERS["float16"]
-_ALIGN = 16  # bytes at whose multiples blocks begin, so that kernels move four floats at a time; the exchange's unit
 
 
 class Prepared(NamedTuple):
@@ -136,13 +135,13 @@ def forward(members, world):
     out, requested = _forward_outputs(batch, dims, takes.sum(axis=0))
     _save_counts(batch, members, sent, world)
     keys = _exchange_keys(batch, prepared, gives, takes, communicator)
-    answers = _Buffer(batch, takes, row_bytes)
+    answers = Buffer(batch, takes, row_bytes)
     with batch.variables(exclusive=training) as variables:
         misfits = _look_up(batch, members, variables, keys, answers, requested, takes.sum(axis=0), world)
     left = _left_anywhere(misfits > 0, world) if batch.columns.hashed.any() else misfits > 0
     batch.outputs([_ROWS], np.zeros((size, 1, 1), np.int64), only=~left)
-    values = _Buffer(batch, gives, row_bytes)
-    communicator.all_to_all(answers.pointer, answers.units, values.pointer, values.units, _ALIGN)
+    values = Buffer(batch, gives, row_bytes)
+    communicator.all_to_all(answers.pointer, answers.units, values.pointer, values.units, ALIGN)
     records = groups.members(group_gather.GATHER, size)
     values.lie_in(records["source"])
     groups.lie_at(records["out"], out)
@@ -189,32 +188,13 @@ def _save_counts(batch, members, sent, world):
         saved[-1] = taken.request.exchange
 
 
-class _Buffer:
-    """Memory [rank][member][rows] for one exchange.
-
-    Attributes:
-      pointer: to it. units: int64 [N], what belongs to each rank, in units of `align` bytes.
-    """
-
-    def __init__(self, batch, counts, row_bytes, align=_ALIGN):
-        self._ranks = len(counts)
-        self._starts, self._offsets, nbytes = groups.block_layout(counts, row_bytes, align)
-        self.units = nbytes // align
-        self.pointer = batch.temporary("uint8", int(nbytes.sum()))
-        self._placed = groups.place(self._starts, self._offsets)
-
-    def lie_in(self, blocks):
-        """Fills a column of BLOCKS [T] with where each member's rows lie."""
-        groups.lie_in_blocks(blocks, self.pointer, self._ranks, *self._placed)
-
-
 def _exchange_keys(batch, prepared, gives, takes, communicator):
-    """Sends each rank the keys that it owns. Returns the `_Buffer` of those that this rank owns."""
-    received, first = _Buffer(batch, takes, 8, 8), prepared[0]
+    """Sends each rank the keys that it owns. Returns the `Buffer` of those that this rank owns."""
+    received, first = Buffer(batch, takes, 8, 8), prepared[0]
     pointer = first.sent
     if len(prepared) != first.of or any(one.memory is not first.memory or one.place != place
                                        for place, one in enumerate(prepared)):
-        buffer = _Buffer(batch, gives, 8, 8)
+        buffer = Buffer(batch, gives, 8, 8)
         pointer = buffer.pointer
         collect_keys(prepared, buffer.lie_in)
     communicator.all_to_all(pointer, gives.sum(axis=1), received.pointer, received.units, 8)
@@ -263,59 +243,3 @@ def _left_anywhere(mask, world):
     mine, all_masks = mask.astype(np.uint8), np.empty((world.size, size), np.uint8)
     host.all_gather(mine.ctypes.data, all_masks.ctypes.data, np.full(world.size, size, np.int64), 1)
     return all_masks.any(axis=0)
-
-
-def prepare_backward(members):
-    """Sets the headers of gradients that fit their lookups; the others' own `prepare` says what does not."""
-    batch = Batch(members)
-    fits = fitting(batch.inputs[:, 0], batch.inputs[:, 1]["elements"], batch.columns.dims)
-    for taken, fit in zip(members, fits):
-        if fit:
-            taken.header = np.concatenate([[True], taken.request.host_inputs[0].numpy()]).astype(np.int64)
-            taken.prepared = True
-
-
-def backward(members, world):
-    """The gradients of decided members. Returns its Batch."""
-    batch, size, ranks = Batch(members), len(members), world.size
-    gradients, inverse, rows, requested = (batch.inputs[:, place] for place in range(4))
-    dims = batch.columns.dims
-    half = gradients["dtype"] == _HALF
-    headers = np.stack([taken.headers[:, 1:] for taken in members])  # [T, N, 2 N + 1]
-    bad = (headers[:, :, :ranks] != headers[:, :, ranks:-1].transpose(0, 2, 1)).any(axis=(1, 2))
-    bad |= headers[:, :, -1].min(axis=1) != headers[:, :, -1].max(axis=1)
-    mine = np.where(bad[:, None], 0, headers[:, world.rank])
-    gives, takes = mine[:, :ranks].T, mine[:, ranks:-1].T  # [N, T]
-    row_bytes = dims * np.where(half, 2, 4)
-    sent, received = _Buffer(batch, gives, row_bytes), _Buffer(batch, takes, row_bytes)
-    records = groups.members(group_sum.SUM, size)
-    groups.lie_at(records["values"], gradients["data"])
-    records["values_half"], records["dim"] = half, dims
-    records["segments"], records["n"] = inverse["data"], np.where(bad, 0, inverse["elements"])
-    records["num_segments"] = gives.sum(axis=0)
-    sent.lie_in(records["sums"])
-    if half.any():
-        _sum_wide(batch, records, half)
-    group_sum.segment_sum(records)
-    communicator = members[0].request.communicator
-    communicator.all_to_all(sent.pointer, sent.units, received.pointer, received.units, _ALIGN)
-    shapes = np.stack([rows["elements"], dims], axis=1).reshape(size, 1, 2)
-    values = batch.outputs([0], shapes, np.full((size, 1), 2, np.int32), only=~bad)[:, 0]
-    records = groups.members(group_sum.SUM, size)
-    received.lie_in(records["values"])
-    records["values_half"], records["dim"] = half, dims
-    records["segments"], records["n"] = requested["data"], np.where(bad, 0, requested["elements"])
-    records["num_segments"] = np.where(bad, 0, rows["elements"])
-    groups.lie_at(records["sums"], values)
-    group_sum.segment_sum(records)
-    return batch.leave(bad)
-
-
-def _sum_wide(batch, records, half):
-    """Where gradients are float16, they are summed as float32 elsewhere, and rounded once into what is sent."""
-    floats = np.where(half, records["num_segments"] * records["dim"], 0)
-    starts = groups.running_sum(floats)
-    wide = batch.temporary("float32", int(starts[-1])) + 4 * starts[:-1]
-    records["half"][half] = records["sums"][half]
-    records["sums"]["base"] = np.where(half, wide, records["sums"]["base"])
-    records["sums"]["count"] = np.where(half, 0, records["sums"]["count"])
