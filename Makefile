@@ -6,8 +6,8 @@ PYTHON_ENV := .venv/bin/python
 DATA := .data/ml-100k
 RANKS ?= 2
 ARGS ?=
-# A test of two ranks waits for one or the other much of the time: three tests at a time keep two cores busy.
-WORKERS ?= 3
+# A test of two ranks waits for one or the other much of the time, so that two tests at a time keep two cores busy.
+WORKERS ?= 2
 
 # Not make's business to run two set-ups at once.
 .NOTPARALLEL:
@@ -17,7 +17,7 @@ help: ## List these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 	@echo
 	@echo "  RANKS=n      processes of demo and check (2);   ARGS='...' is passed on to demo, test and bench"
-	@echo "  WORKERS=n    tests that test runs at a time (3; 0: in one process)"
+	@echo "  WORKERS=n    tests that test runs at a time (2; 0: in one process)"
 	@echo "  PYTHON=path  the Python 3.7 to use, where it is not found by itself"
 
 env: ## Make .venv: packages, Open MPI where missing (as root), and sok1x built in place
