@@ -36,6 +36,7 @@ class Taken:
         """The config of its call."""
         return self.call.config
 
+
 def batches(decisions):
     """The decisions (a list) of one word of the leader together: iterables of them, in order."""
     return [list(batch) for _, batch in itertools.groupby(decisions, lambda decision: decision.batch)]

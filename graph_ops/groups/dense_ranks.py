@@ -12,7 +12,6 @@ import numpy as np
 
 from sok1x.cuda_kernels import backend, group_find, group_gather, group_partition, group_unique, groups
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
-from sok1x.graph_ops.bridge.errors import CallError
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups.batch import Batch
@@ -88,14 +87,10 @@ def prepare(members, world):
     begins = groups.running_sum(counts.reshape(-1))[:-1].reshape(world.size, size)
     outside = _outside(batch, members, world, records["values"], counts.sum(axis=0))
     for number, taken in enumerate(members):
-        header = np.empty(1 + world.size, np.int64)
-        try:
-            header[0], header[1:] = training_of(taken.request, taken.config), counts[:, number]
-        except CallError:
-            outside[number] = True
         if outside[number]:
-            continue  # its own `prepare` says what is wrong: which key, and where it stands
-        taken.header = header
+            continue  # its own `prepare` says which key, and where it stands
+        header = taken.header = np.empty(1 + world.size, np.int64)
+        header[0], header[1:] = training_of(taken.request, taken.config), counts[:, number]
         taken.prepared = Prepared(sent, begins[:, number], counts[:, number], int(inverse[number]), number, size,
                                   batch.memory)
     batch.leave(outside)
