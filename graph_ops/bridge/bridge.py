@@ -124,6 +124,9 @@ class Library:
 class Request:
     """One run of one op. Valid until `finish`, which must be called exactly once.
 
+    Args:
+      row: the fields of its `RequestInfo`, in order (bulk.py: `Intake.rows`).
+
     Attributes:
       input_count: those in the host's memory included. host_input_count, device_output_count, resource_count.
       gpu: the `Gpu` the op is placed on, None for the CPU. communicator: for exchanges of that device's memory.
@@ -131,34 +134,34 @@ class Request:
       plan: the number of its graph's plan (plan.py), None where another process has built the graph.
     """
 
-    def __init__(self, library, info):
+    # What a request begins with; here, because there are many of them.
+    gpu = communicator = plan = None
+    exchange = 0
+    state = None  # what an operation's `prepare` leaves for its `run`
+    finished = _begun = False
+    _arena = _inputs = _host_inputs = None
+    _kept = {}  # outputs that a group has allocated: index -> (pointer, shape)
+
+    def __init__(self, library, row):
         self.library = library
-        self.handle = info.request
-        self.resource_count = info.resource_count
-        self.id = info.id
-        self.kernel = info.kernel
-        self.step = info.step
-        self.session, self.signature = info.session, info.signature
-        self.frame, self.iteration = info.frame, info.iteration
-        self._name, self.function, self.config = info.name, info.function, info.config
-        self.stream = info.stream
-        self.gpu = None
-        self.communicator = None
-        self.exchange = 0
-        self.plan = None
-        self._inputs_at, self._inputs, self._host_inputs = info.inputs, None, None
-        self.input_count, self.host_input_count = info.input_count, info.host_input_count
-        self.device_output_count = info.device_output_count
-        self._arena = None
-        self.state = None  # what an operation's `prepare` leaves for its `run`
-        self.finished = False
-        self._begun = False
-        self._kept = {}  # outputs that a group has allocated: index -> (pointer, shape)
+        (self.handle, self._function_at, self._config_at, self._name_at, self._inputs_at, self.id, self.kernel,
+         self.step, self.session, self.signature, self.frame, self.iteration, self.stream, self.input_count,
+         self.host_input_count, self.resource_count, self.device_output_count) = row
 
     @property
     def name(self):
         """The op's."""
-        return self._name.decode()
+        return ctypes.string_at(self._name_at).decode()
+
+    @property
+    def function(self):
+        """Its operation's name."""
+        return ctypes.string_at(self._function_at).decode()
+
+    @property
+    def config(self):
+        """Its operation's config, as configs.py writes it."""
+        return ctypes.string_at(self._config_at).decode()
 
     @property
     def inputs(self):
@@ -199,7 +202,7 @@ class Request:
 
     def keep_output(self, index, pointer, shape):
         """Notes that output `index` of that shape lies there already: who asks for it gets it."""
-        self._kept[index] = pointer, shape
+        self._kept = {**self._kept, index: (pointer, shape)}
 
     def _output(self, index, dtype, shape, gpu):
         data = ctypes.c_void_p()

@@ -53,6 +53,10 @@ class Intake:
         self.infos = (RequestInfo * capacity)()
         self.table = np.frombuffer(self.infos, REQUEST)
 
+    def rows(self, count: int) -> List[Tuple[int, ...]]:
+        """The fields of the first `count` of `infos`, in order; pointers as ints."""
+        return self.table[:count].tolist()
+
     def pop(self, spin_us: int, wait_us: int) -> Tuple[int, int]:
         """Takes what is next in the queue: as `Library.pop`, but all requests that are there, up to the capacity.
 

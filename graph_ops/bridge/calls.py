@@ -1,6 +1,6 @@
 """What the kernels of our op (a node in one session each) run: made from the node's config when it first runs."""
 from sok1x import launch
-from sok1x.graph_ops.bridge import configs, plan, registry
+from sok1x.graph_ops.bridge import configs, devices, plan, registry
 
 _KERNELS_REMEMBERED = 10000
 
@@ -8,27 +8,34 @@ _KERNELS_REMEMBERED = 10000
 class Call:
     """What a kernel runs: its operation, with its config and where the op stands.
 
-    plan: the number of its graph's plan, None where another process has built the graph.
+    Attributes:
+      plan: the number of its graph's plan, None where another process has built the graph.
+      context: the Context of its session. gpu: the `Gpu` that it runs on, None for the CPU.
+      fixed_key: what its operation's group form says (groups/form.py), None where it has none.
     """
 
-    __slots__ = ("operation", "config", "place", "plan")
+    __slots__ = ("operation", "config", "place", "plan", "context", "gpu", "fixed_key")
 
-    def __init__(self, function, config):
-        self.operation = registry.get(function)
-        self.config, self.place = configs.decode(self.operation.Config, config)
+    def __init__(self, request, contexts):
+        self.operation = registry.get(request.function)
+        self.config, self.place = configs.decode(self.operation.Config, request.config)
         self.plan = self.place.plan if self.place.process == plan.PROCESS else None
+        self.context = contexts.of(request.session, self.plan)
+        self.gpu = devices.find(request)
+        form = self.operation.group
+        self.fixed_key = None if form is None else form.fixed_key(self.config)
 
     def announced(self, taken, rivals):
         """The Ready of a `together.Taken` of this call."""
         request = taken.request
         index, digest = self.place.op
-        of_graph = taken.context.plans[self.plan]
+        of_graph = self.context.plans[self.plan]
         # In a loop of its own an op has one frame; the name of a frame in other loops tells which of theirs.
         loops = self.place.loops
         instance = launch.Instance(self.operation.tie(request), request.frame if loops > 1 else 0,
                                    request.iteration if loops else 0, request.signature)
         return launch.Ready(
-            op=launch.Op(taken.context.number, index, digest), name=request.name, header=taken.header,
+            op=launch.Op(self.context.number, index, digest), name=request.name, header=taken.header,
             error=taken.error,
             step=request.step, instance=instance, plan=of_graph,
             graphs=plan.graphs() if of_graph is None or of_graph.counted else 0, rivals=rivals)
@@ -37,15 +44,28 @@ class Call:
 class Calls:
     """The calls of the kernels that have run, by the bridge's number of a kernel."""
 
-    def __init__(self):
+    def __init__(self, contexts):
+        self._contexts = contexts
         self._known = {}
 
     def of(self, request):
-        """The Call of a request."""
+        """The Call of a request.
+
+        Raises:
+          CallError: FAILED_PRECONDITION where it is on a GPU that cannot be used.
+        """
         call = self._known.get(request.kernel)
         if call is None:
-            if len(self._known) >= _KERNELS_REMEMBERED:  # kernels of sessions long closed
+            if len(self._known) >= _KERNELS_REMEMBERED:
                 self._known.clear()
-            call = Call(request.function.decode(), request.config.decode())
-            self._known[request.kernel] = call
+            call = self._known[request.kernel] = Call(request, self._contexts)
         return call
+
+    def end(self, session):
+        """Forgets a session's kernels and its context. Returns that one's number, or None where it ran nothing."""
+        context = self._contexts.end(session)
+        if context is None:
+            return None
+        for kernel in [kernel for kernel, call in self._known.items() if call.context is context]:
+            del self._known[kernel]
+        return context.number

@@ -35,9 +35,8 @@ class Contexts:
         return context
 
     def end(self, session):
-        """Forgets a session. Returns its number, or None where it ran nothing of ours."""
-        context = self._known.pop(session, None)
-        return None if context is None else context.number
+        """Forgets a session. Returns its Context, or None where it ran nothing of ours."""
+        return self._known.pop(session, None)
 
     def rivals(self, context, index, digest):
         """Numbers of the sessions begun before `context` that could run the same op: their plans have it too."""

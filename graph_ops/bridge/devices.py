@@ -11,21 +11,21 @@ _by_stream = {}  # TensorFlow's stream -> Gpu
 
 
 def find(request):
-    """Says where a request runs: `request.gpu` from TensorFlow's stream, None for the CPU.
+    """The `Gpu` that a request runs on, by TensorFlow's stream; None for the CPU.
 
     Raises:
       CallError: FAILED_PRECONDITION where the GPU cannot be used: no PyCUDA, no nvcc.
     """
     stream = request.stream
     if not stream:
-        return
+        return None
     if stream not in _by_stream:
         from sok1x.cuda_kernels import gpu, gpu_compiler
         try:
             _by_stream[stream] = gpu.of_stream(stream)
         except (gpu.GpuMissing, gpu_compiler.CompilerMissing) as error:
             raise CallError(FAILED_PRECONDITION, "op '{}' is on a GPU: {}".format(request.name, error)) from error
-    request.gpu = _by_stream[stream]
+    return _by_stream[stream]
 
 
 @contextlib.contextmanager

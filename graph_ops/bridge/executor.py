@@ -47,8 +47,8 @@ class Executor(threading.Thread):
     def __init__(self, library):
         super().__init__(name="sok1x-executor", daemon=True)
         self._library = library
-        self._calls = Calls()
         self._contexts = Contexts()
+        self._calls = Calls(self._contexts)
         self._held = {}  # ticket of an announcement -> the Taken that waits for the leader's word
         self._tickets = {}  # id of a held request -> its ticket
         self._current = []  # the requests that are being taken in, or run
@@ -131,12 +131,12 @@ class Executor(threading.Thread):
             taken.request.finish(code, reason)
 
     def _end_session(self, session, coordinator):
-        number = self._contexts.end(session)
+        number = self._calls.end(session)
         if number is not None and coordinator is not None:
             coordinator.forget(number)
 
     def _requests(self, intake, count):
-        return [bridge.Request(self._library, intake.infos[place]) for place in range(count)]
+        return [bridge.Request(self._library, row) for row in intake.rows(count)]
 
     def _take_in(self, intake, world):
         """Takes the current requests in, and what comes with them: runs them, or announces them to the other ranks.
@@ -147,7 +147,7 @@ class Executor(threading.Thread):
         everything, other, requests = [], (0, 0), self._current
         until = time.perf_counter() + _GATHER_SECONDS
         while True:
-            new = [taken for taken in (self._look_at(request, world) for request in requests) if taken is not None]
+            new = self._look_at(requests, world)
             everything += new
             if not self._expected.more(new) or time.perf_counter() > until:
                 break
@@ -174,27 +174,28 @@ class Executor(threading.Thread):
         if announced:
             self._announce(announced, world)
 
-    def _look_at(self, request, world):
-        """What a request runs, or None where it cannot run and has been answered."""
-        try:
-            call = self._calls.of(request)
-            request.plan = call.plan
-            context = self._contexts.of(request.session, call.plan)
-            if world is None and not call.operation.before_init:
-                raise CallError(FAILED_PRECONDITION, INIT_FIRST)
-            if world is not None and world.coordinator.job_error is not None:
-                raise world.coordinator.job_error
-            devices.find(request)
-        except BaseException as error:
-            request.finish(*status_of(error))
-            return None
-        return together.Taken(request, call, context)
+    def _look_at(self, requests, world):
+        """What requests run: a list of `together.Taken` of those that can run; the others have been answered."""
+        found, job_error = [], None if world is None else world.coordinator.job_error
+        for request in requests:
+            try:
+                call = self._calls.of(request)
+                if world is None and not call.operation.before_init:
+                    raise CallError(FAILED_PRECONDITION, INIT_FIRST)
+                if job_error is not None:
+                    raise job_error
+            except BaseException as error:
+                request.finish(*status_of(error))
+                continue
+            request.plan, request.gpu = call.plan, call.gpu
+            found.append(together.Taken(request, call))
+        return found
 
     def _announce(self, everything, world):
         """Tells the other ranks what this rank is ready for, or why it cannot be."""
         ready = []
         for taken in everything:
-            rivals = () if taken.context.met else self._contexts.rivals(taken.context, *taken.call.place.op)
+            rivals = () if taken.call.context.met else self._contexts.rivals(taken.call.context, *taken.call.place.op)
             ready.append(taken.call.announced(taken, rivals))
         for taken, ticket in zip(everything, world.coordinator.announce_all(ready)):
             self._held[ticket] = taken
@@ -211,7 +212,7 @@ class Executor(threading.Thread):
                     devices.forget_counts(taken.request)
                     taken.request.finish(*status_of(decision.error))
                     continue
-                taken.context.met, taken.request.exchange = True, decision.number
+                taken.call.context.met, taken.request.exchange = True, decision.number
                 try:
                     taken.headers = devices.check_marks(taken.request, decision.headers)
                 except CallError as error:

@@ -20,15 +20,15 @@ class Taken:
     """A request that has been taken out of the queue.
 
     Attributes:
-      request: the Request. call: its Call. context: the Context of its session.
+      request: the Request. call: its Call.
       header, error: what it is announced with. headers: int64 [N, h] of all ranks, once it has been decided.
       prepared: what its group's `prepare` leaves for `run`; None where it was prepared by itself.
     """
 
-    __slots__ = ("request", "call", "context", "header", "error", "headers", "prepared")
+    __slots__ = ("request", "call", "header", "error", "headers", "prepared")
 
-    def __init__(self, request, call, context):
-        self.request, self.call, self.context = request, call, context
+    def __init__(self, request, call):
+        self.request, self.call = request, call
         self.header = self.error = self.headers = self.prepared = None
 
     @property
@@ -44,21 +44,27 @@ def batches(decisions):
 
 def sort(everything, world):
     """Groups of Taken, in the order in which each group's first one comes."""
+    if len(everything) == 1:
+        return [Group(everything[0].call.operation, everything)]
     groups = {}
     for place, taken in enumerate(everything):
-        operation = taken.call.operation
-        key = None
-        if operation.group is not None and len(everything) > 1:
-            try:
-                key = operation.group.key(taken, world)
-            except CallError:  # which it meets again by itself
-                pass
-        key = (place,) if key is None else (operation.name, taken.request.gpu, key)
+        call = taken.call
+        operation, key = call.operation, call.fixed_key
+        if key is None or taken.headers is not None:
+            key = _key(operation.group, taken, world)
+        key = (place,) if key is None else (operation, call.gpu, key)
         found = groups.get(key)
         if found is None:
             found = groups[key] = Group(operation, [])
         found.members.append(taken)
     return groups.values()
+
+
+def _key(form, taken, world):
+    try:
+        return None if form is None else form.key(taken, world)
+    except CallError:  # which it meets again by itself
+        return None
 
 
 class Group:

@@ -18,7 +18,7 @@ MOST_DIMENSIONS = 7  # of keys: the embeddings have one more
 
 def key(taken):
     """What members of a group must have in common on one rank: whether they train."""
-    return training_of(taken.request, taken.config)
+    return "training", training_of(taken.request, taken.config)
 
 
 def forward(members):

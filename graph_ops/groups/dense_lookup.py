@@ -6,6 +6,10 @@ from sok1x.graph_ops.groups.form import GroupForm
 class Forward(GroupForm):
     """Many tables' lookups."""
 
+    def fixed_key(self, config):
+        """See GroupForm.fixed_key: where it is known whether they train."""
+        return None if config.training is None else ("training", config.training)
+
     def key(self, taken, world):
         """See GroupForm.key."""
         if world.size == 1:
@@ -27,6 +31,10 @@ class Forward(GroupForm):
 
 class Backward(GroupForm):
     """Their gradients. Those of lookups whose keys may have no row run by themselves."""
+
+    def fixed_key(self, config):
+        """See GroupForm.fixed_key."""
+        return True if config.rows_known else None
 
     def key(self, taken, world):
         """See GroupForm.key."""

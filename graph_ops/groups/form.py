@@ -9,6 +9,9 @@ class GroupForm(abc.ABC):
     `run`, one by one. So nothing of a member that it leaves may have been written but the member's outputs.
     """
 
+    def fixed_key(self, config):
+        """`key` where it follows from the config as long as an op has not been decided; else None."""
+
     @abc.abstractmethod
     def key(self, taken, world):
         """Requests with equal keys may run together; None: only by itself.

@@ -81,8 +81,7 @@ class Service:
                 kind, count = self.intake.pop(30, 100000)
                 self.popped.append((kind, count))
                 if kind == bridge.REQUEST:
-                    for info in self.intake.infos[:count]:
-                        requests.append(bridge.Request(self.bridge, info))
+                    requests += [bridge.Request(self.bridge, row) for row in self.intake.rows(count)]
             self.result = self._serve(self, sorted(requests, key=lambda request: request.name))
         except BaseException as error:
             self._error = error
