@@ -8,6 +8,7 @@ exchanges as of one.
     dense_alone    what they do on one rank
     dense_ranks    and on several: forward
     dense_ranks_backward  and backward
+    lookup_ranks   what lookups on several ranks share: keys to their owners, rows back
     buffers        memory for one exchange of all members' rows
     distinct_rows  the rows of many lookups made distinct
 """
