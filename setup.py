@@ -110,13 +110,14 @@ def tensorflow_flags():
 
 
 def build_bridge(output):
-    """Compiles graph_ops/bridge/*.cc into one op library."""
+    """Compiles graph_ops/bridge/*.cc, and what groups do in C++, into one op library."""
     version, compile_flags, link_flags = tensorflow_flags()
     # TensorFlow 1.x headers compile as C++17 too, but the library then does not load.
     standard = "c++11" if version.startswith("1.") else "c++17"
     run_compiler(compiler() + ["-std=" + standard, "-O2", "-fPIC", "-pthread", "-shared"]
-                 + find_sources("graph_ops/bridge", "*.cc") + ["-o", output] + compile_flags + link_flags,
-                 "The TensorFlow op (graph_ops/bridge/*.cc)")
+                 + find_sources("graph_ops/bridge", "*.cc") + find_sources("graph_ops/groups", "*.cc")
+                 + ["-o", output] + compile_flags + link_flags,
+                 "The TensorFlow op (graph_ops/*/*.cc)")
 
 
 def build_host_kernels(output):
@@ -136,7 +137,8 @@ def build_host_kernels(output):
 
 # output, what makes it, the folder and the patterns of what it depends on, whether TensorFlow is one of those
 LIBRARIES = (
-    ("graph_ops/bridge/_bridge.so", build_bridge, "graph_ops/bridge", ("*.cc", "*.h"), True),
+    ("graph_ops/bridge/_bridge.so", build_bridge, "graph_ops/bridge",
+     ("*.cc", "*.h", "../groups/*.cc", "../groups/*.h", "../../cuda_kernels/group_*.h"), True),
     ("cuda_kernels/_host_kernels.so", build_host_kernels, "cuda_kernels",
      ("*.cu", "*.cuh", "*.h", "*.cc", "build_host.py"), False),
 )

@@ -42,6 +42,8 @@ of records, one for each table, with pointers in them.
     group_sum        as segment_sum (segment_sum_terms.cuh, segment_sum_host.h: what both share)
     group_stamps     as stamps
     upload_ring      small arrays on their way to a GPU
+    group_steps      the same in C++, scratch memory and uploads included: for graph_ops' own C++ (group_steps.h)
+    host_group_steps  (host_group_steps.cu alone; group_steps.py wraps it) these steps
 
 What they stand on:
     backend        which device kernels run on; `declare` states a kernel's C types and its GPU threads, `kernels` calls
@@ -57,8 +59,9 @@ What they stand on:
     kernel_cache   keeps what it made
 
 Headers: common.cuh is the subset of CUDA C++ that both compilers take; rows.cuh has loops over a row's floats, half.cuh
-16-bit floats, half_rows.cuh rows of them; destinations.h splits rows that are written over the host's threads, and
-host_pages.h saves page faults on outputs.
+16-bit floats, half_rows.cuh rows of them; group_members.h has the records of group_NAME, gpu_kernel.h a kernel that can
+be launched, unique_slots.h the size of unique's scratch table; destinations.h splits rows that are written over the
+host's threads, and host_pages.h saves page faults on outputs.
 
 What a wrapper does. It takes raw pointers as Python ints and sizes as element counts, all pointers to memory of one
 device. It checks nothing that costs more than a comparison: shapes and ranges are the caller's to know. Where both

@@ -96,6 +96,11 @@ class Signature:
 _signatures: Dict[str, Signature] = {}
 
 
+def signature(name):
+    """The `Signature` of a kernel; its family's module must have been imported."""
+    return _signatures[name]
+
+
 class Kernels:
     """The kernels as attributes, without their prefix `sok1x_`."""
 

@@ -137,6 +137,10 @@ class Gpu:
         with self.timed(signature.name):
             self._launcher.launch(signature, threads, arguments)
 
+    def kernel(self, signature):
+        """A kernel's GpuKernel (gpu_kernel.h), an address: for C++ that launches it."""
+        return self._launcher.kernel(signature)
+
     @contextlib.contextmanager
     def timed(self, what):
         """While a profile is taken: what is enqueued inside is timed by events, under the name `what`."""

@@ -6,7 +6,7 @@ from . import gpu_driver, host
 
 
 class _Kernel(ctypes.Structure):
-    """host_launch.cu's GpuKernel."""
+    """gpu_kernel.h's GpuKernel."""
 
     _fields_ = [("launch", ctypes.c_void_p), ("function", ctypes.c_void_p), ("stream", ctypes.c_void_p),
                 ("block", ctypes.c_int64), ("most_blocks", ctypes.c_int64), ("nbytes", ctypes.c_int64)]
@@ -53,6 +53,10 @@ class Launcher:
         code = self._launch(at, threads, pack(*arguments))
         if code:
             self._driver.check(code, "cuLaunchKernel of {} with {} threads".format(signature.name, threads))
+
+    def kernel(self, signature):
+        """Where the GpuKernel (gpu_kernel.h) of a kernel is, for as long as this lives."""
+        return (self._kernels.get(signature) or self._load(signature))[0]
 
     def global_address(self, family, name):
         """Where a variable of NAME.cu lies in the GPU's memory."""

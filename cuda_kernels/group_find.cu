@@ -3,20 +3,6 @@
 #include "hash_index.cuh"
 #include "lookup.cuh"
 
-struct FindMember {
-  Blocks keys;  // n of key_type
-  i64 key_type, n;
-  const Slot* index;  // null: a table without index, in which key k has row k / ranks
-  i64 capacity, ranks;
-  i64 limit;  // without index: keys outside [0, limit) have no row; 0: all are in range
-  i32* rows;
-  // Read by the host's sok1x_group_look_up alone:
-  const float* table;  // rows of dim floats
-  i64 dim;
-  Blocks out;
-  i64 out_half;
-};
-
 SOK_DEVICE i32 row_of_key(const FindMember& m, i64 key) {
   if (m.index) return find_row(m.index, m.capacity, key);
   if (m.limit && (key < 0 || key >= m.limit)) return -1;

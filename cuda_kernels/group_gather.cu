@@ -1,16 +1,6 @@
 // Rows of many tables by row number, in one launch; also from, and to, rows that lie in several blocks.
 #include "groups.cuh"
 
-struct GatherMember {
-  Blocks source;  // rows of dim numbers
-  i64 source_half;  // of 16 bits, else of 32
-  i64 dim, n;
-  const i32* rows;     // null: row i is i
-  const i32* inverse;  // null, or row i is rows[inverse[i]]
-  Blocks out;
-  i64 out_half;
-};
-
 SOK_DEVICE i64 row_to_copy(const GatherMember& m, i64 i) {
   const i64 place = m.inverse ? m.inverse[i] : i;
   return m.rows ? m.rows[place] : place;

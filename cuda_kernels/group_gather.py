@@ -6,7 +6,7 @@ declare = family(__name__)
 declare("group_gather", None, POINTER, POINTER, INT64, INT64, threads=lambda a: 32 * a[3])
 declare("group_gather_member_bytes", INT64)
 
-ROWS = 4  # of each team of threads at a time, as in group_gather.cu
+ROWS = 4  # of each team of threads at a time, as in group_gather.cu and as in host_group_steps.cu
 
 # What `gather` takes of each member:
 #   source       rows of dim numbers (BLOCKS)

@@ -3,14 +3,6 @@
 #include "groups.cuh"
 #include "owners.cuh"
 
-struct PartitionMember {
-  const i64* values;  // the member's distinct keys; how many is in `distinct`
-  i64 n;              // at most so many
-  i32* position;
-  i32* inverse;  // numbers of `values`, which become their places among the member's sent keys
-  i64 n_inverse;
-};
-
 #ifdef __CUDACC__
 // places [ranks * tiles + 1]: the keys that a tile has for a rank; later their running sum, by rank and then by tile. As
 // a member's tiles are neighbours, that is the order in which keys are sent.

@@ -1,16 +1,6 @@
 // Rows of many tables narrowed to 32 bits and stamped, in two launches; see stamps.cu.
 #include "groups.cuh"
 
-struct StampMember {
-  const i64* values;  // null: rows are given
-  i32* rows;
-  i64 n;
-  i64* stamps;  // null: rows are not stamped
-  i64 table_rows;
-  i64* clock;
-  i64 ahead, at_least;
-};
-
 SOK_DEVICE void move_clock(const StampMember& m) {
   if (m.stamps) {
     const i64 step = *m.clock + m.ahead;

@@ -8,17 +8,6 @@
 #include "segment_sum_host.h"
 #endif
 
-struct SumMember {
-  Blocks values;  // n rows of dim numbers
-  i64 values_half;  // of 16 bits, else of 32
-  i64 dim;
-  const i32* segments;
-  i64 n, num_segments;
-  Blocks sums;  // num_segments rows of dim floats
-  Blocks half;  // the wrapper's
-  i64 first_segment;  // number of the member's first segment among those of all members
-};
-
 #ifdef __CUDACC__
 // `begins` [segments of all members + 1] are first counts, then their running sum: begins[g] is the place of the first
 // source of segment g among the sources of all members, which are brought into the order of their segments.

@@ -2,14 +2,9 @@
 #include "groups.cuh"
 #include "scan.cuh"
 #include "unique.cuh"
-
-struct UniqueMember {
-  Blocks keys;  // n of key_type
-  i64 key_type, n;
-  i64* values;
-  i32* inverse;
-  i64 first_slot, slots;  // on a GPU: the member's places in the scratch table, a power of two of them
-};
+#ifndef __CUDACC__
+#include "unique_slots.h"
+#endif
 
 #ifdef __CUDACC__
 // A member's items are its keys, filled up to whole tiles: in `rank` item 32 * tile + lane has its place.
@@ -95,16 +90,9 @@ struct BlockedKeys {
   K operator[](i64 i) const { return *(const K*)row_in(blocks, i, sizeof(K)); }
 };
 
-// Places of the scratch table of n keys: that of the single kernel.
-i64 slots_of(i64 n) {
-  i64 slots = 16;
-  while (slots < 2 * n) slots *= 2;
-  return slots <= 1 << 17 ? 2 * slots : slots;
-}
-
 template <class K>
 i64 unique_of(const UniqueMember& m, i32* table) {
-  const i64 slots = slots_of(m.n);
+  const i64 slots = unique_slots(m.n, UNIQUE_SLOTS_HOST);
   if (m.keys.count) return unique_keys(BlockedKeys<K>{m.keys}, m.n, m.values, m.inverse, table, slots);
   return unique_keys((const K*)m.keys.base, m.n, m.values, m.inverse, table, slots);
 }

@@ -5,16 +5,8 @@
 // the host it counts items. A member is described by a struct of 8-byte fields, which groups.py has as a NumPy dtype.
 #ifndef SOK1X_GROUPS_CUH
 #define SOK1X_GROUPS_CUH
+#include "group_members.h"
 #include "half_rows.cuh"
-
-// Rows that lie in several blocks, as a buffer [rank][member][rows] has them: row i is in the block b with starts[b] <=
-// i < starts[b + 1], which begins `offsets[b]` bytes after base. Without blocks (count 0) all rows follow base.
-struct Blocks {
-  char* base;
-  i64 count;
-  const i64* starts;   // [count + 1], from 0 on
-  const i64* offsets;  // [count]
-};
 
 // The part that has item x: starts[part] <= x < starts[part + 1]; starts [count + 1] ascends, count > 0.
 SOK_DEVICE i64 part_of(const i64* starts, i64 count, i64 x) {

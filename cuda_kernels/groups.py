@@ -18,7 +18,7 @@ from .upload_ring import UploadRing
 # running sum of the blocks' rows, and pointer to int64 [N], where each begins, in bytes after the first pointer.
 BLOCKS = np.dtype([("base", np.int64), ("count", np.int64), ("starts", np.int64), ("offsets", np.int64)])
 
-TILE = 32  # items that a warp of a GPU takes at a time, as in groups.cuh
+TILE = 32  # items that a warp of a GPU takes at a time, as in groups.cuh and as in host_group_steps.cu
 
 _rings = {}  # a Gpu's UploadRing
 

@@ -87,10 +87,10 @@ def _array(info, gpu=None):
 
 
 class Library:
-    """The functions of `_bridge.so`, typed."""
+    """The functions of `_bridge.so`, typed. loaded: the library as ctypes has it."""
 
     def __init__(self, path):
-        library = ctypes.CDLL(path)
+        library = self.loaded = ctypes.CDLL(path)
         pointer, i64, i32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
         numbers, dims = ctypes.POINTER(i32), ctypes.POINTER(i64)
         out = ctypes.POINTER(pointer)
@@ -105,7 +105,7 @@ class Library:
                 ("begin", None, [pointer] * 3),
                 ("pop_many", i32, [i64, i64, ctypes.POINTER(RequestInfo), i32, numbers]),
                 ("lock", i32, [pointer, i32, infos]), ("unlock", None, [pointer]),
-                ("initialized", i32, [pointer]),
+                ("initialized", i32, [pointer]), ("all_initialized", i32, [pointer, i32]),
                 ("output", i32, [pointer, i32, i32, dims, out]), ("forward", i32, [pointer, i32, i32]),
                 ("outputs", i32, [pointer, i32, numbers, dims, out]),
                 ("temporary", i32, [pointer, i64, out]),

@@ -79,6 +79,11 @@ int sok1x_initialized(void* handle) {
   return 0;
 }
 
+// Whether sok1x_initialized returns 0 for each of `count` requests.
+int sok1x_all_initialized(void* const* handles, int count) {
+  return std::all_of(handles, handles + count, [](void* handle) { return sok1x_initialized(handle) == 0; });
+}
+
 void sok1x_unlock(void* handle) { static_cast<sok1x::Request*>(handle)->Unlock(); }
 
 int sok1x_output(void* handle, int index, int rank, const int64_t* dims, void** data) {

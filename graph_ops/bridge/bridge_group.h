@@ -19,6 +19,8 @@ class Group {
   Group(void* const* requests, int count);
 
   bool holds() const { return !held_.empty(); }
+  // null: has finished.
+  const std::vector<Request*>& members() const { return members_; }
 
   void Begin(void* own_stream, void* event);
 
@@ -38,6 +40,16 @@ class Group {
 
   // Memory for all members, until the last has finished.
   int Temporary(int64_t bytes, void** data);
+
+  // The same, cut out of blocks: a block costs TensorFlow's allocator some microseconds. The first is as large as
+  // `expected`, what the last group of the same kernels has taken in all.
+  int Piece(int64_t bytes, void** data);
+  void Expect(int64_t expected) { expected_ = expected; }
+  int64_t pieces_bytes() const { return pieces_bytes_; }
+
+  // To be told of memory that has been allocated for members, and, before it is worked with, to order the streams.
+  void Touch() { touched_ = true; }
+  void Ready();
 
   // Ends all members that have not finished, successfully.
   void Finish();
@@ -72,6 +84,10 @@ class Group {
   bool on_host_;
   std::vector<Held> held_;  // in order of address
   std::vector<tf::Tensor> blocks_;
+  bool touched_ = false;
+  int64_t expected_ = 0, pieces_bytes_ = 0;
+  char* piece_ = nullptr;  // what is left of the last block
+  int64_t piece_left_ = 0;
 };
 
 }  // namespace sok1x

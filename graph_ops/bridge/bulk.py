@@ -67,6 +67,12 @@ class Intake:
         return self._library.pop_many(spin_us, wait_us, self.infos, self._capacity, self._at_count), self._count.value
 
 
+def all_initialized(requests: Sequence[Request]) -> bool:
+    """Whether all variables of all requests have been initialized; no where one's group holds locks."""
+    handles = (ctypes.c_void_p * len(requests))(*[request.handle for request in requests])
+    return bool(requests[0].library.all_initialized(handles, len(requests)))
+
+
 class RequestGroup:
     """Requests of one operation on one device that run as one.
 

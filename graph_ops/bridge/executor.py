@@ -35,8 +35,8 @@ _SPIN_MICROSECONDS = 30
 
 # Where a session.run is about to bring more requests that run together with those that have come, as the one before it
 # did: how long to look for the next of them, and for all.
-_GATHER_MICROSECONDS = 40
-_GATHER_SECONDS = 200e-6
+_GATHER_MICROSECONDS = 80
+_GATHER_SECONDS = 500e-6
 
 _executor = None
 
@@ -216,7 +216,7 @@ class Executor(threading.Thread):
                 try:
                     taken.headers = devices.check_marks(taken.request, decision.headers)
                 except CallError as error:
-                    together.Group(taken.call.operation, [taken]).fail([taken], error, world)
+                    together.Group(taken.call.operation, False).fail([taken], error, world)
                 else:
                     decided.append(taken)
             self._current = [taken.request for taken in decided]

@@ -12,7 +12,7 @@ import itertools
 import numpy as np
 
 from sok1x import launch
-from sok1x.graph_ops.bridge import devices
+from sok1x.graph_ops.bridge import bulk, devices
 from sok1x.graph_ops.bridge.errors import CallError, status_of
 
 
@@ -44,8 +44,6 @@ def batches(decisions):
 
 def sort(everything, world):
     """Groups of Taken, in the order in which each group's first one comes."""
-    if len(everything) == 1:
-        return [Group(everything[0].call.operation, everything)]
     groups = {}
     for place, taken in enumerate(everything):
         call = taken.call
@@ -55,14 +53,14 @@ def sort(everything, world):
         key = (place,) if key is None else (operation, call.gpu, key)
         found = groups.get(key)
         if found is None:
-            found = groups[key] = Group(operation, [])
+            found = groups[key] = Group(operation, len(key) > 1)
         found.members.append(taken)
     return groups.values()
 
 
 def _key(form, taken, world):
     try:
-        return None if form is None else form.key(taken, world)
+        return None if form is None or world is None else form.key(taken, world)
     except CallError:  # which it meets again by itself
         return None
 
@@ -70,26 +68,20 @@ def _key(form, taken, world):
 class Group:
     """Requests of one operation. members: list of Taken."""
 
-    def __init__(self, operation, members):
+    def __init__(self, operation, alike):
         self.operation = operation
-        self.members = members
+        self.members = []
+        self._alike = alike  # whether the operation's form can run them
 
     @property
     def together(self):
         """Whether they run at once."""
-        return len(self.members) > 1
+        return self._alike and (len(self.members) > 1 or self.operation.group.serves_one(self.members[0].config))
 
     def prepare(self, world):
         """Finds out each member's header, or why it cannot be run."""
-        members = self.members
-        for taken in members:
-            if hasattr(taken.config, "table"):
-                try:
-                    taken.request.check_initialized(taken.config.table.name, " on rank {}".format(world.rank))
-                except BaseException as error:
-                    taken.error = _error(error, world)
-        left = [taken for taken in members if taken.error is None]
-        if len(left) > 1:
+        left = self._initialized(world)
+        if left and self.together:
             try:
                 with devices.use(left[0].request):
                     self.operation.group.prepare(left, world)
@@ -102,13 +94,24 @@ class Group:
             request = taken.request
             try:
                 with devices.use(request):
-                    taken.header = self.operation.prepare(request, taken.config, world)
+                    header = self.operation.prepare(request, taken.config, world)
             except BaseException as error:
                 devices.forget_counts(request)
                 taken.error = _error(error, world)
+            else:
+                taken.header = devices.mark(request, header)
+
+    def _initialized(self, world):
+        """The members whose variables have been initialized; the others get an error."""
+        members = self.members
+        if not hasattr(members[0].config, "table") or bulk.all_initialized([taken.request for taken in members]):
+            return members
         for taken in members:
-            if taken.error is None:
-                taken.header = devices.mark(taken.request, taken.header)
+            try:
+                taken.request.check_initialized(taken.config.table.name, " on rank {}".format(world.rank))
+            except BaseException as error:
+                taken.error = _error(error, world)
+        return [taken for taken in members if taken.error is None]
 
     def run(self, world):
         """Runs all members and answers them."""
@@ -130,6 +133,8 @@ class Group:
                 self.fail([taken], error, world)
             else:
                 taken.request.finish()
+        for taken in self.members:  # it knows its members
+            taken.prepared = None
 
     def _run_one(self, taken, world):
         request = taken.request

@@ -6,6 +6,9 @@ exchanges as of one.
     columns        the members' tables as columns of numbers
     dense_lookup   the grouped forms of the dense lookup's operations: which requests may run together
     dense_alone    what they do on one rank
+    dense_run      how: in C++, a few calls for a group
+    dense_run_ranks  (C++ alone) the part of several ranks
+    dense_run_api  (C++ alone) what Python calls
     dense_ranks    and on several: forward
     dense_ranks_backward  and backward
     lookup_ranks   what lookups on several ranks share: keys to their owners, rows back

@@ -10,6 +10,10 @@ class Forward(GroupForm):
         """See GroupForm.fixed_key: where it is known whether they train."""
         return None if config.training is None else ("training", config.training)
 
+    def serves_one(self, config):
+        """See GroupForm.serves_one: an evaluation by itself does not even wait for what is missing."""
+        return config.training is True
+
     def key(self, taken, world):
         """See GroupForm.key."""
         if world.size == 1:
@@ -34,16 +38,20 @@ class Backward(GroupForm):
 
     def fixed_key(self, config):
         """See GroupForm.fixed_key."""
-        return True if config.rows_known else None
+        return ("known",) if config.rows_known else None
+
+    def serves_one(self, config):
+        """See GroupForm.serves_one."""
+        return True
 
     def key(self, taken, world):
         """See GroupForm.key."""
         known = taken.config.rows_known if taken.headers is None else taken.headers[:, 0].all()
-        return True if known else None
+        return ("known",) if known else None
 
     def prepare(self, members, world):
         """See GroupForm.prepare."""
-        dense_ranks_backward.prepare_backward(members)
+        dense_ranks_backward.prepare_backward(members, world)
 
     def hand_over(self, taken, world):
         """See GroupForm.hand_over."""
@@ -56,6 +64,10 @@ class Backward(GroupForm):
 
 class Distinct(GroupForm):
     """Their rows made distinct, for the gradients."""
+
+    def serves_one(self, config):
+        """See GroupForm.serves_one."""
+        return True
 
     def key(self, taken, world):
         """See GroupForm.key."""

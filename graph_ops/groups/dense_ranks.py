@@ -6,69 +6,78 @@ all_to_all serves all members, whatever their dims. Rows that all owners know ar
 rank misses a key (it must be inserted, or reads its initial values) is left, on all ranks alike, to the operation
 itself. Bits are those of the single lookup: rows are copied, numbers and orders are the same.
 """
+from typing import Any, List
+
 import numpy as np
 
-from sok1x.cuda_kernels import group_gather, groups
+from sok1x.cuda_kernels import groups
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups import lookup_ranks
-from sok1x.graph_ops.groups.batch import Batch
-from sok1x.graph_ops.groups.dense_alone import MOST_DIMENSIONS
+from sok1x.graph_ops.groups.dense_run import ALIGN, TOO_MANY_DIMENSIONS, DenseRun, again
 
-# Outputs of a lookup, by place: dense_lookup.py.
-_EMBEDDINGS, _INVERSE, _ROWS, _REQUESTED, _COUNTS = range(5)
+_INVERSE = 1  # an output of a lookup: dense_lookup.py
 
 
-def forward_key(taken):
+def forward_key(taken: Any) -> Any:
     """What members of a group must have in common, here before they are announced and there when they are decided."""
     if taken.headers is None:
-        training_of(taken.request, taken.config)  # who cannot say it fails by itself
-        return True
+        return "training", training_of(taken.request, taken.config)
     flags = set(taken.headers[:, 0].tolist())
     return flags.pop() if len(flags) == 1 else None
 
 
-def prepare(members, world):
+def prepare(members: List[Any], world: Any) -> None:
     """Makes all members' keys distinct, groups them by owner, and sets the members' headers."""
-    batch, size = Batch(members), len(members)
-    keys = batch.inputs[:, 0]
-    if keys["rank"].max() > MOST_DIMENSIONS:
+    run, size, ranks = DenseRun(members), len(members), world.size
+    counts, begins = np.empty((2, ranks, size), np.int64)
+    outside, inverse = np.empty((2, size), np.int64)
+    sent = np.empty(1, np.int64)
+    if run.call("prepare", ranks, counts, begins, outside, inverse, sent) == TOO_MANY_DIMENSIONS:
         return
-    lengths = keys["elements"]
-    inverse = batch.outputs([_INVERSE], lengths.reshape(size, 1, 1))[:, 0]
-    asked = lookup_ranks.ask_owners(batch, world, keys, lengths, inverse)
-    for number, taken in enumerate(members):
-        if asked.outside[number]:
-            continue  # its own `prepare` says which key, and where it stands
-        header = taken.header = np.empty(1 + world.size, np.int64)
-        header[0], header[1:] = training_of(taken.request, taken.config), asked.counts[:, number]
-        taken.prepared = asked.of(batch, number)
-    batch.leave(asked.outside)
+    headers = np.empty((size, 2 + ranks), np.int64)  # as devices.mark makes them
+    headers[:, 0] = members[0].request.gpu is not None
+    headers[:, 1] = training_of(members[0].request, members[0].config)
+    headers[:, 2:] = counts.T
+    run.kept = np.full(size, sent[0]), np.ascontiguousarray(begins.T), inverse
+    places = zip(members, headers, outside.tolist(), begins.T, counts.T, inverse.tolist())
+    for number, (taken, header, bad, begin, count, at) in enumerate(places):
+        if not bad:  # else its own `prepare` says which key, and where it stands
+            taken.header = header
+            taken.prepared = lookup_ranks.Prepared(int(sent[0]), begin, count, at, number, size, run)
+    run.prepared()
 
 
-def forward(members, world):
-    """The forward of decided members. Returns its Batch."""
-    batch, size = Batch(members), len(members)
-    if batch.inputs[:, 0]["rank"].max() > MOST_DIMENSIONS:  # on all ranks: keys' dimensions are part of the plan
-        return batch.leave(np.ones(size, bool))
-    sent = np.stack([taken.headers[:, 1:] for taken in members])  # [T, from, to]
+def forward(members: List[Any], world: Any) -> DenseRun:
+    """The forward of decided members. Returns its run."""
+    run, size, ranks = again(members), len(members), world.size
+    headers = np.stack([taken.headers for taken in members])  # [T, N, 1 + N]
+    numbers = np.array([taken.request.exchange for taken in members])
+    sent, begins, inverse = run.kept if run.kept is not None else _kept(members)
+    pointers, (gives, takes) = np.empty(2, np.int64), np.empty((2, ranks), np.int64)
+    exchange, training = members[0].request.communicator.all_to_all, bool(headers[0, 0, 0])
+    if run.call("forward_ask", world.rank, ranks, 1 + ranks, headers, numbers, sent, begins, inverse,
+                run.kept is not None, pointers, gives, takes) == TOO_MANY_DIMENSIONS:
+        return run.leave(np.ones(size, bool))  # on all ranks: keys' dimensions are part of the plan
+    exchange(int(pointers[0]), gives, int(pointers[1]), takes, 8)
+    missing = np.empty(size, np.int64)
+    run.call("forward_answer", training, missing, pointers, gives, takes)
+    exchange(int(pointers[0]), gives, int(pointers[1]), takes, ALIGN)
+    left = missing > 0
+    if run.team.facts["hashed"].any():
+        left = lookup_ranks.left_anywhere(left, world)
+    run.call("forward_take", left)
+    return run.leave(left)
+
+
+def _kept(members: List[Any]) -> Any:
+    """(sent, begins, inverse) as `DenseRun.kept`, of members that have been prepared in some other way."""
     prepared = [lookup_ranks.prepared_of(taken) for taken in members]
-    dims, half = batch.columns.dims, lookup_ranks.halves(batch)
-    out, requested = _forward_outputs(batch, dims, sent[:, :, world.rank].sum(axis=1))
-    lookup_ranks.save_counts(batch, world, sent, _COUNTS)
-    values, left = lookup_ranks.ask(batch, world, prepared, sent, requested)
-    batch.outputs([_ROWS], np.zeros((size, 1, 1), np.int64), only=~left)
-    records = groups.members(group_gather.GATHER, size)
-    values.lie_in(records["source"])
-    groups.lie_at(records["out"], out)
-    records["dim"], records["source_half"], records["out_half"] = dims, half, half
-    records["n"] = np.where(left, 0, batch.inputs[:, 0]["elements"])
-    records["rows"] = [one.inverse for one in prepared]
-    group_gather.gather(records)
-    return batch.leave(left)
+    return (np.array([one.sent for one in prepared]), np.stack([one.begins for one in prepared]),
+            np.array([one.inverse for one in prepared]))
 
 
-def hand_over(taken, world):
+def hand_over(taken: Any, world: Any) -> None:
     """Leaves a member's keys as its operation's own `prepare` does: owner after owner, nothing between."""
     request, prepared = taken.request, taken.prepared
     count = int(prepared.counts.sum())
@@ -76,19 +85,5 @@ def hand_over(taken, world):
     lookup_ranks.collect_keys([prepared], lambda blocks: groups.lie_at(blocks, keys.pointer))
     lookup = request.state = taken.call.operation.Lookup(request, taken.config, world)
     lookup.start()
-    request.keep_output(_INVERSE, prepared.inverse, (lookup.keys.size,))
     lookup.state = AskedOfOwners(keys, count, lookup.leave("inverse", lookup.keys.size),
                                  np.ascontiguousarray(prepared.counts))
-
-
-def _forward_outputs(batch, dims, received):
-    """Allocates embeddings and `requested` of all members: pointers [T] to each."""
-    size = len(dims)
-    keys = batch.inputs[:, 0]
-    shapes, dimensions = np.zeros((size, 2, 8), np.int64), np.ones((size, 2), np.int32)
-    shapes[:, 0] = keys["dims"]
-    shapes[np.arange(size), 0, keys["rank"]] = dims
-    dimensions[:, 0] = keys["rank"] + 1
-    shapes[:, 1, 0] = received
-    pointers = batch.outputs([_EMBEDDINGS, _REQUESTED], shapes, dimensions)
-    return pointers[:, 0], pointers[:, 1]

@@ -20,8 +20,12 @@ class GroupForm(abc.ABC):
         collectives makes equal on all ranks.
         """
 
+    def serves_one(self, config):
+        """Whether a single request goes this way as well: as fast as the operation's own, or faster."""
+        return False
+
     def prepare(self, members, world):
-        """Sets each member's `header`, or `error`; one that is left without either is prepared by itself."""
+        """Sets each member's `header`, as `devices.mark` makes it, or `error`; one without both is prepared by itself."""
 
     @abc.abstractmethod
     def run(self, members, world):

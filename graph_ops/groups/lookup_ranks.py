@@ -145,7 +145,7 @@ def ask(batch, world, prepared, sent, requested):
     answers = Buffer(batch, takes, row_bytes)
     with batch.variables(exclusive=training) as variables:
         misfits = _look_up(batch, variables, keys, answers, requested, takes.sum(axis=0), world)
-    left = _left_anywhere(misfits > 0, world) if batch.columns.hashed.any() else misfits > 0
+    left = left_anywhere(misfits > 0, world) if batch.columns.hashed.any() else misfits > 0
     values = Buffer(batch, gives, row_bytes)
     communicator.all_to_all(answers.pointer, answers.units, values.pointer, values.units, ALIGN)
     return values, left
@@ -198,7 +198,7 @@ def _look_up(batch, variables, keys, answers, requested, counts, world):
     return misfits.read() + ~batch.ready
 
 
-def _left_anywhere(mask, world):
+def left_anywhere(mask, world):
     """bool [T]: the members that any rank has to leave; equal on all ranks."""
     host, size = world.communicator, len(mask)
     if not host.exchange_counts(np.full(world.size, mask.sum(), np.int64)).any():

@@ -62,22 +62,34 @@ def stamp(store: Any, global_step: bool, rows: Optional[Any], tells: bool = Fals
         stamps.stamp_range(0, table.rows, 0, 0, clock.pointer, values.pointer)
 
 
-def next_step(request: Any, table: Table, global_step: bool, tells: bool = False) -> Tuple[int, int]:
+def next_step(request: Any, table: Table, global_step: bool, tells: bool) -> Tuple[int, int]:
     """(steps by which the table's clock moves on, the least that it shows then) where rows change in this run.
 
     Args:
       global_step, tells: as for `stamp`.
     """
-    step, ahead = 0, 0
+    step, ahead = 0, moves_ahead(request, [table.name], global_step)[0]
     if global_step:
         step = int(request.host_inputs[-1].numpy()) + 1
-        of_graph = plan.get(request.plan) if tells else None
-        if of_graph is not None:
-            of_graph.step = request.step, step
-    elif _counted.get(table.name) != request.step:
-        ahead = 1
-    _counted[table.name] = request.step
+        if tells:
+            tell(request, step)
     return ahead, step
+
+
+def moves_ahead(request: Any, tables: List[str], global_step: bool) -> List[int]:
+    """For each table, by name, the first number of `next_step`; they count as changed in this run from now on."""
+    ahead = []
+    for table in tables:
+        ahead.append(0 if global_step or _counted.get(table) == request.step else 1)
+        _counted[table] = request.step
+    return ahead
+
+
+def tell(request: Any, step: int) -> None:
+    """The graph's other tables go by this step too, where lookups insert rows in this run."""
+    of_graph = plan.get(request.plan)
+    if of_graph is not None:
+        of_graph.step = request.step, step
 
 
 def stamp_new(store: Any, first: int, count: int, step_of_graph: bool = True) -> None:

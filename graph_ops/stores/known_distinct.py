@@ -10,15 +10,15 @@ _NONE: Tuple[int, Set[Tuple[int, int]]] = (-1, set())  # no run has this number
 
 def note(request: Any, table: Table, rows: Any) -> None:
     """Remembers `rows`, an int32 `Array` in which this request gives distinct rows of `table`."""
-    note_at(request, table, rows.pointer, rows.size)
+    note_at(request, table.name, rows.pointer, rows.size)
 
 
-def note_at(request: Any, table: Table, pointer: int, size: int) -> None:
-    """As `note`, for int32 [size] at `pointer`."""
-    run, made = _made.get(table.name, _NONE)
+def note_at(request: Any, table: str, pointer: int, size: int) -> None:
+    """As `note`, for int32 [size] at `pointer` and a table's name."""
+    run, made = _made.get(table, _NONE)
     if run != request.step:
         made = set()
-        _made[table.name] = request.step, made
+        _made[table] = request.step, made
     made.add((pointer, size))
 
 

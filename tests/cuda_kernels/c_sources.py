@@ -21,7 +21,7 @@ _PASSED = {"void": None, "int": ctypes.c_int32, "int32_t": ctypes.c_int32, "long
 _EXPORTED = re.compile(r'\bextern\s+"C"')
 _FUNCTION = re.compile(
     r'\s*(?:__attribute__\s*\(\(\s*visibility\s*\(\s*"default"\s*\)\s*\)\)|__global__)\s*'
-    r'(?P<result>\w[\w\s*]*?)\s*(?:__launch_bounds__\s*\([^()]*\)\s*)?\bsok1x_(?P<name>\w+)\s*\((?P<parameters>[^()]*)\)\s*(?={)')
+    r'(?P<result>\w[\w\s*]*?)\s*(?:__launch_bounds__\s*\([^()]*\)\s*)?\bsok1x_(?P<name>\w+)\s*\((?P<parameters>[^()]*)\)\s*(?P<end>[{;])')
 _TYPEDEF = re.compile(r"\btypedef\s+([\w ]+?)\s+(\w+)\s*;")
 _QUALIFIER = re.compile(r"\b(?:const|volatile|__restrict__|static)\b")
 _SYSTEM_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>", re.MULTILINE)
@@ -87,12 +87,14 @@ def functions(text):
         match = _FUNCTION.match(text, exported.end())
         if not match:
             raise ValueError("not understood: " + text[exported.start():exported.start() + 120])
+        if match.group("end") == ";":  # declared here, exported by another source
+            continue
         name, parameters = match.group("name"), match.group("parameters").strip()
         if name in found:
             raise ValueError("twice: sok1x_" + name)
         arguments = [] if parameters in ("", "void") else [
             passed_as(parameter, aliases) for parameter in parameters.split(",")]
-        found[name] = Function(passed_as(match.group("result"), aliases), arguments, _block(text, match.end()))
+        found[name] = Function(passed_as(match.group("result"), aliases), arguments, _block(text, match.end() - 1))
     return found
 
 

@@ -27,7 +27,10 @@ CONSTANTS = [
     ("sort", "BITS", "sort.cu", "SORT_BITS"),
     ("sort", "BLOCK", "sort.cu", "SORT_BLOCK"),
     ("sort", "TILE", "sort.cu", "SORT_TILE"),
-]
+] + [(module, name, "host_group_steps.cu", c_name) for module, name, c_name in (
+    ("groups", "TILE", "kTile"), ("scan", "TILE", "kScanTile"), ("scan", "BLOCK", "kScanBlock"),
+    ("sort", "TILE", "kSortTile"), ("sort", "BLOCK", "kSortBlock"), ("sort", "BITS", "kSortBits"),
+    ("segment_sum", "CHUNK", "kChunk"), ("group_gather", "ROWS", "kGatherRows"))]
 
 # (module, Python's dict, C's file, C's enum, what the enum's names have before Python's)
 ENUMERATIONS = [

@@ -10,7 +10,7 @@ import pytest
 from c_sources import FOLDER, GPU, HOST, constant, families, functions_of_all
 
 from sok1x import cuda_kernels
-from sok1x.cuda_kernels import backend, gpu_compiler, gpu_launch, host, scan
+from sok1x.cuda_kernels import backend, gpu_compiler, gpu_launch, group_steps, host, scan
 
 DOUBLE, FLOAT, INT32, INT64, POINTER, UINT64 = (
     backend.DOUBLE, backend.FLOAT, backend.INT32, backend.INT64, backend.POINTER, backend.UINT64)
@@ -30,7 +30,7 @@ def sources(tmp_path_factory):
 
 @pytest.fixture
 def undeclared(monkeypatch):
-    """{name: (result, arguments)} of the functions that host.py and gpu_launch.py type by themselves."""
+    """{name: (result, arguments)} of the functions that host.py, gpu_launch.py and group_steps.py type by themselves."""
     found = {}
 
     def function(name, result, arguments):
@@ -41,6 +41,8 @@ def undeclared(monkeypatch):
     host.set_threads(1)
     host.get_threads()
     gpu_launch.functions()
+    group_steps.functions()
+    group_steps.device_bytes()
     return found
 
 

@@ -3,6 +3,7 @@
     [mpiexec -np N] python program_groups_work.py
 """
 import collections
+import ctypes
 import resource
 
 import numpy as np
@@ -11,8 +12,7 @@ from groups_model import BACKWARD, DISTINCT, FORWARD, Model, pause, session, siz
 
 import sok1x as sok
 from sok1x import launch
-from sok1x.cuda_kernels import backend
-from sok1x.graph_ops.bridge import bulk
+from sok1x.cuda_kernels import backend, group_steps
 
 called = collections.Counter()
 
@@ -24,12 +24,21 @@ def counted(what, function):
     return call
 
 
+class Steps(ctypes.Structure):
+    """group_steps.h's GroupSteps, of which the last counts kernels."""
+
+    _fields_ = [("nbytes", ctypes.c_int64), ("steps", ctypes.c_void_p * 9),
+                ("kernels", ctypes.CFUNCTYPE(ctypes.c_int64))]
+
+
+steps = Steps.from_address(group_steps.functions())
+assert steps.nbytes == ctypes.sizeof(Steps)
+
+
 def count_calls(world):
-    """Has kernels, exchanges and messages counted by name."""
-    for name, signature in list(backend._signatures.items()):
-        if signature.family.startswith("group_") and not name.endswith("_member_bytes"):
-            setattr(backend.kernels, name, counted("kernel", getattr(backend.kernels, name)))
-        elif not name.endswith("_bytes"):
+    """Has kernels of single ops, exchanges and messages counted by name."""
+    for name in list(backend._signatures):
+        if not name.endswith("_bytes"):
             setattr(backend.kernels, name, counted("kernel of one", getattr(backend.kernels, name)))
     communicator = world.communicator
     for name in ("all_to_all", "exchange_counts", "all_gather", "agree"):
@@ -37,8 +46,6 @@ def count_calls(world):
     if world.size > 1:
         transport = world.coordinator.transport
         transport.send = counted("message", transport.send)
-    bulk.RequestGroup.temporary = counted("temporary", bulk.RequestGroup.temporary)
-    bulk.RequestGroup.outputs = counted("outputs", bulk.RequestGroup.outputs)
 
 
 def work(tables, random):
@@ -52,7 +59,9 @@ def work(tables, random):
                 made.run(model.step, model.feed(batch))
             called.clear()
             sizes.clear()
+            before = steps.kernels()
             made.run(model.step, model.feed([random.permutation(keys)[:random.randint(5, 20)] for keys in batch]))
+        called["kernel"] = steps.kernels() - before
         assert sizes == {name: [tables] for name in (FORWARD, DISTINCT, BACKWARD)}, sizes
     return dict(called)
 

@@ -1,0 +1,87 @@
+// What the kernels over groups of tables (group_*.cu) take of each member. group_*.py have the same as NumPy dtypes, and
+// say what each field is; graph_ops fills them in C++, without common.cuh.
+#ifndef SOK1X_GROUP_MEMBERS_H
+#define SOK1X_GROUP_MEMBERS_H
+
+#ifdef __CUDACC__
+typedef int i32;
+typedef long long i64;
+#else
+#include <stdint.h>
+typedef int32_t i32;
+typedef int64_t i64;
+#endif
+
+struct Slot;  // of a hash index: hash_index.cuh
+
+// Rows that lie in several blocks, as a buffer [rank][member][rows] has them: row i is in the block b with starts[b] <=
+// i < starts[b + 1], which begins `offsets[b]` bytes after base. Without blocks (count 0) all rows follow base.
+struct Blocks {
+  char* base;
+  i64 count;
+  const i64* starts;   // [count + 1], from 0 on
+  const i64* offsets;  // [count]
+};
+
+struct UniqueMember {
+  Blocks keys;  // n of key_type
+  i64 key_type, n;
+  i64* values;
+  i32* inverse;
+  i64 first_slot, slots;  // on a GPU: the member's places in the scratch table, a power of two of them
+};
+
+struct PartitionMember {
+  const i64* values;  // the member's distinct keys; how many is in `distinct`
+  i64 n;              // at most so many
+  i32* position;
+  i32* inverse;  // numbers of `values`, which become their places among the member's sent keys
+  i64 n_inverse;
+};
+
+struct FindMember {
+  Blocks keys;  // n of key_type
+  i64 key_type, n;
+  const Slot* index;  // null: a table without index, in which key k has row k / ranks
+  i64 capacity, ranks;
+  i64 limit;  // without index: keys outside [0, limit) have no row; 0: all are in range
+  i32* rows;
+  // Read by the host's sok1x_group_look_up alone:
+  const float* table;  // rows of dim floats
+  i64 dim;
+  Blocks out;
+  i64 out_half;
+};
+
+struct GatherMember {
+  Blocks source;  // rows of dim numbers
+  i64 source_half;  // of 16 bits, else of 32
+  i64 dim, n;
+  const i32* rows;     // null: row i is i
+  const i32* inverse;  // null, or row i is rows[inverse[i]]
+  Blocks out;
+  i64 out_half;
+};
+
+struct SumMember {
+  Blocks values;  // n rows of dim numbers
+  i64 values_half;  // of 16 bits, else of 32
+  i64 dim;
+  const i32* segments;
+  i64 n, num_segments;
+  Blocks sums;  // num_segments rows of dim floats
+  Blocks half;  // the wrapper's
+  i64 first_segment;  // number of the member's first segment among those of all members
+};
+
+struct StampMember {
+  const i64* values;  // null: rows are given
+  i32* rows;
+  i64 n;
+  i64* stamps;  // null: rows are not stamped
+  i64 table_rows;
+  i64* clock;
+  i64 ahead, at_least;
+};
+
+#endif  // SOK1X_GROUP_MEMBERS_H

@@ -1,0 +1,46 @@
+// What is done with a group of tables, as C++ functions that are the same for the host and a GPU: each puts the members'
+// records where kernels can read them, sets up scratch memory, and runs or launches the kernels of group_*.cu.
+//
+// graph_ops calls them through a table of pointers (`sok1x_group_steps`), as its library does not link with this one.
+#ifndef SOK1X_GROUP_STEPS_H
+#define SOK1X_GROUP_STEPS_H
+
+#include <stddef.h>
+
+#include "group_members.h"
+
+struct GpuKernel;    // gpu_kernel.h
+struct GroupDevice;  // host_group_steps.cu: a GPU
+
+// Where a step runs, and whose memory it takes.
+struct GroupWork {
+  GroupDevice* device;  // null: the host
+  // nbytes of scratch memory on the device, until all that the step belongs to has ended; null where there is none.
+  void* (*allocate)(void* owner, i64 nbytes);
+  void* owner;
+};
+
+// What steps return besides 0: CUDA's errors are above 0.
+enum GroupError { GROUP_NO_MEMORY = -1, GROUP_TOO_MANY = -2 };  // in place of an error; more than 2**31 - 1 keys or rows
+
+struct GroupSteps {
+  i64 nbytes;  // of this structure
+
+  // Puts arrays where kernels can read them, in one copy; on the host they stay where they are.
+  int (*place)(GroupWork* work, i64 count, const void* const* arrays, const i64* nbytes, void** placed);
+  // Copies numbers that kernels have left to `to`. On a GPU it waits for the stream.
+  int (*read)(GroupWork* work, const i64* from, i64 count, i64* to);
+  // What the rest does is said where Python has it: group_find.py, group_gather.py, ...
+  int (*find)(GroupWork* work, const FindMember* members, i64 count, i64* missing);
+  int (*look_up)(GroupWork* work, const FindMember* members, i64 count, i64* missing);
+  int (*gather)(GroupWork* work, const GatherMember* members, i64 count);
+  int (*unique)(GroupWork* work, UniqueMember* members, i64 count, i64* distinct);
+  int (*partition)(GroupWork* work, const PartitionMember* members, i64 count, const i64* distinct, i64 ranks,
+                   i64* counts, i64* sent);
+  int (*segment_sum)(GroupWork* work, SumMember* members, i64 count);
+  int (*stamp)(GroupWork* work, const StampMember* members, i64 count);
+  // How many kernels have run, or been launched, since the process began.
+  i64 (*kernels)();
+};
+
+#endif  // SOK1X_GROUP_STEPS_H

@@ -1,0 +1,131 @@
+// The dense lookups of many tables, the distinct rows they leave and their gradients, as one: what groups/*.py decide is
+// done here. A run is one group's, from its requests to just before they are answered; it allocates outputs, locks
+// variables, fills the records of cuda_kernels/group_members.h, and has the steps of group_steps.h done.
+//
+// T members, N ranks. Functions return a status code, and `error()` says then what was wrong; or kTooManyDimensions. A member that is `left`
+// gets its outputs, but what they hold says nothing: its operation does it again by itself.
+#ifndef SOK1X_GROUPS_DENSE_RUN_H
+#define SOK1X_GROUPS_DENSE_RUN_H
+
+#include <string>
+#include <vector>
+
+#include "../../cuda_kernels/group_steps.h"
+#include "../bridge/bridge_group.h"
+
+namespace sok1x {
+
+// What is known of a member before it runs. Kept in step with dense_run.py's FACTS.
+struct DenseFacts {
+  int64_t dim;          // D
+  int64_t rows;         // V
+  int64_t hashed;       // 1: the table has an index
+  int64_t key_type;     // of common.cuh
+  int64_t half;         // 1: embeddings are float16
+  int64_t global_step;  // 1: the last host input of the op that makes rows distinct is the global step
+};
+
+// Memory [rank][member][rows] for one exchange.
+struct Buffer {
+  char* base = nullptr;
+  std::vector<i64> starts, offsets;  // [T, N + 1], [T, N]: Blocks
+  std::vector<i64> units;            // [N]: what belongs to each rank, in units of the alignment
+  const i64* starts_at = nullptr;    // the same where kernels can read them
+  const i64* offsets_at = nullptr;
+  i64 ranks = 0;
+
+  Blocks of(int member) const {
+    return {base, ranks, starts_at + (ranks + 1) * member, offsets_at + ranks * member};
+  }
+};
+
+class DenseRun {
+ public:
+  static constexpr int kTooManyDimensions = -1;  // of keys, and nothing is done
+
+  // facts: [T], which must live as long as this. device: null for the host.
+  DenseRun(Group* group, const DenseFacts* facts, const GroupSteps* steps, GroupDevice* device);
+
+  // What the last function that failed says, and the member that it is about, -1 for all of them.
+  const std::string& error() const { return error_; }
+  int failed() const { return failed_; }
+
+  // ---- one rank
+
+  int ForwardAlone(bool training, uint8_t* left);
+  int BackwardAlone(uint8_t* left);
+
+  // ---- the op that makes rows distinct, on one rank or several
+
+  // ahead, at_least: [T], as in STAMP; the latter is raised to the global step's next where there is one, and given back.
+  // rows, counts: [T], out: where each member's distinct row numbers lie, and how many they are.
+  int Distinct(bool alone, const int64_t* ahead, int64_t* at_least, int64_t* rows, int64_t* counts, uint8_t* left);
+
+  // ---- several ranks; all arrays with a dimension of N or T are int64 and contiguous
+
+  // Makes keys distinct and groups them by owner. counts, begins: [N, T], out: keys for each owner, and where they begin
+  // in *sent. outside: [T], out: keys that no table has. inverse: [T], out: where the output of this name lies.
+  int Prepare(int ranks, int64_t* counts, int64_t* begins, int64_t* outside, int64_t* inverse, int64_t* sent);
+
+  // headers: [T, N, width], of which the last N numbers of a row are what that rank sends to each. numbers: [T], the
+  // decisions'. sent, inverse: [T], and begins: [T, N], as `Prepare` gave them; whole: whether this is what one
+  // `Prepare` has left, all of it and in its order. Out: what to exchange, in keys of 8 bytes: two pointers, and [N]
+  // each for what goes to and comes from each rank.
+  int ForwardAsk(int rank, int ranks, int width, const int64_t* headers, const int64_t* numbers, const int64_t* sent,
+                 const int64_t* begins, const int64_t* inverse, bool whole, int64_t* pointers, int64_t* gives,
+                 int64_t* takes);
+  // Out: what to exchange, in units of kAlign bytes, as above; missing [T]: keys without a row.
+  int ForwardAnswer(bool training, int64_t* missing, int64_t* pointers, int64_t* gives, int64_t* takes);
+  int ForwardTake(const uint8_t* left);
+
+  // fits: [T], out: whether gradients fit their lookups. headers: [T, width], of which what the lookup has counted becomes
+  // the last width - 2 numbers where they fit.
+  int BackwardHeaders(int width, int64_t* headers, uint8_t* fits);
+  // headers: [T, N, width] of all ranks, which end with 2 N counts and the lookup's number. left: [T], out: those whose
+  // counts do not fit. The exchange is as `ForwardAnswer`'s.
+  int BackwardSend(int rank, int ranks, int width, const int64_t* headers, uint8_t* left, int64_t* pointers,
+                   int64_t* gives, int64_t* takes);
+  int BackwardTake();
+
+  static constexpr int64_t kAlign = 16;  // blocks of rows begin at multiples of it, so that kernels move four floats
+
+ private:
+  int size() const { return static_cast<int>(group_->members().size()); }
+  Request* member(int t) const { return group_->members()[t]; }
+  const TensorInfo& input(int t, int place) const { return member(t)->inputs[place]; }
+  const TensorInfo& variable(int t, int place) const { return variables_[t * width_ + place]; }
+
+  int Output(int t, int index, std::initializer_list<int64_t> dims, void** data);
+  int Embeddings(int t, void** data);
+  // A status for what a step returned.
+  int Done(int code);
+  GroupWork* Work();
+  char* Scratch(int64_t bytes);
+  int Lock(bool exclusive);
+  // counts(rank, t): rows of each block.
+  template <class Counts, class RowBytes>
+  int Make(Buffer* buffer, int ranks, int64_t align, const Counts& counts, const RowBytes& row_bytes);
+  int Place(Buffer* buffer);
+  bool Fits(int t) const;
+  // Whether embeddings can have one dimension more than any member's keys.
+  bool Shapely() const;
+
+  Group* group_;
+  const DenseFacts* facts_;
+  const GroupSteps* steps_;
+  GroupWork work_;
+  std::string error_;
+  int failed_ = -1;
+  int width_ = 0;                       // most variables of a member
+  std::vector<TensorInfo> variables_;   // [T, width], after Lock
+  std::vector<int32_t> codes_;          // [T], of Lock
+  int ranks_ = 1;
+  std::vector<void*> out_, requested_;
+  std::vector<int64_t> inverse_, counts_;
+  std::vector<uint8_t> left_;
+  Buffer keys_, answers_, values_;
+};
+
+}  // namespace sok1x
+
+#endif  // SOK1X_GROUPS_DENSE_RUN_H

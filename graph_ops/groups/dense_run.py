@@ -1,0 +1,158 @@
+"""Runs of the dense lookups' groups in C++ (dense_run.h), as Python decides them."""
+import ctypes
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+
+from sok1x.cuda_kernels import backend, group_steps
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
+from sok1x.graph_ops.bridge.errors import CallError
+
+# What is known of a member before it runs: DenseFacts in dense_run.h.
+FACTS = np.dtype([(name, np.int64) for name in ("dim", "rows", "hashed", "key_type", "half", "global_step")])
+
+ALIGN = 16  # bytes at whose multiples blocks of rows begin in an exchange: dense_run.h
+TOO_MANY_DIMENSIONS = -1  # what a function returns where keys have more than embeddings could
+
+_TEAMS_REMEMBERED = 1000
+_TEXT = 1000  # bytes of an error's text
+
+_teams: Dict[Tuple[int, ...], "Team"] = {}
+_functions: Dict[str, Any] = {}
+
+_I, _P, _I64 = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
+_DECLARED = {
+    "open": (_P, [_P, _I, _P, _P, _P, _P, _P, _P]), "close": (None, [_P]), "unlock": (None, [_P]),
+    "finish": (None, [_P]), "error": (_I, [_P, ctypes.c_char_p, _I]),
+    "forward_alone": (_I, [_P, _I, _P]), "backward_alone": (_I, [_P, _P]),
+    "distinct": (_I, [_P, _I, _P, _P, _P, _P, _P]), "prepare": (_I, [_P, _I] + [_P] * 5),
+    "forward_ask": (_I, [_P, _I, _I, _I] + [_P] * 5 + [_I] + [_P] * 3),
+    "forward_answer": (_I, [_P, _I] + [_P] * 4), "forward_take": (_I, [_P, _P]),
+    "backward_headers": (_I, [_P, _I, _P, _P]), "backward_send": (_I, [_P, _I, _I, _I] + [_P] * 5),
+    "backward_take": (_I, [_P])}
+
+
+class Team:
+    """The kernels (nodes in one session) of members that have run together before, in their order.
+
+    Attributes:
+      facts: `FACTS` [T]. names: the tables', a list of str.
+    """
+
+    def __init__(self, members: List[Any]) -> None:
+        self.facts = np.zeros(len(members), FACTS)
+        self.names: List[str] = []
+        for fact, taken in zip(self.facts, members):
+            config, table = taken.config, taken.config.table
+            fact["dim"], fact["rows"], fact["hashed"] = table.dim, table.rows, table.hashed
+            fact["key_type"] = backend.KEY_TYPES[table.key_dtype]
+            fact["half"] = ITEM_BYTES[getattr(config, "dtype", "float32")] == 2
+            fact["global_step"] = getattr(config, "global_step", False)
+            self.names.append(table.name)
+        self._expected = np.zeros(1, np.int64)  # bytes of scratch memory that their last run took
+        self.addresses = self.facts.ctypes.data, self._expected.ctypes.data
+
+
+def team_of(members: List[Any]) -> Team:
+    """The Team of members (list of `together.Taken`), made when they first run together."""
+    kernels = tuple([taken.request.kernel for taken in members])
+    team = _teams.get(kernels)
+    if team is None:
+        if len(_teams) >= _TEAMS_REMEMBERED:  # of sessions long closed
+            _teams.clear()
+        team = _teams[kernels] = Team(members)
+    return team
+
+
+class DenseRun:
+    """The requests of members (list of `together.Taken`) that run at once, T of them.
+
+    A member that is left is run by its operation, once this has unlocked: it has the outputs that this has made.
+
+    Attributes:
+      left: the members that have to be run by themselves.
+      kept: what `dense_ranks.prepare` leaves for the forward of the same members, or None.
+    """
+
+    def __init__(self, members: List[Any]) -> None:
+        self.members, self.kept = members, None  # type: List[Any], Any
+        self.left: List[Any] = []
+        self.ids: List[int] = []
+        self.team = team_of(members)
+        requests = [taken.request for taken in members]
+        first = requests[0]
+        if not _functions:
+            _declare(first.library)
+        handles = (ctypes.c_void_p * len(requests))(*[request.handle for request in requests])
+        gpu = first.gpu
+        facts, expected = self.team.addresses
+        self._handle = _functions["open"](handles, len(requests), gpu and gpu.stream, gpu and gpu.event, facts,
+                                          _functions["steps"], group_steps.device(gpu), expected)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):  # None where it was never made
+            _functions["close"](self._handle)
+
+    def prepared(self) -> None:
+        """Ends a `prepare`: the members know this, and it no more them, so that both go as soon as they are done."""
+        self.ids, self.members = [taken.request.id for taken in self.members], []
+
+    def call(self, name: str, *arguments: Any) -> int:
+        """One of dense_run.h's functions. NumPy arrays are passed by their addresses.
+
+        Returns:
+          0, or TOO_MANY_DIMENSIONS, and nothing is done.
+
+        Raises:
+          CallError: with the status that the function returned.
+        """
+        code = _functions[name](self._handle, *[
+            argument.ctypes.data if isinstance(argument, np.ndarray) else argument for argument in arguments])
+        if code > 0:
+            text = ctypes.create_string_buffer(_TEXT)
+            failed = _functions["error"](self._handle, text, _TEXT)
+            said = text.value.decode("utf-8", "replace")
+            _functions["unlock"](self._handle)
+            raise CallError(code, said if failed < 0 else "op '{}': {}".format(
+                self.members[failed].request.name, said))
+        return code
+
+    def leave(self, mask: np.ndarray) -> "DenseRun":
+        """Leaves the members of the mask, [T]."""
+        if mask.any():
+            self.left = [self.members[number] for number in np.flatnonzero(mask)]
+        return self
+
+    def finish(self) -> None:
+        """Answers all members that are not left."""
+        if not self.left:
+            for taken in self.members:
+                taken.request.ended()
+            _functions["finish"](self._handle)
+            return
+        for taken in self.members:
+            if taken not in self.left:
+                taken.request.finish()
+
+
+def again(members: List[Any]) -> DenseRun:
+    """The run that has prepared these members, if they are all of them and in its order; else another one."""
+    prepared = members[0].prepared
+    run = getattr(prepared, "memory", prepared)
+    if not isinstance(run, DenseRun) or run.ids != [taken.request.id for taken in members]:
+        return DenseRun(members)
+    run.members = members
+    return run
+
+
+def _declare(library: Any) -> None:
+    """Types the functions of the bridge's `Library`."""
+    loaded = library.loaded
+    there = loaded.sok1x_dense_facts_bytes
+    there.restype = ctypes.c_int64
+    assert there() == FACTS.itemsize, (there(), FACTS.itemsize)
+    for name, (result, arguments) in _DECLARED.items():
+        function = getattr(loaded, "sok1x_dense_" + name)
+        function.restype, function.argtypes = result, arguments
+        _functions[name] = function
+    _functions["steps"] = group_steps.functions()
