@@ -30,7 +30,7 @@ def sources(tmp_path_factory):
 
 @pytest.fixture
 def undeclared(monkeypatch):
-    """{name: (result, arguments)} of the functions that host.py, gpu_launch.py and group_steps.py type by themselves."""
+    """{name: (result, arguments)} of the functions that host.py, gpu_launch.py, group_steps.py type by themselves."""
     found = {}
 
     def function(name, result, arguments):
