@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_resume.py")
-HALF, WHOLE = 100, 200
+HALF, WHOLE, SAVE_STEPS = 40, 80, 24
 ALL = ("adam:hook", "lazy:hook", "adagrad:stock", "plugin:alone", "momentum:listener")
 THREE = ALL[:3]
 
@@ -64,20 +64,20 @@ def on_one_rank(on_two_ranks):
     """The half job of two ranks gone on with on one, and another half."""
     half = on_two_ranks[1].folder
     shutil.copytree(half, half + "-on-one")
-    return train(1, (half + "-on-one", WHOLE, THREE, 60), (half + "-one", HALF, THREE, 1000))
+    return train(1, (half + "-on-one", WHOLE, THREE, SAVE_STEPS), (half + "-one", HALF, THREE, 1000))
 
 
 @pytest.fixture(scope="module")
 def on_four_ranks(on_one_rank):
     half = on_one_rank[1].folder
-    return train(4, (half, WHOLE, THREE, 60), (half + "-four", HALF, THREE, 1000))
+    return train(4, (half, WHOLE, THREE, SAVE_STEPS), (half + "-four", HALF, THREE, 1000))
 
 
 @pytest.fixture(scope="module")
 def on_two_ranks_again(on_two_ranks, on_four_ranks):
     half = on_two_ranks[1].folder
     shutil.copytree(half, half + "-on-two")
-    return train(2, (half + "-on-two", WHOLE, ALL, 1000), (on_four_ranks[1].folder, WHOLE, THREE, 60))
+    return train(2, (half + "-on-two", WHOLE, ALL, 1000), (on_four_ranks[1].folder, WHOLE, THREE, SAVE_STEPS))
 
 
 def test_bit_for_bit_on_two_ranks(on_two_ranks, on_two_ranks_again):
@@ -97,8 +97,8 @@ def test_on_another_number_of_ranks(before, after, on_two_ranks, on_one_rank, on
         assert np.abs(value).max() > 0.1
         np.testing.assert_allclose(value, expected[name], rtol=1e-6, atol=1e-6, err_msg=name)
     for optimizer in resumed.first:
-        # Every 60 steps from where it began, and at its end.
+        # Every SAVE_STEPS steps from where it began, and at its end.
         state = tf.train.get_checkpoint_state(os.path.join(resumed.folder, optimizer))
         assert [int(path.split("-")[-1]) for path in state.all_model_checkpoint_paths] == [
-            0, HALF, HALF + 60, WHOLE]
+            0, HALF, HALF + SAVE_STEPS, WHOLE]
         assert tf.train.load_variable(state.model_checkpoint_path, "global_step") == WHOLE

@@ -4,6 +4,7 @@
 
 Cases that ranks survive may follow one another in the same processes, each in a graph of its own.
 """
+import ctypes
 import gc
 import os
 import signal
@@ -15,9 +16,11 @@ import numpy as np
 import tensorflow as tf
 
 import sok1x as sok
+from sok1x.launch import batches
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 RANK = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+LIBC = ctypes.CDLL(None)
 
 
 class Model:
@@ -250,8 +253,8 @@ def checksum():
 
 
 def memory():
-    """Resident memory at steps 2000 and 12000, with garbage collected as Python does by default."""
-    gc.set_threshold(700)
+    """What this process holds at steps 500 and 1500, all garbage collected."""
+    batches._REMEMBERED = 100  # what is remembered of past steps is full long before the first look
     init = sok.Init(global_batch_size=4)
     model = Model(rows=500)
     combined = sok.DistributedEmbedding("sum", 500, 4, 1, 3)
@@ -264,12 +267,28 @@ def memory():
     with session(model, init) as sess:
         run = sess.make_callable([model.train, more], [model.keys, keys])
         random = np.random.RandomState(RANK)
-        for step in range(12000):
+        for step in range(1500):
             size = random.randint(0, 5)
             run(random.randint(0, 400, [size, 1, 1]), random.randint(0, 400, size))
-            if step in (1999, 11999):
-                pages = int(open("/proc/self/statm").read().split()[1])
-                print("rank {} resident {} after {}".format(RANK, pages * 4096, step + 1))
+            if step in (499, 1499):
+                sys.stdout.write("rank {} after {} holds {} {} {}\n".format(RANK, step + 1, *held()))
+
+
+class MallocInfo(ctypes.Structure):
+    """What the C library's mallinfo2 gives (mallinfo where it is older): of all threads' arenas together."""
+    NAMES = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    _fields_ = [(name, ctypes.c_size_t if hasattr(LIBC, "mallinfo2") else ctypes.c_int) for name in NAMES]
+
+
+def held():
+    """(Python's blocks, bytes of malloc, resident bytes), of which the first two do not depend on the allocators."""
+    gc.collect()
+    mallinfo = LIBC.mallinfo2 if hasattr(LIBC, "mallinfo2") else LIBC.mallinfo
+    mallinfo.restype = MallocInfo
+    info = mallinfo()
+    with open("/proc/self/statm") as pages:
+        resident = int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return sys.getallocatedblocks(), info.uordblks + info.hblkhd, resident
 
 
 if __name__ == "__main__":
