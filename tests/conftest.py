@@ -15,6 +15,12 @@ os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 # TensorFlow imports distutils, for which setuptools would load itself, a tenth of the time that each of the hundreds of
 # processes takes to start. tests/setup, which builds and installs, does without this.
 os.environ.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
+# No test compiles for XLA, and yet a session's every first step looks for what it could compile, a third of its cost:
+# unless no op may be marked for it any more.
+os.environ.setdefault("TF_XLA_FLAGS", "--tf_xla_clustering_fuel=0")
+# Each process that tests start would compile sok1x's modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # Garbage is collected less often, here and in all processes that tests start: start/sitecustomize.py says why.
 START = os.path.join(HERE, "start")
 runpy.run_path(os.path.join(START, "sitecustomize.py"))
