@@ -8,7 +8,7 @@ of them or of this one, half-way through where it writes; calls count from the f
 of the same step. With a LAST it ends after so many trainings. It prints its pid, the number of trainings that it
 restored and, after each save, that which it saved.
 
-Served jobs are forked from a process that has imported TensorFlow: this is what takes longest in their start.
+Served jobs are forked from a process that has imported TensorFlow and sok1x: this is what takes longest in their start.
 """
 import os
 import signal
@@ -78,6 +78,7 @@ def job(folder, keys, dim, operation="none", last="1000000000"):
 
 
 def serve():
+    assert sok.All2AllDenseEmbedding and sok.CheckpointSaverHook  # imported only when they are asked for
     for line in sys.stdin:
         child = os.fork()
         if not child:

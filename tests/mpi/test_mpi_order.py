@@ -7,5 +7,5 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_orde
 
 
 def test_eight_layers_in_any_order_on_four_ranks(seed):
-    finished = run_ranks(4, PROGRAM, 300, seed, timeout=240)
+    finished = run_ranks(4, PROGRAM, 150, seed, timeout=240)
     assert finished.out.count("ok") == 4, str(finished)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 v1 = tf.compat.v1
-KEYS, DIM, STEPS, BATCH = 24, 4, 100, 10
+KEYS, DIM, STEPS, BATCH = 24, 4, 60, 10
 RATE = 0.05
 OPTIMIZERS = ("lazy", "keras", "plugin")
 

@@ -1,4 +1,4 @@
-"""100 steps of each of our Adams on 1, 2 and 4 ranks, against TensorFlow's own on a stock variable."""
+"""Sixty steps of each of our Adams on 1, 2 and 4 ranks, against TensorFlow's own on a stock variable."""
 import os
 
 import numpy as np
