@@ -25,7 +25,7 @@ class GroupForm(abc.ABC):
         return False
 
     def prepare(self, members, world):
-        """Sets each member's `header`, as `devices.mark` makes it, or `error`; without both it is prepared by itself."""
+        """Sets each member's `header`, as `devices.mark` makes it, or `error`; without both it is prepared alone."""
 
     @abc.abstractmethod
     def run(self, members, world):
