@@ -30,6 +30,9 @@ class TensorInfo(ctypes.Structure):
                 ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32)]
 
 
+_INFO_BYTES = ctypes.sizeof(TensorInfo)
+
+
 class RequestInfo(ctypes.Structure):
     """A request: which op, in which step, with which inputs."""
 
@@ -178,6 +181,16 @@ class Request:
             on_device = self.input_count - self.host_input_count
             self._host_inputs = [_array(info) for info in self._infos()[on_device:]]
         return self._host_inputs
+
+    def length(self, index):
+        """How many elements input `index` has; those in host memory come last."""
+        return TensorInfo.from_address(self._inputs_at + index * _INFO_BYTES).elements
+
+    def last_number(self, index):
+        """The last of the int64 numbers of host input `index`, 0 of none."""
+        info = TensorInfo.from_address(
+            self._inputs_at + (self.input_count - self.host_input_count + index) * _INFO_BYTES)
+        return ctypes.c_int64.from_address(info.data + 8 * info.elements - 8).value if info.elements else 0
 
     def _infos(self):
         return (TensorInfo * self.input_count).from_address(self._inputs_at) if self.input_count else []

@@ -12,9 +12,10 @@ class Call:
       plan: the number of its graph's plan, None where another process has built the graph.
       context: the Context of its session. gpu: the `Gpu` that it runs on, None for the CPU.
       fixed_key: what its operation's group form says (groups/form.py), None where it has none.
+      op: how the coordinator knows it, None where it does not communicate. name: the op's.
     """
 
-    __slots__ = ("operation", "config", "place", "plan", "context", "gpu", "fixed_key")
+    __slots__ = ("operation", "config", "place", "plan", "context", "gpu", "fixed_key", "op", "name")
 
     def __init__(self, request, contexts):
         self.operation = registry.get(request.function)
@@ -22,23 +23,22 @@ class Call:
         self.plan = self.place.plan if self.place.process == plan.PROCESS else None
         self.context = contexts.of(request.session, self.plan)
         self.gpu = devices.find(request)
+        self.op = None if self.place.op is None else launch.Op(self.context.number, *self.place.op)
+        self.name = request.name
         form = self.operation.group
         self.fixed_key = None if form is None else form.fixed_key(self.config)
 
     def announced(self, taken, rivals):
         """The Ready of a `together.Taken` of this call."""
         request = taken.request
-        index, digest = self.place.op
         of_graph = self.context.plans[self.plan]
         # In a loop of its own an op has one frame; the name of a frame in other loops tells which of theirs.
         loops = self.place.loops
         instance = launch.Instance(self.operation.tie(request), request.frame if loops > 1 else 0,
                                    request.iteration if loops else 0, request.signature)
-        return launch.Ready(
-            op=launch.Op(self.context.number, index, digest), name=request.name, header=taken.header,
-            error=taken.error,
-            step=request.step, instance=instance, plan=of_graph,
-            graphs=plan.graphs() if of_graph is None or of_graph.counted else 0, rivals=rivals)
+        graphs = plan.graphs() if of_graph is None or of_graph.counted else 0
+        return launch.Ready(self.op, self.name, taken.header, taken.error, request.step, instance, of_graph, graphs,
+                            rivals)
 
 
 class Calls:

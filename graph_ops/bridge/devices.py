@@ -66,11 +66,11 @@ def check_marks(request, headers):
     Raises:
       CallError: INVALID_ARGUMENT, on all ranks alike, where some run on a GPU and others on the CPU.
     """
-    marks = headers[:, 0]
-    if len(set(marks.tolist())) > 1:
+    marks = headers[:, 0].tolist()
+    if marks.count(marks[0]) < len(marks):
         raise CallError(INVALID_ARGUMENT, (
             "op '{}' is on a GPU on ranks {} and on the CPU on ranks {}; place it on one kind of device on all ranks"
-        ).format(request.name, np.flatnonzero(marks).tolist(), np.flatnonzero(marks == 0).tolist()), agreed=True)
+        ).format(request.name, *[[rank for rank, marked in enumerate(marks) if marked == kind] for kind in (1, 0)]), agreed=True)
     return headers[:, 1:]
 
 

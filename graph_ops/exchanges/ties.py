@@ -15,11 +15,6 @@ def save(request, index, numbers):
     request.host_output(index, "int64", values.shape).numpy()[:] = values
 
 
-def number(saved):
-    """The lookup's number, from what it has saved (int64 array); 0 on one rank, where nothing is."""
-    return int(saved[-1]) if saved.size else 0
-
-
 def check_counts(name, headers, ranks):
     """Raises, on all ranks alike, unless each rank has counted from each other what that one has counted for it.
 

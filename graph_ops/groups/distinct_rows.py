@@ -6,6 +6,8 @@ import numpy as np
 from sok1x.graph_ops.groups.dense_run import DenseRun
 from sok1x.graph_ops.stores import clock, known_distinct
 
+_ROWS, _REQUESTED = 1, 2  # inputs: operations/distinct_rows.py
+
 
 def key(taken: Any, world: Any) -> Any:
     """Members of a group have row numbers to make distinct: those that only stamp run by themselves.
@@ -13,8 +15,8 @@ def key(taken: Any, world: Any) -> Any:
     They are of one run: it moves a table's clock on once, and each run stamps rows with a step of its own.
     """
     if world.size > 1:
-        _, rows, requested = taken.request.inputs
-        if rows.size or not requested.size:
+        request = taken.request
+        if request.length(_ROWS) or not request.length(_REQUESTED):
             return None
     return taken.config.global_step, taken.request.step
 
