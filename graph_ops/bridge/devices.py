@@ -68,9 +68,10 @@ def check_marks(request, headers):
     """
     marks = headers[:, 0].tolist()
     if marks.count(marks[0]) < len(marks):
+        on_gpu, on_cpu = [[rank for rank, marked in enumerate(marks) if marked == kind] for kind in (1, 0)]
         raise CallError(INVALID_ARGUMENT, (
             "op '{}' is on a GPU on ranks {} and on the CPU on ranks {}; place it on one kind of device on all ranks"
-        ).format(request.name, *[[rank for rank, marked in enumerate(marks) if marked == kind] for kind in (1, 0)]), agreed=True)
+        ).format(request.name, on_gpu, on_cpu), agreed=True)
     return headers[:, 1:]
 
 
