@@ -225,15 +225,17 @@ void Group::Finish() {
     request = nullptr;
   }
   left_ = 0;
-  // A step lives until its last call: of all steps here one call at least is still to come when their runners are used.
-  for (size_t i = 1; i < shares.size(); ++i) {
-    const std::shared_ptr<Calls> calls = shares[i].second;
-    (*shares[i].first->runner())([calls] {
+  if (shares.size() == 1) {
+    for (auto& call : *shares[0].second) call();
+    return;
+  }
+  // A step lives until its last call: of each share's first one the call is still to come when its runner is used.
+  for (auto& one : shares) {
+    const std::shared_ptr<Calls> calls = one.second;
+    (*one.first->runner())([calls] {
       for (auto& call : *calls) call();
     });
   }
-  if (shares.empty()) return;
-  for (auto& call : *shares[0].second) call();
 }
 
 void Group::BeforeFinish() {

@@ -35,8 +35,8 @@ _SPIN_MICROSECONDS = 30
 
 # Where a session.run is about to bring more requests that run together with those that have come, as the one before it
 # did: how long to look for the next of them, and for all.
-_GATHER_MICROSECONDS = 80
-_GATHER_SECONDS = 500e-6
+_GATHER_MICROSECONDS = 150
+_GATHER_SECONDS = 600e-6
 
 _executor = None
 

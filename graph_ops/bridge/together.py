@@ -58,6 +58,10 @@ def sort(everything, world):
     return groups.values()
 
 
+def _kernel(taken):
+    return taken.request.kernel
+
+
 def _key(form, taken, world):
     try:
         return None if form is None or world is None else form.key(taken, world)
@@ -116,6 +120,8 @@ class Group:
     def run(self, world):
         """Runs all members and answers them."""
         left = self.members
+        if self.together and (world.size == 1 or not self.operation.communicates):
+            left.sort(key=_kernel)  # in one order each time, as for all ranks those that communicate are
         if self.together:
             try:
                 with _device(left, world):

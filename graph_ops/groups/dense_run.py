@@ -15,9 +15,11 @@ ALIGN = 16  # bytes at whose multiples blocks of rows begin in an exchange: dens
 TOO_MANY_DIMENSIONS = -1  # what a function returns where keys have more than embeddings could
 
 _TEAMS_REMEMBERED = 1000
+_KERNELS_REMEMBERED = 10000
 _TEXT = 1000  # bytes of an error's text
 
 _teams: Dict[Tuple[int, ...], "Team"] = {}
+_facts: Dict[int, Tuple[int, ...]] = {}  # kernel -> its FACTS
 _functions: Dict[str, Any] = {}
 
 _I, _P, _I64 = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
@@ -40,17 +42,21 @@ class Team:
     """
 
     def __init__(self, members: List[Any]) -> None:
-        self.facts = np.zeros(len(members), FACTS)
-        self.names: List[str] = []
-        for fact, taken in zip(self.facts, members):
-            config, table = taken.config, taken.config.table
-            fact["dim"], fact["rows"], fact["hashed"] = table.dim, table.rows, table.hashed
-            fact["key_type"] = backend.KEY_TYPES[table.key_dtype]
-            fact["half"] = ITEM_BYTES[getattr(config, "dtype", "float32")] == 2
-            fact["global_step"] = getattr(config, "global_step", False)
-            self.names.append(table.name)
+        self.facts = np.array([_facts_of(taken) for taken in members], FACTS)
+        self.names = [taken.config.table.name for taken in members]
         self._expected = np.zeros(1, np.int64)  # bytes of scratch memory that their last run took
         self.addresses = self.facts.ctypes.data, self._expected.ctypes.data
+
+
+def _facts_of(taken: Any) -> Tuple[int, ...]:
+    kernel = taken.request.kernel
+    if kernel not in _facts:
+        if len(_facts) >= _KERNELS_REMEMBERED:
+            _facts.clear()
+        config, table = taken.config, taken.config.table
+        _facts[kernel] = (table.dim, table.rows, table.hashed, backend.KEY_TYPES[table.key_dtype],
+                          ITEM_BYTES[getattr(config, "dtype", "float32")] == 2, getattr(config, "global_step", False))
+    return _facts[kernel]
 
 
 def team_of(members: List[Any]) -> Team:
