@@ -84,4 +84,24 @@ struct StampMember {
   i64 ahead, at_least;
 };
 
+// New keys of one table: `rows` of distinct keys are -1 where a key has none yet, `fresh` times.
+struct InsertMember {
+  Slot* index;
+  i64 capacity;
+  const i64* keys;  // [n], distinct
+  i64 n;
+  i32* rows;
+  i64 used, fresh;  // rows in use before, and keys that get one
+  i64* count;       // rows in use
+  float* table;     // rows of dim floats
+  i64 dim;
+  // Initial values, as initial_rows in row_init.cu takes them; kind -1: they are in the rows already.
+  i64 seed, identity, kind;
+  double a, b;
+  // As stamp_range in stamps.cu takes them.
+  i64 ahead, at_least;
+  const i64* clock;
+  i64* stamps;
+};
+
 #endif  // SOK1X_GROUP_MEMBERS_H

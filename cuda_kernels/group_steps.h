@@ -30,6 +30,8 @@ struct GroupSteps {
   int (*place)(GroupWork* work, i64 count, const void* const* arrays, const i64* nbytes, void** placed);
   // Copies numbers that kernels have left to `to`. On a GPU it waits for the stream.
   int (*read)(GroupWork* work, const i64* from, i64 count, i64* to);
+  // The same of `count` numbers that lie anywhere.
+  int (*read_each)(GroupWork* work, const i64* const* from, i64 count, i64* to);
   // What the rest does is said where Python has it: group_find.py, group_gather.py, ...
   int (*find)(GroupWork* work, const FindMember* members, i64 count, i64* missing);
   int (*look_up)(GroupWork* work, const FindMember* members, i64 count, i64* missing);
@@ -39,6 +41,8 @@ struct GroupSteps {
                    i64* counts, i64* sent);
   int (*segment_sum)(GroupWork* work, SumMember* members, i64 count);
   int (*stamp)(GroupWork* work, const StampMember* members, i64 count);
+  // Gives new keys the next rows, in their order, with initial values, and stamps them: table after table.
+  int (*insert)(GroupWork* work, const InsertMember* members, i64 count);
   // How many kernels have run, or been launched, since the process began.
   i64 (*kernels)();
 };

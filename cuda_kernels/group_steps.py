@@ -4,6 +4,7 @@ from typing import Any, Dict
 
 from . import (
     backend,
+    fill,
     gpu_driver,
     group_find,
     group_gather,
@@ -11,18 +12,23 @@ from . import (
     group_stamps,
     group_sum,
     group_unique,
+    hash_index,
     host,
+    row_init,
     scan,
     sort,
+    stamps,
 )
 
 # The kernels that steps launch, in the order of `Kernel` in host_group_steps.cu.
 KERNELS = ("group_find", "group_gather", "group_unique_claim", "group_unique_number", "group_unique_inverse",
            "group_partition_count", "group_partition_counts", "group_partition_place", "group_partition_remap",
            "group_sum_count", "group_sum_place", "group_sum_clear", "group_sum_chunks", "group_sum_keys",
-           "group_sum_in_order", "group_move_clocks", "group_stamp_rows", "running_sum", "sort_count", "sort_place")
+           "group_sum_in_order", "group_move_clocks", "group_stamp_rows", "running_sum", "sort_count", "sort_place",
+           "number_new", "claim_slots", "write_keys", "initial_rows", "fill_int64", "stamp_range")
 # The families that declare them.
-FAMILIES = (group_find, group_gather, group_partition, group_stamps, group_sum, group_unique, scan, sort)
+FAMILIES = (fill, group_find, group_gather, group_partition, group_stamps, group_sum, group_unique, hash_index,
+            row_init, scan, sort, stamps)
 
 # The driver's functions, in the order of GroupDevice.
 _DRIVER = ("cuMemcpyHtoDAsync_v2", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuEventRecord",

@@ -20,11 +20,19 @@ SOK_EXPORT void sok1x_group_sum(const SumMember* members, i64 count);
 SOK_EXPORT void sok1x_group_move_clocks(const StampMember* members, i64 count);
 SOK_EXPORT void sok1x_group_stamp_rows(const StampMember* members, const i64* starts, i64 count, i64 items);
 
+// And of those that work on one table.
+SOK_EXPORT i64 sok1x_insert(Slot* index, i64 capacity, const i64* keys, i64 n, i32* rows, i32 next_row);
+SOK_EXPORT void sok1x_collect_new(const i64* keys, const i32* rows, i64 n, i64 first, i64* out);
+SOK_EXPORT void sok1x_initial_rows(u64 seed, u64 table, const i64* keys, i64 n, i64 dim, i32 kind, float a, float b,
+                                   const i32* only_where_negative, float* out);
+SOK_EXPORT void sok1x_stamp_range(i64 first, i64 n, i64 ahead, i64 at_least, const i64* clock, i64* stamps);
+
 // A GPU. Kept in step with group_steps.py's _Device, and its kernels' order with KERNELS there.
 enum Kernel {
   FIND, GATHER, UNIQUE_CLAIM, UNIQUE_NUMBER, UNIQUE_INVERSE, PARTITION_COUNT, PARTITION_COUNTS, PARTITION_PLACE,
   PARTITION_REMAP, SUM_COUNT, SUM_PLACE, SUM_CLEAR, SUM_CHUNKS, SUM_KEYS, SUM_IN_ORDER, MOVE_CLOCKS, STAMP_ROWS,
-  RUNNING_SUM, SORT_COUNT, SORT_PLACE, KERNELS
+  RUNNING_SUM, SORT_COUNT, SORT_PLACE, NUMBER_NEW, CLAIM_SLOTS, WRITE_KEYS, INITIAL_ROWS, FILL_INT64, STAMP_RANGE,
+  KERNELS
 };
 
 struct GroupDevice {
@@ -164,16 +172,20 @@ class Step {
                           nullptr);
   }
 
-  void read(const i64* from, i64 count, i64* to) {
+  // Numbers in runs of `each`: those of run i lie at from(i).
+  template <class From>
+  void read(i64 runs, i64 each, const From& from, i64* to) {
+    const i64 nbytes = 8 * each;
     if (!on_gpu()) {
-      std::copy(from, from + count, to);
+      for (i64 i = 0; i < runs; ++i) memcpy(to + each * i, from(i), nbytes);
       return;
     }
-    const i64 nbytes = 8 * count;
-    char* const landing = nbytes <= device_->landing_bytes ? device_->landing : (char*)to;
-    if (!error && nbytes) error = device_->download(landing, (u64)from, nbytes, device_->stream);
+    char* const landing = runs * nbytes <= device_->landing_bytes ? device_->landing : (char*)to;
+    for (i64 i = 0; i < runs && !error; ++i) {
+      if (nbytes) error = device_->download(landing + nbytes * i, (u64)from(i), nbytes, device_->stream);
+    }
     if (!error) error = device_->synchronize(device_->stream);
-    if (!error && landing != (char*)to) memcpy(to, landing, nbytes);
+    if (!error && landing != (char*)to) memcpy(to, landing, runs * nbytes);
   }
 
   // out[i] = values[0] + ... + values[i - 1], i in [0, n]; n > 0. state: cleared, scan_state_bytes(n).
@@ -210,7 +222,13 @@ int place(GroupWork* work, i64 count, const void* const* arrays, const i64* nbyt
 
 int read(GroupWork* work, const i64* from, i64 count, i64* to) {
   Step step(work);
-  step.read(from, count, to);
+  step.read(1, count, [=](i64) { return from; }, to);
+  return step.error;
+}
+
+int read_each(GroupWork* work, const i64* const* from, i64 count, i64* to) {
+  Step step(work);
+  step.read(count, 1, [=](i64 i) { return from[i]; }, to);
   return step.error;
 }
 
@@ -446,8 +464,46 @@ int stamp(GroupWork* work, const StampMember* members, i64 count) {
   return step.error;
 }
 
-const GroupSteps kSteps = {sizeof(GroupSteps), place, read, find, look_up, gather, unique,
-                           partition, segment_sum, stamp, kernels};
+void insert(Step* step, const InsertMember& m) {
+  float* const out = m.table + m.used * m.dim;
+  char* const memory = step->memory(8 * m.fresh + 16 + (step->on_gpu() ? scan_state_bytes(m.n) : 0));
+  if (step->error) return;
+  i64* const new_keys = (i64*)memory;
+  if (!step->on_gpu()) {
+    kernels_run += 4;
+    sok1x_insert(m.index, m.capacity, m.keys, m.n, m.rows, (i32)m.used);
+    sok1x_collect_new(m.keys, m.rows, m.n, m.used, new_keys);
+    if (m.kind >= 0) {
+      sok1x_initial_rows((u64)m.seed, (u64)m.identity, new_keys, m.fresh, m.dim, (i32)m.kind, (float)m.a, (float)m.b,
+                         nullptr, out);
+    }
+    *m.count = m.used + m.fresh;
+    sok1x_stamp_range(m.used, m.fresh, m.ahead, m.at_least, m.clock, m.stamps);
+    return;
+  }
+  i64* const inserted = new_keys + m.fresh;  // the kernels' own count, twice
+  char* const state = (char*)(inserted + 2);
+  step->clear(inserted, 16 + scan_state_bytes(m.n));
+  step->launch(NUMBER_NEW, scan_tiles(m.n) * kScanBlock, m.keys, m.n, m.rows, (i32)m.used, new_keys, inserted,
+               inserted + 1, state);
+  step->launch(CLAIM_SLOTS, m.fresh, m.index, m.capacity, new_keys, inserted + 1, (i32)m.used, m.fresh);
+  step->launch(WRITE_KEYS, m.fresh, m.index, m.capacity, new_keys, inserted + 1, (i32)m.used, m.fresh);
+  if (m.kind >= 0) {
+    step->launch(INITIAL_ROWS, m.fresh * row_lanes(m.dim), (u64)m.seed, (u64)m.identity, new_keys, m.fresh, m.dim,
+                 (i32)m.kind, (float)m.a, (float)m.b, (const i32*)nullptr, out);
+  }
+  step->launch(FILL_INT64, 1, m.count, (i64)1, m.used + m.fresh);
+  step->launch(STAMP_RANGE, m.fresh, m.used, m.fresh, m.ahead, m.at_least, m.clock, m.stamps);
+}
+
+int insert(GroupWork* work, const InsertMember* members, i64 count) {
+  Step step(work);
+  for (i64 t = 0; t < count; ++t) insert(&step, members[t]);
+  return step.error;
+}
+
+const GroupSteps kSteps = {sizeof(GroupSteps), place, read, read_each, find, look_up, gather, unique,
+                           partition, segment_sum, stamp, insert, kernels};
 
 }  // namespace
 

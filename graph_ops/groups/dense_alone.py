@@ -1,7 +1,8 @@
 """The dense lookup of many tables on one rank: keys found and rows copied for all of them at once; and its gradient.
 
-Bits are those of the single lookup: a row is copied, and row numbers are the index's. A member of which a key has no
-row is left to the operation itself, which inserts, reads initial values, or says what is wrong.
+Bits are those of the single lookup: a row is copied, and row numbers are the index's. New keys of a member that trains
+are inserted as there. What more there may be to do (initial values to be read, an error to be raised) is left to the
+operation itself.
 """
 from typing import Any, List
 
@@ -16,10 +17,11 @@ def key(taken: Any) -> Any:
     return "training", training_of(taken.request, taken.config)
 
 
-def forward(members: List[Any]) -> DenseRun:
+def forward(members: List[Any], world: Any) -> DenseRun:
     """The forward of `members`. Returns its run."""
-    run, left = DenseRun(members), np.zeros(len(members), np.uint8)
-    run.call("forward_alone", training_of(members[0].request, members[0].config), left)
+    run, left, fresh = DenseRun(members), np.empty(len(members), np.uint8), np.empty(len(members), np.int64)
+    run.call("forward_alone", training_of(members[0].request, members[0].config), left, fresh)
+    run.insert(world, fresh, left)
     return run.leave(left)
 
 

@@ -26,7 +26,7 @@ class Forward(GroupForm):
 
     def run(self, members, world):
         """See GroupForm.run."""
-        return dense_alone.forward(members) if world.size == 1 else dense_ranks.forward(members, world)
+        return dense_alone.forward(members, world) if world.size == 1 else dense_ranks.forward(members, world)
 
     def hand_over(self, taken, world):
         """See GroupForm.hand_over."""

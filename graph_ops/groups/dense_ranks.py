@@ -2,8 +2,8 @@
 
 Each member's keys are made distinct and grouped by owner when the ops are taken in, all members' in the same
 launches. Once the ops are decided together, what goes to a rank lies side by side, [rank][member][rows], so that one
-all_to_all serves all members, whatever their dims. Rows that all owners know are read at once; a member of which any
-rank misses a key (it must be inserted, or reads its initial values) is left, on all ranks alike, to the operation
+all_to_all serves all members, whatever their dims. New keys are inserted by their owners, unless a shard is full on
+any rank; such a member, and one that evaluates keys without a row, is left, on all ranks alike, to the operation
 itself. Bits are those of the single lookup: rows are copied, numbers and orders are the same.
 """
 from typing import Any, List
@@ -14,7 +14,7 @@ from sok1x.cuda_kernels import groups
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups import lookup_ranks
-from sok1x.graph_ops.groups.dense_run import ALIGN, TOO_MANY_DIMENSIONS, DenseRun, again
+from sok1x.graph_ops.groups.dense_run import TOO_MANY_DIMENSIONS, DenseRun, again
 
 _INVERSE = 1  # an output of a lookup: dense_lookup.py
 
@@ -54,17 +54,20 @@ def forward(members: List[Any], world: Any) -> DenseRun:
     headers = np.stack([taken.headers for taken in members])  # [T, N, 1 + N]
     numbers = np.array([taken.request.exchange for taken in members])
     sent, begins, inverse = run.kept if run.kept is not None else _kept(members)
-    pointers, (gives, takes) = np.empty(2, np.int64), np.empty((2, ranks), np.int64)
-    exchange, training = members[0].request.communicator.all_to_all, bool(headers[0, 0, 0])
+    pointers, (gives, takes) = np.empty(3, np.int64), np.empty((2, ranks), np.int64)
+    communicator, training = members[0].request.communicator, bool(headers[0, 0, 0])
     if run.call("forward_ask", world.rank, ranks, 1 + ranks, headers, numbers, sent, begins, inverse,
                 run.kept is not None, pointers, gives, takes) == TOO_MANY_DIMENSIONS:
         return run.leave(np.ones(size, bool))  # on all ranks: keys' dimensions are part of the plan
-    exchange(int(pointers[0]), gives, int(pointers[1]), takes, 8)
-    missing = np.empty(size, np.int64)
-    run.call("forward_answer", training, missing, pointers, gives, takes)
-    exchange(int(pointers[0]), gives, int(pointers[1]), takes, ALIGN)
-    left = missing > 0
-    if run.team.facts["hashed"].any():
+    run.exchange(communicator, pointers, gives, takes)
+    missing, fresh = np.empty((2, size), np.int64)
+    run.call("forward_answer", training, missing, fresh, pointers, gives, takes)
+    left, hashed = missing > 0, run.team.facts["hashed"].any()
+    if training and hashed:  # before a key is inserted on one rank, none may have a full shard
+        left = lookup_ranks.left_anywhere(left, world)
+        run.insert(world, fresh, left)
+    run.exchange(communicator, pointers, gives, takes)
+    if hashed and not training:
         left = lookup_ranks.left_anywhere(left, world)
     run.call("forward_take", left)
     return run.leave(left)

@@ -3,7 +3,7 @@ from typing import Any, List
 
 import numpy as np
 
-from sok1x.graph_ops.groups.dense_run import ALIGN, DenseRun, again
+from sok1x.graph_ops.groups.dense_run import DenseRun, again
 
 
 def prepare_backward(members: List[Any], world: Any) -> None:
@@ -25,9 +25,9 @@ def backward(members: List[Any], world: Any) -> DenseRun:
     """The gradients of decided members. Returns its run."""
     run, size = again(members), len(members)
     headers = np.stack([taken.headers for taken in members])  # [T, N, 2 N + 2]
-    left, pointers = np.empty(size, np.uint8), np.empty(2, np.int64)
+    left, pointers = np.empty(size, np.uint8), np.empty(3, np.int64)
     gives, takes = np.empty((2, world.size), np.int64)
     run.call("backward_send", world.rank, world.size, headers.shape[2], headers, left, pointers, gives, takes)
-    members[0].request.communicator.all_to_all(int(pointers[0]), gives, int(pointers[1]), takes, ALIGN)
+    run.exchange(members[0].request.communicator, pointers, gives, takes)
     run.call("backward_take")
     return run.leave(left)

@@ -11,7 +11,7 @@ namespace sok1x {
 namespace {
 
 constexpr int kResourceExhausted = 8, kInvalidArgument = 3, kInternal = 13;  // TensorFlow's status codes
-constexpr int kKeyInt32 = 1;                                                 // common.cuh
+constexpr int kKeyInt64 = 0, kKeyInt32 = 1;                                  // common.cuh
 enum Lookup { kEmbeddings, kInverse, kRows, kRequested, kCounts };           // outputs: operations/dense_lookup.py
 
 }  // namespace
@@ -106,12 +106,19 @@ bool DenseRun::Fits(int t) const {
          (gradient.dtype == tf::DT_FLOAT || gradient.dtype == tf::DT_HALF);
 }
 
-int DenseRun::ForwardAlone(bool training, uint8_t* left) {
-  if (!Shapely()) {
-    std::fill(left, left + size(), 1);
-    return 0;
-  }
-  std::vector<FindMember> members(size(), FindMember());
+int DenseRun::LookUp(int64_t* missing) {
+  i64* const counted = reinterpret_cast<i64*>(Scratch(8 * found_.size()));
+  if (counted == nullptr) return Done(GROUP_NO_MEMORY);
+  const int code = Done(steps_->look_up(Work(), found_.data(), found_.size(), counted));
+  if (code != 0) return code;
+  return Done(steps_->read(Work(), counted, found_.size(), reinterpret_cast<i64*>(missing)));
+}
+
+int DenseRun::ForwardAlone(bool training, uint8_t* left, int64_t* fresh) {
+  std::fill(left, left + size(), 1);
+  std::fill(fresh, fresh + size(), 0);
+  if (!Shapely()) return 0;
+  found_.assign(size(), FindMember());
   for (int t = 0; t < size(); ++t) {
     const TensorInfo& keys = input(t, 0);
     void *out, *at, *nothing;
@@ -121,7 +128,7 @@ int DenseRun::ForwardAlone(bool training, uint8_t* left) {
       if (code == 0) code = Output(t, empty, {0}, &nothing);
     }
     if (code != 0) return code;
-    FindMember& m = members[t];
+    FindMember& m = found_[t];
     m.keys.base = static_cast<char*>(keys.data);
     m.key_type = facts_[t].key_type;
     m.n = keys.elements;
@@ -132,27 +139,128 @@ int DenseRun::ForwardAlone(bool training, uint8_t* left) {
     m.out.base = static_cast<char*>(out);
     m.out_half = facts_[t].half;
   }
-  i64* const missing = reinterpret_cast<i64*>(Scratch(8 * size()));
-  if (missing == nullptr) return Done(GROUP_NO_MEMORY);
   int code = Lock(training);
   if (code != 0) return code;
-  for (int t = 0; t < size(); ++t) {
-    FindMember& m = members[t];
-    if (codes_[t] != 0) {
-      m.n = 0;
-      continue;
-    }
-    m.table = static_cast<const float*>(variable(t, 0).data);
-    if (facts_[t].hashed) {
-      m.index = static_cast<const Slot*>(variable(t, 1).data);
-      m.capacity = variable(t, 1).dims[0];
-    }
-  }
+  for (int t = 0; t < size(); ++t) Open(t);
   counts_.resize(size());
-  code = steps_->look_up(Work(), members.data(), size(), missing);
-  if (code == 0) code = steps_->read(Work(), missing, size(), counts_.data());
+  code = LookUp(counts_.data());
+  for (int t = 0; t < size(); ++t) counts_[t] += codes_[t] != 0;
+  if (code == 0 && training) code = Unseen(counts_.data(), fresh);
+  if (inserts_.empty()) group_->Unlock();
+  for (int t = 0; t < size(); ++t) left[t] = counts_[t] > 0;
+  return code;
+}
+
+void DenseRun::Open(int t) {
+  FindMember& m = found_[t];
+  if (codes_[t] != 0) {
+    m.n = 0;
+    return;
+  }
+  m.table = static_cast<const float*>(variable(t, 0).data);
+  if (facts_[t].hashed) {
+    m.index = static_cast<const Slot*>(variable(t, 1).data);
+    m.capacity = variable(t, 1).dims[0];
+  }
+}
+
+int DenseRun::Unseen(int64_t* missing, int64_t* fresh) {
+  std::vector<const void*> tables;  // of two lookups of one table that have new keys the second comes later
+  inserted_.clear();
+  int64_t total = 0;
+  for (int t = 0; t < size(); ++t) {
+    if (missing[t] == 0 || codes_[t] != 0 || !facts_[t].hashed) continue;
+    if (std::find(tables.begin(), tables.end(), found_[t].table) != tables.end()) continue;
+    tables.push_back(found_[t].table);
+    inserted_.push_back(t);
+    total += found_[t].n;
+  }
+  const int count = inserted_.size();
+  if (count == 0) return 0;
+  i64* values = reinterpret_cast<i64*>(Scratch(8 * total));
+  i32* numbers = reinterpret_cast<i32*>(Scratch(8 * total));  // inverse, then rows
+  i64* const counted = reinterpret_cast<i64*>(Scratch(16 * count));
+  if (values == nullptr || numbers == nullptr || counted == nullptr) return Done(GROUP_NO_MEMORY);
+  std::vector<UniqueMember> keys(count, UniqueMember());
+  std::vector<FindMember> asked(count, FindMember());
+  std::vector<const i64*> used_at(count);
+  for (int i = 0; i < count; ++i) {
+    const FindMember& from = found_[inserted_[i]];
+    UniqueMember& m = keys[i];
+    m.keys = from.keys;
+    m.key_type = from.key_type;
+    m.n = from.n;
+    m.values = values;
+    m.inverse = numbers;
+    FindMember& a = asked[i];
+    a.keys.base = reinterpret_cast<char*>(values);
+    a.key_type = kKeyInt64;
+    a.index = from.index;
+    a.capacity = from.capacity;
+    a.ranks = 1;
+    a.rows = numbers + total;
+    used_at[i] = static_cast<const i64*>(variable(inserted_[i], facts_[inserted_[i]].count_at).data);
+    values += from.n;
+    numbers += from.n;
+  }
+  std::vector<i64> distinct(count), lacking(count), used(count);
+  int code = steps_->unique(Work(), keys.data(), count, counted);
+  if (code == 0) code = steps_->read(Work(), counted, count, distinct.data());
+  for (int i = 0; i < count; ++i) asked[i].n = distinct[i];
+  if (code == 0) code = steps_->find(Work(), asked.data(), count, counted + count);
+  if (code == 0) code = steps_->read(Work(), counted + count, count, lacking.data());
+  if (code == 0) code = steps_->read_each(Work(), used_at.data(), count, used.data());
+  if (code != 0) return Done(code);
+  for (int i = 0; i < count; ++i) {
+    const int t = inserted_[i];
+    if (used[i] < 0 || used[i] + lacking[i] > facts_[t].rows) continue;  // its own `run` says so
+    missing[t] = 0;
+    fresh[t] = lacking[i];
+    InsertMember m = InsertMember();
+    m.index = const_cast<Slot*>(asked[i].index);
+    m.capacity = asked[i].capacity;
+    m.keys = keys[i].values;
+    m.n = distinct[i];
+    m.rows = asked[i].rows;
+    m.used = used[i];
+    m.fresh = lacking[i];
+    m.count = const_cast<i64*>(used_at[i]);
+    m.table = const_cast<float*>(found_[t].table);
+    m.dim = facts_[t].dim;
+    m.clock = static_cast<const i64*>(variable(t, facts_[t].clock_at).data);
+    m.stamps = static_cast<i64*>(variable(t, facts_[t].stamps_at).data);
+    inserted_[inserts_.size()] = t;
+    inserts_.push_back(m);
+  }
+  inserted_.resize(inserts_.size());
+  return 0;
+}
+
+int DenseRun::ForwardInsert(const NewRows* rows, const uint8_t* left) {
+  std::vector<InsertMember> members;
+  std::vector<FindMember> again;
+  for (size_t i = 0; i < inserts_.size(); ++i) {
+    const int t = inserted_[i];
+    if (left[t]) continue;
+    InsertMember m = inserts_[i];
+    m.seed = rows[t].seed;
+    m.identity = rows[t].identity;
+    m.kind = rows[t].kind;
+    m.a = rows[t].a;
+    m.b = rows[t].b;
+    m.ahead = rows[t].ahead;
+    m.at_least = rows[t].at_least;
+    members.push_back(m);
+    again.push_back(found_[t]);
+  }
+  inserts_.clear();
+  int code = 0;
+  if (!members.empty()) {
+    i64* const counted = reinterpret_cast<i64*>(Scratch(8 * again.size()));
+    code = counted == nullptr ? GROUP_NO_MEMORY : steps_->insert(Work(), members.data(), members.size());
+    if (code == 0) code = steps_->look_up(Work(), again.data(), again.size(), counted);
+  }
   group_->Unlock();
-  for (int t = 0; t < size(); ++t) left[t] = codes_[t] != 0 || counts_[t] > 0;
   return Done(code);
 }
 

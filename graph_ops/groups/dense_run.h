@@ -23,13 +23,15 @@ struct DenseFacts {
   int64_t key_type;     // of common.cuh
   int64_t half;         // 1: embeddings are float16
   int64_t global_step;  // 1: the last host input of the op that makes rows distinct is the global step
+  int64_t count_at, stamps_at, clock_at;  // the places of these variables among a lookup's; -1 for none
 };
 
 // Memory [rank][member][rows] for one exchange.
 struct Buffer {
   char* base = nullptr;
   std::vector<i64> starts, offsets;  // [T, N + 1], [T, N]: Blocks
-  std::vector<i64> units;            // [N]: what belongs to each rank, in units of the alignment
+  std::vector<i64> units;            // [N]: what belongs to each rank, in units of `unit` bytes
+  i64 unit = 1;
   const i64* starts_at = nullptr;    // the same where kernels can read them
   const i64* offsets_at = nullptr;
   i64 ranks = 0;
@@ -37,6 +39,13 @@ struct Buffer {
   Blocks of(int member) const {
     return {base, ranks, starts_at + (ranks + 1) * member, offsets_at + ranks * member};
   }
+};
+
+// How new rows of a member's table begin, and when they are stamped. Kept in step with dense_run.py's NEW.
+struct NewRows {
+  int64_t seed, identity, kind;
+  double a, b;
+  int64_t ahead, at_least;
 };
 
 class DenseRun {
@@ -52,7 +61,8 @@ class DenseRun {
 
   // ---- one rank
 
-  int ForwardAlone(bool training, uint8_t* left);
+  // fresh: [T], out: how many distinct keys get rows by ForwardInsert, which must follow where there are any.
+  int ForwardAlone(bool training, uint8_t* left, int64_t* fresh);
   int BackwardAlone(uint8_t* left);
 
   // ---- the op that makes rows distinct, on one rank or several
@@ -69,13 +79,17 @@ class DenseRun {
 
   // headers: [T, N, width], of which the last N numbers of a row are what that rank sends to each. numbers: [T], the
   // decisions'. sent, inverse: [T], and begins: [T, N], as `Prepare` gave them; whole: whether this is what one
-  // `Prepare` has left, all of it and in its order. Out: what to exchange, in keys of 8 bytes: two pointers, and [N]
-  // each for what goes to and comes from each rank.
+  // `Prepare` has left, all of it and in its order. Out: what to exchange: two pointers and the bytes of a unit; and [N]
+  // each, in units, what goes to and comes from each rank.
   int ForwardAsk(int rank, int ranks, int width, const int64_t* headers, const int64_t* numbers, const int64_t* sent,
                  const int64_t* begins, const int64_t* inverse, bool whole, int64_t* pointers, int64_t* gives,
                  int64_t* takes);
-  // Out: what to exchange, in units of kAlign bytes, as above; missing [T]: keys without a row.
-  int ForwardAnswer(bool training, int64_t* missing, int64_t* pointers, int64_t* gives, int64_t* takes);
+  // Out: what to exchange, as above; missing [T]: keys that have no row and get none; fresh as for ForwardAlone.
+  int ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, int64_t* pointers, int64_t* gives,
+                    int64_t* takes);
+  // Inserts the keys that ForwardAlone or ForwardAnswer has found to be new, but for members that are left, and looks
+  // their members' keys up again. rows: [T].
+  int ForwardInsert(const NewRows* rows, const uint8_t* left);
   int ForwardTake(const uint8_t* left);
 
   // fits: [T], out: whether gradients fit their lookups. headers: [T, width], of which what the lookup has counted becomes
@@ -86,8 +100,6 @@ class DenseRun {
   int BackwardSend(int rank, int ranks, int width, const int64_t* headers, uint8_t* left, int64_t* pointers,
                    int64_t* gives, int64_t* takes);
   int BackwardTake();
-
-  static constexpr int64_t kAlign = 16;  // blocks of rows begin at multiples of it, so that kernels move four floats
 
  private:
   int size() const { return static_cast<int>(group_->members().size()); }
@@ -102,11 +114,21 @@ class DenseRun {
   GroupWork* Work();
   char* Scratch(int64_t bytes);
   int Lock(bool exclusive);
+  // Where found_[t] finds rows and their values, once variables are locked.
+  void Open(int t);
+  // At whose multiples members' blocks of rows begin: so that kernels move four floats at a time. One member's need no
+  // gaps.
+  int64_t Align(int64_t row_bytes) const { return size() == 1 ? row_bytes : 16; }
   // counts(rank, t): rows of each block.
   template <class Counts, class RowBytes>
   int Make(Buffer* buffer, int ranks, int64_t align, const Counts& counts, const RowBytes& row_bytes);
   int Place(Buffer* buffer);
   bool Fits(int t) const;
+  // Looks all members' keys up, `found_`: members for which there is nothing to be done have n = 0.
+  int LookUp(int64_t* missing);
+  // Of members with `missing` keys, those that can be inserted, as far as this rank knows: their distinct keys, and how
+  // many are `fresh`; missing becomes 0.
+  int Unseen(int64_t* missing, int64_t* fresh);
   // Whether embeddings can have one dimension more than any member's keys.
   bool Shapely() const;
 
@@ -124,6 +146,9 @@ class DenseRun {
   std::vector<int64_t> inverse_, counts_;
   std::vector<uint8_t> left_;
   Buffer keys_, answers_, values_;
+  std::vector<FindMember> found_;
+  std::vector<InsertMember> inserts_;  // of `inserted_`
+  std::vector<int> inserted_;          // numbers of members
 };
 
 }  // namespace sok1x

@@ -4,14 +4,18 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
-from sok1x.cuda_kernels import backend, group_steps
+from sok1x.cuda_kernels import backend, group_steps, row_init
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import CallError
+from sok1x.graph_ops.stores import clock
 
 # What is known of a member before it runs: DenseFacts in dense_run.h.
-FACTS = np.dtype([(name, np.int64) for name in ("dim", "rows", "hashed", "key_type", "half", "global_step")])
+FACTS = np.dtype([(name, np.int64) for name in (
+    "dim", "rows", "hashed", "key_type", "half", "global_step", "count_at", "stamps_at", "clock_at")])
+# How new rows begin and are stamped: NewRows there. kind: of row_init.cu, or -1.
+NEW = np.dtype([("seed", np.int64), ("identity", np.int64), ("kind", np.int64), ("a", np.float64), ("b", np.float64),
+                ("ahead", np.int64), ("at_least", np.int64)])
 
-ALIGN = 16  # bytes at whose multiples blocks of rows begin in an exchange: dense_run.h
 TOO_MANY_DIMENSIONS = -1  # what a function returns where keys have more than embeddings could
 
 _TEAMS_REMEMBERED = 1000
@@ -26,10 +30,10 @@ _I, _P, _I64 = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
 _DECLARED = {
     "open": (_P, [_P, _I, _P, _P, _P, _P, _P, _P]), "close": (None, [_P]), "unlock": (None, [_P]),
     "finish": (None, [_P]), "error": (_I, [_P, ctypes.c_char_p, _I]),
-    "forward_alone": (_I, [_P, _I, _P]), "backward_alone": (_I, [_P, _P]),
+    "forward_alone": (_I, [_P, _I, _P, _P]), "forward_insert": (_I, [_P, _P, _P]), "backward_alone": (_I, [_P, _P]),
     "distinct": (_I, [_P, _I, _P, _P, _P, _P, _P]), "prepare": (_I, [_P, _I] + [_P] * 5),
     "forward_ask": (_I, [_P, _I, _I, _I] + [_P] * 5 + [_I] + [_P] * 3),
-    "forward_answer": (_I, [_P, _I] + [_P] * 4), "forward_take": (_I, [_P, _P]),
+    "forward_answer": (_I, [_P, _I] + [_P] * 5), "forward_take": (_I, [_P, _P]),
     "backward_headers": (_I, [_P, _I, _P, _P]), "backward_send": (_I, [_P, _I, _I, _I] + [_P] * 5),
     "backward_take": (_I, [_P])}
 
@@ -54,8 +58,10 @@ def _facts_of(taken: Any) -> Tuple[int, ...]:
         if len(_facts) >= _KERNELS_REMEMBERED:
             _facts.clear()
         config, table = taken.config, taken.config.table
+        held = config.held.names if hasattr(config, "held") else ()
         _facts[kernel] = (table.dim, table.rows, table.hashed, backend.KEY_TYPES[table.key_dtype],
-                          ITEM_BYTES[getattr(config, "dtype", "float32")] == 2, getattr(config, "global_step", False))
+                          ITEM_BYTES[getattr(config, "dtype", "float32")] == 2, getattr(config, "global_step", False),
+                          *[held.index(name) if name in held else -1 for name in ("count", "stamps", "clock")])
     return _facts[kernel]
 
 
@@ -123,6 +129,31 @@ class DenseRun:
                 self.members[failed].request.name, said))
         return code
 
+    @staticmethod
+    def exchange(communicator: Any, pointers: np.ndarray, gives: np.ndarray, takes: np.ndarray) -> None:
+        """Exchanges what a function has said: (to give, to take, bytes of a unit), and [N] units each."""
+        give, take, unit = pointers.tolist()
+        communicator.all_to_all(give, gives, take, takes, unit)
+
+    def insert(self, world: Any, fresh: np.ndarray, left: np.ndarray) -> None:
+        """Has the keys that a lookup has found to be new inserted, but for members that are left.
+
+        Args:
+          fresh: [T], how many new keys each has. left: uint8 or bool [T].
+        """
+        if not fresh.any():
+            return
+        seed = world.arguments["seed"]
+        rows = np.zeros(len(self.members), NEW)
+        for number in np.flatnonzero((fresh > 0) & (left == 0)):
+            taken = self.members[number]
+            table, row = taken.config.table, rows[number]
+            kind, row["a"], row["b"] = ("", 0.0, 0.0) if table.by_row else table.distribution(world.size)
+            row["kind"] = row_init.KINDS[kind] if kind else -1
+            row["seed"], row["identity"] = _signed(seed), _signed(table.identity)
+            row["ahead"], row["at_least"] = clock.step_of_new(taken.request, table.name)
+        self.call("forward_insert", rows, np.ascontiguousarray(left, np.uint8))
+
     def leave(self, mask: np.ndarray) -> "DenseRun":
         """Leaves the members of the mask, [T]."""
         if mask.any():
@@ -141,6 +172,11 @@ class DenseRun:
                 taken.request.finish()
 
 
+def _signed(number: int) -> int:
+    """The int64 with the lowest 64 bits of a number."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 def again(members: List[Any]) -> DenseRun:
     """The run that has prepared these members, if they are all of them and in its order; else another one."""
     prepared = members[0].prepared
@@ -154,9 +190,9 @@ def again(members: List[Any]) -> DenseRun:
 def _declare(library: Any) -> None:
     """Types the functions of the bridge's `Library`."""
     loaded = library.loaded
-    there = loaded.sok1x_dense_facts_bytes
-    there.restype = ctypes.c_int64
-    assert there() == FACTS.itemsize, (there(), FACTS.itemsize)
+    for there, here in ((loaded.sok1x_dense_facts_bytes, FACTS.itemsize), (loaded.sok1x_dense_new_bytes, NEW.itemsize)):
+        there.restype = ctypes.c_int64
+        assert there() == here, (there(), here)
     for name, (result, arguments) in _DECLARED.items():
         function = getattr(loaded, "sok1x_dense_" + name)
         function.restype, function.argtypes = result, arguments

@@ -30,7 +30,7 @@ sok1x::DenseRun* RunOf(void* opened) { return &static_cast<Opened*>(opened)->run
 extern "C" {
 
 int64_t sok1x_dense_facts_bytes() { return sizeof(sok1x::DenseFacts); }
-int64_t sok1x_dense_steps_bytes() { return sizeof(GroupSteps); }
+int64_t sok1x_dense_new_bytes() { return sizeof(sok1x::NewRows); }
 
 // expected: bytes of scratch memory that the last run of the same kernels took, written anew when the run is closed.
 // On a GPU the members' streams are those given.
@@ -58,8 +58,12 @@ int sok1x_dense_error(void* opened, char* text, int capacity) {
 }
 
 // dense_run.h says what each of these does.
-int sok1x_dense_forward_alone(void* opened, int training, uint8_t* left) {
-  return RunOf(opened)->ForwardAlone(training != 0, left);
+int sok1x_dense_forward_alone(void* opened, int training, uint8_t* left, int64_t* fresh) {
+  return RunOf(opened)->ForwardAlone(training != 0, left, fresh);
+}
+
+int sok1x_dense_forward_insert(void* opened, const sok1x::NewRows* rows, const uint8_t* left) {
+  return RunOf(opened)->ForwardInsert(rows, left);
 }
 
 int sok1x_dense_backward_alone(void* opened, uint8_t* left) { return RunOf(opened)->BackwardAlone(left); }
@@ -81,9 +85,9 @@ int sok1x_dense_forward_ask(void* opened, int rank, int ranks, int width, const 
                                    gives, takes);
 }
 
-int sok1x_dense_forward_answer(void* opened, int training, int64_t* missing, int64_t* pointers, int64_t* gives,
-                               int64_t* takes) {
-  return RunOf(opened)->ForwardAnswer(training != 0, missing, pointers, gives, takes);
+int sok1x_dense_forward_answer(void* opened, int training, int64_t* missing, int64_t* fresh, int64_t* pointers,
+                               int64_t* gives, int64_t* takes) {
+  return RunOf(opened)->ForwardAnswer(training != 0, missing, fresh, pointers, gives, takes);
 }
 
 int sok1x_dense_forward_take(void* opened, const uint8_t* left) { return RunOf(opened)->ForwardTake(left); }

@@ -11,10 +11,10 @@ namespace {
 constexpr int kKeyInt64 = 0;                                        // common.cuh
 enum Lookup { kEmbeddings, kInverse, kRows, kRequested, kCounts };  // outputs: operations/dense_lookup.py
 
-void Tell(const char* give, const Buffer& given, const char* take, const Buffer& taken, int64_t* pointers,
-          int64_t* gives, int64_t* takes) {
-  pointers[0] = reinterpret_cast<int64_t>(give);
-  pointers[1] = reinterpret_cast<int64_t>(take);
+void Tell(const Buffer& given, const Buffer& taken, int64_t* pointers, int64_t* gives, int64_t* takes) {
+  pointers[0] = reinterpret_cast<int64_t>(given.base);
+  pointers[1] = reinterpret_cast<int64_t>(taken.base);
+  pointers[2] = given.unit;
   std::copy(given.units.begin(), given.units.end(), gives);
   std::copy(taken.units.begin(), taken.units.end(), takes);
 }
@@ -25,6 +25,7 @@ template <class Counts, class RowBytes>
 int DenseRun::Make(Buffer* buffer, int ranks, int64_t align, const Counts& counts, const RowBytes& row_bytes) {
   const int count = size();
   buffer->ranks = ranks;
+  buffer->unit = align;
   buffer->starts.assign(count * (ranks + 1), 0);
   buffer->offsets.resize(count * ranks);
   buffer->units.resize(ranks);
@@ -155,12 +156,14 @@ int DenseRun::ForwardAsk(int rank, int ranks, int width, const int64_t* headers,
   const auto key_bytes = [](int) { return 8; };
   const auto row_bytes = [this](int t) { return facts_[t].dim * (facts_[t].half ? 2 : 4); };
   int code = Make(&keys_, ranks, 8, takes_of, key_bytes);
-  if (code == 0) code = Make(&answers_, ranks, kAlign, takes_of, row_bytes);
-  if (code == 0) code = Make(&values_, ranks, kAlign, gives_of, row_bytes);
+  const int64_t align = Align(row_bytes(0));
+  if (code == 0) code = Make(&answers_, ranks, align, takes_of, row_bytes);
+  if (code == 0) code = Make(&values_, ranks, align, gives_of, row_bytes);
   if (code != 0) return code;
   Buffer collected;
   if (whole) {
     collected.base = reinterpret_cast<char*>(sent[0]);
+    collected.unit = 8;
     collected.units.assign(ranks, 0);
     for (int r = 0; r < ranks; ++r) {
       for (int t = 0; t < count; ++t) collected.units[r] += gives_of(r, t);
@@ -183,39 +186,34 @@ int DenseRun::ForwardAsk(int rank, int ranks, int width, const int64_t* headers,
     if (code != 0) return code;
   }
   group_->Ready();
-  Tell(collected.base, collected, keys_.base, keys_, pointers, gives, takes);
+  Tell(collected, keys_, pointers, gives, takes);
   return 0;
 }
 
-int DenseRun::ForwardAnswer(bool training, int64_t* missing, int64_t* pointers, int64_t* gives, int64_t* takes) {
+int DenseRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, int64_t* pointers, int64_t* gives,
+                            int64_t* takes) {
   const int count = size();
-  i64* const found = reinterpret_cast<i64*>(Scratch(8 * count));
-  if (found == nullptr) return Done(GROUP_NO_MEMORY);
+  std::fill(fresh, fresh + count, 0);
   int code = Lock(training);
   if (code != 0) return code;
-  std::vector<FindMember> members(count, FindMember());
+  found_.assign(count, FindMember());
   for (int t = 0; t < count; ++t) {
-    FindMember& m = members[t];
+    FindMember& m = found_[t];
     m.keys = keys_.of(t);
     m.key_type = kKeyInt64;
+    m.n = keys_.starts[(t + 1) * (ranks_ + 1) - 1];
     m.ranks = ranks_;
     m.rows = static_cast<i32*>(requested_[t]);
     m.dim = facts_[t].dim;
     m.out = answers_.of(t);
     m.out_half = facts_[t].half;
-    if (codes_[t] != 0) continue;
-    m.n = keys_.starts[(t + 1) * (ranks_ + 1) - 1];
-    m.table = static_cast<const float*>(variable(t, 0).data);
-    if (facts_[t].hashed) {
-      m.index = static_cast<const Slot*>(variable(t, 1).data);
-      m.capacity = variable(t, 1).dims[0];
-    }
+    Open(t);
   }
-  code = Done(steps_->look_up(Work(), members.data(), count, found));
-  if (code == 0) code = Done(steps_->read(Work(), found, count, reinterpret_cast<i64*>(missing)));
-  group_->Unlock();
+  code = LookUp(missing);
   for (int t = 0; t < count; ++t) missing[t] += codes_[t] != 0;
-  Tell(answers_.base, answers_, values_.base, values_, pointers, gives, takes);
+  if (code == 0 && training) code = Unseen(missing, fresh);
+  if (inserts_.empty()) group_->Unlock();
+  Tell(answers_, values_, pointers, gives, takes);
   return code;
 }
 
@@ -269,8 +267,9 @@ int DenseRun::BackwardSend(int rank, int ranks, int width, const int64_t* header
   }
   const auto half = [this](int t) { return input(t, 0).dtype == tf::DT_HALF; };
   const auto row_bytes = [&](int t) { return facts_[t].dim * (half(t) ? 2 : 4); };
-  int code = Make(&values_, ranks, kAlign, [&](int r, int t) { return given[t * ranks + r]; }, row_bytes);
-  if (code == 0) code = Make(&answers_, ranks, kAlign, [&](int r, int t) { return taken[t * ranks + r]; }, row_bytes);
+  const int64_t align = Align(row_bytes(0));
+  int code = Make(&values_, ranks, align, [&](int r, int t) { return given[t * ranks + r]; }, row_bytes);
+  if (code == 0) code = Make(&answers_, ranks, align, [&](int r, int t) { return taken[t * ranks + r]; }, row_bytes);
   if (code != 0) return code;
   std::vector<SumMember> members(count, SumMember());
   int64_t wide = 0;
@@ -296,7 +295,7 @@ int DenseRun::BackwardSend(int rank, int ranks, int width, const int64_t* header
     }
   }
   code = Done(steps_->segment_sum(Work(), members.data(), count));
-  Tell(values_.base, values_, answers_.base, answers_, pointers, gives, takes);
+  Tell(values_, answers_, pointers, gives, takes);
   return code;
 }
 

@@ -101,8 +101,12 @@ def stamp_new(store: Any, first: int, count: int, step_of_graph: bool = True) ->
     Args:
       step_of_graph: False leaves the other tables out.
     """
-    request = store.request
+    ahead, at_least = step_of_new(store.request, store.table.name, step_of_graph)
+    stamps.stamp_range(first, count, ahead, at_least, store.clock.pointer, store.stamps.pointer)
+
+
+def step_of_new(request: Any, table: str, step_of_graph: bool = True) -> Tuple[int, int]:
+    """(steps after the clock's, the least step) of rows that a lookup inserts: see `stamp_new`. table: its name."""
     of_graph = plan.get(request.plan) if step_of_graph else None
     run, step = (0, 0) if of_graph is None else of_graph.step
-    stamps.stamp_range(first, count, 0 if _counted.get(store.table.name) == request.step else 1,
-                       step if run == request.step else step + 1, store.clock.pointer, store.stamps.pointer)
+    return 0 if _counted.get(table) == request.step else 1, step if run == request.step else step + 1
