@@ -35,6 +35,8 @@ Steps of other kernels, on a GPU only:
 Many tables in one launch: group_NAME does for a group of tables what NAME does for one; its wrapper takes a NumPy array
 of records, one for each table, with pointers in them.
     groups           the records, rows that lie in several blocks (groups.cuh)
+    group_bags       as combine.bag_offsets and bags.longest
+    group_combine    as combine (bags.cuh, combine_host.h: what both share)
     group_find       as hash_index.find, row_numbers.direct and lookup
     group_gather     as gather
     group_unique     as unique

@@ -1,12 +1,5 @@
 // Facts about a batch's bags (the slots of its samples), which `offsets` [n_bags + 1] delimit.
-#include "common.cuh"
-
-#define BAG_BITS 32  // as in bags.py
-
-// A bag's number of keys, times 2^BAG_BITS, plus its number from the end: of equal lengths the first bag's is greatest.
-SOK_DEVICE i64 length_of_bag(const i64* offsets, i64 b) {
-  return ((offsets[b + 1] - offsets[b]) << BAG_BITS) + ((((i64)1 << BAG_BITS) - 1) - b);
-}
+#include "bags.cuh"
 
 // The bag of each key, counted from `first`: out[k] = first + b for offsets[b] <= k < offsets[b + 1].
 SOK_KERNEL sok1x_bags_of_keys(const i64* offsets, i64 n_bags, i64 first, i64* out) {

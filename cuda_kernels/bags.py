@@ -3,7 +3,7 @@ from typing import Tuple
 
 from .backend import INT64, POINTER, counts, family, kernels
 
-_BAG_BITS = 32  # of a count that tells a bag's length and its number, as in bags.cu
+BITS = 32  # of a count that tells a bag's length and its number, as in bags.cuh
 
 declare = family(__name__)
 declare("bags_of_keys", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1])
@@ -41,6 +41,6 @@ def start_longest(offsets: int, n_bags: int, count: int) -> None:
 
 def decode_longest(value: int) -> Tuple[int, int]:
     """(number of keys, bag) from a count of `start_longest`."""
-    last = (1 << _BAG_BITS) - 1
-    keys, from_end = value >> _BAG_BITS, value & last
+    last = (1 << BITS) - 1
+    keys, from_end = value >> BITS, value & last
     return (keys, last - from_end) if keys else (0, 0)

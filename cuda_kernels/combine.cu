@@ -1,29 +1,11 @@
 // Bags of rows: where each bag begins, and the sum or mean of its rows, which may be of 16-bit floats, as may what
 // comes out; sums are of 32-bit ones.
-#include "half_rows.cuh"
+#include "bags.cuh"
+#include "combine_host.h"
 
-// Offsets of sorted bags. Item i starts every bag after item i-1's up to its own; item n ends all the rest.
-// *outside, 0 before, becomes n minus the first item out of [0, n_bags); *unsorted likewise for the first that is
-// below its predecessor. Where one of them is not 0, offsets are not to be used.
 SOK_KERNEL sok1x_bag_offsets(const i64* SOK_RESTRICT bags, i64 stride, i64 n, i64 n_bags,
                              i64* SOK_RESTRICT offsets, i64* outside, i64* unsorted) {
-  SOK_PARALLEL_FOR(i, n + 1, stride * 8 + 16) {
-    const i64 bag = i < n ? bags[i * stride] : n_bags;
-    const i64 previous = i > 0 ? bags[(i - 1) * stride] : -1;
-    if (i < n && (bag < 0 || bag >= n_bags)) {
-      atomic_max(outside, n - i);
-    } else if (previous > bag) {
-      atomic_max(unsorted, n - i);
-    } else if (previous >= -1) {
-      for (i64 b = previous + 1; b <= bag; ++b) offsets[b] = i;
-    }
-  };
-}
-
-// The row of key k: rows[inverse[k]], or inverse[k] where there are no rows; negative where it has none.
-SOK_DEVICE i32 row_of_key(const i32* rows, const i32* inverse, i64 k) {
-  const i32 unique = inverse[k];
-  return rows && unique >= 0 ? rows[unique] : unique;
+  SOK_PARALLEL_FOR(i, n + 1, stride * 8 + 16) { start_bags(bags, stride, n, n_bags, i, offsets, outside, unsorted); };
 }
 
 #ifdef __CUDACC__
@@ -69,77 +51,6 @@ SOK_DEVICE void combine_bags(const In* SOK_RESTRICT source, i64 dim, const i32* 
 
 #else
 
-// Floats of a row that are summed in registers at a time.
-typedef float Tile __attribute__((vector_size(16)));
-template <int TILES>
-SOK_DEVICE void add_tiles(Tile* sums, const float* values) {
-  for (int t = 0; t < TILES; ++t) {
-    Tile tile;
-    memcpy(&tile, values + 4 * t, sizeof tile);
-    sums[t] = sums[t] + tile;
-  }
-}
-template <int TILES>
-SOK_DEVICE void add_tiles(Tile* sums, const u16* values) {
-  float wide[4 * TILES];
-  widen(values, 4 * TILES, wide);
-  add_tiles<TILES>(sums, wide);
-}
-template <int TILES>
-SOK_DEVICE void store_tiles(float* out, const Tile* sums) {
-  for (int t = 0; t < TILES; ++t) memcpy(out + 4 * t, sums + t, sizeof(Tile));
-}
-template <int TILES>
-SOK_DEVICE void store_tiles(u16* out, const Tile* sums) {
-  float wide[4 * TILES];
-  memcpy(wide, sums, sizeof wide);
-  narrow(wide, 4 * TILES, out);
-}
-
-// How many keys ahead a row is asked for.
-static const i64 COMBINE_AHEAD = 16;
-
-// A bag's keys, first to last - 1, and where their rows are. Rows of keys before asked_end are asked for ahead of
-// their use, those of the next bags too, for a bag is shorter than the memory's answer takes.
-template <class In>
-struct Bag {
-  const In* source;
-  i64 dim;
-  const i32* rows;
-  const i32* inverse;
-  i64 first, last, asked_end;
-  i32 mean;
-};
-
-// TILES * 4 columns of one bag from `column` on, summed in key order.
-template <int TILES, class In, class Out>
-SOK_DEVICE void combine_tiles(const Bag<In>& bag, i64 column, Out* out) {
-  Tile sums[TILES] = {};
-  for (i64 k = bag.first; k < bag.last; ++k) {
-    if (column == 0 && k + COMBINE_AHEAD < bag.asked_end) {
-      prefetch_row(bag.source + row_of_key(bag.rows, bag.inverse, k + COMBINE_AHEAD) * bag.dim, bag.dim);
-    }
-    const i32 row = row_of_key(bag.rows, bag.inverse, k);
-    if (row < 0) continue;
-    add_tiles<TILES>(sums, bag.source + row * bag.dim + column);
-  }
-  if (bag.mean && bag.last > bag.first) {
-    const float count = (float)(bag.last - bag.first);
-    for (int t = 0; t < TILES; ++t) sums[t] = sums[t] / count;
-  }
-  store_tiles<TILES>(out + column, sums);
-}
-
-template <class In, class Out>
-SOK_DEVICE void combine_column(const Bag<In>& bag, i64 column, Out* out) {
-  float sum = 0.0f;
-  for (i64 k = bag.first; k < bag.last; ++k) {
-    const i32 row = row_of_key(bag.rows, bag.inverse, k);
-    if (row >= 0) sum = sum + load(bag.source + row * bag.dim + column);
-  }
-  store(out + column, bag.mean && bag.last > bag.first ? sum / (float)(bag.last - bag.first) : sum);
-}
-
 template <class In, class Out>
 SOK_DEVICE void combine_bags(const In* SOK_RESTRICT source, i64 dim, const i32* SOK_RESTRICT rows,
                              const i32* SOK_RESTRICT inverse, const i64* SOK_RESTRICT offsets, i64 n_bags, i32 mean,
@@ -147,25 +58,8 @@ SOK_DEVICE void combine_bags(const In* SOK_RESTRICT source, i64 dim, const i32* 
   if (n_bags <= 0) return;
   SOK_OUTPUT(out, n_bags * dim * (i64)sizeof *out);
   SOK_PARALLEL_CHUNKS(begin, end, n_bags, (offsets[n_bags] / n_bags + 1) * dim * 4) {
-    for (i64 b = begin; b < end; ++b) {
-      const Bag<In> bag = {source, dim, rows, inverse, offsets[b], offsets[b + 1], offsets[end], mean};
-      Out* values = out + b * dim;
-      i64 c = 0;
-      for (; c + 32 <= dim; c += 32) combine_tiles<8>(bag, c, values);
-      if (c + 16 <= dim) {
-        combine_tiles<4>(bag, c, values);
-        c += 16;
-      }
-      if (c + 8 <= dim) {
-        combine_tiles<2>(bag, c, values);
-        c += 8;
-      }
-      if (c + 4 <= dim) {
-        combine_tiles<1>(bag, c, values);
-        c += 4;
-      }
-      for (; c < dim; ++c) combine_column(bag, c, values);
-    }
+    const sok1x::RowsOf<const In> row_at = {source, dim};
+    combine_run(row_at, dim, rows, inverse, offsets, begin, end, mean, out + begin * dim);
   };
 }
 

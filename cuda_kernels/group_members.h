@@ -64,14 +64,33 @@ struct GatherMember {
 };
 
 struct SumMember {
-  Blocks values;  // n rows of dim numbers
+  Blocks values;  // rows of dim numbers
   i64 values_half;  // of 16 bits, else of 32
   i64 dim;
   const i32* segments;
   i64 n, num_segments;
+  const i64* offsets;  // [n_bags + 1], where each bag begins among the items; null: item i is row i
+  i64 n_bags, mean;    // mean: a term is divided by its bag's number of items
   Blocks sums;  // num_segments rows of dim floats
   Blocks half;  // the wrapper's
   i64 first_segment;  // number of the member's first segment among those of all members
+};
+
+struct BagsMember {
+  const i64* bags;  // item i is in bag bags[i * stride]
+  i64 stride, n, n_bags;
+  i64* offsets;
+};
+
+struct CombineMember {
+  Blocks source;  // rows of dim numbers
+  i64 source_half;  // of 16 bits, else of 32
+  i64 dim;
+  const i32* inverse;  // the row of each of n_keys keys, negative where it has none
+  const i64* offsets;  // [n_bags + 1], where each bag begins among them
+  i64 n_bags, n_keys, mean;
+  Blocks out;  // n_bags rows
+  i64 out_half;  // 1 where the source is of 16 bits
 };
 
 struct StampMember {

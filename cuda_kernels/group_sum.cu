@@ -1,5 +1,6 @@
 // Sums of rows by segment number for many tables, in as many launches as for one; see segment_sum.cu and, for the GPU's
-// way, segment_sum_gpu.cuh. Terms and sums may lie in several blocks.
+// way, segment_sum_gpu.cuh. Terms and sums may lie in several blocks. Where a member has bags, an item is a key, and its
+// term is the row of the bag that it is in.
 #include "groups.cuh"
 #ifdef __CUDACC__
 #include "segment_sum_terms.cuh"
@@ -25,25 +26,35 @@ SOK_KERNEL sok1x_group_sum_count(const SumMember* SOK_RESTRICT members, const i6
   }
 }
 
+SOK_DEVICE i64 row_of_item(const SumMember& m, i64 i) { return m.offsets ? part_of(m.offsets, m.n_bags, i) : i; }
+
+// What a row of values is multiplied with.
+SOK_DEVICE float scale_of_row(const SumMember& m, i64 row) {
+  return m.mean ? 1.0f / (float)(m.offsets[row + 1] - m.offsets[row]) : 1.0f;
+}
+
 // A row of values, and the row of sums that it is a term of.
 struct __align__(16) Term {
   const char* value;
   float* sum;
 };
 
-// ordered[begins[g] + place]: the terms of segment g.
+// ordered[begins[g] + place]: the terms of segment g. scales: likewise what they are multiplied with, null where all are
+// taken as they are.
 SOK_KERNEL sok1x_group_sum_place(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
                                  i64 tiles, const i32* SOK_RESTRICT begins, const i32* SOK_RESTRICT place,
-                                 Term* SOK_RESTRICT ordered) {
+                                 Term* SOK_RESTRICT ordered, float* SOK_RESTRICT scales) {
   SOK_GROUP_TILES(tile, tiles) {
     const i64 t = part_of(starts, count, tile);
     const SumMember& m = members[t];
     const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
     if (i < m.n && m.segments[i] >= 0) {
-      const i64 segment = m.segments[i];
-      const Term term = {row_in(m.values, i, m.dim * (m.values_half ? 2 : 4)),
+      const i64 segment = m.segments[i], row = row_of_item(m, i);
+      const Term term = {row_in(m.values, row, m.dim * (m.values_half ? 2 : 4)),
                          (float*)row_in(m.sums, segment, m.dim * 4)};
-      ordered[begins[m.first_segment + segment] + place[tile * GROUP_TILE + warp_lane()]] = term;
+      const i64 at = begins[m.first_segment + segment] + place[tile * GROUP_TILE + warp_lane()];
+      ordered[at] = term;
+      if (scales) scales[at] = scale_of_row(m, row);
     }
   }
 }
@@ -69,10 +80,17 @@ SOK_KERNEL sok1x_group_sum_clear(const SumMember* SOK_RESTRICT members, const i6
   }
 }
 
+// Instead of scales: all terms are taken as they are.
+struct NoScales {
+  __device__ __forceinline__ NoScales operator+(i64) const { return *this; }
+  __device__ __forceinline__ float operator[](i64) const { return 1.0f; }
+};
+
 // The chunk of places `first` to first + SEGMENT_CHUNK - 1 of a member's ordered terms, of which there are `total`,
 // summed by a team of `lanes` threads; see sum_chunks.
-template <int W, class T>
-SOK_DEVICE void sum_chunk(i64 dim, const Term* SOK_RESTRICT ordered, i64 first, i64 total, int lanes) {
+template <int W, class T, class Scales>
+SOK_DEVICE void sum_chunk(i64 dim, const Term* SOK_RESTRICT ordered, const Scales& scales, i64 first, i64 total,
+                          int lanes) {
   const int AHEAD = 8;
   const i64 end = min(total, first + SEGMENT_CHUNK);
   const float* const earlier = first > 0 ? ordered[first - 1].sum : nullptr;
@@ -96,7 +114,8 @@ SOK_DEVICE void sum_chunk(i64 dim, const Term* SOK_RESTRICT ordered, i64 first, 
           to = next;
           sum = {};
         }
-        for (int w = 0; w < W; ++w) sum.lane[w] += summand(value[a].lane[w]);
+        const float scale = scales[p + a];
+        for (int w = 0; w < W; ++w) sum.lane[w] += scale * summand(value[a].lane[w]);
       }
     }
     put_sum(to + c, sum, to == earlier || to == later);
@@ -113,18 +132,20 @@ SOK_DEVICE void sum_segment(const SumMember& m, i64 segment, const i32* SOK_REST
     Pack<float, W> sum = {};
 #pragma unroll 1
     for (i64 p = begin; p < end; p += AHEAD) {
+      i64 row[AHEAD];
       Pack<T, W> value[AHEAD];
 #pragma unroll
       for (int a = 0; a < AHEAD; ++a) {
         if (p + a < end) {
-          const i64 row = sources[p + a] - first_source;
-          value[a] = *(const Pack<T, W>*)((const T*)row_in(m.values, row, dim * sizeof(T)) + c);
+          row[a] = sources[p + a] - first_source;
+          value[a] = *(const Pack<T, W>*)((const T*)row_in(m.values, row[a], dim * sizeof(T)) + c);
         }
       }
 #pragma unroll
       for (int a = 0; a < AHEAD; ++a) {
         if (p + a >= end) break;
-        for (int w = 0; w < W; ++w) sum.lane[w] += summand(value[a].lane[w]);
+        const float scale = scale_of_row(m, row[a]);
+        for (int w = 0; w < W; ++w) sum.lane[w] += scale * summand(value[a].lane[w]);
       }
     }
     *(Pack<float, W>*)(out + c) = sum;
@@ -156,18 +177,32 @@ SOK_DEVICE int width_of(const SumMember& m) {
     }                                                                             \
   }
 
-// A tile has a chunk for each team of the warp. Two blocks of a multiprocessor have enough in flight.
-SOK_KERNEL __launch_bounds__(256, 2)
-sok1x_group_sum_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count, i64 tiles,
-                       const i32* SOK_RESTRICT begins, const Term* SOK_RESTRICT ordered) {
+// A tile has a chunk for each team of the warp.
+template <class Scales>
+SOK_DEVICE void sum_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count, i64 tiles,
+                           const i32* SOK_RESTRICT begins, const Term* SOK_RESTRICT ordered, const Scales& scales) {
   SOK_GROUP_TILES(tile, tiles) {
     const i64 t = part_of(starts, count, tile);
     const SumMember& m = members[t];
     const int lanes = lanes_of_row(m.dim);
     const i64 first = ((tile - starts[t]) * (32 / lanes) + warp_lane() / lanes) * SEGMENT_CHUNK;
     const i64 begin = begins[m.first_segment], total = begins[m.first_segment + m.num_segments] - begin;
-    SOK_BY_TERMS(m, first < total, sum_chunk, m.dim, ordered + begin, first, total, lanes);
+    SOK_BY_TERMS(m, first < total, sum_chunk, m.dim, ordered + begin, scales + begin, first, total, lanes);
   }
+}
+
+// Two blocks of a multiprocessor have enough in flight.
+SOK_KERNEL __launch_bounds__(256, 2)
+sok1x_group_sum_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count, i64 tiles,
+                       const i32* SOK_RESTRICT begins, const Term* SOK_RESTRICT ordered) {
+  sum_chunks(members, starts, count, tiles, begins, ordered, NoScales());
+}
+
+SOK_KERNEL __launch_bounds__(256, 2)
+sok1x_group_sum_scaled_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
+                              i64 tiles, const i32* SOK_RESTRICT begins, const Term* SOK_RESTRICT ordered,
+                              const float* SOK_RESTRICT scales) {
+  sum_chunks(members, starts, count, tiles, begins, ordered, scales);
 }
 
 // For a sort of the sources: the number of their segment among those of all members; `no_segment`, the highest, for
@@ -183,8 +218,18 @@ SOK_KERNEL sok1x_group_sum_keys(const SumMember* SOK_RESTRICT members, const i64
   }
 }
 
+// From items to the rows that are their terms, in place, for the members that have bags; n: all sources.
+SOK_KERNEL sok1x_group_sum_bags(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count, i64 n,
+                                i32* SOK_RESTRICT sources) {
+  SOK_PARALLEL_FOR(p, n, 0) {
+    const i64 t = part_of(starts, count, sources[p] / GROUP_TILE);
+    const i64 i = sources[p] - starts[t] * GROUP_TILE;
+    if (members[t].offsets && i < members[t].n) sources[p] = (i32)row_of_item(members[t], i);
+  };
+}
+
 // One team a segment, sources in the order of the sort: the same bits each time, and the host's. item_starts: the tiles
-// of items, in whose order the sources were numbered.
+// of items, in whose order the sources were numbered, unless they are rows of bags.
 SOK_KERNEL sok1x_group_sum_in_order(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
                                     i64 tiles, const i64* SOK_RESTRICT item_starts, const i32* SOK_RESTRICT begins,
                                     const i32* SOK_RESTRICT sources) {
@@ -196,7 +241,8 @@ SOK_KERNEL sok1x_group_sum_in_order(const SumMember* SOK_RESTRICT members, const
     const bool here = segment < m.num_segments;
     const i32* const of_member = begins + m.first_segment;
     const i64 begin = here ? of_member[segment] : 0, end = here ? of_member[segment + 1] : 0;
-    SOK_BY_TERMS(m, here, sum_segment, m, segment, sources, begin, end, item_starts[t] * GROUP_TILE, lanes);
+    SOK_BY_TERMS(m, here, sum_segment, m, segment, sources, begin, end,
+                 m.offsets ? 0 : item_starts[t] * GROUP_TILE, lanes);
   }
 }
 
@@ -204,26 +250,32 @@ SOK_KERNEL sok1x_group_sum_in_order(const SumMember* SOK_RESTRICT members, const
 
 namespace {
 
+using sok1x::RowsIn;
 using sok1x::RowsOf;
-
-// Rows that may lie in several blocks.
-template <class T>
-struct RowsIn {
-  Blocks blocks;
-  i64 row_bytes;
-  T* operator()(i64 row) const { return (T*)row_in(blocks, row, row_bytes); }
-};
 
 // The segments begin to end - 1 of a member, which one thread sums.
 struct Part {
   i64 member, begin, end;
 };
 
+template <class Values, class Out, class ScaleOf>
+void sum_part(const SumMember& m, const Part& part, const Values& values, const Out& out, const ScaleOf& scale_of) {
+  sok1x::Sums<Values, Out, ScaleOf> sums(out, values, m.dim, part.begin, part.end, scale_of);
+  if (m.offsets) {
+    sok1x::OfferBags{m.offsets, m.segments, m.n_bags}(sums);
+  } else {
+    sok1x::OfferRows{m.segments, m.n}(sums);
+  }
+  sums.finish();
+}
+
 template <class Values, class Out>
 void sum_part(const SumMember& m, const Part& part, const Values& values, const Out& out) {
-  sok1x::Sums<Values, Out, sok1x::One> sums(out, values, m.dim, part.begin, part.end, sok1x::One());
-  for (i64 i = 0; i < m.n; ++i) sums.offer(m.segments[i], i);
-  sums.finish();
+  if (m.mean) {
+    sum_part(m, part, values, out, sok1x::OneOverKeys{m.offsets});
+  } else {
+    sum_part(m, part, values, out, sok1x::One());
+  }
 }
 
 template <class T>

@@ -86,6 +86,14 @@ void for_runs(const Blocks& blocks, i64 begin, i64 end, i64 row_bytes, const F& 
   }
 }
 
+// As RowsOf, for rows that may lie in several blocks.
+template <class T>
+struct RowsIn {
+  Blocks blocks;
+  i64 row_bytes;
+  T* operator()(i64 row) const { return (T*)row_in(blocks, row, row_bytes); }
+};
+
 }  // namespace sok1x
 
 #endif  // __CUDACC__

@@ -418,7 +418,8 @@ void sum_on_gpu(Step* step, const SumMember* members, i64 count, i64 segments) {
   step->launch(SUM_COUNT, 32 * tiles, at.members, at.sums[0], count, tiles, begins, places);
   step->scan(begins, segments, begins, state);
   char* const ordered = step->memory(16 * n);
-  step->launch(SUM_PLACE, 32 * tiles, at.members, at.sums[0], count, tiles, begins, places, ordered);
+  step->launch(SUM_PLACE, 32 * tiles, at.members, at.sums[0], count, tiles, begins, places, ordered,
+               (float*)nullptr);  // no bags here, so nothing is weighted
   step->launch(SUM_CLEAR, 32 * of_segments[count], at.members, at.sums[1], count, of_segments[count], begins);
   step->launch(SUM_CHUNKS, 32 * of_chunks[count], at.members, at.sums[2], count, of_chunks[count], begins, ordered);
 }

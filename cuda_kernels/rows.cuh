@@ -98,4 +98,18 @@ SOK_DEVICE void prefetch_row(const float* row, i64 width) {
   for (i64 c = 0; c < width && c < 128; c += 16) SOK_PREFETCH(row + c);
 }
 
+#ifndef __CUDACC__
+namespace sok1x {
+
+// Rows that follow one another.
+template <class T>
+struct RowsOf {
+  T* base;
+  i64 dim;
+  T* operator()(i64 row) const { return base + row * dim; }
+};
+
+}  // namespace sok1x
+#endif  // __CUDACC__
+
 #endif  // SOK1X_ROWS_CUH

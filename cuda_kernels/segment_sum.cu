@@ -8,7 +8,10 @@
 
 namespace {
 
+using sok1x::OfferBags;
+using sok1x::OfferRows;
 using sok1x::One;
+using sok1x::OneOverKeys;
 using sok1x::RowsOf;
 
 // Sums over threads; offer_all(sums) offers all sources, whose ids are ids [n].
@@ -23,32 +26,6 @@ void sum_segments(const T* values, i64 dim, const i32* ids, i64 n, i64 num_segme
     sums.finish();
   });
 }
-
-struct OneOverKeys {
-  const i64* offsets;
-  float operator()(i64 bag) const { return 1.0f / (float)(offsets[bag + 1] - offsets[bag]); }
-};
-
-struct OfferBags {
-  const i64* offsets;
-  const i32* inverse;
-  i64 n_bags;
-  template <class AnySums>
-  void operator()(AnySums& sums) const {
-    for (i64 bag = 0; bag < n_bags; ++bag) {
-      for (i64 k = offsets[bag]; k < offsets[bag + 1]; ++k) sums.offer(inverse[k], bag);
-    }
-  }
-};
-
-struct OfferRows {
-  const i32* ids;
-  i64 n;
-  template <class AnySums>
-  void operator()(AnySums& sums) const {
-    for (i64 i = 0; i < n; ++i) sums.offer(ids[i], i);
-  }
-};
 
 template <class T>
 void sum_bags(const T* grad, i64 dim, const i64* offsets, const i32* inverse, i64 n_bags, i32 mean, i64 num_segments,

@@ -44,14 +44,6 @@ SOK_DEVICE void prefetch_values(const T* row, i64 width) {
   prefetch_row((const float*)row, width * sizeof(T) / 4);
 }
 
-// Rows that follow one another.
-template <class T>
-struct RowsOf {
-  T* base;
-  i64 dim;
-  T* operator()(i64 row) const { return base + row * dim; }
-};
-
 // The sums of rows begin to end - 1, which are where out(row) says. Source s is what values(s) points to times
 // scale_of(s); sources are offered in order.
 template <class Values, class Out, class ScaleOf>
@@ -113,6 +105,34 @@ class Sums {
 
 struct One {
   float operator()(i64) const { return 1.0f; }
+};
+
+// For the mean of a bag's rows.
+struct OneOverKeys {
+  const i64* offsets;
+  float operator()(i64 bag) const { return 1.0f / (float)(offsets[bag + 1] - offsets[bag]); }
+};
+
+// Offers each bag as often as it has keys.
+struct OfferBags {
+  const i64* offsets;
+  const i32* inverse;
+  i64 n_bags;
+  template <class AnySums>
+  void operator()(AnySums& sums) const {
+    for (i64 bag = 0; bag < n_bags; ++bag) {
+      for (i64 k = offsets[bag]; k < offsets[bag + 1]; ++k) sums.offer(inverse[k], bag);
+    }
+  }
+};
+
+struct OfferRows {
+  const i32* ids;
+  i64 n;
+  template <class AnySums>
+  void operator()(AnySums& sums) const {
+    for (i64 i = 0; i < n; ++i) sums.offer(ids[i], i);
+  }
 };
 
 }  // namespace sok1x

@@ -4,6 +4,8 @@ import pytest
 from kernel_devices import call, deterministic, gpu_only, memory
 
 from sok1x.cuda_kernels import (
+    group_bags,
+    group_combine,
     group_find,
     group_gather,
     group_partition,
@@ -55,6 +57,25 @@ def segment_sum(base, count):
     group_sum.segment_sum(members)
 
 
+def bags_and_their_gradients(base, count):
+    bags = groups.members(group_bags.BAGS, count)
+    bags["bags"], bags["stride"], bags["n"], bags["n_bags"] = base, 1, N, N
+    bags["offsets"] = base + 4096 + 64 * np.arange(count)
+    group_bags.offsets(bags, base + 8192)
+    combined = groups.members(group_combine.COMBINE, count)
+    combined["n_keys"], combined["n_bags"], combined["dim"], combined["offsets"] = N, N, DIM, bags["offsets"]
+    combined["inverse"] = base + 12288
+    groups.lie_at(combined["source"], base + 16384)
+    groups.lie_at(combined["out"], base + 20480)
+    group_combine.combine(combined)
+    sums = groups.members(group_sum.SUM, count)
+    sums["n"], sums["dim"], sums["segments"], sums["num_segments"] = N, DIM, base + 12288, N
+    sums["offsets"], sums["n_bags"], sums["mean"] = bags["offsets"], N, np.arange(count) % 2
+    groups.lie_at(sums["values"], base + 20480)
+    groups.lie_at(sums["sums"], base + 24576)
+    group_sum.segment_sum(sums)
+
+
 def stamp(base, count):
     members = groups.members(group_stamps.STAMP, count)
     members["n"], members["values"], members["rows"], members["table_rows"] = N, base, base + 4096, N
@@ -64,7 +85,8 @@ def stamp(base, count):
 
 @gpu_only
 @pytest.mark.parametrize("in_order", [False, True])
-@pytest.mark.parametrize("run", [look_up, gather, unique_and_partition, segment_sum, stamp])
+@pytest.mark.parametrize("run", [look_up, gather, unique_and_partition, segment_sum, bags_and_their_gradients,
+                                 stamp])
 @pytest.mark.usefixtures("device")
 def test_launches_do_not_grow_with_the_members(run, in_order):
     device, launches = memory().gpu, []

@@ -25,15 +25,23 @@ def oracle(values, ids, num_segments):
 
 
 class Sums:
-    """Random members' terms, float32 or float16, their segments, and where sums are asked for."""
+    """Random members' terms, float32 or float16, their segments, and where sums are asked for.
 
-    def __init__(self, random, dims, segments, num_segments, ranks=0, align=16, half_sums=True):
+    Args:
+        bags: of each member None, or the number of items of each bag, as many as `segments` in all.
+    """
+
+    def __init__(self, random, dims, segments, num_segments, ranks=0, align=16, half_sums=True, bags=None):
         self.arena, self.count = Arena(), len(dims)
         self.dims, self.segments = np.array(dims, np.int64), [ids.astype(np.int32) for ids in segments]
         self.num_segments = np.array(num_segments, np.int64)
         self.half = random.uniform(size=self.count) < 0.4
-        self.values = [random.standard_normal((len(ids), dim)).astype(np.float16 if half else np.float32)
-                       for ids, dim, half in zip(segments, dims, self.half)]
+        self.bags = [None] * self.count if bags is None else bags
+        self.offsets = [np.zeros(0, np.int64) if one is None else np.concatenate([[0], np.cumsum(one)]).astype(np.int64)
+                        for one in self.bags]
+        self.mean = [int(one is not None and random.rand() < 0.5) for one in self.bags]
+        self.values = [random.standard_normal((len(ids if one is None else one), dim)).astype(
+            np.float16 if half else np.float32) for ids, one, dim, half in zip(segments, self.bags, dims, self.half)]
         self.wants_half = (random.uniform(size=self.count) < 0.4) & half_sums
         sums = [dirty((n, dim)) for n, dim in zip(self.num_segments, dims)]
         halves = [dirty((n, dim), np.float16) for n, dim in zip(self.num_segments, dims)]
@@ -44,7 +52,16 @@ class Sums:
             return Blocked(self.arena, random, arrays, ranks, max(4, align))
 
         self.lie_values, self.lie_sums, self.lie_half = lay(self.values), lay(sums), lay(halves)
-        self.ids = put_all(self.arena, self.segments)
+        self.ids, self._offsets = put_all(self.arena, self.segments), put_all(self.arena, self.offsets)
+
+    def terms(self, t):
+        """What is added up of a member, float32 [n, dim]."""
+        if self.bags[t] is None:
+            return self.values[t].astype(np.float32)
+        rows = np.repeat(self.values[t].astype(np.float32), self.bags[t], axis=0)
+        if self.mean[t]:
+            rows *= np.repeat(np.float32(1) / np.maximum(self.bags[t], 1).astype(np.float32), self.bags[t])[:, None]
+        return rows
 
     def _sum(self, base):
         members = groups.members(group_sum.SUM, self.count)
@@ -54,6 +71,8 @@ class Sums:
         members["half"]["base"][~self.wants_half] = 0
         members["values_half"], members["dim"], members["n"] = self.half, self.dims, [len(i) for i in self.segments]
         members["num_segments"], members["segments"] = self.num_segments, base + self.ids
+        members["n_bags"], members["mean"] = [0 if one is None else len(one) for one in self.bags], self.mean
+        members["offsets"] = [0 if one is None else base + at for one, at in zip(self.bags, self._offsets)]
         group_sum.segment_sum(members)
 
     def run(self):
@@ -67,7 +86,7 @@ class Sums:
 
     def check(self):
         """Any order on a GPU, unless it is deterministic; see kernel_checks.check_sums."""
-        exact = [oracle(*one) for one in zip(self.values, self.segments, self.num_segments)]
+        exact = [oracle(*one) for one in zip(map(self.terms, range(self.count)), self.segments, self.num_segments)]
         if not on_gpu():
             self._compare(exact, lambda a, b, t: a.tobytes() == b.tobytes())
             return
@@ -87,7 +106,7 @@ class Sums:
     def _close(self, found, expected, t):
         kept = self.segments[t] >= 0
         absolute = np.zeros(expected.shape)
-        np.add.at(absolute, self.segments[t][kept], np.abs(self.values[t][kept].astype(np.float64)))
+        np.add.at(absolute, self.segments[t][kept], np.abs(self.terms(t)[kept].astype(np.float64)))
         additions = np.bincount(self.segments[t][kept], minlength=len(expected))[:, None]
         # Each of a segment's additions rounds by at most 2**-24 of what is added up so far, here and in the oracle.
         return (np.abs(found - expected.astype(np.float64)) <= 2.02 * 2.0 ** -24 * additions * absolute).all()
@@ -114,6 +133,22 @@ def test_random_members(seed, count, ranks, align):
     Sums(random, *random_members(random, count, size(600) if count > 1 else size(3000)), ranks, align).check()
 
 
+def random_bags(random, n):
+    """Numbers of items, n in all, of bags of which some, also the first and the last, may be empty."""
+    cuts = np.sort(random.randint(0, n + 1, random.choice([0, n // 4, 2 * n])))
+    return np.diff(np.concatenate([[0], cuts, [n]]))
+
+
+@pytest.mark.parametrize("ranks, align", [(0, 16), (0, 4), (3, 1), (8, 16)])
+@pytest.mark.parametrize("count", [1, 2, 7, 33])
+def test_bags_beside_rows(seed, count, ranks, align):
+    random = np.random.RandomState(seed)
+    dims, segments, num_segments = random_members(random, count, size(600) if count > 1 else size(3000))
+    bags = [random_bags(random, len(ids)) if random.rand() < 0.7 else None for ids in segments]
+    bags[-1] = random_bags(random, len(segments[-1]))
+    Sums(random, dims, segments, num_segments, ranks, align, bags=bags).check()
+
+
 def test_segments_that_meet_at_the_borders_of_chunks(seed):
     random = np.random.RandomState(seed)
     lengths = [[CHUNK] * 5, [CHUNK - 1, 1, CHUNK // 2, CHUNK // 2, CHUNK],
@@ -132,7 +167,8 @@ def test_members_that_are_shared_out_over_threads(seed, large):
     """The host has the same bits for any number of threads, whichever members they share."""
     random = np.random.RandomState(seed)
     segments = [random.randint(-1, max(1, n // 2), size(n)) for n in large]
-    sums = Sums(random, [16] * len(large), segments, [max(1, n // 2) for n in large])
+    bags = [random_bags(random, len(ids)) if number % 2 else None for number, ids in enumerate(segments)]
+    sums = Sums(random, [16] * len(large), segments, [max(1, n // 2) for n in large], bags=bags)
     if on_gpu():
         sums.check()
         return
@@ -144,7 +180,9 @@ def test_members_that_are_shared_out_over_threads(seed, large):
 @gpu_only
 def test_a_deterministic_gpu_has_the_host_s_bits(seed):
     random = np.random.RandomState(seed)
-    sums = Sums(random, *random_members(random, 20, size(2000)), 2, 4)
+    dims, segments, num_segments = random_members(random, 20, size(2000))
+    bags = [random_bags(random, len(ids)) if random.rand() < 0.5 else None for ids in segments]
+    sums = Sums(random, dims, segments, num_segments, 2, 4, bags=bags)
     with on("host"):
         expected = sums.run()
     with deterministic():

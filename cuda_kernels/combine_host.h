@@ -1,0 +1,107 @@
+// Sums of bags of rows in key order, by one thread of the host; for one table and for a group of them.
+#ifndef SOK1X_COMBINE_HOST_H
+#define SOK1X_COMBINE_HOST_H
+#include "bags.cuh"
+#include "half_rows.cuh"
+
+#ifndef __CUDACC__
+
+// Floats of a row that are summed in registers at a time.
+typedef float Tile __attribute__((vector_size(16)));
+template <int TILES>
+SOK_DEVICE void add_tiles(Tile* sums, const float* values) {
+  for (int t = 0; t < TILES; ++t) {
+    Tile tile;
+    memcpy(&tile, values + 4 * t, sizeof tile);
+    sums[t] = sums[t] + tile;
+  }
+}
+template <int TILES>
+SOK_DEVICE void add_tiles(Tile* sums, const u16* values) {
+  float wide[4 * TILES];
+  widen(values, 4 * TILES, wide);
+  add_tiles<TILES>(sums, wide);
+}
+template <int TILES>
+SOK_DEVICE void store_tiles(float* out, const Tile* sums) {
+  for (int t = 0; t < TILES; ++t) memcpy(out + 4 * t, sums + t, sizeof(Tile));
+}
+template <int TILES>
+SOK_DEVICE void store_tiles(u16* out, const Tile* sums) {
+  float wide[4 * TILES];
+  memcpy(wide, sums, sizeof wide);
+  narrow(wide, 4 * TILES, out);
+}
+
+// How many keys ahead a row is asked for.
+static const i64 COMBINE_AHEAD = 16;
+
+// A bag's keys, first to last - 1, and their rows, to which row_at(row) points. Rows of keys before asked_end are asked
+// for ahead of their use, those of the next bags too, for a bag is shorter than the memory's answer takes.
+template <class RowAt>
+struct Bag {
+  RowAt row_at;
+  i64 dim;
+  const i32* rows;
+  const i32* inverse;
+  i64 first, last, asked_end;
+  i32 mean;
+};
+
+// TILES * 4 columns of one bag from `column` on, summed in key order.
+template <int TILES, class RowAt, class Out>
+SOK_DEVICE void combine_tiles(const Bag<RowAt>& bag, i64 column, Out* out) {
+  Tile sums[TILES] = {};
+  for (i64 k = bag.first; k < bag.last; ++k) {
+    if (column == 0 && k + COMBINE_AHEAD < bag.asked_end) {
+      prefetch_row(bag.row_at(row_of_key(bag.rows, bag.inverse, k + COMBINE_AHEAD)), bag.dim);
+    }
+    const i32 row = row_of_key(bag.rows, bag.inverse, k);
+    if (row < 0) continue;
+    add_tiles<TILES>(sums, bag.row_at(row) + column);
+  }
+  if (bag.mean && bag.last > bag.first) {
+    const float count = (float)(bag.last - bag.first);
+    for (int t = 0; t < TILES; ++t) sums[t] = sums[t] / count;
+  }
+  store_tiles<TILES>(out + column, sums);
+}
+
+template <class RowAt, class Out>
+SOK_DEVICE void combine_column(const Bag<RowAt>& bag, i64 column, Out* out) {
+  float sum = 0.0f;
+  for (i64 k = bag.first; k < bag.last; ++k) {
+    const i32 row = row_of_key(bag.rows, bag.inverse, k);
+    if (row >= 0) sum = sum + load(bag.row_at(row) + column);
+  }
+  store(out + column, bag.mean && bag.last > bag.first ? sum / (float)(bag.last - bag.first) : sum);
+}
+
+// The bags begin to end - 1; the first one's sum goes to `out`.
+template <class RowAt, class Out>
+SOK_DEVICE void combine_run(const RowAt& row_at, i64 dim, const i32* rows, const i32* inverse, const i64* offsets,
+                            i64 begin, i64 end, i32 mean, Out* out) {
+  for (i64 b = begin; b < end; ++b) {
+    const Bag<RowAt> bag = {row_at, dim, rows, inverse, offsets[b], offsets[b + 1], offsets[end], mean};
+    Out* values = out + (b - begin) * dim;
+    i64 c = 0;
+    for (; c + 32 <= dim; c += 32) combine_tiles<8>(bag, c, values);
+    if (c + 16 <= dim) {
+      combine_tiles<4>(bag, c, values);
+      c += 16;
+    }
+    if (c + 8 <= dim) {
+      combine_tiles<2>(bag, c, values);
+      c += 8;
+    }
+    if (c + 4 <= dim) {
+      combine_tiles<1>(bag, c, values);
+      c += 4;
+    }
+    for (; c < dim; ++c) combine_column(bag, c, values);
+  }
+}
+
+#endif  // __CUDACC__
+
+#endif  // SOK1X_COMBINE_HOST_H

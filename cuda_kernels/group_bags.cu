@@ -1,0 +1,59 @@
+// Where the bags of many tables' batches begin, and how long each batch's longest is, in one launch each; see combine.cu
+// and bags.cu.
+#include "bags.cuh"
+#include "groups.cuh"
+
+#ifdef __CUDACC__
+
+// Tiles are of items, one more than a member has. counts [3][count], 0 before: `outside`, `unsorted` and `longest`.
+SOK_KERNEL sok1x_group_bag_offsets(const BagsMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
+                                   i64 tiles, i64* counts) {
+  SOK_GROUP_TILES(tile, tiles) {
+    const i64 t = part_of(starts, count, tile);
+    const BagsMember m = members[t];
+    const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
+    if (i <= m.n) start_bags(m.bags, m.stride, m.n, m.n_bags, i, m.offsets, counts + t, counts + count + t);
+  }
+}
+
+// Tiles are of bags.
+SOK_KERNEL sok1x_group_longest_bags(const BagsMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
+                                    i64 tiles, i64* counts) {
+  SOK_GROUP_TILES(tile, tiles) {
+    const i64 t = part_of(starts, count, tile);
+    const BagsMember m = members[t];
+    const i64 b = (tile - starts[t]) * GROUP_TILE + warp_lane();
+    i64 most = b < m.n_bags ? length_of_bag(m.offsets, b) : 0;
+    for (int step = 16; step; step >>= 1) {
+      const i64 other = __shfl_xor_sync(0xffffffffu, most, step);
+      most = other > most ? other : most;
+    }
+    if (warp_lane() == 0) atomic_max(counts + 2 * count + t, most);
+  }
+}
+
+#else
+
+SOK_EXPORT void sok1x_group_bag_offsets(const BagsMember* members, const i64* starts, i64 count, i64 items,
+                                        i64* counts) {
+  memset(counts, 0, 3 * count * sizeof *counts);
+  sok1x::for_group(starts, count, 32, [=](i64 t, i64 begin, i64 end) {
+    const BagsMember& m = members[t];
+    for (i64 i = begin; i < end; ++i) {
+      start_bags(m.bags, m.stride, m.n, m.n_bags, i, m.offsets, counts + t, counts + count + t);
+    }
+  });
+}
+
+SOK_EXPORT void sok1x_group_longest_bags(const BagsMember* members, const i64* starts, i64 count, i64 items,
+                                         i64* counts) {
+  sok1x::for_group(starts, count, 8, [=](i64 t, i64 begin, i64 end) {
+    i64 most = 0;
+    for (i64 b = begin; b < end; ++b) most = std::max(most, length_of_bag(members[t].offsets, b));
+    atomic_max(counts + 2 * count + t, most);
+  });
+}
+
+SOK_EXPORT i64 sok1x_group_bags_member_bytes() { return sizeof(BagsMember); }
+
+#endif

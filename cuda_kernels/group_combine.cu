@@ -1,0 +1,117 @@
+// The sums or means of bags of rows of many tables, in one launch; see combine.cu. Rows, and what they come to, may lie
+// in several blocks.
+#include "combine_host.h"
+#include "groups.cuh"
+
+#ifdef __CUDACC__
+
+// Bags that each team of threads sums in a tile, one after the other; as in group_combine.py.
+#define COMBINE_BAGS 2
+
+// As combine_bags: a team sums a bag, each lane its columns, in key order; the rows of AHEAD keys are asked for at a
+// time. Offsets are kept within [0, n_keys], so that offsets which prove faulty later do no harm.
+template <int W, class In, class Out>
+SOK_DEVICE void combine_tile(const CombineMember& m, i64 first_bag, int lanes) {
+  const int AHEAD = 4;
+  const i64 dim = m.dim;
+  for (int r = 0; r < COMBINE_BAGS; ++r) {
+    const i64 b = first_bag + r * (32 / lanes) + warp_lane() / lanes;
+    if (b >= m.n_bags) return;
+    const i64 first = max(0ll, min(m.n_keys, m.offsets[b])), last = max(first, min(m.n_keys, m.offsets[b + 1]));
+    Out* const out = (Out*)row_in(m.out, b, dim * sizeof(Out));
+    for (i64 c = (warp_lane() & (lanes - 1)) * W; c < dim; c += lanes * W) {
+      Vec<W> sum = zero_vec<W>();
+      for (i64 k = first; k < last; k += AHEAD) {
+        i32 row[AHEAD];
+        Vec<W> value[AHEAD];
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) row[a] = k + a < last ? m.inverse[k + a] : -1;
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+          if (row[a] >= 0) value[a] = load_vec<W>((const In*)row_in(m.source, row[a], dim * sizeof(In)) + c);
+        }
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+          if (row[a] < 0) continue;
+          for (int w = 0; w < W; ++w) sum.lane[w] = sum.lane[w] + value[a].lane[w];
+        }
+      }
+      if (m.mean && last > first) {
+        const float count = (float)(last - first);
+        for (int w = 0; w < W; ++w) sum.lane[w] = sum.lane[w] / count;
+      }
+      store_vec<W>(out + c, sum);
+    }
+  }
+}
+
+template <class In, class Out>
+SOK_DEVICE void combine_aligned_tile(const CombineMember& m, i64 first_bag, int lanes) {
+  if (m.dim % 4 == 0 && aligned(m.source, 4 * sizeof(In)) && aligned(m.out, 4 * sizeof(Out))) {
+    combine_tile<4, In, Out>(m, first_bag, lanes);
+  } else if (m.dim % 2 == 0 && aligned(m.source, 2 * sizeof(In)) && aligned(m.out, 2 * sizeof(Out))) {
+    combine_tile<2, In, Out>(m, first_bag, lanes);
+  } else {
+    combine_tile<1, In, Out>(m, first_bag, lanes);
+  }
+}
+
+// `members` is not SOK_RESTRICT: fields that several forms read would be read once, and kept in 16 registers more.
+SOK_KERNEL sok1x_group_combine(const CombineMember* members, const i64* SOK_RESTRICT starts, i64 count, i64 tiles) {
+  SOK_GROUP_TILES(tile, tiles) {
+    const i64 t = part_of(starts, count, tile);
+    const CombineMember& m = members[t];
+    const int lanes = lanes_of_row(m.dim);
+    const i64 first = (tile - starts[t]) * (COMBINE_BAGS * 32 / lanes);
+    if (m.source_half) {
+      combine_aligned_tile<u16, u16>(m, first, lanes);
+    } else if (m.out_half) {
+      combine_aligned_tile<float, u16>(m, first, lanes);
+    } else {
+      combine_aligned_tile<float, float>(m, first, lanes);
+    }
+  }
+}
+
+#else
+
+namespace {
+
+template <class In, class Out, class RowAt>
+void combine_items(const CombineMember& m, const RowAt& row_at, i64 begin, i64 end) {
+  sok1x::for_runs(m.out, begin, end, m.dim * (i64)sizeof(Out), [&](i64 first, i64 last, char* out) {
+    combine_run(row_at, m.dim, nullptr, m.inverse, m.offsets, first, last, (i32)m.mean, (Out*)out);
+  });
+}
+
+template <class In, class Out>
+void combine_items(const CombineMember& m, i64 begin, i64 end) {
+  if (m.source.count) {
+    combine_items<In, Out>(m, sok1x::RowsIn<const In>{m.source, m.dim * (i64)sizeof(In)}, begin, end);
+  } else {
+    combine_items<In, Out>(m, sok1x::RowsOf<const In>{(const In*)m.source.base, m.dim}, begin, end);
+  }
+}
+
+}  // namespace
+
+SOK_EXPORT void sok1x_group_combine(const CombineMember* members, const i64* starts, i64 count, i64 items) {
+  i64 bytes = 0;
+  for (i64 t = 0; t < count; ++t) {
+    const CombineMember& m = members[t];
+    bytes += (m.n_keys + m.n_bags) * m.dim * 4;
+    if (!m.out.count) SOK_OUTPUT(m.out.base, m.n_bags * m.dim * (m.out_half ? 2 : 4));
+  }
+  sok1x::for_group(starts, count, bytes / std::max<i64>(1, items), [=](i64 t, i64 begin, i64 end) {
+    const CombineMember& m = members[t];
+    if (m.source_half) {
+      combine_items<u16, u16>(m, begin, end);
+    } else {
+      m.out_half ? combine_items<float, u16>(m, begin, end) : combine_items<float, float>(m, begin, end);
+    }
+  });
+}
+
+SOK_EXPORT i64 sok1x_group_combine_member_bytes() { return sizeof(CombineMember); }
+
+#endif

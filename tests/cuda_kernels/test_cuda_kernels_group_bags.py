@@ -1,0 +1,96 @@
+"""Offsets and longest bags of many tables at once, against NumPy."""
+import numpy as np
+import pytest
+from group_arena import Arena, put_all, sizes
+from kernel_checks import dirty
+from kernel_devices import SMALL, host_only, size
+
+from sok1x.cuda_kernels import backend, group_bags, groups
+
+pytestmark = pytest.mark.usefixtures("device")
+
+
+@host_only
+def test_records_are_those_of_the_kernels():
+    assert backend.kernels.group_bags_member_bytes() == group_bags.BAGS.itemsize
+
+
+class Batches:
+    """Members' bag numbers [n], which lie `stride` numbers apart."""
+
+    def __init__(self, numbers, n_bags, strides, absent=()):
+        self.arena, self.count, self.numbers, self.n_bags = Arena(), len(numbers), numbers, n_bags
+        self.strides, self.absent = strides, absent
+        spread = [np.full((len(one), stride), -77, np.int64) for one, stride in zip(numbers, strides)]
+        for apart, one in zip(spread, numbers):
+            apart[:, 0] = one
+        self._bags = put_all(self.arena, spread, 8)
+        self._offsets = [self.arena.out(n + 1, np.int64, 8) for n in n_bags]
+        self._counts = self.arena.out((3, self.count), np.int64, 8)
+
+    def _find(self, base):
+        members = groups.members(group_bags.BAGS, self.count)
+        members["bags"], members["stride"] = base + self._bags.reshape(self.count), self.strides
+        members["n"], members["n_bags"] = [len(one) for one in self.numbers], self.n_bags
+        members["offsets"] = base + np.array(self._offsets, np.int64)
+        members["offsets"][list(self.absent)] = 0
+        group_bags.offsets(members, base + self._counts)
+
+    def run(self):
+        """(offsets of each member, bool: good, longest)."""
+        *offsets, counts = self.arena.same_bits(self._find, *self._offsets, self._counts) if self.count else (
+            self.arena.same_bits(self._find, self._counts))
+        return (offsets, *group_bags.read_counts(counts))
+
+
+def check(batches):
+    """Of sorted batches."""
+    offsets, good, longest = batches.run()
+    for t, (numbers, n_bags) in enumerate(zip(batches.numbers, batches.n_bags)):
+        if t in batches.absent:
+            assert good[t] and longest[t] == 0
+            assert offsets[t].tobytes() == dirty(n_bags + 1, np.int64).tobytes()
+            continue
+        expected = np.searchsorted(numbers, np.arange(n_bags + 1))
+        assert good[t] and offsets[t].tolist() == expected.tolist()
+        assert longest[t] == (np.diff(expected).max() if n_bags else 0)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 33, 100])
+def test_sorted_batches(seed, count):
+    random = np.random.RandomState(seed)
+    numbers, n_bags = [], []
+    for n in sizes(random, count, size(5000) if count < 3 else 500):
+        many = int(random.choice([1, 2, 31, 32, 33, n + 1, 3 * n + 1]))
+        n_bags.append(many if n or random.rand() < 0.7 else 0)
+        first = random.randint(0, many)  # the bags before are empty
+        numbers.append(np.sort(random.randint(first, many, n)))
+    absent = np.flatnonzero(random.rand(count) < 0.1).tolist()
+    check(Batches(numbers, n_bags, random.choice([1, 2], count), absent))
+
+
+def test_batches_that_are_not_as_they_must_be(seed):
+    """Beside good ones, whose offsets are as ever: numbers out of range, or out of order, at either end or between."""
+    random = np.random.RandomState(seed)
+    n = 40 if SMALL else 700
+    good = np.sort(random.randint(0, 50, n))
+    numbers, expected = [good], [True]
+    for place in (0, 1, n // 2, n - 1):
+        for wrong in (-1, 50, np.iinfo(np.int64).min, np.iinfo(np.int64).max):
+            numbers.append(np.concatenate([good[:place], [wrong], good[place + 1:]]))
+            expected.append(False)
+        numbers.append(good)
+        expected.append(True)
+        if place:
+            swapped = np.arange(n) // 20  # in range, in order but for two
+            swapped[[0, place]] = [swapped[-1], 0]
+            numbers.append(swapped)
+            expected.append(False)
+    batches = Batches(numbers, [50] * len(numbers), [2] * len(numbers))
+    base = batches.arena.run(batches._find, *batches._offsets, batches._counts)
+    *offsets, counts = base
+    is_good, longest = group_bags.read_counts(counts)
+    assert is_good.tolist() == expected
+    for t in np.flatnonzero(is_good):
+        assert offsets[t].tolist() == np.searchsorted(good, np.arange(51)).tolist()
+        assert longest[t] == np.bincount(good).max()

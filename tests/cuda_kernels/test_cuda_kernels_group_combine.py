@@ -1,0 +1,112 @@
+"""combine for many tables at once, against NumPy sums in the same order."""
+import numpy as np
+import pytest
+from group_arena import Arena, Blocked, Flat, put_all, sizes
+from kernel_checks import combine_oracle, dirty
+from kernel_devices import SMALL, gpu_only, host_only, on, size, threads
+
+from sok1x.cuda_kernels import backend, group_combine, groups
+
+pytestmark = pytest.mark.usefixtures("device")
+DIMS = [1, 2, 3, 4, 6, 8, 12, 16, 31, 33, 64, 100, 128, 130, 257, 300] if not SMALL else [1, 2, 3, 4, 33, 130]
+
+
+@host_only
+def test_records_are_those_of_the_kernels():
+    assert backend.kernels.group_combine_member_bytes() == group_combine.COMBINE.itemsize
+
+
+class Combined:
+    """Random members' rows, which of them each key has, and their bags.
+
+    Args:
+        bags: of each member, the number of keys of each of its bags.
+        ranks: 0: rows and sums lie side by side; otherwise in so many blocks.
+    """
+
+    def __init__(self, random, dims, bags, ranks=0, align=16):
+        self.arena, self.count, self.dims = Arena(), len(dims), np.array(dims, np.int64)
+        self.offsets = [np.concatenate([[0], np.cumsum(one)]).astype(np.int64) for one in bags]
+        kinds = random.randint(0, 3, self.count)  # float32, float32 to float16, float16
+        self.source_half, self.out_half = kinds == 2, kinds > 0
+        self.mean = random.randint(0, 2, self.count)
+        self.rows = [random.standard_normal((random.choice([1, 5, 200]), dim)).astype(
+            np.float16 if half else np.float32) for dim, half in zip(dims, self.source_half)]
+        self.inverse = [random.randint(random.choice([0, -2]), len(rows), offsets[-1]).astype(np.int32)
+                        for rows, offsets in zip(self.rows, self.offsets)]
+        outs = [dirty((len(one), dim), np.float16 if half else np.float32)
+                for one, dim, half in zip(bags, dims, self.out_half)]
+
+        def lay(arrays):
+            if not ranks or not self.count:
+                return Flat(self.arena, random, arrays, align)
+            return Blocked(self.arena, random, arrays, ranks, max(4, align))
+
+        self._source, self._out = lay(self.rows), lay(outs)
+        self._inverse, self._offsets = put_all(self.arena, self.inverse), put_all(self.arena, self.offsets)
+
+    def _combine(self, base):
+        members = groups.members(group_combine.COMBINE, self.count)
+        self._source.lie(members["source"], base)
+        self._out.lie(members["out"], base)
+        members["source_half"], members["out_half"], members["mean"] = self.source_half, self.out_half, self.mean
+        members["dim"], members["n_keys"] = self.dims, [len(one) for one in self.inverse]
+        members["n_bags"] = [len(one) - 1 for one in self.offsets]
+        members["inverse"] = base + self._inverse.reshape(self.count)
+        members["offsets"] = base + self._offsets.reshape(self.count)
+        group_combine.combine(members)
+
+    def run(self):
+        """What each member's bags come to."""
+        if isinstance(self._out, Flat):
+            return self.arena.same_bits(self._combine, *self._out.at) if self.count else (
+                self.arena.run(self._combine))
+        return self._out.read(self.arena.same_bits(self._combine, self._out.at)[0])
+
+    def check(self):
+        for t, found in enumerate(self.run()):
+            expected = combine_oracle(self.rows[t].astype(np.float32), None, self.inverse[t], self.offsets[t],
+                                      self.mean[t])
+            assert found.tobytes() == expected.astype(found.dtype).tobytes(), "member {}, dim {}".format(
+                t, self.dims[t])
+
+
+def random_bags(random, count, most):
+    """Numbers of keys: short bags and empty ones, none, one long bag between empty ones."""
+    kinds = {"short": lambda n: random.randint(0, 10, n), "empty": lambda n: np.zeros(n, np.int64),
+             "one": lambda n: np.ones(n, np.int64), "long": lambda n: np.array([0, 0, 5 * n, 0, 3])}
+    return [kinds[random.choice(sorted(kinds))](n) for n in sizes(random, count, most)]
+
+
+@pytest.mark.parametrize("ranks, align", [(0, 16), (0, 4), (1, 1), (3, 1), (8, 16)])
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 33])
+def test_random_members(seed, count, ranks, align):
+    random = np.random.RandomState(seed)
+    Combined(random, random.choice(DIMS, count), random_bags(random, count, size(300)), ranks, align).check()
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_all_dims_side_by_side(seed, ranks):
+    random = np.random.RandomState(seed)
+    Combined(random, DIMS, [random.randint(0, 6, 70) for _ in DIMS], ranks).check()
+
+
+def test_a_member_that_is_shared_out_over_threads(seed):
+    random = np.random.RandomState(seed)
+    combined = Combined(random, [16, 3, 64], [random.randint(0, 9, size(20000)), [4], random.randint(0, 9, 900)])
+    combined.check()
+    with on("host"):
+        for count in (1, 2, 3):
+            with threads(count):
+                combined.check()
+
+
+@gpu_only
+def test_offsets_that_prove_faulty_later_do_no_harm(seed):
+    """Keys of no batch are read, and nothing but the sums is written."""
+    random = np.random.RandomState(seed)
+    combined = Combined(random, [8, 33], [random.randint(0, 9, 50), random.randint(0, 9, 50)])
+    for t, at in enumerate(combined._offsets):
+        array = combined.arena._first[at]
+        array[random.randint(0, 51, 20)] = random.choice([-1, 2 ** 62, -2 ** 62, len(combined.inverse[t]) + 9], 20)
+    combined.arena.run(combined._combine, *combined._out.at)
