@@ -42,8 +42,8 @@ def choose(wanted: str, row_bytes: int, headers: np.ndarray) -> Exchange:
     """
     if wanted != "auto":
         return _NAMES[wanted]
-    every = headers_of(headers, True)
-    bags, keys, distinct = (int(column.sum()) for column in (every.bags, every.keys, every.distinct))
+    every = headers_of(headers.sum(axis=0, keepdims=True), True)
+    bags, keys, distinct = int(every.bags[0]), int(every.keys[0]), int(every.distinct[0])
     by_all2all = distinct * (8 + 2 * row_bytes)
     by_reduce_scatter = keys * 16 + headers.shape[0] * bags * 2 * row_bytes
     return ALL2ALL if by_all2all <= by_reduce_scatter else REDUCE_SCATTER

@@ -12,6 +12,11 @@ exchanges as of one.
     dense_ranks    and on several: forward
     dense_ranks_backward  and backward
     lookup_ranks   what lookups on several ranks share: keys to their owners, rows back
+    combined_lookup  the grouped forms of the combined lookup's operations, and what they leave to single runs
+    combined_alone   what they do on one rank
+    combined_ranks   and on several, where rows go by all2all: forward and backward
+    combined_gradients  their gradients as sums
+    sparse_batches   the members' batches as bags
     buffers        memory for one exchange of all members' rows
     distinct_rows  the rows of many lookups made distinct
 """

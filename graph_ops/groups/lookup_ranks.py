@@ -17,6 +17,7 @@ class Prepared(NamedTuple):
       begins: int64 [N], where this member's keys for each owner begin there, in keys. counts: int64 [N], how many.
       inverse: a pointer to output `inverse`. place: which of those members it is. of: how many they are.
       memory: keeps what lies there.
+      offsets: of bags, a pointer to output `offsets`.
     """
 
     sent: int
@@ -26,6 +27,7 @@ class Prepared(NamedTuple):
     place: int
     of: int
     memory: Any
+    offsets: int = 0
 
 
 def prepared_of(taken):

@@ -17,6 +17,7 @@ from sok1x.graph_ops.exchanges.exchange import Exchange
 from sok1x.graph_ops.exchanges.layouts import Bags
 from sok1x.graph_ops.exchanges.lookup import SAVED_DTYPES, Gradient, Lookup, row_bytes
 from sok1x.graph_ops.exchanges.training import training_inputs
+from sok1x.graph_ops.groups import combined_lookup as groups
 from sok1x.graph_ops.operations import distinct_rows, lookup_gradient
 from sok1x.graph_ops.operations.lookup_gradient import Backward, OfLookup
 from sok1x.graph_ops.operations.second_order import Spread
@@ -98,6 +99,11 @@ class CombinedLookup(Lookup):
         self.keys = self._batch.keys
         self.layout = Bags(self.table.dim, self._batch.offsets, self.config.combiner == "mean")
 
+    def take_over(self, bags: int) -> None:
+        """In place of `start` and `check`, where a group has found the offsets of a batch in order, of so many bags."""
+        self.keys = self.request.inputs[1]
+        self.layout = Bags(self.table.dim, self.leave("offsets", bags + 1), self.config.combiner == "mean")
+
     def check(self) -> None:
         """See `Lookup.check`."""
         self._check(self._counts.read())
@@ -147,9 +153,11 @@ class _Forward(Operation):
     name = "operations.combined_lookup.forward"
     communicates = True
     Config = ForwardConfig
+    group = groups.Forward()
+    Lookup = CombinedLookup
 
     def prepare(self, request: Any, config: ForwardConfig, world: Any) -> np.ndarray:
-        request.state = CombinedLookup(request, config, world)
+        request.state = self.Lookup(request, config, world)
         return choice.to_prepare(world, config.exchange).prepare(request.state)
 
     def run(self, request: Any, config: ForwardConfig, world: Any, headers: np.ndarray) -> None:
@@ -185,7 +193,16 @@ class _Backward(_Combined, Backward):
 
     name = "operations.combined_lookup.backward"
     Config = BackwardConfig
+    group = groups.Backward()
     spread, SpreadConfig = "operations.combined_lookup.spread", SpreadConfig
+
+    def prepare(self, request: Any, config: BackwardConfig, world: Any) -> np.ndarray:
+        header = super().prepare(request, config, world)
+        # Gradients run together where this is so on all ranks; a graph may know it on some.
+        return np.concatenate([[config.rows_known], header]).astype(np.int64)
+
+    def run(self, request: Any, config: BackwardConfig, world: Any, headers: np.ndarray) -> None:
+        super().run(request, config, world, headers[:, 1:])
 
 
 @register

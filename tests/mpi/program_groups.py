@@ -2,12 +2,13 @@
 
     [mpiexec -np N] python program_groups.py SEED
 
-Tables of random dims, types and sizes are trained for some steps, twice from the same start: once as they come, with
-executor held up at each step until all lookups are in its queue, so that they run as one; once with the grouped forms
-forms taken away. Embeddings of every step, and all variables at the end, are compared bit for bit.
+Tables of random dims, types and sizes, looked up by key or by bag, are trained for some steps, twice from the same
+start: once as they come, with the executor held up at each step until all lookups are in its queue, so that they run as
+one; once with the grouped forms taken away. Embeddings of every step, and all variables at the end, are compared bit for bit.
 """
 import sys
 import time
+import typing
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +21,8 @@ from sok1x.graph_ops.bridge.registry import Operation, get, register
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 STEPS = 4
-OPERATIONS = ("operations.dense_lookup.forward", "operations.dense_lookup.backward", "operations.distinct_rows.find")
+OPERATIONS = ("operations.dense_lookup.forward", "operations.dense_lookup.backward", "operations.distinct_rows.find",
+              "operations.combined_lookup.forward", "operations.combined_lookup.backward")
 
 
 @register
@@ -38,6 +40,60 @@ def hold():
     return library.call("test.hold", NoConfig(), [], [], [], name="hold")
 
 
+class Dense(typing.NamedTuple):
+    """A table whose rows are looked up by key."""
+
+    dim: int
+    hashed: bool
+    rows: int
+    slots: int
+    keys: int
+    key_dtype: str
+    half: bool
+
+    def batch(self, random):
+        return random.randint(0, 40, (random.choice([0, 1, 5, 30]), self.slots, self.keys))
+
+    def fed(self):
+        return tf.placeholder(self.key_dtype, [None, self.slots, self.keys])
+
+    def look_up(self, keys):
+        layer = sok.All2AllDenseEmbedding(self.rows, self.dim, self.slots, self.keys, use_hashtable=self.hashed,
+                                          key_dtype=self.key_dtype, dtype="float16" if self.half else "float32")
+        return layer, layer(tf.identity(keys))
+
+
+class Combined(typing.NamedTuple):
+    """A table whose rows are looked up by bag."""
+
+    dim: int
+    hashed: bool
+    rows: int
+    slots: int
+    keys: int
+    key_dtype: str
+    half: bool
+    combiner: str
+    exchange: str
+
+    def batch(self, random):
+        """Bags of up to `keys` keys, some of them empty, the last ones too."""
+        bags = int(random.choice([0, 1, 5, 30])) * self.slots
+        lengths = random.randint(0, self.keys + 1, bags) * (random.rand(bags) < random.choice([0.0, 0.7, 1.0]))
+        at = [(bag, place) for bag, length in enumerate(lengths) for place in range(int(length))]
+        keys = random.randint(0, 40, len(at)).astype(self.key_dtype)
+        return tf.SparseTensorValue(np.array(at, np.int64).reshape(-1, 2), keys, [bags, self.keys])
+
+    def fed(self):
+        return tf.sparse.placeholder(self.key_dtype)
+
+    def look_up(self, keys):
+        layer = sok.DistributedEmbedding(self.combiner, self.rows, self.dim, self.slots, self.keys,
+                                         use_hashtable=self.hashed, key_dtype=self.key_dtype, exchange=self.exchange,
+                                         dtype="float16" if self.half else "float32")
+        return layer, layer(tf.SparseTensor(keys.indices, tf.identity(keys.values), keys.dense_shape))
+
+
 class Tables:
     """Random tables with a batch of keys for every step, different on each rank; the same tables on all ranks."""
 
@@ -45,15 +101,23 @@ class Tables:
         common = np.random.RandomState([seed, 1])
         own = np.random.RandomState([seed, 2, rank])
         self.layers, self.batches = [], []
-        for number in range(common.randint(8, 14)):
-            dim = int(common.choice([1, 2, 3, 4, 7, 16, 31, 64, 128, 300]))
+        # Bags of both combiners go each way; there are two at least by all2all.
+        kinds = [None] * common.randint(7, 11) + ["all2all"] * common.randint(2, 5) + ["reduce_scatter"] + [
+            "auto"] * common.randint(1, 4)
+        for exchange in common.permutation(kinds):
             hashed = bool(common.rand() < 0.7)
-            rows = int(common.randint(50, 120))
-            slots, keys = int(common.randint(1, 3)), int(common.randint(1, 4))
-            key_dtype = str(common.choice(["int64", "uint32"] if hashed else ["int64"]))
-            half = bool(common.rand() < 0.4)
-            self.layers.append((dim, hashed, rows, slots, keys, key_dtype, half))
-            self.batches.append([own.randint(0, 40, (own.choice([0, 1, 5, 30]), slots, keys)) for _ in range(STEPS)])
+            facts = (int(common.choice([1, 2, 3, 4, 7, 16, 31, 64, 128, 300])), hashed, int(common.randint(50, 120)),
+                     int(common.randint(1, 3)), int(common.randint(1, 4)),
+                     str(common.choice(["int64", "uint32"] if hashed else ["int64"])), bool(common.rand() < 0.4))
+            layer = Dense(*facts) if exchange is None else Combined(
+                *facts, combiner=str(common.choice(["sum", "mean"])), exchange=str(exchange))
+            self.layers.append(layer)
+            self.batches.append([layer.batch(own) for _ in range(STEPS)])
+
+    def count(self, kind, exchange=None):
+        """How many are of a kind."""
+        return len([layer for layer in self.layers
+                    if isinstance(layer, kind) and (exchange is None or layer.exchange == exchange)])
 
     def __len__(self):
         return len(self.layers)
@@ -69,14 +133,12 @@ def train(tables, together):
     with tf.Graph().as_default():
         tf.set_random_seed(3)
         fed, outs, losses, variables = [], [], [], []
-        for number, (dim, hashed, rows, slots, keys, key_dtype, half) in enumerate(tables.layers):
-            fed.append(tf.placeholder(key_dtype, [None, slots, keys]))
-            layer = sok.All2AllDenseEmbedding(rows, dim, slots, keys, use_hashtable=hashed, key_dtype=key_dtype,
-                                              dtype="float16" if half else "float32")
+        for number, described in enumerate(tables.layers):
+            fed.append(described.fed())
             with tf.control_dependencies([hold()] if not number else []):
-                out = layer(tf.identity(fed[-1]))
+                layer, out = described.look_up(fed[-1])
             outs.append(out)
-            scale = tf.constant(np.random.RandomState(number).randint(-4, 5, dim) / 8.0, out.dtype)
+            scale = tf.constant(np.random.RandomState(number).randint(-4, 5, described.dim) / 8.0, out.dtype)
             losses.append(tf.reduce_sum(out * out * scale))
             variables.append(layer.embedding_variable)
         with tf.control_dependencies(outs + [hold()]):
@@ -122,7 +184,10 @@ def main():
     one_by_one = train(tables, False)
     assert not counted, counted
     together = train(tables, True)
-    assert all(counted[name] > len(tables) for name in OPERATIONS), (counted, len(tables))
+    least = dict.fromkeys(OPERATIONS[:2], tables.count(Dense))
+    least.update(dict.fromkeys(OPERATIONS[3:], tables.count(Combined, "all2all")))
+    least[OPERATIONS[2]] = len(tables) - tables.count(Combined)
+    assert all(counted[name] > least[name] for name in OPERATIONS), (counted, least)
     for ours, theirs in zip(flatten(together), flatten(one_by_one)):
         assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, (ours.shape, theirs.shape)
         assert ours.tobytes() == theirs.tobytes()
