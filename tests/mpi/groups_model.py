@@ -12,9 +12,11 @@ from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.registry import Operation, get, register
 
 tf.logging.set_verbosity(tf.logging.ERROR)
-FORWARD, BACKWARD, DISTINCT = OPERATIONS = (
-    "operations.dense_lookup.forward", "operations.dense_lookup.backward", "operations.distinct_rows.find")
+FORWARD, BACKWARD, DISTINCT, BAG_FORWARD, BAG_BACKWARD = OPERATIONS = (
+    "operations.dense_lookup.forward", "operations.dense_lookup.backward", "operations.distinct_rows.find",
+    "operations.combined_lookup.forward", "operations.combined_lookup.backward")
 
+all_bags = [False]  # whether a Model that says nothing of it looks all its tables up by bag
 pause = [0.0]  # seconds before the executor looks into its queue
 sizes = {}  # name of an operation -> [members of each group that has run]
 
@@ -69,21 +71,37 @@ def one_by_one():
             get(name).group = group
 
 
+def in_bags(keys, most=2):
+    """Keys [K] as bags of `most`, the last ones of fewer, and of none."""
+    place = tf.range(tf.size(keys, out_type=tf.int64))
+    return tf.SparseTensor(tf.stack([place // most, place % most], axis=1), keys,
+                           tf.stack([(tf.size(keys, out_type=tf.int64) + 2 * most - 1) // most, most]))
+
+
 class Model:
     """Lookups of several tables by fed keys [K], and what their gradients are given, all behind gates.
 
     Args:
       tables: (rows, hashed) of each. lookups: for each lookup (its table's number, training).
       rate: of plain gradient descent. dim: D of the first table; each has one more than the one before.
+      bags: numbers of the tables that are looked up by bag, `in_bags`; None: all or none, as `all_bags` says.
+      most: keys of such a bag. exchange: of those lookups.
     """
 
-    def __init__(self, tables, lookups, dim=3, rate=0.5, global_step=None):
-        self.layers = [sok.All2AllDenseEmbedding(rows, dim + number, 1, 1, use_hashtable=hashed, dynamic_input=True)
-                       for number, (rows, hashed) in enumerate(tables)]
+    def __init__(self, tables, lookups, dim=3, rate=0.5, global_step=None, bags=None, most=2,
+                 exchange="all2all"):
+        if bags is None:
+            bags = range(len(tables) if all_bags[0] else 0)
+        self.layers = [
+            sok.DistributedEmbedding("sum" if number % 2 else "mean", rows, dim + number, 1, most,
+                                     use_hashtable=hashed, exchange=exchange) if number in bags else
+            sok.All2AllDenseEmbedding(rows, dim + number, 1, 1, use_hashtable=hashed, dynamic_input=True)
+            for number, (rows, hashed) in enumerate(tables)]
         self.variables = [layer.embedding_variable for layer in self.layers]
         self.keys = [tf.placeholder(tf.int64, [None]) for _ in lookups]
         with tf.control_dependencies([gate()]):
             keys = [tf.identity(one) for one in self.keys]
+        keys = [in_bags(one, most) if number in bags else one for one, (number, _) in zip(keys, lookups)]
         self.outs = [self.layers[number](one, training=training) for one, (number, training) in zip(keys, lookups)]
         with tf.control_dependencies(self.outs + [gate()]):
             self.given = [tf.placeholder_with_default(tf.cast(out, tf.float32) + 1, None) for out in self.outs]

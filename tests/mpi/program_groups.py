@@ -4,7 +4,8 @@
 
 Tables of random dims, types and sizes, looked up by key or by bag, are trained for some steps, twice from the same
 start: once as they come, with the executor held up at each step until all lookups are in its queue, so that they run as
-one; once with the grouped forms taken away. Embeddings of every step, and all variables at the end, are compared bit for bit.
+one; once with the grouped forms taken away. Embeddings of every step, and all variables at the end, are compared bit
+for bit.
 """
 import sys
 import time

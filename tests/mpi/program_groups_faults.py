@@ -2,14 +2,28 @@
 
     [mpiexec -np N] python program_groups_faults.py
 
-Each scenario runs twice, together and one by one: results, errors and all variables must be the same.
+Each scenario runs twice, together and one by one: results, errors and all variables must be the same. Those of both
+lists run with lookups by key, and with lookups by bag.
 """
 import sys
 import threading
 
 import numpy as np
 import tensorflow as tf
-from groups_model import FORWARD, Model, each, gate, one_by_one, outcome, pause, same, session, sizes
+from groups_model import (
+    BAG_FORWARD,
+    FORWARD,
+    Model,
+    all_bags,
+    each,
+    gate,
+    one_by_one,
+    outcome,
+    pause,
+    same,
+    session,
+    sizes,
+)
 
 import sok1x as sok
 from sok1x import launch
@@ -208,9 +222,63 @@ def runs_at_once(rank, size):
     return []
 
 
-SCENARIOS = (full_table, key_outside, never_initialized, gradient_of_another_shape, training_of_another_shape,
-             evaluation, one_table_several_times, one_table_several_times_with_a_global_step,
-             keys_of_many_dimensions, runs_at_once)
+def batches_not_in_order(rank, size):
+    """Bags, on one rank, whose keys come in any order, which is no fault; then such as are faults, one by one."""
+    layers = [sok.DistributedEmbedding(combiner, 40, 3, 2, 2, use_hashtable=number != 2,
+                                       exchange="auto" if number == 3 else "all2all")
+              for number, combiner in enumerate(("sum", "mean", "sum", "mean", "mean"))]
+    fed = [tf.sparse.placeholder(tf.int64) for _ in layers]
+    with tf.control_dependencies([gate()]):
+        keys = [tf.SparseTensor(one.indices, tf.identity(one.values), one.dense_shape) for one in fed]
+    outs = [layer(one, training=True) for layer, one in zip(layers, keys)]
+    with tf.control_dependencies(outs + [gate()]):
+        given = [out + 1 for out in outs]
+    gradients = tf.gradients(outs, [layer.embedding_variable for layer in layers], grad_ys=given)
+    good = tf.SparseTensorValue([[0, 0], [0, 1], [2, 0]], [rank, 3, 5], [4, 2])
+    anew = tf.SparseTensorValue([[2, 0], [0, 1], [3, 0], [0, 0]], [7, 3, rank, 5], [4, 2])
+    faults = [(tf.SparseTensorValue([[0, 0], [4, 0]], [1, 2], [4, 2]), "row 4"),
+              (tf.SparseTensorValue([[0, 0], [-1, 0]], [1, 2], [4, 2]), "row -1"),
+              (tf.SparseTensorValue([[2, 0], [2, 1], [2, 2]], [1, 2, 3], [4, 3]), "got 3 keys in slot 0 of sample 1"),
+              (tf.SparseTensorValue([[0, 0]], [1], [3, 2]), "dense_shape [3, 2]"),
+              (tf.SparseTensorValue(np.zeros([0, 2]), [], [-2, 2]), "dense_shape [-2, 2]"),
+              (tf.SparseTensorValue(np.zeros([0, 2]), [], [2 ** 62, 2]), "dense_shape [{}, 2]".format(2 ** 62))]
+    found = []
+    with session() as made:
+        for batch in (good, anew, good):
+            feed = {one: batch if number % 2 and rank == size - 1 else good for number, one in enumerate(fed)}
+            found += [outcome(made, [outs, gradients], feed), made.run(tf.global_variables())]
+            assert len(found[-2]) == 2 and len(found[-2][0]) == 5, found[-2]
+        for number, (batch, words) in enumerate(faults):
+            feed = dict.fromkeys(fed, good)
+            if rank == size - 1:
+                feed[fed[number % 5]] = batch
+            found.append(each(made, outs, feed))
+            fails(found[-1][number % 5], "InvalidArgumentError",
+                  "'{}'".format(layers[number % 5].embedding_variable.table.name), words, "on rank {}".format(size - 1))
+            assert [isinstance(one, np.ndarray) for one in found[-1]].count(True) == 4, found[-1]
+        found.append(made.run(tf.global_variables()))
+    return found
+
+
+def another_exchange_each_step(rank, size):
+    """What goes by all2all in one step goes by reduce_scatter in the next: most of the lookups, or one."""
+    model = Model([(60, True), (60, True), (60, False), (60, True)], [(number, True) for number in range(4)],
+                  bags=range(4), most=16, exchange="auto")
+    few, many = keys(1, 1, 1, 1, 2), keys(*range(20))  # many have more rows than bags
+    found = []
+    with session() as made:
+        for batch in ([few] * 4, [many, few, few, few], [few, many, many, many], [many] * 4, [few] * 4):
+            found.append(outcome(made, [model.outs, model.gradients, model.step], model.feed(batch)))
+            assert len(found[-1]) == 3, found[-1]
+            found.append(made.run(tf.global_variables()))
+    assert size == 1 or sum(sizes.get(BAG_FORWARD, [])) <= 4 + 3 + 1 + 0 + 4, sizes
+    return found
+
+
+BY_KEY_AND_BY_BAG = (full_table, key_outside, never_initialized, gradient_of_another_shape,
+                     training_of_another_shape, evaluation, one_table_several_times_with_a_global_step)
+BY_KEY = BY_KEY_AND_BY_BAG + (one_table_several_times, keys_of_many_dimensions, runs_at_once)
+BY_BAG = BY_KEY_AND_BY_BAG + (batches_not_in_order, another_exchange_each_step)
 
 
 def main():
@@ -218,14 +286,14 @@ def main():
     with tf.Session() as made:
         made.run(sok.Init(global_batch_size=64))
     world = launch.current()
-    for scenario in SCENARIOS:
+    for all_bags[0], scenario in [(False, one) for one in BY_KEY] + [(True, one) for one in BY_BAG]:
         if sys.argv[1:] and scenario.__name__ not in sys.argv[1:]:
             continue
         sizes.clear()
         with tf.Graph().as_default():
             tf.set_random_seed(5)
             ours = scenario(world.rank, world.size)
-        assert max(sizes.get(FORWARD, [0])) > 1, sizes
+        assert max(sizes.get(BAG_FORWARD if all_bags[0] else FORWARD, [0])) > 1, sizes
         seen = {name: list(groups) for name, groups in sizes.items()}
         with one_by_one(), tf.Graph().as_default():
             tf.set_random_seed(5)

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import tensorflow as tf
-from groups_model import FORWARD, Model, one_by_one, outcome, pause, same, session, sizes
+from groups_model import BAG_FORWARD, FORWARD, Model, in_bags, one_by_one, outcome, pause, same, session, sizes
 
 import sok1x as sok
 from sok1x import launch
@@ -19,11 +19,12 @@ def keys(*numbers):
 
 def given_up(rank):
     """Rank 0's run ends by its deadline while the group waits for the other rank; what follows is as ever."""
-    model = Model([(40, True), (10, False), (40, True)], [(0, True), (1, True), (2, True)])
+    model = Model([(40, True), (10, False), (40, True), (40, True)], [(number, True) for number in range(4)],
+                  bags=(2, 3))
     found = []
     with session() as made:
         for attempt in range(3):
-            batch = [keys(attempt, rank, 9)] * 3
+            batch = [keys(attempt, rank, 9)] * 4
             if rank == 0:
                 options = tf.RunOptions(timeout_in_ms=400)
                 try:
@@ -39,7 +40,8 @@ def given_up(rank):
 
 def threads(rank):
     """Four threads train by one session, each its own tables."""
-    models = [Model([(40, True), (10, False), (40, True)], [(0, True), (1, True), (2, True)]) for _ in range(4)]
+    models = [Model([(40, True), (10, False), (40, True)], [(0, True), (1, True), (2, True)], bags=(0, 1))
+              for _ in range(4)]
     random = np.random.RandomState(rank)
     # Rows are inserted in the order of steps, for each table has one thread.
     batches = [[[random.randint(0, 10, random.randint(0, 9)) for _ in range(3)] for _ in range(6)] for _ in models]
@@ -59,18 +61,22 @@ def threads(rank):
 def loop(rank):
     """Several lookups in the body of a loop: their keys are known, and the rows' sum is trained."""
     layers = [sok.All2AllDenseEmbedding(40, dim, 1, 1, use_hashtable=dim != 3, dynamic_input=True)
-              for dim in (2, 3, 4, 5)]
+              for dim in (2, 3)]
+    layers += [sok.DistributedEmbedding("mean", 40, dim, 1, 2, exchange="all2all") for dim in (4, 5)]
     fed = tf.placeholder(tf.int64, [5, 4, None])
+
+    def look_up(layer, keys):
+        return layer(in_bags(keys) if layer in layers[2:] else keys)
     variables = [layer.embedding_variable for layer in layers]
 
     def body(i, total):
-        rows = [layer(fed[i, number]) for number, layer in enumerate(layers)]
+        rows = [look_up(layer, fed[i, number]) for number, layer in enumerate(layers)]
         return i + 1, total + tf.add_n([tf.reduce_sum(row * row) for row in rows])
     loss = tf.while_loop(lambda i, _: i < 5, body, [0, 0.0])[1]
     step = tf.train.GradientDescentOptimizer(0.25).apply_gradients(
         [(tf.convert_to_tensor(gradient), variable) for gradient, variable in zip(tf.gradients(loss, variables),
                                                                                   variables)])
-    first = [layer(tf.range(20, dtype=tf.int64)) for layer in layers]
+    first = [look_up(layer, tf.range(20, dtype=tf.int64)) for layer in layers]
     with session() as made:
         for row in first:
             made.run(row)
@@ -92,7 +98,7 @@ def main():
         with tf.Graph().as_default():
             tf.set_random_seed(5)
             ours = scenario(rank)
-        assert max(sizes[FORWARD]) > 1, sizes
+        assert max(sizes[FORWARD]) > 1 and max(sizes[BAG_FORWARD]) > 1, sizes
         with one_by_one(), tf.Graph().as_default():
             tf.set_random_seed(5)
             theirs = scenario(rank)
