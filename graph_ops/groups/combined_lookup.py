@@ -20,6 +20,12 @@ def _known(config, fields):
 class Forward(GroupForm):
     """Many tables' lookups. On several ranks those whose rows go by all2all."""
 
+    def fixed_key(self, config):
+        """See GroupForm.fixed_key: where it is known whether they train, and the exchange may be all2all."""
+        if config.training is None or not _known(config, _FORWARD) or config.exchange == "reduce_scatter":
+            return None
+        return "training", config.training
+
     def key(self, taken, world):
         """See GroupForm.key."""
         config = taken.config
