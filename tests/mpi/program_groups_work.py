@@ -36,10 +36,10 @@ assert steps.nbytes == ctypes.sizeof(Steps)
 
 
 def count_calls(world):
-    """Has kernels of single ops, exchanges and messages counted by name."""
+    """Has kernels that Python calls, exchanges and messages counted by name."""
     for name in list(backend._signatures):
         if not name.endswith("_bytes"):
-            setattr(backend.kernels, name, counted("kernel of one", getattr(backend.kernels, name)))
+            setattr(backend.kernels, name, counted("kernel from Python", getattr(backend.kernels, name)))
     communicator = world.communicator
     for name in ("all_to_all", "exchange_counts", "all_gather", "agree"):
         setattr(communicator, name, counted(name, getattr(communicator, name)))
