@@ -27,15 +27,20 @@ if TYPE_CHECKING:
     from sok1x.core.embedding_variable import EmbeddingVariable
     from sok1x.core.graph_keys import GraphKeys
     from sok1x.core.initialize import Init, InitHook
+    from sok1x.core.joining import init, set_comm_tool
     from sok1x.core.scaffold import Scaffold
+    from sok1x.distributed_variable import DistributedVariable
     from sok1x.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
     from sok1x.embeddings.distributed_embedding import DistributedEmbedding
     from sok1x.even_steps import EvenSteps
     from sok1x.incremental import incremental_dump
+    from sok1x.localized_variable import LocalizedVariable
     from sok1x.optimizers.clipping import clip_by_global_norm, global_norm
     from sok1x.optimizers.distributed_optimizer import DistributedOptimizer
     from sok1x.optimizers.utils import split_embedding_variable_from_others
     from sok1x.saver.saver import Saver
+    from sok1x.variable import Variable
+    from sok1x.versions import tf_version
 
 __version__ = "0.1.0"
 
@@ -49,23 +54,29 @@ _DEFINED_IN = {
     "CheckpointSaverListener": "checkpoint.saver_listener",
     "DistributedEmbedding": "embeddings.distributed_embedding",
     "DistributedOptimizer": "optimizers.distributed_optimizer",
+    "DistributedVariable": "distributed_variable",
     "EmbeddingVariable": "core.embedding_variable",
     "EvenSteps": "even_steps",
     "GraphKeys": "core.graph_keys",
     "Init": "core.initialize",
     "InitHook": "core.initialize",
+    "LocalizedVariable": "localized_variable",
     "MetricAverageCallback": "core.callbacks",
     "OptimizerScope": "core.context_scope",
     "Saver": "saver.saver",
     "Scaffold": "core.scaffold",
+    "Variable": "variable",
     "broadcast_global_variables": "core.broadcast",
     "clip_by_global_norm": "optimizers.clipping",
     "global_norm": "optimizers.clipping",
     "incremental_dump": "incremental",
+    "init": "core.joining",
     "install_as_sparse_operation_kit": "alias",
+    "set_comm_tool": "core.joining",
     "split_embedding_variable_from_others": "optimizers.utils",
+    "tf_version": "versions",
 }
-_MODULES = ("core", "embeddings", "kit_lib", "operations", "optimizers", "saver")
+_MODULES = ("communication", "core", "embeddings", "kit_lib", "operations", "optimizers", "saver")
 _UNLISTED = ("tf",)  # not in __all__: after `from sok1x import *`, `tf` must still be TensorFlow
 
 __all__ = [
@@ -77,28 +88,35 @@ __all__ = [
     "CheckpointSaverListener",
     "DistributedEmbedding",
     "DistributedOptimizer",
+    "DistributedVariable",
     "EmbeddingVariable",
     "EvenSteps",
     "GraphKeys",
     "Init",
     "InitHook",
+    "LocalizedVariable",
     "MetricAverageCallback",
     "OptimizerScope",
     "Saver",
     "Scaffold",
+    "Variable",
     "__version__",
     "broadcast_global_variables",
     "clip_by_global_norm",
+    "communication",
     "core",
     "embeddings",
     "global_norm",
     "incremental_dump",
+    "init",
     "install_as_sparse_operation_kit",
     "kit_lib",
     "operations",
     "optimizers",
     "saver",
+    "set_comm_tool",
     "split_embedding_variable_from_others",
+    "tf_version",
 ]
 
 __getattr__, __dir__ = lazy.exports(globals(), _DEFINED_IN, _MODULES + _UNLISTED)

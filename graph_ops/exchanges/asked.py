@@ -46,16 +46,29 @@ def ask(lookup: Lookup, inverse: Any) -> Asked:
     """
     keys, count = make_distinct(lookup.request, lookup.keys, inverse)
     check_keys(lookup.request, lookup.table, lookup.world, keys, count,
-               lambda key: int(np.flatnonzero(inverse.read() == key)[0]))
+               lambda key: lookup.place_of(int(np.flatnonzero(inverse.read() == key)[0])))
     return Asked(keys, count, inverse)
 
 
 def ask_owners(lookup: Lookup, inverse: Any) -> AskedOfOwners:
     """As `ask`, brought into the order of their owners."""
     asked = ask(lookup, inverse)
-    request, ranks, count = lookup.request, lookup.world.size, asked.count
-    counts, position = request.temporary("int64", ranks), request.temporary("int32", count)
-    keys = request.temporary("int64", count)
-    partition.partition(asked.keys.pointer, count, ranks, counts.pointer, keys.pointer, position.pointer)
+    position, keys = lookup.request.temporary("int32", asked.count), lookup.request.temporary("int64", asked.count)
+    counts = by_owner(lookup, asked.keys, asked.count, keys, position)
     partition.remap(inverse.pointer, position.pointer, inverse.size)
-    return AskedOfOwners(keys, count, inverse, counts.read())
+    return AskedOfOwners(keys, asked.count, inverse, counts)
+
+
+def by_owner(lookup: Lookup, keys: Any, count: int, grouped: Any, position: Any) -> np.ndarray:
+    """Keys int64 [count] in the order of their owners, in `grouped`; position int32 [count]: where each one went.
+
+    Returns:
+      int64 [N], keys of each owner.
+    """
+    request, ranks, placement = lookup.request, lookup.world.size, lookup.table.placement
+    parts, first = placement.parts(ranks), placement.first
+    counts = request.temporary("int64", parts)
+    partition.partition(keys.pointer, count, parts, counts.pointer, grouped.pointer, position.pointer)
+    of_all = np.zeros(ranks, np.int64)
+    of_all[first:first + parts] = counts.read()
+    return of_all

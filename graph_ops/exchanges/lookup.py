@@ -78,6 +78,10 @@ class Lookup(abc.ABC):
     def check(self) -> None:
         """Raises where the batch is not as it must be."""
 
+    def place_of(self, position: int) -> str:
+        """Where a position is, for messages."""
+        return "position {} of the batch".format(position)
+
     @abc.abstractmethod
     def embeddings(self) -> Any:
         """Output 0, float32 or float16, `layout.count` times D."""

@@ -20,6 +20,7 @@ import numpy as np
 from sok1x.cuda_kernels import bags as bag_kernels
 from sok1x.cuda_kernels import combine, partition, parts, unique
 from sok1x.graph_ops.exchanges import ties
+from sok1x.graph_ops.exchanges.asked import by_owner
 from sok1x.graph_ops.exchanges.exchange import Exchange
 from sok1x.graph_ops.exchanges.layouts import Bags
 from sok1x.graph_ops.exchanges.lookup import Gradient, Lookup, row_bytes
@@ -38,7 +39,7 @@ class ReduceScatter(Exchange):
         """See `Exchange.prepare`: keys travel whatever they are, so nobody needs to know which are distinct."""
         lookup.start()
         lookup.check()
-        check_keys(lookup.request, lookup.table, lookup.world, lookup.keys, lookup.keys.size, lambda key: key)
+        check_keys(lookup.request, lookup.table, lookup.world, lookup.keys, lookup.keys.size, lookup.place_of)
         return lookup.header(0, np.zeros(lookup.world.size, np.int64))
 
     def forward(self, lookup: Lookup, headers: np.ndarray) -> None:
@@ -99,12 +100,11 @@ def _exchange_pairs(lookup: Lookup, bags: Bags, first: int) -> Tuple[Any, Any]:
     request, given, length = lookup.request, lookup.keys, lookup.keys.size
     wide, position = request.temporary("int64", length), request.temporary("int32", length)
     grouped, own = request.temporary("int64", length), request.temporary("int64", length)
-    sent_bags, counts = request.temporary("int64", length), request.temporary("int64", lookup.world.size)
+    sent_bags = request.temporary("int64", length)
     unique.widen(given.pointer, given.dtype, length, wide.pointer)
-    partition.partition(wide.pointer, length, lookup.world.size, counts.pointer, grouped.pointer, position.pointer)
     bag_kernels.of_keys(bags.offsets.pointer, bags.count, first, own.pointer)
+    send_counts = by_owner(lookup, wide, length, grouped, position)
     partition.permute(own.pointer, position.pointer, length, sent_bags.pointer)
-    send_counts = counts.read()
     recv_counts = request.communicator.exchange_counts(send_counts)
     received = int(recv_counts.sum())
     keys, key_bags = request.temporary("int64", received), request.temporary("int64", received)

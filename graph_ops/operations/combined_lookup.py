@@ -114,6 +114,12 @@ class CombinedLookup(Lookup):
         self.keys = self._batch.keys
         return anew
 
+    def place_of(self, position: int) -> str:
+        """See `Lookup.place_of`: with the sample."""
+        slots, bag = self.config.slot_num, self._batch.bag_of(position)
+        slot = "slot {} of ".format(bag % slots) if slots > 1 else ""
+        return "{}, {}sample {}".format(super().place_of(position), slot, bag // slots)
+
     def embeddings(self) -> Any:
         """See `Lookup.embeddings`."""
         slots = self.config.slot_num

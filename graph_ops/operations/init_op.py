@@ -1,20 +1,26 @@
 """The op behind `sok1x.Init`: joins the ranks, once per process."""
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.cuda_kernels import host
 from sok1x.graph_ops.bridge import executor, library
+from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
+
+
+DEFAULT_SEED = 20211  # any fixed number: the same script gives the same tables every time
 
 
 class InitConfig(NamedTuple):
     """Attributes:
-      global_batch_size: samples of all ranks in a step. seed: of the tables' initial rows."""
+      global_batch_size: samples of all ranks in a step. seed: of the tables' initial rows.
+      by_call: whether `sok1x.init` asks, which says nothing of the batch."""
 
-    global_batch_size: int
+    global_batch_size: Optional[int]
     seed: int
+    by_call: bool
 
 
 @register
@@ -22,24 +28,39 @@ class _Init(Operation):
     name = "operations.init_op.join"
     Config = InitConfig
     before_init = True
+    _by_call = False  # whether the ranks have joined by `sok1x.init`
 
     def run(self, request, config, world, headers):
         if world is None:
             world = launch.start({"global_batch_size": config.global_batch_size, "seed": config.seed,
                                   "device": "GPU" if request.gpu is not None else "CPU"})
+            self._by_call = config.by_call
             host.set_threads(world.host_threads)
             executor.stop_last_registered()
             if request.gpu is not None:
                 launch.connect_gpu(world, request.gpu)
+        elif self._by_call and not config.by_call:
+            self._after_call(config, world)
+
+    @staticmethod
+    def _after_call(config, world):
+        """`sok1x.Init` after `sok1x.init`: tables may have been made with the seed that this one had."""
+        if config.seed not in (DEFAULT_SEED, world.arguments["seed"]):
+            raise CallError(INVALID_ARGUMENT, (
+                "sok1x.Init: got seed {} on rank {}, but the ranks have joined with seed {}, by sok1x.init; give the "
+                "seed there, as in sok1x.init(seed={})").format(
+                    config.seed, world.rank, world.arguments["seed"], config.seed))
+        if world.arguments["global_batch_size"] is None:
+            world.arguments["global_batch_size"] = config.global_batch_size
 
 
-def init(global_batch_size, seed, name="Init"):
+def init(global_batch_size, seed, by_call=False, name="Init"):
     """A string scalar, `OK` once all ranks have joined with equal arguments.
 
     Args:
-      global_batch_size: samples of all ranks in a step. seed: of the tables' initial rows.
+      global_batch_size: samples of all ranks in a step. seed: of the tables' initial rows. by_call: see `InitConfig`.
     """
-    started = library.call("operations.init_op.join", InitConfig(global_batch_size, seed), [], [],
+    started = library.call("operations.init_op.join", InitConfig(global_batch_size, seed, by_call), [], [],
                            [], name="SokInit")
     # A string lives in host memory, whatever device the caller's scope names.
     with tf.control_dependencies([started]), tf.device("/cpu:0"):

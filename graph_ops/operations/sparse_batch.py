@@ -1,6 +1,8 @@
 """A `tf.SparseTensor` of keys as bags: the slots of its samples, one after the other."""
 from typing import Any, Callable
 
+import numpy as np
+
 from sok1x.cuda_kernels import backend, bags, combine, row_numbers, unique
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 
@@ -66,6 +68,10 @@ class SparseBatch:
                 "{}: got {} keys in slot {} of sample {}, expected at most max_nnz={}; raise max_nnz or cut the "
                 "slot's keys").format(self._where, longest, bag % slots, bag // slots, most))
         return state == 1
+
+    def bag_of(self, position: int) -> int:
+        """The bag of a position, for messages: a GPU's offsets are waited for."""
+        return int(np.searchsorted(self.offsets.read(), position, side="right")) - 1
 
     def _sort(self, request: Any, indices: Any, values: Any) -> None:
         """A SparseTensor out of row-major order: keys are brought into the order of their rows, stably."""

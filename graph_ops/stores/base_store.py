@@ -53,12 +53,12 @@ class Store(abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def check_keys(request: Any, table: Table, world: Any, keys: Any, count: int,
-                   position: Callable[[int], int]) -> None:
+                   position: Callable[[int], str]) -> None:
         """Raises where a key can have no row. It needs no variables, so that a rank knows before it asks others.
 
         Args:
           keys: `Array` of any key type, of which the first `count` are looked at.
-          position: finds where in the batch key i stands first, for the message.
+          position: says where in the batch key i stands first, for the message.
 
         Raises:
           CallError: INVALID_ARGUMENT.

@@ -1,4 +1,4 @@
-"""Tables without index: key k is row k // N of rank k % N."""
+"""Tables without index: a key says itself where it is, as the table's `Placement` has it."""
 from typing import Any, Callable, Optional
 
 from sok1x.cuda_kernels import index_keys, row_numbers, stamps, unique
@@ -12,25 +12,33 @@ class DirectStore(Store):
 
     @staticmethod
     def check_keys(request: Any, table: Table, world: Any, keys: Any, count: int,
-                   position: Callable[[int], int]) -> None:
-        """See `Store.check_keys`: a key is in [0, V * N)."""
+                   position: Callable[[int], str]) -> None:
+        """See `Store.check_keys`: a key is in [0, total)."""
         if keys.dtype != "int64":
             wide = request.temporary("int64", count)
             unique.widen(keys.pointer, keys.dtype, count, wide.pointer)
             keys = wide
-        limit = table.rows * world.size
-        bad = row_numbers.first_out_of_range(keys.pointer, count, limit)
+        bad = row_numbers.first_out_of_range(keys.pointer, count, table.total(world.size))
         if bad < 0:
             return
         raise CallError(INVALID_ARGUMENT, (
-            "embedding table '{}' on rank {}: got key {} at position {} of the batch, expected keys in [0, {}) "
-            "(max_vocabulary_size_per_gpu {} x {} ranks, use_hashtable=False); raise max_vocabulary_size_per_gpu, or "
-            "set use_hashtable=True to take any key").format(
-                table.name, world.rank, int(keys.read()[bad]), position(bad), limit, table.rows, world.size))
+            "embedding table '{}' on rank {}: got key {} at {}, expected keys in {}{}").format(
+                table.name, world.rank, int(keys.read()[bad]), position(bad), table.expected_keys(world.size),
+                "" if table.keys is not None else
+                "; raise max_vocabulary_size_per_gpu, or set use_hashtable=True to take any key"))
+
+    @property
+    def _parts(self) -> int:
+        return self.table.placement.parts(self.world.size)
+
+    @property
+    def _place(self) -> int:
+        """Which of these parts this rank is, where it has rows."""
+        return self.world.rank - self.table.placement.first
 
     def find(self, keys: Any, count: int, rows: Any) -> Found:
         """See `Store.find`."""
-        row_numbers.direct(keys.pointer, count, self.world.size, rows.pointer)
+        row_numbers.direct(keys.pointer, count, self._parts, rows.pointer)
         return Found(rows, rows, 0)
 
     def insert(self, keys: Any, count: int, rows: Any) -> Found:
@@ -47,8 +55,8 @@ class DirectStore(Store):
 
     def write_keys(self, first: int, count: int, keys: Any) -> None:
         """See `Store.write_keys`."""
-        index_keys.direct_keys(first, count, self.world.size, self.world.rank, keys.pointer)
+        index_keys.direct_keys(first, count, self._parts, self._place, keys.pointer)
 
     def write_some_keys(self, rows: Any, count: int, number: Any, keys: Any) -> None:
         """See `Store.write_some_keys`."""
-        stamps.direct_keys(rows.pointer, count, self.world.size, self.world.rank, keys.dtype, keys.pointer)
+        stamps.direct_keys(rows.pointer, count, self._parts, self._place, keys.dtype, keys.pointer)

@@ -14,7 +14,7 @@ class HashedStore(Store):
 
     @staticmethod
     def check_keys(request: Any, table: Table, world: Any, keys: Any, count: int,
-                   position: Callable[[int], int]) -> None:
+                   position: Callable[[int], str]) -> None:
         """See `Store.check_keys`: any integer is a key."""
 
     def find(self, keys: Any, count: int, rows: Any) -> Found:

@@ -36,8 +36,9 @@ class _Rows(Operation):
         table = config.table
         out = _array(request, "float32", (table.rows, table.dim))
         kind, a, b = ("zeros", 0.0, 0.0) if table.hashed else table.distribution(world.size)
-        row_init.initial_rows_of_shard(world.arguments["seed"], table.identity, world.rank, world.size,
-                                       table.rows, table.dim, kind, a, b, out.pointer)
+        placement = table.placement
+        row_init.initial_rows_of_shard(world.arguments["seed"], table.identity, world.rank - placement.first,
+                                       placement.parts(world.size), table.rows, table.dim, kind, a, b, out.pointer)
 
 
 @register

@@ -24,6 +24,6 @@ def request_store(request: Any, config: Any, world: Any, exclusive: bool) -> Ite
         yield KINDS[config.table.kind](request, config.table, world, config.held, arrays)
 
 
-def check_keys(request: Any, table: Table, world: Any, keys: Any, count: int, position: Callable[[int], int]) -> None:
+def check_keys(request: Any, table: Table, world: Any, keys: Any, count: int, position: Callable[[int], str]) -> None:
     """See `Store.check_keys`."""
     KINDS[table.kind].check_keys(request, table, world, keys, count, position)

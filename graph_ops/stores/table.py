@@ -1,9 +1,10 @@
 """What an embedding table is to the ops: a description that travels in their configs and never changes."""
 import hashlib
 import math
-from typing import NamedTuple, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 from sok1x.cuda_kernels import hash_index
+from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 
 HASHED, DIRECT = "hashed", "direct"  # the kinds of tables: see `stores.store.KINDS`
 
@@ -31,9 +32,12 @@ class Table(NamedTuple):
     Attributes:
       name: the table's name, equal on all ranks.
       rows: V, rows of this rank's shard. dim: D, floats a row.
-      kind: HASHED: an index maps keys to rows. DIRECT: key k is row k // N of rank k % N.
+      kind: HASHED: an index maps keys to rows. DIRECT: a key says itself which row of its owner it is.
       key_dtype: 'int64', 'uint32' or 'int32'.
       initializer: how rows begin.
+      placement: which rank has which keys.
+      keys: of a table without index, how many keys there are, from 0 on; None: V rows on each rank, all of them keys.
+      dtype: of the rows. Lookups and optimizers take 'float32' alone.
     """
 
     name: str
@@ -42,6 +46,9 @@ class Table(NamedTuple):
     kind: str
     key_dtype: str
     initializer: Initializer
+    placement: Placement = BY_KEY
+    keys: Optional[int] = None
+    dtype: str = "float32"
 
     @property
     def hashed(self) -> bool:
@@ -63,13 +70,24 @@ class Table(NamedTuple):
         """64 bits that tell this table from others in the generator of initial rows."""
         return int.from_bytes(hashlib.blake2b(self.name.encode(), digest_size=8).digest(), "little")
 
+    def total(self, ranks: int) -> int:
+        """Rows of all ranks; without an index keys are in [0, total)."""
+        return self.rows * self.placement.parts(ranks) if self.keys is None else self.keys
+
+    def expected_keys(self, ranks: int) -> str:
+        """Without an index: which keys there are and why, for messages."""
+        if self.keys is not None:
+            return "[0, {}), the variable's rows".format(self.keys)
+        return "[0, {}) (max_vocabulary_size_per_gpu {} x {} ranks, use_hashtable=False)".format(
+            self.total(ranks), self.rows, ranks)
+
     def distribution(self, ranks: int) -> Tuple[str, float, float]:
         """(kind, a, b) of the initial values, as the row generator takes them."""
         spec = self.initializer
         if spec.kind != "variance_scaling":
             return spec.kind, spec.a, spec.b
         # The rule of tf.keras.initializers.VarianceScaling for a [fan_in, fan_out] matrix.
-        fan_in, fan_out = float(self.rows * ranks), float(self.dim)
+        fan_in, fan_out = float(self.total(ranks)), float(self.dim)
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[spec.mode]
         scale = spec.scale / max(1.0, fan)
         if spec.distribution == "uniform":
@@ -82,5 +100,8 @@ class Table(NamedTuple):
 
     def label(self) -> str:
         """What all ranks must agree on, in one line."""
-        return "table '{}' V={} D={} {} {} initializer={}".format(
-            self.name, self.rows, self.dim, self.kind, self.key_dtype, self.initializer.kind)
+        rows = "V={}".format(self.rows) if self.keys is None else "rows={}".format(self.keys)
+        where = "" if self.placement == BY_KEY else ", {}".format(self.placement.label())
+        dtype = "" if self.dtype == "float32" else " " + self.dtype
+        return "table '{}' {} D={} {} {} initializer={}{}{}".format(
+            self.name, rows, self.dim, self.kind, self.key_dtype, self.initializer.kind, where, dtype)

@@ -1,6 +1,7 @@
 """A table's shard on this rank, as TensorFlow variables."""
+import contextlib
 import dataclasses
-from typing import Any, List
+from typing import Any, Callable, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
@@ -65,30 +66,48 @@ class EmbeddingVariable(StampedVariable):
 
     def __init__(self, rows: int, dim: int, use_hashtable: bool = True, key_dtype: str = "int64",
                  initializer: Any = None, trainable: bool = True) -> None:
+        row_initializer = initializers.resolve(initializer, rows, dim)
+        with self._room():
+            name = tf.get_default_graph().unique_name("EmbeddingVariable", mark_as_used=False)
+            self._make(Table(name, int(rows), int(dim), HASHED if use_hashtable else DIRECT, key_dtype,
+                             Initializer(**row_initializer.spec)), row_initializer.fill, trainable)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _room() -> Iterator[None]:
+        """Where a table's variables are made: at the root of the graph."""
         if tf.executing_eagerly():
             raise ValueError(
                 "sok1x makes tables in a tf.Graph: got eager execution; remove tf.enable_eager_execution(), or build "
                 "the model under `with tf.Graph().as_default():`")
+        # init_scope leaves functions, control flow and control dependencies; the empty scope leaves name scopes.
+        # TensorFlow warns of an argument that it passes itself to every resource variable.
+        with tf.init_scope(), tf_ops.name_scope(None), deprecation.silence():
+            yield
+
+    def _make(self, table: Table, fill: Optional[Callable[[], tf.Tensor]], trainable: bool, **options: Any) -> None:
+        """Makes the variables, inside `_room`.
+
+        Args:
+            table: the description; its name is the variable's.
+            fill: as for `StampedVariable`.
+            trainable: as for `tf.Variable`.
+            **options: likewise; collections besides the two that all tables are in.
+        """
         from sok1x.checkpoint import keras_weights, table_saver  # which need this module
         table_saver.watch()
         keras_weights.watch()
         summaries.watch()
-        row_initializer = initializers.resolve(initializer, rows, dim)
-        # init_scope leaves functions, control flow and control dependencies; the empty scope leaves name scopes.
-        # TensorFlow warns of an argument that it passes itself to every resource variable.
-        with tf.init_scope(), tf_ops.name_scope(None), deprecation.silence():
-            name = tf.get_default_graph().unique_name("EmbeddingVariable", mark_as_used=False)
-            self.m_var_name = name
-            super().__init__(
-                Table(name, int(rows), int(dim), HASHED if use_hashtable else DIRECT, key_dtype,
-                      Initializer(**row_initializer.spec)), row_initializer.fill, trainable=trainable, name=name,
-                collections=[tf.GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_EMBEDDING_VARIABLES])
-            with tf_ops.name_scope(name + "/"), tf.device(self.device):
-                self.index = self._make_index() if use_hashtable else []
-                handles = {name: variable.handle for name, variable in zip(("index", "count"), self.index)}
-                self.table_variables = dataclasses.replace(self.table_variables, **handles)
-                since = tf.placeholder(tf.int64, [], name="since")
-                self.changed = (since, *stamps.changed(self.table_variables, since))
+        self.m_var_name = table.name
+        collections = list(options.pop("collections", None) or [tf.GraphKeys.GLOBAL_VARIABLES])
+        StampedVariable.__init__(self, table, fill, trainable=trainable, name=table.name,
+                                 collections=collections + [GraphKeys.GLOBAL_EMBEDDING_VARIABLES], **options)
+        with tf_ops.name_scope(table.name + "/"), tf.device(self.device):
+            self.index = self._make_index() if table.hashed else []
+            handles = {name: variable.handle for name, variable in zip(("index", "count"), self.index)}
+            self.table_variables = dataclasses.replace(self.table_variables, **handles)
+            since = tf.placeholder(tf.int64, [], name="since")
+            self.changed = (since, *stamps.changed(self.table_variables, since))
 
     @property
     def _initializer_op(self) -> Any:

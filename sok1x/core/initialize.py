@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.operations import init_op
 
-DEFAULT_SEED = 20211  # any fixed number: the same script gives the same tables every time
+DEFAULT_SEED = init_op.DEFAULT_SEED
 
 _last_sessions: Any = weakref.WeakKeyDictionary()  # graph -> a weak reference to the session that InitHook saw last
 
@@ -41,8 +41,8 @@ def Init(*, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED) -
         ...     session.run(sok.Init(global_batch_size=8192))
         b'OK'
     """
-    return init_op.init(_checked("global_batch_size", global_batch_size, 1, none=True),
-                        _checked("seed", seed, 0))
+    return init_op.init(checked("global_batch_size", global_batch_size, 1, none=True),
+                        checked("seed", seed, 0))
 
 
 class InitHook(tf.train.SessionRunHook):
@@ -73,8 +73,8 @@ class InitHook(tf.train.SessionRunHook):
     """
 
     def __init__(self, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED) -> None:
-        self._global_batch_size = _checked("global_batch_size", global_batch_size, 1, none=True)
-        self._seed = _checked("seed", seed, 0)
+        self._global_batch_size = checked("global_batch_size", global_batch_size, 1, none=True)
+        self._seed = checked("seed", seed, 0)
 
     def begin(self) -> None:
         """Joins the ranks; called by the session before it is created.
@@ -87,10 +87,7 @@ class InitHook(tf.train.SessionRunHook):
             >>> import sok1x as sok
             >>> sok.InitHook(global_batch_size=1).begin()
         """
-        with tf.Graph().as_default():
-            started = init_op.init(self._global_batch_size, self._seed)
-            with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
-                session.run(started)
+        join(self._global_batch_size, self._seed)
         from sok1x.checkpoint import hooks_alike  # which needs this module's neighbours
         hooks_alike.expect_hooks_alike(self)
 
@@ -136,12 +133,54 @@ def last_session(graph: tf.Graph) -> Optional[tf.Session]:
     return None if session is None or session._closed else session
 
 
-def _checked(what: str, value: Any, least: int, none: bool = False) -> Optional[int]:
+def join(global_batch_size: Optional[int], seed: int, by_call: bool = False) -> None:
+    """Runs an `Init` op at once, in a graph and session of its own, on the CPU: no GPU is taken.
+
+    Args:
+        global_batch_size: as in `Init`.
+        seed: as in `Init`.
+        by_call: whether it is not `Init` that asks, but `sok.init`.
+
+    Raises:
+        tf.errors.OpError: as of the op.
+
+    Example:
+        >>> from sok1x.core import initialize
+        >>> initialize.join(8192, initialize.DEFAULT_SEED)
+    """
+    with tf.Graph().as_default():
+        started = init_op.init(global_batch_size, seed, by_call)
+        with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+            session.run(started)
+
+
+def checked(what: str, value: Any, least: int, none: bool = False, function: str = "sok1x.Init") -> Optional[int]:
+    """An argument that must be an integer.
+
+    Args:
+        what: its name.
+        value: what was given.
+        least: the least that it may be; it must be below 2**63.
+        none: whether it may be None.
+        function: whose argument it is.
+
+    Returns:
+        The integer, or None.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is out of range.
+
+    Example:
+        >>> from sok1x.core import initialize
+        >>> initialize.checked("seed", 7, least=0)
+        7
+    """
     if value is None and none:
         return None
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError("sok1x.Init: {}: got {!r} of type {}, expected an integer".format(
-            what, value, type(value).__name__))
+        raise TypeError("{}: {}: got {!r} of type {}, expected an integer".format(
+            function, what, value, type(value).__name__))
     if not least <= int(value) < 2 ** 63:
-        raise ValueError("sok1x.Init: {}: got {}, expected an integer in [{}, 2**63)".format(what, value, least))
+        raise ValueError("{}: {}: got {}, expected an integer in [{}, 2**63)".format(function, what, value, least))
     return int(value)

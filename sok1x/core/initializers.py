@@ -47,14 +47,46 @@ def resolve(initializer: Any, rows: int, dim: int) -> RowInitializer:
         >>> initializers.resolve("ones", rows=16, dim=4).spec == {"kind": "constant", "a": 1.0, "b": 0.0}
         True
     """
+    made = _made(initializer)
+    spec = _spec(made) if initializer is None or isinstance(initializer, str) else None
+    if spec is not None:
+        return RowInitializer(spec, None)
+    return RowInitializer({"kind": "by_row"}, lambda: _fill(made, rows, dim, "float32"))
+
+
+def filled(initializer: Any, rows: int, dim: int, dtype: str) -> tf.Tensor:
+    """An initializer's values for a matrix, of a dtype other than that of embeddings.
+
+    Args:
+        initializer: as for `resolve`.
+        rows: of the matrix.
+        dim: D.
+        dtype: a dtype's name.
+
+    Returns:
+        A tensor of that dtype, [rows, D].
+
+    Raises:
+        ValueError: the name is unknown, or the initializer does not take the dtype.
+        TypeError: it is no initializer at all.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core import initializers
+        >>> with tf.Graph().as_default():
+        ...     initializers.filled("ones", 16, 4, "int64").dtype
+        tf.int64
+    """
+    return _fill(_made(initializer), rows, dim, dtype)
+
+
+def _made(initializer: Any) -> Callable[..., Any]:
+    """Something that gives values for a shape."""
     if initializer is None:
         initializer = "uniform"
     if isinstance(initializer, str):
-        made = _by_name(initializer)
-        spec = _spec(made)
-        if spec is not None:
-            return RowInitializer(spec, None)
-    elif isinstance(initializer, dict):
+        return _by_name(initializer)
+    if isinstance(initializer, dict):
         made = tf.keras.initializers.get(initializer)
     elif inspect.isclass(initializer):
         made = initializer()
@@ -64,7 +96,7 @@ def resolve(initializer: Any, rows: int, dim: int) -> RowInitializer:
         raise TypeError(
             "embedding_initializer: got {!r} of type {}, expected None, a name ({}) or a Keras initializer".format(
                 initializer, type(initializer).__name__, ", ".join(NAMES)))
-    return RowInitializer({"kind": "by_row"}, lambda: _fill(made, rows, dim))
+    return made
 
 
 def to_config(initializer: Any) -> Any:
@@ -94,7 +126,7 @@ def to_config(initializer: Any) -> Any:
     return tf.keras.initializers.serialize(made)
 
 
-def _by_name(name: str) -> Any:
+def _by_name(name: str) -> Callable[..., Any]:
     try:
         with deprecation.silence():  # Keras itself calls its initializers in a way that TensorFlow warns of
             made = tf.keras.initializers.get(_ALIASES.get(name, name))
@@ -137,18 +169,18 @@ def _spec(made: Any) -> Optional[Dict[str, Any]]:
     return None
 
 
-def _fill(made: Callable[..., Any], rows: int, dim: int) -> tf.Tensor:
-    """The object's own values for a matrix [V, D], float32."""
+def _fill(made: Callable[..., Any], rows: int, dim: int, dtype: str) -> tf.Tensor:
+    """The object's own values for a matrix [rows, D]."""
     try:
         takes_dtype = any(parameter.name == "dtype" or parameter.kind is parameter.VAR_KEYWORD
                           for parameter in inspect.signature(made).parameters.values())
     except ValueError:  # a callable written in C tells no signature
         takes_dtype = False
-    value = made([rows, dim], dtype=tf.float32) if takes_dtype else made([rows, dim])
+    value = made([rows, dim], dtype=tf.as_dtype(dtype)) if takes_dtype else made([rows, dim])
     value = tf.convert_to_tensor(value)
     if not value.shape.is_compatible_with([rows, dim]):
         raise ValueError("embedding_initializer: got values of shape {}, expected [{}, {}]".format(
             value.shape, rows, dim))
-    if not value.dtype.is_floating:
+    if not value.dtype.is_floating and dtype == "float32":
         raise TypeError("embedding_initializer: got values of dtype {}, expected float32".format(value.dtype.name))
-    return tf.ensure_shape(tf.cast(value, tf.float32), [rows, dim])
+    return tf.ensure_shape(tf.cast(value, dtype), [rows, dim])

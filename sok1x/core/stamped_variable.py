@@ -51,8 +51,8 @@ class StampedVariable(ShardVariable):
 
     def __init__(self, table: Table, fill: Optional[Callable[[], tf.Tensor]], name: str, **options: Any) -> None:
         self.table = table
-        super().__init__(initial_value=lambda: initial.initial_rows(table, fill), name=name, dtype=tf.float32,
-                         **options)
+        super().__init__(initial_value=lambda: initial.initial_rows(table, fill), name=name,
+                         dtype=tf.as_dtype(table.dtype), **options)
         with tf_ops.name_scope(name + "/"), tf.device(self.device):
             self.stamps = ShardVariable(
                 initial_value=lambda: initial.initial_stamps(table), trainable=False, name="stamps")

@@ -1,0 +1,159 @@
+"""Tables with a fixed number of rows and no index: what `sok.Variable` makes."""
+from typing import Any, Optional
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import ops as tf_ops
+
+from sok1x import launch
+from sok1x.core import initial_values
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.graph_ops.stores.placement import Placement
+from sok1x.graph_ops.stores.table import DIRECT, Initializer, Table
+
+_MOST_ROWS = 2 ** 31 - 1  # row numbers are int32
+
+
+class StaticVariable(EmbeddingVariable):
+    """This rank's rows [n, D] of a table that is spread over the ranks; see `sok.Variable`.
+
+    Args:
+        placement: which rank has which rows.
+        initial_value: as for `sok.Variable`, and so are the others.
+        trainable: see there.
+        name: see there.
+        dtype: see there.
+        constraint: see there.
+        shape: see there.
+        initializer: see there.
+        collections: see there.
+
+    Attributes:
+        m_var_name: its name in the graph, without ':0'.
+
+    Raises:
+        RuntimeError: the ranks have not joined yet.
+        TypeError: as for `sok.Variable`.
+        ValueError: likewise.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.core.static_variable import StaticVariable
+        >>> sok.init()
+        >>> with tf.Graph().as_default():
+        ...     isinstance(sok.Variable([[1.0, 2.0], [3.0, 4.0]]), StaticVariable)
+        True
+    """
+
+    def __init__(self, placement: Placement, initial_value: Any = None, trainable: bool = True,
+                 name: Optional[str] = None, dtype: Any = None, constraint: Any = None, shape: Any = None,
+                 initializer: Any = None, collections: Any = None) -> None:
+        label = "sok1x.Variable '{}'".format(name or "Variable")
+        world = _world(label)
+        if placement.rank is not None and not 0 <= placement.rank < world.size:
+            raise ValueError("{}: mode: got 'localized:{}', but there are {} ranks; expected a rank from 0 to {}".format(
+                label, placement.rank, world.size, world.size - 1))
+        with tf.init_scope():
+            name = tf.get_default_graph().unique_name(name or "Variable", mark_as_used=False)
+            whole = initial_values.whole(label, initial_value, shape, initializer, dtype)
+            mine = placement.rows_of(whole.rows, world.rank, world.size)
+            if mine > _MOST_ROWS:
+                raise ValueError("{}: got {} rows, {} of them on rank {}, expected at most {} on a rank".format(
+                    label, whole.rows, mine, world.rank, _MOST_ROWS))
+            place = world.rank - placement.first if placement.has_keys(world.rank) else None
+            with tf_ops.name_scope(name + "/Initializer/"):
+                spec, fill = whole.part(place, placement.parts(world.size), mine)
+        self._world_size, self._whole_rows = world.size, whole.rows
+        with self._room():
+            self._make(Table(name, mine, whole.dim, DIRECT, "int64", Initializer(**spec), placement, whole.rows,
+                             whole.dtype), fill, trainable, constraint=constraint, collections=collections)
+
+    @property
+    def mode(self) -> str:
+        """Where its rows are.
+
+        Returns:
+            'distributed': row k on rank k % N; 'localized:R': all rows on rank R.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> sok.init()
+            >>> with tf.Graph().as_default():
+            ...     sok.Variable([[1.0, 2.0], [3.0, 4.0]]).mode
+            'distributed'
+        """
+        rank = self.table.placement.rank
+        return "distributed" if rank is None else "localized:{}".format(rank)
+
+    @property
+    def target_gpu(self) -> int:
+        """The rank that has all rows.
+
+        Returns:
+            R of 'localized:R', -1 of 'distributed'.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> sok.init()
+            >>> with tf.Graph().as_default():
+            ...     sok.Variable([[1.0, 2.0], [3.0, 4.0]], mode="localized:0").target_gpu
+            0
+        """
+        rank = self.table.placement.rank
+        return -1 if rank is None else rank
+
+    @property
+    def num_gpus(self) -> int:
+        """The number of ranks.
+
+        Returns:
+            N.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> sok.init()
+            >>> with tf.Graph().as_default():
+            ...     sok.Variable([[1.0, 2.0], [3.0, 4.0]]).num_gpus
+            1
+        """
+        return int(self._world_size)
+
+    @property
+    def global_shape(self) -> tf.TensorShape:
+        """The shape of the whole table; `shape` is that of this rank's rows.
+
+        Returns:
+            [rows, D].
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> sok.init()
+            >>> with tf.Graph().as_default():
+            ...     sok.Variable([[1.0, 2.0], [3.0, 4.0]]).global_shape.as_list()
+            [2, 2]
+        """
+        return tf.TensorShape([self._whole_rows, self.table.dim])
+
+
+def _world(label: str) -> "launch.World":
+    world = launch.current()
+    if world is None:
+        raise RuntimeError("{}: the ranks have not joined yet, so nobody knows which rows are this rank's; call "
+                           "sok1x.init() before, or run the op made by sok1x.Init".format(label))
+    return world

@@ -1,0 +1,36 @@
+"""Tables of which one rank has all rows, under SOK 2.x's name."""
+from typing import Any
+
+from sok1x.core.static_variable import StaticVariable
+from sok1x.graph_ops.stores.placement import Placement
+
+__all__ = ["LocalizedVariable"]
+
+
+class LocalizedVariable(StaticVariable):
+    """`sok.Variable` of mode 'localized:R': rank R has all rows, all others have none.
+
+    Args:
+        initial_value: as for `sok.Variable`.
+        target_gpu: R.
+        **options: as for `sok.Variable`: trainable, name, dtype, constraint, shape, initializer, collections.
+
+    Attributes:
+        m_var_name: its name in the graph, without ':0'.
+
+    Raises:
+        RuntimeError: the ranks have not joined yet.
+        TypeError: as for `sok.Variable`.
+        ValueError: likewise, or target_gpu is not a rank.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> sok.init()
+        >>> with tf.Graph().as_default():
+        ...     sok.LocalizedVariable([[1.0, 2.0], [3.0, 4.0]], target_gpu=0, name="cities").mode
+        'localized:0'
+    """
+
+    def __init__(self, initial_value: Any = None, target_gpu: int = 0, **options: Any) -> None:
+        super().__init__(Placement(int(target_gpu)), initial_value, **options)
