@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from sok1x.even_steps import EvenSteps
     from sok1x.incremental import incremental_dump
     from sok1x.localized_variable import LocalizedVariable
+    from sok1x.lookup import all2all_dense_embedding, lookup_sparse
     from sok1x.optimizers.clipping import clip_by_global_norm, global_norm
     from sok1x.optimizers.distributed_optimizer import DistributedOptimizer
     from sok1x.optimizers.utils import split_embedding_variable_from_others
+    from sok1x.row_access import assign, export
     from sok1x.saver.saver import Saver
     from sok1x.variable import Variable
     from sok1x.versions import tf_version
@@ -66,12 +68,16 @@ _DEFINED_IN = {
     "Saver": "saver.saver",
     "Scaffold": "core.scaffold",
     "Variable": "variable",
+    "all2all_dense_embedding": "lookup",
+    "assign": "row_access",
     "broadcast_global_variables": "core.broadcast",
     "clip_by_global_norm": "optimizers.clipping",
+    "export": "row_access",
     "global_norm": "optimizers.clipping",
     "incremental_dump": "incremental",
     "init": "core.joining",
     "install_as_sparse_operation_kit": "alias",
+    "lookup_sparse": "lookup",
     "set_comm_tool": "core.joining",
     "split_embedding_variable_from_others": "optimizers.utils",
     "tf_version": "versions",
@@ -101,16 +107,20 @@ __all__ = [
     "Scaffold",
     "Variable",
     "__version__",
+    "all2all_dense_embedding",
+    "assign",
     "broadcast_global_variables",
     "clip_by_global_norm",
     "communication",
     "core",
     "embeddings",
+    "export",
     "global_norm",
     "incremental_dump",
     "init",
     "install_as_sparse_operation_kit",
     "kit_lib",
+    "lookup_sparse",
     "operations",
     "optimizers",
     "saver",

@@ -102,7 +102,7 @@ def _answer(lookup: Lookup, keys: Any, answers: Any) -> None:
     """The owner's side: answers [R, D], float32 or float16, to keys int64 [R], of which several ranks may ask one."""
     request, training = lookup.request, lookup.training
     requested = lookup.leave("requested", keys.size)
-    with request_store(request, lookup.config, lookup.world, exclusive=training) as store:
+    with request_store(request, lookup.config, lookup.world, exclusive=lookup.writes) as store:
         if store.look_up(keys, requested, answers) == 0:
             if training:  # as where keys are inserted, on all ranks
                 agree(lookup.world)

@@ -31,7 +31,7 @@ class Alone(Exchange):
         lookup.start()
         at, out = lookup.leave("inverse", lookup.keys.size), lookup.embeddings()
         lookup.leave_rest()
-        with request_store(request, lookup.config, lookup.world, exclusive=lookup.training) as store:
+        with request_store(request, lookup.config, lookup.world, exclusive=lookup.writes) as store:
             if lookup.look_up(store, at, out):
                 return
             asked = ask(lookup, request.temporary("int32", lookup.keys.size))

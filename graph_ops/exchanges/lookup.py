@@ -52,6 +52,7 @@ class Lookup(abc.ABC):
 
     Attributes:
       request, config, world: as the operation runs with. table: the config's. training: whether it trains.
+      writes: whether it may write to the table's variables.
       Saved: names of what it leaves for its gradient, `SAVED_DTYPES` and one more.
       tells_sizes: whether the exchange depends on how much each would move.
       keys: `Array` of any key type, K of them. layout: of its embeddings. Both are there after `start`.
@@ -66,6 +67,7 @@ class Lookup(abc.ABC):
     def __init__(self, request: Any, config: Any, world: Any) -> None:
         self.request, self.config, self.world, self.table = request, config, world, config.table
         self.training = training_of(request, config)
+        self.writes = self.training and self.table.hashed
         self.state: Any = None
         self._left: List[str] = []
         self._counted = False

@@ -56,7 +56,7 @@ class ReduceScatter(Exchange):
         distinct, count = make_distinct(request, keys, requested)
         combine.bag_offsets(key_bags.pointer, 1, keys.size, total, offsets.pointer)
         partial = request.temporary(out.dtype, total, lookup.table.dim)
-        with request_store(request, lookup.config, world, exclusive=lookup.training) as store:
+        with request_store(request, lookup.config, world, exclusive=lookup.writes) as store:
             found = store.find_or_insert(lookup.training, distinct, count, lookup.leave("rows", count))
             Bags(lookup.table.dim, offsets, False).read(store, distinct, found, requested, partial)
         lookup.leave_rest()

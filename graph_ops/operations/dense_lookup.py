@@ -13,6 +13,7 @@ from sok1x.graph_ops.exchanges.lookup import SAVED_DTYPES, Gradient, Lookup
 from sok1x.graph_ops.exchanges.training import training_inputs
 from sok1x.graph_ops.groups import dense_lookup as groups
 from sok1x.graph_ops.operations import distinct_rows, lookup_gradient
+from sok1x.graph_ops.operations.dealt_evenly import DealtEvenly
 from sok1x.graph_ops.operations.lookup_gradient import Backward, OfLookup
 from sok1x.graph_ops.operations.second_order import Spread
 from sok1x.graph_ops.stores.base_store import Store
@@ -84,6 +85,13 @@ class DenseLookup(Lookup):
     def check(self) -> None:
         """See `Lookup.check`: keys may have any shape."""
 
+    def place_of(self, position: int) -> str:
+        """See `Lookup.place_of`: with the sample, where the op knows it."""
+        place = super().place_of(position)
+        if len(self.request.inputs) < 2:
+            return place
+        return "{}, sample {}".format(place, int(self.request.inputs[1].read()[position, 0]))
+
     def embeddings(self) -> Any:
         """See `Lookup.embeddings`."""
         return self.request.output(0, self.config.dtype, self.keys.shape + (self.table.dim,))
@@ -97,7 +105,9 @@ class DenseLookup(Lookup):
 
 @register
 class _Forward(Operation):
-    """inputs: keys [...] of any shape. Host inputs: training bool [], unless the config has it.
+    """inputs: keys [...] of any shape; there may be int64 [K, 2] too, of keys [K] the samples, in the first column.
+
+    Host inputs: training bool [], unless the config has it.
 
     Outputs: embeddings of the config's dtype, float32 or float16 [..., D], then `Saved`, its last in host memory.
     """
@@ -105,7 +115,7 @@ class _Forward(Operation):
     name = "operations.dense_lookup.forward"
     communicates = True
     Config = ForwardConfig
-    group = groups.Forward()
+    group = DealtEvenly(groups.Forward())
     Lookup = DenseLookup
 
     def prepare(self, request: Any, config: ForwardConfig, world: Any) -> np.ndarray:
@@ -160,7 +170,8 @@ class _Spread(_Dense, Spread):
     backward, BackwardConfig = "operations.dense_lookup.backward", BackwardConfig
 
 
-def lookup(variables: TableVariables, keys: tf.Tensor, training: Any, dtype: str, name: str) -> tf.Tensor:
+def lookup(variables: TableVariables, keys: tf.Tensor, training: Any, dtype: str, name: str,
+           samples: Optional[tf.Tensor] = None) -> tf.Tensor:
     """Rows of `keys`: keys.shape + [D], of `dtype`. See `embedding.lookup_dense`."""
     table = variables.table
     # The batch is left out: it may differ from rank to rank.
@@ -169,6 +180,7 @@ def lookup(variables: TableVariables, keys: tf.Tensor, training: Any, dtype: str
     trains, host_inputs = training_inputs(training)
     config = ForwardConfig(table, held, label, dtype, trains, lookup_gradient.rows_are_known(table, training))
     saved = [tf.as_dtype(SAVED_DTYPES[field]) for field in Saved._fields[:-1]]
-    return library.call("operations.dense_lookup.forward", config, [keys], [tf.as_dtype(dtype)] + saved,
+    inputs = [keys] if samples is None else [keys, samples]
+    return library.call("operations.dense_lookup.forward", config, inputs, [tf.as_dtype(dtype)] + saved,
                         [keys.shape.concatenate([table.dim])] + [[None]] * len(saved), resources=handles,
                         host_inputs=host_inputs, host_dtypes=[tf.int64], host_shapes=[[None]], name=name)[0]

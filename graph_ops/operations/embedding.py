@@ -73,7 +73,7 @@ def are_distinct(indices: Any, variable: Any) -> bool:
 
 @tf.autograph.experimental.do_not_convert
 def lookup_dense(variables: TableVariables, keys: tf.Tensor, training: Any, dtype: str = "float32",
-                 name: str = "lookup") -> tf.Tensor:
+                 name: str = "lookup", samples: Optional[tf.Tensor] = None) -> tf.Tensor:
     """One row for every key.
 
     Args:
@@ -81,12 +81,13 @@ def lookup_dense(variables: TableVariables, keys: tf.Tensor, training: Any, dtyp
       keys: int64, int32 or uint32 of any shape [...].
       training: bool or scalar bool tensor. True: unseen keys get rows. False: they read their initial values.
       dtype: 'float32' or 'float16': of the result, and of what travels between ranks.
+      samples: of keys [K], int64 [K, 2] whose first column says which sample each key is of, for messages.
 
     Returns:
       [..., D], of `dtype`. Its gradient for the table's rows is `tf.IndexedSlices` with distinct indices: values
       float32 [u, D], indices int32 [u], dense_shape [V, D], summed in float32 over all ranks.
     """
-    return dense_lookup.lookup(variables, keys, training, dtype, name)
+    return dense_lookup.lookup(variables, keys, training, dtype, name, samples)
 
 
 @tf.autograph.experimental.do_not_convert

@@ -5,6 +5,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import gather, row_numbers, stamps
 from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores import clock, row_checks
 from sok1x.graph_ops.stores.store import request_store
@@ -61,7 +62,7 @@ class _MarkLoaded(Operation):
 
 @register
 class _Changed(Operation):
-    """Host input: since, an integer []. Outputs: keys [n] of the table's key dtype, values float32 [n, D].
+    """Host input: since, an integer []. Outputs: keys [n] of the table's key dtype, values [n, D] of its rows'.
 
     Takes 12 bytes of temporary memory for each row in use.
     """
@@ -78,9 +79,11 @@ class _Changed(Operation):
             stamps.changed_rows(store.stamps.pointer, used, since, rows.pointer)
             count = row_numbers.compact(rows.pointer, used, kept.pointer, number.pointer)
             keys = request.output(0, table.key_dtype, (count,))
-            values = request.output(1, "float32", (count, table.dim))
+            values = request.output(1, table.dtype, (count, table.dim))
             store.write_some_keys(kept, count, number, keys)
-            gather.gather(store.rows.pointer, table.dim, kept.pointer, count, values.pointer)
+            # Rows are copied by four bytes, whatever these mean.
+            gather.gather(store.rows.pointer, table.dim * ITEM_BYTES[table.dtype] // 4, kept.pointer, count,
+                          values.pointer)
 
 
 def mark(variables: TableVariables, rows: Optional[Any] = None, name: str = "mark_changed") -> tf.Operation:
@@ -105,7 +108,7 @@ def mark_loaded(variables: TableVariables, name: str = "mark_loaded") -> tf.Oper
 
 
 def changed(variables: TableVariables, since: tf.Tensor, name: str = "changed") -> Tuple[tf.Tensor, tf.Tensor]:
-    """(keys [n] of the table's key dtype, values float32 [n, D]) of the rows in use that changed after step `since`.
+    """(keys [n] of the table's key dtype, values [n, D] of its rows') of the rows in use that changed after step `since`.
 
     Args:
       since: an integer scalar tensor.
@@ -113,6 +116,6 @@ def changed(variables: TableVariables, since: tf.Tensor, name: str = "changed") 
     table = variables.table
     held, handles = variables.resources(*OWN, *STAMPS)
     keys, values = library.call("stores.stamps.changed", TableConfig(table, held), [],
-                                [tf.as_dtype(table.key_dtype), tf.float32], [[None], [None, table.dim]],
+                                [tf.as_dtype(table.key_dtype), tf.as_dtype(table.dtype)], [[None], [None, table.dim]],
                                 resources=handles, host_inputs=[since], name=name)
     return keys, values

@@ -1,0 +1,179 @@
+"""SOK 2.x's lookups: any number of variables in one call."""
+from typing import Any, List, Union
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.ops import resource_variable_ops
+
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.embeddings import precision
+from sok1x.embeddings.autograph import graph_code
+from sok1x.graph_ops.operations import embedding
+from sok1x.sparse_ids import Bags, bags_of, weights_of
+from sok1x.weighting import weighted
+
+__all__ = ["all2all_dense_embedding", "lookup_sparse"]
+
+COMBINERS = ("sum", "mean")
+_NO_LIMIT = 2 ** 31 - 1  # more ids than a batch can have
+
+
+@graph_code
+def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: Any = None,
+                  use_low_frequency_filter: bool = False) -> Union[tf.Tensor, List[tf.Tensor]]:
+    """Looks ids up in tables that are spread over the ranks, and combines the rows of each sample.
+
+    It is `tf.nn.embedding_lookup_sparse` on the whole tables. Tables may differ in everything: where their rows are,
+    D, kind. Batches may differ between ranks and steps, and be empty. It makes no variables, so it may be called when
+    the initializers have run. Lookups of one step are exchanged together, whether one call makes them or several.
+
+    Gradients are summed over the ranks, so the loss should already divide by the global batch. There are gradients to
+    the tables and, where they are asked for, to the weights.
+
+    Args:
+        params: a `sok.Variable`, or a list or tuple of T. Layers' embedding variables too.
+        sp_ids: ids of each, a tf.RaggedTensor or tf.SparseTensor, int32 or int64, of shape [B, …]: a sample's ids in a
+            row, in any number.
+        sp_weights: None, or floats of the same form for each table's ids: which ids, and in which order, is taken from
+            `sp_ids`. An element of a list may be None.
+        combiners: 'sum' or 'mean', or one for each table; 'mean' by default. A mean with weights is divided by the sum
+            of the weights: where that is zero, what comes out is not finite, as in TensorFlow.
+        use_low_frequency_filter: False: no table of fixed size has such a filter.
+
+    Returns:
+        [B, D], zeros for a sample without ids; for a list or tuple of tables a list of T such. float32, or float16
+        under a Keras policy that computes in float16 (as of the layers: then so is what travels).
+
+    Raises:
+        TypeError: params are no tables of ours or not float32, or ids or weights are of another type or dtype.
+        ValueError: lists of different lengths, an unknown combiner, ids or weights of the wrong rank, or a table of
+            another graph.
+        tf.errors.InvalidArgumentError: (when run) an id is outside the table, with table, sample and range.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> sok.init()
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     items = sok.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], name="items")
+        ...     users = sok.Variable(shape=[100, 4], initializer="ones", name="users")
+        ...     bought = tf.ragged.constant([[0, 2], [], [1]], dtype=tf.int64)
+        ...     who = tf.ragged.constant([[7], [8], [9]], dtype=tf.int64)
+        ...     items_of, users_of = sok.lookup_sparse([items, users], [bought, who], combiners=["sum", "mean"])
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     session.run(items_of).tolist(), users_of.shape.as_list()
+        ([[6.0, 8.0], [0.0, 0.0], [3.0, 4.0]], [3, 4])
+    """
+    if use_low_frequency_filter:
+        raise ValueError("sok1x.lookup_sparse: use_low_frequency_filter: got {!r}, expected False: these tables have all "
+                         "their rows from the start".format(use_low_frequency_filter))
+    several = isinstance(params, (list, tuple))
+    tables = list(params) if several else [params]
+    ids = _for_each("sp_ids", sp_ids, several, len(tables))
+    weights = [None] * len(tables) if sp_weights is None else _for_each("sp_weights", sp_weights, several, len(tables))
+    if combiners is None or isinstance(combiners, str):
+        combiners = [combiners or "mean"] * len(tables)
+    made = [_one(*arguments) for arguments in zip(
+        [_checked("lookup_sparse", table) for table in tables], ids, weights,
+        _for_each("combiners", combiners, True, len(tables)))]
+    return made if several else made[0]
+
+
+@graph_code
+def all2all_dense_embedding(param: Any, indices: Any) -> tf.Tensor:
+    """Looks up one row for each id, in order.
+
+    Args:
+        param: a `sok.Variable`, or a layer's embedding variable.
+        indices: ids, int32 or int64 [n], or of any other shape [...].
+
+    Returns:
+        [n, D], or [..., D]: float32, or float16 as for `sok.lookup_sparse`.
+
+    Raises:
+        TypeError: param is no table of ours or not float32, or the ids are of another dtype.
+        ValueError: a table of another graph.
+        tf.errors.InvalidArgumentError: (when run) an id is outside the table, with table, position and range.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> sok.init()
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     items = sok.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], name="items")
+        ...     rows = sok.all2all_dense_embedding(items, tf.constant([2, 0, 2]))
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     session.run(rows).tolist()
+        [[5.0, 6.0], [1.0, 2.0], [5.0, 6.0]]
+    """
+    table = _checked("all2all_dense_embedding", param)
+    if isinstance(indices, (tf.SparseTensor, tf.RaggedTensor)):
+        raise TypeError("sok1x.all2all_dense_embedding: indices: got a {}, expected a dense tensor of ids; use "
+                        "sok1x.lookup_sparse".format(type(indices).__name__))
+    ids = tf.convert_to_tensor(indices)
+    if ids.dtype not in (tf.int32, tf.int64):
+        raise TypeError("sok1x.all2all_dense_embedding: indices: got ids of dtype {}, expected int32 or int64".format(
+            ids.dtype.name))
+    _read(table)
+    return embedding.lookup_dense(table.table_variables, _keys(table, ids), True, _dtype(), name="lookup")
+
+
+def _one(table: EmbeddingVariable, ids: Any, weights: Any, combiner: Any) -> tf.Tensor:
+    """[B, D] of one table."""
+    if combiner not in COMBINERS:
+        raise ValueError("sok1x.lookup_sparse: combiners: got {!r}, expected {}".format(
+            combiner, " or ".join(map(repr, COMBINERS))))
+    bags = bags_of(table.m_var_name, ids)
+    bags = Bags(bags.indices, _keys(table, bags.ids), bags.dense_shape)
+    _read(table)
+    with tf.name_scope("lookup_sparse"):
+        if weights is None:
+            vectors = embedding.lookup_combined(
+                table.table_variables, tf.SparseTensor(*bags), 1, _NO_LIMIT, combiner, True, dtype=_dtype())
+            return tf.squeeze(vectors, 1)
+        given = weights_of(table.m_var_name, weights, bags)
+        rows = embedding.lookup_dense(table.table_variables, bags.ids, True, _dtype(), samples=bags.indices)
+        return weighted(rows, given, bags, combiner)
+
+
+def _for_each(what: str, given: Any, several: bool, expected: int) -> List[Any]:
+    """A list with something for each table."""
+    if several != isinstance(given, (list, tuple)):
+        raise ValueError("sok1x.lookup_sparse: {}: got {}, expected {}".format(
+            what, "a list" if not several else repr(given),
+            "one for the one table" if not several else "a list, one for each of {} tables".format(expected)))
+    found = list(given) if several else [given]
+    if len(found) != expected:
+        raise ValueError("sok1x.lookup_sparse: {}: got {} for {} tables, expected one for each".format(
+            what, len(found), expected))
+    return found
+
+
+def _checked(function: str, table: Any) -> EmbeddingVariable:
+    if not isinstance(table, EmbeddingVariable):
+        raise TypeError("sok1x.{}: params: got {!r} of type {}, expected a sok1x.Variable; a tf.Variable's ids are looked "
+                        "up with tf.nn.embedding_lookup_sparse".format(function, table, type(table).__name__))
+    if table.table.dtype != "float32":
+        raise TypeError("sok1x.{}: params: got '{}' of dtype {}, expected float32 rows: make it with "
+                        "sok1x.Variable(..., dtype=tf.float32), or read this rank's rows with tf.nn.embedding_lookup"
+                        .format(function, table.m_var_name, table.table.dtype))
+    current = tf.get_default_graph()
+    if table.graph is not current:
+        where = "inside a function body, where ranks cannot agree on the order of exchanges" \
+            if current.building_function else "in another tf.Graph than that of the table"
+        raise ValueError("sok1x.{}: params: got a call for '{}' {}; make the lookup in the graph of the table".format(
+            function, table.m_var_name, where))
+    return table
+
+
+def _keys(table: EmbeddingVariable, ids: tf.Tensor) -> tf.Tensor:
+    return tf.cast(ids, table.table.key_dtype)
+
+
+def _read(table: EmbeddingVariable) -> None:
+    """A tf.GradientTape learns of it, as from any variable that is read."""
+    resource_variable_ops.variable_accessed(table)
+
+
+def _dtype() -> str:
+    """What the policy that has been set for all layers computes in."""
+    return str(precision.policy("lookup_sparse", None).compute_dtype)

@@ -1,0 +1,45 @@
+"""Rows combined by sample with weights."""
+import tensorflow.compat.v1 as tf
+
+from sok1x.graph_ops.operations import segments
+from sok1x.sparse_ids import Bags
+
+
+def weighted(rows: tf.Tensor, weights: tf.Tensor, bags: Bags, combiner: str) -> tf.Tensor:
+    """The rows of each sample's ids, times their weights, added up.
+
+    It is made of the rows that the lookup has read, so that gradients to the weights go with these, whatever has become
+    of the table meanwhile; and of ops that have gradients of any order.
+
+    Args:
+        rows: float32 or float16 [K, D], one for each id.
+        weights: float32 [K].
+        bags: the ids.
+        combiner: 'sum' or 'mean': divided by the sum of the sample's weights.
+
+    Returns:
+        [B, D], of the dtype of `rows`, added up in float32; zeros for a sample without ids.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x import sparse_ids, weighting
+        >>> sok.init()
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     bags = sparse_ids.bags_of("items", tf.ragged.constant([[7, 8], []]))
+        ...     out = weighting.weighted(tf.ones([2, 3]), tf.constant([0.5, 2.0]), bags, "sum")
+        ...     session.run(out).tolist()
+        [[2.5, 2.5, 2.5], [0.0, 0.0, 0.0]]
+    """
+    samples, size = bags.indices[:, 0], bags.dense_shape[0]
+    scaled = tf.cast(rows, tf.float32) * weights[:, tf.newaxis]
+    sums = segments.unsorted_segment_sum(scaled, samples, size, name="weighted_sum")
+    if combiner == "mean":
+        both = segments.unsorted_segment_sum(tf.stack([weights, tf.ones_like(weights)], axis=1), samples, size,
+                                             name="sum_of_weights")
+        # A sample without ids has zeros; one whose weights add up to zero is divided by zero, as in TensorFlow.
+        sums /= tf.where(both[:, 1:] > 0, both[:, :1], tf.ones_like(both[:, :1]))
+    return tf.cast(sums, rows.dtype)
