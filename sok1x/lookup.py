@@ -19,7 +19,7 @@ _NO_LIMIT = 2 ** 31 - 1  # more ids than a batch can have
 
 @graph_code
 def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: Any = None,
-                  use_low_frequency_filter: bool = False) -> Union[tf.Tensor, List[tf.Tensor]]:
+                  use_low_frequency_filter: bool = False, *, dtype: Any = None) -> Union[tf.Tensor, List[tf.Tensor]]:
     """Looks ids up in tables that are spread over the ranks, and combines the rows of each sample.
 
     It is `tf.nn.embedding_lookup_sparse` on the whole tables. Tables may differ in everything: where their rows are,
@@ -38,10 +38,12 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
         combiners: 'sum' or 'mean', or one for each table; 'mean' by default. A mean with weights is divided by the sum
             of the weights: where that is zero, what comes out is not finite, as in TensorFlow.
         use_low_frequency_filter: False: no table of fixed size has such a filter.
+        dtype: as a layer's: None, float32, float16 or a Keras policy. Under one that computes in float16 so is what
+            comes out, and what travels between the ranks.
 
     Returns:
         [B, D], zeros for a sample without ids; for a list or tuple of tables a list of T such. float32, or float16
-        under a Keras policy that computes in float16 (as of the layers: then so is what travels).
+        under such a policy.
 
     Raises:
         TypeError: params are no tables of ours or not float32, or ids or weights are of another type or dtype.
@@ -72,19 +74,20 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
     weights = [None] * len(tables) if sp_weights is None else _for_each("sp_weights", sp_weights, several, len(tables))
     if combiners is None or isinstance(combiners, str):
         combiners = [combiners or "mean"] * len(tables)
-    made = [_one(*arguments) for arguments in zip(
+    made = [_one(_computed("lookup_sparse", dtype), *arguments) for arguments in zip(
         [_checked("lookup_sparse", table) for table in tables], ids, weights,
         _for_each("combiners", combiners, True, len(tables)))]
     return made if several else made[0]
 
 
 @graph_code
-def all2all_dense_embedding(param: Any, indices: Any) -> tf.Tensor:
+def all2all_dense_embedding(param: Any, indices: Any, *, dtype: Any = None) -> tf.Tensor:
     """Looks up one row for each id, in order.
 
     Args:
         param: a `sok.Variable`, or a layer's embedding variable.
         indices: ids, int32 or int64 [n], or of any other shape [...].
+        dtype: as for `sok.lookup_sparse`.
 
     Returns:
         [n, D], or [..., D]: float32, or float16 as for `sok.lookup_sparse`.
@@ -114,10 +117,11 @@ def all2all_dense_embedding(param: Any, indices: Any) -> tf.Tensor:
         raise TypeError("sok1x.all2all_dense_embedding: indices: got ids of dtype {}, expected int32 or int64".format(
             ids.dtype.name))
     _read(table)
-    return embedding.lookup_dense(table.table_variables, _keys(table, ids), True, _dtype(), name="lookup")
+    return embedding.lookup_dense(table.table_variables, _keys(table, ids), True,
+                                  _computed("all2all_dense_embedding", dtype), name="lookup")
 
 
-def _one(table: EmbeddingVariable, ids: Any, weights: Any, combiner: Any) -> tf.Tensor:
+def _one(dtype: str, table: EmbeddingVariable, ids: Any, weights: Any, combiner: Any) -> tf.Tensor:
     """[B, D] of one table."""
     if combiner not in COMBINERS:
         raise ValueError("sok1x.lookup_sparse: combiners: got {!r}, expected {}".format(
@@ -128,10 +132,10 @@ def _one(table: EmbeddingVariable, ids: Any, weights: Any, combiner: Any) -> tf.
     with tf.name_scope("lookup_sparse"):
         if weights is None:
             vectors = embedding.lookup_combined(
-                table.table_variables, tf.SparseTensor(*bags), 1, _NO_LIMIT, combiner, True, dtype=_dtype())
+                table.table_variables, tf.SparseTensor(*bags), 1, _NO_LIMIT, combiner, True, dtype=dtype)
             return tf.squeeze(vectors, 1)
         given = weights_of(table.m_var_name, weights, bags)
-        rows = embedding.lookup_dense(table.table_variables, bags.ids, True, _dtype(), samples=bags.indices)
+        rows = embedding.lookup_dense(table.table_variables, bags.ids, True, dtype, samples=bags.indices)
         return weighted(rows, given, bags, combiner)
 
 
@@ -174,6 +178,6 @@ def _read(table: EmbeddingVariable) -> None:
     resource_variable_ops.variable_accessed(table)
 
 
-def _dtype() -> str:
-    """What the policy that has been set for all layers computes in."""
-    return str(precision.policy("lookup_sparse", None).compute_dtype)
+def _computed(function: str, dtype: Any) -> str:
+    """What a policy computes in; None: that which has been set for all layers."""
+    return str(precision.policy("sok1x." + function, dtype).compute_dtype)

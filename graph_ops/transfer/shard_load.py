@@ -95,7 +95,8 @@ class ShardWriter:
             self._insert(keys)
             first = self.written
             return lambda values, array: put(values, array.pointer + first * row_bytes(array), array.gpu)
-        rows = (keys // self._store.world.size).astype(np.int32)
+        table, world = self._store.table, self._store.world
+        rows = table.placement.rows(keys, world.size).astype(np.int32)
         if len(rows) == int(rows[-1]) - int(rows[0]) + 1 and (np.diff(rows) == 1).all():
             first = int(rows[0])
             return lambda values, array: put(values, array.pointer + first * row_bytes(array), array.gpu)
@@ -127,18 +128,17 @@ class ShardWriter:
     def _check_keys(self, keys):
         """Raises where a key is not this rank's, or too many come."""
         table, world = self._store.table, self._store.world
-        wrong = np.flatnonzero(keys % world.size != world.rank)
+        owners = table.placement.owners(keys, world.size)
+        wrong = np.flatnonzero(owners != world.rank)
         if wrong.size:
             raise CallError(INVALID_ARGUMENT, "{}: got key {} to load, which belongs to rank {} of {}".format(
-                self._store.label, keys[wrong[0]], keys[wrong[0]] % world.size, world.size))
+                self._store.label, keys[wrong[0]], owners[wrong[0]], world.size))
         self._check_rows(self.written + len(keys))
         if not table.hashed and len(keys):
-            limit = table.rows * world.size
+            limit = table.total(world.size)
             if keys.min() < 0 or keys.max() >= limit:
-                raise CallError(INVALID_ARGUMENT, (
-                    "{}: got key {} to load, expected keys in [0, {}) (max_vocabulary_size_per_gpu {} x {} ranks, "
-                    "use_hashtable=False)").format(self._store.label, keys[(keys < 0) | (keys >= limit)][0], limit,
-                                                   table.rows, world.size))
+                raise CallError(INVALID_ARGUMENT, "{}: got key {} to load, expected keys in {}".format(
+                    self._store.label, keys[(keys < 0) | (keys >= limit)][0], table.expected_keys(world.size)))
 
     def _check_rows(self, end):
         if end > self._store.table.rows:

@@ -29,8 +29,16 @@ def _facts(store, used, arrays, has_unused):
         parts[part] = _part(array.dtype, array.shape[1:], used)
     if has_unused:
         parts["unused"] = _part("float32", (table.dim,), table.rows - used)
-    return {"table": table.name, "rank": world.rank, "ranks": world.size, "rows": table.rows, "dim": table.dim,
-            "use_hashtable": table.hashed, "key_dtype": table.key_dtype, "used": used, "parts": parts}
+    return {"table": table.name, "rank": world.rank, "ranks": world.size, "rows": _most_rows(table, world),
+            "dim": table.dim, "use_hashtable": table.hashed, "key_dtype": table.key_dtype, "used": used, "parts": parts,
+            "localized": table.placement.rank, "keys": table.keys}
+
+
+def _most_rows(table, world):
+    """V, equal on all ranks: of tables that have more rows on some ranks than on others the largest."""
+    if table.keys is None:
+        return table.rows
+    return table.placement.rows_of(table.keys, table.placement.first, world.size)
 
 
 def _part(dtype, row_shape, count):

@@ -108,9 +108,10 @@ def save(variables, parts, token, name="save_shard"):
 
     The sink is called on the executor's thread, while nothing may change the shard:
 
-        begin(facts)        facts: {"table", "rank", "ranks", "rows": V, "dim": D, "use_hashtable", "key_dtype",
-                            "used": n, the rows that are handed over, "parts": {part: {"dtype", "row_shape", "count"}}
-                            in the order in which they come}
+        begin(facts)        facts: {"table", "rank", "ranks", "rows": V, where it differs the most of all ranks,
+                            "dim": D, "use_hashtable", "key_dtype", "used": n, the rows that are handed over, "parts":
+                            {part: {"dtype", "row_shape", "count"}} in the order in which they come, "localized": the
+                            rank that has all rows, or None, "keys": `Table.keys`}
         write(part, array)  some rows of the part, in row order, as a NumPy array that must not be changed and not be
                             kept: on the CPU the variable's own memory. Part after part, "keys" first, then "rows",
                             then the others; none for a part without rows
@@ -142,7 +143,7 @@ def load(variables, parts, token, name="load_shard"):
         unused()            None, or an iterator of float32 [n, D]: the rows of keys to come
 
     With a hash table, rows are given out in the order in which keys come, from 0: the index is that which
-    training makes. Without one a key's row is key // N, and rows whose keys do not come stay as they are.
+    training makes. Without one a key says itself which row it has, and rows whose keys do not come stay as they are.
     A key of another rank, a repeated key (without a hash table: the last one counts), too many rows, a part of another
     dtype or shape are errors. What can be known before anything changes is; after an error later than that a hash
     table is empty.

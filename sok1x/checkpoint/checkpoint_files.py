@@ -97,9 +97,10 @@ class Checkpoint:
 
     def _check_keys(self, reader: ShardFileReader, first: int, keys: np.ndarray) -> None:
         header = reader.header
-        wrong = keys % header.ranks != header.rank
-        if not self.manifest.tables[header.table].use_hashtable:
-            wrong |= keys != np.arange(first, first + len(keys)) * header.ranks + header.rank
+        table = self.manifest.tables[header.table]
+        wrong = table.placement.owners(keys, header.ranks) != header.rank
+        if not table.use_hashtable:
+            wrong |= keys != table.placement.keys(np.arange(first, first + len(keys)), header.rank, header.ranks)
         assert header.key_range is not None
         wrong |= (keys < header.key_range[0]) | (keys > header.key_range[1])
         if wrong.any():

@@ -8,13 +8,15 @@ digits are the crc32c of all bytes before that end.
     step, ranks       the global step; the number of ranks that wrote
     written           seconds since 1970
     tables            {name: {dim, rows (V of each rank), counts (rows in use, a number for each rank), use_hashtable,
-                      key_dtype, parts: {part: {dtype, row_shape, suffix}}}}
+                      key_dtype, parts: {part: {dtype, row_shape, suffix}}}}; where one rank has all rows also
+                      localized, that rank; where V is not the same on all ranks also keys, the rows of all, and
+                      rows is then the largest V
     files             {name in the folder: {bytes, crc32c}}; of a shard file the checksum that shard_header.py
                       describes, of TensorFlow's files that of all their bytes
 """
 import os
 import re
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import crc32c
 
@@ -22,6 +24,7 @@ from sok1x.checkpoint import errors, shard_names, strict_json
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, FormatVersionError
 from sok1x.checkpoint.open_file import read_bounded
 from sok1x.checkpoint.shard_header import integer, layout, text
+from sok1x.graph_ops.stores.placement import Placement
 
 NAME = "manifest.json"
 FORMAT = "sok1x checkpoint"
@@ -29,6 +32,7 @@ VERSION = 1
 KEY_DTYPES = ("int64", "int32", "uint32")
 
 _MOST_BYTES = 64 << 20
+_OPTIONAL = ("localized", "keys")  # of a table; left out where they are None
 _END = re.compile(rb',"crc32c":"([0-9a-f]{8})"\}\n\Z')
 _TOKEN = re.compile(r"[0-9a-f]{8,64}\Z")
 
@@ -50,6 +54,13 @@ class Table(NamedTuple):
     use_hashtable: bool
     key_dtype: str
     parts: Dict[str, Part]
+    localized: Optional[int] = None
+    keys: Optional[int] = None
+
+    @property
+    def placement(self) -> Placement:
+        """Which rank has which keys."""
+        return Placement(self.localized)
 
     def part_count(self, part: str, rank: int) -> int:
         """Rows that the file of a part has on a rank."""
@@ -140,10 +151,13 @@ def _as_json(manifest: Manifest) -> Dict[str, Any]:
     return {
         "format": FORMAT, "version": VERSION, "token": manifest.token, "step": manifest.step, "ranks": manifest.ranks,
         "written": manifest.written,
-        "tables": {name: dict(table._asdict(), parts={part: dict(value._asdict())
-                                                      for part, value in table.parts.items()})
-                   for name, table in manifest.tables.items()},
+        "tables": {name: _table_as_json(table) for name, table in manifest.tables.items()},
         "files": {name: dict(file._asdict()) for name, file in manifest.files.items()}}
+
+
+def _table_as_json(table: Table) -> Dict[str, Any]:
+    fields = dict(table._asdict(), parts={part: dict(value._asdict()) for part, value in table.parts.items()})
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _fields(value: Any, names: Tuple[str, ...], what: str) -> List[Any]:
@@ -180,7 +194,10 @@ def _checked(fields: Dict[str, Any]) -> Manifest:
 
 def _table(name: str, value: Any, ranks: int) -> Table:
     what = "table '{:.80}'".format(name)
-    dim, rows, counts, use_hashtable, key_dtype, parts = _fields(value, Table._fields, what)
+    localized, keys = (value.get(field) if isinstance(value, dict) else None for field in _OPTIONAL)
+    there = tuple(field for field in Table._fields if field not in _OPTIONAL or (
+        isinstance(value, dict) and value.get(field) is not None))
+    dim, rows, counts, use_hashtable, key_dtype, parts = _fields(value, there, what)[:6]
     rows = integer(rows, 0, 2 ** 48, "rows of " + what)
     if not isinstance(counts, list) or len(counts) != ranks:
         raise ValueError("counts of {} is not a list with a number for each of {} ranks".format(what, ranks))
@@ -190,13 +207,20 @@ def _table(name: str, value: Any, ranks: int) -> Table:
     table = Table(integer(dim, 1, 1 << 24, "dim of " + what), rows,
                   [integer(count, 0, rows, "a count of " + what) for count in counts], use_hashtable, key_dtype,
                   {text(part, "a part's name"): _part(part, inner, what)
-                   for part, inner in _objects(parts, "parts of " + what).items()})
+                   for part, inner in _objects(parts, "parts of " + what).items()},
+                  None if localized is None else integer(localized, 0, ranks - 1, "localized of " + what),
+                  None if keys is None else integer(keys, 1, 2 ** 48, "keys of " + what))
+    if keys is not None and table.counts != [table.placement.rows_of(keys, rank, ranks) for rank in range(ranks)]:
+        raise ValueError("counts of {} are not those of {} keys, {}".format(what, keys, table.placement.label()))
     suffixes = {part.suffix for part in table.parts.values()}
     if len(suffixes) != len(table.parts):
         raise ValueError("two parts of {} are in the same files".format(what))
-    for part, expected in ((shard_names.KEYS, ("int64", ())), (shard_names.ROWS, ("float32", (table.dim,)))):
-        if part not in table.parts or table.parts[part][:2] != expected:
-            raise ValueError("{} has no part '{}' of {} {}".format(what, part, expected[0], list(expected[1])))
+    for part, dtype, row_shape in ((shard_names.KEYS, "int64", ()), (shard_names.ROWS, "float32", (table.dim,))):
+        found = table.parts.get(part)
+        # Rows that no lookup reads may be of any dtype.
+        if found is None or found.row_shape != row_shape or (found.dtype != dtype and (
+                part == shard_names.KEYS or keys is None)):
+            raise ValueError("{} has no part '{}' of {} {}".format(what, part, dtype, list(row_shape)))
     return table
 
 

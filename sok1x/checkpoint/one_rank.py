@@ -56,9 +56,10 @@ class OneRankSource:
                 raise MismatchError("'{}' has rows of {} {} in {}, and of {} {} in the model.".format(
                     name, dtypes[name].name, list(shapes[name][1:]), self._prefix, dtype, list(row_shape)))
         keys, rows = self._all_keys(reader, shapes)
-        mine = np.flatnonzero(keys % self._ranks == self._rank)
+        mine = self._wanted.mine(keys, self._rank, self._ranks)
         self._keys, self._rows, self.total = keys[mine], rows[mine], len(mine)
-        needed = self.total if self._wanted.use_hashtable else int(self._keys.max(initial=-1)) // self._ranks + 1
+        needed = self.total if self._wanted.use_hashtable else self._wanted.rows_for(
+            int(self._keys.max(initial=-1)), self._ranks)
         if needed > self._wanted.rows:
             raise MismatchError((
                 "{} has {} rows of table '{}' for rank {} of {}, and its shard has {} rows: give the layer a "
@@ -92,6 +93,9 @@ class OneRankSource:
             raise MismatchError("table '{}' has use_hashtable={} in {}, and {} in the model.".format(
                 name, hashed, self._prefix, self._wanted.use_hashtable))
         if not hashed:
+            if self._wanted.keys not in (None, shapes[name][0]):
+                raise MismatchError("'{}' has {} rows in {}, and {} in the model.".format(
+                    name, shapes[name][0], self._prefix, self._wanted.keys))
             every = np.arange(shapes[name][0])
             return every, every
         index = reader.get_tensor(name + "/index")

@@ -2,7 +2,8 @@
 
 Key k belongs to rank k % N, of the N ranks that save and of the N' that load alike. So rank r of N' finds its keys in
 the shards p with p % g == r % g, g = gcd(N, N'), and in no other. With N' == N that is its own shard, and rows keep
-their numbers.
+their numbers. Where one rank has, or had, all rows (`graph_ops.stores.placement`), it reads all shards, or all ranks
+read that one; a rank without keys reads none.
 """
 import math
 from contextlib import ExitStack
@@ -13,12 +14,14 @@ import numpy as np
 from sok1x.checkpoint import shard_names
 from sok1x.checkpoint.checkpoint_files import Checkpoint, Progress, chunks_of, no_progress, rows_per_chunk
 from sok1x.checkpoint.errors import MismatchError
+from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 
 
 class Wanted(NamedTuple):
     """What a model has, and a checkpoint must fit.
 
-    `parts` are those to be given besides the keys: {part: (dtype, shape of a row)}.
+    `parts` are those to be given besides the keys: {part: (dtype, shape of a row)}. `rows` is V of this rank; `keys` as
+    `graph_ops.stores.table.Table` has it.
     """
 
     dim: int
@@ -26,6 +29,16 @@ class Wanted(NamedTuple):
     use_hashtable: bool
     key_dtype: str
     parts: Dict[str, Tuple[str, Tuple[int, ...]]]
+    placement: Placement = BY_KEY
+    keys: Optional[int] = None
+
+    def mine(self, keys: np.ndarray, rank: int, ranks: int) -> np.ndarray:
+        """Places of a rank's keys."""
+        return np.flatnonzero(self.placement.owners(keys, ranks) == rank)
+
+    def rows_for(self, greatest: int, ranks: int) -> int:
+        """Without a hash table: the rows that a rank needs whose greatest key is this; -1 is none."""
+        return int(self.placement.rows(greatest, ranks)) + 1 if greatest >= 0 else 0
 
 
 class TableSource:
@@ -40,18 +53,29 @@ class TableSource:
         wanted: What the rows are for. MismatchError is raised at once where dim, dtypes or kinds differ.
 
     Attributes:
-        total: Rows for this rank; None before `check`, unless the same number of ranks wrote.
+        total: Rows for this rank; None before `check`, unless it reads its own shard.
+        same_ranks: Whether it does: as many ranks wrote, and had the same keys.
     """
 
     def __init__(self, checkpoint: Checkpoint, table: str, rank: int, ranks: int, wanted: Wanted) -> None:
         self._checkpoint, self._name, self._rank, self._ranks = checkpoint, table, rank, ranks
         self._table = checkpoint.table(table)
         self._wanted = wanted
-        self.same_ranks = checkpoint.manifest.ranks == ranks
+        self.same_ranks = checkpoint.manifest.ranks == ranks and self._table.placement == wanted.placement
         self.total: Optional[int] = self._table.counts[rank] if self.same_ranks else None
-        step = math.gcd(checkpoint.manifest.ranks, ranks)
-        self.shards: List[int] = list(range(rank % step, checkpoint.manifest.ranks, step))
+        self.shards: List[int] = self._shards(checkpoint.manifest.ranks)
         self._compare()
+
+    def _shards(self, saved_ranks: int) -> List[int]:
+        """Those in which this rank's keys may be."""
+        if not self._wanted.placement.has_keys(self._rank):
+            return []
+        if self._table.localized is not None:
+            return [self._table.localized]
+        if self._wanted.placement.rank is not None:
+            return list(range(saved_ranks))
+        step = math.gcd(saved_ranks, self._ranks)
+        return list(range(self._rank % step, saved_ranks, step))
 
     def check(self, progress: Progress = no_progress) -> None:
         """Reads all that this rank needs once, so that what follows cannot fail half-way; and counts its rows.
@@ -67,7 +91,7 @@ class TableSource:
 
         def count(keys: np.ndarray) -> None:
             nonlocal total, greatest
-            mine = keys if self.same_ranks else keys[keys % self._ranks == self._rank]
+            mine = keys if self.same_ranks else keys[self._wanted.mine(keys, self._rank, self._ranks)]
             total += len(mine)
             if len(mine):
                 greatest = max(greatest, int(mine.max()))
@@ -79,7 +103,7 @@ class TableSource:
         if self.has_unused:
             self._checkpoint.check_shard(self._name, shard_names.UNUSED, self._rank, progress)
         self.total = total
-        needed = total if self._table.use_hashtable else greatest // self._ranks + 1
+        needed = total if self._table.use_hashtable else self._wanted.rows_for(greatest, self._ranks)
         if needed > self._wanted.rows:
             raise MismatchError(
                 "{} has {} rows of table '{}' for rank {} of {}, and its shard has {} rows: give the layer a "
@@ -99,7 +123,7 @@ class TableSource:
                     keys = keys_file.read(first, n)
                     rows = {part: reader.read(first, n) for part, reader in readers.items()}
                     if not self.same_ranks:
-                        mine = np.flatnonzero(keys % self._ranks == self._rank)
+                        mine = self._wanted.mine(keys, self._rank, self._ranks)
                         keys, rows = keys[mine], {part: values[mine] for part, values in rows.items()}
                     if len(keys):
                         yield keys, rows
@@ -126,6 +150,8 @@ class TableSource:
         self._expect("D", table.dim, wanted.dim)
         self._expect("key dtype", table.key_dtype, wanted.key_dtype)
         self._expect("use_hashtable", table.use_hashtable, wanted.use_hashtable)
+        if table.keys != wanted.keys:
+            self._expect("the number of rows", _rows_of_all(table.keys), _rows_of_all(wanted.keys))
         for part, (dtype, row_shape) in wanted.parts.items():
             if part not in table.parts:
                 raise MismatchError("{} has no '{}' of table '{}', which the model has; it has {}.".format(
@@ -138,3 +164,7 @@ class TableSource:
             raise MismatchError(
                 "{} of table '{}' is {} in {}, and {} in the model: build the layer as it was when the checkpoint was "
                 "saved.".format(what, self._name, saved, self._checkpoint.folder, wanted))
+
+
+def _rows_of_all(keys: Optional[int]) -> Any:
+    return "V on each rank, a layer's" if keys is None else keys

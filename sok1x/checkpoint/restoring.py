@@ -119,5 +119,6 @@ def wanted(table: TableState) -> Wanted:
     description = table.variable.table
     parts = {name: (variable.dtype.base_dtype.name, tuple(variable.shape.as_list()[1:]))
              for name, variable in table.parts.items()}
-    parts[shard_names.ROWS] = ("float32", (description.dim,))
-    return Wanted(description.dim, description.rows, description.hashed, description.key_dtype, parts)
+    parts[shard_names.ROWS] = (description.dtype, (description.dim,))
+    return Wanted(description.dim, description.rows, description.hashed, description.key_dtype, parts,
+                  description.placement, description.keys)

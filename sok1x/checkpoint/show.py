@@ -29,13 +29,16 @@ def lines(folder: str) -> Iterator[str]:
 def _table_lines(checkpoint: Checkpoint, name: str) -> Iterator[str]:
     manifest = checkpoint.manifest
     table = manifest.tables[name]
-    used, rows = sum(table.counts), table.rows * manifest.ranks
+    used = sum(table.counts)
+    rows = table.rows * table.placement.parts(manifest.ranks) if table.keys is None else table.keys
     total = sum(manifest.files[manifest.shard_file(name, part, rank)].bytes
                 for part in table.parts for rank in range(manifest.ranks))
     fullest = max(range(manifest.ranks), key=lambda rank: table.counts[rank])
     yield _line("  keys", "{}, {}".format(table.key_dtype, "in a hash table" if table.use_hashtable else "row numbers"))
     yield _line("  D", str(table.dim))
-    yield _line("  rows", "{:,} in use of {:,} ({} ranks of {:,})".format(used, rows, manifest.ranks, table.rows))
+    where = "{} ranks of {:,}".format(manifest.ranks, table.rows) if table.localized is None else \
+        table.placement.label()
+    yield _line("  rows", "{:,} in use of {:,} ({})".format(used, rows, where))
     yield _line("  load factor", "{:.3f}, at most {:.3f} (rank {})".format(
         used / max(rows, 1), table.counts[fullest] / max(table.rows, 1), fullest))
     yield _line("  bytes", "{:,} ({})".format(total, size(total)))

@@ -6,6 +6,7 @@ import numpy as np
 
 from sok1x.checkpoint import shard_names
 from sok1x.checkpoint.checkpoint_files import CHUNK_BYTES, Checkpoint, chunks_of
+from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.shard_reader import ShardFileReader
 
 
@@ -20,13 +21,17 @@ class TableRows:
         name, dim, count: Its name, D, and the number of rows of all ranks.
 
     Raises:
-        CheckpointError: There is no such table; of every method: a file is damaged.
+        CheckpointError: There is no such table, or its rows are not float32; of every method: a file is damaged.
     """
 
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
         self._checkpoint, self._table, self.name = checkpoint, checkpoint.table(name), name
         self.dim, self.count = self._table.dim, sum(self._table.counts)
         self._ranks = range(checkpoint.manifest.ranks)
+        dtype = self._table.parts[shard_names.ROWS].dtype
+        if dtype != "float32":
+            raise CheckpointError("The rows of table '{}' in {} are {}, and float32 ones can be exported: choose other "
+                                  "tables with --table.".format(name, checkpoint.folder, dtype))
 
     @property
     def bytes(self) -> int:
@@ -65,14 +70,18 @@ class TableRows:
                     yield rows
 
     def _interleaved(self) -> Iterator[np.ndarray]:
-        """Key k is row k // N of rank k % N: a chunk of every rank makes a range of keys."""
+        """Keys are dealt out over ranks in turn: a chunk of every rank that has rows makes a range of keys."""
+        counts, placement = self._table.counts, self._table.placement
         with ExitStack() as files:
             readers: List[ShardFileReader] = [
-                files.enter_context(self._checkpoint.open(self.name, shard_names.ROWS, rank)) for rank in self._ranks]
+                files.enter_context(self._checkpoint.open(self.name, shard_names.ROWS, rank)) for rank in self._ranks
+                if placement.has_keys(rank)]
             step = max(1, CHUNK_BYTES // (4 * self.dim * len(readers)))
-            for first in range(0, self._table.rows, step):
-                n = min(step, self._table.rows - first)
+            most = max(counts)
+            for first in range(0, most, step):
+                n = min(step, most - first)
                 rows = np.empty((n, len(readers), self.dim), np.float32)
-                for rank, reader in enumerate(readers):
-                    rows[:, rank] = reader.read(first, n)
-                yield rows.reshape(-1, self.dim)
+                for place, reader in enumerate(readers):
+                    here = min(n, counts[placement.first + place] - first)  # the last ranks may have one row fewer
+                    rows[:here, place] = reader.read(first, here)
+                yield rows.reshape(-1, self.dim)[:self.count - first * len(readers)]

@@ -46,11 +46,12 @@ class TableSink:
         """Takes what the table is.
 
         Args:
-            facts: table, rank, ranks, rows (V), dim, used, use_hashtable, key_dtype, and
-                parts {part: {dtype, row_shape, count}}.
+            facts: table, rank, ranks, rows (V), dim, used, use_hashtable, key_dtype,
+                parts {part: {dtype, row_shape, count}}, and, if they are not None, localized and keys.
         """
         self._facts = {name: facts[name] for name in ("table", "use_hashtable", "key_dtype")}
         self._facts.update({name: int(facts[name]) for name in ("rank", "ranks", "rows", "dim", "used")})
+        self._facts.update({name: facts.get(name) for name in ("localized", "keys")})
         slots = itertools.count()
         for name, part in facts["parts"].items():
             suffix = "slot-{}".format(next(slots)) if name.startswith(shard_names.SLOT) else name
@@ -120,7 +121,8 @@ def assemble(token: str, step: int, outcomes: Sequence[Sequence[Dict[str, Any]]]
             name = outcome["table"]
             table = Table(outcome["dim"], outcome["rows"], [], outcome["use_hashtable"], outcome["key_dtype"], {
                 part: Part(dtype, tuple(row_shape), suffix)
-                for part, (dtype, row_shape, suffix) in outcome["parts"].items()})
+                for part, (dtype, row_shape, suffix) in outcome["parts"].items()}, outcome["localized"],
+                outcome["keys"])
             known = tables.setdefault(name, table)
             if (outcome["rank"], outcome["ranks"], len(known.counts)) != (rank, len(outcomes), rank) \
                     or table != known._replace(counts=[]):

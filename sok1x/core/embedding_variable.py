@@ -44,6 +44,7 @@ class EmbeddingVariable(StampedVariable):
         steps: int64 [], the last step at which any has.
         table: the table's description.
         table_variables: the handles of all these variables, which ops of ours take.
+        named_by_user: whether its name is the user's choice.
         changed: (since, keys, values) of `sok.incremental_dump` in a finalized graph: a scalar placeholder and two
             tensors.
 
@@ -63,6 +64,8 @@ class EmbeddingVariable(StampedVariable):
         >>> shard.m_var_name, value.shape
         ('EmbeddingVariable', (8, 4))
     """
+
+    named_by_user = False
 
     def __init__(self, rows: int, dim: int, use_hashtable: bool = True, key_dtype: str = "int64",
                  initializer: Any = None, trainable: bool = True) -> None:

@@ -46,6 +46,8 @@ def _claim(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
 def shard_of(variable: ResourceVariable, shards: Iterable[Any]) -> Optional[Any]:
     """The shard whose slot a variable is: by name (`EmbeddingVariable/Adam`, in any scope), or by place and shape.
 
+    Of a shard that the user has named the name says nothing: dense variables may be in a scope of the same name.
+
     Args:
         variable: a resource variable that is no shard itself.
         shards: the graph's `EmbeddingVariable`s.
@@ -66,7 +68,7 @@ def shard_of(variable: ResourceVariable, shards: Iterable[Any]) -> Optional[Any]
     """
     groups = variable.handle.op.colocation_groups()
     for shard in shards:
-        if "/{}/".format(shard.m_var_name) in "/" + variable.op.name:
+        if not shard.named_by_user and "/{}/".format(shard.m_var_name) in "/" + variable.op.name:
             return shard
         # Adam's beta powers are colocated with a shard too: but they are scalars, equal on all ranks.
         if ("loc:@" + shard.m_var_name).encode() in groups and variable.shape[:1] == shard.shape[:1]:

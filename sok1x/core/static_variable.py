@@ -29,6 +29,7 @@ class StaticVariable(EmbeddingVariable):
 
     Attributes:
         m_var_name: its name in the graph, without ':0'.
+        named_by_user: True.
 
     Raises:
         RuntimeError: the ranks have not joined yet.
@@ -44,6 +45,8 @@ class StaticVariable(EmbeddingVariable):
         ...     isinstance(sok.Variable([[1.0, 2.0], [3.0, 4.0]]), StaticVariable)
         True
     """
+
+    named_by_user = True
 
     def __init__(self, placement: Placement, initial_value: Any = None, trainable: bool = True,
                  name: Optional[str] = None, dtype: Any = None, constraint: Any = None, shape: Any = None,
