@@ -84,7 +84,6 @@ def check_optimizer(name, seed):
             assert not np.array_equal(whole, before)
             np.testing.assert_allclose(one, model.rows_of(TABLES[place][2], whole), rtol=2e-3, atol=2e-4,
                                        err_msg="{}, table {}, rank {}".format(name, place, RANK))
-        tf.keras.backend.clear_session()
 
 
 def check_dense_variables_in_a_scope_of_a_tables_name():
