@@ -114,10 +114,7 @@ def initialize(MPI):
     Raises:
         LaunchError: FAILED_PRECONDITION where MPI is finalised already or lacks MPI_THREAD_MULTIPLE.
     """
-    if MPI.Is_finalized():
-        raise LaunchError(FAILED_PRECONDITION, (
-            "sok.Init: MPI is finalised already in this process and cannot be started again; run sok.Init before "
-            "hvd.shutdown() or MPI.Finalize()."))
+    _refuse_finalized(MPI)
     ours = not MPI.Is_initialized()
     if ours:
         library = ctypes.CDLL(MPI.__file__)
@@ -134,6 +131,24 @@ def initialize(MPI):
                 "Unset HOROVOD_MPI_THREADS_DISABLE, leave mpi4py.rc.thread_level at 'multiple', or run sok.Init "
                 "first."))
     return ours
+
+
+def ranks_of_others():
+    """How many ranks there are in the world that somebody in this process has initialised MPI for.
+
+    Raises:
+        LaunchError: FAILED_PRECONDITION where MPI is finalised already, and nobody can say.
+    """
+    MPI = load()
+    _refuse_finalized(MPI)
+    return MPI.COMM_WORLD.Get_size()
+
+
+def _refuse_finalized(MPI):
+    if MPI.Is_finalized():
+        raise LaunchError(FAILED_PRECONDITION, (
+            "sok.Init: MPI is finalised already in this process and cannot be started again; run sok.Init, or call "
+            "sok.init, before hvd.shutdown() or MPI.Finalize()."))
 
 
 def thread_level(MPI):

@@ -95,7 +95,7 @@ def start(arguments):
             # that leaves no mark we know.
             alone = found is None or found.size == 1
             if alone and mpi_library.initialized_by_others():
-                alone = mpi_library.load().COMM_WORLD.Get_size() == 1
+                alone = mpi_library.ranks_of_others() == 1
             try:
                 _world = _alone(arguments, found) if alone else _join(arguments, found)
             except LaunchError as error:
