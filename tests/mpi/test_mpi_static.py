@@ -1,0 +1,27 @@
+"""sok.Variable and its lookups on any number of ranks: several programs in one start."""
+import os
+
+import pytest
+from ranks import run_ranks
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAMS = (
+    "program_static_lookup.py",     # values and gradients as of TensorFlow's own lookup in the whole tables
+    "program_static_training.py",   # optimizers, sessions, loops; beside the layers of SOK 1.x
+    "program_static_variables.py",  # what variables are made from, where their rows are, what is refused
+)
+CHECKPOINT = os.path.join(HERE, "program_static_checkpoint.py")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_programs_that_check_themselves(ranks, seed):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_several.py"), seed, *PROGRAMS, timeout=390)
+    assert finished.out.count("is over") == ranks * len(PROGRAMS), str(finished)
+    assert finished.out.count("ok") == ranks * len(PROGRAMS), str(finished)
+
+
+@pytest.mark.parametrize("saved_on, restored_on", [(2, (1, 2, 4)), (1, (2,))])
+def test_checkpoints_on_other_ranks_with_rows_in_other_places(saved_on, restored_on, seed, tmp_path):
+    for program, ranks in [("save", saved_on)] + [("restore", ranks) for ranks in restored_on]:
+        finished = run_ranks(ranks, CHECKPOINT, program, tmp_path, seed, env={"SAVED_ON": str(saved_on)})
+        assert finished.out.count("ok") == ranks, str(finished)
