@@ -1,11 +1,11 @@
-"""Model-parallel embedding tables for TensorFlow 1.15, under the names of SparseOperationKit (SOK) 1.x.
+"""Model-parallel embedding tables for TensorFlow 1.15, under the names of SparseOperationKit (SOK) 1.x and 2.x.
 
-The import is free: TensorFlow is loaded when one of the names below is first used, MPI and GPUs when the op made
-by `Init` runs. Nothing is printed or started.
+The import is free: TensorFlow is loaded when one of the names below is first used, MPI and GPUs when `init` is called
+or the op made by `Init` runs. Nothing is printed or started.
 
 Notation of all docstrings: N ranks (one process, one GPU each) · B samples of this rank's batch · S slots (feature
 fields) · H keys a slot · D floats a row · V rows of this rank's shard of a table · K keys of this rank's batch ·
-U distinct keys among them · a key's owner is the rank `key % N`.
+U distinct keys among them · a key's owner is the rank `key % N`, unless one rank has the whole table.
 
 Example:
     >>> import sok1x

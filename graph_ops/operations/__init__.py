@@ -9,6 +9,7 @@ Lookups:
     of_lookup         what follows a lookup
     lookup_gradient   the gradient of any lookup
     second_order      the gradient of that
+    dealt_evenly      which tables' lookups run together
 
 Steps of optimizers:
     gradient_descent  gradient descent
@@ -23,7 +24,8 @@ Exchanges that are not of tables:
     gather_bytes      bytes of all ranks
 
 Others:
-    init_op           sok1x.Init
+    init_op           sok1x.Init and sok1x.init
+    assign_rows       rows of some keys overwritten
     rank_and_ranks    which rank of how many
     segments          distinct values, sums by segment, for any tensors
 """

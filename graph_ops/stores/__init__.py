@@ -1,11 +1,12 @@
 """A table's state on this rank: its description, its variables, and what is done with its rows.
 
     table            the description
+    placement        which rank has which keys
     table_variables  the handles of its variables in a graph, by name
     store            `request_store`, the door: opens them to an operation that runs
     base_store       `Store`, what every kind of table offers behind it
     hashed_store     tables with an index: keys get rows as they come
-    direct_store     tables without: key k is row k // N
+    direct_store     tables without: a key says itself which row it is
     initial          initial values of the variables (operations)
     distinct         keys or rows, each one once
     known_distinct   row numbers that are distinct for certain, because an operation of ours has made them
