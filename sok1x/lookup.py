@@ -63,11 +63,11 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
         ...     items_of, users_of = sok.lookup_sparse([items, users], [bought, who], combiners=["sum", "mean"])
         ...     _ = session.run(tf.global_variables_initializer())
         ...     session.run(items_of).tolist(), users_of.shape.as_list()
-        ([[6.0, 8.0], [0.0, 0.0], [3.0, 4.0]], [3, 4])
+        ([[6.0, 8.0], [0.0, 0.0], [3.0, 4.0]], [None, 4])
     """
     if use_low_frequency_filter:
-        raise ValueError("sok1x.lookup_sparse: use_low_frequency_filter: got {!r}, expected False: these tables have all "
-                         "their rows from the start".format(use_low_frequency_filter))
+        raise ValueError("sok1x.lookup_sparse: use_low_frequency_filter: got {!r}, expected False: these tables have "
+                         "all their rows from the start".format(use_low_frequency_filter))
     several = isinstance(params, (list, tuple))
     tables = list(params) if several else [params]
     ids = _for_each("sp_ids", sp_ids, several, len(tables))
@@ -154,8 +154,8 @@ def _for_each(what: str, given: Any, several: bool, expected: int) -> List[Any]:
 
 def _checked(function: str, table: Any) -> EmbeddingVariable:
     if not isinstance(table, EmbeddingVariable):
-        raise TypeError("sok1x.{}: params: got {!r} of type {}, expected a sok1x.Variable; a tf.Variable's ids are looked "
-                        "up with tf.nn.embedding_lookup_sparse".format(function, table, type(table).__name__))
+        raise TypeError("sok1x.{}: params: got {!r} of type {}, expected a sok1x.Variable; a tf.Variable's ids are "
+                        "looked up with tf.nn.embedding_lookup_sparse".format(function, table, type(table).__name__))
     if table.table.dtype != "float32":
         raise TypeError("sok1x.{}: params: got '{}' of dtype {}, expected float32 rows: make it with "
                         "sok1x.Variable(..., dtype=tf.float32), or read this rank's rows with tf.nn.embedding_lookup"

@@ -87,8 +87,8 @@ def assign(variable: Any, keys: Any, values: Any) -> tf.Operation:
     """
     _checked("assign", variable)
     if variable.graph.finalized:
-        raise ValueError("sok1x.assign: variable: got '{}' in a finalized graph, expected a graph that may grow; make the "
-                         "op before the session is created".format(variable.m_var_name))
+        raise ValueError("sok1x.assign: variable: got '{}' in a finalized graph, expected a graph that may grow; make "
+                         "the op before the session is created".format(variable.m_var_name))
     table = variable.table
     with variable.graph.as_default(), tf.name_scope("assign"):
         keys, values = tf.convert_to_tensor(keys), tf.convert_to_tensor(values)

@@ -82,7 +82,8 @@ def _expect(what: str, table: str, given: Any, things: str, dtypes: Any) -> tf.T
                         "tf.SparseTensor of {}; use sok1x.all2all_dense_embedding for a dense tensor of ids".format(
                             what, given, type(given).__name__, table, things))
     if given.dtype not in dtypes:
-        raise TypeError("sok1x.lookup_sparse: {}: got {} of dtype {} for '{}', expected {}; cast them with tf.cast".format(
+        raise TypeError("sok1x.lookup_sparse: {}: got {} of dtype {} for '{}', expected {}; cast them with "
+                        "tf.cast".format(
             what, things, given.dtype.name, table, " or ".join(dtype.name for dtype in dtypes)))
     if given.shape.rank not in (2, None):
         raise ValueError("sok1x.lookup_sparse: {}: got {} of shape {} for '{}', expected [B, …]: a sample's {} in each "

@@ -39,8 +39,8 @@ def Variable(initial_value: Any = None, trainable: bool = True, validate_shape: 
         synchronization: nothing depends on it.
         aggregation: likewise.
         shape: [rows, D] or [D] of the whole table, in place of an initial value.
-        initializer: how rows begin, in place of an initial value: as a layer's `embedding_initializer`. None (uniform in
-            [-0.05, 0.05)), or a name: a row is a function of seed, table and its number alone, on any number of ranks.
+        initializer: how rows begin, in place of an initial value: as a layer's `embedding_initializer`. None (uniform
+            in [-0.05, 0.05)), or a name: a row is a function of seed, table and its number alone, on any number of ranks.
             A Keras or TensorFlow initializer object is called for this rank's rows, [n, D].
         mode: None or 'distributed': rank r has rows r, r + N, r + 2 N, … in this order; with fewer rows than ranks
             some have none. 'localized:R': rank R has all rows, the others have none.
@@ -71,17 +71,17 @@ def Variable(initial_value: Any = None, trainable: bool = True, validate_shape: 
     for what, value in (("caching_device", caching_device), ("variable_def", variable_def),
                         ("import_scope", import_scope)):
         if value is not None:
-            raise ValueError("sok1x.Variable '{}': {}: got {!r}, expected None: a table's rows are made, and read, where "
-                             "they are".format(name or "Variable", what, value))
+            raise ValueError("sok1x.Variable '{}': {}: got {!r}, expected None: a table's rows are made, and read, "
+                             "where they are".format(name or "Variable", what, value))
     if not validate_shape:
-        raise ValueError("sok1x.Variable '{}': validate_shape: got {!r}, expected True: the ranks must know how many rows "
-                         "each has".format(name or "Variable", validate_shape))
+        raise ValueError("sok1x.Variable '{}': validate_shape: got {!r}, expected True: the ranks must know how many "
+                         "rows each has".format(name or "Variable", validate_shape))
     options = dict(trainable=trainable, name=name, dtype=dtype, constraint=constraint, shape=shape,
                    initializer=initializer, collections=collections)
     if mode is None or mode == "distributed":
         return DistributedVariable(initial_value, **options)
     found = _LOCALIZED.match(mode) if isinstance(mode, str) else None
     if found is None:
-        raise ValueError("sok1x.Variable '{}': mode: got {!r}, expected None, 'distributed' or 'localized:R', R being a "
-                         "rank".format(name or "Variable", mode))
+        raise ValueError("sok1x.Variable '{}': mode: got {!r}, expected None, 'distributed' or 'localized:R', R being "
+                         "a rank".format(name or "Variable", mode))
     return LocalizedVariable(initial_value, int(found.group(1)), **options)

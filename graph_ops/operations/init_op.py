@@ -9,7 +9,6 @@ from sok1x.graph_ops.bridge import executor, library
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 
-
 DEFAULT_SEED = 20211  # any fixed number: the same script gives the same tables every time
 
 

@@ -108,7 +108,7 @@ def mark_loaded(variables: TableVariables, name: str = "mark_loaded") -> tf.Oper
 
 
 def changed(variables: TableVariables, since: tf.Tensor, name: str = "changed") -> Tuple[tf.Tensor, tf.Tensor]:
-    """(keys [n] of the table's key dtype, values [n, D] of its rows') of the rows in use that changed after step `since`.
+    """(keys [n] of the table's key dtype, values [n, D] of its rows') of those in use that changed after step `since`.
 
     Args:
       since: an integer scalar tensor.

@@ -75,7 +75,7 @@ class Table(NamedTuple):
         return self.rows * self.placement.parts(ranks) if self.keys is None else self.keys
 
     def dealt_evenly(self, ranks: int) -> bool:
-        """Whether every rank has V rows, and keys are dealt out over all ranks in turn: of the groups, what they need."""
+        """Whether every rank has V rows, and keys are dealt out over all ranks in turn: what groups go by."""
         return self.placement == BY_KEY and self.total(ranks) % ranks == 0
 
     def expected_keys(self, ranks: int) -> str:

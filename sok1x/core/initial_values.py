@@ -57,8 +57,8 @@ def whole(label: str, initial_value: Any, shape: Any, initializer: Any, dtype: A
     """
     if initial_value is None:
         if shape is None:
-            raise ValueError("{}: got neither initial_value nor shape, expected a value, or shape and initializer".format(
-                label))
+            raise ValueError("{}: got neither initial_value nor shape, expected a value, or shape and "
+                             "initializer".format(label))
         rows, dim = _shape(label, "shape", tf.TensorShape(shape))
         return _initialized(rows, dim, initializer, _dtype(label, dtype or tf.float32))
     if initializer is not None:
@@ -128,8 +128,8 @@ def _as_tensorflow_reads(array: np.ndarray) -> np.ndarray:
 def _shape(label: str, what: str, shape: tf.TensorShape) -> Sequence[int]:
     """(rows, D) of [rows, D], or of [D], which is one row."""
     if shape.rank not in (1, 2) or not shape.is_fully_defined() or not shape.num_elements():
-        raise ValueError("{}: {}: got shape {}, expected [rows, D], or [D] for one row, each number known when the graph "
-                         "is built and at least 1".format(label, what, shape))
+        raise ValueError("{}: {}: got shape {}, expected [rows, D], or [D] for one row, each number known when the "
+                         "graph is built and at least 1".format(label, what, shape))
     numbers = shape.as_list()
     return (1, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
 

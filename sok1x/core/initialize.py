@@ -133,12 +133,12 @@ def last_session(graph: tf.Graph) -> Optional[tf.Session]:
     return None if session is None or session._closed else session
 
 
-def join(global_batch_size: Optional[int], seed: int, by_call: bool = False) -> None:
+def join(global_batch_size: Optional[int], seed: Optional[int], by_call: bool = False) -> None:
     """Runs an `Init` op at once, in a graph and session of its own, on the CPU: no GPU is taken.
 
     Args:
         global_batch_size: as in `Init`.
-        seed: as in `Init`.
+        seed: as in `Init`; None is its default.
         by_call: whether it is not `Init` that asks, but `sok.init`.
 
     Raises:
@@ -149,7 +149,7 @@ def join(global_batch_size: Optional[int], seed: int, by_call: bool = False) -> 
         >>> initialize.join(8192, initialize.DEFAULT_SEED)
     """
     with tf.Graph().as_default():
-        started = init_op.init(global_batch_size, seed, by_call)
+        started = init_op.init(global_batch_size, DEFAULT_SEED if seed is None else seed, by_call)
         with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
             session.run(started)
 

@@ -7,7 +7,6 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.core.initialize import checked, join
 from sok1x.graph_ops.bridge import executor
-from sok1x.graph_ops.operations import init_op
 
 COMM_TOOLS = ("horovod", "mpi")
 
@@ -45,7 +44,7 @@ def init(comm_tool: Optional[str] = "horovod", use_legacy_optimizer: bool = True
     _refuse_forked()
     world = launch.current()
     if world is None:
-        join(None, init_op.DEFAULT_SEED if seed is None else seed, by_call=True)
+        join(None, seed, by_call=True)
         return
     if seed is not None and seed != world.arguments["seed"]:
         raise ValueError("sok1x.init: seed: got {}, but the ranks have joined with seed {}; give the same seed, or "
@@ -75,10 +74,10 @@ def _check_comm_tool(function: str, comm_tool: Any) -> None:
 
 
 def _refuse_forked() -> None:
-    """A forked child has the parent's memory, and none of its threads: what it asked of ours would never be answered."""
+    """A forked child has the parent's memory, and none of its threads: nobody would answer what it asks of ours."""
     started = executor._executor
     if started is not None and started._pid != os.getpid():
         raise tf.errors.FailedPreconditionError(None, None, (
-            "sok1x.init: got a process (id {}) that was forked from one in which sok1x was in use (id {}), and has none "
-            "of its threads; start processes with multiprocessing's 'spawn' or 'forkserver', or fork before anything "
+            "sok1x.init: got a process (id {}) that was forked from one in which sok1x was in use (id {}), and has "
+            "none of its threads; start processes with multiprocessing's 'spawn' or 'forkserver', or fork before anything "
             "of sok1x is built").format(os.getpid(), started._pid))

@@ -54,21 +54,21 @@ class StaticVariable(EmbeddingVariable):
         label = "sok1x.Variable '{}'".format(name or "Variable")
         world = _world(label)
         if placement.rank is not None and not 0 <= placement.rank < world.size:
-            raise ValueError("{}: mode: got 'localized:{}', but there are {} ranks; expected a rank from 0 to {}".format(
-                label, placement.rank, world.size, world.size - 1))
+            raise ValueError("{}: mode: got 'localized:{}', but there are {} ranks; expected a rank from 0 to {}"
+                             .format(label, placement.rank, world.size, world.size - 1))
         with tf.init_scope():
-            name = tf.get_default_graph().unique_name(name or "Variable", mark_as_used=False)
+            unique = str(tf.get_default_graph().unique_name(name or "Variable", mark_as_used=False))
             whole = initial_values.whole(label, initial_value, shape, initializer, dtype)
             mine = placement.rows_of(whole.rows, world.rank, world.size)
             if mine > _MOST_ROWS:
                 raise ValueError("{}: got {} rows, {} of them on rank {}, expected at most {} on a rank".format(
                     label, whole.rows, mine, world.rank, _MOST_ROWS))
             place = world.rank - placement.first if placement.has_keys(world.rank) else None
-            with tf_ops.name_scope(name + "/Initializer/"):
+            with tf_ops.name_scope(unique + "/Initializer/"):
                 spec, fill = whole.part(place, placement.parts(world.size), mine)
         self._world_size, self._whole_rows = world.size, whole.rows
         with self._room():
-            self._make(Table(name, mine, whole.dim, DIRECT, "int64", Initializer(**spec), placement, whole.rows,
+            self._make(Table(unique, mine, whole.dim, DIRECT, "int64", Initializer(**spec), placement, whole.rows,
                              whole.dtype), fill, trainable, constraint=constraint, collections=collections)
 
     @property

@@ -1,4 +1,4 @@
-"""sok.Variables trained on any number of ranks, by optimizers of all kinds, as plain variables with all rows are on one.
+"""sok.Variables trained on any number of ranks as plain variables with all rows are on one, by optimizers of all kinds.
 
     mpiexec -np N python program_static_training.py SEED
 """

@@ -36,7 +36,7 @@ def check_initial_values(seed):
                 "doubles": (sok.Variable(whole.astype(np.float64), mode=mode), whole, tf.float64),
                 "cast": (sok.Variable((whole * 9).astype(np.int64), dtype="float32", mode=mode),
                          (whole * 9).astype(np.int64), tf.float32),
-                "list": (sok.Variable([[1, 2], [3, 4], [5, 6]], mode=mode), np.array([[1, 2], [3, 4], [5, 6]]), tf.int32),
+                "list": (sok.Variable([[1, 2], [3, 4], [5, 6]], mode=mode), np.arange(1, 7).reshape(3, 2), tf.int32),
                 "floats": (sok.Variable([[1.5, 2.0], [3.0, 4.0]], mode=mode), np.array([[1.5, 2], [3, 4]]), tf.float32),
                 "wide": (sok.Variable([[2 ** 40]], mode=mode), np.array([[2 ** 40]]), tf.int64),
                 "one row": (sok.Variable([1.0, 2.0, 3.0], mode=mode), np.array([[1.0, 2, 3]]), tf.float32),
@@ -172,8 +172,8 @@ class HashedOnOneRank(EmbeddingVariable):
 
     def __init__(self, rank):
         with self._room():
-            self._make(Table("hashed", 64, 4, HASHED, "int64", Initializer("uniform", -1.0, 1.0), Placement(rank)), None,
-                       True)
+            initializer = Initializer("uniform", -1.0, 1.0)
+            self._make(Table("hashed", 64, 4, HASHED, "int64", initializer, Placement(rank)), None, True)
 
 
 def check_a_hashed_table_on_one_rank(seed):
