@@ -40,7 +40,7 @@ def Variable(initial_value: Any = None, trainable: bool = True, validate_shape: 
         aggregation: likewise.
         shape: [rows, D] or [D] of the whole table, in place of an initial value.
         initializer: how rows begin, in place of an initial value: as a layer's `embedding_initializer`. None (uniform
-            in [-0.05, 0.05)), or a name: a row is a function of seed, table and its number alone, on any number of ranks.
+            in [-0.05, 0.05)), or a name: a row is a function of seed, table and its number, on any number of ranks.
             A Keras or TensorFlow initializer object is called for this rank's rows, [n, D].
         mode: None or 'distributed': rank r has rows r, r + N, r + 2 N, … in this order; with fewer rows than ranks
             some have none. 'localized:R': rank R has all rows, the others have none.

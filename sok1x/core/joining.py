@@ -79,5 +79,5 @@ def _refuse_forked() -> None:
     if started is not None and started._pid != os.getpid():
         raise tf.errors.FailedPreconditionError(None, None, (
             "sok1x.init: got a process (id {}) that was forked from one in which sok1x was in use (id {}), and has "
-            "none of its threads; start processes with multiprocessing's 'spawn' or 'forkserver', or fork before anything "
+            "none of its threads; start processes with multiprocessing's 'spawn', or fork before anything "
             "of sok1x is built").format(os.getpid(), started._pid))

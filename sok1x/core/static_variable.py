@@ -1,4 +1,5 @@
 """Tables with a fixed number of rows and no index: what `sok.Variable` makes."""
+import contextlib
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
@@ -10,6 +11,7 @@ from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.stores.placement import Placement
 from sok1x.graph_ops.stores.table import DIRECT, Initializer, Table
 
+_ON_GPUS = ("float32", "float64", "int64")  # dtypes of which TensorFlow 1.15 has variables there
 _MOST_ROWS = 2 ** 31 - 1  # row numbers are int32
 
 
@@ -67,7 +69,9 @@ class StaticVariable(EmbeddingVariable):
             with tf_ops.name_scope(unique + "/Initializer/"):
                 spec, fill = whole.part(place, placement.parts(world.size), mine)
         self._world_size, self._whole_rows = world.size, whole.rows
-        with self._room():
+        with self._room(), contextlib.ExitStack() as stack:
+            if whole.dtype not in _ON_GPUS:
+                stack.enter_context(tf.device("/cpu:0"))
             self._make(Table(unique, mine, whole.dim, DIRECT, "int64", Initializer(**spec), placement, whole.rows,
                              whole.dtype), fill, trainable, constraint=constraint, collections=collections)
 

@@ -20,6 +20,7 @@ OPTIMIZERS = {
     "SGD": lambda: v1.train.GradientDescentOptimizer(0.05),
     "Adam": lambda: v1.train.AdamOptimizer(0.01),
     "LazyAdam": lambda: tf.contrib.opt.LazyAdamOptimizer(0.01),
+    "our Adam": lambda: sok.optimizers.Adam(0.01),
     "Keras Adagrad": lambda: tf.keras.optimizers.Adagrad(0.05),
 }
 

@@ -138,6 +138,25 @@ def test_ranks_that_disagree_on_the_seed_may_try_again():
     assert finished.out.count("ok") == 2, str(finished)
 
 
+NAMES_OF_SOK_2 = """
+import sok1x
+sok1x.install_as_sparse_operation_kit()
+import sparse_operation_kit as sok
+from sparse_operation_kit import communication
+from sparse_operation_kit.lookup import lookup_sparse
+for name in ("init", "set_comm_tool", "tf_version", "Variable", "DistributedVariable", "LocalizedVariable",
+             "lookup_sparse", "all2all_dense_embedding", "export", "assign", "communication", "Init",
+             "DistributedEmbedding"):
+    assert getattr(sok, name) is getattr(sok1x, name) and name in sok.__all__, name
+assert lookup_sparse is sok.lookup_sparse and communication is sok.communication
+print("ok")
+"""
+
+
+def test_the_names_of_sok_2_under_its_own_name():
+    assert "ok" in run_ranks(0, NAMES_OF_SOK_2).out
+
+
 def test_the_graph_of_the_user_is_left_alone():
     with graph() as made:
         sok.init()
