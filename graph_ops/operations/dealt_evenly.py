@@ -2,6 +2,7 @@
 from typing import Any
 
 from sok1x.graph_ops.groups.form import GroupForm
+from sok1x.graph_ops.stores.placement import BY_KEY
 
 
 class DealtEvenly(GroupForm):
@@ -16,6 +17,15 @@ class DealtEvenly(GroupForm):
 
     def __init__(self, form: GroupForm) -> None:
         self._form = form
+
+    def fixed_key(self, config: Any) -> Any:
+        """See `GroupForm.fixed_key`: of tables that every number of ranks deals out evenly."""
+        table = config.table
+        return self._form.fixed_key(config) if table.placement == BY_KEY and table.keys is None else None
+
+    def serves_one(self, config: Any) -> bool:
+        """See `GroupForm.serves_one`."""
+        return bool(self._form.serves_one(config))
 
     def key(self, taken: Any, world: Any) -> Any:
         """See `GroupForm.key`."""
