@@ -121,8 +121,8 @@ def assemble(token: str, step: int, outcomes: Sequence[Sequence[Dict[str, Any]]]
             name = outcome["table"]
             table = Table(outcome["dim"], outcome["rows"], [], outcome["use_hashtable"], outcome["key_dtype"], {
                 part: Part(dtype, tuple(row_shape), suffix)
-                for part, (dtype, row_shape, suffix) in outcome["parts"].items()}, outcome["localized"],
-                outcome["keys"])
+                for part, (dtype, row_shape, suffix) in outcome["parts"].items()}, outcome.get("localized"),
+                outcome.get("keys"))
             known = tables.setdefault(name, table)
             if (outcome["rank"], outcome["ranks"], len(known.counts)) != (rank, len(outcomes), rank) \
                     or table != known._replace(counts=[]):

@@ -131,6 +131,13 @@ def sums_gradient(model):
     return tf.gradients(segments.unsorted_segment_sum(data, tf.constant([0, 2, 1]), tf.constant(3)), data, sums)[0]
 
 
+def assigned(hashed, keys, values):
+    def make(model):
+        shard = dense_layer(max_vocabulary_size_per_gpu=V).embedding_variable if hashed else model.shard
+        return sok.assign(shard, unknown(keys, np.int64), unknown(values, np.float32))
+    return make
+
+
 NONE = {}  # takes no row numbers or shapes
 CASES = {
     "operations.gradient_descent.step": optimizer_cases("operations.gradient_descent.step"),
@@ -158,6 +165,14 @@ CASES = {
                      for shape in ([2, D], [1, D + 1], [0, D])},
     "operations.combined_lookup.spread": {str(shape): (second("combined", shape), ["expected [2, 4]"])
                         for shape in ([3, D], [2, D - 1], [0, D])},
+    "operations.assign_rows.assign": {
+        "fewer values": (assigned(False, [0, 1], np.ones([1, D])), ["keys of shape [2] and values of shape [1, 4]"]),
+        "narrow values": (assigned(False, [0, 1], np.ones([2, D - 1])), ["values of shape [2, 3]", "[n, 4]"]),
+        "a matrix of keys": (assigned(False, [[0, 1]], np.ones([2, D])), ["keys of shape [1, 2]"]),
+        "a key too far": (assigned(False, [0, V], np.ones([2, D])), ["key 8 at position 1 of the keys to assign"])},
+    "operations.assign_rows.insert": {
+        "fewer values": (assigned(True, [0, 1], np.ones([1, D])), ["keys of shape [2] and values of shape [1, 4]"]),
+        "a matrix of keys": (assigned(True, [[0, 1]], np.ones([2, D])), ["keys of shape [1, 2]"])},
     "operations.segments.unique": {"a matrix": (lambda m: segments.unique(unknown([[1, 2]]))[0], ["shape [1, 2]"])},
     "operations.segments.segment_sum": {
         "fewer data": (segment_sum(np.ones([2, D]), [0, 1, 2], 3), ["data of shape [2, 4]"]),
