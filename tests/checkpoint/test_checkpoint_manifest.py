@@ -31,6 +31,34 @@ def test_it_comes_back(tmp_path):
     assert made().other_files() == ["model.ckpt-12.index"]
 
 
+def static(**changes):
+    """A table of seven rows in all, without a hash table."""
+    parts = {"keys": Part("int64", (), "keys"), "rows": Part("int32", (8,), "rows")}
+    values = dict(dim=8, rows=4, counts=[4, 3], use_hashtable=False, key_dtype="int64", parts=parts, keys=7)
+    files = {"t.{}-of-2.{}".format(rank, part): File(10, 1) for rank in range(2) for part in ("keys", "rows")}
+    return made(tables={"t": Table(**dict(values, **changes))}, files=files)
+
+
+@pytest.mark.parametrize("changes", [{}, dict(localized=1, counts=[0, 7], rows=7)])
+def test_tables_with_other_rows_on_each_rank_come_back(tmp_path, changes):
+    manifest.write(str(tmp_path), static(**changes))
+    assert manifest.read(str(tmp_path)) == static(**changes)
+
+
+@pytest.mark.parametrize("changes, words", [
+    (dict(localized=2), "localized of table 't' is 2, and an integer from 0 to 1"),
+    (dict(localized="1"), "localized of table 't' is '1'"),
+    (dict(keys=0), "keys of table 't' is 0"),
+    (dict(keys=8), r"counts of table 't' are not those of 8 keys, by key"),
+    (dict(localized=0), r"counts of table 't' are not those of 7 keys, all rows on rank 0"),
+    (dict(keys=None), "no part 'rows' of float32"),
+])
+def test_tables_whose_rows_cannot_be_there(tmp_path, changes, words):
+    manifest.write(str(tmp_path), static(**changes))
+    with pytest.raises(DamagedError, match=words):
+        manifest.read(str(tmp_path))
+
+
 def test_it_replaces_an_older_one(tmp_path):
     manifest.write(str(tmp_path), made())
     manifest.write(str(tmp_path), made(step=13))

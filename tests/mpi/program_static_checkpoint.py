@@ -10,7 +10,10 @@ import tensorflow as tf
 from static_model import RANK, N, rows_of
 
 import sok1x as sok
-from sok1x.checkpoint.errors import MismatchError
+from sok1x.checkpoint import dense_saver, show
+from sok1x.checkpoint.checkpoint_files import Checkpoint
+from sok1x.checkpoint.errors import CheckpointError, MismatchError
+from sok1x.checkpoint.table_rows import TableRows
 
 v1 = tf.compat.v1
 
@@ -75,6 +78,19 @@ def refused(error, words, function, *arguments):
     raise AssertionError("nothing was refused: {}".format(words))
 
 
+def check_export(checkpoint, model):
+    """What is saved, as a stream in the order of keys."""
+    for place, (name, shape, dtype, _, _) in enumerate(TABLES):
+        if dtype != np.float32:
+            words = "are {}, and float32 ones".format(np.dtype(dtype).name)
+            refused(CheckpointError, words, TableRows, checkpoint, name)
+            continue
+        rows = TableRows(checkpoint, name)
+        np.testing.assert_array_equal(np.concatenate(list(rows.keys())), np.arange(shape[0]))
+        np.testing.assert_array_equal(np.concatenate(list(rows.values())), model.expected(place))
+        assert any("{:,} in use of {:,}".format(shape[0], shape[0]) in line for line in show.lines(checkpoint.folder))
+
+
 def save(folder, seed):
     with tf.Graph().as_default():
         model, saver = Model(False, seed), v1.train.Saver()
@@ -98,6 +114,7 @@ def restore(folder, seed):
             session.run(v1.global_variables_initializer())
             saver.restore(session, os.path.join(folder, "prefix-1"))
             model.check(session, "tf.train.Saver")
+    check_export(Checkpoint(dense_saver.last_whole(os.path.join(folder, "managed"))[1]), model)
     with tf.Graph().as_default():  # another number of rows
         sok.Variable(np.zeros([12, 3], np.float32), name="dealt")
         manager = sok.CheckpointManager(os.path.join(folder, "managed"))
