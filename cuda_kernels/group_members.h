@@ -37,6 +37,7 @@ struct PartitionMember {
   i32* position;
   i32* inverse;  // numbers of `values`, which become their places among the member's sent keys
   i64 n_inverse;
+  i64 parts, first;  // a key's owner is first + key mod parts
 };
 
 struct FindMember {

@@ -11,13 +11,13 @@
 SOK_DEVICE u32 same_owner(bool valid, i64 owner) { return __match_any_sync(0xffffffffu, valid ? (u32)owner : ~0u); }
 
 SOK_KERNEL sok1x_group_partition_count(const PartitionMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts,
-                                       i64 count, i64 tiles, const i64* SOK_RESTRICT distinct, i64 ranks,
+                                       i64 count, i64 tiles, const i64* SOK_RESTRICT distinct,
                                        i32* SOK_RESTRICT places) {
   SOK_GROUP_TILES(tile, tiles) {
     const i64 t = part_of(starts, count, tile);
     const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
     const bool valid = i < distinct[t];
-    const i64 owner = valid ? owner_of(members[t].values[i], ranks) : 0;
+    const i64 owner = valid ? members[t].first + owner_of(members[t].values[i], members[t].parts) : 0;
     const u32 same = same_owner(valid, owner);
     if (valid && warp_lane() == __ffs(same) - 1) places[owner * tiles + tile] = __popc(same);
   }
@@ -40,7 +40,7 @@ SOK_KERNEL sok1x_group_partition_counts(const i64* SOK_RESTRICT starts, i64 coun
 }
 
 SOK_KERNEL sok1x_group_partition_place(const PartitionMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts,
-                                       i64 count, i64 tiles, const i64* SOK_RESTRICT distinct, i64 ranks,
+                                       i64 count, i64 tiles, const i64* SOK_RESTRICT distinct,
                                        const i32* SOK_RESTRICT places, const i32* SOK_RESTRICT to_own,
                                        i64* SOK_RESTRICT sent) {
   SOK_GROUP_TILES(tile, tiles) {
@@ -48,7 +48,7 @@ SOK_KERNEL sok1x_group_partition_place(const PartitionMember* SOK_RESTRICT membe
     const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
     const bool valid = i < distinct[t];
     const i64 key = valid ? members[t].values[i] : 0;
-    const i64 owner = valid ? owner_of(key, ranks) : 0;
+    const i64 owner = valid ? members[t].first + owner_of(key, members[t].parts) : 0;
     const u32 same = same_owner(valid, owner);
     if (valid) {
       const i32 place = places[owner * tiles + tile] + __popc(same & ((1u << warp_lane()) - 1));
@@ -73,7 +73,6 @@ SOK_KERNEL sok1x_group_partition_remap(const PartitionMember* SOK_RESTRICT membe
 // One thread a member, as long as there are enough of them.
 SOK_EXPORT void sok1x_group_partition(const PartitionMember* members, i64 count, const i64* distinct, i64 ranks,
                                       i64* counts, i64* sent) {
-  const OwnerOf owner(ranks);
   const i64 stride = ranks + 8;  // a cache line lies between the counters of two members, which two threads count in
   std::vector<i64> first(count * stride, 0);
   i64* const places = first.data();
@@ -81,8 +80,9 @@ SOK_EXPORT void sok1x_group_partition(const PartitionMember* members, i64 count,
   sok1x::parallel_chunks(count, 1, [=](i64 begin, i64 end) {
     for (i64 t = begin; t < end; ++t) {
       const PartitionMember& m = members[t];
+      const OwnerOf owner(m.parts);
       for (i64 i = 0; i < distinct[t]; ++i) {
-        m.position[i] = (i32)owner(m.values[i]);
+        m.position[i] = (i32)(m.first + owner(m.values[i]));
         ++places[t * stride + m.position[i]];
       }
     }

@@ -349,11 +349,10 @@ int partition(GroupWork* work, const PartitionMember* members, i64 count, const 
   i32* const places_at = (i32*)(state + state_bytes);
   i32* const to_own = (i32*)(state + cleared);
   step.clear(state, cleared);
-  step.launch(PARTITION_COUNT, 32 * tiles, at.members, at.sums[0], count, tiles, distinct, ranks, places_at);
+  step.launch(PARTITION_COUNT, 32 * tiles, at.members, at.sums[0], count, tiles, distinct, places_at);
   step.scan(places_at, places, places_at, state);
   step.launch(PARTITION_COUNTS, count, at.sums[0], count, tiles, ranks, places_at, counts, to_own);
-  step.launch(PARTITION_PLACE, 32 * tiles, at.members, at.sums[0], count, tiles, distinct, ranks, places_at, to_own,
-              sent);
+  step.launch(PARTITION_PLACE, 32 * tiles, at.members, at.sums[0], count, tiles, distinct, places_at, to_own, sent);
   step.launch(PARTITION_REMAP, 32 * of_inverse[count], at.members, at.sums[1], count, of_inverse[count]);
   return step.error;
 }

@@ -39,6 +39,21 @@ class Columns:
         return self.of("hashed", lambda config: config.table.hashed)
 
     @property
+    def parts(self) -> np.ndarray:
+        """Over how many ranks each table's keys are dealt out; 0: over all."""
+        return self.of("parts", lambda config: config.table.placement.rank is not None)
+
+    @property
+    def first(self) -> np.ndarray:
+        """The first of these ranks."""
+        return self.of("first", lambda config: config.table.placement.first)
+
+    @property
+    def keys(self) -> np.ndarray:
+        """How many keys each table without index has on all ranks; 0: V on each that has keys."""
+        return self.of("keys", lambda config: config.table.keys or 0)
+
+    @property
     def rows(self) -> np.ndarray:
         """V of each table."""
         return self.of("rows", lambda config: config.table.rows)

@@ -6,7 +6,7 @@ from sok1x.graph_ops.groups.form import GroupForm
 from sok1x.graph_ops.stores.table import DIRECT, HASHED
 
 # What the grouped forms know of a lookup. One that says more is run by itself, until they know that too.
-_TABLE = ("name", "rows", "dim", "kind", "key_dtype", "initializer")
+_TABLE = ("name", "rows", "dim", "kind", "key_dtype", "initializer", "placement", "keys", "dtype")
 _FORWARD = ("table", "held", "label", "slot_num", "max_nnz", "combiner", "exchange", "dtype", "training", "rows_known")
 _BACKWARD = ("table", "label", "combiner", "rows_known")
 

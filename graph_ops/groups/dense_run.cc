@@ -133,7 +133,7 @@ int DenseRun::ForwardAlone(bool training, uint8_t* left, int64_t* fresh) {
     m.key_type = facts_[t].key_type;
     m.n = keys.elements;
     m.ranks = 1;
-    m.limit = facts_[t].rows;
+    m.limit = facts_[t].keys_of(1);
     m.rows = static_cast<i32*>(at);
     m.dim = facts_[t].dim;
     m.out.base = static_cast<char*>(out);

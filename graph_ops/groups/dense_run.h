@@ -18,12 +18,17 @@ namespace sok1x {
 // What is known of a member before it runs. Kept in step with dense_run.py's FACTS.
 struct DenseFacts {
   int64_t dim;          // D
-  int64_t rows;         // V
+  int64_t rows;         // V, of this rank
   int64_t hashed;       // 1: the table has an index
   int64_t key_type;     // of common.cuh
   int64_t half;         // 1: embeddings are float16
   int64_t global_step;  // 1: the last host input of the op that makes rows distinct is the global step
   int64_t count_at, stamps_at, clock_at;  // the places of these variables among a lookup's; -1 for none
+  int64_t parts, first;  // a key's owner is first + key mod parts; 0: all ranks
+  int64_t keys;          // without index: how many keys there are on all ranks; 0: parts * V
+
+  int64_t parts_of(int64_t ranks) const { return parts != 0 ? parts : ranks; }
+  int64_t keys_of(int64_t ranks) const { return keys != 0 ? keys : parts_of(ranks) * rows; }
 };
 
 // Memory [rank][member][rows] for one exchange.

@@ -11,7 +11,8 @@ from sok1x.graph_ops.stores import clock
 
 # What is known of a member before it runs: DenseFacts in dense_run.h.
 FACTS = np.dtype([(name, np.int64) for name in (
-    "dim", "rows", "hashed", "key_type", "half", "global_step", "count_at", "stamps_at", "clock_at")])
+    "dim", "rows", "hashed", "key_type", "half", "global_step", "count_at", "stamps_at", "clock_at", "parts", "first",
+    "keys")])
 # How new rows begin and are stamped: NewRows there. kind: of row_init.cu, or -1.
 NEW = np.dtype([("seed", np.int64), ("identity", np.int64), ("kind", np.int64), ("a", np.float64), ("b", np.float64),
                 ("ahead", np.int64), ("at_least", np.int64)])
@@ -61,7 +62,8 @@ def _facts_of(taken: Any) -> Tuple[int, ...]:
         held = config.held.names if hasattr(config, "held") else ()
         _facts[kernel] = (table.dim, table.rows, table.hashed, backend.KEY_TYPES[table.key_dtype],
                           ITEM_BYTES[getattr(config, "dtype", "float32")] == 2, getattr(config, "global_step", False),
-                          *[held.index(name) if name in held else -1 for name in ("count", "stamps", "clock")])
+                          *[held.index(name) if name in held else -1 for name in ("count", "stamps", "clock")],
+                          table.placement.rank is not None, table.placement.first, table.keys or 0)
     return _facts[kernel]
 
 

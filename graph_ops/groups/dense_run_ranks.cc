@@ -91,6 +91,8 @@ int DenseRun::Prepare(int ranks, int64_t* counts, int64_t* begins, int64_t* outs
     p.n = p.n_inverse = m.n;
     p.position = position + first;
     p.inverse = m.inverse;
+    p.parts = facts_[t].parts_of(ranks);
+    p.first = facts_[t].first;
     first += given.elements;
   }
   int code = Done(steps_->unique(Work(), keys.data(), count, distinct));
@@ -114,8 +116,8 @@ int DenseRun::Prepare(int ranks, int64_t* counts, int64_t* begins, int64_t* outs
     m.keys.base = reinterpret_cast<char*>(keys[t].values);
     m.key_type = kKeyInt64;
     for (int r = 0; r < ranks && !facts_[t].hashed; ++r) m.n += counts[r * count + t];
-    m.ranks = ranks;
-    m.limit = ranks * facts_[t].rows;
+    m.ranks = facts_[t].parts_of(ranks);
+    m.limit = facts_[t].keys_of(ranks);
     m.rows = rows + first;
     first += input(t, 0).elements;
   }
@@ -202,7 +204,7 @@ int DenseRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, int
     m.keys = keys_.of(t);
     m.key_type = kKeyInt64;
     m.n = keys_.starts[(t + 1) * (ranks_ + 1) - 1];
-    m.ranks = ranks_;
+    m.ranks = facts_[t].parts_of(ranks_);
     m.rows = static_cast<i32*>(requested_[t]);
     m.dim = facts_[t].dim;
     m.out = answers_.of(t);

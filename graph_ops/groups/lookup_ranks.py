@@ -83,6 +83,7 @@ def ask_owners(batch, world, keys, lengths, inverse):
     owned["values"], owned["n"] = records["values"], lengths
     owned["position"] = batch.temporary("int32", total) + 4 * starts[:-1]
     owned["inverse"], owned["n_inverse"] = inverse, lengths
+    owned["parts"], owned["first"] = batch.columns.parts, batch.columns.first
     counters = batch.counters(world.size * size)
     group_partition.partition(owned, distinct.pointer, world.size, counters.pointer, sent)
     counts = counters.read().reshape(world.size, size)
@@ -100,13 +101,18 @@ def _outside(batch, world, keys, counts):
     groups.lie_at(records["keys"], keys)
     records["key_type"] = backend.KEY_TYPES["int64"]
     records["n"] = np.where(hashed, 0, counts)
-    records["ranks"] = world.size
-    records["limit"] = world.size * batch.columns.rows
+    records["ranks"] = parts = parts_of(batch, world)
+    records["limit"] = np.where(batch.columns.keys, batch.columns.keys, parts * batch.columns.rows)
     starts = groups.running_sum(records["n"])
     records["rows"] = batch.temporary("int32", int(starts[-1])) + 4 * starts[:-1]
     misfits = batch.counters()
     group_find.find(records, misfits.pointer)
     return misfits.read() > 0
+
+
+def parts_of(batch, world):
+    """Over how many ranks each member's keys are dealt out, int64 [T]."""
+    return np.where(batch.columns.parts, batch.columns.parts, world.size)
 
 
 def save_counts(batch, world, sent, place, exchange=()):
@@ -189,7 +195,7 @@ def _look_up(batch, variables, keys, answers, requested, counts, world):
     records["key_type"] = backend.KEY_TYPES["int64"]
     records["n"] = np.where(batch.ready, counts, 0)
     records["index"] = np.where(hashed, variables[:, 1]["data"], 0)
-    records["capacity"], records["ranks"] = variables[:, 1]["dims"][:, 0], world.size
+    records["capacity"], records["ranks"] = variables[:, 1]["dims"][:, 0], parts_of(batch, world)
     records["rows"] = requested
     records["table"] = variables[:, 0]["data"]
     records["dim"] = batch.columns.dims

@@ -9,7 +9,6 @@ Lookups:
     of_lookup         what follows a lookup
     lookup_gradient   the gradient of any lookup
     second_order      the gradient of that
-    dealt_evenly      which tables' lookups run together
 
 Steps of optimizers:
     gradient_descent  gradient descent

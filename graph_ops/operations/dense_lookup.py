@@ -13,7 +13,6 @@ from sok1x.graph_ops.exchanges.lookup import SAVED_DTYPES, Gradient, Lookup
 from sok1x.graph_ops.exchanges.training import training_inputs
 from sok1x.graph_ops.groups import dense_lookup as groups
 from sok1x.graph_ops.operations import distinct_rows, lookup_gradient
-from sok1x.graph_ops.operations.dealt_evenly import DealtEvenly
 from sok1x.graph_ops.operations.lookup_gradient import Backward, OfLookup
 from sok1x.graph_ops.operations.second_order import Spread
 from sok1x.graph_ops.stores.base_store import Store
@@ -115,7 +114,7 @@ class _Forward(Operation):
     name = "operations.dense_lookup.forward"
     communicates = True
     Config = ForwardConfig
-    group = DealtEvenly(groups.Forward())
+    group = groups.Forward()
     Lookup = DenseLookup
 
     def prepare(self, request: Any, config: ForwardConfig, world: Any) -> np.ndarray:

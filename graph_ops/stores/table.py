@@ -74,10 +74,6 @@ class Table(NamedTuple):
         """Rows of all ranks; without an index keys are in [0, total)."""
         return self.rows * self.placement.parts(ranks) if self.keys is None else self.keys
 
-    def dealt_evenly(self, ranks: int) -> bool:
-        """Whether every rank has V rows, and keys are dealt out over all ranks in turn: what groups go by."""
-        return self.placement == BY_KEY and self.total(ranks) % ranks == 0
-
     def expected_keys(self, ranks: int) -> str:
         """Without an index: which keys there are and why, for messages."""
         if self.keys is not None:
