@@ -3,21 +3,18 @@ import contextlib
 import dataclasses
 import os
 import struct
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Dict, List, Optional
+from typing import Dict, List
 
 import crc32c
 import numpy as np
 
 from sok1x.checkpoint import errors, shard_header
 from sok1x.checkpoint.shard_header import Header
+from sok1x.checkpoint.stream_writer import StreamWriter
 
 # So much is summed and then written at a time: the system copies it while it is in the processor's cache still. On two
 # busy cores that took less time than a second thread for the sums.
 _PIECE = 1 << 20
-# After so much the disk is sent what the system has taken so far, beside what follows: else it is idle until the end.
-_SYNC_BYTES = 64 << 20
-_syncs = ThreadPoolExecutor(1, "sok1x-sync")
 
 
 class ShardFileWriter:
@@ -36,15 +33,16 @@ class ShardFileWriter:
         self._row = np.dtype((np.dtype(header.dtype), header.row_shape))
         self._written = 0
         self._sums: List[int] = []
-        self._unsynced = 0
-        self._sync: Optional["Future[None]"] = None
         block = shard_header.encode(header)
         self._wanted = len(block) + header.payload_bytes + header.trailer_bytes
-        with self._refusals():
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            raise errors.of_write(error, path, self._wanted) from None
+        self._stream = StreamWriter(fd, path, self._wanted)
         try:
             # Room for the header, which is written when all is known.
-            self._put(bytes(len(block)))
+            self._stream.put(bytes(len(block)))
         except BaseException:
             self.abort()
             raise
@@ -65,7 +63,7 @@ class ShardFileWriter:
         for first in range(0, len(rows), step):
             piece = rows[first:first + step]
             self._add(piece)
-            self._put(piece)
+            self._stream.put(piece)
             self._written += len(piece)
 
     def close(self) -> Dict[str, int]:
@@ -75,23 +73,13 @@ class ShardFileWriter:
         trailer = np.array(self._sums, "<u4").tobytes()
         trailer += struct.pack("<I", crc32c.crc32c(trailer))
         block = shard_header.encode(self._header)
-        self._put(trailer)
-        with self._refusals():
-            os.pwrite(self._fd, block, 0)
-            if self._sync is not None:
-                self._sync.result()  # an error that it has met is told once, and so not by the next
-            os.fsync(self._fd)
-            fd, self._fd = self._fd, -1
-            os.close(fd)
+        self._stream.put(trailer)
+        self._stream.finish(block)
         return {"bytes": self._wanted, "crc32c": shard_header.file_checksum(block, trailer)}
 
     def abort(self) -> None:
         """Closes and removes the file; after `close` or `abort`, and after a failure, only what is left to do."""
-        if self._sync is not None:
-            wait([self._sync])
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._stream.close()
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 
@@ -109,21 +97,3 @@ class ShardFileWriter:
             known = self._header.key_range or (2 ** 63, -2 ** 63)
             self._header = dataclasses.replace(
                 self._header, key_range=(min(known[0], int(rows.min())), max(known[1], int(rows.max()))))
-
-    def _put(self, data: Any) -> None:
-        left = memoryview(data).cast("B")
-        with self._refusals():
-            while len(left):
-                done = os.write(self._fd, left)
-                left, self._unsynced = left[done:], self._unsynced + done
-            if self._unsynced >= _SYNC_BYTES and (self._sync is None or self._sync.done()):
-                if self._sync is not None:
-                    self._sync.result()
-                self._unsynced, self._sync = 0, _syncs.submit(os.fdatasync, self._fd)
-
-    @contextlib.contextmanager
-    def _refusals(self) -> Any:
-        try:
-            yield
-        except OSError as error:
-            raise errors.of_write(error, self._path, self._wanted) from None

@@ -5,9 +5,8 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.graph_ops.operations import embedding, gradient_descent
 from sok1x.optimizers import clipping, gradients
+from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
 
 def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = None) -> Any:
@@ -155,7 +154,7 @@ def apply_prepared(optimizer: Any, pairs: Any, *args: Any, **kwargs: Any) -> Any
     return super(_Distributed, optimizer).apply_gradients(pairs, *args, **kwargs)
 
 
-class _Distributed:
+class _Distributed(KnowsDistinctRows):
     """What the made classes have in common; they derive from this and from the optimizer's own class."""
 
     _sok1x_average: bool
@@ -170,29 +169,6 @@ class _Distributed:
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's own, with what is not averaged yet averaged, and clipped if `clip_norm` was given."""
         return apply_prepared(self, prepare(self, grads_and_vars), *args, **kwargs)
-
-    def _resource_apply_sparse_duplicate_indices(self, grad: tf.Tensor, handle: Any, indices: tf.Tensor,
-                                                 **kwargs: Any) -> tf.Operation:
-        """As the optimizer's own; but a lookup's gradient has distinct indices, which TensorFlow need not make so.
-
-        Making them distinct, tf.unique and a segment sum, is a quarter of a step's time with LazyAdam on a CPU.
-        """
-        own = super()._resource_apply_sparse_duplicate_indices  # type: ignore[misc]
-        if own.__func__ is _GRADIENT_DESCENT and isinstance(handle, EmbeddingVariable):
-            rate = self._learning_rate_tensor  # type: ignore[attr-defined]
-            if rate.shape.rank in (0, None):
-                # The same arithmetic in one pass over all threads, where TensorFlow makes three, the last on one; and
-                # rows that the shard does not have are refused on a GPU too.
-                return gradient_descent.gradient_descent(handle.table_variables, grad, indices, rate)
-        if own.__func__ in _MAKE_DISTINCT and embedding.are_distinct(indices, handle):
-            return self._resource_apply_sparse(grad, handle, indices, **kwargs)  # type: ignore[attr-defined]
-        return own(grad, handle, indices, **kwargs)
-
-
-# TensorFlow's own way for optimizers that do not say how they treat repeated indices.
-_MAKE_DISTINCT = (tf.train.Optimizer._resource_apply_sparse_duplicate_indices,
-                  tf.keras.optimizers.Optimizer._resource_apply_sparse_duplicate_indices)
-_GRADIENT_DESCENT = tf.train.GradientDescentOptimizer._resource_apply_sparse_duplicate_indices
 
 
 class _DistributedTrain(_Distributed):

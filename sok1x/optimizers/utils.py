@@ -34,7 +34,35 @@ def split_embedding_variable_from_others(
         >>> split == ([layer.embedding_variable], [dense])
         True
     """
-    variables = checked_variables("split_embedding_variable_from_others", trainable_variables)
+    return _split("split_embedding_variable_from_others", trainable_variables)
+
+
+def filter_variables(vars: Any) -> Tuple[List[EmbeddingVariable], List[tf.Variable]]:
+    """Splits variables into embedding variables and all others, under the name of SOK 2.x.
+
+    Args:
+        vars: list or tuple of variables, for instance `tf.trainable_variables()`.
+
+    Returns:
+        (embedding variables, other variables): two lists, each in the order given.
+
+    Raises:
+        ValueError: vars is no list or tuple, or holds something that is no variable.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default():
+        ...     table = sok.EmbeddingVariable(rows=8, dim=4)
+        ...     dense = tf.get_variable("dense", shape=[4, 1])
+        ...     sok.filter_variables([dense, table]) == ([table], [dense])
+        True
+    """
+    return _split("filter_variables", vars)
+
+
+def _split(who: str, given: Any) -> Tuple[List[EmbeddingVariable], List[tf.Variable]]:
+    variables = checked_variables(who, given)
     embeddings = [variable for variable in variables if isinstance(variable, EmbeddingVariable)]
     others = [variable for variable in variables if not isinstance(variable, EmbeddingVariable)]
     return embeddings, others

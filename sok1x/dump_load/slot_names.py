@@ -1,0 +1,81 @@
+"""What optimizers and their slots are called in SOK 2.x's files.
+
+Slots have tf.keras' names there, whichever optimizer wrote them, so that a table of a tf.train optimizer can be loaded
+for the tf.keras one that keeps the same:
+
+    name in files   optimizers of tf.train     their slots             of tf.keras   slots, as in files
+    SGD             GradientDescent            none                    SGD           none; or momentum
+    Momentum        Momentum                   momentum                none
+    Adagrad         Adagrad                    accumulator             Adagrad       accumulator
+    Adadelta        Adadelta                   accum, accum_update     Adadelta      accum_grad, accum_var
+    Adam            Adam, LazyAdam             m, v                    Adam          m, v; with amsgrad vhat too
+    Adamax          none                                               Adamax        m, v
+    Ftrl            Ftrl                       accum, linear           Ftrl          accumulator, linear
+    RMSprop         RMSProp                    rms, momentum; or mg    RMSprop       rms; or momentum, mg
+    Nadam           none                                               Nadam         m, v
+
+SOK itself knows neither Momentum, RMSprop nor Nadam. tf.train's Momentum has a name of its own because tf.keras' SGD
+keeps another momentum, with the learning rate in it. Any other optimizer is called as its class, and its slots as it
+calls them. Ours are called as TensorFlow's.
+"""
+from typing import Any, Dict, List, NamedTuple
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.dump_load import layout
+
+_KERAS = ("SGD", "Adagrad", "Adadelta", "Adamax", "Ftrl", "RMSprop", "Nadam", "Adam")
+_TRAIN: Any = (
+    (tf.train.GradientDescentOptimizer, "SGD", {}), (tf.train.MomentumOptimizer, "Momentum", {}),
+    (tf.train.AdagradOptimizer, "Adagrad", {}), (tf.train.AdamOptimizer, "Adam", {}),
+    (tf.train.AdadeltaOptimizer, "Adadelta", {"accum": "accum_grad", "accum_update": "accum_var"}),
+    (tf.train.FtrlOptimizer, "Ftrl", {"accum": "accumulator"}), (tf.train.RMSPropOptimizer, "RMSprop", {}))
+
+
+class Slots(NamedTuple):
+    """A variable's slots.
+
+    Attributes:
+        optimizer: the optimizer's name in files. known: other names under which SOK wrote it.
+        variables: {slot's name in files: resource variable}.
+    """
+
+    optimizer: str = layout.NO_OPTIMIZER
+    known: Any = ()
+    variables: Dict[str, Any] = {}
+
+
+def of(optimizer: Any, variable: Any) -> Slots:
+    """The slots that an optimizer has of a variable.
+
+    Args:
+        optimizer: with `get_slot_names` and `get_slot`, of tf.train or tf.keras.
+        variable: an embedding variable.
+    """
+    name, renamed = _named(optimizer)
+    found = {}
+    for slot in _slot_names(optimizer):
+        try:
+            made = optimizer.get_slot(variable, slot)
+        except KeyError:  # Keras', of a variable without slots
+            made = None
+        if made is not None:
+            found[renamed.get(slot, slot)] = made
+    return Slots(name, ("Adam",) if name == "Adamax" else (), found)
+
+
+def _slot_names(optimizer: Any) -> List[str]:
+    # Keras' Ftrl and the like make slots in an order of their own: files are in this one.
+    return sorted(optimizer.get_slot_names())
+
+
+def _named(optimizer: Any) -> Any:
+    for name in _KERAS:
+        if isinstance(optimizer, getattr(tf.keras.optimizers, name)):
+            return name, {}
+    for kind, name, renamed in _TRAIN:
+        if isinstance(optimizer, kind):
+            own = {getattr(optimizer, "_accum_name", None): "accumulator",
+                   getattr(optimizer, "_linear_name", None): "linear"} if name == "Ftrl" else {}
+            return name, dict(renamed, **{slot: to for slot, to in own.items() if slot})
+    return type(optimizer).__name__, {}

@@ -1,0 +1,34 @@
+"""Steps on a table's rows that a lookup's gradient has made distinct already."""
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.graph_ops.operations import embedding, gradient_descent
+
+
+class KnowsDistinctRows:
+    """Mixed into an optimizer's class, before it."""
+
+    def _resource_apply_sparse_duplicate_indices(self, grad: tf.Tensor, handle: Any, indices: tf.Tensor,
+                                                 **kwargs: Any) -> tf.Operation:
+        """As the optimizer's own; but a lookup's gradient has distinct indices, which TensorFlow need not make so.
+
+        Making them distinct, tf.unique and a segment sum, is a quarter of a step's time with LazyAdam on a CPU.
+        """
+        own = super()._resource_apply_sparse_duplicate_indices  # type: ignore[misc]
+        if own.__func__ is _GRADIENT_DESCENT and isinstance(handle, EmbeddingVariable):
+            rate = self._learning_rate_tensor  # type: ignore[attr-defined]
+            if rate.shape.rank in (0, None):
+                # The same arithmetic in one pass over all threads, where TensorFlow makes three, the last on one; and
+                # rows that the shard does not have are refused on a GPU too.
+                return gradient_descent.gradient_descent(handle.table_variables, grad, indices, rate)
+        if own.__func__ in _MAKE_DISTINCT and embedding.are_distinct(indices, handle):
+            return self._resource_apply_sparse(grad, handle, indices, **kwargs)  # type: ignore[attr-defined]
+        return own(grad, handle, indices, **kwargs)
+
+
+# TensorFlow's own way for optimizers that do not say how they treat repeated indices.
+_MAKE_DISTINCT = (tf.train.Optimizer._resource_apply_sparse_duplicate_indices,
+                  tf.keras.optimizers.Optimizer._resource_apply_sparse_duplicate_indices)
+_GRADIENT_DESCENT = tf.train.GradientDescentOptimizer._resource_apply_sparse_duplicate_indices
