@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from sok1x.core.joining import init, set_comm_tool
     from sok1x.core.scaffold import Scaffold
     from sok1x.distributed_variable import DistributedVariable
+    from sok1x.dump_load.dumping import dump
+    from sok1x.dump_load.loading import load
     from sok1x.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
     from sok1x.embeddings.distributed_embedding import DistributedEmbedding
     from sok1x.even_steps import EvenSteps
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
     from sok1x.lookup import all2all_dense_embedding, lookup_sparse
     from sok1x.optimizers.clipping import clip_by_global_norm, global_norm
     from sok1x.optimizers.distributed_optimizer import DistributedOptimizer
-    from sok1x.optimizers.utils import split_embedding_variable_from_others
+    from sok1x.optimizers.sgd import SGD
+    from sok1x.optimizers.utils import filter_variables, split_embedding_variable_from_others
+    from sok1x.optimizers.wrapper import OptimizerWrapper
     from sok1x.row_access import assign, export
     from sok1x.saver.saver import Saver
     from sok1x.variable import Variable
@@ -65,6 +69,8 @@ _DEFINED_IN = {
     "LocalizedVariable": "localized_variable",
     "MetricAverageCallback": "core.callbacks",
     "OptimizerScope": "core.context_scope",
+    "OptimizerWrapper": "optimizers.wrapper",
+    "SGD": "optimizers.sgd",
     "Saver": "saver.saver",
     "Scaffold": "core.scaffold",
     "Variable": "variable",
@@ -72,17 +78,20 @@ _DEFINED_IN = {
     "assign": "row_access",
     "broadcast_global_variables": "core.broadcast",
     "clip_by_global_norm": "optimizers.clipping",
+    "dump": "dump_load.dumping",
     "export": "row_access",
+    "filter_variables": "optimizers.utils",
     "global_norm": "optimizers.clipping",
     "incremental_dump": "incremental",
     "init": "core.joining",
     "install_as_sparse_operation_kit": "alias",
+    "load": "dump_load.loading",
     "lookup_sparse": "lookup",
     "set_comm_tool": "core.joining",
     "split_embedding_variable_from_others": "optimizers.utils",
     "tf_version": "versions",
 }
-_MODULES = ("communication", "core", "embeddings", "kit_lib", "operations", "optimizers", "saver")
+_MODULES = ("communication", "core", "dump_load", "embeddings", "kit_lib", "operations", "optimizers", "saver")
 _UNLISTED = ("tf",)  # not in __all__: after `from sok1x import *`, `tf` must still be TensorFlow
 
 __all__ = [
@@ -103,6 +112,8 @@ __all__ = [
     "LocalizedVariable",
     "MetricAverageCallback",
     "OptimizerScope",
+    "OptimizerWrapper",
+    "SGD",
     "Saver",
     "Scaffold",
     "Variable",
@@ -113,13 +124,17 @@ __all__ = [
     "clip_by_global_norm",
     "communication",
     "core",
+    "dump",
+    "dump_load",
     "embeddings",
     "export",
+    "filter_variables",
     "global_norm",
     "incremental_dump",
     "init",
     "install_as_sparse_operation_kit",
     "kit_lib",
+    "load",
     "lookup_sparse",
     "operations",
     "optimizers",

@@ -4,6 +4,7 @@
     shard_save      what the first does
     shard_load      what the second does
     shard_parts     rows by pieces, on their way through the host's memory
+    distinct_keys   whether a key comes twice in a file
     sok_files       SOK 1.x's files of a table
     sok_dump        a table of all ranks to them
     sok_restore     and from them

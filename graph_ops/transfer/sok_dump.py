@@ -56,7 +56,7 @@ def _dump(store, counts, files):
     try:
         agreed(world, lambda: files.create(sizes))
         agreed(world, lambda: files.open(sizes))
-        if table.hashed or world.size == 1:
+        if table.hashed or world.size == 1 or table.keys is not None:  # then V is another on each rank
             agreed(world, lambda: _write_rows(store, int(counts[world.rank]), int(counts[:world.rank].sum()), files))
         else:
             _write_in_key_order(store, files)

@@ -7,12 +7,10 @@ from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INVALID_ARGUMENT,
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table_variables import OWN
-from sok1x.graph_ops.transfer import shard_load, sok_files
+from sok1x.graph_ops.transfer import distinct_keys, shard_load, sok_files
 
 _KEYS_AT_ONCE = 1 << 19
 _BUFFER_BYTES = 16 << 20
-# Keys that are compared with each other in memory at a time, to find out whether one comes twice.
-_COMPARED_AT_ONCE = 2 << 20
 
 _RANGES = {"uint32": (0, 2 ** 32), "int32": (-2 ** 31, 2 ** 31)}
 
@@ -52,7 +50,8 @@ class _Source:
 
     def __init__(self, store, files):
         self._world, self._files, self._label = store.world, files, store.label
-        self._limits = _limits(store.table, store.world.size)
+        self._placement = store.table.placement
+        self._limits = limits(store.table, store.world.size)
         self.total = self._check_range()
         shard_load.check_room(store, self.total)
         self._check_distinct()
@@ -82,53 +81,40 @@ class _Source:
         """Places of this rank's keys."""
         if self._world.size == 1:
             return np.arange(len(keys))
-        return np.flatnonzero(keys % self._world.size == self._world.rank)
+        return np.flatnonzero(self._placement.owners(keys, self._world.size) == self._world.rank)
 
     def _check_range(self):
         """The number of this rank's keys. Raises where any key is none for this table."""
         total = 0
         for first, keys in self._all_keys():
             if self._limits is not None:
-                least, end, why = self._limits
+                least, end, expected = self._limits
                 wrong = np.flatnonzero((keys < least) | (keys >= end))
                 if wrong.size:
                     raise CallError(INVALID_ARGUMENT, (
-                        "{}: got key {} at place {} of '{}', expected keys in [{}, {}) ({})").format(
-                            self._label, keys[wrong[0]], first + wrong[0], self._files.keys_path, least, end, why))
+                        "{}: got key {} at place {} of '{}', expected keys in {}").format(
+                            self._label, keys[wrong[0]], first + wrong[0], self._files.keys_path, expected))
             total += self._own(keys).size
         return total
 
     def _check_distinct(self):
-        """Raises where a key comes twice, in memory that does not grow with the table: part after part of the keys."""
-        parts = -(-self.total // _COMPARED_AT_ONCE)
-        for part in range(parts):
-            found = []
-            for _, keys in self._all_keys():
-                keys = keys[self._own(keys)]
-                found.append(keys[_spread(keys) % np.uint64(parts) == part] if parts > 1 else keys)
-            found = np.concatenate(found)
-            found.sort()
-            twice = np.flatnonzero(found[1:] == found[:-1])
-            if twice.size:
-                raise CallError(INVALID_ARGUMENT, (
-                    "{}: got key {} twice in '{}' of {} keys of {} bytes, expected every key once; was the table "
-                    "dumped with another embedding_vec_size?").format(
-                        self._label, found[twice[0]], self._files.keys_path, self._files.rows, self._files.key_bytes))
+        """Raises where a key comes twice."""
+        twice = distinct_keys.repeated(lambda: (keys[self._own(keys)] for _, keys in self._all_keys()), self.total)
+        if twice is not None:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got key {} twice in '{}' of {} keys of {} bytes, expected every key once; was the table dumped "
+                "with another embedding_vec_size?").format(
+                    self._label, twice, self._files.keys_path, self._files.rows, self._files.key_bytes))
 
 
-def _limits(table, ranks):
-    """(least key, end of the keys, why) of a table, or None where any int64 is a key."""
+def limits(table, ranks):
+    """(least key, end of the keys, both in words) of a table, or None where any int64 is a key."""
     if not table.hashed:
-        return 0, table.rows * ranks, "max_vocabulary_size_per_gpu {} x {} ranks, use_hashtable=False".format(
-            table.rows, ranks)
+        return 0, table.total(ranks), table.expected_keys(ranks)
     if table.key_dtype in _RANGES:
-        return _RANGES[table.key_dtype] + ("key_dtype {}".format(table.key_dtype),)
+        least, end = _RANGES[table.key_dtype]
+        return least, end, "[{}, {}) (key_dtype {})".format(least, end, table.key_dtype)
     return None
-
-
-def _spread(keys):
-    """A number for each key that deals keys out evenly."""
-    return (keys.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
 
 
 def restore(variables, folder, name="restore_from_file"):

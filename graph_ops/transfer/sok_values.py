@@ -48,11 +48,10 @@ class _LoadValues(Operation):
                     "embedding table '{}' on rank {}: got values of shape {} at position {} of the tensors, expected "
                     "[rows, {}]").format(table.name, world.rank, list(array.shape), place, table.dim))
         rows = sum(array.shape[0] for array in request.inputs)
-        if rows > table.rows * world.size:
+        if rows > table.total(world.size):
             raise CallError(INVALID_ARGUMENT, (
-                "embedding table '{}' on rank {}: got {} rows of values, expected at most {} "
-                "(max_vocabulary_size_per_gpu {} x {} ranks); raise max_vocabulary_size_per_gpu").format(
-                    table.name, world.rank, rows, table.rows * world.size, table.rows, world.size))
+                "embedding table '{}' on rank {}: got {} rows of values, expected at most {} {}").format(
+                    table.name, world.rank, rows, table.total(world.size), _of(table, world.size)))
         return np.array([rows], np.int64)
 
     def run(self, request, config, world, headers):
@@ -65,9 +64,22 @@ class _LoadValues(Operation):
             agreed(world, lambda: _load(store, request.inputs))
 
 
+def _of(table, ranks):
+    """What the number of rows of all ranks is made of, for messages."""
+    if table.keys is not None:
+        return "(the variable's rows)"
+    return "(max_vocabulary_size_per_gpu {} x {} ranks); raise max_vocabulary_size_per_gpu".format(table.rows, ranks)
+
+
 def _load(store, inputs):
-    """Copies this rank's rows of the inputs: its j-th key, j * N + rank, has row j, with and without a hash table."""
-    ranks, rank = store.world.size, store.world.rank
+    """Copies this rank's rows of the inputs: its j-th key, j * N + rank, has row j, with and without a hash table.
+
+    N and rank are those of the table's placement; a rank that has no keys copies nothing.
+    """
+    placement = store.table.placement
+    if not placement.has_keys(store.world.rank):
+        return
+    ranks, rank = placement.parts(store.world.size), store.world.rank - placement.first
     every = _EveryRow(store, ranks)
     with ShardWriter(store) as writer:
         first_key = 0

@@ -4,6 +4,7 @@ A table's shard in files:
     shard_names        names of a table's parts, and of their files
     shard_header       a file's first bytes
     shard_writer       writes a file
+    stream_writer      a stretch of a file, from its beginning to its end
     shard_reader       reads one
     writing            a table's rows to files
     reading            a table's rows from those of any number of ranks

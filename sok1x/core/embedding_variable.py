@@ -98,6 +98,7 @@ class EmbeddingVariable(StampedVariable):
             **options: likewise; collections besides the two that all tables are in.
         """
         from sok1x.checkpoint import keras_weights, table_saver  # which need this module
+        from sok1x.dump_load import transfers
         table_saver.watch()
         keras_weights.watch()
         summaries.watch()
@@ -111,6 +112,7 @@ class EmbeddingVariable(StampedVariable):
             self.table_variables = dataclasses.replace(self.table_variables, **handles)
             since = tf.placeholder(tf.int64, [], name="since")
             self.changed = (since, *stamps.changed(self.table_variables, since))
+        transfers.of(self)
 
     @property
     def _initializer_op(self) -> Any:

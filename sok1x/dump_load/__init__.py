@@ -4,7 +4,6 @@ The files:
     layout           their bytes: heads, and meta_info
     slot_names       what optimizers and their slots are called in them
     table_files      those of one table, open and checked
-    key_checks       which keys a table can have
     folder           the folder that they appear in, all at once
 
 In a session, all ranks together:

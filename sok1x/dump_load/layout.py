@@ -124,14 +124,14 @@ def most_meta_bytes() -> int:
 
 
 def of_table(tables: Sequence[TableInfo], names: Sequence[str], path: str) -> Optional[TableInfo]:
-    """What meta_info says of a table that has one of these stems; None where SOK has mixed up its names.
+    """What meta_info says of a table that has one of these stems, the first of them if it can; None where SOK has mixed up its names.
 
     Where SOK has written several tables, all may have one name.
 
     Raises:
         CheckpointError: no such table.
     """
-    found = [table for table in tables if table.table in names]
+    found = [table for name in names for table in tables if table.table == name]
     if len({table.table for table in tables}) < len(tables):
         return None
     if not found:

@@ -65,7 +65,7 @@ class Saver:
             A scalar string tensor, b"OK" when run.
 
         Raises:
-            TypeError: embedding_variable is no `EmbeddingVariable`, or filepath no str.
+            TypeError: embedding_variable is no `EmbeddingVariable` of float32 rows, or filepath no str.
             ValueError: filepath is empty.
             tf.errors.FailedPreconditionError: (when run) the table is not initialized, or a rank does not see rank
                 0's files.
@@ -108,7 +108,7 @@ class Saver:
             A scalar string tensor, b"OK" when run.
 
         Raises:
-            TypeError: embedding_variable is no `EmbeddingVariable`, or filepath no str.
+            TypeError: embedding_variable is no `EmbeddingVariable` of float32 rows, or filepath no str.
             ValueError: filepath is empty.
             tf.errors.NotFoundError: (when run) a file is missing.
             tf.errors.InvalidArgumentError: (when run) the files' sizes do not fit, a key comes twice or is none for
@@ -155,7 +155,7 @@ class Saver:
             A scalar string tensor, b"OK" when run.
 
         Raises:
-            TypeError: embedding_variable is no `EmbeddingVariable`, or tensors no numbers.
+            TypeError: embedding_variable is no `EmbeddingVariable` of float32 rows, or tensors no numbers.
             ValueError: a tensor's shape is known and is not [rows, D], or there is none.
             tf.errors.InvalidArgumentError: (when run) a tensor is not [rows, D], there are more rows than the
                 V * N of the table, or ranks give different numbers of rows.
@@ -187,6 +187,9 @@ def _variables(method: str, variable: Any) -> TableVariables:
     if not isinstance(variable, EmbeddingVariable):
         raise TypeError("{}: embedding_variable: got {!r} of type {}, expected an EmbeddingVariable (a layer's "
                         "embedding_variable)".format(method, variable, type(variable).__name__))
+    if variable.table.dtype != "float32":
+        raise TypeError("{}: embedding_variable: got '{}' of {}, and SOK 1.x's files have rows of float32; use "
+                        "sok1x.dump and sok1x.load".format(method, variable.m_var_name, variable.table.dtype))
     return variable.table_variables
 
 

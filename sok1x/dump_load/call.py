@@ -1,0 +1,99 @@
+"""What `sok.dump` and `sok.load` are given."""
+import os
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint.ranks import Ranks
+from sok1x.checkpoint.talk import Talk, talk
+from sok1x.core import initialize
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.dump_load import layout, transfers
+from sok1x.dump_load.transfers import TableTransfers
+from sok1x.graph_ops.bridge.executor import INIT_FIRST
+from sok1x.optimizers.sgd import SGD
+
+
+class Call(NamedTuple):
+    """The arguments, checked.
+
+    Attributes:
+        path: an absolute path. tables: in the order given. session: where to run.
+        talk: how the ranks talk. what: what all of them are at, in words.
+    """
+
+    path: str
+    tables: List[TableTransfers]
+    session: tf.Session
+    talk: Talk
+    what: str
+
+
+def checked(function: str, path: Any, variables: Any, optimizer: Any, session: Any) -> Call:
+    """Looks at the arguments of `function`. Raises as `sok.dump` says."""
+    path = os.fspath(path) if hasattr(path, "__fspath__") else path
+    if not isinstance(path, str) or not path:
+        raise TypeError("{}: path: got {!r}, expected a folder's path".format(function, path))
+    given = list(variables) if isinstance(variables, (list, tuple)) else [variables]
+    for variable in given:
+        if not isinstance(variable, EmbeddingVariable):
+            raise TypeError("{}: got {!r} of type {}, expected a variable of sok1x, or a list of them; save others with a "
+                            "tf.train.Saver".format(function, variable, type(variable).__name__))
+        if variable.graph is not given[0].graph:
+            raise ValueError("{}: got '{}' and '{}' of two graphs, expected variables of one".format(
+                function, given[0].m_var_name, variable.m_var_name))
+    if not given:
+        raise ValueError("{}: got no variables".format(function))
+    _expect_names_apart(function, given)
+    optimizer = optimizer._wrapper if isinstance(optimizer, SGD) else optimizer
+    if optimizer is not None and not hasattr(optimizer, "get_slot_names"):
+        raise TypeError("{}: optimizer: got {!r} of type {}, expected a sok1x.OptimizerWrapper or an optimizer".format(
+            function, optimizer, type(optimizer).__name__))
+    if launch.current() is None:
+        raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
+    found = _session(function, given[0].graph, session)
+    tables = [transfers.of(variable, optimizer) for variable in given]
+    path = os.path.abspath(path)
+    return Call(path, tables, found, talk(), "{} of {} at {}".format(
+        function, ", ".join("'{}'".format(variable.m_var_name) for variable in given), path))
+
+
+def agree(call: Call, work: Any) -> List[Any]:
+    """As `Ranks.agree`, for this call."""
+    return Ranks.agree(call.talk, call.session, work)
+
+
+def stems(variable: EmbeddingVariable) -> List[str]:
+    """What a variable's files are called after; SOK's, by the name with or without ':0'. The first is ours."""
+    return [layout.stem(variable.name), layout.stem(variable.m_var_name)]
+
+
+def _expect_names_apart(function: str, variables: List[EmbeddingVariable]) -> None:
+    known: Dict[str, str] = {}
+    for variable in variables:
+        other = known.setdefault(stems(variable)[0], variable.m_var_name)
+        if other != variable.m_var_name:
+            raise ValueError("{}: '{}' and '{}' would have files of one name, '{}': SOK's files have '_' for every "
+                             "punctuation character; rename one".format(
+                                 function, other, variable.m_var_name, stems(variable)[0]))
+    if len(known) < len(variables):
+        raise ValueError("{}: got a variable twice: {}".format(
+            function, ", ".join(variable.m_var_name for variable in variables)))
+
+
+def _session(function: str, graph: tf.Graph, session: Any) -> tf.Session:
+    """The session to run in."""
+    if session is not None:
+        if not isinstance(session, tf.Session) and hasattr(session, "_tf_sess"):
+            session = session._tf_sess()  # inside a MonitoredSession, whose hooks are not concerned
+        if session.graph is not graph:
+            raise ValueError("{}: session: got one of another graph than the variables'".format(function))
+        return session
+    default = tf.get_default_session()
+    found: Optional[tf.Session] = default if default is not None and default.graph is graph \
+        else initialize.last_session(graph)
+    if found is None:
+        raise RuntimeError("{}: no session of the variables' graph was found: pass session=, a tf.Session, a "
+                           "MonitoredTrainingSession or a hook's run_context.session".format(function))
+    return found

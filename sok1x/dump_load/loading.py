@@ -1,0 +1,122 @@
+"""`sok.load`: tables of all ranks from SOK 2.x's files."""
+import os
+import zlib
+from typing import Any, List, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint import open_file, shard_names, tables
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.ranks import expect_seen
+from sok1x.dump_load import call as calls
+from sok1x.dump_load import folder as dump_folder
+from sok1x.dump_load import layout
+from sok1x.dump_load.call import Call
+from sok1x.dump_load.shard_source import ShardSource
+from sok1x.dump_load.table_files import TableFiles, Wanted
+from sok1x.dump_load.transfers import TableTransfers
+
+
+def load(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.Session] = None) -> None:
+    """Loads tables of all ranks from the files of SOK 2.x, all ranks together.
+
+    The files are those of `sok.dump`, or SOK's own, from any number of ranks; a variable may be distributed where it
+    was localized, and the reverse. A `sok.Variable` must have as many rows as were dumped. A layer's hash table has
+    exactly the files' keys afterwards; if no optimizer is given, its slots begin anew, for they would belong to other
+    keys. Otherwise what is not loaded stays as it is. All rows count as changed for `sok.incremental_dump`.
+
+    Before anything changes all ranks look at all heads and lengths, and at all keys. It works at once, also in a
+    finalized graph: call it between two steps, on all ranks alike, after the variables' initializers have run.
+
+    Args:
+        path: the folder, which all ranks see.
+        sok_vars: a variable of sok1x, or a list of them; other tables in the folder are passed over.
+        optimizer: an `OptimizerWrapper` or an optimizer, whose slots are loaded too.
+        session: as for `sok.dump`.
+
+    Raises:
+        TypeError: what is given is no path, no variable of sok1x, or no optimizer.
+        ValueError: no variables, one twice, variables of two graphs, or two whose files would have one name.
+        RuntimeError: as for `sok.dump`.
+        sok1x.checkpoint.CheckpointError: on all ranks where one of them finds no dump, no such table or slot, a damaged
+            file, or a table that is not the model's; nothing has changed then.
+
+    Example:
+        >>> import os, tempfile
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> sok.init()
+        >>> with tempfile.TemporaryDirectory() as folder, tf.Graph().as_default(), tf.Session() as session:
+        ...     items = sok.Variable([[1.0, 2.0], [3.0, 4.0]], name="items")
+        ...     session.run(items.initializer)
+        ...     sok.dump(os.path.join(folder, "weights"), items)
+        ...     _ = session.run(items.assign([[0.0, 0.0], [0.0, 0.0]]))
+        ...     sok.load(os.path.join(folder, "weights"), items)
+        ...     session.run(items).tolist()
+        [[1.0, 2.0], [3.0, 4.0]]
+    """
+    call = calls.checked("sok1x.load", path, sok_vars, optimizer, session)
+    with call.talk.about(call.what):
+        _Loading(call).run()
+
+
+class _Loading:
+    def __init__(self, call: Call) -> None:
+        self._call, self._world = call, launch.current()
+        self._folder = ""
+
+    def run(self) -> None:
+        sources: List[ShardSource] = []
+        self._folder = calls.agree(self._call, self._find)[0]
+        self._expect_same(calls.agree(self._call, lambda: self._check(sources)))
+        calls.agree(self._call, lambda: self._load(sources))
+
+    def _find(self) -> Optional[str]:
+        return dump_folder.find(self._call.path) if self._world.rank == 0 else None
+
+    def _check(self, sources: List[ShardSource]) -> int:
+        """Looks at all that this rank will need, and changes nothing. Gives what tells one dump from another."""
+        expect_seen(self._folder, "found")
+        path = os.path.join(self._folder, layout.META_INFO)
+        data = open_file.read_bounded(path, "the list of a dump's tables", layout.most_meta_bytes())
+        found = layout.decode_meta(data, path)
+        for table in self._call.tables:
+            wanted = _wanted(table)
+            files = TableFiles(self._folder, found, wanted)
+            row_bytes = {part: layout.little(dtype).itemsize * wanted.dim for part, (_, dtype) in wanted.parts.items()}
+            sources.append(ShardSource(files, table.variable.table, self._world, row_bytes))
+        return zlib.crc32(data)
+
+    def _expect_same(self, seen: List[int]) -> None:
+        if len(set(seen)) > 1:
+            raise CheckpointError("The ranks see different dumps in {}: sok1x.load needs a folder that all ranks share, "
+                                  "under the same path.".format(self._folder))
+
+    def _load(self, sources: List[ShardSource]) -> None:
+        session = self._call.session
+        for table, source in zip(self._call.tables, sources):
+            table.load.run(session, source)
+            session.run(table.variable._loaded)
+            if table.variable.table.hashed:
+                for slot in _other_slots(table):
+                    session.run(slot.initializer)
+
+
+def _wanted(table: TableTransfers) -> Wanted:
+    variable = table.variable
+    parts = {shard_names.ROWS: ("", variable.table.dtype)}
+    parts.update((shard_names.SLOT + slot, (slot, made.dtype.base_dtype.name))
+                 for slot, made in table.slots.variables.items())
+    return Wanted(variable.m_var_name, calls.stems(variable), variable.table.dim, parts,
+                  (table.slots.optimizer,) + tuple(table.slots.known))
+
+
+def _other_slots(table: TableTransfers) -> List[Any]:
+    """A table's slots that are not loaded."""
+    loaded = {made.op.name for made in table.slots.variables.values()}
+    for state in tables.tables_of(table.variable.graph):
+        if state.variable is table.variable:
+            return [made for part, made in state.parts.items()
+                    if part.startswith(shard_names.SLOT) and made.op.name not in loaded]
+    return []

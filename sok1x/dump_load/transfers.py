@@ -1,0 +1,62 @@
+"""The ops that move a table's shard, made once: a table's own with the table, those of its slots with their optimizer's
+first step, or later where the graph may still grow."""
+from typing import Any, NamedTuple, Tuple
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import ops as tf_ops
+
+from sok1x.checkpoint import shard_names
+from sok1x.checkpoint.tables import TableState
+from sok1x.checkpoint.transfer import Transfer
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.dump_load import slot_names
+from sok1x.dump_load.slot_names import Slots
+from sok1x.graph_ops.transfer import shard_transfer
+
+_KEPT_BY = "_sok1x_dump_transfers"
+
+
+class TableTransfers(NamedTuple):
+    """What moves a table's shard.
+
+    Attributes:
+        variable: the table. slots: those that are moved too, none without an optimizer.
+        save, load: this rank's shard, with the parts "slot:NAME" for each of them.
+    """
+
+    variable: EmbeddingVariable
+    slots: Slots
+    save: Transfer
+    load: Transfer
+
+
+def of(variable: EmbeddingVariable, optimizer: Any = None) -> TableTransfers:
+    """The transfers of a table and of what an optimizer keeps for it.
+
+    Args:
+        variable: the table.
+        optimizer: with `get_slot_names` and `get_slot`, or an `OptimizerWrapper`; None: the rows alone.
+
+    Raises:
+        RuntimeError: they are not made yet, and the graph is finalized.
+    """
+    slots = Slots() if optimizer is None else slot_names.of(getattr(optimizer, "_own", optimizer), variable)
+    kept = vars(variable).setdefault(_KEPT_BY, {})
+    key: Tuple[Any, ...] = tuple((slot, made.op.name) for slot, made in slots.variables.items())
+    if key not in kept:
+        if variable.graph.finalized:
+            raise RuntimeError(
+                "sok1x.dump and sok1x.load: the graph is finalized, and has no ops for the slots of optimizer {} for table "
+                "'{}'; give them the sok1x.OptimizerWrapper whose apply_gradients has trained it, or call one of them "
+                "once before the graph is finalized".format(slots.optimizer, variable.m_var_name))
+        kept[key] = _make(variable, slots)
+    save, load = kept[key]
+    return TableTransfers(variable, slots, save, load)
+
+
+def _make(variable: EmbeddingVariable, slots: Slots) -> Tuple[Transfer, Transfer]:
+    state = TableState(variable, {shard_names.SLOT + slot: made for slot, made in slots.variables.items()})
+    with variable.graph.as_default(), tf.init_scope(), tf.control_dependencies(None), tf.device(None), \
+            tf_ops.name_scope(variable.m_var_name + "/"):
+        return (Transfer(state, shard_transfer.save, "dump_shard"),
+                Transfer(state, shard_transfer.load, "load_dumped_shard"))
