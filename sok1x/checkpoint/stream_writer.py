@@ -24,17 +24,19 @@ class StreamWriter:
     """
 
     def __init__(self, fd: int, path: str, wanted: int, offset: int = 0) -> None:
-        self._fd, self._path, self._wanted, self._offset = fd, path, wanted, offset
+        self._fd, self._path, self._wanted = fd, path, wanted
         self._unsynced = 0
         self._sync: Optional["Future[None]"] = None
+        with self._refusals():
+            os.lseek(fd, offset, os.SEEK_SET)
 
     def put(self, data: Any) -> None:
         """Writes all bytes of a buffer, behind those before."""
         left = memoryview(data).cast("B")
         with self._refusals():
             while len(left):
-                done = os.pwrite(self._fd, left, self._offset)
-                left, self._offset, self._unsynced = left[done:], self._offset + done, self._unsynced + done
+                done = os.write(self._fd, left)
+                left, self._unsynced = left[done:], self._unsynced + done
             if self._unsynced >= _SYNC_BYTES and (self._sync is None or self._sync.done()):
                 if self._sync is not None:
                     self._sync.result()
@@ -43,7 +45,8 @@ class StreamWriter:
     def finish(self, first: bytes = b"") -> None:
         """Writes the file's first bytes, if any are given, waits until the disk has all, and closes the file."""
         with self._refusals():
-            os.pwrite(self._fd, first, 0)
+            if first:
+                os.pwrite(self._fd, first, 0)
             if self._sync is not None:
                 self._sync.result()  # an error that it has met is told once, and so not by the next
             os.fsync(self._fd)

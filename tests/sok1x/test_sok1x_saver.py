@@ -9,7 +9,7 @@ from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
 from sok1x.graph_ops.operations import embedding
-from sok1x.graph_ops.transfer import sok_dump, sok_restore, sok_values
+from sok1x.graph_ops.transfer import distinct_keys, sok_dump, sok_restore, sok_values
 
 v1 = tf.compat.v1
 V, D = 40, 3
@@ -75,7 +75,7 @@ def small_buffers(monkeypatch):
     monkeypatch.setattr(sok_dump, "_BUFFER_BYTES", 5 * 4 * D)
     monkeypatch.setattr(sok_restore, "_BUFFER_BYTES", 5 * 4 * D)
     monkeypatch.setattr(sok_restore, "_KEYS_AT_ONCE", 7)
-    monkeypatch.setattr(sok_restore, "_COMPARED_AT_ONCE", 3)
+    monkeypatch.setattr(distinct_keys, "_COMPARED_AT_ONCE", 3)
     monkeypatch.setattr(sok_values, "_ROWS_AT_ONCE", 4)
 
 
