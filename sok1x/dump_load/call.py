@@ -13,6 +13,7 @@ from sok1x.dump_load import layout, transfers
 from sok1x.dump_load.transfers import TableTransfers
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
 from sok1x.optimizers.sgd import SGD
+from sok1x.optimizers.wrapper import OptimizerWrapper
 
 
 class Call(NamedTuple):
@@ -50,6 +51,10 @@ def checked(function: str, path: Any, variables: Any, optimizer: Any, session: A
     if optimizer is not None and not hasattr(optimizer, "get_slot_names"):
         raise TypeError("{}: optimizer: got {!r} of type {}, expected a sok1x.OptimizerWrapper or an optimizer".format(
             function, optimizer, type(optimizer).__name__))
+    for variable in given:
+        if optimizer is not None and not _trains(optimizer, variable):
+            raise ValueError("{}: optimizer: got a {} that has not trained '{}'; call its apply_gradients with it "
+                             "before".format(function, type(optimizer).__name__, variable.m_var_name))
     if launch.current() is None:
         raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
     found = _session(function, given[0].graph, session)
@@ -80,6 +85,14 @@ def _expect_names_apart(function: str, variables: List[EmbeddingVariable]) -> No
     if len(known) < len(variables):
         raise ValueError("{}: got a variable twice: {}".format(
             function, ", ".join(variable.m_var_name for variable in variables)))
+
+
+def _trains(optimizer: Any, variable: EmbeddingVariable) -> bool:
+    if isinstance(optimizer, OptimizerWrapper):
+        return optimizer.trains(variable)
+    slots = transfers.slots_of(variable, optimizer)
+    # Of one that keeps nothing it cannot be known, and need not be.
+    return bool(slots.variables) or (slots.optimizer == "SGD" and getattr(optimizer, "_momentum", False) is not True)
 
 
 def _session(function: str, graph: tf.Graph, session: Any) -> tf.Session:

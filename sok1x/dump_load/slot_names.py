@@ -30,7 +30,6 @@ _TRAIN: Any = (
     (tf.train.AdagradOptimizer, "Adagrad", {}), (tf.train.AdamOptimizer, "Adam", {}),
     (tf.train.AdadeltaOptimizer, "Adadelta", {"accum": "accum_grad", "accum_update": "accum_var"}),
     (tf.train.FtrlOptimizer, "Ftrl", {"accum": "accumulator"}), (tf.train.RMSPropOptimizer, "RMSprop", {}))
-_WITHOUT_SLOTS = ("SGD", "ProximalGradientDescentOptimizer")
 
 
 class Slots(NamedTuple):
@@ -47,14 +46,11 @@ class Slots(NamedTuple):
 
 
 def of(optimizer: Any, variable: Any) -> Slots:
-    """The slots that an optimizer has of a variable.
+    """The slots that an optimizer has of a variable; if it has none itself, those of an optimizer inside it.
 
     Args:
         optimizer: with `get_slot_names` and `get_slot`, of tf.train or tf.keras.
         variable: an embedding variable.
-
-    Raises:
-        ValueError: it has not trained the variable yet.
     """
     name, renamed = _named(optimizer)
     found = {}
@@ -65,9 +61,10 @@ def of(optimizer: Any, variable: Any) -> Slots:
             made = None
         if made is not None:
             found[renamed.get(slot, slot)] = made
-    if not found and (name not in _WITHOUT_SLOTS or getattr(optimizer, "_momentum", False) is True):
-        raise ValueError("sok1x.dump and sok1x.load: optimizer: got a {} that has no slots for '{}'; call its "
-                         "apply_gradients with this variable before".format(type(optimizer).__name__, variable.m_var_name))
+    if not found:
+        for inside in vars(optimizer).values():
+            if isinstance(inside, (tf.train.Optimizer, tf.keras.optimizers.Optimizer)):
+                return of(inside, variable)
     return Slots(name, ("Adam",) if name == "Adamax" else (), found)
 
 

@@ -16,6 +16,11 @@ from sok1x.graph_ops.transfer import shard_transfer
 _KEPT_BY = "_sok1x_dump_transfers"
 
 
+def slots_of(variable: EmbeddingVariable, optimizer: Any) -> Slots:
+    """What an optimizer, or an `OptimizerWrapper`, keeps for a table."""
+    return slot_names.of(getattr(optimizer, "_own", optimizer), variable)
+
+
 class TableTransfers(NamedTuple):
     """What moves a table's shard.
 
@@ -40,7 +45,7 @@ def of(variable: EmbeddingVariable, optimizer: Any = None) -> TableTransfers:
     Raises:
         RuntimeError: they are not made yet, and the graph is finalized.
     """
-    slots = Slots() if optimizer is None else slot_names.of(getattr(optimizer, "_own", optimizer), variable)
+    slots = Slots() if optimizer is None else slots_of(variable, optimizer)
     kept = vars(variable).setdefault(_KEPT_BY, {})
     key: Tuple[Any, ...] = tuple((slot, made.op.name) for slot, made in slots.variables.items())
     if key not in kept:

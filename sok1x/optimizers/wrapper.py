@@ -57,6 +57,7 @@ class OptimizerWrapper:
             raise TypeError("OptimizerWrapper: got an OptimizerWrapper, expected the optimizer that it was made of")
         self.optimizer = optimizer
         self._own = with_own_state(optimizer)
+        self._trained: List[Any] = []
 
     def apply_gradients(self, grads_and_vars: Iterable[Any], global_step: Any = None,
                         name: Optional[str] = None) -> tf.Operation:
@@ -94,7 +95,7 @@ class OptimizerWrapper:
         else:
             with tf.control_dependencies([self._own.apply_gradients(pairs)]):
                 step = tf.assign_add(global_step, tf.ones_like(global_step), name=name).op
-        _prepare_dumps(self, [variable for _, variable in pairs])
+        self._prepare_dumps([variable for _, variable in pairs])
         return step
 
     @property
@@ -184,10 +185,32 @@ class OptimizerWrapper:
         """
         return list(self._own.variables())
 
+    def trains(self, var: Any) -> bool:
+        """Whether `apply_gradients` has been given a gradient of a variable.
 
-def _prepare_dumps(wrapper: OptimizerWrapper, variables: List[Any]) -> None:
-    """Makes what `sok.dump` and `sok.load` of slots need, for by then the graph may be finalized."""
-    from sok1x.dump_load import transfers  # which need this module
-    for variable in variables:
-        if isinstance(variable, EmbeddingVariable):
-            transfers.of(variable, wrapper)
+        Args:
+            var: a variable.
+
+        Returns:
+            A bool.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     shard = sok.EmbeddingVariable(rows=8, dim=4)
+            ...     sok.OptimizerWrapper(tf.train.AdamOptimizer()).trains(shard)
+            False
+        """
+        return any(one is var for one in self._trained)
+
+    def _prepare_dumps(self, variables: List[Any]) -> None:
+        """Makes what `sok.dump` and `sok.load` of slots need, for by then the graph may be finalized."""
+        from sok1x.dump_load import transfers  # which need this module
+        for variable in variables:
+            if isinstance(variable, EmbeddingVariable):
+                transfers.of(variable, self)
+        self._trained += [variable for variable in variables if not self.trains(variable)]
