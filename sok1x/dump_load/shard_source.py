@@ -38,15 +38,15 @@ class ShardSource:
             raise MismatchError("{} has {} rows, and the model's variable '{}' has {}.".format(
                 files.keys_path, files.rows, table.name, table.keys))
         self._check_range()
+        twice = distinct_keys.repeated(lambda: (keys[own] for _, keys, own in self._pieces()), self.total)
+        if twice is not None:
+            raise DamagedError("{} is damaged: got key {} twice, expected every key once.".format(
+                files.keys_path, twice))
         if self.total > table.rows:
             raise MismatchError((
                 "{} has {} rows for rank {} of {}, and table '{}' has {} there: give the layer a "
                 "max_vocabulary_size_per_gpu of at least {}, or load on more ranks.").format(
                     files.keys_path, self.total, world.rank, world.size, table.name, table.rows, self.total))
-        twice = distinct_keys.repeated(lambda: (keys[own] for _, keys, own in self._pieces()), self.total)
-        if twice is not None:
-            raise DamagedError("{} is damaged: got key {} twice, expected every key once.".format(
-                files.keys_path, twice))
 
     def chunks(self) -> Iterator[Tuple[np.ndarray, Dict[str, np.ndarray]]]:
         """Yields (keys int64 [n], {part: array [n, D]}) in the files' order. Raises DamagedError."""
