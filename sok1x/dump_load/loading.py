@@ -49,7 +49,7 @@ def load(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
         >>> sok.init()
         >>> with tempfile.TemporaryDirectory() as folder, tf.Graph().as_default(), tf.Session() as session:
         ...     items = sok.Variable([[1.0, 2.0], [3.0, 4.0]], name="items")
-        ...     session.run(items.initializer)
+        ...     session.run(tf.global_variables_initializer())
         ...     sok.dump(os.path.join(folder, "weights"), items)
         ...     _ = session.run(items.assign([[0.0, 0.0], [0.0, 0.0]]))
         ...     sok.load(os.path.join(folder, "weights"), items)
