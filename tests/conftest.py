@@ -8,7 +8,7 @@ import sys
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "cuda_kernels")]
+sys.path[:0] = [HERE, os.path.join(HERE, "cuda_kernels"), os.path.join(HERE, "dump_load")]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # TensorFlow would take nearly all of a GPU's memory at its first session, or at its first look at the GPU.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")

@@ -77,10 +77,12 @@ def whole(label: str, initial_value: Any, shape: Any, initializer: Any, dtype: A
 
 def _initialized(rows: int, dim: int, initializer: Any, dtype: str) -> Whole:
     def part(place: Optional[int], parts: int, mine: int) -> Any:
+        if dtype == "float32":
+            spec, fill = initializers.resolve(initializer, max(mine, 1), dim)
+            # What the rows begin with must be said alike on all ranks, also on those that have none.
+            return spec, (lambda: tf.zeros([0, dim])) if fill is not None and not mine else fill
         if not mine:
             return _BY_ROW, lambda: tf.zeros([0, dim], dtype)
-        if dtype == "float32":
-            return tuple(initializers.resolve(initializer, mine, dim))
         return _BY_ROW, lambda: initializers.filled(initializer, mine, dim, dtype)
 
     part(0, 1, rows)  # says what is wrong with it
