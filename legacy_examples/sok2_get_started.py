@@ -1,4 +1,4 @@
-"""SOK 2.x's get-started, as a script for TensorFlow 1.15 has it: variables, one lookup, a wrapped optimizer, dump, load.
+"""SOK 2.x's get-started, as a script for TensorFlow 1.15 has it: variables, a lookup, a wrapped optimizer, dump, load.
 
     mpiexec -np 2 python legacy_examples/sok2_get_started.py
 

@@ -39,8 +39,8 @@ def checked(function: str, path: Any, variables: Any, optimizer: Any, session: A
     given = list(variables) if isinstance(variables, (list, tuple)) else [variables]
     for variable in given:
         if not isinstance(variable, EmbeddingVariable):
-            raise TypeError("{}: got {!r} of type {}, expected a variable of sok1x, or a list of them; save others with a "
-                            "tf.train.Saver".format(function, variable, type(variable).__name__))
+            raise TypeError("{}: got {!r} of type {}, expected a variable of sok1x, or a list of them; save others "
+                            "with a tf.train.Saver".format(function, variable, type(variable).__name__))
         if variable.graph is not given[0].graph:
             raise ValueError("{}: got '{}' and '{}' of two graphs, expected variables of one".format(
                 function, given[0].m_var_name, variable.m_var_name))

@@ -124,9 +124,9 @@ def most_meta_bytes() -> int:
 
 
 def of_table(tables: Sequence[TableInfo], names: Sequence[str], path: str) -> Optional[TableInfo]:
-    """What meta_info says of a table that has one of these stems, the first of them if it can; None where SOK has mixed up its names.
+    """What meta_info says of a table that has one of these stems, the first of them if it can.
 
-    Where SOK has written several tables, all may have one name.
+    It is None where SOK has mixed up its names: where it has written several tables, all may have one.
 
     Raises:
         CheckpointError: no such table.

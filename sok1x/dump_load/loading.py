@@ -90,8 +90,8 @@ class _Loading:
 
     def _expect_same(self, seen: List[int]) -> None:
         if len(set(seen)) > 1:
-            raise CheckpointError("The ranks see different dumps in {}: sok1x.load needs a folder that all ranks share, "
-                                  "under the same path.".format(self._folder))
+            raise CheckpointError("The ranks see different dumps in {}: sok1x.load needs a folder that all ranks "
+                                  "share, under the same path.".format(self._folder))
 
     def _load(self, sources: List[ShardSource]) -> None:
         session = self._call.session

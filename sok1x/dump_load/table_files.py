@@ -154,7 +154,7 @@ class TableFiles:
     def _expect_in(self, tables: List[TableInfo], meta: str) -> None:
         """Where names are mixed up, some table of meta_info must be this one."""
         if not any((one.rows, one.dim) == (self.rows, self._wanted.dim) for one in tables):
-            raise MismatchError("{} has no table of {} rows of {} values, which the files of '{}' have; it has {}.".format(
+            raise MismatchError("{} has no table of {} rows of {} values, as the files of '{}' have; it has {}.".format(
                 meta, self.rows, self._wanted.dim, self._stem, ", ".join(
                     "{} x {}".format(one.rows, one.dim) for one in tables)))
 

@@ -1,6 +1,6 @@
 """The ops that move a table's shard, made once: a table's own with the table, those of its slots with their optimizer's
 first step, or later where the graph may still grow."""
-from typing import Any, NamedTuple, Tuple
+from typing import Any, Dict, NamedTuple, Tuple
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
@@ -46,14 +46,14 @@ def of(variable: EmbeddingVariable, optimizer: Any = None) -> TableTransfers:
         RuntimeError: they are not made yet, and the graph is finalized.
     """
     slots = Slots() if optimizer is None else slots_of(variable, optimizer)
-    kept = vars(variable).setdefault(_KEPT_BY, {})
+    kept: Dict[Any, Any] = variable.__dict__.setdefault(_KEPT_BY, {})
     key: Tuple[Any, ...] = tuple((slot, made.op.name) for slot, made in slots.variables.items())
     if key not in kept:
         if variable.graph.finalized:
             raise RuntimeError(
-                "sok1x.dump and sok1x.load: the graph is finalized, and has no ops for the slots of optimizer {} for table "
-                "'{}'; give them the sok1x.OptimizerWrapper whose apply_gradients has trained it, or call one of them "
-                "once before the graph is finalized".format(slots.optimizer, variable.m_var_name))
+                "sok1x.dump and sok1x.load: the graph is finalized, and has no ops for the slots of optimizer {} for "
+                "table '{}'; give them the sok1x.OptimizerWrapper whose apply_gradients has trained it, or call one of "
+                "them once before the graph is finalized".format(slots.optimizer, variable.m_var_name))
         kept[key] = _make(variable, slots)
     save, load = kept[key]
     return TableTransfers(variable, slots, save, load)

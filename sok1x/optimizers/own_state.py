@@ -55,7 +55,7 @@ def with_own_state(optimizer: Any) -> Any:
     own.update((name, make()) for name, make in states.items() if name in vars(optimizer))
     own.update((name, with_own_state(value)) for name, value in vars(optimizer).items()
                if isinstance(value, (tf.train.Optimizer, tf.keras.optimizers.Optimizer)))
-    twin = object.__new__(_class(base))
+    twin: Any = object.__new__(_class(base))
     object.__setattr__(twin, "__dict__", own)
     return twin
 

@@ -114,7 +114,7 @@ class OptimizerWrapper:
             >>> sok.OptimizerWrapper(tf.train.AdagradOptimizer(0.5)).lr
             0.5
         """
-        for name in ("_learning_rate", "_lr", "learning_rate") if isinstance(self._own, tf.train.Optimizer) else ("lr",):
+        for name in ("_learning_rate", "_lr") if isinstance(self._own, tf.train.Optimizer) else ("lr",):
             if hasattr(self._own, name):
                 return getattr(self._own, name)
         raise AttributeError("OptimizerWrapper: a {} has no learning rate".format(type(self._own).__name__))

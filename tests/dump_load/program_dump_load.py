@@ -11,7 +11,7 @@ import sys
 import kit_files
 import numpy as np
 import tensorflow as tf
-from dump_model import D, ROWS, Model, same
+from dump_model import ROWS, D, Model, same
 from mpi4py import MPI
 
 import sok1x as sok

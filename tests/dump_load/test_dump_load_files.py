@@ -5,7 +5,7 @@ import kit_files
 import numpy as np
 import pytest
 import tensorflow as tf
-from dump_model import D, ROWS, Model, same
+from dump_model import ROWS, D, Model, same
 from kit_files import Table
 
 import sok1x as sok

@@ -95,7 +95,8 @@ class Case:
                 made.append(self.wrapped.apply_gradients(pairs, global_step=self.steps))
             else:
                 made.append(self.optimizer.apply_gradients(dense_pairs[0]))
-        self.step = tf.group(*made, compared[0].apply_gradients(whole_pairs), compared[1].apply_gradients(dense_pairs[1]))
+        self.step = tf.group(*made, compared[0].apply_gradients(whole_pairs),
+                             compared[1].apply_gradients(dense_pairs[1]))
         self.values = [self.tables, self.whole, self.dense, self.slots(self.wrapped, self.tables),
                        self.slots(self.compared, self.whole), self.steps, self.untrained]
         self.first = first

@@ -172,7 +172,7 @@ def test_what_is_refused():
                          (tf.keras.mixed_precision.experimental.LossScaleOptimizer(KERAS.Adam(), 8), "scales losses")):
         with pytest.raises(TypeError, match=words):
             sok.OptimizerWrapper(given)
-    for pairs, words in (([], "no variables at all"), ([(None, table)], "got no gradient for any variable: Variable:0")):
+    for pairs, words in (([], "no variables at all"), ([(None, table)], "no gradient for any variable: Variable:0")):
         with pytest.raises(ValueError, match=words):
             wrapped.apply_gradients(pairs)
     for given in ("0.1", True):
