@@ -23,6 +23,7 @@ from typing import Any, Dict, List, NamedTuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.dump_load import layout
+from sok1x.optimizers import own_state
 
 _KERAS = ("SGD", "Adagrad", "Adadelta", "Adamax", "Ftrl", "RMSprop", "Nadam", "Adam")
 _TRAIN: Any = (
@@ -46,12 +47,17 @@ class Slots(NamedTuple):
 
 
 def of(optimizer: Any, variable: Any) -> Slots:
-    """The slots that an optimizer has of a variable; if it has none itself, those of an optimizer inside it.
+    """The slots that an optimizer has of a variable, or an optimizer inside it, as Horovod's has one.
 
     Args:
         optimizer: with `get_slot_names` and `get_slot`, of tf.train or tf.keras.
         variable: an embedding variable.
     """
+    for place, inside in vars(optimizer).items():
+        if place != own_state.GIVEN and isinstance(inside, (tf.train.Optimizer, tf.keras.optimizers.Optimizer)):
+            slots = of(inside, variable)
+            if slots.variables:
+                return slots
     name, renamed = _named(optimizer)
     found = {}
     for slot in _slot_names(optimizer):
@@ -61,10 +67,6 @@ def of(optimizer: Any, variable: Any) -> Slots:
             made = None
         if made is not None:
             found[renamed.get(slot, slot)] = made
-    if not found:
-        for inside in vars(optimizer).values():
-            if isinstance(inside, (tf.train.Optimizer, tf.keras.optimizers.Optimizer)):
-                return of(inside, variable)
     return Slots(name, ("Adam",) if name == "Adamax" else (), found)
 
 

@@ -11,7 +11,7 @@ _KERAS: Any = {"_slots": dict, "_slot_names": list, "_weights": list, "_iteratio
 # How tf.train.Checkpoint knows what belongs to an object: by attributes that begin so.
 _TRACKING = ("_unconditional_", "_update_uid", "_name_based_", "_self_")
 _SHARED = "_hypers_created"  # Keras: whether the numbers in `_hyper`, which both have, have become variables
-_OF = "_sok1x_of"
+GIVEN = "_sok1x_given"  # the attribute of the new one that has the given one
 
 
 def with_own_state(optimizer: Any) -> Any:
@@ -51,7 +51,7 @@ def with_own_state(optimizer: Any) -> Any:
     if hasattr(optimizer, "_loss_scale"):
         raise TypeError("OptimizerWrapper: got a {}, which scales losses; wrap the optimizer that it was given, and "
                         "give it gradients that are scaled back".format(base.__name__))
-    own: Dict[str, Any] = {_OF: optimizer}
+    own: Dict[str, Any] = {GIVEN: optimizer}
     own.update((name, make()) for name, make in states.items() if name in vars(optimizer))
     own.update((name, with_own_state(value)) for name, value in vars(optimizer).items()
                if isinstance(value, (tf.train.Optimizer, tf.keras.optimizers.Optimizer)))
@@ -82,13 +82,13 @@ class _OwnState:
             return super().__getattribute__(name)
         own = object.__getattribute__(self, "__dict__")
         if name not in own and not name.startswith(_TRACKING):
-            given = vars(own[_OF])
+            given = vars(own[GIVEN])
             if name in given:
                 return given[name]
         return super().__getattribute__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == _SHARED:
-            vars(vars(self)[_OF])[name] = value
+            vars(vars(self)[GIVEN])[name] = value
         else:
             super().__setattr__(name, value)

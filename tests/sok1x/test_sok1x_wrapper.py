@@ -1,6 +1,7 @@
 """`sok.OptimizerWrapper`, `sok.SGD`, `sok.filter_variables`."""
 import os
 
+import kit_files
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -119,6 +120,29 @@ def test_an_optimizer_of_ones_own_with_one_inside():
     for one in got:  # a quarter, then this and half of it
         np.testing.assert_array_equal(one, FIRST - 0.625)
     assert optimizer.seen == 2 and wrapped._own.seen == 1
+
+
+def test_slots_that_are_dumped_are_the_wrappers_own(tmp_path):
+    """Also where the optimizer that was wrapped has trained the same variable, and where another one is inside."""
+    for make, called in ((lambda: v1.train.MomentumOptimizer(1.0, 0.5), "Momentum"),
+                         (lambda: Halved(v1.train.MomentumOptimizer(1.0, 0.5)), "Momentum"),
+                         (lambda: KERAS.Adam(), "Adam")):
+        with tf.Graph().as_default(), v1.Session() as session:
+            optimizer, table = make(), sok.Variable(FIRST, name="table")
+            wrapped = sok.OptimizerWrapper(optimizer)
+            steps = [optimizer.apply_gradients([(tf.ones([5, 2]), table)]),
+                     wrapped.apply_gradients([(2 * tf.ones([5, 2]), table)])]
+            session.run(v1.global_variables_initializer())
+            session.run(steps[0])
+            session.run(steps)
+            for which, path in ((optimizer, "given"), (wrapped, "wrapped")):
+                sok.dump(str(tmp_path / path), table, which)
+            inside = wrapped._own._inner if isinstance(optimizer, Halved) else wrapped
+            for slot in inside.get_slot_names():
+                dumped = [kit_files.read(str(tmp_path / path))["table_0"] for path in ("given", "wrapped")]
+                assert [one.optimizer for one in dumped] == [called] * 2
+                np.testing.assert_array_equal(dumped[1].slots[slot], session.run(inside.get_slot(table, slot)))
+                assert (dumped[0].slots[slot] != dumped[1].slots[slot]).all()
 
 
 def test_sgd():
