@@ -1,11 +1,10 @@
 """What `sok.dump` and `sok.load` are given."""
 import os
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint.ranks import Ranks
 from sok1x.checkpoint.talk import Talk, talk
 from sok1x.core import initialize
 from sok1x.core.embedding_variable import EmbeddingVariable
@@ -29,6 +28,10 @@ class Call(NamedTuple):
     session: tf.Session
     talk: Talk
     what: str
+
+    def agree(self, work: Callable[[], Any]) -> List[Any]:
+        """Does this rank's work and returns what every rank's gave. Raises CheckpointError where one has failed."""
+        return self.talk.agree(self.session, work)
 
 
 def checked(function: str, path: Any, variables: Any, optimizer: Any, session: Any) -> Call:
@@ -62,11 +65,6 @@ def checked(function: str, path: Any, variables: Any, optimizer: Any, session: A
     path = os.path.abspath(path)
     return Call(path, tables, found, talk(), "{} of {} at {}".format(
         function, ", ".join("'{}'".format(variable.m_var_name) for variable in given), path))
-
-
-def agree(call: Call, work: Any) -> List[Any]:
-    """As `Ranks.agree`, for this call."""
-    return Ranks.agree(call.talk, call.session, work)
 
 
 def stems(variable: EmbeddingVariable) -> List[str]:

@@ -78,12 +78,12 @@ class _Dumping:
 
     def run(self) -> None:
         try:
-            told = calls.agree(self._call, self._begin)
+            told = self._call.agree(self._begin)
             self._path = told[0][0]
             counts = [found for _, found, _ in told]
-            calls.agree(self._call, lambda: self._create([described for _, _, described in told], counts))
-            calls.agree(self._call, lambda: self._write(counts))
-            calls.agree(self._call, lambda: self._publish(counts))
+            self._call.agree(lambda: self._create([described for _, _, described in told], counts))
+            self._call.agree(lambda: self._write(counts))
+            self._call.agree(lambda: self._publish(counts))
         except BaseException:
             if self._folder is not None:
                 self._folder.remove()

@@ -68,9 +68,9 @@ class _Loading:
 
     def run(self) -> None:
         sources: List[ShardSource] = []
-        self._folder = calls.agree(self._call, self._find)[0]
-        self._expect_same(calls.agree(self._call, lambda: self._check(sources)))
-        calls.agree(self._call, lambda: self._load(sources))
+        self._folder = self._call.agree(self._find)[0]
+        self._expect_same(self._call.agree(lambda: self._check(sources)))
+        self._call.agree(lambda: self._load(sources))
 
     def _find(self) -> Optional[str]:
         return dump_folder.find(self._call.path) if self._world.rank == 0 else None
