@@ -112,8 +112,8 @@ def _of_array(label: str, value: Any, dtype: Any) -> Whole:
         # would travel with every MetaGraph.
         own = np.zeros([0, dim], name) if place is None else np.array(array.reshape(rows, dim)[place::parts], name)
         with tf.device("/cpu:0"):
-            # A new copy each time: where an array is aligned TensorFlow's tensor is its memory, and variables of several
-            # sessions would change each other's.
+            # A new copy each time: where an array is aligned TensorFlow's tensor is its memory, and several sessions'
+            # variables would change each other's.
             given = tf.py_func(own.copy, [], tf.as_dtype(name), name="initial_rows")
         given.set_shape([mine, dim])
         return _BY_ROW, lambda: given
