@@ -204,6 +204,25 @@ void Group::GiveBlocks() {
   blocks_.clear();
 }
 
+namespace {
+
+// What TensorFlow is to be called back with, each with the context of its op, which lives until then.
+typedef std::vector<std::pair<tf::OpKernelContext*, tf::AsyncOpKernel::DoneCallback>> Calls;
+
+// Makes the calls begin to end - 1. Each wakes threads of TensorFlow's for what comes next, which costs some 10 us, on
+// virtual machines 50: so the threads of the step's runner share them out among themselves.
+void MakeCalls(const std::shared_ptr<Calls>& calls, size_t begin, size_t end) {
+  const size_t share = 4;
+  while (end - begin > share) {
+    const size_t middle = begin + (end - begin) / 2, last = end;
+    (*(*calls)[middle].first->runner())([calls, middle, last] { MakeCalls(calls, middle, last); });
+    end = middle;
+  }
+  for (size_t i = begin; i < end; ++i) (*calls)[i].second();
+}
+
+}  // namespace
+
 void Group::Finish() {
   Unlock();
   for (Request* request : members_) {
@@ -211,30 +230,19 @@ void Group::Finish() {
   }
   Order(false);
   GiveBlocks();
-  // Each call wakes threads of TensorFlow's for what comes next, which costs some 10 us, on virtual machines 50: they are
-  // shared out, by the runner of the step, among those threads themselves.
-  typedef std::vector<tf::AsyncOpKernel::DoneCallback> Calls;
-  const size_t share = 4;
-  std::vector<std::pair<tf::OpKernelContext*, std::shared_ptr<Calls>>> shares;
+  const std::shared_ptr<Calls> calls(new Calls);
   for (Request*& request : members_) {
     if (request != nullptr) {
       tf::OpKernelContext* const context = request->context;
-      if (shares.empty() || shares.back().second->size() == share) shares.emplace_back(context, new Calls);
-      shares.back().second->push_back(request->Conclude(tf::Status()));
+      calls->emplace_back(context, request->Conclude(tf::Status()));
     }
     request = nullptr;
   }
   left_ = 0;
-  if (shares.size() == 1) {
-    for (auto& call : *shares[0].second) call();
-    return;
-  }
-  // A step lives until its last call: of each share's first one the call is still to come when its runner is used.
-  for (auto& one : shares) {
-    const std::shared_ptr<Calls> calls = one.second;
-    (*one.first->runner())([calls] {
-      for (auto& call : *calls) call();
-    });
+  if (calls->size() < 4) {
+    for (auto& call : *calls) call.second();
+  } else {  // this thread has other things to do
+    (*calls->front().first->runner())([calls] { MakeCalls(calls, 0, calls->size()); });
   }
 }
 
