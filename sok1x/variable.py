@@ -32,7 +32,7 @@ def Variable(initial_value: Any = None, trainable: bool = True, validate_shape: 
         caching_device: None: rows are read where they are.
         name: its name, in the current name scope; made unique.
         variable_def: None.
-        dtype: of the rows: float32, float64, int32, int64, uint32 or uint64; by default that of the value, or float32.
+        dtype: of the rows: float32, float64, int32 or int64; by default that of the value, or float32.
             `sok.lookup_sparse` and optimizers take float32; what is of another can be read, assigned and saved.
         import_scope: None.
         constraint: as for `tf.Variable`, on this rank's rows.

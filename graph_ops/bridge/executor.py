@@ -27,7 +27,7 @@ _MOST_AT_ONCE = 512
 INIT_FIRST = (
     "sok1x has not been initialized: run the op made by sok1x.Init(global_batch_size=...) first, also before variable "
     "initializers, as in sess.run(sok1x.Init(global_batch_size=...)); with MonitoredTrainingSession add "
-    "sok1x.InitHook(global_batch_size=...) to its hooks")
+    "sok1x.InitHook(global_batch_size=...) to its hooks; or call sok1x.init() at the program's start")
 
 # How long to look for the next request before sleeping: a step's ops follow each other closely, and waking a thread
 # that sleeps costs about 50 us.

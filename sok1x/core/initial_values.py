@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core import initializers
 
-DTYPES = ("float32", "float64", "int32", "int64", "uint32", "uint64")  # rows of whole 32-bit words
+DTYPES = ("float32", "float64", "int32", "int64")  # rows of whole 32-bit words that TensorFlow has variables of
 
 # This rank's rows: (its place among the ranks that have rows, how many these are, rows) -> what fills them, a tensor
 # [rows, D] when called, or None where the generator of initial rows does.
@@ -114,7 +114,7 @@ def _of_array(label: str, value: Any, dtype: Any) -> Whole:
         with tf.device("/cpu:0"):
             # A new copy each time: where an array is aligned TensorFlow's tensor is its memory, and several sessions'
             # variables would change each other's.
-            given = tf.py_func(own.copy, [], tf.as_dtype(name), name="initial_rows")
+            given = tf.numpy_function(own.copy, [], tf.as_dtype(name), name="initial_rows")
         given.set_shape([mine, dim])
         return _BY_ROW, lambda: given
 
