@@ -139,7 +139,7 @@ class Group:
                 self.fail([taken], error, world)
             else:
                 taken.request.finish()
-        for taken in self.members:  # it knows its members
+        for taken in self.members:
             taken.prepared = None
 
     def _run_one(self, taken, world):
@@ -161,6 +161,7 @@ class Group:
                 world.coordinator.undone(taken.request.exchange)  # before the next step can announce anything
         for taken in members:
             taken.request.finish(code, message)
+            taken.prepared = None  # it knows its members
         if many and not agreed:
             # The others are in the middle of this exchange and will wait for ever: the job is lost.
             world.coordinator.fail_job("op '{}' failed on rank {} in the middle of an exchange: {}".format(
