@@ -5,11 +5,12 @@ it mostly is, or of which a key has no row, is left to the operation itself.
 """
 import numpy as np
 
-from sok1x.cuda_kernels import backend, group_combine, group_find, group_sum, groups
+from sok1x.cuda_kernels import group_combine, group_find, group_sum, groups
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups.batch import Batch
 from sok1x.graph_ops.groups.combined_gradients import bag_terms, fitting
+from sok1x.graph_ops.groups.lookup_ranks import key_types
 from sok1x.graph_ops.groups.sparse_batches import SparseBatches, means
 
 # Outputs of a lookup, by place: combined_lookup.py.
@@ -46,7 +47,7 @@ def _find(batch, sparse, variables, at, misfits):
     """Finds the row of each key; misfits: a pointer to int64 [T], the number of keys without one."""
     records = groups.members(group_find.FIND, len(at))
     groups.lie_at(records["keys"], sparse.keys["data"])
-    records["key_type"] = batch.columns.of("key type", lambda config: backend.KEY_TYPES[config.table.key_dtype])
+    records["key_type"] = key_types(sparse.keys)
     records["n"] = np.where(batch.ready, sparse.lengths, 0)
     records["index"] = np.where(batch.columns.hashed, variables[:, 1]["data"], 0)
     records["capacity"] = variables[:, 1]["dims"][:, 0]

@@ -53,18 +53,23 @@ int DenseRun::Done(int code) {
   return code == GROUP_NO_MEMORY ? kResourceExhausted : code == GROUP_TOO_MANY ? kInvalidArgument : kInternal;
 }
 
-int DenseRun::Output(int t, int index, std::initializer_list<int64_t> dims, void** data) {
-  const int code = Allocate(member(t), index, dims.size(), dims.begin(), data);
+int DenseRun::Made(int t, int index, int rank, const int64_t* dims, int code) {
   group_->Touch();
-  if (code != 0) {
-    std::ostringstream text;
-    text << "TensorFlow's allocator could not give output " << index << ", of shape [";
-    for (auto dim = dims.begin(); dim != dims.end(); ++dim) text << (dim == dims.begin() ? "" : ", ") << *dim;
-    text << "]; use a smaller batch, or leave it more memory";
-    error_ = text.str();
-    failed_ = t;
+  if (code == 0) {
+    outputs_bytes_ += member(t)->context->mutable_output(index)->TotalBytes();
+    return 0;
   }
+  std::ostringstream text;
+  text << "TensorFlow's allocator could not give output " << index << ", of shape [";
+  for (int i = 0; i < rank; ++i) text << (i ? ", " : "") << dims[i];
+  text << "]; use a smaller batch, or leave it more memory";
+  error_ = text.str();
+  failed_ = t;
   return code;
+}
+
+int DenseRun::Output(int t, int index, std::initializer_list<int64_t> dims, void** data) {
+  return Made(t, index, dims.size(), dims.begin(), Allocate(member(t), index, dims.size(), dims.begin(), data));
 }
 
 int DenseRun::Embeddings(int t, void** data) {
@@ -72,16 +77,7 @@ int DenseRun::Embeddings(int t, void** data) {
   int64_t dims[kMaxRank];
   std::copy(keys.dims, keys.dims + keys.rank, dims);
   dims[keys.rank] = facts_[t].dim;
-  const int code = Allocate(member(t), kEmbeddings, keys.rank + 1, dims, data);
-  group_->Touch();
-  if (code != 0) {
-    std::ostringstream text;
-    text << "TensorFlow's allocator could not give the embeddings, " << keys.elements << " times " << facts_[t].dim
-         << " numbers; use a smaller batch, or leave it more memory";
-    error_ = text.str();
-    failed_ = t;
-  }
-  return code;
+  return Made(t, kEmbeddings, keys.rank + 1, dims, Allocate(member(t), kEmbeddings, keys.rank + 1, dims, data));
 }
 
 int DenseRun::Lock(bool exclusive) {
@@ -130,7 +126,7 @@ int DenseRun::ForwardAlone(bool training, uint8_t* left, int64_t* fresh) {
     if (code != 0) return code;
     FindMember& m = found_[t];
     m.keys.base = static_cast<char*>(keys.data);
-    m.key_type = facts_[t].key_type;
+    m.key_type = KeyType(t);
     m.n = keys.elements;
     m.ranks = 1;
     m.limit = facts_[t].keys_of(1);

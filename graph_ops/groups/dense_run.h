@@ -20,7 +20,6 @@ struct DenseFacts {
   int64_t dim;          // D
   int64_t rows;         // V, of this rank
   int64_t hashed;       // 1: the table has an index
-  int64_t key_type;     // of common.cuh
   int64_t half;         // 1: embeddings are float16
   int64_t global_step;  // 1: the last host input of the op that makes rows distinct is the global step
   int64_t count_at, stamps_at, clock_at;  // the places of these variables among a lookup's; -1 for none
@@ -63,6 +62,9 @@ class DenseRun {
   // What the last function that failed says, and the member that it is about, -1 for all of them.
   const std::string& error() const { return error_; }
   int failed() const { return failed_; }
+
+  // Bytes of outputs that it has made.
+  int64_t outputs_bytes() const { return outputs_bytes_; }
 
   // ---- one rank
 
@@ -110,8 +112,15 @@ class DenseRun {
   int size() const { return static_cast<int>(group_->members().size()); }
   Request* member(int t) const { return group_->members()[t]; }
   const TensorInfo& input(int t, int place) const { return member(t)->inputs[place]; }
+  // Of the keys that the member was given, which may be narrower than its table's: as numbered in common.cuh.
+  i64 KeyType(int t) const {
+    const int32_t dtype = input(t, 0).dtype;
+    return dtype == tf::DT_INT32 ? 1 : dtype == tf::DT_UINT32 ? 2 : 0;
+  }
   const TensorInfo& variable(int t, int place) const { return variables_[t * width_ + place]; }
 
+  // Notes an output that Allocate has made, or says why it could not.
+  int Made(int t, int index, int rank, const int64_t* dims, int code);
   int Output(int t, int index, std::initializer_list<int64_t> dims, void** data);
   int Embeddings(int t, void** data);
   // A status for what a step returned.
@@ -143,6 +152,7 @@ class DenseRun {
   GroupWork work_;
   std::string error_;
   int failed_ = -1;
+  int64_t outputs_bytes_ = 0;
   int width_ = 0;                       // most variables of a member
   std::vector<TensorInfo> variables_;   // [T, width], after Lock
   std::vector<int32_t> codes_;          // [T], of Lock

@@ -4,14 +4,14 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
-from sok1x.cuda_kernels import backend, group_steps, row_init
+from sok1x.cuda_kernels import group_steps, row_init
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import CallError
 from sok1x.graph_ops.stores import clock
 
 # What is known of a member before it runs: DenseFacts in dense_run.h.
 FACTS = np.dtype([(name, np.int64) for name in (
-    "dim", "rows", "hashed", "key_type", "half", "global_step", "count_at", "stamps_at", "clock_at", "parts", "first",
+    "dim", "rows", "hashed", "half", "global_step", "count_at", "stamps_at", "clock_at", "parts", "first",
     "keys")])
 # How new rows begin and are stamped: NewRows there. kind: of row_init.cu, or -1.
 NEW = np.dtype([("seed", np.int64), ("identity", np.int64), ("kind", np.int64), ("a", np.float64), ("b", np.float64),
@@ -30,7 +30,7 @@ _functions: Dict[str, Any] = {}
 _I, _P, _I64 = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
 _DECLARED = {
     "open": (_P, [_P, _I, _P, _P, _P, _P, _P, _P]), "close": (None, [_P]), "unlock": (None, [_P]),
-    "finish": (None, [_P]), "error": (_I, [_P, ctypes.c_char_p, _I]),
+    "finish": (None, [_P]), "taken": (_I64, [_P]), "error": (_I, [_P, ctypes.c_char_p, _I]),
     "forward_alone": (_I, [_P, _I, _P, _P]), "forward_insert": (_I, [_P, _P, _P]), "backward_alone": (_I, [_P, _P]),
     "distinct": (_I, [_P, _I, _P, _P, _P, _P, _P]), "prepare": (_I, [_P, _I] + [_P] * 5),
     "forward_ask": (_I, [_P, _I, _I, _I] + [_P] * 5 + [_I] + [_P] * 3),
@@ -60,7 +60,7 @@ def _facts_of(taken: Any) -> Tuple[int, ...]:
             _facts.clear()
         config, table = taken.config, taken.config.table
         held = config.held.names if hasattr(config, "held") else ()
-        _facts[kernel] = (table.dim, table.rows, table.hashed, backend.KEY_TYPES[table.key_dtype],
+        _facts[kernel] = (table.dim, table.rows, table.hashed,
                           ITEM_BYTES[getattr(config, "dtype", "float32")] == 2, getattr(config, "global_step", False),
                           *[held.index(name) if name in held else -1 for name in ("count", "stamps", "clock")],
                           table.placement.rank is not None, table.placement.first, table.keys or 0)
@@ -136,6 +136,11 @@ class DenseRun:
         """Exchanges what a function has said: (to give, to take, bytes of a unit), and [N] units each."""
         give, take, unit = pointers.tolist()
         communicator.all_to_all(give, gives, take, takes, unit)
+
+    @property
+    def taken_bytes(self) -> int:
+        """Bytes of outputs, and of scratch memory, that it has taken until now."""
+        return int(_functions["taken"](self._handle))
 
     def insert(self, world: Any, fresh: np.ndarray, left: np.ndarray) -> None:
         """Has the keys that a lookup has found to be new inserted, but for members that are left.

@@ -57,6 +57,11 @@ int sok1x_dense_error(void* opened, char* text, int capacity) {
   return RunOf(opened)->failed();
 }
 
+// Bytes of outputs, and of scratch memory, that a run has taken until now.
+int64_t sok1x_dense_taken(void* opened) {
+  return RunOf(opened)->outputs_bytes() + static_cast<Opened*>(opened)->group->pieces_bytes();
+}
+
 // dense_run.h says what each of these does.
 int sok1x_dense_forward_alone(void* opened, int training, uint8_t* left, int64_t* fresh) {
   return RunOf(opened)->ForwardAlone(training != 0, left, fresh);

@@ -82,7 +82,7 @@ int DenseRun::Prepare(int ranks, int64_t* counts, int64_t* begins, int64_t* outs
     inverse[t] = reinterpret_cast<int64_t>(out);
     UniqueMember& m = keys[t];
     m.keys.base = static_cast<char*>(given.data);
-    m.key_type = facts_[t].key_type;
+    m.key_type = KeyType(t);
     m.n = given.elements;
     m.values = values + first;
     m.inverse = static_cast<i32*>(out);

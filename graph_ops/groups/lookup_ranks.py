@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sok1x.cuda_kernels import backend, group_find, group_gather, group_partition, group_unique, groups
-from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, NUMBERS
 from sok1x.graph_ops.groups.buffers import ALIGN, Buffer
 
 
@@ -61,6 +61,18 @@ class Asked(NamedTuple):
                         len(self.inverse), batch.memory)
 
 
+def key_types(keys):
+    """The types of the keys that members were given, which may be narrower than their tables': int64 [T].
+
+    Args:
+      keys: `bulk.TENSOR` [T].
+    """
+    types = np.zeros(len(keys), np.int64)
+    for name, number in backend.KEY_TYPES.items():
+        types[keys["dtype"] == NUMBERS[name]] = number
+    return types
+
+
 def ask_owners(batch, world, keys, lengths, inverse):
     """Makes all members' keys distinct and groups them by owner, as `asked.ask_owners` does for each.
 
@@ -75,7 +87,7 @@ def ask_owners(batch, world, keys, lengths, inverse):
     values, sent = batch.temporary("int64", total), batch.temporary("int64", total)
     records = groups.members(group_unique.UNIQUE, size)
     groups.lie_at(records["keys"], keys["data"])
-    records["key_type"] = batch.columns.of("key type", lambda config: backend.KEY_TYPES[config.table.key_dtype])
+    records["key_type"] = key_types(keys)
     records["n"], records["values"], records["inverse"] = lengths, values + 8 * starts[:-1], inverse
     distinct = batch.counters()
     group_unique.unique(records, distinct.pointer, batch.temporary("uint8", group_unique.scratch_bytes(lengths)))

@@ -41,6 +41,11 @@ def hold():
     return library.call("test.hold", NoConfig(), [], [], [], name="hold")
 
 
+def given_dtype(layer):
+    """Of the keys that a layer is fed with: those of some tables are narrower than the tables' own."""
+    return "int32" if layer.key_dtype == "int64" and layer.rows % 2 else layer.key_dtype
+
+
 class Dense(typing.NamedTuple):
     """A table whose rows are looked up by key."""
 
@@ -56,7 +61,7 @@ class Dense(typing.NamedTuple):
         return random.randint(0, 40, (random.choice([0, 1, 5, 30]), self.slots, self.keys))
 
     def fed(self):
-        return tf.placeholder(self.key_dtype, [None, self.slots, self.keys])
+        return tf.placeholder(given_dtype(self), [None, self.slots, self.keys])
 
     def look_up(self, keys):
         layer = sok.All2AllDenseEmbedding(self.rows, self.dim, self.slots, self.keys, use_hashtable=self.hashed,
@@ -82,11 +87,11 @@ class Combined(typing.NamedTuple):
         bags = int(random.choice([0, 1, 5, 30])) * self.slots
         lengths = random.randint(0, self.keys + 1, bags) * (random.rand(bags) < random.choice([0.0, 0.7, 1.0]))
         at = [(bag, place) for bag, length in enumerate(lengths) for place in range(int(length))]
-        keys = random.randint(0, 40, len(at)).astype(self.key_dtype)
+        keys = random.randint(0, 40, len(at)).astype(given_dtype(self))
         return tf.SparseTensorValue(np.array(at, np.int64).reshape(-1, 2), keys, [bags, self.keys])
 
     def fed(self):
-        return tf.sparse.placeholder(self.key_dtype)
+        return tf.sparse.placeholder(given_dtype(self))
 
     def look_up(self, keys):
         layer = sok.DistributedEmbedding(self.combiner, self.rows, self.dim, self.slots, self.keys,

@@ -98,7 +98,10 @@ def test_values_that_come_back_wrong():
     program = WITHOUT_HOROVOD + """
 import tensorflow as tf
 real = tf.compat.v1.train.GradientDescentOptimizer
-tf.compat.v1.train.GradientDescentOptimizer = lambda rate: real(2 * rate)
+class Twice(real):
+    def __init__(self, rate):
+        super().__init__(2 * rate)
+tf.compat.v1.train.GradientDescentOptimizer = Twice
 """ + CHECK
     finished = run_ranks(0, program, check=False)
     found = lines_of(finished)
