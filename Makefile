@@ -56,6 +56,7 @@ bench: env-tests ## Measure lookups, many tables, a whole model against stock Te
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/optimizers.py
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/checkpoint.py
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/many_tables.py
+	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/many_tables.py --sparse
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/dlrm.py
 
 bench-gpu: env-tests ## Measure on GPUs: lookups and steps, optimizers, checkpoints, the hash table, scaling, many tables, a whole model; writes benchmarks/results/
@@ -65,6 +66,7 @@ bench-gpu: env-tests ## Measure on GPUs: lookups and steps, optimizers, checkpoi
 	@$(PYTHON_ENV) benchmarks/gpu_hash.py $(ARGS)
 	@$(PYTHON_ENV) benchmarks/gpu_scaling.py $(ARGS)
 	@$(PYTHON_ENV) benchmarks/many_tables.py $(ARGS)
+	@$(PYTHON_ENV) benchmarks/many_tables.py --sparse $(ARGS)
 	@$(PYTHON_ENV) benchmarks/dlrm.py $(ARGS)
 
 clean: ## Remove what was built; .venv and .data stay

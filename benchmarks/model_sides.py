@@ -57,17 +57,7 @@ class Side:
         self.graph, self.seconds = tf.Graph(), {}
         with self.graph.as_default(), tf.device(options.device_name):
             tf.set_random_seed(options.seed)
-            keys = self._make_inputs()
-            began = time.perf_counter()
-            self.make_tables()
-            embeddings = self.look_up(keys, True)
-            self.loss = model.loss(embeddings)
-            self.steps = {"step": self.train(embeddings)}
-            self.seconds["graph"] = time.perf_counter() - began
-            evaluated = self.look_up(keys, False)
-            self.steps["forward"] = model.outputs(evaluated)
-            self.evaluated = model.loss(evaluated)
-            self.prepare(embeddings)
+            self.prepare(self.make_steps(self.make_inputs()))
             initialize = tf.group(tf.global_variables_initializer(), tf.local_variables_initializer())
         self.session = tf.Session(graph=self.graph, config=config)
         began = time.perf_counter()
@@ -97,7 +87,8 @@ class Side:
         """Frees the tables."""
         self.session.close()
 
-    def _make_inputs(self):
+    def make_inputs(self):
+        """Makes the variables for what a batch brings; returns the keys, int64 [B, S, 1], a table each."""
         options = self.options
         shape = [options.samples, options.slots, 1]
         keys = [input_variable("keys_{}".format(table), shape, tf.int64) for table in range(len(options.dims))]
@@ -109,6 +100,19 @@ class Side:
         self._select = tf.group(*[variable.assign(value, read_value=False)
                                   for variable, value in zip(keys + list(self.model.inputs), values)])
         return [variable.read_value() for variable in keys]
+
+    def make_steps(self, keys):
+        """Makes tables, `steps`, `loss` and `evaluated`; returns the rows that training looks up."""
+        began = time.perf_counter()
+        self.make_tables()
+        embeddings = self.look_up(keys, True)
+        self.loss = self.model.loss(embeddings)
+        self.steps = {"step": self.train(embeddings)}
+        self.seconds["graph"] = time.perf_counter() - began
+        evaluated = self.look_up(keys, False)
+        self.steps["forward"] = self.model.outputs(evaluated)
+        self.evaluated = self.model.loss(evaluated)
+        return embeddings
 
     def make_tables(self):
         raise NotImplementedError

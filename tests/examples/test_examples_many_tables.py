@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 
+import numpy as np
+import pytest
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
@@ -41,6 +44,28 @@ def test_every_layout_and_chosen_sizes(tmp_path):
         (layout, tables) for layout in ("uniform", "mixed") for tables in (1, 2)]
     for case in report["cases"]:
         assert set(case["ratio"]) == {"step"} and case["distinct"] <= 5 * case["tables"]
+
+
+@pytest.mark.parametrize("ranks, ids, peer, arguments", [
+    (1, "several", "stock", ["--ids-form", "ragged"]), (2, "one", "horovod", ["--modes", "step"])])
+def test_lookup_sparse_of_many_tables_is_measured_and_the_sides_agree(tmp_path, ranks, ids, peer, arguments):
+    report = run("many_tables.py", str(tmp_path / "sparse"), "--sparse", "--ranks", str(ranks), "--ids", ids,
+                 "--tables", "2", *arguments)
+    case, = report["cases"]
+    assert (case["ranks"], case["ids"], case["tables"], case["baseline"]) == (ranks, ids, 2, peer)
+    modes = {"sgd", "adam", "lazyadam"} | (set() if "--modes" in arguments else {"forward"})
+    assert set(case["sides"]) == {"lookup_sparse", "layers", peer}
+    for name, side in case["sides"].items():
+        assert set(side["ms"]) == modes and all(ms["median"] > 0 and ms["count"] == 4 for ms in side["ms"].values())
+        assert set(side["seconds"]) == {"graph", "initialize"} | {"first " + mode for mode in modes}
+        if name != "lookup_sparse":
+            assert set(case["times"][name]) == modes and min(case["times"][name].values()) > 0
+    assert case["target"] == {"times": 1.1, "of": "layers", "reached": {
+        mode: times <= 1.1 for mode, times in case["times"]["layers"].items()}}
+    # The same steps from the same rows: one of SGD and each Adam takes rows of ones further than the tolerance.
+    losses = case["losses"]
+    assert set(losses) == set(case["sides"])
+    np.testing.assert_allclose(list(losses.values()), losses["lookup_sparse"], rtol=1e-5)
 
 
 def test_dlrm_is_measured_and_its_ranks_agree(tmp_path):
