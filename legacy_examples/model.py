@@ -79,9 +79,12 @@ class WideAndDeep:
                              genre(self.genres, training=self.training)], axis=1)        # [B, 1, D]
         hidden = tf.reshape(vectors, [-1, (fields + 1) * DIM])
         with tf.variable_scope("dense", use_resource=True):  # Keras' optimizers take no others
-            for units in HIDDEN:
-                hidden = tf.layers.dense(hidden, units, activation=tf.nn.relu)
-            logits = tf.layers.dense(hidden, 1)[:, 0] + tf.reduce_sum(biases, axis=[1, 2, 3])
+            # With seeds of their own the first values are the same in every script, whatever else its graph has.
+            first = [tf.glorot_uniform_initializer(seed=number) for number in range(len(HIDDEN) + 1)]
+            for number, units in enumerate(HIDDEN):
+                hidden = tf.layers.dense(hidden, units, activation=tf.nn.relu, kernel_initializer=first[number])
+            logits = tf.layers.dense(hidden, 1, kernel_initializer=first[-1])[:, 0] + tf.reduce_sum(
+                biases, axis=[1, 2, 3])
         self.score = tf.sigmoid(logits)
 
         # A sum over this rank's samples, divided by the batch of all ranks: these parts add up to the loss of the
