@@ -40,11 +40,11 @@ def given_up(rank):
 
 def threads(rank):
     """Four threads train by one session, each its own tables."""
-    models = [Model([(40, True), (10, False), (40, True)], [(0, True), (1, True), (2, True)], bags=(0, 1))
-              for _ in range(4)]
+    models = [Model([(40, True), (10, False), (40, True), (10, False)], [(number, True) for number in range(4)],
+                    bags=(0, 1)) for _ in range(4)]
     random = np.random.RandomState(rank)
     # Rows are inserted in the order of steps, for each table has one thread.
-    batches = [[[random.randint(0, 10, random.randint(0, 9)) for _ in range(3)] for _ in range(6)] for _ in models]
+    batches = [[[random.randint(0, 10, random.randint(0, 9)) for _ in range(4)] for _ in range(6)] for _ in models]
     found = [None] * len(models)
     with session() as made:
         def train(number):
