@@ -41,10 +41,12 @@ def _versions():
 
 
 def _commit():
+    # What another benchmark has just written to results is no change of what is measured.
+    measured = ["graph_ops", "cuda_kernels", "launch", "sok1x", "benchmarks", ":(exclude)benchmarks/results"]
     try:
         head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, universal_newlines=True).strip()
-        changed = subprocess.check_output(["git", "status", "--porcelain", "-uno", "--", "graph_ops", "cuda_kernels",
-                                           "launch", "sok1x", "benchmarks"], cwd=ROOT, universal_newlines=True)
+        changed = subprocess.check_output(["git", "status", "--porcelain", "-uno", "--"] + measured, cwd=ROOT,
+                                          universal_newlines=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return head + (" with local changes" if changed.strip() else "")
