@@ -1,7 +1,7 @@
 """Each of our kernels in one run, with its arguments and its time: by CUDA events, by CUPTI, or on the host by a clock.
 
-By CUPTI all kernels are seen; else those of dense lookups that train, which C++ launches, are not (CUDA events), or as
-'dense FUNCTION' (on the host).
+By CUPTI all kernels are seen; else those of lookups and gradients that C++ launches are not (CUDA events), or as
+'lookup FUNCTION' (on the host).
 
 Events lie between the launches and cost time themselves, which a kernel of some microseconds shows; CUPTI's times are
 the hardware's. So runs that are recorded are not those whose wall time is taken.
@@ -14,7 +14,7 @@ import gpu_trace
 import numpy as np
 
 from sok1x.cuda_kernels import backend
-from sok1x.graph_ops.groups.dense_run import DenseRun
+from sok1x.graph_ops.groups.lookup_run import LookupRun
 
 EXCHANGES = ("all_to_all", "reduce_scatter", "all_gather", "all_reduce", "broadcast")
 
@@ -102,9 +102,9 @@ class Recorder:
             names += [(self._communicator, name) for name in EXCHANGES]
         replacements = [(owner, name, timed(name if owner is backend.kernels else "exchange " + name,
                                             getattr(owner, name))) for owner, name in names]
-        # What groups of dense lookups do in C++ is seen as a whole.
-        function = DenseRun.call
-        replacements.append((DenseRun, "call", lambda run, name, *arguments: timed("dense " + name, function)(
+        # What groups of lookups do in C++ is seen as a whole.
+        function = LookupRun.call
+        replacements.append((LookupRun, "call", lambda run, name, *arguments: timed("lookup " + name, function)(
             run, name, *arguments)))
         with _replaced(replacements):
             run()

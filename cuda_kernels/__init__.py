@@ -43,9 +43,11 @@ of records, one for each table, with pointers in them.
     group_partition  as partition (owners.cuh: who owns a key)
     group_sum        as segment_sum (segment_sum_terms.cuh, segment_sum_host.h: what both share)
     group_stamps     as stamps
-    upload_ring      small arrays on their way to a GPU
     group_steps      the same in C++, scratch memory and uploads included: for graph_ops' own C++ (group_steps.h)
-    host_group_steps  (host_group_steps.cu alone; group_steps.py wraps it) these steps
+    host_group_steps    (host_group_steps.cu alone; group_steps.py wraps it) the table of these steps; uploads, and what
+                        comes back (host_group_device.h: the host and a GPU as the steps use them)
+    host_group_lookups  (host_group_lookups.cu alone) the steps of lookups
+    host_group_sums     (host_group_sums.cu alone) those of sums
 
 What they stand on:
     backend        which device kernels run on; `declare` states a kernel's C types and its GPU threads, `kernels` calls

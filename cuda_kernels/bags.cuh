@@ -2,6 +2,7 @@
 #ifndef SOK1X_BAGS_CUH
 #define SOK1X_BAGS_CUH
 #include "common.cuh"
+#include "group_members.h"
 
 // Offsets of sorted bags: item i, of n, starts every bag after item i-1's up to its own; item n ends all the rest.
 // *outside, 0 before, becomes n minus the first item out of [0, n_bags); *unsorted likewise for the first that is
@@ -18,8 +19,6 @@ SOK_DEVICE void start_bags(const i64* SOK_RESTRICT bags, i64 stride, i64 n, i64 
     for (i64 b = previous + 1; b <= bag; ++b) offsets[b] = i;
   }
 }
-
-#define BAG_BITS 32  // as in bags.py
 
 // A bag's number of keys, times 2^BAG_BITS, plus its number from the end: of equal lengths the first bag's is greatest.
 SOK_DEVICE i64 length_of_bag(const i64* offsets, i64 b) {

@@ -3,7 +3,7 @@ from typing import Tuple
 
 from .backend import INT64, POINTER, counts, family, kernels
 
-BITS = 32  # of a count that tells a bag's length and its number, as in bags.cuh
+BITS = 32  # of a count that tells a bag's length and its number, as in group_members.h
 
 declare = family(__name__)
 declare("bags_of_keys", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1])

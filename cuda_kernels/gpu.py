@@ -196,6 +196,11 @@ class Gpu:
         """A NumPy uint8 array [nbytes] in host memory that the GPU copies from and to at full speed."""
         return self._driver.pagelocked_empty(max(1, nbytes), np.uint8)
 
+    def mapped(self, count):
+        """(zeros int64 [count] in host memory that kernels can write to, the pointer by which they do)."""
+        memory = self._driver.pagelocked_zeros(count, np.int64, mem_flags=self._driver.host_alloc_flags.DEVICEMAP)
+        return memory, int(memory.base.get_device_pointer())
+
     def synchronize(self):
         """Waits until all work of the stream is done."""
         self._check(self._cuda.cuStreamSynchronize(self.stream), "cuStreamSynchronize")
@@ -220,9 +225,7 @@ class GpuCounts:
     def __init__(self, gpu):
         self._cuda, self._check, self._stream = gpu._cuda, gpu._cuda.check, gpu.stream
         self._address = gpu._launcher.global_address("counts", "sok1x_counts")
-        driver = gpu._driver
-        self._memory = driver.pagelocked_zeros(self._PLACES, np.int64, mem_flags=driver.host_alloc_flags.DEVICEMAP)
-        self._seen_by_gpu = int(self._memory.base.get_device_pointer())
+        self._memory, self._seen_by_gpu = gpu.mapped(self._PLACES)
         self._values = (ctypes.c_int64 * self._PLACES).from_address(self._memory.ctypes.data)
         self._asked = gpu._cuda.event()
         self._taken, self._waiting = 0, False

@@ -1,8 +1,6 @@
 """Where the bags of many tables' batches begin, and their longest (group_bags.cu)."""
-import numpy as np
-
-from . import bags, groups
-from .backend import INT64, POINTER, current, family, kernels
+from . import group_steps, groups
+from .backend import INT64, POINTER, family
 
 declare = family(__name__)
 declare("group_bag_offsets", None, POINTER, POINTER, INT64, INT64, POINTER, threads=lambda a: 32 * a[3])
@@ -24,26 +22,7 @@ def offsets(members, counts):
 
     Args:
         members: BAGS [T].
-        counts: pointer to int64 [3, T], out: what `read_counts` takes.
+        counts: pointer to int64 [3, T], out: as these two count, `outside`, `unsorted` and `longest` of each member.
+            One that is left out has zeros.
     """
-    there = members["offsets"] != 0
-    of_items = groups.running_sum(groups.tiles(np.where(there, members["n"] + 1, 0)))
-    of_bags = groups.running_sum(groups.tiles(np.where(there, members["n_bags"], 0)))
-    at, items_at, bags_at = groups.place(members, of_items, of_bags)
-    if current() is not None:
-        current().clear(counts, 24 * len(members))
-    kernels.group_bag_offsets(at, items_at, len(members), int(of_items[-1]), counts)
-    kernels.group_longest_bags(at, bags_at, len(members), int(of_bags[-1]), counts)
-
-
-def read_counts(counts):
-    """What a group can go on with, from the counts of `offsets`.
-
-    Args:
-        counts: int64 [3, T].
-
-    Returns:
-        (bool [T]: whose items are in range and sorted; int64 [T]: keys of the longest bag, if they are).
-    """
-    outside, unsorted, longest = counts
-    return (outside == 0) & (unsorted == 0), longest >> bags.BITS
+    group_steps.run("bag_offsets", members, counts)

@@ -5,9 +5,6 @@
 
 #ifdef __CUDACC__
 
-// Bags that each team of threads sums in a tile, one after the other; as in group_combine.py.
-#define COMBINE_BAGS 2
-
 // As combine_bags: a team sums a bag, each lane its columns, in key order; the rows of AHEAD keys are asked for at a
 // time. Offsets are kept within [0, n_keys], so that offsets which prove faulty later do no harm.
 template <int W, class In, class Out>

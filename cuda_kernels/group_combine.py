@@ -1,12 +1,10 @@
 """The sums or means of bags of rows of many tables (group_combine.cu)."""
-from . import groups
-from .backend import INT64, POINTER, family, kernels
+from . import group_steps, groups
+from .backend import INT64, POINTER, family
 
 declare = family(__name__)
 declare("group_combine", None, POINTER, POINTER, INT64, INT64, threads=lambda a: 32 * a[3])
 declare("group_combine_member_bytes", INT64)
-
-BAGS = 2  # of each team of threads in a tile, as in group_combine.cu
 
 # What `combine` takes of each member:
 #   source       rows of dim numbers (BLOCKS)
@@ -26,6 +24,4 @@ def combine(members):
     Args:
         members: COMBINE [T].
     """
-    starts = groups.running_sum(groups.tiles(members["n_bags"], 32 * BAGS, members["dim"]))
-    at, starts_at = groups.place(members, starts)
-    kernels.group_combine(at, starts_at, len(members), int(starts[-1]))
+    group_steps.run("combine", members)

@@ -1,6 +1,6 @@
 """Keys of many tables looked up together (group_find.cu)."""
-from . import group_gather, groups
-from .backend import INT64, POINTER, current, family, kernels
+from . import group_steps, groups
+from .backend import INT64, POINTER, family
 
 declare = family(__name__)
 declare("group_find", None, POINTER, POINTER, INT64, INT64, POINTER, threads=lambda a: 32 * a[3])
@@ -28,25 +28,9 @@ def find(members, missing):
         members: FIND [T].
         missing: pointer to int64 [T], out: the number of each member's keys that have no row.
     """
-    _run(kernels.group_find, members, missing)
+    group_steps.run("find", members, missing)
 
 
 def look_up(members, missing):
     """As `find`, and copies the rows' values, as `lookup.look_up` for each member."""
-    if current() is None:
-        _run(kernels.group_look_up, members, missing)
-        return
-    find(members, missing)
-    copies = groups.members(group_gather.GATHER, len(members))
-    copies["source"]["base"] = members["table"]
-    for field in ("dim", "n", "rows", "out", "out_half"):
-        copies[field] = members[field]
-    group_gather.gather(copies)
-
-
-def _run(kernel, members, missing):
-    starts = groups.running_sum(groups.tiles(members["n"]))
-    at, starts_at = groups.place(members, starts)
-    if current() is not None:
-        current().clear(missing, 8 * len(members))
-    kernel(at, starts_at, len(members), int(starts[-1]), missing)
+    group_steps.run("look_up", members, missing)

@@ -8,10 +8,8 @@ SOK_DEVICE i64 row_to_copy(const GatherMember& m, i64 i) {
 
 #ifdef __CUDACC__
 
-// As many rows as a team asks for before the first is written: memory answers late. A warp's tile has as many for each
-// of its teams; as in group_gather.py.
-#define GATHER_ROWS 4
-
+// A team asks for GATHER_ROWS rows before the first is written: memory answers late. A warp's tile has as many for each
+// of its teams.
 template <int W, class In, class Out>
 SOK_DEVICE void gather_tile(const GatherMember& m, i64 first, int lanes) {
   const i64 dim = m.dim;

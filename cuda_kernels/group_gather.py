@@ -1,12 +1,10 @@
 """Rows of many tables by row number (group_gather.cu)."""
-from . import groups
-from .backend import INT64, POINTER, family, kernels
+from . import group_steps, groups
+from .backend import INT64, POINTER, family
 
 declare = family(__name__)
 declare("group_gather", None, POINTER, POINTER, INT64, INT64, threads=lambda a: 32 * a[3])
 declare("group_gather_member_bytes", INT64)
-
-ROWS = 4  # of each team of threads at a time, as in group_gather.cu and as in host_group_steps.cu
 
 # What `gather` takes of each member:
 #   source       rows of dim numbers (BLOCKS)
@@ -26,6 +24,4 @@ def gather(members):
     Args:
         members: GATHER [T].
     """
-    starts = groups.running_sum(groups.tiles(members["n"], 32 * ROWS, members["dim"]))
-    at, starts_at = groups.place(members, starts)
-    kernels.group_gather(at, starts_at, len(members), int(starts[-1]))
+    group_steps.run("gather", members)

@@ -14,6 +14,14 @@ typedef int64_t i64;
 
 struct Slot;  // of a hash index: hash_index.cuh
 
+// Of a warp's tile on a GPU, for each team of threads that serves a row together: rows that are copied at a time, and
+// bags that are summed one after the other.
+#define GATHER_ROWS 4
+#define COMBINE_BAGS 2
+
+// Of a count that tells a bag's length and its number (bags.cuh), those of the number; as in bags.py.
+#define BAG_BITS 32
+
 // Rows that lie in several blocks, as a buffer [rank][member][rows] has them: row i is in the block b with starts[b] <=
 // i < starts[b + 1], which begins `offsets[b]` bytes after base. Without blocks (count 0) all rows follow base.
 struct Blocks {

@@ -1,6 +1,6 @@
 """Distinct keys of many tables grouped by the rank that owns them (group_partition.cu)."""
-from . import groups, scan
-from .backend import INT64, POINTER, current, family, kernels
+from . import group_steps, groups
+from .backend import INT64, POINTER, family
 
 declare = family(__name__)
 declare("group_partition", None, POINTER, INT64, POINTER, INT64, POINTER, POINTER)
@@ -35,25 +35,5 @@ def partition(members, distinct, ranks, counts, sent):
         counts: pointer to int64 [N, T], out: keys of each member that each owner gets.
         sent: pointer to int64, out: the keys by owner, then by member. Room for as many as all members' n.
     """
-    gpu, size = current(), len(members)
     members["parts"][members["parts"] == 0] = ranks
-    if gpu is None:
-        at, = groups.place(members)
-        kernels.group_partition(at, size, distinct, ranks, counts, sent)
-        return
-    starts = groups.running_sum(groups.tiles(members["n"]))
-    tiles, places = int(starts[-1]), ranks * int(starts[-1])
-    if not tiles:
-        gpu.clear(counts, 8 * ranks * size)
-        return
-    of_inverse = groups.running_sum(groups.tiles(members["n_inverse"]))
-    at, starts_at, inverse_at = groups.place(members, starts, of_inverse)
-    state_bytes = scan.state_bytes(places)
-    state = gpu.allocate(state_bytes + 4 * (places + 1))
-    places_at, to_own = state + state_bytes, gpu.allocate(4 * ranks * size)
-    gpu.clear(state, state_bytes + 4 * (places + 1))
-    kernels.group_partition_count(at, starts_at, size, tiles, distinct, places_at)
-    scan.running_sum(places_at, places, places_at, state)
-    kernels.group_partition_counts(starts_at, size, tiles, ranks, places_at, counts, to_own)
-    kernels.group_partition_place(at, starts_at, size, tiles, distinct, places_at, to_own, sent)
-    kernels.group_partition_remap(at, inverse_at, size, int(of_inverse[-1]))
+    group_steps.run("partition", members, distinct, ranks, counts, sent)

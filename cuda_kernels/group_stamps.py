@@ -1,6 +1,6 @@
 """Rows of many tables narrowed to 32 bits and stamped (group_stamps.cu)."""
-from . import groups
-from .backend import INT64, POINTER, family, kernels
+from . import group_steps, groups
+from .backend import INT64, POINTER, family
 
 declare = family(__name__)
 declare("group_move_clocks", None, POINTER, INT64, threads=lambda a: a[1])
@@ -26,8 +26,4 @@ def stamp(members):
         members: STAMP [T]. Those of one table share its clock; at most one of them moves it ahead, and `at_least` is
             the same for all.
     """
-    starts = groups.running_sum(groups.tiles(members["n"]))
-    at, starts_at = groups.place(members, starts)
-    if members["stamps"].any():
-        kernels.group_move_clocks(at, len(members))
-    kernels.group_stamp_rows(at, starts_at, len(members), int(starts[-1]))
+    group_steps.run("stamp", members)

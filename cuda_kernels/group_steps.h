@@ -10,7 +10,7 @@
 #include "group_members.h"
 
 struct GpuKernel;    // gpu_kernel.h
-struct GroupDevice;  // host_group_steps.cu: a GPU
+struct GroupDevice;  // host_group_device.h: a GPU
 
 // Where a step runs, and whose memory it takes.
 struct GroupWork {
@@ -32,13 +32,20 @@ struct GroupSteps {
   int (*read)(GroupWork* work, const i64* from, i64 count, i64* to);
   // The same of `count` numbers that lie anywhere.
   int (*read_each)(GroupWork* work, const i64* const* from, i64 count, i64* to);
+  // `ask` has numbers that kernels have left sent to where the host sees them; `answer` waits for the last that were
+  // asked for, not for what has been launched since. Up to 4096 numbers at a time; of more `answer` is `read`.
+  int (*ask)(GroupWork* work, const i64* from, i64 count);
+  int (*answer)(GroupWork* work, const i64* from, i64 count, i64* to);
   // What the rest does is said where Python has it: group_find.py, group_gather.py, ...
   int (*find)(GroupWork* work, const FindMember* members, i64 count, i64* missing);
+  // It asks for `missing` before values are copied.
   int (*look_up)(GroupWork* work, const FindMember* members, i64 count, i64* missing);
   int (*gather)(GroupWork* work, const GatherMember* members, i64 count);
   int (*unique)(GroupWork* work, UniqueMember* members, i64 count, i64* distinct);
   int (*partition)(GroupWork* work, const PartitionMember* members, i64 count, const i64* distinct, i64 ranks,
                    i64* counts, i64* sent);
+  int (*bag_offsets)(GroupWork* work, const BagsMember* members, i64 count, i64* counts);
+  int (*combine)(GroupWork* work, const CombineMember* members, i64 count);
   int (*segment_sum)(GroupWork* work, SumMember* members, i64 count);
   int (*stamp)(GroupWork* work, const StampMember* members, i64 count);
   // Gives new keys the next rows, in their order, with initial values, and stamps them: table after table.

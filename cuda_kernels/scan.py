@@ -1,7 +1,7 @@
 """Running sums on a GPU (scan.cu), and the scratch memory that every scan needs."""
 from .backend import INT64, POINTER, current, family, kernels
 
-BLOCK, TILE = 256, 2048  # as in scan.cuh, and as in host_group_steps.cu
+BLOCK, TILE = 256, 2048  # as in scan.cuh, and as in host_group_device.h
 
 
 def tiles(n: int) -> int:

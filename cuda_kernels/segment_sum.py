@@ -2,7 +2,7 @@
 from . import scan, sort
 from .backend import INT32, INT64, POINTER, current, family, kernels, row_lanes
 
-# Sources that a team of threads adds up in turn, as in segment_sum_terms.cuh and as in host_group_steps.cu.
+# Sources that a team of threads adds up in turn, as in segment_sum_terms.cuh and as in host_group_sums.cu.
 CHUNK = 32
 SOURCE_BYTES = 8  # of a source on its way to its team, as in segment_sum_gpu.cuh
 

@@ -2,7 +2,7 @@
 from . import scan
 from .backend import INT32, INT64, POINTER, current, family, kernels
 
-# As in sort.cu, and as in host_group_steps.cu: threads of a block, items of a block, and how many bits of the keys a
+# As in sort.cu, and as in host_group_sums.cu: threads of a block, items of a block, and how many bits of the keys a
 # pass sorts by.
 BLOCK, TILE, BITS = 256, 2048, 8
 

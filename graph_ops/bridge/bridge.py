@@ -143,7 +143,6 @@ class Request:
     state = None  # what an operation's `prepare` leaves for its `run`
     finished = _begun = False
     _arena = _inputs = _host_inputs = None
-    _kept = {}  # outputs that a group has allocated: index -> (pointer, shape)
 
     def __init__(self, library, row):
         self.library = library
@@ -206,23 +205,18 @@ class Request:
         self._begun = True
 
     def output(self, index, dtype, shape):
-        """Output `index`, allocated by TensorFlow on the op's device: an `Array` of `shape`."""
+        """Output `index`, allocated by TensorFlow on the op's device: an `Array` of `shape`.
+
+        Where its group has asked for it before, it is the same one.
+        """
         return self._output(index, dtype, shape, self.gpu)
 
     def host_output(self, index, dtype, shape):
         """As `output`, for output `index` of those in host memory."""
         return self._output(self.device_output_count + index, dtype, shape, None)
 
-    def keep_output(self, index, pointer, shape):
-        """Notes that output `index` of that shape lies there already: who asks for it gets it."""
-        self._kept = {**self._kept, index: (pointer, shape)}
-
     def _output(self, index, dtype, shape, gpu):
         data = ctypes.c_void_p()
-        if index in self._kept:
-            data.value, kept = self._kept[index]
-            assert kept == tuple(shape), "output {} has shape {} already, not {}".format(index, kept, shape)
-            return self._made(data.value, dtype, shape, gpu)
         dims = (ctypes.c_int64 * len(shape))(*shape)
         self._check(self.library.output(self.handle, index, len(shape), dims, ctypes.byref(data)), dtype, shape)
         return self._made(data.value, dtype, shape, gpu)
@@ -341,5 +335,7 @@ class Request:
 
     @staticmethod
     def _refused(code, what):
+        if code == INTERNAL:  # bridge_calls.h: kOtherShape
+            return CallError(code, "an op's output has another shape already than {}".format(what))
         return CallError(code if code > 0 else RESOURCE_EXHAUSTED, (
             "TensorFlow's allocator could not give {}; use a smaller batch, or leave it more memory").format(what))

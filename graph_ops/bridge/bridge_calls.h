@@ -19,14 +19,20 @@ inline tf::Status StatusOf(int code, const char* message) {
   return code == 0 ? tf::Status() : tf::Status(static_cast<Code>(code), message);
 }
 
-// Output `index`, without the order of streams that must follow; the one there is, where it has that shape already.
+// INTERNAL: an output has been allocated in another shape.
+constexpr int kOtherShape = 13;
+
+// Output `index`, without the order of streams that must follow. An op's group and its own `run` may both ask for it:
+// there is one.
 inline int Allocate(Request* request, int index, int rank, const int64_t* dims, void** data) {
   tf::TensorShape shape;
   for (int i = 0; i < rank; ++i) shape.AddDim(dims[i]);
   tf::Tensor* tensor = request->context->mutable_output(index);
-  if (tensor == nullptr || tensor->shape() != shape) {
+  if (tensor == nullptr) {
     const tf::Status status = request->context->allocate_output(index, shape, &tensor);
     if (!status.ok()) return Report(status);
+  } else if (tensor->shape() != shape) {
+    return kOtherShape;
   }
   *data = const_cast<char*>(tensor->tensor_data().data());
   return 0;

@@ -1,5 +1,5 @@
-"""The grouped forms of the dense lookup's operations, on one rank and on several."""
-from sok1x.graph_ops.groups import dense_alone, dense_ranks, dense_ranks_backward, distinct_rows
+"""The grouped forms of the dense lookup and of its gradient, on one rank and on several."""
+from sok1x.graph_ops.groups import lookup_alone, lookup_ranks, lookup_ranks_backward
 from sok1x.graph_ops.groups.form import GroupForm
 
 
@@ -17,20 +17,22 @@ class Forward(GroupForm):
     def key(self, taken, world):
         """See GroupForm.key."""
         if world.size == 1:
-            return dense_alone.key(taken)
-        return dense_ranks.forward_key(taken)
+            return lookup_alone.key(taken)
+        return lookup_ranks.forward_key(taken)
 
     def prepare(self, members, world):
         """See GroupForm.prepare."""
-        dense_ranks.prepare(members, world)
+        lookup_ranks.prepare(members, world)
 
     def run(self, members, world):
         """See GroupForm.run."""
-        return dense_alone.forward(members, world) if world.size == 1 else dense_ranks.forward(members, world)
+        return lookup_alone.forward(members, world) if world.size == 1 else lookup_ranks.forward(members, world)
 
     def hand_over(self, taken, world):
         """See GroupForm.hand_over."""
-        dense_ranks.hand_over(taken, world)
+        lookup = taken.request.state = taken.call.operation.Lookup(taken.request, taken.config, world)
+        lookup.start()
+        lookup.state = lookup_ranks.asked_of_owners(taken, lookup.leave("inverse", lookup.keys.size))
 
 
 class Backward(GroupForm):
@@ -51,7 +53,7 @@ class Backward(GroupForm):
 
     def prepare(self, members, world):
         """See GroupForm.prepare."""
-        dense_ranks_backward.prepare_backward(members, world)
+        lookup_ranks_backward.prepare_backward(members, world)
 
     def hand_over(self, taken, world):
         """See GroupForm.hand_over."""
@@ -59,20 +61,4 @@ class Backward(GroupForm):
 
     def run(self, members, world):
         """See GroupForm.run."""
-        return dense_alone.backward(members) if world.size == 1 else dense_ranks_backward.backward(members, world)
-
-
-class Distinct(GroupForm):
-    """Their rows made distinct, for the gradients."""
-
-    def serves_one(self, config):
-        """See GroupForm.serves_one."""
-        return True
-
-    def key(self, taken, world):
-        """See GroupForm.key."""
-        return distinct_rows.key(taken, world)
-
-    def run(self, members, world):
-        """See GroupForm.run."""
-        return distinct_rows.run(members, world)
+        return lookup_alone.backward(members) if world.size == 1 else lookup_ranks_backward.backward(members, world)

@@ -29,10 +29,10 @@ class GroupForm(abc.ABC):
 
     @abc.abstractmethod
     def run(self, members, world):
-        """Runs members (list of `together.Taken`), at least two, but answers none.
+        """Runs members (list of `together.Taken`) but answers none: at least two, or one where `serves_one`.
 
         Returns:
-          The Batch, whose `left` are those to be run by themselves: the same on all ranks.
+          The run (lookup_run.LookupRun), whose `left` are those to be run by themselves: the same on all ranks.
         """
 
     def hand_over(self, taken, world):

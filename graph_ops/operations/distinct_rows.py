@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.cuda_kernels import row_numbers
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
-from sok1x.graph_ops.groups import dense_lookup as groups
+from sok1x.graph_ops.groups.distinct_rows import Distinct
 from sok1x.graph_ops.stores import clock, known_distinct
 from sok1x.graph_ops.stores.distinct import make_distinct
 from sok1x.graph_ops.stores.store import request_store
@@ -52,7 +52,7 @@ class _Find(Operation):
 
     name = "operations.distinct_rows.find"
     Config = DistinctConfig
-    group = groups.Distinct()
+    group = Distinct()
 
     def run(self, request: Any, config: DistinctConfig, world: Any, headers: Any) -> None:
         given = Rows(*request.inputs)

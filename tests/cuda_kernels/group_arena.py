@@ -65,19 +65,39 @@ def blocks_of(random, n, ranks):
     return np.diff(np.concatenate([[0], cuts, [n]])).astype(np.int64)
 
 
+def block_layout(counts, row_bytes, align=1):
+    """Where blocks lie in a buffer [rank][member][rows], every rank's part behind the previous one's.
+
+    Args:
+        counts: int64 [N, T], rows of each block.
+        row_bytes: [T] or one for all.
+        align: every block begins at a multiple of it, a power of two.
+
+    Returns:
+        (starts int64 [T, N + 1], offsets int64 [T, N]: as `groups.lie_in_blocks` takes them, bytes int64 [N]: those of
+        each rank's part).
+    """
+    ranks, size = counts.shape
+    starts = np.zeros((size, ranks + 1), np.int64)
+    np.cumsum(counts.T, axis=1, out=starts[:, 1:])
+    nbytes = counts * row_bytes + (align - 1) & -align
+    offsets = (np.cumsum(nbytes) - nbytes.reshape(-1)).reshape(ranks, size)
+    return starts, np.ascontiguousarray(offsets.T), nbytes.sum(axis=1)
+
+
 class Blocked:
     """Rows of all members in a buffer [rank][member][rows] of an arena, with nonsense before each block if aligned.
 
     Args:
         arrays: [n, ...] of each member, all of one dtype or of several.
-        align: see `groups.block_layout`.
+        align: see `block_layout`.
     """
 
     def __init__(self, arena, random, arrays, ranks, align=1):
         self.arrays, self.ranks = arrays, ranks
         row_bytes = np.array([array.dtype.itemsize * int(np.prod(array.shape[1:])) for array in arrays], np.int64)
         counts = np.stack([blocks_of(random, len(array), ranks) for array in arrays], axis=1)
-        self.starts, self.offsets, nbytes = groups.block_layout(counts, row_bytes, align)
+        self.starts, self.offsets, nbytes = block_layout(counts, row_bytes, align)
         buffer = np.full(int(nbytes.sum()), NONSENSE, np.uint8)
         self._places = []
         for t, array in enumerate(arrays):

@@ -7,31 +7,33 @@ import re
 import pytest
 from c_sources import FOLDER, constant, enumeration, read, twins, twins_in_other_words
 
-from sok1x.cuda_kernels import backend
+from sok1x.cuda_kernels import backend, group_steps
 
 # (module, Python's name, C's file, C's name)
 CONSTANTS = [
     ("adam", "_TEAM_ROWS", "adam.cu", "kAdamRows"),
     ("backend", "HostCounts._PLACES", "counts.cu", "COUNT_PLACES"),
-    ("bags", "BITS", "bags.cuh", "BAG_BITS"),
+    ("bags", "BITS", "group_members.h", "BAG_BITS"),
     ("finite", "_ACCESS_BYTES", "finite.cu", "ACCESS_BYTES"),
     ("gather", "_TEAM_ROWS", "gather.cu", "ROWS"),
     ("gpu", "GpuCounts._PLACES", "counts.cu", "COUNT_PLACES"),
     ("host", "MOST_THREADS", "host_threads.h", "kMostThreads"),
     ("scan", "BLOCK", "scan.cuh", "SCAN_BLOCK"),
     ("scan", "TILE", "scan.cuh", "SCAN_TILE"),
-    ("group_combine", "BAGS", "group_combine.cu", "COMBINE_BAGS"),
-    ("group_gather", "ROWS", "group_gather.cu", "GATHER_ROWS"),
     ("groups", "TILE", "groups.cuh", "GROUP_TILE"),
     ("segment_sum", "CHUNK", "segment_sum_terms.cuh", "SEGMENT_CHUNK"),
     ("segment_sum", "SOURCE_BYTES", "segment_sum_gpu.cuh", "SOURCE_BYTES"),
     ("sort", "BITS", "sort.cu", "SORT_BITS"),
     ("sort", "BLOCK", "sort.cu", "SORT_BLOCK"),
     ("sort", "TILE", "sort.cu", "SORT_TILE"),
-] + [(module, name, "host_group_steps.cu", c_name) for module, name, c_name in (
-    ("groups", "TILE", "kTile"), ("scan", "TILE", "kScanTile"), ("scan", "BLOCK", "kScanBlock"),
-    ("sort", "TILE", "kSortTile"), ("sort", "BLOCK", "kSortBlock"), ("sort", "BITS", "kSortBits"),
-    ("segment_sum", "CHUNK", "kChunk"), ("group_gather", "ROWS", "kGatherRows"))]
+    ("groups", "TILE", "host_group_device.h", "kTile"),
+    ("scan", "TILE", "host_group_device.h", "kScanTile"),
+    ("scan", "BLOCK", "host_group_device.h", "kScanBlock"),
+    ("sort", "TILE", "host_group_sums.cu", "kSortTile"),
+    ("sort", "BLOCK", "host_group_sums.cu", "kSortBlock"),
+    ("sort", "BITS", "host_group_sums.cu", "kSortBits"),
+    ("segment_sum", "CHUNK", "host_group_sums.cu", "kChunk"),
+]
 
 # (module, Python's dict, C's file, C's enum, what the enum's names have before Python's)
 ENUMERATIONS = [
@@ -59,6 +61,12 @@ def test_a_constant_is_the_same_in_c(module, name, file, c_name):
 def test_names_are_numbered_as_in_c(module, name, file, c_name, prefix):
     assert {prefix + key.upper(): number for key, number in in_python(module, name).items()} == enumeration(
         file, c_name)
+
+
+def test_kernels_of_steps_are_in_one_order():
+    in_c = re.search(r"\benum Kernel {([^}]*)}", read("host_group_device.h")).group(1).replace("\n", "").split(",")
+    names = [name.strip().lower() for name in in_c]
+    assert names == [name.replace("group_", "") for name in group_steps.KERNELS] + ["kernels"]
 
 
 @pytest.mark.parametrize("file", ["rows.cuh", "groups.cuh"])

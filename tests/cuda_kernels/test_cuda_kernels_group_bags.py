@@ -5,7 +5,7 @@ from group_arena import Arena, put_all, sizes
 from kernel_checks import dirty
 from kernel_devices import SMALL, host_only, size
 
-from sok1x.cuda_kernels import backend, group_bags, groups
+from sok1x.cuda_kernels import backend, bags, group_bags, groups
 
 pytestmark = pytest.mark.usefixtures("device")
 
@@ -13,6 +13,12 @@ pytestmark = pytest.mark.usefixtures("device")
 @host_only
 def test_records_are_those_of_the_kernels():
     assert backend.kernels.group_bags_member_bytes() == group_bags.BAGS.itemsize
+
+
+def read_counts(counts):
+    """(bool [T]: whose items are in range and sorted; int64 [T]: keys of the longest bag, if they are)."""
+    outside, unsorted, longest = counts
+    return (outside == 0) & (unsorted == 0), longest >> bags.BITS
 
 
 class Batches:
@@ -40,7 +46,7 @@ class Batches:
         """(offsets of each member, bool: good, longest)."""
         *offsets, counts = self.arena.same_bits(self._find, *self._offsets, self._counts) if self.count else (
             self.arena.same_bits(self._find, self._counts))
-        return (offsets, *group_bags.read_counts(counts))
+        return (offsets, *read_counts(counts))
 
 
 def check(batches):
@@ -89,7 +95,7 @@ def test_batches_that_are_not_as_they_must_be(seed):
     batches = Batches(numbers, [50] * len(numbers), [2] * len(numbers))
     base = batches.arena.run(batches._find, *batches._offsets, batches._counts)
     *offsets, counts = base
-    is_good, longest = group_bags.read_counts(counts)
+    is_good, longest = read_counts(counts)
     assert is_good.tolist() == expected
     for t in np.flatnonzero(is_good):
         assert offsets[t].tolist() == np.searchsorted(good, np.arange(51)).tolist()

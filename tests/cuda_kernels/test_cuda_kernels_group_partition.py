@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from group_arena import Arena, put_all, sizes
 from kernel_checks import EXTREMES, dirty, first_appearance
-from kernel_devices import THREADS, call, host_only, on, size, threads
+from kernel_devices import call, host_only, on, size
 
 from sok1x.cuda_kernels import backend, group_partition, group_unique, groups, partition
 
@@ -81,23 +81,21 @@ def test_after_unique_without_the_counts_on_the_host(seed, ranks):
     inverse_at, position_at = (put_all(arena, [dirty(m, np.int32) for m in n]) for _ in range(2))
     distinct_at, counts_at = arena.out(count, np.int64), arena.out((ranks, count), np.int64)
     sent_at = arena.out(n.sum(), np.int64)
-    with threads(max(THREADS)):
-        scratch_at = arena.out(call(lambda: group_unique.scratch_bytes(n)), np.uint8)
 
     def run(base):
         records = groups.members(group_unique.UNIQUE, count)
         groups.lie_at(records["keys"], base + keys_at)
         records["key_type"] = [backend.KEY_TYPES[one.dtype.name] for one in keys]
         records["n"], records["values"], records["inverse"] = n, base + values_at, base + inverse_at
-        group_unique.unique(records, base + distinct_at, base + scratch_at)
+        group_unique.unique(records, base + distinct_at)
         parts = groups.members(group_partition.PARTITION, count)
         for field in ("values", "n", "inverse"):
             parts[field] = records[field]
         parts["position"], parts["n_inverse"] = base + position_at, n
         group_partition.partition(parts, base + distinct_at, ranks, base + counts_at, base + sent_at)
 
-    distinct, counts, sent, _, *rest = arena.run(run, distinct_at, counts_at, sent_at, scratch_at, *inverse_at,
-                                                 *values_at, *position_at)
+    distinct, counts, sent, *rest = arena.run(run, distinct_at, counts_at, sent_at, *inverse_at, *values_at,
+                                              *position_at)
     members = [first_appearance(one.astype(np.int64)) for one in keys]
     expected = expect(members, ranks)
     assert distinct.tolist() == [len(values) for values, _ in members]

@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 from group_arena import Arena, Blocked, Flat, put_all, sizes
 from kernel_checks import dirty, edge_keys, first_appearance
-from kernel_devices import THREADS, call, gpu_only, host_only, same_bits, size, threads
+from kernel_devices import call, host_only, same_bits, size
 
-from sok1x.cuda_kernels import backend, group_unique, groups, unique
+from sok1x.cuda_kernels import backend, group_unique, groups
 
 pytestmark = pytest.mark.usefixtures("device")
 KEY_TYPES = ["int64", "int32", "uint32"]
@@ -24,18 +24,16 @@ def check(random, keys, ranks=0):
     values_at = put_all(arena, [dirty(m, np.int64) for m in n])
     inverse_at = put_all(arena, [dirty(m, np.int32) for m in n])
     counts_at = arena.out(count, np.int64)
-    with threads(max(THREADS)):
-        scratch_at = arena.out(call(lambda: group_unique.scratch_bytes(n)), np.uint8)
 
     def run(base):
         members = groups.members(group_unique.UNIQUE, count)
         source.lie(members["keys"], base)
         members["key_type"] = [backend.KEY_TYPES[one.dtype.name] for one in keys]
         members["n"], members["values"], members["inverse"] = n, base + values_at, base + inverse_at
-        group_unique.unique(members, base + counts_at, base + scratch_at)
+        group_unique.unique(members, base + counts_at)
 
     def distinct():
-        counts, _, *rest = arena.run(run, counts_at, scratch_at, *values_at, *inverse_at)
+        counts, *rest = arena.run(run, counts_at, *values_at, *inverse_at)
         return (counts,) + tuple(rest[t][:counts[t]] for t in range(count)) + tuple(rest[count:])
 
     found = same_bits(distinct)
@@ -73,20 +71,15 @@ def test_the_same_keys_in_all_members_and_nothing_between_them(seed):
     check(random, [np.zeros(0, np.int64)] * 5)
 
 
-@gpu_only
-def test_places_are_those_of_single_tables():
-    n = np.array(list(range(300)) + [2 ** p + d for p in range(9, 31) for d in (-1, 0, 1)], np.int64)
-    assert call(lambda: group_unique._slots(n)).tolist() == [call(unique.slots, m) for m in n.tolist()]
-
-
 @pytest.mark.parametrize("n", [8, 9, 16, 17, 2 ** 15, 2 ** 15 + 1, 2 ** 16, 2 ** 16 + 1, 2 ** 17 + 1])
 def test_places_of_the_largest_member(n):
-    """Where a table of places grows: a guard lies behind the scratch."""
+    """Where a table of places grows."""
     if n <= size(n):
         check(np.random.RandomState(n), [np.arange(n), np.arange(n // 2), np.arange(3)])
 
 
-def test_too_many_keys_are_refused_when_scratch_is_sized():
-    assert call(lambda: group_unique.scratch_bytes(np.array([2 ** 30, 2 ** 30 - 32]))) > 0
-    with pytest.raises(ValueError, match="group's 3 tables.*2147483649"):
-        call(lambda: group_unique.scratch_bytes(np.array([2 ** 30, 1, 2 ** 30])))
+def test_too_many_keys_are_refused():
+    members = groups.members(group_unique.UNIQUE, 3)
+    members["n"] = 2 ** 30, 1, 2 ** 30
+    with pytest.raises(ValueError, match="group of 3 tables may have up to"):
+        call(lambda: group_unique.unique(members, 0))

@@ -38,6 +38,19 @@ class _Describe(Operation):
         request.host_output(1, "float64", ()).numpy()[...] = scratch.read().sum()
 
 
+@register
+class _OutputAgain(Operation):
+    """Asks for its output several times, the last time in another shape."""
+
+    name = "test.output_again"
+    before_init = True
+
+    def run(self, request, config, world, headers):
+        outputs = [request.output(0, "float32", (3,)) for _ in range(2)]
+        assert outputs[0].pointer == outputs[1].pointer != 0
+        request.output(0, "float32", (2,))
+
+
 class SizesConfig(NamedTuple):
     sizes: Tuple[int, ...]
 
@@ -112,6 +125,10 @@ class _Sleep(Operation):
 def pointer(tensor):
     return library.call("test.pointer", NoConfig(), [tensor], [tensor.dtype], [tensor.shape], host_dtypes=[tf.int64],
                         host_shapes=[[]])
+
+
+def output_again():
+    return library.call("test.output_again", NoConfig(), [], [tf.float32], [[None]])[0]
 
 
 def describe(tensor):

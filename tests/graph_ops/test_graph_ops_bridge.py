@@ -71,6 +71,11 @@ def test_more_than_eight_dimensions_is_a_clear_error(graph):
         run(operations.describe(tf.ones([1] * 9)))
 
 
+def test_an_output_is_made_once_and_has_one_shape(graph):
+    with pytest.raises(tf.errors.InternalError, match=r"another shape already than \[2\] float32"):
+        run(operations.output_again())
+
+
 @pytest.mark.parametrize("code, error", [
     (3, tf.errors.InvalidArgumentError), (8, tf.errors.ResourceExhaustedError),
     (9, tf.errors.FailedPreconditionError), (4, tf.errors.DeadlineExceededError), (13, tf.errors.InternalError)])

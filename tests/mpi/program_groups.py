@@ -191,8 +191,8 @@ def main():
     one_by_one = train(tables, False)
     assert not counted, counted
     together = train(tables, True)
-    least = dict.fromkeys(OPERATIONS[:2], tables.count(Dense))
-    least.update(dict.fromkeys(OPERATIONS[3:], tables.count(Combined, "all2all")))
+    least = dict.fromkeys(OPERATIONS[:2], STEPS * tables.count(Dense))
+    least.update(dict.fromkeys(OPERATIONS[3:], STEPS * tables.count(Combined, "all2all")))
     least[OPERATIONS[2]] = tables.count(Dense) // 2  # on several ranks not of those that nobody asks
     assert all(counted[name] >= least[name] for name in OPERATIONS), (counted, least)
     for ours, theirs in zip(flatten(together), flatten(one_by_one)):

@@ -2,7 +2,8 @@
 
     mpiexec -np N python program_peak.py
 
-Two dense lookups run together: what their group takes is held against the sum of their bounds.
+Two dense lookups run together: what their group takes is held against the sum of their bounds. An output counts once,
+whoever has asked for it.
 """
 import collections
 
@@ -12,59 +13,38 @@ from groups_model import BACKWARD, FORWARD, gate, pause, sizes
 
 import sok1x as sok
 from sok1x import launch
-from sok1x.graph_ops.bridge import bridge, bulk
-from sok1x.graph_ops.groups.dense_run import DenseRun
+from sok1x.graph_ops.bridge import bridge
+from sok1x.graph_ops.groups.lookup_run import LookupRun
 
 B, S, H, D = 64, 3, 4, 24
-taken = collections.Counter()
-graphs = []  # the last is the one that runs
+SCRATCH = "scratch"
+taken = collections.Counter()  # (op's name, number of an output or SCRATCH) -> bytes
 
 
 def count_output(self, index, dtype, shape, output=bridge.Request.output):
     array = output(self, index, dtype, shape)
-    if index not in self._kept:  # its group has allocated it
-        taken[self.name] += array.size * bridge.ITEM_BYTES[array.dtype]
+    taken[self.name, index] = array.size * bridge.ITEM_BYTES[array.dtype]  # which its group may have counted already
     return array
 
 
 def count_memory(self, nbytes, memory=bridge.Request.memory):
-    taken[self.name] += nbytes  # temporaries' too
+    taken[self.name, SCRATCH] += nbytes  # temporaries' too
     return memory(self, nbytes)
 
 
 bridge.Request.output, bridge.Request.memory = count_output, count_memory
 
 
-def count_outputs(self, members, indices, shapes, ranks=None, outputs=bulk.RequestGroup.outputs):
-    made = outputs(self, members, indices, shapes, ranks)
-    for place, (member, index) in enumerate(zip(members, indices)):
-        count = len(shapes[place]) if ranks is None else ranks[place]
-        request = self.requests[member]
-        taken[request.name] += int(np.prod(shapes[place][:count])) * output_bytes(request, index)
-    return made
-
-
-def count_temporary(self, nbytes, temporary=bulk.RequestGroup.temporary):
-    for request in self.requests:  # whose lookups are alike here
-        taken[request.name] += nbytes / len(self.requests)
-    return temporary(self, nbytes)
-
-
-def output_bytes(request, index):
-    """Bytes of a number of an op's output."""
-    return graphs[-1].get_operation_by_name(request.name).outputs[index].dtype.size
-
-
-bulk.RequestGroup.outputs, bulk.RequestGroup.temporary = count_outputs, count_temporary
-
-
-def count_group(self, finish=DenseRun.finish):
-    for taken_in in self.members:  # whose lookups are alike here
-        taken[taken_in.request.name] += self.taken_bytes / len(self.members)
+def count_group(self, finish=LookupRun.finish):
+    for number, member in enumerate(self.members):
+        request = member.request
+        taken[request.name, SCRATCH] += self.scratch_bytes / len(self.members)  # whose lookups are alike here
+        for index in range(request.device_output_count):
+            taken[request.name, index] = self.output_bytes(number, index)
     finish(self)
 
 
-DenseRun.finish = count_group
+LookupRun.finish = count_group
 
 
 def main():
@@ -76,7 +56,6 @@ def main():
 
 def check(dtype, item):
     """item: bytes of a number of the result."""
-    graphs.append(tf.get_default_graph())
     init = sok.Init(global_batch_size=B)
     denses = [sok.All2AllDenseEmbedding(20000, D, S, H, dtype=dtype) for _ in range(2)]
     layers = [(exchange, sok.DistributedEmbedding("mean", 20000, D, S, H, exchange=exchange, dtype=dtype))
@@ -135,7 +114,7 @@ def check(dtype, item):
                 assert len(after) == 2 * len(outs), after  # the rows made distinct, and the gradient
                 for ops, limit in (([out.op.name for out in outs], forward[name]), (after, backward[name])):
                     limit = (limit + scratch) * len(outs)
-                    used = sum(taken[op] for op in ops)
+                    used = sum(count for (op, _), count in taken.items() if op in ops)
                     assert 0 < used <= limit, (name, ops, used, limit, n, k, u, asked)
                     assert used > limit / 4 or not new, ("the bound says nothing", name, used, limit)
             taken.clear()

@@ -1,4 +1,4 @@
-"""Runs of the dense lookups' groups in C++ (dense_run.h), as Python decides them."""
+"""Runs of the lookups' groups in C++ (lookup_run.h), as Python decides them."""
 import ctypes
 from typing import Any, Dict, List, Tuple
 
@@ -9,10 +9,10 @@ from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import CallError
 from sok1x.graph_ops.stores import clock
 
-# What is known of a member before it runs: DenseFacts in dense_run.h.
+# What is known of a member before it runs: LookupFacts in lookup_run.h.
 FACTS = np.dtype([(name, np.int64) for name in (
     "dim", "rows", "hashed", "half", "global_step", "count_at", "stamps_at", "clock_at", "parts", "first",
-    "keys")])
+    "keys", "by_bag", "slots", "most", "mean")])
 # How new rows begin and are stamped: NewRows there. kind: of row_init.cu, or -1.
 NEW = np.dtype([("seed", np.int64), ("identity", np.int64), ("kind", np.int64), ("a", np.float64), ("b", np.float64),
                 ("ahead", np.int64), ("at_least", np.int64)])
@@ -30,10 +30,11 @@ _functions: Dict[str, Any] = {}
 _I, _P, _I64 = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
 _DECLARED = {
     "open": (_P, [_P, _I, _P, _P, _P, _P, _P, _P]), "close": (None, [_P]), "unlock": (None, [_P]),
-    "finish": (None, [_P]), "taken": (_I64, [_P]), "error": (_I, [_P, ctypes.c_char_p, _I]),
+    "finish": (None, [_P]), "scratch_bytes": (_I64, [_P]), "output_bytes": (_I64, [_P, _I, _I]),
+    "error": (_I, [_P, ctypes.c_char_p, _I]),
     "forward_alone": (_I, [_P, _I, _P, _P]), "forward_insert": (_I, [_P, _P, _P]), "backward_alone": (_I, [_P, _P]),
-    "distinct": (_I, [_P, _I, _P, _P, _P, _P, _P]), "prepare": (_I, [_P, _I] + [_P] * 5),
-    "forward_ask": (_I, [_P, _I, _I, _I] + [_P] * 5 + [_I] + [_P] * 3),
+    "distinct": (_I, [_P, _I, _P, _P, _P, _P, _P]), "prepare": (_I, [_P, _I, _I, _I] + [_P] * 4),
+    "forward_ask": (_I, [_P, _I, _I, _I] + [_P] * 4 + [_I] + [_P] * 3),
     "forward_answer": (_I, [_P, _I] + [_P] * 5), "forward_take": (_I, [_P, _P]),
     "backward_headers": (_I, [_P, _I, _P, _P]), "backward_send": (_I, [_P, _I, _I, _I] + [_P] * 5),
     "backward_take": (_I, [_P])}
@@ -43,12 +44,14 @@ class Team:
     """The kernels (nodes in one session) of members that have run together before, in their order.
 
     Attributes:
-      facts: `FACTS` [T]. names: the tables', a list of str.
+      facts: `FACTS` [T]. names: the tables', a list of str. by_bag: whether they are lookups by bag, or gradients of
+        such.
     """
 
     def __init__(self, members: List[Any]) -> None:
         self.facts = np.array([_facts_of(taken) for taken in members], FACTS)
         self.names = [taken.config.table.name for taken in members]
+        self.by_bag = bool(self.facts["by_bag"][0])
         self._expected = np.zeros(1, np.int64)  # bytes of scratch memory that their last run took
         self.addresses = self.facts.ctypes.data, self._expected.ctypes.data
 
@@ -63,7 +66,9 @@ def _facts_of(taken: Any) -> Tuple[int, ...]:
         _facts[kernel] = (table.dim, table.rows, table.hashed,
                           ITEM_BYTES[getattr(config, "dtype", "float32")] == 2, getattr(config, "global_step", False),
                           *[held.index(name) if name in held else -1 for name in ("count", "stamps", "clock")],
-                          table.placement.rank is not None, table.placement.first, table.keys or 0)
+                          table.placement.rank is not None, table.placement.first, table.keys or 0,
+                          hasattr(config, "combiner"), getattr(config, "slot_num", 0), getattr(config, "max_nnz", 0),
+                          getattr(config, "combiner", "") == "mean")
     return _facts[kernel]
 
 
@@ -78,14 +83,14 @@ def team_of(members: List[Any]) -> Team:
     return team
 
 
-class DenseRun:
+class LookupRun:
     """The requests of members (list of `together.Taken`) that run at once, T of them.
 
     A member that is left is run by its operation, once this has unlocked: it has the outputs that this has made.
 
     Attributes:
       left: the members that have to be run by themselves.
-      kept: what `dense_ranks.prepare` leaves for the forward of the same members, or None.
+      kept: what `lookup_ranks.prepare` leaves for the forward of the same members, or None.
     """
 
     def __init__(self, members: List[Any]) -> None:
@@ -107,12 +112,21 @@ class DenseRun:
         if getattr(self, "_handle", None):  # None where it was never made
             _functions["close"](self._handle)
 
-    def prepared(self) -> None:
-        """Ends a `prepare`: the members know this, and it no more them, so that both go as soon as they are done."""
-        self.ids, self.members = [taken.request.id for taken in self.members], []
+    @property
+    def by_bag(self) -> bool:
+        """See Team."""
+        return self.team.by_bag
+
+    def prepared(self, whole: bool = True) -> None:
+        """Ends a `prepare`: the members know this, and it no more them, so that both go as soon as they are done.
+
+        Args:
+          whole: whether it has prepared all of them: only then it goes on with them.
+        """
+        self.ids, self.members = [taken.request.id for taken in self.members] if whole else [], []
 
     def call(self, name: str, *arguments: Any) -> int:
-        """One of dense_run.h's functions. NumPy arrays are passed by their addresses.
+        """One of lookup_run.h's functions. NumPy arrays are passed by their addresses.
 
         Returns:
           0, or TOO_MANY_DIMENSIONS, and nothing is done.
@@ -138,9 +152,13 @@ class DenseRun:
         communicator.all_to_all(give, gives, take, takes, unit)
 
     @property
-    def taken_bytes(self) -> int:
-        """Bytes of outputs, and of scratch memory, that it has taken until now."""
-        return int(_functions["taken"](self._handle))
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch memory that it has taken until now."""
+        return int(_functions["scratch_bytes"](self._handle))
+
+    def output_bytes(self, number: int, index: int) -> int:
+        """Bytes of output `index` of a member, 0 where it has none yet."""
+        return int(_functions["output_bytes"](self._handle, number, index))
 
     def insert(self, world: Any, fresh: np.ndarray, left: np.ndarray) -> None:
         """Has the keys that a lookup has found to be new inserted, but for members that are left.
@@ -161,7 +179,7 @@ class DenseRun:
             row["ahead"], row["at_least"] = clock.step_of_new(taken.request, table.name)
         self.call("forward_insert", rows, np.ascontiguousarray(left, np.uint8))
 
-    def leave(self, mask: np.ndarray) -> "DenseRun":
+    def leave(self, mask: np.ndarray) -> "LookupRun":
         """Leaves the members of the mask, [T]."""
         if mask.any():
             self.left = [self.members[number] for number in np.flatnonzero(mask)]
@@ -184,12 +202,12 @@ def _signed(number: int) -> int:
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def again(members: List[Any]) -> DenseRun:
+def again(members: List[Any]) -> LookupRun:
     """The run that has prepared these members, if they are all of them and in its order; else another one."""
     prepared = members[0].prepared
     run = getattr(prepared, "memory", prepared)
-    if not isinstance(run, DenseRun) or run.ids != [taken.request.id for taken in members]:
-        return DenseRun(members)
+    if not isinstance(run, LookupRun) or run.ids != [taken.request.id for taken in members]:
+        return LookupRun(members)
     run.members = members
     return run
 
@@ -197,11 +215,12 @@ def again(members: List[Any]) -> DenseRun:
 def _declare(library: Any) -> None:
     """Types the functions of the bridge's `Library`."""
     loaded = library.loaded
-    for there, here in ((loaded.sok1x_dense_facts_bytes, FACTS.itemsize), (loaded.sok1x_dense_new_bytes, NEW.itemsize)):
+    for there, here in ((loaded.sok1x_lookup_facts_bytes, FACTS.itemsize),
+                        (loaded.sok1x_lookup_new_bytes, NEW.itemsize)):
         there.restype = ctypes.c_int64
         assert there() == here, (there(), here)
     for name, (result, arguments) in _DECLARED.items():
-        function = getattr(loaded, "sok1x_dense_" + name)
+        function = getattr(loaded, "sok1x_lookup_" + name)
         function.restype, function.argtypes = result, arguments
         _functions[name] = function
     _functions["steps"] = group_steps.functions()

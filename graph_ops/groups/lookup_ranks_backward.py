@@ -1,9 +1,9 @@
-"""The gradients of many tables' dense lookups on several ranks: one exchange for all; forward is in dense_ranks.py."""
+"""The gradients of many tables' lookups on several ranks: one exchange for all; forward is in lookup_ranks.py."""
 from typing import Any, List
 
 import numpy as np
 
-from sok1x.graph_ops.groups.dense_run import DenseRun, again
+from sok1x.graph_ops.groups.lookup_run import LookupRun, again
 
 
 def prepare_backward(members: List[Any], world: Any) -> None:
@@ -11,7 +11,8 @@ def prepare_backward(members: List[Any], world: Any) -> None:
 
     A header is 1 for rows that are known, then what the lookup has saved: see exchanges/ties.py.
     """
-    run, width = DenseRun(members), 2 * world.size + 3
+    run = LookupRun(members)
+    width = 2 * world.size + (4 if run.by_bag else 3)
     headers, fits = np.ones((len(members), width), np.int64), np.empty(len(members), np.uint8)
     headers[:, 0] = members[0].request.gpu is not None  # as devices.mark makes them
     run.call("backward_headers", width, headers, fits)
@@ -21,10 +22,10 @@ def prepare_backward(members: List[Any], world: Any) -> None:
     run.prepared()
 
 
-def backward(members: List[Any], world: Any) -> DenseRun:
+def backward(members: List[Any], world: Any) -> LookupRun:
     """The gradients of decided members. Returns its run."""
     run, size = again(members), len(members)
-    headers = np.stack([taken.headers for taken in members])  # [T, N, 2 N + 2]
+    headers = np.stack([taken.headers for taken in members])  # [T, N, h]
     left, pointers = np.empty(size, np.uint8), np.empty(3, np.int64)
     gives, takes = np.empty((2, world.size), np.int64)
     run.call("backward_send", world.rank, world.size, headers.shape[2], headers, left, pointers, gives, takes)

@@ -1,0 +1,255 @@
+// The steps of group_steps.h that find, insert, order and copy rows.
+#ifndef __CUDACC__
+#include "host_group_device.h"
+#include "unique_slots.h"
+
+// The kernels' host build, group_*.cu.
+SOK_EXPORT void sok1x_group_find(const FindMember* members, const i64* starts, i64 count, i64 items, i64* missing);
+SOK_EXPORT void sok1x_group_look_up(const FindMember* members, const i64* starts, i64 count, i64 items, i64* missing);
+SOK_EXPORT void sok1x_group_gather(const GatherMember* members, const i64* starts, i64 count, i64 items);
+SOK_EXPORT void sok1x_group_unique(const UniqueMember* members, i64 count, i64* counts, i32* scratch, i64 slots,
+                                   i64 pieces);
+SOK_EXPORT void sok1x_group_partition(const PartitionMember* members, i64 count, const i64* distinct, i64 ranks,
+                                      i64* counts, i64* sent);
+SOK_EXPORT void sok1x_group_bag_offsets(const BagsMember* members, const i64* starts, i64 count, i64 items,
+                                        i64* counts);
+SOK_EXPORT void sok1x_group_longest_bags(const BagsMember* members, const i64* starts, i64 count, i64 items,
+                                         i64* counts);
+SOK_EXPORT void sok1x_group_move_clocks(const StampMember* members, i64 count);
+SOK_EXPORT void sok1x_group_stamp_rows(const StampMember* members, const i64* starts, i64 count, i64 items);
+
+// And of those that work on one table.
+SOK_EXPORT i64 sok1x_insert(Slot* index, i64 capacity, const i64* keys, i64 n, i32* rows, i32 next_row);
+SOK_EXPORT void sok1x_collect_new(const i64* keys, const i32* rows, i64 n, i64 first, i64* out);
+SOK_EXPORT void sok1x_initial_rows(u64 seed, u64 table, const i64* keys, i64 n, i64 dim, i32 kind, float a, float b,
+                                   const i32* only_where_negative, float* out);
+SOK_EXPORT void sok1x_stamp_range(i64 first, i64 n, i64 ahead, i64 at_least, const i64* clock, i64* stamps);
+
+namespace group_steps {
+
+namespace {
+
+// The running sum of members' tiles on a GPU.
+std::vector<i64> gather_tiles(const GatherMember* members, i64 count) {
+  return running_sum(count, [=](i64 t) {
+    return (members[t].n * row_lanes(members[t].dim) + 32 * GATHER_ROWS - 1) / (32 * GATHER_ROWS);
+  });
+}
+
+}  // namespace
+
+void gather(Step* step, const GatherMember* members, i64 count) {
+  if (!step->on_gpu()) {
+    const auto starts = running_sum(count, [=](i64 t) { return members[t].n; });
+    ++kernels_run;
+    sok1x_group_gather(members, starts.data(), count, starts[count]);
+    return;
+  }
+  const auto starts = gather_tiles(members, count);
+  const auto at = step->place(members, count, {&starts});
+  step->launch(GATHER, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
+}
+
+int gather(GroupWork* work, const GatherMember* members, i64 count) {
+  Step step(work);
+  gather(&step, members, count);
+  return step.error;
+}
+
+namespace {
+
+template <class F>
+int find_on_host(F* kernel, const FindMember* members, i64 count, i64* missing) {
+  const auto starts = running_sum(count, [=](i64 t) { return members[t].n; });
+  ++kernels_run;
+  kernel(members, starts.data(), count, starts[count], missing);
+  return 0;
+}
+
+}  // namespace
+
+int find(GroupWork* work, const FindMember* members, i64 count, i64* missing) {
+  Step step(work);
+  if (!step.on_gpu()) return find_on_host(sok1x_group_find, members, count, missing);
+  const auto starts = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
+  const auto at = step.place(members, count, {&starts});
+  step.clear(missing, 8 * count);
+  step.launch(FIND, 32 * starts[count], at.members, at.sums[0], count, starts[count], missing);
+  return step.error;
+}
+
+int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing) {
+  Step step(work);
+  if (!step.on_gpu()) return find_on_host(sok1x_group_look_up, members, count, missing);
+  std::vector<GatherMember> copies(count);
+  for (i64 t = 0; t < count; ++t) {
+    const FindMember& m = members[t];
+    copies[t] = GatherMember{{(char*)m.table}, 0, m.dim, m.n, m.rows, nullptr, m.out, m.out_half};
+  }
+  const auto of_keys = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
+  const auto of_rows = gather_tiles(copies.data(), count);
+  const void* arrays[] = {members, of_keys.data(), copies.data(), of_rows.data()};
+  const i64 sums_bytes = 8 * (count + 1);
+  const i64 nbytes[] = {count * (i64)sizeof(FindMember), sums_bytes, count * (i64)sizeof(GatherMember), sums_bytes};
+  void* at[4] = {};
+  step.place(4, arrays, nbytes, at);
+  step.clear(missing, 8 * count);
+  step.launch(FIND, 32 * of_keys[count], (const FindMember*)at[0], (const i64*)at[1], count, of_keys[count], missing);
+  step.ask(missing, count);
+  step.launch(GATHER, 32 * of_rows[count], (const GatherMember*)at[2], (const i64*)at[3], count, of_rows[count]);
+  return step.error;
+}
+
+int unique(GroupWork* work, UniqueMember* members, i64 count, i64* distinct) {
+  Step step(work);
+  i64 tiles = 0, slots = 0, most = 0;
+  for (i64 t = 0; t < count; ++t) {
+    tiles += tiles_of(members[t].n);
+    most = std::max(most, members[t].n);
+  }
+  if (tiles * kTile > kMost) return GROUP_TOO_MANY;
+  if (!step.on_gpu()) {
+    const i64 places = unique_slots(most, UNIQUE_SLOTS_HOST);
+    const i64 threads = std::min<i64>(count, sok1x::ThreadPool::get().threads());
+    char* const scratch = step.memory(4 * threads * places);
+    if (step.error) return step.error;
+    ++kernels_run;
+    sok1x_group_unique(members, count, distinct, (i32*)scratch, places, threads);
+    return 0;
+  }
+  for (i64 t = 0; t < count; ++t) {
+    members[t].first_slot = slots;
+    members[t].slots = unique_slots(members[t].n, UNIQUE_SLOTS_GPU);
+    slots += members[t].slots;
+  }
+  const auto starts = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
+  const auto at = step.place(members, count, {&starts});
+  // What must be zero before comes first.
+  const i64 state_bytes = scan_state_bytes(kTile * tiles), cleared = state_bytes + 8 * (tiles + 1) + 4 * slots;
+  char* const state = step.memory(cleared + 4 * kTile * tiles + 4 * tiles);
+  i64* const before_tile = (i64*)(state + state_bytes);
+  u32* const tables = (u32*)(before_tile + tiles + 1);
+  i32* const rank = (i32*)(state + cleared);
+  i32* const member_of_tile = rank + kTile * tiles;
+  step.clear(distinct, 8 * count);
+  step.clear(state, cleared);
+  step.launch(UNIQUE_CLAIM, 32 * tiles, at.members, at.sums[0], count, tiles, tables, member_of_tile);
+  step.launch(UNIQUE_NUMBER, scan_tiles(kTile * tiles) * kScanBlock, at.members, at.sums[0], member_of_tile, tiles,
+              tables, rank, before_tile, state);
+  step.launch(UNIQUE_INVERSE, 32 * tiles, at.members, at.sums[0], member_of_tile, tiles, tables, rank, before_tile,
+              distinct);
+  return step.error;
+}
+
+int partition(GroupWork* work, const PartitionMember* members, i64 count, const i64* distinct, i64 ranks, i64* counts,
+              i64* sent) {
+  Step step(work);
+  if (!step.on_gpu()) {
+    ++kernels_run;
+    sok1x_group_partition(members, count, distinct, ranks, counts, sent);
+    return 0;
+  }
+  const auto starts = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
+  const auto of_inverse = running_sum(count, [=](i64 t) { return tiles_of(members[t].n_inverse); });
+  const i64 tiles = starts[count], places = ranks * tiles;
+  if (!tiles) {
+    step.clear(counts, 8 * ranks * count);
+    return step.error;
+  }
+  const auto at = step.place(members, count, {&starts, &of_inverse});
+  const i64 state_bytes = scan_state_bytes(places), cleared = state_bytes + 4 * (places + 1);
+  char* const state = step.memory(cleared + 4 * ranks * count);
+  i32* const places_at = (i32*)(state + state_bytes);
+  i32* const to_own = (i32*)(state + cleared);
+  step.clear(state, cleared);
+  step.launch(PARTITION_COUNT, 32 * tiles, at.members, at.sums[0], count, tiles, distinct, places_at);
+  step.scan(places_at, places, places_at, state);
+  step.launch(PARTITION_COUNTS, count, at.sums[0], count, tiles, ranks, places_at, counts, to_own);
+  step.launch(PARTITION_PLACE, 32 * tiles, at.members, at.sums[0], count, tiles, distinct, places_at, to_own, sent);
+  step.launch(PARTITION_REMAP, 32 * of_inverse[count], at.members, at.sums[1], count, of_inverse[count]);
+  return step.error;
+}
+
+int bag_offsets(GroupWork* work, const BagsMember* members, i64 count, i64* counts) {
+  Step step(work);
+  // A batch has one item more, which ends its last bag.
+  const auto items = [=](i64 t) { return members[t].offsets ? members[t].n + 1 : 0; };
+  const auto bags = [=](i64 t) { return members[t].offsets ? members[t].n_bags : 0; };
+  if (!step.on_gpu()) {
+    const auto of_items = running_sum(count, items), of_bags = running_sum(count, bags);
+    kernels_run += 2;
+    sok1x_group_bag_offsets(members, of_items.data(), count, of_items[count], counts);
+    sok1x_group_longest_bags(members, of_bags.data(), count, of_bags[count], counts);
+    return 0;
+  }
+  const auto of_items = running_sum(count, [=](i64 t) { return tiles_of(items(t)); });
+  const auto of_bags = running_sum(count, [=](i64 t) { return tiles_of(bags(t)); });
+  const auto at = step.place(members, count, {&of_items, &of_bags});
+  step.clear(counts, 24 * count);
+  step.launch(BAG_OFFSETS, 32 * of_items[count], at.members, at.sums[0], count, of_items[count], counts);
+  step.launch(LONGEST_BAGS, 32 * of_bags[count], at.members, at.sums[1], count, of_bags[count], counts);
+  return step.error;
+}
+
+int stamp(GroupWork* work, const StampMember* members, i64 count) {
+  Step step(work);
+  bool clocks = false;
+  for (i64 t = 0; t < count; ++t) clocks = clocks || members[t].stamps != nullptr;
+  if (!step.on_gpu()) {
+    const auto starts = running_sum(count, [=](i64 t) { return members[t].n; });
+    kernels_run += 1 + clocks;
+    if (clocks) sok1x_group_move_clocks(members, count);
+    sok1x_group_stamp_rows(members, starts.data(), count, starts[count]);
+    return 0;
+  }
+  const auto starts = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
+  const auto at = step.place(members, count, {&starts});
+  if (clocks) step.launch(MOVE_CLOCKS, count, at.members, count);
+  step.launch(STAMP_ROWS, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
+  return step.error;
+}
+
+namespace {
+
+void insert(Step* step, const InsertMember& m) {
+  float* const out = m.table + m.used * m.dim;
+  char* const memory = step->memory(8 * m.fresh + 16 + (step->on_gpu() ? scan_state_bytes(m.n) : 0));
+  if (step->error) return;
+  i64* const new_keys = (i64*)memory;
+  if (!step->on_gpu()) {
+    kernels_run += 4;
+    sok1x_insert(m.index, m.capacity, m.keys, m.n, m.rows, (i32)m.used);
+    sok1x_collect_new(m.keys, m.rows, m.n, m.used, new_keys);
+    if (m.kind >= 0) {
+      sok1x_initial_rows((u64)m.seed, (u64)m.identity, new_keys, m.fresh, m.dim, (i32)m.kind, (float)m.a, (float)m.b,
+                         nullptr, out);
+    }
+    *m.count = m.used + m.fresh;
+    sok1x_stamp_range(m.used, m.fresh, m.ahead, m.at_least, m.clock, m.stamps);
+    return;
+  }
+  i64* const inserted = new_keys + m.fresh;  // the kernels' own count, twice
+  char* const state = (char*)(inserted + 2);
+  step->clear(inserted, 16 + scan_state_bytes(m.n));
+  step->launch(NUMBER_NEW, scan_tiles(m.n) * kScanBlock, m.keys, m.n, m.rows, (i32)m.used, new_keys, inserted,
+               inserted + 1, state);
+  step->launch(CLAIM_SLOTS, m.fresh, m.index, m.capacity, new_keys, inserted + 1, (i32)m.used, m.fresh);
+  step->launch(WRITE_KEYS, m.fresh, m.index, m.capacity, new_keys, inserted + 1, (i32)m.used, m.fresh);
+  if (m.kind >= 0) {
+    step->launch(INITIAL_ROWS, m.fresh * row_lanes(m.dim), (u64)m.seed, (u64)m.identity, new_keys, m.fresh, m.dim,
+                 (i32)m.kind, (float)m.a, (float)m.b, (const i32*)nullptr, out);
+  }
+  step->launch(FILL_INT64, 1, m.count, (i64)1, m.used + m.fresh);
+  step->launch(STAMP_RANGE, m.fresh, m.used, m.fresh, m.ahead, m.at_least, m.clock, m.stamps);
+}
+
+}  // namespace
+
+int insert(GroupWork* work, const InsertMember* members, i64 count) {
+  Step step(work);
+  for (i64 t = 0; t < count; ++t) insert(&step, members[t]);
+  return step.error;
+}
+
+}  // namespace group_steps
+#endif

@@ -1,0 +1,197 @@
+// See lookup_run.h: what lookups and gradients on one rank and on several have in common.
+#include "lookup_run.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "../bridge/bridge_calls.h"
+
+namespace sok1x {
+
+namespace {
+
+const Places kByKey = {0, 1, -1, 2, 3, -1, 4}, kByBag = {1, 1, 2, 3, 4, 5, 6};
+constexpr int64_t kMostBags = int64_t{1} << 31;  // of a member; one that has more is run by itself
+
+}  // namespace
+
+LookupRun::LookupRun(Group* group, const LookupFacts* facts, const GroupSteps* steps, GroupDevice* device)
+    : group_(group), facts_(facts), by_bag_(facts[0].by_bag != 0), places_(by_bag_ ? kByBag : kByKey), steps_(steps) {
+  group->Touch();
+  work_.device = device;
+  work_.owner = this;
+  work_.allocate = [](void* owner, i64 nbytes) -> void* { return static_cast<LookupRun*>(owner)->Scratch(nbytes); };
+  for (const Request* request : group->members()) {
+    width_ = std::max(width_, static_cast<int>(request->variables.size()));
+  }
+}
+
+char* LookupRun::Scratch(int64_t bytes) {
+  void* data = nullptr;
+  return group_->Piece(bytes, &data) == 0 ? static_cast<char*>(data) : nullptr;
+}
+
+GroupWork* LookupRun::Work() {
+  group_->Ready();
+  return &work_;
+}
+
+int LookupRun::Done(int code) {
+  if (code == 0) return 0;
+  std::ostringstream text;
+  if (code == GROUP_NO_MEMORY) {
+    text << "TensorFlow's allocator could not give the scratch memory of " << size()
+         << " lookups that run together; use a smaller batch, or leave it more memory";
+  } else if (code == GROUP_TOO_MANY) {
+    text << "the batches of " << size() << " lookups that run together have more than 2**31 - 1 keys or rows in all on "
+         << "one rank; use a smaller batch";
+  } else {
+    text << "CUDA's error " << code << " in " << size() << " lookups that run together";
+  }
+  error_ = text.str();
+  return code == GROUP_NO_MEMORY ? kResourceExhausted : code == GROUP_TOO_MANY ? kInvalidArgument : kInternal;
+}
+
+int LookupRun::Made(int t, int index, int rank, const int64_t* dims, int code) {
+  group_->Touch();
+  if (code == 0) return 0;
+  std::ostringstream text;
+  text << "TensorFlow's allocator could not give output " << index << ", of shape [";
+  for (int i = 0; i < rank; ++i) text << (i ? ", " : "") << dims[i];
+  text << (code == kOtherShape ? "]: it has another shape already" : "]; use a smaller batch, or leave it more memory");
+  error_ = text.str();
+  failed_ = t;
+  return code;
+}
+
+int LookupRun::Output(int t, int index, std::initializer_list<int64_t> dims, void** data) {
+  return Made(t, index, dims.size(), dims.begin(), Allocate(member(t), index, dims.size(), dims.begin(), data));
+}
+
+int LookupRun::Nothing(int t, std::initializer_list<int> places) {
+  void* nothing;
+  for (int place : places) {
+    const int code = place < 0 ? 0 : Output(t, place, {0}, &nothing);
+    if (code != 0) return code;
+  }
+  return 0;
+}
+
+int LookupRun::Embeddings(int t, void** data) {
+  const int64_t dim = facts_[t].dim, slots = facts_[t].slots;
+  if (by_bag_) return Output(t, kEmbeddings, {batches_[t].bags / slots, slots, dim}, data);
+  const TensorInfo& given = keys(t);
+  int64_t dims[kMaxRank];
+  std::copy(given.dims, given.dims + given.rank, dims);
+  dims[given.rank] = dim;
+  return Made(t, kEmbeddings, given.rank + 1, dims, Allocate(member(t), kEmbeddings, given.rank + 1, dims, data));
+}
+
+int LookupRun::Lock(bool exclusive) {
+  variables_.resize(size() * width_);
+  codes_.assign(size(), 0);
+  const int code = group_->Lock(exclusive, variables_.data(), width_, codes_.data());
+  if (code == 0) return 0;
+  error_ = "a group of requests, or one of them, holds locks already";
+  return kInternal;
+}
+
+void LookupRun::Open(int t) {
+  FindMember& m = found_[t];
+  if (codes_[t] != 0) {
+    m.n = 0;
+    return;
+  }
+  m.table = static_cast<const float*>(variable(t, 0).data);
+  if (facts_[t].hashed) {
+    m.index = static_cast<const Slot*>(variable(t, 1).data);
+    m.capacity = variable(t, 1).dims[0];
+  }
+}
+
+bool LookupRun::TakeBatches() {
+  batches_.assign(size(), Batch());
+  bool shapely = true;
+  for (int t = 0; t < size(); ++t) {
+    const TensorInfo& given = keys(t);
+    Batch& batch = batches_[t];
+    if (!by_bag_) {
+      batch = {true, given.elements, given.elements};
+      shapely = shapely && given.rank < kMaxRank;
+      continue;
+    }
+    const TensorInfo &indices = input(t, kIndices), &shape = input(t, kDenseShape);
+    if (given.rank != 1 || shape.rank != 1 || shape.elements != 2 || indices.rank != 2 || indices.dims[1] != 2 ||
+        indices.dims[0] != given.elements) {
+      continue;
+    }
+    const int64_t bags = *static_cast<const int64_t*>(shape.data);
+    batch = {bags >= 0 && bags < kMostBags && bags % facts_[t].slots == 0, given.elements, bags};
+  }
+  return shapely;
+}
+
+int LookupRun::StartBags(i64* counts) {
+  std::vector<BagsMember> members(size(), BagsMember());
+  for (int t = 0; t < size(); ++t) {
+    if (!batches_[t].fits) continue;
+    BagsMember& m = members[t];
+    m.bags = static_cast<const i64*>(input(t, kIndices).data);
+    m.stride = 2;
+    m.n = batches_[t].keys;
+    m.n_bags = batches_[t].bags;
+    m.offsets = static_cast<i64*>(offsets_[t]);
+  }
+  return Done(steps_->bag_offsets(Work(), members.data(), size(), counts));
+}
+
+void LookupRun::CheckBags(const i64* counts) {
+  const i64 *outside = counts, *unsorted = outside + size(), *longest = unsorted + size();
+  for (int t = 0; t < size(); ++t) {
+    batches_[t].fits &= outside[t] == 0 && unsorted[t] == 0 && (longest[t] >> BAG_BITS) <= facts_[t].most;
+  }
+}
+
+int LookupRun::Make(Buffer* buffer, int ranks, int64_t unit, const std::vector<int64_t>& counts,
+                    const std::vector<int64_t>& row_bytes) {
+  const int members = size();
+  buffer->ranks = ranks;
+  buffer->unit = unit;
+  buffer->starts.assign(members * (ranks + 1), 0);
+  buffer->offsets.resize(members * ranks);
+  buffer->units.resize(ranks);
+  int64_t at = 0;
+  for (int r = 0; r < ranks; ++r) {
+    const int64_t begin = at;
+    for (int t = 0; t < members; ++t) {
+      const int64_t rows = counts[t * ranks + r];
+      i64* const starts = &buffer->starts[t * (ranks + 1)];
+      starts[r + 1] = starts[r] + rows;
+      buffer->offsets[t * ranks + r] = at;
+      at += (rows * row_bytes[t] + unit - 1) / unit * unit;
+    }
+    buffer->units[r] = (at - begin) / unit;
+  }
+  buffer->base = Scratch(at);
+  return buffer->base == nullptr ? Done(GROUP_NO_MEMORY) : Place(buffer);
+}
+
+int LookupRun::Place(Buffer* buffer) {
+  const void* arrays[] = {buffer->starts.data(), buffer->offsets.data()};
+  const i64 nbytes[] = {8 * static_cast<i64>(buffer->starts.size()), 8 * static_cast<i64>(buffer->offsets.size())};
+  void* placed[2];
+  const int code = steps_->place(Work(), 2, arrays, nbytes, placed);
+  buffer->starts_at = static_cast<const i64*>(placed[0]);
+  buffer->offsets_at = static_cast<const i64*>(placed[1]);
+  return Done(code);
+}
+
+int LookupRun::MakeRows(int ranks, const std::vector<int64_t>& given, const std::vector<int64_t>& taken,
+                        const std::vector<int64_t>& row_bytes) {
+  // Members' blocks begin where kernels can move four floats at a time. One member's need no gaps.
+  const int64_t unit = size() == 1 ? row_bytes[0] : 16;
+  const int code = Make(&values_, ranks, unit, given, row_bytes);
+  return code ? code : Make(&answers_, ranks, unit, taken, row_bytes);
+}
+
+}  // namespace sok1x

@@ -1,0 +1,228 @@
+// The lookups of many tables, by key or by bag, the distinct rows they leave and their gradients, as one: what
+// groups/*.py decide is done here. A run is one group's, from its requests to just before they are answered; it
+// allocates outputs, locks variables, fills the records of cuda_kernels/group_members.h, and has the steps of
+// group_steps.h done. All its members are of one operation.
+//
+// T members, N ranks. Functions return a status code, and `error()` says then what was wrong; or kTooManyDimensions. A
+// member that is `left` may have outputs, but what they hold says nothing: its operation does it again by itself.
+#ifndef SOK1X_GROUPS_LOOKUP_RUN_H
+#define SOK1X_GROUPS_LOOKUP_RUN_H
+
+#include <string>
+#include <vector>
+
+#include "../../cuda_kernels/group_steps.h"
+#include "../bridge/bridge_group.h"
+
+namespace sok1x {
+
+// What is known of a member before it runs. Kept in step with lookup_run.py's FACTS.
+struct LookupFacts {
+  int64_t dim;          // D
+  int64_t rows;         // V of a table without index, on each rank that has keys; another's may grow
+  int64_t hashed;       // 1: the table has an index
+  int64_t half;         // 1: embeddings are float16
+  int64_t global_step;  // 1: the last host input of the op that makes rows distinct is the global step
+  int64_t count_at, stamps_at, clock_at;  // the places of these variables among a lookup's; -1 for none
+  int64_t parts, first;  // a key's owner is first + key mod parts; 0: all ranks
+  int64_t keys;          // without index: how many keys there are on all ranks; 0: parts * V
+  int64_t by_bag;        // 1: a lookup by bag, or its gradient
+  int64_t slots, most;   // of a lookup by bag: S, and the most keys of a bag
+  int64_t mean;          // by bag, 1: sums are divided by the bag's number of keys
+
+  int64_t parts_of(int64_t ranks) const { return parts != 0 ? parts : ranks; }
+  int64_t keys_of(int64_t ranks) const { return keys != 0 ? keys : parts_of(ranks) * rows; }
+};
+
+// Where a lookup's keys stand among its inputs, and what it leaves among its outputs (operations/dense_lookup.py,
+// operations/combined_lookup.py); embeddings are the first. Its gradient has the same as inputs, in the same places.
+struct Places {
+  int keys, inverse, offsets, rows, requested, all_offsets, counts;
+};
+
+// Of a lookup by bag, the other inputs.
+constexpr int kIndices = 0, kDenseShape = 2;
+constexpr int kEmbeddings = 0, kGradient = 0;
+
+// A member's batch.
+struct Batch {
+  bool fits;           // its tensors have the shapes that they must have; and, once that is known, so are its bags
+  int64_t keys, bags;  // how many
+};
+
+// Memory [rank][member][rows] for one exchange.
+struct Buffer {
+  char* base = nullptr;
+  std::vector<i64> starts, offsets;  // [T, N + 1], [T, N]: Blocks
+  std::vector<i64> units;            // [N]: what belongs to each rank, in units of `unit` bytes
+  i64 unit = 1;
+  const i64* starts_at = nullptr;    // the same where kernels can read them
+  const i64* offsets_at = nullptr;
+  i64 ranks = 0;
+
+  Blocks of(int member) const {
+    return {base, ranks, starts_at + (ranks + 1) * member, offsets_at + ranks * member};
+  }
+  i64 rows_of(int member) const { return starts[(member + 1) * (ranks + 1) - 1]; }
+};
+
+// How new rows of a member's table begin, and when they are stamped. Kept in step with lookup_run.py's NEW.
+struct NewRows {
+  int64_t seed, identity, kind;
+  double a, b;
+  int64_t ahead, at_least;
+};
+
+class LookupRun {
+ public:
+  static constexpr int kTooManyDimensions = -1;  // of keys, and nothing is done
+
+  // facts: [T], which must live as long as this. device: null for the host.
+  LookupRun(Group* group, const LookupFacts* facts, const GroupSteps* steps, GroupDevice* device);
+
+  // What the last function that failed says, and the member that it is about, -1 for all of them.
+  const std::string& error() const { return error_; }
+  int failed() const { return failed_; }
+
+  // ---- one rank
+
+  // fresh: [T], out: how many distinct keys get rows by ForwardInsert, which must follow where there are any.
+  int ForwardAlone(bool training, uint8_t* left, int64_t* fresh);
+  int BackwardAlone(uint8_t* left);
+
+  // ---- the op that makes rows distinct, on one rank or several
+
+  // ahead, at_least: [T], as in STAMP; the latter is raised to the global step's next where there is one, and given
+  // back. rows, counts: [T], out: where each member's distinct row numbers lie, and how many they are.
+  int Distinct(bool alone, const int64_t* ahead, int64_t* at_least, int64_t* rows, int64_t* counts, uint8_t* left);
+
+  // ---- several ranks; all arrays with a dimension of N or T are int64 and contiguous
+
+  // Makes keys distinct and groups them by owner. headers: [T, width], out: as devices.mark makes them. begins: [T, N],
+  // out: where the keys for each owner begin in *sent. left: those that their own `prepare` has to look at.
+  int Prepare(int ranks, bool training, int width, int64_t* headers, int64_t* begins, int64_t* sent, uint8_t* left);
+
+  // headers: [T, N, width], of which the last N numbers of a row are what that rank sends to each. numbers: [T], the
+  // decisions'. sent: [T], and begins: [T, N], as `Prepare` gave them; whole: whether this is what one `Prepare` has
+  // left, all of it and in its order. Out: what to exchange: two pointers and the bytes of a unit; and [N] each, in
+  // units, what goes to and comes from each rank.
+  int ForwardAsk(int rank, int ranks, int width, const int64_t* headers, const int64_t* numbers, const int64_t* sent,
+                 const int64_t* begins, bool whole, int64_t* pointers, int64_t* gives, int64_t* takes);
+  // Out: what to exchange, as above; missing [T]: keys that have no row and get none; fresh as for ForwardAlone.
+  int ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, int64_t* pointers, int64_t* gives,
+                    int64_t* takes);
+  // Inserts the keys that ForwardAlone or ForwardAnswer has found to be new, but for members that are left, and looks
+  // their members' keys up again. rows: [T].
+  int ForwardInsert(const NewRows* rows, const uint8_t* left);
+  int ForwardTake(const uint8_t* left);
+
+  // fits: [T], out: whether gradients fit their lookups. headers: [T, width], of which what the lookup has counted
+  // becomes the last width - 2 numbers where they fit.
+  int BackwardHeaders(int width, int64_t* headers, uint8_t* fits);
+  // headers: [T, N, width] of all ranks, which end with 2 N counts and the lookup's number. left: [T], out: those whose
+  // counts do not fit. The exchange is as `ForwardAnswer`'s.
+  int BackwardSend(int rank, int ranks, int width, const int64_t* headers, uint8_t* left, int64_t* pointers,
+                   int64_t* gives, int64_t* takes);
+  int BackwardTake();
+
+ private:
+  int size() const { return static_cast<int>(group_->members().size()); }
+  Request* member(int t) const { return group_->members()[t]; }
+  const TensorInfo& input(int t, int place) const { return member(t)->inputs[place]; }
+  const TensorInfo& keys(int t) const { return input(t, places_.keys); }
+  // Of the keys that the member was given, which may be narrower than its table's: as numbered in common.cuh.
+  i64 KeyType(int t) const {
+    const int32_t dtype = keys(t).dtype;
+    return dtype == tf::DT_INT32 ? 1 : dtype == tf::DT_UINT32 ? 2 : 0;
+  }
+  const TensorInfo& variable(int t, int place) const { return variables_[t * width_ + place]; }
+  bool on_gpu() const { return work_.device != nullptr; }
+
+  // ---- lookup_run.cc
+
+  // Notes an output that Allocate has made, or says why it could not.
+  int Made(int t, int index, int rank, const int64_t* dims, int code);
+  int Output(int t, int index, std::initializer_list<int64_t> dims, void** data);
+  int Embeddings(int t, void** data);
+  // Outputs without elements, and those that a lookup has not: places of -1.
+  int Nothing(int t, std::initializer_list<int> places);
+  // A status for what a step returned.
+  int Done(int code);
+  GroupWork* Work();
+  char* Scratch(int64_t bytes);
+  i64* Numbers(int64_t count) { return reinterpret_cast<i64*>(Scratch(8 * count)); }
+  int Lock(bool exclusive);
+  // Fills batches_. Returns false where embeddings cannot have one dimension more than some member's keys.
+  bool TakeBatches();
+  // Finds where bags begin, counts: [3 T], as group_bags.offsets; `offsets_` are where.
+  int StartBags(i64* counts);
+  // Batches whose bags are not in order, or too long, fit no more; counts: what StartBags has counted, on the host.
+  void CheckBags(const i64* counts);
+  // Where found_[t] finds rows and their values, once variables are locked.
+  void Open(int t);
+  int Make(Buffer* buffer, int ranks, int64_t unit, const std::vector<int64_t>& counts,
+           const std::vector<int64_t>& row_bytes);
+  int Place(Buffer* buffer);
+  // Memory for rows that go to other ranks, `values_`, or come from them, `answers_`; given, taken: [T, N], rows.
+  int MakeRows(int ranks, const std::vector<int64_t>& given, const std::vector<int64_t>& taken,
+               const std::vector<int64_t>& row_bytes);
+
+  // ---- lookup_run_alone.cc
+
+  int OutputsAlone(int t);
+  // Looks all members' keys up, `found_`: of members for which there is nothing to be done n = 0. counts_: how many
+  // have no row.
+  int LookUpKeys();
+  int LookUpBags();
+
+  // ---- lookup_run_new.cc
+
+  // Of members with `missing` keys, those that can be inserted, as far as this rank knows: their distinct keys, and how
+  // many are `fresh`; missing becomes 0.
+  int Unseen(int64_t* missing, int64_t* fresh);
+
+  // ---- lookup_run_gradients.cc
+
+  bool Fits(int t) const;
+  // This rank's terms of a gradient, without where their sums go.
+  SumMember Terms(int t) const;
+
+  Group* group_;
+  const LookupFacts* facts_;
+  const bool by_bag_;
+  const Places places_;
+  const GroupSteps* steps_;
+  GroupWork work_;
+  std::string error_;
+  int failed_ = -1;
+  int width_ = 0;                       // most variables of a member
+  std::vector<TensorInfo> variables_;   // [T, width], after Lock
+  std::vector<int32_t> codes_;          // [T], of Lock
+  std::vector<Batch> batches_;
+  int ranks_ = 1;
+  std::vector<void*> out_, inverse_, offsets_, requested_;  // [T], outputs
+  std::vector<int64_t> counts_;
+  std::vector<uint8_t> left_;
+  Buffer keys_, answers_, values_;
+  std::vector<FindMember> found_;
+  std::vector<CombineMember> combined_;  // by bag, on one rank
+  std::vector<InsertMember> inserts_;    // of `inserted_`
+  std::vector<int> inserted_;            // numbers of members
+};
+
+// What to exchange, as ForwardAsk says it.
+inline void Tell(const Buffer& given, const Buffer& taken, int64_t* pointers, int64_t* gives, int64_t* takes) {
+  pointers[0] = reinterpret_cast<int64_t>(given.base);
+  pointers[1] = reinterpret_cast<int64_t>(taken.base);
+  pointers[2] = given.unit;
+  std::copy(given.units.begin(), given.units.end(), gives);
+  std::copy(taken.units.begin(), taken.units.end(), takes);
+}
+
+// TensorFlow's status codes, and key types as numbered in common.cuh.
+constexpr int kResourceExhausted = 8, kInvalidArgument = 3, kInternal = 13;
+constexpr int kKeyInt64 = 0, kKeyInt32 = 1;
+
+}  // namespace sok1x
+
+#endif  // SOK1X_GROUPS_LOOKUP_RUN_H

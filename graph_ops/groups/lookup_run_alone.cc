@@ -1,0 +1,113 @@
+// See lookup_run.h: lookups on one rank, and their gradients.
+#include <algorithm>
+
+#include "lookup_run.h"
+
+namespace sok1x {
+
+int LookupRun::OutputsAlone(int t) {
+  const Batch& batch = batches_[t];
+  void *out, *at;
+  int code = Embeddings(t, &out);
+  if (code == 0) code = Output(t, places_.inverse, {batch.keys}, &at);
+  if (code == 0 && by_bag_) code = Output(t, places_.offsets, {batch.bags + 1}, &offsets_[t]);
+  if (code == 0) code = Nothing(t, {places_.rows, places_.requested, places_.all_offsets, places_.counts});
+  if (code != 0) return code;
+  FindMember& m = found_[t];
+  m.keys.base = static_cast<char*>(keys(t).data);
+  m.key_type = KeyType(t);
+  m.n = batch.keys;
+  m.ranks = 1;
+  m.limit = facts_[t].keys_of(1);
+  m.rows = static_cast<i32*>(at);
+  m.dim = facts_[t].dim;
+  m.out.base = static_cast<char*>(out);
+  m.out_half = facts_[t].half;
+  return 0;
+}
+
+int LookupRun::ForwardAlone(bool training, uint8_t* left, int64_t* fresh) {
+  const int count = size();
+  std::fill(left, left + count, 1);
+  std::fill(fresh, fresh + count, 0);
+  if (!TakeBatches()) return 0;
+  found_.assign(count, FindMember());
+  offsets_.assign(count, nullptr);
+  counts_.assign(count, 0);
+  for (int t = 0; t < count; ++t) {
+    const int code = batches_[t].fits ? OutputsAlone(t) : 0;
+    if (code != 0) return code;
+  }
+  int code = Lock(training);
+  if (code != 0) return code;
+  for (int t = 0; t < count; ++t) Open(t);
+  code = by_bag_ ? LookUpBags() : LookUpKeys();
+  if (code == 0 && training) code = Unseen(counts_.data(), fresh);
+  if (inserts_.empty()) group_->Unlock();
+  for (int t = 0; t < count; ++t) left[t] = counts_[t] > 0 || codes_[t] != 0 || !batches_[t].fits;
+  return code;
+}
+
+int LookupRun::LookUpKeys() {
+  i64* const missing = Numbers(size());
+  if (missing == nullptr) return Done(GROUP_NO_MEMORY);
+  int code = steps_->look_up(Work(), found_.data(), size(), missing);
+  if (code == 0) code = steps_->answer(Work(), missing, size(), reinterpret_cast<i64*>(counts_.data()));
+  return Done(code);
+}
+
+int LookupRun::LookUpBags() {
+  const int count = size();
+  i64* const counted = Numbers(4 * count);
+  if (counted == nullptr) return Done(GROUP_NO_MEMORY);
+  combined_.assign(count, CombineMember());
+  for (int t = 0; t < count; ++t) {
+    if (!batches_[t].fits || codes_[t] != 0) continue;
+    const FindMember& from = found_[t];
+    CombineMember& m = combined_[t];
+    m.source.base = reinterpret_cast<char*>(const_cast<float*>(from.table));
+    m.dim = from.dim;
+    m.inverse = from.rows;
+    m.offsets = static_cast<const i64*>(offsets_[t]);
+    m.n_bags = batches_[t].bags;
+    m.n_keys = from.n;
+    m.mean = facts_[t].mean;
+    m.out = from.out;
+    m.out_half = from.out_half;
+  }
+  int code = StartBags(counted);
+  if (code != 0) return code;
+  code = steps_->find(Work(), found_.data(), count, counted + 3 * count);
+  // A GPU sums up what nobody knows yet to be as it must be: its kernel does no harm with offsets that are none.
+  if (code == 0 && on_gpu()) code = steps_->ask(Work(), counted, 4 * count);
+  if (code == 0 && on_gpu()) code = steps_->combine(Work(), combined_.data(), count);
+  std::vector<i64> counts(4 * count);
+  if (code == 0) code = steps_->answer(Work(), counted, 4 * count, counts.data());
+  if (code != 0) return Done(code);
+  CheckBags(counts.data());
+  std::copy(counts.begin() + 3 * count, counts.end(), counts_.begin());
+  if (on_gpu()) return 0;
+  std::vector<CombineMember> whole;
+  for (int t = 0; t < count; ++t) {
+    if (batches_[t].fits && counts_[t] == 0) whole.push_back(combined_[t]);
+  }
+  return Done(steps_->combine(Work(), whole.data(), whole.size()));
+}
+
+int LookupRun::BackwardAlone(uint8_t* left) {
+  std::vector<SumMember> members(size(), SumMember());
+  for (int t = 0; t < size(); ++t) {
+    left[t] = !Fits(t);
+    if (left[t]) continue;
+    const int64_t rows = input(t, places_.rows).elements;
+    void* out;
+    const int code = Output(t, 0, {rows, facts_[t].dim}, &out);
+    if (code != 0) return code;
+    SumMember& m = members[t] = Terms(t);
+    m.num_segments = rows;
+    m.sums.base = static_cast<char*>(out);
+  }
+  return Done(steps_->segment_sum(Work(), members.data(), size()));
+}
+
+}  // namespace sok1x

@@ -1,0 +1,171 @@
+// See lookup_run.h: rows made distinct, and gradients on several ranks.
+#include <algorithm>
+
+#include "lookup_run.h"
+
+namespace sok1x {
+
+bool LookupRun::Fits(int t) const {
+  const TensorInfo& gradient = input(t, kGradient);
+  const int64_t rows = by_bag_ ? input(t, places_.offsets).elements - 1 : input(t, places_.inverse).elements;
+  return gradient.elements == rows * facts_[t].dim &&
+         (gradient.dtype == tf::DT_FLOAT || gradient.dtype == tf::DT_HALF);
+}
+
+SumMember LookupRun::Terms(int t) const {
+  const TensorInfo &gradient = input(t, kGradient), &inverse = input(t, places_.inverse);
+  SumMember m = SumMember();
+  m.values.base = static_cast<char*>(gradient.data);
+  m.values_half = gradient.dtype == tf::DT_HALF;
+  m.dim = facts_[t].dim;
+  m.segments = static_cast<const i32*>(inverse.data);
+  m.n = inverse.elements;
+  if (by_bag_) {
+    const TensorInfo& offsets = input(t, places_.offsets);
+    m.offsets = static_cast<const i64*>(offsets.data);
+    m.n_bags = offsets.elements - 1;
+    m.mean = facts_[t].mean;
+  }
+  return m;
+}
+
+int LookupRun::Distinct(bool alone, const int64_t* ahead, int64_t* at_least, int64_t* rows, int64_t* counts,
+                        uint8_t* left) {
+  enum { kInverseIn, kRowsIn, kRequestedIn };  // inputs and outputs: operations/distinct_rows.py
+  const int place = alone ? kInverseIn : kRequestedIn, other = kRequestedIn - place;
+  int64_t total = 0;
+  for (int t = 0; t < size(); ++t) total += input(t, place).elements;
+  std::vector<UniqueMember> members(size(), UniqueMember());
+  i64* values = Numbers(total);
+  i64* const found = Numbers(size());
+  if (values == nullptr || found == nullptr) return Done(GROUP_NO_MEMORY);
+  for (int t = 0; t < size(); ++t) {
+    const TensorInfo& at = input(t, place);
+    void* inverse;
+    const int code = Output(t, place, {at.elements}, &inverse);
+    if (code != 0) return code;
+    Request* request = member(t);
+    request->context->set_output(other, request->context->input(request->variables.size() + other));
+    UniqueMember& m = members[t];
+    m.keys.base = static_cast<char*>(at.data);
+    m.key_type = kKeyInt32;
+    m.n = at.elements;
+    m.values = values;
+    m.inverse = static_cast<i32*>(inverse);
+    values += at.elements;
+  }
+  int code = Done(steps_->unique(Work(), members.data(), size(), found));
+  if (code == 0) code = Done(steps_->read(Work(), found, size(), reinterpret_cast<i64*>(counts)));
+  if (code != 0) return code;
+  std::vector<StampMember> stamps(size(), StampMember());
+  for (int t = 0; t < size(); ++t) {
+    void* out = nullptr;
+    code = Output(t, kRowsIn, {counts[t]}, &out);
+    if (code != 0) return code;
+    rows[t] = reinterpret_cast<int64_t>(out);
+    if (facts_[t].global_step) {
+      const TensorInfo& step = member(t)->inputs.back();
+      at_least[t] = 1 + (step.dtype == tf::DT_INT32 ? *static_cast<int32_t*>(step.data)
+                                                    : *static_cast<int64_t*>(step.data));
+    }
+    StampMember& m = stamps[t];
+    m.values = members[t].values;
+    m.rows = static_cast<i32*>(out);
+    m.n = counts[t];
+    m.ahead = ahead[t];
+    m.at_least = at_least[t];
+  }
+  code = Lock(true);
+  if (code != 0) return code;
+  for (int t = 0; t < size(); ++t) {
+    left[t] = codes_[t] != 0;
+    if (left[t]) continue;  // without stamps nothing is stamped
+    stamps[t].stamps = static_cast<i64*>(variable(t, 0).data);
+    stamps[t].table_rows = variable(t, 0).elements;
+    stamps[t].clock = static_cast<i64*>(variable(t, 1).data);
+  }
+  code = Done(steps_->stamp(Work(), stamps.data(), size()));
+  group_->Unlock();
+  return code;
+}
+
+int LookupRun::BackwardHeaders(int width, int64_t* headers, uint8_t* fits) {
+  for (int t = 0; t < size(); ++t) {
+    const TensorInfo& counts = member(t)->inputs.back();
+    fits[t] = Fits(t) && counts.elements == width - 2;
+    if (!fits[t]) continue;
+    const auto* from = static_cast<const int64_t*>(counts.data);
+    std::copy(from, from + counts.elements, headers + t * width + 2);
+  }
+  return 0;
+}
+
+int LookupRun::BackwardSend(int rank, int ranks, int width, const int64_t* headers, uint8_t* left, int64_t* pointers,
+                            int64_t* gives, int64_t* takes) {
+  const int count = size(), counted = 2 * ranks + 1;
+  ranks_ = ranks;
+  left_.assign(count, 0);
+  std::vector<int64_t> given(count * ranks), taken(count * ranks), row_bytes(count);
+  for (int t = 0; t < count; ++t) {
+    const auto of = [=](int r) { return headers + (t * ranks + r + 1) * width - counted; };
+    for (int r = 0; r < ranks; ++r) {
+      for (int to = 0; to < ranks; ++to) left_[t] |= of(r)[to] != of(to)[ranks + r];
+      left_[t] |= of(r)[2 * ranks] != of(0)[2 * ranks];
+    }
+    for (int r = 0; r < ranks && !left_[t]; ++r) {
+      given[t * ranks + r] = of(rank)[r];
+      taken[t * ranks + r] = of(rank)[ranks + r];
+    }
+    left[t] = left_[t];
+    row_bytes[t] = facts_[t].dim * (input(t, kGradient).dtype == tf::DT_HALF ? 2 : 4);
+  }
+  int code = MakeRows(ranks, given, taken, row_bytes);
+  if (code != 0) return code;
+  std::vector<SumMember> members(count, SumMember());
+  int64_t wide = 0;
+  for (int t = 0; t < count; ++t) {
+    SumMember& m = members[t];
+    m.dim = facts_[t].dim;
+    if (left_[t]) continue;
+    m = Terms(t);
+    m.num_segments = values_.rows_of(t);
+    (m.values_half ? m.half : m.sums) = values_.of(t);
+    if (m.values_half) wide += m.num_segments * m.dim;
+  }
+  if (wide > 0) {  // summed as float32 elsewhere, and rounded once into what is sent
+    float* at = reinterpret_cast<float*>(Scratch(4 * wide));
+    if (at == nullptr) return Done(GROUP_NO_MEMORY);
+    for (SumMember& m : members) {
+      if (!m.values_half) continue;
+      m.sums.base = reinterpret_cast<char*>(at);
+      at += m.num_segments * m.dim;
+    }
+  }
+  code = Done(steps_->segment_sum(Work(), members.data(), count));
+  Tell(values_, answers_, pointers, gives, takes);
+  return code;
+}
+
+int LookupRun::BackwardTake() {
+  const int count = size();
+  std::vector<SumMember> members(count, SumMember());
+  for (int t = 0; t < count; ++t) {
+    SumMember& m = members[t];
+    m.dim = facts_[t].dim;
+    if (left_[t]) continue;
+    const int64_t rows = input(t, places_.rows).elements;
+    const TensorInfo& requested = input(t, places_.requested);
+    void* out;
+    const int code = Output(t, 0, {rows, facts_[t].dim}, &out);
+    if (code != 0) return code;
+    m.values = answers_.of(t);
+    m.values_half = input(t, kGradient).dtype == tf::DT_HALF;
+    m.segments = static_cast<const i32*>(requested.data);
+    m.n = requested.elements;
+    m.num_segments = rows;
+    m.sums.base = static_cast<char*>(out);
+  }
+  return Done(steps_->segment_sum(Work(), members.data(), count));
+}
+
+}  // namespace sok1x

@@ -1,0 +1,230 @@
+// See lookup_run.h: lookups on several ranks.
+#include <algorithm>
+
+#include "lookup_run.h"
+
+namespace sok1x {
+
+namespace {
+
+constexpr int kAll2All = 0;  // number of the exchange: exchanges/all2all.py
+// Numbers of a header, as devices.mark and exchanges/lookup.py make it. The last are the keys for each rank.
+enum Header { kMark, kTraining, kBags, kKeys, kDistinct };
+
+}  // namespace
+
+int LookupRun::Prepare(int ranks, bool training, int width, int64_t* headers, int64_t* begins, int64_t* sent,
+                       uint8_t* left) {
+  if (!TakeBatches()) return kTooManyDimensions;
+  const int count = size();
+  int64_t total = 0;
+  bool direct = false;
+  offsets_.assign(count, nullptr);
+  for (int t = 0; t < count; ++t) {
+    if (batches_[t].fits) total += batches_[t].keys;
+    direct = direct || !facts_[t].hashed;
+  }
+  i64* const values = Numbers(total);
+  i64* const by_owner = Numbers(total);
+  i32* const position = reinterpret_cast<i32*>(Scratch(4 * total));
+  const int64_t faults = by_bag_ ? 3 * count : 0;  // before keys for each owner, [N, T]
+  i64* const distinct = Numbers(count + faults + count * ranks);
+  if (values == nullptr || by_owner == nullptr || position == nullptr || distinct == nullptr) {
+    return Done(GROUP_NO_MEMORY);
+  }
+  i64* const counted = distinct + count;
+  std::vector<UniqueMember> keys_of(count, UniqueMember());
+  std::vector<PartitionMember> parts(count, PartitionMember());
+  int64_t first = 0;
+  for (int t = 0; t < count; ++t) {
+    UniqueMember& m = keys_of[t];
+    PartitionMember& p = parts[t];
+    m.values = values + first;
+    p.parts = facts_[t].parts_of(ranks);
+    if (!batches_[t].fits) continue;
+    void* out;
+    int code = Output(t, places_.inverse, {batches_[t].keys}, &out);
+    if (code == 0 && by_bag_) code = Output(t, places_.offsets, {batches_[t].bags + 1}, &offsets_[t]);
+    if (code != 0) return code;
+    m.keys.base = static_cast<char*>(keys(t).data);
+    m.key_type = KeyType(t);
+    m.n = batches_[t].keys;
+    m.inverse = static_cast<i32*>(out);
+    p.values = m.values;
+    p.n = p.n_inverse = m.n;
+    p.position = position + first;
+    p.inverse = m.inverse;
+    p.first = facts_[t].first;
+    first += m.n;
+  }
+  int code = by_bag_ ? StartBags(counted) : 0;
+  if (code == 0) code = Done(steps_->unique(Work(), keys_of.data(), count, distinct));
+  if (code == 0) {
+    code = Done(steps_->partition(Work(), parts.data(), count, distinct, ranks, counted + faults, by_owner));
+  }
+  std::vector<i64> numbers(faults + count * ranks);
+  if (code == 0) code = Done(steps_->read(Work(), counted, numbers.size(), numbers.data()));
+  if (code != 0) return code;
+  if (by_bag_) CheckBags(numbers.data());
+  const i64* owned = numbers.data() + faults;
+  int64_t at = 0;
+  for (int r = 0; r < ranks; ++r) {
+    for (int t = 0; t < count; ++t, ++owned) {
+      headers[(t + 1) * width - ranks + r] = *owned;
+      begins[t * ranks + r] = at;
+      at += *owned;
+    }
+  }
+  *sent = reinterpret_cast<int64_t>(by_owner);
+  std::vector<i64> distinct_of(count);
+  for (int t = 0; t < count; ++t) {
+    int64_t* const header = headers + t * width;
+    for (int r = 0; r < ranks; ++r) distinct_of[t] += header[width - ranks + r];
+    header[kMark] = on_gpu();
+    header[kTraining] = training;
+    left[t] = !batches_[t].fits;
+    if (!by_bag_) continue;
+    header[kBags] = batches_[t].bags;
+    header[kKeys] = batches_[t].keys;
+    header[kDistinct] = distinct_of[t];
+  }
+  if (!direct) return 0;
+  i32* const rows = reinterpret_cast<i32*>(Scratch(4 * total));
+  i64* const missing = Numbers(count);
+  if (rows == nullptr || missing == nullptr) return Done(GROUP_NO_MEMORY);
+  std::vector<FindMember> asked(count, FindMember());
+  for (int t = 0; t < count; ++t) {
+    FindMember& m = asked[t];
+    m.keys.base = reinterpret_cast<char*>(keys_of[t].values);
+    m.key_type = kKeyInt64;
+    m.n = facts_[t].hashed ? 0 : distinct_of[t];
+    m.ranks = facts_[t].parts_of(ranks);
+    m.limit = facts_[t].keys_of(ranks);
+    m.rows = rows + (keys_of[t].values - values);
+  }
+  std::vector<i64> outside(count);
+  code = steps_->find(Work(), asked.data(), count, missing);
+  if (code == 0) code = steps_->read(Work(), missing, count, outside.data());
+  for (int t = 0; t < count; ++t) left[t] |= outside[t] > 0;
+  return Done(code);
+}
+
+int LookupRun::ForwardAsk(int rank, int ranks, int width, const int64_t* headers, const int64_t* numbers,
+                          const int64_t* sent, const int64_t* begins, bool whole, int64_t* pointers, int64_t* gives,
+                          int64_t* takes) {
+  if (!TakeBatches()) return kTooManyDimensions;
+  const int count = size();
+  ranks_ = ranks;
+  out_.resize(count);
+  inverse_.resize(count);
+  offsets_.resize(count);
+  requested_.resize(count);
+  // What `from` sends to `to` of member t.
+  const auto goes = [=](int t, int from, int to) { return headers[(t * ranks + from + 1) * width - ranks + to]; };
+  std::vector<int64_t> given(count * ranks), taken(count * ranks), row_bytes(count);  // [T, N]
+  for (int t = 0; t < count; ++t) {
+    int64_t received = 0;
+    for (int r = 0; r < ranks; ++r) {
+      given[t * ranks + r] = goes(t, rank, r);
+      received += taken[t * ranks + r] = goes(t, r, rank);
+    }
+    row_bytes[t] = facts_[t].dim * (facts_[t].half ? 2 : 4);
+    void* data = nullptr;
+    int code = Embeddings(t, &out_[t]);
+    // `prepare` has filled these.
+    if (code == 0) code = Output(t, places_.inverse, {batches_[t].keys}, &inverse_[t]);
+    if (code == 0 && by_bag_) code = Output(t, places_.offsets, {batches_[t].bags + 1}, &offsets_[t]);
+    if (code == 0) code = Output(t, places_.requested, {received}, &requested_[t]);
+    if (code == 0) code = Output(t, places_.counts, {by_bag_ + 2 * ranks + 1}, &data);
+    if (code != 0) return code;
+    int64_t* saved = static_cast<int64_t*>(data);  // exchanges/ties.py
+    if (by_bag_) *saved++ = kAll2All;
+    std::copy(&given[t * ranks], &given[t * ranks] + ranks, saved);
+    std::copy(&taken[t * ranks], &taken[t * ranks] + ranks, saved + ranks);
+    saved[2 * ranks] = numbers[t];
+  }
+  const std::vector<int64_t> key_bytes(count, 8);
+  int code = Make(&keys_, ranks, 8, taken, key_bytes);
+  if (code == 0) code = MakeRows(ranks, given, taken, row_bytes);
+  if (code != 0) return code;
+  Buffer collected;
+  if (whole) {
+    collected.base = reinterpret_cast<char*>(sent[0]);
+    collected.unit = 8;
+    collected.units.assign(ranks, 0);
+    for (int i = 0; i < count * ranks; ++i) collected.units[i % ranks] += given[i];
+  } else {
+    code = Make(&collected, ranks, 8, given, key_bytes);
+    Buffer prepared = collected;  // the same sizes, where `Prepare` has left them
+    for (int i = 0; i < count * ranks; ++i) prepared.offsets[i] = 8 * begins[i];
+    if (code == 0) code = Place(&prepared);
+    std::vector<GatherMember> copies(count, GatherMember());
+    for (int t = 0; t < count; ++t) {
+      prepared.base = reinterpret_cast<char*>(sent[t]);
+      GatherMember& m = copies[t];
+      m.source = prepared.of(t);
+      m.dim = 2;  // a key moves as two 32-bit numbers
+      m.n = collected.rows_of(t);
+      m.out = collected.of(t);
+    }
+    if (code == 0) code = Done(steps_->gather(Work(), copies.data(), count));
+    if (code != 0) return code;
+  }
+  group_->Ready();
+  Tell(collected, keys_, pointers, gives, takes);
+  return 0;
+}
+
+int LookupRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, int64_t* pointers, int64_t* gives,
+                             int64_t* takes) {
+  const int count = size();
+  std::fill(fresh, fresh + count, 0);
+  int code = Lock(training);
+  if (code != 0) return code;
+  found_.assign(count, FindMember());
+  counts_.assign(count, 0);
+  for (int t = 0; t < count; ++t) {
+    FindMember& m = found_[t];
+    m.keys = keys_.of(t);
+    m.key_type = kKeyInt64;
+    m.n = keys_.rows_of(t);
+    m.ranks = facts_[t].parts_of(ranks_);
+    m.rows = static_cast<i32*>(requested_[t]);
+    m.dim = facts_[t].dim;
+    m.out = answers_.of(t);
+    m.out_half = facts_[t].half;
+    batches_[t].fits = true;  // which is known where it is prepared
+    Open(t);
+  }
+  code = LookUpKeys();
+  for (int t = 0; t < count; ++t) missing[t] = counts_[t] + (codes_[t] != 0);
+  if (code == 0 && training) code = Unseen(missing, fresh);
+  if (inserts_.empty()) group_->Unlock();
+  Tell(answers_, values_, pointers, gives, takes);
+  return code;
+}
+
+int LookupRun::ForwardTake(const uint8_t* left) {
+  const int count = size();
+  std::vector<GatherMember> rows;
+  std::vector<CombineMember> bags;
+  for (int t = 0; t < count; ++t) {
+    if (left[t]) continue;
+    const int code = Nothing(t, {places_.rows, places_.all_offsets});
+    if (code != 0) return code;
+    const auto* inverse = static_cast<const i32*>(inverse_[t]);
+    Blocks out = Blocks();
+    out.base = static_cast<char*>(out_[t]);
+    const i64 half = facts_[t].half, keys = batches_[t].keys;
+    if (by_bag_) {
+      bags.push_back({values_.of(t), half, facts_[t].dim, inverse, static_cast<const i64*>(offsets_[t]),
+                      batches_[t].bags, keys, facts_[t].mean, out, half});
+    } else {
+      rows.push_back({values_.of(t), half, facts_[t].dim, keys, inverse, nullptr, out, half});
+    }
+  }
+  return Done(by_bag_ ? steps_->combine(Work(), bags.data(), bags.size())
+                      : steps_->gather(Work(), rows.data(), rows.size()));
+}
+
+}  // namespace sok1x
