@@ -77,6 +77,23 @@ SOK_DEVICE void combine_column(const Bag<RowAt>& bag, i64 column, Out* out) {
   store(out + column, bag.mean && bag.last > bag.first ? sum / (float)(bag.last - bag.first) : sum);
 }
 
+// A bag of one key whose row is of the sums' type: most bags are, where samples have one id.
+template <class RowAt>
+SOK_DEVICE bool combine_one(const Bag<RowAt>& bag, float* out) {
+  const i64 k = bag.first;
+  if (k + COMBINE_AHEAD < bag.asked_end) {
+    prefetch_row(bag.row_at(row_of_key(bag.rows, bag.inverse, k + COMBINE_AHEAD)), bag.dim);
+  }
+  const i32 row = row_of_key(bag.rows, bag.inverse, k);
+  if (row < 0) return false;
+  start_row(out, bag.row_at(row), 1.0f, bag.dim);
+  return true;
+}
+template <class RowAt>
+SOK_DEVICE bool combine_one(const Bag<RowAt>&, u16*) {
+  return false;
+}
+
 // The bags begin to end - 1; the first one's sum goes to `out`.
 template <class RowAt, class Out>
 SOK_DEVICE void combine_run(const RowAt& row_at, i64 dim, const i32* rows, const i32* inverse, const i64* offsets,
@@ -84,6 +101,7 @@ SOK_DEVICE void combine_run(const RowAt& row_at, i64 dim, const i32* rows, const
   for (i64 b = begin; b < end; ++b) {
     const Bag<RowAt> bag = {row_at, dim, rows, inverse, offsets[b], offsets[b + 1], offsets[end], mean};
     Out* values = out + (b - begin) * dim;
+    if (bag.last - bag.first == 1 && combine_one(bag, values)) continue;
     i64 c = 0;
     for (; c + 32 <= dim; c += 32) combine_tiles<8>(bag, c, values);
     if (c + 16 <= dim) {

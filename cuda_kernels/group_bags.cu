@@ -39,8 +39,15 @@ SOK_EXPORT void sok1x_group_bag_offsets(const BagsMember* members, const i64* st
   memset(counts, 0, 3 * count * sizeof *counts);
   sok1x::for_group(starts, count, 32, [=](i64 t, i64 begin, i64 end) {
     const BagsMember& m = members[t];
+    i64 previous = begin > 0 ? m.bags[(begin - 1) * m.stride] : -1;
     for (i64 i = begin; i < end; ++i) {
-      start_bags(m.bags, m.stride, m.n, m.n_bags, i, m.offsets, counts + t, counts + count + t);
+      const i64 bag = i < m.n ? m.bags[i * m.stride] : m.n_bags;
+      if (bag >= 0 && bag < m.n_bags && bag - 1 == previous) {  // as start_bags does, and as most items are
+        m.offsets[bag] = i;
+      } else {
+        start_bags(m.bags, m.stride, m.n, m.n_bags, i, m.offsets, counts + t, counts + count + t);
+      }
+      previous = bag;
     }
   });
 }

@@ -12,9 +12,10 @@ declare("group_bags_member_bytes", INT64)
 #   stride   2 for the indices [n, 2] of a SparseTensor, else 1
 #   n        number of items
 #   n_bags   number of bags, below 2**32
+#   most     the longest bag is not looked for where n is no more than this, and counts as empty
 #   offsets  pointer to int64 [n_bags + 1], out: items offsets[b] to offsets[b + 1] - 1 are in bag b; 0: the member is
 #            left out
-BAGS = groups.record("bags", "stride", "n", "n_bags", "offsets")
+BAGS = groups.record("bags", "stride", "n", "n_bags", "most", "offsets")
 
 
 def offsets(members, counts):

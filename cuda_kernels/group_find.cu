@@ -39,6 +39,11 @@ i64 find_run(const FindMember& m, const void* keys, i64 n, i32* rows, Out* out) 
     return look_up_run((const K*)keys, 0, n, [=](i64 key) { prefetch_slot(index, capacity, key); },
                        [=](i64 key) { return find_row(index, capacity, key); }, m.table, m.dim, rows, out);
   }
+  if (m.ranks == 1 && m.limit) {  // without a division
+    const u64 limit = (u64)m.limit;
+    return look_up_run((const K*)keys, 0, n, [](i64) {}, [=](i64 key) { return (u64)key < limit ? (i32)key : -1; },
+                       m.table, m.dim, rows, out);
+  }
   return look_up_run((const K*)keys, 0, n, [](i64) {}, [&m](i64 key) { return row_of_key(m, key); }, m.table, m.dim,
                      rows, out);
 }

@@ -88,6 +88,7 @@ struct SumMember {
 struct BagsMember {
   const i64* bags;  // item i is in bag bags[i * stride]
   i64 stride, n, n_bags;
+  i64 most;  // of items in a bag: the longest is looked for where there are more items in all
   i64* offsets;
 };
 

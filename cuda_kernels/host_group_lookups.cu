@@ -174,12 +174,12 @@ int bag_offsets(GroupWork* work, const BagsMember* members, i64 count, i64* coun
   Step step(work);
   // A batch has one item more, which ends its last bag.
   const auto items = [=](i64 t) { return members[t].offsets ? members[t].n + 1 : 0; };
-  const auto bags = [=](i64 t) { return members[t].offsets ? members[t].n_bags : 0; };
+  const auto bags = [=](i64 t) { return members[t].offsets && members[t].n > members[t].most ? members[t].n_bags : 0; };
   if (!step.on_gpu()) {
     const auto of_items = running_sum(count, items), of_bags = running_sum(count, bags);
-    kernels_run += 2;
+    kernels_run += 1 + (of_bags[count] > 0);
     sok1x_group_bag_offsets(members, of_items.data(), count, of_items[count], counts);
-    sok1x_group_longest_bags(members, of_bags.data(), count, of_bags[count], counts);
+    if (of_bags[count]) sok1x_group_longest_bags(members, of_bags.data(), count, of_bags[count], counts);
     return 0;
   }
   const auto of_items = running_sum(count, [=](i64 t) { return tiles_of(items(t)); });

@@ -131,9 +131,8 @@ def _one(dtype: str, table: EmbeddingVariable, ids: Any, weights: Any, combiner:
     _read(table)
     with tf.name_scope("lookup_sparse"):
         if weights is None:
-            vectors = embedding.lookup_combined(
-                table.table_variables, tf.SparseTensor(*bags), 1, _NO_LIMIT, combiner, True, dtype=dtype)
-            return tf.squeeze(vectors, 1)
+            return embedding.lookup_combined(
+                table.table_variables, tf.SparseTensor(*bags), None, _NO_LIMIT, combiner, True, dtype=dtype)
         given = weights_of(table.m_var_name, weights, bags)
         rows = embedding.lookup_dense(table.table_variables, bags.ids, True, dtype, samples=bags.indices)
         return weighted(rows, given, bags, combiner)

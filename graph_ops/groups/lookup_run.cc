@@ -79,6 +79,7 @@ int LookupRun::Nothing(int t, std::initializer_list<int> places) {
 
 int LookupRun::Embeddings(int t, void** data) {
   const int64_t dim = facts_[t].dim, slots = facts_[t].slots;
+  if (by_bag_ && slots == 0) return Output(t, kEmbeddings, {batches_[t].bags, dim}, data);
   if (by_bag_) return Output(t, kEmbeddings, {batches_[t].bags / slots, slots, dim}, data);
   const TensorInfo& given = keys(t);
   int64_t dims[kMaxRank];
@@ -126,7 +127,7 @@ bool LookupRun::TakeBatches() {
       continue;
     }
     const int64_t bags = *static_cast<const int64_t*>(shape.data);
-    batch = {bags >= 0 && bags < kMostBags && bags % facts_[t].slots == 0, given.elements, bags};
+    batch = {bags >= 0 && bags < kMostBags && bags % std::max<int64_t>(1, facts_[t].slots) == 0, given.elements, bags};
   }
   return shapely;
 }
@@ -140,6 +141,7 @@ int LookupRun::StartBags(i64* counts) {
     m.stride = 2;
     m.n = batches_[t].keys;
     m.n_bags = batches_[t].bags;
+    m.most = facts_[t].most;
     m.offsets = static_cast<i64*>(offsets_[t]);
   }
   return Done(steps_->bag_offsets(Work(), members.data(), size(), counts));

@@ -27,7 +27,7 @@ struct LookupFacts {
   int64_t parts, first;  // a key's owner is first + key mod parts; 0: all ranks
   int64_t keys;          // without index: how many keys there are on all ranks; 0: parts * V
   int64_t by_bag;        // 1: a lookup by bag, or its gradient
-  int64_t slots, most;   // of a lookup by bag: S, and the most keys of a bag
+  int64_t slots, most;   // of a lookup by bag: S, 0 where samples have no slots, and the most keys of a bag
   int64_t mean;          // by bag, 1: sums are divided by the bag's number of keys
 
   int64_t parts_of(int64_t ranks) const { return parts != 0 ? parts : ranks; }

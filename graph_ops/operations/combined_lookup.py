@@ -47,7 +47,8 @@ class ForwardConfig(NamedTuple):
     """Attributes:
       table, held: the table, and all of its variables.
       label: what must be equal on all ranks.
-      slot_num: S. max_nnz: the most keys a slot may have. combiner: 'sum' or 'mean'.
+      slot_num: S; None: samples have no slots, and embeddings are [B, D].
+      max_nnz: the most keys a slot may have. combiner: 'sum' or 'mean'.
       exchange: 'all2all', 'reduce_scatter' or 'auto'.
       dtype: of the embeddings, 'float32' or 'float16'.
       training: whether the lookup trains; None: the last host input says.
@@ -56,13 +57,18 @@ class ForwardConfig(NamedTuple):
     table: Table
     held: Held
     label: str
-    slot_num: int
+    slot_num: Optional[int]
     max_nnz: int
     combiner: str
     exchange: str
     dtype: str
     training: Optional[bool]
     rows_known: bool
+
+    @property
+    def slots(self) -> int:
+        """Bags of a sample."""
+        return self.slot_num or 1
 
 
 class BackwardConfig(NamedTuple):
@@ -116,14 +122,15 @@ class CombinedLookup(Lookup):
 
     def place_of(self, position: int) -> str:
         """See `Lookup.place_of`: with the sample."""
-        slots, bag = self.config.slot_num, self._batch.bag_of(position)
+        slots, bag = self.config.slots, self._batch.bag_of(position)
         slot = "slot {} of ".format(bag % slots) if slots > 1 else ""
         return "{}, {}sample {}".format(super().place_of(position), slot, bag // slots)
 
     def embeddings(self) -> Any:
         """See `Lookup.embeddings`."""
-        slots = self.config.slot_num
-        return self.request.output(0, self.config.dtype, (self.layout.count // slots, slots, self.table.dim))
+        count, slots = self.layout.count, self.config.slot_num
+        shape = (count,) if slots is None else (count // slots, slots)
+        return self.request.output(0, self.config.dtype, shape + (self.table.dim,))
 
     def look_up(self, store: Store, at: Any, out: Any) -> bool:
         """See `Lookup.look_up`."""
@@ -153,7 +160,7 @@ class _Forward(Operation):
     """inputs: a SparseTensor's indices int64 [K, 2] and values [K].
 
     Host inputs: its dense_shape int64 [2]; training bool [], unless the config has it.
-    Outputs: embeddings of the config's dtype, float32 or float16 [B, S, D], then `Saved`, its last in host memory.
+    Outputs: embeddings of the config's dtype, float32 or float16 [B, S, D] or [B, D], then `Saved`, its last in host memory.
     """
 
     name = "operations.combined_lookup.forward"
@@ -220,9 +227,9 @@ class _Spread(_Combined, Spread):
     backward, BackwardConfig = "operations.combined_lookup.backward", BackwardConfig
 
 
-def lookup(variables: TableVariables, sparse_keys: tf.SparseTensor, slot_num: int, max_nnz: int, combiner: str,
-           training: Any, exchange: str, dtype: str, name: str) -> tf.Tensor:
-    """[B, S, D], of `dtype`. See `embedding.lookup_combined`."""
+def lookup(variables: TableVariables, sparse_keys: tf.SparseTensor, slot_num: Optional[int], max_nnz: int,
+           combiner: str, training: Any, exchange: str, dtype: str, name: str) -> tf.Tensor:
+    """[B, S, D], or [B, D], of `dtype`. See `embedding.lookup_combined`."""
     table = variables.table
     label = "{} slot_num={} max_nnz={} combiner={} exchange={} {}".format(
         table.label(), slot_num, max_nnz, combiner, exchange, dtype)
@@ -231,9 +238,10 @@ def lookup(variables: TableVariables, sparse_keys: tf.SparseTensor, slot_num: in
     config = ForwardConfig(table, held, label, slot_num, max_nnz, combiner, exchange, dtype, trains,
                            lookup_gradient.rows_are_known(table, training))
     rows = tensor_util.constant_value(sparse_keys.dense_shape)
-    batch = None if rows is None else int(rows[0]) // slot_num
+    batch = None if rows is None else int(rows[0]) // config.slots
+    shape = [batch, table.dim] if slot_num is None else [batch, slot_num, table.dim]
     saved = [tf.as_dtype(SAVED_DTYPES[field]) for field in Saved._fields[:-1]]
     return library.call("operations.combined_lookup.forward", config, [sparse_keys.indices, sparse_keys.values],
-                        [tf.as_dtype(dtype)] + saved, [[batch, slot_num, table.dim]] + [[None]] * len(saved),
+                        [tf.as_dtype(dtype)] + saved, [shape] + [[None]] * len(saved),
                         resources=handles, host_inputs=[sparse_keys.dense_shape] + host_inputs,
                         host_dtypes=[tf.int64], host_shapes=[[None]], name=name)[0]

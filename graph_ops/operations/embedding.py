@@ -91,20 +91,20 @@ def lookup_dense(variables: TableVariables, keys: tf.Tensor, training: Any, dtyp
 
 
 @tf.autograph.experimental.do_not_convert
-def lookup_combined(variables: TableVariables, sparse_keys: tf.SparseTensor, slot_num: int, max_nnz: int,
-                    combiner: str, training: Any, exchange: str = "auto", dtype: str = "float32",
+def lookup_combined(variables: TableVariables, sparse_keys: tf.SparseTensor, slot_num: Optional[int],
+                    max_nnz: int, combiner: str, training: Any, exchange: str = "auto", dtype: str = "float32",
                     name: str = "lookup") -> tf.Tensor:
     """The rows of each slot's keys, combined.
 
     Args:
       variables: the table's `TableVariables`.
       sparse_keys: `tf.SparseTensor` of dense_shape [B * S, max_nnz].
-      slot_num: S. max_nnz: the most keys a slot may have. combiner: 'sum' or 'mean'.
+      slot_num: S; None: one bag a sample. max_nnz: the most keys a slot may have. combiner: 'sum' or 'mean'.
       training: as for `lookup_dense`.
       exchange: 'all2all', 'reduce_scatter', or 'auto': whichever moves fewer bytes in a step.
       dtype: as for `lookup_dense`.
 
     Returns:
-      [B, S, D], of `dtype`; zeros for a slot without keys. The gradient is as for `lookup_dense`.
+      [B, S, D], without slots [B, D], of `dtype`; zeros for a slot without keys. The gradient is as for `lookup_dense`.
     """
     return combined_lookup.lookup(variables, sparse_keys, slot_num, max_nnz, combiner, training, exchange, dtype, name)

@@ -16,7 +16,7 @@ class SparseBatch:
     (`backend.counts`), `check` is given them.
 
     Args:
-      config: with `table`, `slot_num` and `max_nnz`. new_offsets: makes `offsets`, given the number of bags.
+      config: with `table`, `slots` and `max_nnz`. new_offsets: makes `offsets`, given the number of bags.
 
     Attributes:
       count: number of bags. keys: `Array` [K]. offsets: int64 [count + 1].
@@ -27,7 +27,7 @@ class SparseBatch:
         self._request, self._config = request, config
         self._indices: Any = request.inputs[0]
         self.keys: Any = request.inputs[1]
-        slots = config.slot_num
+        slots = config.slots
         self._where = where = "embedding table '{}' on rank {}".format(table.name, world.rank)
         self._shape = shape = request.host_inputs[0].numpy().tolist()
         if self._indices.shape != (self.keys.size, 2) or len(self.keys.shape) != 1:
@@ -62,7 +62,7 @@ class SparseBatch:
             longest, bag = bags.longest(self.offsets.pointer, self.count)
         else:
             longest, bag = bags.decode_longest(longest)
-        slots, most = self._config.slot_num, self._config.max_nnz
+        slots, most = self._config.slots, self._config.max_nnz
         if longest > most:
             raise CallError(INVALID_ARGUMENT, (
                 "{}: got {} keys in slot {} of sample {}, expected at most max_nnz={}; raise max_nnz or cut the "

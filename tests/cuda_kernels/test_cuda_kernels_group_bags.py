@@ -24,8 +24,8 @@ def read_counts(counts):
 class Batches:
     """Members' bag numbers [n], which lie `stride` numbers apart."""
 
-    def __init__(self, numbers, n_bags, strides, absent=()):
-        self.arena, self.count, self.numbers, self.n_bags = Arena(), len(numbers), numbers, n_bags
+    def __init__(self, numbers, n_bags, strides, absent=(), most=0):
+        self.arena, self.count, self.numbers, self.n_bags, self.most = Arena(), len(numbers), numbers, n_bags, most
         self.strides, self.absent = strides, absent
         spread = [np.full((len(one), stride), -77, np.int64) for one, stride in zip(numbers, strides)]
         for apart, one in zip(spread, numbers):
@@ -38,6 +38,7 @@ class Batches:
         members = groups.members(group_bags.BAGS, self.count)
         members["bags"], members["stride"] = base + self._bags.reshape(self.count), self.strides
         members["n"], members["n_bags"] = [len(one) for one in self.numbers], self.n_bags
+        members["most"] = self.most
         members["offsets"] = base + np.array(self._offsets, np.int64)
         members["offsets"][list(self.absent)] = 0
         group_bags.offsets(members, base + self._counts)
@@ -59,7 +60,8 @@ def check(batches):
             continue
         expected = np.searchsorted(numbers, np.arange(n_bags + 1))
         assert good[t] and offsets[t].tolist() == expected.tolist()
-        assert longest[t] == (np.diff(expected).max() if n_bags else 0)
+        looked_for = n_bags and len(numbers) > np.broadcast_to(batches.most, batches.count)[t]
+        assert longest[t] == (np.diff(expected).max() if looked_for else 0)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 33, 100])
@@ -72,7 +74,8 @@ def test_sorted_batches(seed, count):
         first = random.randint(0, many)  # the bags before are empty
         numbers.append(np.sort(random.randint(first, many, n)))
     absent = np.flatnonzero(random.rand(count) < 0.1).tolist()
-    check(Batches(numbers, n_bags, random.choice([1, 2], count), absent))
+    most = random.choice([0, 1, 33, 2 ** 31 - 1], count)
+    check(Batches(numbers, n_bags, random.choice([1, 2], count), absent, most))
 
 
 def test_batches_that_are_not_as_they_must_be(seed):
