@@ -139,17 +139,18 @@ def scaling(report):
     rows = []
     for group in report["groups"]:
         for case in group["cases"]:
-            spent = (case["recorded"].get("trace") or case["recorded"]["events"])["exchange"]
-            sent = case.get("bytes", {})
+            best = case["recorded"].get("trace") or case["recorded"]["events"]
+            spent, sent = best["exchange"], case.get("bytes", {})
             about_it = group["about"]
             rows.append([str(group["ranks"]), about_it.get("GPU communicator", about_it.get("communicator")),
                          "{} {}".format(case["layout"], case["mode"]), number(case["ms"]["median"]),
                          "{:,}".format(case["samples/s"]), number(case.get("efficiency"), "{:.0%}"),
-                         number(min(spent)), number(sent.get("sok1x", 0) / 1e6, "{:.1f}"),
+                         number(min(spent)), number(max(best["idle"]) if "idle" in best else None, "{:.0%}"),
+                         number(sent.get("sok1x", 0) / 1e6, "{:.1f}"),
                          number(sent.get("sok1x without distinct keys", 0) / 1e6, "{:.1f}")])
     return [about(report), ""] + table(
         ["ranks", "exchange by", "case", "session.run, ms", "samples/s", "efficiency", "exchange, ms",
-         "MB sent a rank", "MB if every key travelled"], rows)
+         "GPU idle", "MB sent a rank", "MB if every key travelled"], rows)
 
 
 def figures(folder, said):

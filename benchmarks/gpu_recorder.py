@@ -24,9 +24,10 @@ Launch = collections.namedtuple("Launch", "name arguments start end")
 
 class Run:
     """One run. launches: of ours, exchanges apart. exchanges: the same of NCCL or MPI. others: TensorFlow's, where
-    known (CUPTI)."""
+    known (CUPTI). wall: ms from its call to its return, by the host's clock."""
 
-    def __init__(self, launches, others=()):
+    def __init__(self, launches, wall, others=()):
+        self.wall = wall
         nccl = [launch for launch in launches if launch.name.lower().startswith("nccl")]
         around = [launch for launch in launches if launch.name.startswith("exchange ")]
         # The communicator may time what it does itself; what is timed around it here would count it twice.
@@ -59,6 +60,11 @@ class Run:
             spent += max(0.0, launch.end - max(until, launch.start))
             until = max(until, launch.end)
         return spent
+
+    @property
+    def idle(self):
+        """The share of its wall time in which nothing is known to have run."""
+        return max(0.0, 1.0 - self.busy / self.wall)
 
 
 def total(launches):
@@ -107,15 +113,15 @@ class Recorder:
         replacements.append((LookupRun, "call", lambda run, name, *arguments: timed("lookup " + name, function)(
             run, name, *arguments)))
         with _replaced(replacements):
-            run()
-        return Run(launches)
+            wall = _timed(run)
+        return Run(launches, wall)
 
     def _by_events(self, run):
         gpu = self._device.gpu
         gpu.profile = []
         try:
             with self._logged() as log:
-                run()
+                wall = _timed(run)
             self._device.synchronize()
         finally:
             profile, gpu.profile = gpu.profile, None
@@ -123,11 +129,11 @@ class Recorder:
             times = [(name, profile[0][1].time_till(start), profile[0][1].time_till(end))
                      for name, start, end in profile]
             profile.clear()  # events are freed where the context is current
-        return Run(_with_arguments(times, log))
+        return Run(_with_arguments(times, log), wall)
 
     def _by_trace(self, run):
         with self._trace.recorded(self._device.synchronize) as activities, self._logged() as log:
-            run()
+            wall = _timed(run)
         ours = {each.stream for each in activities if each.name.startswith("sok1x_")}
         if log and not ours:
             raise gpu_trace.TraceMissing("CUPTI gave no record of our kernels")
@@ -138,7 +144,7 @@ class Recorder:
                 times.append((name, each.start, each.end))
             else:
                 others.append(Launch(name, None, each.start, each.end))
-        return Run(_with_arguments(times, log), others)
+        return Run(_with_arguments(times, log), wall, others)
 
     @contextlib.contextmanager
     def _logged(self):
@@ -170,6 +176,13 @@ class Recorder:
                              for name in EXCHANGES]
         with _replaced(replacements):
             yield log
+
+
+def _timed(run):
+    """Calls `run`; ms until it returns."""
+    began = time.perf_counter()
+    run()
+    return (time.perf_counter() - began) * 1e3
 
 
 def _with_arguments(times, log):

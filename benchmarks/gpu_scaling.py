@@ -10,6 +10,10 @@ session.run to its return on the slowest rank, after a barrier; efficiency is th
 exchange   ms in exchanges between ranks, in runs of their own: by CUDA events around each, and NCCL's kernels by
            CUPTI's trace, where that is to be had. A rank that comes early waits for the others in it: the rank with
            the least shows what the exchange itself takes.
+idle       share of session.run in which the GPU runs nothing: no kernel of ours, TensorFlow's or NCCL's (one that waits
+           for other ranks runs), and no copy. By CUPTI's trace, of the very runs that it records, which take somewhat
+           longer than those that are timed; without a trace only our kernels and exchanges are known. Of the rank with
+           the most.
 bytes      what a rank gives to others in a step, and what it would give if every key travelled, as often as it
            occurs: 8 bytes to its owner, its row back, its gradient, unless the rank owns it itself
 """
@@ -87,16 +91,17 @@ def show(report):
         print("\n{} rank{}: {}, GPUs {}".format(
             group["ranks"], "s" if group["ranks"] > 1 else "",
             group["about"].get("GPU communicator", group["about"].get("communicator")), group["GPU of each rank"]))
-        line = "{:7}{:10}{:>9}{:>9}{:>14}{:>12}{:>8}{:>16}{:>9}{:>9}{:>12}{:>7}"
-        print(line.format("layout", "mode", "ms", "kernels", "samples/s", "efficiency", "target", "exchange least",
-                          "most", "MB sent", "every key's", "times"))
+        line = "{:7}{:10}{:>9}{:>9}{:>8}{:>14}{:>12}{:>8}{:>16}{:>9}{:>9}{:>12}{:>7}"
+        print(line.format("layout", "mode", "ms", "kernels", "idle", "samples/s", "efficiency", "target",
+                          "exchange least", "most", "MB sent", "every key's", "times"))
         for case in group["cases"]:
             best = case["recorded"].get("trace") or case["recorded"]["events"]
             spent, sent = best["exchange"], case.get("bytes", {})
             distinct, every = sent.get("sok1x", 0), sent.get("sok1x without distinct keys", 0)
             print(line.format(
                 case["layout"], case["mode"], "{:.3f}".format(case["ms"]["median"]),
-                "{:.3f}".format(max(best["kernels"])), "{:,}".format(case["samples/s"]),
+                "{:.3f}".format(max(best["kernels"])), "{:.0%}".format(max(best["idle"])),
+                "{:,}".format(case["samples/s"]),
                 "{:.1%}".format(case["efficiency"]) if case["efficiency"] else "-",
                 ("ok" if case["target"]["reached"] else "NO") if "target" in case else "-",
                 "{:.3f}".format(min(spent)), "{:.3f}".format(max(spent)), "{:.2f}".format(distinct / 1e6),

@@ -65,7 +65,10 @@ def test_scaling(results):
     report = load(results, "gpu_scaling")
     assert [group["ranks"] for group in report["groups"]] == [1, 2]
     for case in report["groups"][1]["cases"]:
-        assert case["efficiency"] > 0 and min(case["recorded"]["events"]["exchange"]) > 0
+        recorded = case["recorded"]["events"]
+        assert case["efficiency"] > 0 and min(recorded["exchange"]) > 0
+        for span, wall, idle in zip(recorded["span"], recorded["session.run"], recorded["idle"]):
+            assert span < wall and 0 < idle < 1
         assert 0 < case["bytes"]["sok1x"] < case["bytes"]["sok1x without distinct keys"]
 
 
