@@ -1,5 +1,6 @@
 """For the programs that run lookups together and one by one: how ops come together, and what a run came to."""
 import contextlib
+import re
 import threading
 import time
 
@@ -18,13 +19,15 @@ FORWARD, BACKWARD, DISTINCT, BAG_FORWARD, BAG_BACKWARD = OPERATIONS = (
 
 all_bags = [False]  # whether a Model that says nothing of it looks all its tables up by bag
 pause = [0.0]  # seconds before the executor looks into its queue
+# How TensorFlow begins where it has heard of an error in several ways, as a step's parts on CPU and GPU do.
+_SEVERAL = re.compile(r"\d+ root error\(s\) found\.\n\s*\(0\) [A-Z][a-z ]*: ")
 sizes = {}  # name of an operation -> [members of each group that has run]
 
 
-def _slow_pop(self, spin_us, wait_us, pop=bulk.Intake.pop):
+def _slow_pop(self, *arguments, pop=bulk.Intake.pop):
     if pause[0]:
         time.sleep(pause[0])
-    return pop(self, spin_us, wait_us)
+    return pop(self, *arguments)
 
 
 bulk.Intake.pop = _slow_pop
@@ -130,7 +133,7 @@ def outcome(made, fetches, feed):
     try:
         return made.run(fetches, feed)
     except tf.errors.OpError as error:
-        return type(error).__name__, error.message.split("\n")[0]
+        return type(error).__name__, _SEVERAL.sub("", error.message).split("\n")[0]
 
 
 def each(made, fetches, feed):
