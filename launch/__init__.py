@@ -58,6 +58,7 @@ In which order. A rank's part:
     messages             all other messages
     channel              the way to rank 0 and back
     mpi_transport        the messages over MPI
+    inbox                whether there are any, for who sleeps meanwhile
     pauses               how long to sleep between two looks
 
 Rank 0's part:

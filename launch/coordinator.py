@@ -58,7 +58,7 @@ class Coordinator:
         all_ended: After a failure: every rank has called `end`.
         on_job_error: None, or a function (LaunchError) called once when the job has failed, on the thread that
             noticed.
-        spin_seconds: How long `wait_microseconds` asks to look again at once; 0 where ranks share a CPU.
+        spin_microseconds: How long `wait_microseconds` asks to look again at once; 0 where ranks share a CPU.
         transport, stall_seconds, abort_seconds, warn: As given.
     """
 
@@ -70,7 +70,7 @@ class Coordinator:
         self.on_job_error = None
         self.transport, self.warn, self._clock = transport, warn, clock
         self.stall_seconds, self.abort_seconds = stall_seconds, abort_seconds
-        self.spin_seconds = 60e-6
+        self.spin_microseconds = 60
         self._channel = Channel(rank, size, transport, lambda word: self._handlers[type(word)](word))
         if size > 1 and rank == 0:
             self._channel.leader = Leader(size, self._channel.tell, self._channel.tell_all, stall_seconds,
@@ -193,15 +193,24 @@ class Coordinator:
         """Whether rank 0 has left, after which nobody may answer."""
         return self._leader_left_at is not None
 
+    @property
+    def waits(self):
+        """Whether something announced waits for rank 0's word, and nothing here is to be done meanwhile."""
+        announcements = self._announcements
+        return announcements.undecided and not announcements.decided and not self._channel.unsent
+
     def wait_microseconds(self):
-        """How long the executor may sleep on its own queue before it polls again; None: until a request comes."""
+        """How long the executor may sleep on its own queue before it polls again; None: until a request comes.
+
+        Where it `waits`, it may also sleep longer, and look that often whether something has come: `transport.watch`.
+        """
         if self._announcements.decided or self._channel.unsent:
             return 0
         if self.size == 1:
             return None
         quiet = self._clock() - self._active_at
         if self._announcements.undecided:
-            return waiting_pause(quiet, self.spin_seconds)
+            return waiting_pause(quiet, self.spin_microseconds * 1e-6)
         return idle_pause(quiet)
 
     def _run(self, word):

@@ -3,11 +3,14 @@
 All calls come from the executor's thread, except `peek`.
 """
 import collections
+import ctypes
 import time
 
+from . import inbox
 from .errors import LaunchError
 
 _TAG = 2
+_GATE_SECONDS = 0.1
 
 
 class MpiTransport:
@@ -29,6 +32,8 @@ class MpiTransport:
         self._coming = collections.deque()
         # What has come and the executor has not taken; changed inside the gate.
         self._came = []
+        self._probed = MPI.Status()
+        self._inbox = inbox.of_mpi(MPI, comm, _TAG, self._probed)
 
     @property
     def closed(self):
@@ -57,6 +62,19 @@ class MpiTransport:
             # The gate is shut, so nobody else is at the list either.
             came, self._came = self._came, []
         return came
+
+    def watch(self, wait):
+        """Has `wait` called with the address of an `Inbox`, or None once MPI is finalised; returns what that returns.
+
+        It must not take long: nobody else calls MPI meanwhile.
+        """
+        if not self._gate.try_enter(_GATE_SECONDS):
+            return wait(None)
+        try:
+            # MPI goes on with long messages that are under way only when it is called about them.
+            return wait(None if self._coming else ctypes.addressof(self._inbox))
+        finally:
+            self._gate.leave()
 
     def peek(self, seconds=0.1):
         """What `receive` would give, left there; nothing where MPI is in use for `seconds`. Any thread."""

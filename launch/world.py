@@ -142,7 +142,7 @@ def _join(arguments, found):
     transport = MpiTransport(MPI, _mpi.control, _mpi.gate)
     coordinator = Coordinator(_mpi.rank, _mpi.size, transport, stall, abort, deadlock_seconds=deadlock)
     if _cpu_share(cpus, local_rank) < 1:
-        coordinator.spin_seconds = 0.0
+        coordinator.spin_microseconds = 0
     _shorten_sleeps()
     return World(_mpi.rank, _mpi.size, local_rank, local_size, arguments, communicator, coordinator,
                  _host_threads(cpus, local_rank), {

@@ -106,7 +106,8 @@ class Library:
         for name, result, arguments in (
                 ("open", None, []), ("close", None, [i32, ctypes.c_char_p]), ("wake", None, []),
                 ("begin", None, [pointer] * 3),
-                ("pop_many", i32, [i64, i64, ctypes.POINTER(RequestInfo), i32, numbers]),
+                ("inbox_bytes", i32, []),
+                ("pop_many", i32, [i64, i64, pointer, i64, ctypes.POINTER(RequestInfo), i32, numbers]),
                 ("lock", i32, [pointer, i32, infos]), ("unlock", None, [pointer]),
                 ("initialized", i32, [pointer]), ("all_initialized", i32, [pointer, i32]),
                 ("output", i32, [pointer, i32, i32, dims, out]), ("forward", i32, [pointer, i32, i32]),

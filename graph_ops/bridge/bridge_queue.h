@@ -13,6 +13,22 @@
 
 namespace sok1x {
 
+// How the executor sees, while it waits for requests, that another rank has sent something: MPI's MPI_Iprobe and what it
+// is to be called with. Kept in step with launch/mpi_transport.py's Inbox. comm is what the MPI library calls one, a
+// pointer or an int.
+struct Inbox {
+  int (*probe)(int source, int tag, void* comm, int* flag, void* status);
+  void* comm;
+  void* status;
+  int32_t source, tag;
+
+  // Also where MPI has an error to tell, which who then receives is told.
+  bool Something() const {
+    int flag = 0;
+    return probe(source, tag, comm, &flag, status) != 0 || flag != 0;
+  }
+};
+
 // The queue between TensorFlow's threads and the executor. Closed until an executor opens it; a request that meets a
 // closed queue fails at once with the reason, so that nothing ever waits for a thread that is not there.
 class Queue {
@@ -87,24 +103,47 @@ class Queue {
   }
 
   // Takes as many requests as are there, up to `capacity` (1), the id of a cancelled one (2) or a session that is gone
-  // (3); 0 after wait_us microseconds (negative: no limit) or a Wake. *count: how many entries of infos are filled.
-  // Spins for spin_us first: a thread that sleeps costs about 50 us to wake, and a step's next op often comes sooner.
-  int PopMany(int64_t spin_us, int64_t wait_us, RequestInfo* infos, int capacity, int* count) {
-    if (spin_us > 0 && size_.load(std::memory_order_acquire) == 0) {
-      const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us);
-      while (size_.load(std::memory_order_acquire) == 0 && std::chrono::steady_clock::now() < end) {
+  // (3); 0 after wait_us microseconds (negative: no limit), a Wake, or when there is something in the inbox (null: none).
+  // *count: how many entries of infos are filled. Looks all the time for spin_us first: a thread that sleeps costs about
+  // 50 us to wake, and a step's next op often comes sooner. Then it sleeps, and looks into the inbox each pause_us.
+  int PopMany(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, RequestInfo* infos, int capacity,
+              int* count) {
+    typedef std::chrono::steady_clock Clock;
+    *count = 0;
+    auto there = [this] { return size_.load(std::memory_order_acquire) != 0; };
+    if (spin_us > 0 && !there()) {
+      const auto end = Clock::now() + std::chrono::microseconds(spin_us);
+      do {
+        if (inbox != nullptr && inbox->Something()) return Take(infos, capacity, count);
+      } while (!there() && Clock::now() < end);
+    }
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      auto something = [this] { return !queue_.empty() || !cancelled_.empty() || !ended_.empty() || woken_; };
+      if (wait_us < 0) {
+        ready_.wait(lock, something);
+      } else if (inbox == nullptr) {
+        ready_.wait_for(lock, std::chrono::microseconds(wait_us), something);
+      } else {
+        const auto end = Clock::now() + std::chrono::microseconds(wait_us);
+        const std::chrono::microseconds pause(pause_us);
+        while (!something() && Clock::now() < end) {
+          lock.unlock();  // TensorFlow's threads need not wait for MPI
+          const bool message = inbox->Something();
+          lock.lock();
+          if (message) break;
+          ready_.wait_for(lock, pause, something);
+        }
       }
     }
-    std::unique_lock<std::mutex> lock(mutex_);
-    auto something = [this] { return !queue_.empty() || !cancelled_.empty() || !ended_.empty() || woken_; };
-    if (wait_us < 0) {
-      ready_.wait(lock, something);
-    } else {
-      ready_.wait_for(lock, std::chrono::microseconds(wait_us), something);
-    }
+    return Take(infos, capacity, count);
+  }
+
+ private:
+  int Take(RequestInfo* infos, int capacity, int* count) {
+    std::lock_guard<std::mutex> lock(mutex_);
     woken_ = false;
     int taken = 0;
-    *count = 0;
     if (!queue_.empty()) {
       for (; *count < capacity && !queue_.empty(); ++*count) {
         infos[*count] = queue_.front().info;
@@ -126,7 +165,6 @@ class Queue {
     return taken;
   }
 
- private:
   std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<Queued> queue_;

@@ -57,14 +57,20 @@ class Intake:
         """The fields of the first `count` of `infos`, in order; pointers as ints."""
         return self.table[:count].tolist()
 
-    def pop(self, spin_us: int, wait_us: int) -> Tuple[int, int]:
-        """Takes what is next in the queue: as `Library.pop`, but all requests that are there, up to the capacity.
+    def pop(self, spin_us: int, wait_us: int, inbox: Optional[int] = None, pause_us: int = 0) -> Tuple[int, int]:
+        """Takes what is next in the queue: all requests that are there, up to the capacity.
+
+        Args:
+          spin_us: microseconds to look all the time. wait_us: to sleep then, until something comes; below 0: no limit.
+          inbox: the address of launch's `Inbox`: it returns too as soon as there is something in it. pause_us: how long
+            to sleep then between two looks into it.
 
         Returns:
-          (kind, count): kind as of `Library.pop`, and how many of `infos` are filled: 1 for a cancellation (`id`) and
-          for the end of a session (`session`), 0 where nothing came.
+          (kind, count): REQUEST, CANCELLATION, SESSION_END, or 0, and how many of `infos` are filled: 1 for a
+          cancellation (`id`) and for the end of a session (`session`), 0 where nothing came.
         """
-        return self._library.pop_many(spin_us, wait_us, self.infos, self._capacity, self._at_count), self._count.value
+        return self._library.pop_many(spin_us, wait_us, inbox, pause_us, self.infos, self._capacity,
+                                      self._at_count), self._count.value
 
 
 def all_initialized(requests: Sequence[Request]) -> bool:

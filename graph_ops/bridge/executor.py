@@ -33,6 +33,9 @@ INIT_FIRST = (
 # that sleeps costs about 50 us.
 _SPIN_MICROSECONDS = 30
 
+# How long to wait for the leader's word at most between two turns of the loop, which keeps the clocks.
+_WORD_MICROSECONDS = 1000
+
 # Where a session.run is about to bring more requests that run together with those that have come, as the one before it
 # did: how long to look for the next of them, and for all.
 _GATHER_MICROSECONDS = 150
@@ -96,8 +99,7 @@ class Executor(threading.Thread):
         while not self._stopping:
             world = launch.current()
             coordinator = world.coordinator if world is not None else None
-            wait = coordinator.wait_microseconds() if coordinator is not None else None
-            kind, count = intake.pop(spin, -1 if wait is None else int(wait))
+            kind, count = self._wait(intake, coordinator, spin)
             spin = _SPIN_MICROSECONDS if kind else 0
             if kind == bridge.REQUEST:
                 self._current = self._requests(intake, count)
@@ -111,6 +113,17 @@ class Executor(threading.Thread):
                 if decisions:
                     self._carry_out(decisions, world)
                     spin = _SPIN_MICROSECONDS
+
+    @staticmethod
+    def _wait(intake, coordinator, spin):
+        """Takes what is next in the queue, or returns when it is time to hear the other ranks: as `Intake.pop`."""
+        pause = None if coordinator is None else coordinator.wait_microseconds()
+        if coordinator is None or not coordinator.waits:
+            return intake.pop(spin, -1 if pause is None else pause)
+        if not pause:
+            spin, pause = max(spin, coordinator.spin_microseconds), 1
+        return coordinator.transport.watch(
+            lambda inbox: intake.pop(spin, _WORD_MICROSECONDS if inbox else pause, inbox, pause))
 
     def _leave(self):
         """The end of the thread: every request is answered, and the other ranks know that this one is gone."""

@@ -9,6 +9,7 @@ import tensorflow as tf
 from bulk_service import Service, array, member, tensor, variable
 
 from sok1x.graph_ops.bridge import bridge, bulk
+from sok1x.launch import inbox
 
 tf = tf.compat.v1
 
@@ -73,6 +74,50 @@ def test_an_empty_queue_gives_nothing(graph):
         service = Service(look, 1)
         service.run(session, member(0))
     assert service.result == (0, 0)
+
+
+def test_who_waits_looks_into_the_inbox(graph):
+    assert ctypes.sizeof(inbox.Inbox) == bridge.Library(bridge.PATH).inbox_bytes()
+    asked = []
+
+    @inbox.PROBE
+    def probe(source, tag, comm, flag, status):
+        assert (source, tag, comm, status) == (-3, 2, 1 << 40, 8)
+        asked.append(None)
+        flag[0] = len(asked) == 5
+        return len(asked) == 9
+
+    def look(service, requests):
+        finish_all(service, requests)
+        there, found = inbox.Inbox(probe, 1 << 40, 8, -3, 2), []
+        for spin, wait in ((10 ** 8, 0), (0, 10 ** 8), (0, 0)):  # until a message, an error, at once
+            found.append(service.intake.pop(spin, wait, ctypes.addressof(there), 1) + (len(asked),))
+        return found
+
+    with tf.Session() as session:
+        service = Service(look, 1)
+        service.run(session, member(0))
+    assert service.result == [(0, 0, 5), (0, 0, 9), (0, 0, 9)]
+
+
+def test_requests_come_while_the_inbox_is_watched(graph):
+    empty = inbox.PROBE(lambda source, tag, comm, flag, status: 0)
+    there = inbox.Inbox(empty, None, None, 0, 0)
+
+    def look(service, requests):
+        finish_all(service, requests[:1])
+        kind, count = service.intake.pop(0, 10 ** 8, ctypes.addressof(there), 200)
+        late = [bridge.Request(service.bridge, row) for row in service.intake.rows(count)]
+        finish_all(service, late)
+        return kind, count
+
+    with tf.Session() as session:
+        first = member(0)
+        with tf.control_dependencies([first]):
+            second = member(1)
+        service = Service(look, 1)
+        service.run(session, second)
+    assert service.result == (bridge.REQUEST, 1)
 
 
 def test_cancellations_come_after_the_requests(graph):
