@@ -16,6 +16,7 @@ _NON_BLOCKING = 1  # a stream that does not wait for the legacy default stream
 _BLOCKS_PER_MULTIPROCESSOR = 32
 
 _gpus = {}
+_NOTHING = contextlib.nullcontext()
 
 
 class GpuMissing(RuntimeError):
@@ -101,6 +102,7 @@ class Gpu:
         self._check = cuda.check
         self._context = device.retain_primary_context()
         self._raw_context = cuda.made("cuDevicePrimaryCtxRetain", ordinal)
+        self._activity = _Activity(self)
         with self.active():
             self._stream = driver.Stream(_NON_BLOCKING)
             self.stream = self._stream.handle
@@ -109,7 +111,6 @@ class Gpu:
                 cubins, self.stream, self.multiprocessors * _BLOCKS_PER_MULTIPROCESSOR)
             self.counts = GpuCounts(self)
 
-    @contextlib.contextmanager
     def active(self):
         """This GPU's context is the thread's current one inside, for CUDA and for PyCUDA.
 
@@ -117,12 +118,7 @@ class Gpu:
         does not set it again where others have put it away meanwhile. PyCUDA's own stack of contexts must be empty
         when a thread ends, or it aborts the process.
         """
-        _check(self._cuda.cuCtxSetCurrent(self._raw_context), "cuCtxSetCurrent")
-        self._context.push()
-        try:
-            yield self
-        finally:
-            self._context.pop()
+        return self._activity
 
     def launch(self, signature, arguments):
         """Launches a kernel with the GPU threads that its signature asks for; returns at once."""
@@ -141,12 +137,12 @@ class Gpu:
         """A kernel's GpuKernel (gpu_kernel.h), an address: for C++ that launches it."""
         return self._launcher.kernel(signature)
 
-    @contextlib.contextmanager
     def timed(self, what):
         """While a profile is taken: what is enqueued inside is timed by events, under the name `what`."""
-        if self.profile is None:
-            yield
-            return
+        return _NOTHING if self.profile is None else self._timed(what)
+
+    @contextlib.contextmanager
+    def _timed(self, what):
         start, end = self._driver.Event(), self._driver.Event()
         start.record(self._stream)
         yield
@@ -215,6 +211,22 @@ class Gpu:
     def reached(token):
         """Whether the stream has come to where `record` gave the token. Any thread may ask."""
         return token.query()
+
+
+class _Activity:
+    """See `Gpu.active`. It has no state of its own: entered inside itself too."""
+
+    def __init__(self, gpu):
+        self._gpu = gpu
+
+    def __enter__(self):
+        gpu = self._gpu
+        _check(gpu._cuda.cuCtxSetCurrent(gpu._raw_context), "cuCtxSetCurrent")
+        gpu._context.push()
+        return gpu
+
+    def __exit__(self, *_):
+        self._gpu._context.pop()
 
 
 class GpuCounts:

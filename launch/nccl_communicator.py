@@ -133,17 +133,10 @@ class NcclCommunicator(GpuCommunicator):
     @_exchange
     def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):
         """See Communicator.all_to_all."""
-        library, comm, stream = self._library, self._comm, self._gpu.stream
-        gives, takes = send_counts.tolist(), recv_counts.tolist()
-        self.bytes_sent += (sum(gives) - gives[self.rank]) * item_bytes
-        with library.group():
-            for rank in range(self.size):
-                if gives[rank]:
-                    library.send(send, gives[rank] * item_bytes, rank, comm, stream)
-                if takes[rank]:
-                    library.recv(recv, takes[rank] * item_bytes, rank, comm, stream)
-                send += gives[rank] * item_bytes
-                recv += takes[rank] * item_bytes
+        gives = [count * item_bytes for count in send_counts.tolist()]
+        takes = [count * item_bytes for count in recv_counts.tolist()]
+        self.bytes_sent += sum(gives) - gives[self.rank]
+        self._library.exchange(send, gives, recv, takes, self._comm, self._gpu.stream)
 
     @_exchange
     def reduce_scatter(self, send, recv, counts, dim):

@@ -2,7 +2,6 @@
 
 ctypes gives up the GIL during a call. The numbers are those of nccl.h, which are part of NCCL's binary interface.
 """
-import contextlib
 import ctypes
 import os
 import sys
@@ -108,6 +107,7 @@ class NcclLibrary:
             self._last_error.argtypes, self._last_error.restype = (_COMM,), ctypes.c_char_p
         except AttributeError:
             self._last_error = None  # NCCL before 2.13
+        self._group = _Together(self)
         number = ctypes.c_int(0)
         self._call("ncclGetVersion", ctypes.byref(number))
         self.version = version_text(number.value)
@@ -115,7 +115,10 @@ class NcclLibrary:
     def _call(self, name, *arguments):
         code = self._functions[name](*arguments)
         if code != _SUCCESS:
-            raise LaunchError(INTERNAL, "{} failed: {}".format(name, self._describe(code)))
+            self._raise(name, code)
+
+    def _raise(self, name, code):
+        raise LaunchError(INTERNAL, "{} failed: {}".format(name, self._describe(code)))
 
     def _describe(self, code):
         text = (self._error_string(code) or b"unknown error").decode("utf-8", "replace")
@@ -149,25 +152,27 @@ class NcclLibrary:
         """Ends the communicator; waits for enqueued work, and maybe for other ranks to do the same."""
         self._call("ncclCommDestroy", comm)
 
-    @contextlib.contextmanager
     def group(self):
         """Calls made inside go together: none waits for another."""
-        self._call("ncclGroupStart")
-        try:
-            yield
-        except BaseException:
-            # The group must be closed; the first error is the one to tell.
-            self._functions["ncclGroupEnd"]()
-            raise
-        self._call("ncclGroupEnd")
+        return self._group
 
-    def send(self, pointer, nbytes, peer, comm, stream):
-        """Enqueues sending bytes to rank `peer`."""
-        self._call("ncclSend", pointer, nbytes, TYPES["uint8"], peer, comm, stream)
-
-    def recv(self, pointer, nbytes, peer, comm, stream):
-        """Enqueues receiving bytes from rank `peer`."""
-        self._call("ncclRecv", pointer, nbytes, TYPES["uint8"], peer, comm, stream)
+    def exchange(self, send, gives, recv, takes, comm, stream):
+        """Enqueues giving gives[r] bytes at `send` to each rank r, and taking takes[r] from it to `recv`."""
+        functions, kind = self._functions, TYPES["uint8"]
+        give, take = functions["ncclSend"], functions["ncclRecv"]
+        with self._group:
+            for rank, nbytes in enumerate(gives):
+                if nbytes:
+                    code = give(send, nbytes, kind, rank, comm, stream)
+                    if code:
+                        self._raise("ncclSend", code)
+                    send += nbytes
+                nbytes = takes[rank]
+                if nbytes:
+                    code = take(recv, nbytes, kind, rank, comm, stream)
+                    if code:
+                        self._raise("ncclRecv", code)
+                    recv += nbytes
 
     def reduce_scatter(self, send, recv, n_each, dtype, comm, stream):
         """Enqueues summing `size` blocks of n_each elements; each rank receives its block."""
@@ -188,6 +193,22 @@ class NcclLibrary:
     def all_reduce(self, send, recv, n, dtype, comm, stream):
         """Enqueues summing n elements over ranks."""
         self._call("ncclAllReduce", send, recv, n, TYPES[dtype], _SUM, comm, stream)
+
+
+class _Together:
+    """See `NcclLibrary.group`. A class, for a generator in its place costs 4 us each time."""
+
+    def __init__(self, library):
+        self._library = library
+
+    def __enter__(self):
+        self._library._call("ncclGroupStart")
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self._library._call("ncclGroupEnd")
+        else:  # the group must be closed; the first error is the one to tell
+            self._library._functions["ncclGroupEnd"]()
 
 
 def version_text(number):
