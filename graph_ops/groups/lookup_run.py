@@ -67,8 +67,8 @@ def _facts_of(taken: Any) -> Tuple[int, ...]:
                           ITEM_BYTES[getattr(config, "dtype", "float32")] == 2, getattr(config, "global_step", False),
                           *[held.index(name) if name in held else -1 for name in ("count", "stamps", "clock")],
                           table.placement.rank is not None, table.placement.first, table.keys or 0,
-                          hasattr(config, "combiner"), getattr(config, "slot_num", 0) or 0, getattr(config, "max_nnz", 0),
-                          getattr(config, "combiner", "") == "mean")
+                          hasattr(config, "combiner"), getattr(config, "slot_num", None) or 0,
+                          getattr(config, "max_nnz", 0), getattr(config, "combiner", "") == "mean")
     return _facts[kernel]
 
 

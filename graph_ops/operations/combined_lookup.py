@@ -160,7 +160,8 @@ class _Forward(Operation):
     """inputs: a SparseTensor's indices int64 [K, 2] and values [K].
 
     Host inputs: its dense_shape int64 [2]; training bool [], unless the config has it.
-    Outputs: embeddings of the config's dtype, float32 or float16 [B, S, D] or [B, D], then `Saved`, its last in host memory.
+    Outputs: embeddings of the config's dtype, float32 or float16 [B, S, D] or [B, D], then `Saved`, its last in host
+    memory.
     """
 
     name = "operations.combined_lookup.forward"
