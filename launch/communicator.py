@@ -130,6 +130,18 @@ class Communicator(abc.ABC):
             LaunchError: INTERNAL where the exchange fails.
         """
 
+    @abc.abstractmethod
+    def any_rank(self, flags):
+        """Begins to find out which flags are set on any rank; other exchanges may be made before its end is waited for.
+
+        Args:
+            flags: bytes [n], each 0 or 1, n equal on all ranks.
+
+        Returns:
+            Function that waits for the end and returns bytes [n]. It must be called, on each rank once, before any_rank
+            is called again. Raises LaunchError, as any_rank does: INTERNAL where the exchange fails.
+        """
+
     def trouble(self):
         """What the library found wrong with exchanges under way (str), or None. Any thread, now and then."""
         return None

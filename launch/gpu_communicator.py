@@ -37,6 +37,10 @@ class GpuCommunicator(Communicator):
         """See Communicator.exchange_counts."""
         return self._through_host("exchange_counts", send_counts)
 
+    def any_rank(self, flags):
+        """See Communicator.any_rank."""
+        return self._host.any_rank(flags)
+
     def agree(self, code, message):
         """See Communicator.agree."""
         return self._host.agree(code, message)

@@ -43,6 +43,10 @@ class LocalCommunicator(Communicator):
         """See Communicator.exchange_counts."""
         return send_counts.copy()
 
+    def any_rank(self, flags):
+        """See Communicator.any_rank."""
+        return lambda: flags
+
     def agree(self, code, message):
         """See Communicator.agree."""
         return LaunchError(code, message, rank=0) if code else None

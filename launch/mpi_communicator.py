@@ -60,6 +60,7 @@ class MpiCommunicator(Communicator):
         self._scratch = np.empty(1, np.uint8)
         self._types = {"float32": MPI.FLOAT, "float64": MPI.DOUBLE, "int32": MPI.INT32_T, "int64": MPI.INT64_T}
         self._verdict = np.zeros(1, np.int32)
+        self._asked = None  # by any_rank: (what is being found, MPI's request)
 
     def _bytes(self, pointer, nbytes):
         return self._memory.fromaddress(pointer, nbytes)
@@ -211,6 +212,19 @@ class MpiCommunicator(Communicator):
         self.bytes_sent += 8 * (self.size - 1)
         self._comm.Alltoall([np.ascontiguousarray(send_counts, np.int64), kind], [recv_counts, kind])
         return recv_counts
+
+    @_exchange
+    def any_rank(self, flags):
+        """See Communicator.any_rank."""
+        found = bytearray(flags)
+        self._asked = found, self._comm.Iallreduce(self._MPI.IN_PLACE, [found, self._MPI.UINT8_T], self._MPI.MAX)
+        return self._any_rank_answer
+
+    @_exchange
+    def _any_rank_answer(self):
+        (found, request), self._asked = self._asked, None
+        request.Wait()
+        return bytes(found)
 
     @_exchange
     def agree(self, code, message):

@@ -101,6 +101,11 @@ class RequestGroup:
         handles = (ctypes.c_void_p * len(requests))(*[request.handle for request in requests])
         self._handle = library.group_open(handles, len(requests))
 
+    @property
+    def handle(self) -> int:
+        """The bridge's group."""
+        return int(self._handle)
+
     def __del__(self) -> None:
         if getattr(self, "_handle", None):  # None where it was never made
             self._library.group_close(self._handle)

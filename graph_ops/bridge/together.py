@@ -77,15 +77,14 @@ class Group:
         self.members = []
         self._alike = alike  # whether the operation's form can run them
 
-    @property
-    def together(self):
+    def together(self, world):
         """Whether they run at once."""
-        return self._alike and (len(self.members) > 1 or self.operation.group.serves_one(self.members[0].config))
+        return self._alike and (len(self.members) > 1 or self.operation.group.serves_one(self.members[0], world))
 
     def prepare(self, world):
         """Finds out each member's header, or why it cannot be run."""
         left = self._initialized(world)
-        if left and self.together:
+        if left and self.together(world):
             try:
                 with devices.use(left[0].request):
                     self.operation.group.prepare(left, world)
@@ -120,9 +119,9 @@ class Group:
     def run(self, world):
         """Runs all members and answers them."""
         left = self.members
-        if self.together and (world.size == 1 or not self.operation.communicates):
-            left.sort(key=_kernel)  # in one order each time, as for all ranks those that communicate are
-        if self.together:
+        if self.together(world):
+            if world.size == 1 or not self.operation.communicates:
+                left.sort(key=_kernel)  # in one order each time, as for all ranks those that communicate are
             try:
                 with _device(left, world):
                     batch = self.operation.group.run(left, world)

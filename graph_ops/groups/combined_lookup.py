@@ -11,9 +11,9 @@ class Forward(dense_lookup.Forward):
         """See GroupForm.fixed_key: the exchange may be all2all, too."""
         return None if config.exchange == "reduce_scatter" else super().fixed_key(config)
 
-    def serves_one(self, config):
+    def serves_one(self, taken, world):
         """See GroupForm.serves_one: an evaluation, too, where no key can be without a row."""
-        return config.training is True or not config.table.hashed
+        return not taken.config.table.hashed or super().serves_one(taken, world)
 
     def key(self, taken, world):
         """See GroupForm.key."""

@@ -1,5 +1,5 @@
 """The grouped forms of the dense lookup and of its gradient, on one rank and on several."""
-from sok1x.graph_ops.groups import lookup_alone, lookup_ranks, lookup_ranks_backward
+from sok1x.graph_ops.groups import evaluations, lookup_alone, lookup_ranks, lookup_ranks_backward
 from sok1x.graph_ops.groups.form import GroupForm
 
 
@@ -10,9 +10,11 @@ class Forward(GroupForm):
         """See GroupForm.fixed_key: where it is known whether they train."""
         return None if config.training is None else ("training", config.training)
 
-    def serves_one(self, config):
-        """See GroupForm.serves_one: an evaluation by itself does not even wait for what is missing."""
-        return config.training is True
+    def serves_one(self, taken, world):
+        """See GroupForm.serves_one: on one rank an evaluation by itself does not even wait for what is missing."""
+        if taken.config.training is True:
+            return True
+        return world.size > 1 and evaluations.in_a_group(taken.request.kernel, taken.headers is not None)
 
     def key(self, taken, world):
         """See GroupForm.key."""
@@ -26,7 +28,12 @@ class Forward(GroupForm):
 
     def run(self, members, world):
         """See GroupForm.run."""
-        return lookup_alone.forward(members, world) if world.size == 1 else lookup_ranks.forward(members, world)
+        if world.size == 1:
+            return lookup_alone.forward(members, world)
+        run = lookup_ranks.forward(members, world)
+        for taken in run.left:
+            evaluations.left_by_its_group(taken.request.kernel)
+        return run
 
     def hand_over(self, taken, world):
         """See GroupForm.hand_over."""
@@ -42,7 +49,7 @@ class Backward(GroupForm):
         """See GroupForm.fixed_key."""
         return ("known",) if config.rows_known else None
 
-    def serves_one(self, config):
+    def serves_one(self, taken, world):
         """See GroupForm.serves_one."""
         return True
 

@@ -11,7 +11,7 @@ _ROWS, _REQUESTED = 1, 2  # inputs: operations/distinct_rows.py
 class Distinct(GroupForm):
     """Those of lookups by key and by bag."""
 
-    def serves_one(self, config):
+    def serves_one(self, taken, world):
         """See GroupForm.serves_one."""
         return True
 
@@ -39,4 +39,4 @@ class Distinct(GroupForm):
         for taken, name, at, count in zip(members, names, rows.tolist(), counts.tolist()):
             if taken.config.rows_known:
                 known_distinct.note_at(request, name, at, count)
-        return made.leave(left)
+        return made.leave(left.tolist())

@@ -20,8 +20,11 @@ class GroupForm(abc.ABC):
         collectives makes equal on all ranks.
         """
 
-    def serves_one(self, config):
-        """Whether a single request goes this way as well: as fast as the operation's own, or faster."""
+    def serves_one(self, taken, world):
+        """Whether a single request goes this way as well: as fast as the operation's own, or faster.
+
+        Once it has been decided, `taken.headers`, that must be alike on all ranks, as `key` is.
+        """
         return False
 
     def prepare(self, members, world):

@@ -22,12 +22,12 @@ def forward(members: List[Any], world: Any) -> LookupRun:
     """The forward of `members`. Returns its run."""
     run, left, fresh = LookupRun(members), np.empty(len(members), np.uint8), np.empty(len(members), np.int64)
     run.call("forward_alone", training_of(members[0].request, members[0].config), left, fresh)
-    run.insert(world, fresh, left)
-    return run.leave(left)
+    run.insert(world, fresh.tolist(), left.tolist())
+    return run.leave(left.tolist())
 
 
 def backward(members: List[Any]) -> LookupRun:
     """The gradients of `members`, summed by row. Returns its run."""
     run, left = LookupRun(members), np.zeros(len(members), np.uint8)
     run.call("backward_alone", left)
-    return run.leave(left)
+    return run.leave(left.tolist())

@@ -63,24 +63,26 @@ def prepare(members: List[Any], world: Any) -> None:
 def forward(members: List[Any], world: Any) -> LookupRun:
     """The forward of decided members. Returns its run."""
     run, size, ranks = again(members), len(members), world.size
-    headers = np.stack([taken.headers for taken in members])  # [T, N, h]
+    headers, width = np.concatenate([taken.headers for taken in members]), members[0].headers.shape[1]  # [T N, h]
     numbers = np.array([taken.request.exchange for taken in members])
     sent, begins = run.kept if run.kept is not None else _kept(members)
     pointers, (gives, takes) = np.empty(3, np.int64), np.empty((2, ranks), np.int64)
-    communicator, training = members[0].request.communicator, bool(headers[0, 0, 0])
-    if run.call("forward_ask", world.rank, ranks, headers.shape[2], headers, numbers, sent, begins,
+    communicator, training = members[0].request.communicator, bool(headers[0, 0])
+    if run.call("forward_ask", world.rank, ranks, width, headers, numbers, sent, begins,
                 run.kept is not None, pointers, gives, takes) == TOO_MANY_DIMENSIONS:
-        return run.leave(np.ones(size, bool))  # on all ranks: keys' dimensions are part of the plan
+        return run.leave([1] * size)  # on all ranks: keys' dimensions are part of the plan
     run.exchange(communicator, pointers, gives, takes)
     missing, fresh = np.empty((2, size), np.int64)
     run.call("forward_answer", training, missing, fresh, pointers, gives, takes)
-    left, hashed = missing > 0, run.team.facts["hashed"].any()
-    if training and hashed:  # before a key is inserted on one rank, none may have a full shard
-        left = _left_anywhere(left, world)
-        run.insert(world, fresh, left)
+    left, new = bytes([count > 0 for count in missing.tolist()]), fresh.tolist()
+    # No rank waits for others here but one that inserts keys: before that, none may have a full shard.
+    everywhere = world.communicator.any_rank(left) if run.team.hashed else None
+    if any(new):
+        left, everywhere = everywhere(), None
+        run.insert(world, new, left)
     run.exchange(communicator, pointers, gives, takes)
-    if hashed and not training:
-        left = _left_anywhere(left, world)
+    if everywhere is not None:
+        left = everywhere()
     run.call("forward_take", left)
     return run.leave(left)
 
@@ -111,12 +113,3 @@ def asked_of_owners(taken: Any, inverse: Any) -> AskedOfOwners:
         at += 8 * count
     return AskedOfOwners(keys, keys.size, inverse, counts)
 
-
-def _left_anywhere(mask: np.ndarray, world: Any) -> np.ndarray:
-    """bool [T]: the members that any rank has to leave; equal on all ranks."""
-    host, size = world.communicator, len(mask)
-    if not host.exchange_counts(np.full(world.size, mask.sum(), np.int64)).any():
-        return mask
-    mine, all_masks = mask.astype(np.uint8), np.empty((world.size, size), np.uint8)
-    host.all_gather(mine.ctypes.data, all_masks.ctypes.data, np.full(world.size, size, np.int64), 1)
-    return all_masks.any(axis=0)

@@ -25,10 +25,10 @@ def prepare_backward(members: List[Any], world: Any) -> None:
 def backward(members: List[Any], world: Any) -> LookupRun:
     """The gradients of decided members. Returns its run."""
     run, size = again(members), len(members)
-    headers = np.stack([taken.headers for taken in members])  # [T, N, h]
+    headers, width = np.concatenate([taken.headers for taken in members]), members[0].headers.shape[1]  # [T N, h]
     left, pointers = np.empty(size, np.uint8), np.empty(3, np.int64)
     gives, takes = np.empty((2, world.size), np.int64)
-    run.call("backward_send", world.rank, world.size, headers.shape[2], headers, left, pointers, gives, takes)
+    run.call("backward_send", world.rank, world.size, width, headers, left, pointers, gives, takes)
     run.exchange(members[0].request.communicator, pointers, gives, takes)
     run.call("backward_take")
-    return run.leave(left)
+    return run.leave(left.tolist())

@@ -1,6 +1,6 @@
 """Runs of the lookups' groups in C++ (lookup_run.h), as Python decides them."""
 import ctypes
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
@@ -27,6 +27,9 @@ _teams: Dict[Tuple[int, ...], "Team"] = {}
 _facts: Dict[int, Tuple[int, ...]] = {}  # kernel -> its FACTS
 _functions: Dict[str, Any] = {}
 
+# What makes an argument of an array's memory: a third of what `array.ctypes.data` costs.
+_first_byte, _pointer = ctypes.c_char.from_buffer, ctypes.byref
+
 _I, _P, _I64 = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
 _DECLARED = {
     "open": (_P, [_P, _I, _P, _P, _P, _P, _P, _P]), "close": (None, [_P]), "unlock": (None, [_P]),
@@ -45,13 +48,14 @@ class Team:
 
     Attributes:
       facts: `FACTS` [T]. names: the tables', a list of str. by_bag: whether they are lookups by bag, or gradients of
-        such.
+        such. hashed: whether any of them has an index.
     """
 
     def __init__(self, members: List[Any]) -> None:
         self.facts = np.array([_facts_of(taken) for taken in members], FACTS)
         self.names = [taken.config.table.name for taken in members]
         self.by_bag = bool(self.facts["by_bag"][0])
+        self.hashed = bool(self.facts["hashed"].any())
         self._expected = np.zeros(1, np.int64)  # bytes of scratch memory that their last run took
         self.addresses = self.facts.ctypes.data, self._expected.ctypes.data
 
@@ -126,7 +130,7 @@ class LookupRun:
         self.ids, self.members = [taken.request.id for taken in self.members] if whole else [], []
 
     def call(self, name: str, *arguments: Any) -> int:
-        """One of lookup_run.h's functions. NumPy arrays are passed by their addresses.
+        """One of lookup_run.h's functions. NumPy arrays, writable and not empty, are passed by their addresses.
 
         Returns:
           0, or TOO_MANY_DIMENSIONS, and nothing is done.
@@ -135,7 +139,7 @@ class LookupRun:
           CallError: with the status that the function returned.
         """
         code = _functions[name](self._handle, *[
-            argument.ctypes.data if isinstance(argument, np.ndarray) else argument for argument in arguments])
+            _pointer(_first_byte(argument)) if type(argument) is np.ndarray else argument for argument in arguments])
         if code > 0:
             text = ctypes.create_string_buffer(_TEXT)
             failed = _functions["error"](self._handle, text, _TEXT)
@@ -160,29 +164,30 @@ class LookupRun:
         """Bytes of output `index` of a member, 0 where it has none yet."""
         return int(_functions["output_bytes"](self._handle, number, index))
 
-    def insert(self, world: Any, fresh: np.ndarray, left: np.ndarray) -> None:
+    def insert(self, world: Any, fresh: Sequence[int], left: Sequence[int]) -> None:
         """Has the keys that a lookup has found to be new inserted, but for members that are left.
 
         Args:
-          fresh: [T], how many new keys each has. left: uint8 or bool [T].
+          fresh: [T], how many new keys each has. left: [T], not 0 for those.
         """
-        if not fresh.any():
+        if not any(fresh):
             return
         seed = world.arguments["seed"]
         rows = np.zeros(len(self.members), NEW)
-        for number in np.flatnonzero((fresh > 0) & (left == 0)):
-            taken = self.members[number]
+        for number, taken in enumerate(self.members):
+            if left[number] or not fresh[number]:
+                continue
             table, row = taken.config.table, rows[number]
             kind, row["a"], row["b"] = ("", 0.0, 0.0) if table.by_row else table.distribution(world.size)
             row["kind"] = row_init.KINDS[kind] if kind else -1
             row["seed"], row["identity"] = _signed(seed), _signed(table.identity)
             row["ahead"], row["at_least"] = clock.step_of_new(taken.request, table.name)
-        self.call("forward_insert", rows, np.ascontiguousarray(left, np.uint8))
+        self.call("forward_insert", rows, bytes(left))
 
-    def leave(self, mask: np.ndarray) -> "LookupRun":
+    def leave(self, mask: Sequence[int]) -> "LookupRun":
         """Leaves the members of the mask, [T]."""
-        if mask.any():
-            self.left = [self.members[number] for number in np.flatnonzero(mask)]
+        if any(mask):
+            self.left = [taken for taken, one in zip(self.members, mask) if one]
         return self
 
     def finish(self) -> None:

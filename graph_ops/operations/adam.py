@@ -6,6 +6,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.cuda_kernels import adam
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.groups import updates
 from sok1x.graph_ops.operations import embedding
 from sok1x.graph_ops.stores import clock, row_checks
 from sok1x.graph_ops.stores.row_gradients import RowGradients
@@ -58,6 +59,7 @@ class _LazyAdam(_Adam):
     """Moves the rows that have a gradient, and their moments."""
 
     name = "operations.adam.lazy_step"
+    group = updates.Updates(updates.LAZY_ADAM)
 
     def step(self, request: Any, table: Table, given: RowGradients, scalars: List[int], arrays: Sequence[int]) -> None:
         adam.lazy_adam(given.values.pointer, table.dim, given.rows.pointer, given.rows.size, scalars, table.rows,

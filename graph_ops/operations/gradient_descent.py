@@ -6,6 +6,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.cuda_kernels import update
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.groups import updates
 from sok1x.graph_ops.operations import embedding
 from sok1x.graph_ops.stores import clock, row_checks
 from sok1x.graph_ops.stores.row_gradients import RowGradients
@@ -35,6 +36,7 @@ class _GradientDescent(Operation):
 
     name = "operations.gradient_descent.step"
     Config = DescentConfig
+    group = updates.Updates(updates.DESCEND)
 
     def run(self, request: Any, config: DescentConfig, world: Any, headers: Any) -> None:
         table, rate = config.table, request.inputs[2]

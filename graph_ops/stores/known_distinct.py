@@ -24,5 +24,10 @@ def note_at(request: Any, table: str, pointer: int, size: int) -> None:
 
 def noted(request: Any, table: Table, rows: Any) -> bool:
     """Whether `rows` is such an `Array`, made in the same run. Where runs of one table overlap it may say no."""
-    run, made = _made.get(table.name, _NONE)
-    return run == request.step and rows.dtype == "int32" and (rows.pointer, rows.size) in made
+    return rows.dtype == "int32" and noted_at(request, table.name, rows.pointer, rows.size)
+
+
+def noted_at(request: Any, table: str, pointer: int, size: int) -> bool:
+    """As `noted`, for int32 [size] at `pointer` and a table's name."""
+    run, made = _made.get(table, _NONE)
+    return run == request.step and (pointer, size) in made

@@ -128,6 +128,15 @@ def agree(comm, rng):
         assert error is None
 
 
+def any_rank(comm, rng):
+    n = int(rng.choice((1, 2, 50)))
+    flags = rng.rand(comm.size, n) < rng.choice((0.0, 0.1, 0.5))
+    answer = comm.any_rank(bytes(flags[comm.rank].tolist()))
+    if rng.rand() < 0.5:  # others may come in between
+        all_to_all(comm, rng, 9, 8)
+    assert list(answer()) == flags.any(axis=0).tolist()
+
+
 def refused(call, text):
     try:
         call()
@@ -184,6 +193,7 @@ def check(world, comm, seed):
                 all_reduce(comm, rng, int(rng.choice((0, 1, 100))), dtype)
             broadcast(comm, rng, int(rng.choice((0, 1, 200))))
             agree(comm, rng)
+            any_rank(comm, rng)
             device.clear()
     world.communicator.limit = usual
     special_values(comm)

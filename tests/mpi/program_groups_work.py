@@ -41,7 +41,7 @@ def count_calls(world):
         if not name.endswith("_bytes"):
             setattr(backend.kernels, name, counted("kernel from Python", getattr(backend.kernels, name)))
     communicator = world.communicator
-    for name in ("all_to_all", "exchange_counts", "all_gather", "agree"):
+    for name in ("all_to_all", "exchange_counts", "all_gather", "agree", "any_rank"):
         setattr(communicator, name, counted(name, getattr(communicator, name)))
     if world.size > 1:
         transport = world.coordinator.transport

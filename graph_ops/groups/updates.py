@@ -1,0 +1,172 @@
+"""Optimizers' steps on many tables' rows at once: the kernel of one table for each, called by C++ (update_run.cc).
+
+Only for gradients that are a lookup's as it was made, whose rows are distinct and have been stamped; all others, and
+whatever does not fit, the operation does by itself. Bits are the same: it is the same kernel.
+"""
+import ctypes
+from typing import Any, Dict, List, NamedTuple
+
+import numpy as np
+
+from sok1x.cuda_kernels import adam, backend, host, update
+from sok1x.graph_ops.bridge import bulk
+from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
+from sok1x.graph_ops.groups.form import GroupForm
+from sok1x.graph_ops.stores import known_distinct
+
+# What is known of a member before it runs: UpdateFacts there.
+FACTS = np.dtype([(name, np.int64) for name in ("dim", "rows", "rows_at", "slots_at", "gpu_threads")])
+
+_TEAMS_REMEMBERED = 1000
+
+_teams: Dict[Any, Any] = {}
+_functions: Dict[str, Any] = {}
+
+
+class _Kernel(ctypes.Structure):
+    """UpdateKernel there."""
+
+    _fields_ = [("scalars", ctypes.c_int64), ("slots", ctypes.c_int64), ("host", ctypes.c_void_p),
+                ("gpu", ctypes.c_void_p), ("launch", ctypes.c_void_p)]
+
+
+class Step(NamedTuple):
+    """A kernel that moves rows: its name, and how many scalars and slots it takes. module: declares it."""
+
+    kernel: str
+    scalars: int
+    slots: int
+    module: Any
+
+
+DESCEND, LAZY_ADAM = Step("descend", 1, 0, update), Step("lazy_adam", 6, 2, adam)
+
+
+class Updates(GroupForm):
+    """Steps of one optimizer's kind.
+
+    Args:
+      step: its `Step`.
+    """
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    def fixed_key(self, config):
+        """See GroupForm.fixed_key."""
+        return (config.global_step,) if config.from_lookup else None
+
+    def key(self, taken, world):
+        """See GroupForm.key."""
+        return self.fixed_key(taken.config)
+
+    def serves_one(self, taken, world):
+        """See GroupForm.serves_one."""
+        return True
+
+    def run(self, members, world):
+        """See GroupForm.run."""
+        run = UpdateRun(members)
+        run.call(self._step.kernel, self._step)
+        return run
+
+
+class UpdateRun:
+    """The requests of members (list of `together.Taken`) whose rows are moved at once.
+
+    Attributes:
+      left: the members that have to be run by themselves.
+    """
+
+    def __init__(self, members: List[Any]) -> None:
+        self.members = members
+        self.left: List[Any] = []
+        self._group: Any = None
+
+    def call(self, kernel: str, step: Step) -> None:
+        """Has the members' rows moved by a kernel, `step`'s.
+
+        Raises:
+          CallError: INTERNAL where the GPU's driver reports an error.
+        """
+        members, first = self.members, self.members[0].request
+        if first.gpu is not None and first.gpu.profile is not None:  # which sees each kernel that Python launches
+            self.left = members
+            return
+        facts, launched = _team(members, step)
+        handles = (ctypes.c_void_p * len(members))(*[taken.request.handle for taken in members])
+        places = (ctypes.c_int64 * (2 * len(members)))()
+        _functions["rows"](handles, len(members), places)
+        places = places[:]
+        left = (ctypes.c_uint8 * len(members))(*[
+            size > 0 and not known_distinct.noted_at(taken.request, taken.config.table.name, at, size)
+            for taken, at, size in zip(members, places[::2], places[1::2])])
+        group = self._group = bulk.RequestGroup(first.library, [taken.request for taken in members])
+        group.begin()
+        code = _functions["run"](group.handle, facts, launched, first.host_input_count, left)
+        if code:
+            raise CallError(INTERNAL, "{} steps of '{}' that run together failed with error {}".format(
+                len(members), members[0].request.name, code))
+        if any(left):
+            self.left = [taken for taken, one in zip(members, left) if one]
+
+    def finish(self) -> None:
+        """Answers all members that are not left."""
+        if not self.left:
+            self._group.finish()
+            return
+        for taken in self.members:
+            if taken not in self.left:
+                taken.request.finish()
+
+
+def _team(members, step):
+    """(the address of the members' FACTS, that of their `_Kernel`), made when they first run together."""
+    kernels = tuple([taken.request.kernel for taken in members])
+    team = _teams.get(kernels)
+    if team is None:
+        if len(_teams) >= _TEAMS_REMEMBERED:  # of sessions long closed
+            _teams.clear()
+        if not _functions:
+            _declare(members[0].request.library.loaded)
+        facts = np.array([_facts_of(taken.config, step) for taken in members], FACTS)
+        kernel = _kernel(step, members[0].request.gpu)
+        team = _teams[kernels] = facts.ctypes.data, ctypes.addressof(kernel), facts, kernel
+    return team[:2]
+
+
+def _facts_of(config, step):
+    table, held = config.table, config.held
+    arguments = [0] * len(backend.signature(step.kernel).arguments)
+    arguments[1], arguments[3] = table.dim, 1024
+    return (table.dim, table.rows, held.names.index("rows"), len(held.names),
+            backend.signature(step.kernel).threads(arguments))
+
+
+def _kernel(step, gpu):
+    made = _Kernel(step.scalars, step.slots)
+    if gpu is None:
+        made.host = _address(host.function(step.kernel, None, backend.signature(step.kernel).arguments))
+    else:
+        made.gpu = gpu.kernel(backend.signature(step.kernel))
+        made.launch = _address(host.function("gpu_launch", ctypes.c_int32,
+                                             [ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p]))
+    return made
+
+
+def _address(function):
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+def _declare(loaded):
+    """Types the functions of the bridge's library."""
+    for name, here in (("facts", FACTS.itemsize), ("kernel", ctypes.sizeof(_Kernel))):
+        there = getattr(loaded, "sok1x_update_{}_bytes".format(name))
+        there.restype = ctypes.c_int64
+        assert there() == here, (name, there(), here)
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+    for name, result, arguments in (("rows", None, [pointer, number, pointer]),
+                                    ("run", number, [pointer, pointer, pointer, number, pointer])):
+        function = getattr(loaded, "sok1x_update_" + name)
+        function.restype, function.argtypes = result, arguments
+        _functions[name] = function
