@@ -1,7 +1,7 @@
 """Each of our kernels in one run, with its arguments and its time: by CUDA events, by CUPTI, or on the host by a clock.
 
 By CUPTI all kernels are seen; else those of lookups and gradients that C++ launches are not (CUDA events), or as
-'lookup FUNCTION' (on the host).
+'lookup FUNCTION' (on the host). Optimizers' steps are taken one by one, by Python, in runs that are recorded.
 
 Events lie between the launches and cost time themselves, which a kernel of some microseconds shows; CUPTI's times are
 the hardware's. So runs that are recorded are not those whose wall time is taken.
@@ -15,6 +15,7 @@ import numpy as np
 
 from sok1x.cuda_kernels import backend
 from sok1x.graph_ops.groups.lookup_run import LookupRun
+from sok1x.graph_ops.groups.updates import UpdateRun
 
 EXCHANGES = ("all_to_all", "reduce_scatter", "all_gather", "all_reduce", "broadcast")
 
@@ -108,6 +109,7 @@ class Recorder:
             names += [(self._communicator, name) for name in EXCHANGES]
         replacements = [(owner, name, timed(name if owner is backend.kernels else "exchange " + name,
                                             getattr(owner, name))) for owner, name in names]
+        replacements.append((UpdateRun, "apart", True))
         # What groups of lookups do in C++ is seen as a whole.
         function = LookupRun.call
         replacements.append((LookupRun, "call", lambda run, name, *arguments: timed("lookup " + name, function)(
@@ -168,7 +170,7 @@ class Recorder:
         def bound(function, *first):
             return lambda *arguments: function(*first, *arguments)
 
-        replacements = [(gpu, "launch", bound(launched, gpu.launch)),
+        replacements = [(UpdateRun, "apart", True), (gpu, "launch", bound(launched, gpu.launch)),
                         (gpu, "clear", bound(moved, "clear", 1, gpu.clear)),
                         (gpu, "copy", bound(moved, "copy", 2, gpu.copy))]
         if self._communicator is not None:

@@ -10,6 +10,7 @@ from .lines import print_line
 from .local_communicator import LocalCommunicator
 from .mpi_communicator import MpiCommunicator
 from .mpi_transport import MpiTransport
+from .pauses import spin_for_requests, spin_for_words
 
 _PR_SET_TIMERSLACK = 29
 _lock = threading.Lock()
@@ -30,11 +31,13 @@ class World:
         host_threads: Threads for the host kernels, int >= 1.
         description: Dict of str to str for people: launcher, MPI library, thread level, ...
         grace_seconds: Seconds this process may go on after the job failed.
+        spin_microseconds: How long to look for the next request before sleeping.
     """
 
     def __init__(self, rank, size, local_rank, local_size, arguments, communicator, coordinator, host_threads,
-                 description, mpi=None):
+                 description, mpi=None, cpus=0):
         self.rank, self.size = rank, size
+        self.spin_microseconds = spin_for_requests(cpus)
         self.local_rank, self.local_size = local_rank, local_size
         self.arguments = dict(arguments)
         self.communicator, self.coordinator = communicator, coordinator
@@ -109,7 +112,8 @@ def start(arguments):
 def _alone(arguments, found):
     coordinator = Coordinator(0, 1, None)
     return World(0, 1, 0, 1, arguments, LocalCommunicator(), coordinator, _host_threads([_cpus()], 0), {
-        "launcher": found.name if found else "none", "MPI": "not used (one rank)", "communicator": "local"})
+        "launcher": found.name if found else "none", "MPI": "not used (one rank)", "communicator": "local"},
+                 cpus=len(_cpus()))
 
 
 def _join(arguments, found):
@@ -141,8 +145,8 @@ def _join(arguments, found):
     communicator = MpiCommunicator(MPI, exchanges, _mpi.gate) if _mpi.size > 1 else LocalCommunicator()
     transport = MpiTransport(MPI, _mpi.control, _mpi.gate)
     coordinator = Coordinator(_mpi.rank, _mpi.size, transport, stall, abort, deadlock_seconds=deadlock)
-    if _cpu_share(cpus, local_rank) < 1:
-        coordinator.spin_microseconds = 0
+    share = _cpu_share(cpus, local_rank)
+    coordinator.spin_microseconds = spin_for_words(share)
     _shorten_sleeps()
     return World(_mpi.rank, _mpi.size, local_rank, local_size, arguments, communicator, coordinator,
                  _host_threads(cpus, local_rank), {
@@ -150,7 +154,7 @@ def _join(arguments, found):
                      "MPI": MPI.Get_library_version().split("\n")[0].strip().rstrip("\0"),
                      "thread level": mpi_library.thread_level(MPI),
                      "MPI initialised by": "sok1x" if _mpi.ours else "another library",
-                     "communicator": "MPI" if _mpi.size > 1 else "local"}, _mpi)
+                     "communicator": "MPI" if _mpi.size > 1 else "local"}, _mpi, share)
 
 
 def _cpus():

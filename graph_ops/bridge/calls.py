@@ -11,11 +11,13 @@ class Call:
     Attributes:
       plan: the number of its graph's plan, None where another process has built the graph.
       context: the Context of its session. gpu: the `Gpu` that it runs on, None for the CPU.
-      fixed_key: what its operation's group form says (groups/form.py), None where it has none.
+      alike: what calls have in common whose requests may run together as long as they have not been decided, as their
+        operation's group form says (groups/form.py); None where only the request can tell.
+      kind: what its session.run counts it by where its operation has a group form (expected.py), else None.
       op: how the coordinator knows it, None where it does not communicate. name: the op's.
     """
 
-    __slots__ = ("operation", "config", "place", "plan", "context", "gpu", "fixed_key", "op", "name")
+    __slots__ = ("operation", "config", "place", "plan", "context", "gpu", "alike", "kind", "op", "name")
 
     def __init__(self, request, contexts):
         self.operation = registry.get(request.function)
@@ -25,8 +27,11 @@ class Call:
         self.gpu = devices.find(request)
         self.op = None if self.place.op is None else launch.Op(self.context.number, *self.place.op)
         self.name = request.name
-        form = self.operation.group
-        self.fixed_key = None if form is None else form.fixed_key(self.config)
+        self.alike = self.kind = None
+        if self.operation.group is not None:
+            key = self.operation.group.fixed_key(self.config)
+            self.alike = None if key is None else (self.operation, self.gpu, key)
+            self.kind = self.operation.name, request.session, request.signature
 
     def announced(self, taken, rivals):
         """The Ready of a `together.Taken` of this call."""

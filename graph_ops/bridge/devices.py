@@ -81,7 +81,7 @@ def check_marks(request, headers):
       CallError: INVALID_ARGUMENT, on all ranks alike, where some run on a GPU and others on the CPU.
     """
     marks = headers[:, 0].tolist()
-    if marks.count(marks[0]) < len(marks):
+    if len(set(marks)) > 1:
         on_gpu, on_cpu = [[rank for rank, marked in enumerate(marks) if marked == kind] for kind in (1, 0)]
         raise CallError(INVALID_ARGUMENT, (
             "op '{}' is on a GPU on ranks {} and on the CPU on ranks {}; place it on one kind of device on all ranks"

@@ -29,10 +29,6 @@ INIT_FIRST = (
     "initializers, as in sess.run(sok1x.Init(global_batch_size=...)); with MonitoredTrainingSession add "
     "sok1x.InitHook(global_batch_size=...) to its hooks; or call sok1x.init() at the program's start")
 
-# How long to look for the next request before sleeping: a step's ops follow each other closely, and waking a thread
-# that sleeps costs about 50 us.
-_SPIN_MICROSECONDS = 30
-
 # How long to wait for the leader's word at most between two turns of the loop, which keeps the clocks.
 _WORD_MICROSECONDS = 1000
 
@@ -100,7 +96,7 @@ class Executor(threading.Thread):
             world = launch.current()
             coordinator = world.coordinator if world is not None else None
             kind, count = self._wait(intake, coordinator, spin)
-            spin = _SPIN_MICROSECONDS if kind else 0
+            busy = kind != 0
             if kind == bridge.REQUEST:
                 self._current = self._requests(intake, count)
                 kind, count = self._take_in(intake, world)
@@ -112,7 +108,8 @@ class Executor(threading.Thread):
                 decisions = coordinator.poll()
                 if decisions:
                     self._carry_out(decisions, world)
-                    spin = _SPIN_MICROSECONDS
+                    busy = True
+            spin = world.spin_microseconds if busy and world is not None else 0
 
     @staticmethod
     def _wait(intake, coordinator, spin):
@@ -189,14 +186,16 @@ class Executor(threading.Thread):
 
     def _look_at(self, requests, world):
         """What requests run: a list of `together.Taken` of those that can run; the others have been answered."""
-        found, job_error = [], None if world is None else world.coordinator.job_error
+        found, call_of, job_error = [], self._calls.of, None if world is None else world.coordinator.job_error
+        usual = world is not None and job_error is None
         for request in requests:
             try:
-                call = self._calls.of(request)
-                if world is None and not call.operation.before_init:
-                    raise CallError(FAILED_PRECONDITION, INIT_FIRST)
-                if job_error is not None:
-                    raise job_error
+                call = call_of(request)
+                if not usual:
+                    if job_error is not None:
+                        raise job_error
+                    if not call.operation.before_init:
+                        raise CallError(FAILED_PRECONDITION, INIT_FIRST)
             except BaseException as error:
                 request.finish(*status_of(error))
                 continue

@@ -15,10 +15,12 @@ class Expected:
         """Takes requests (`together.Taken`) in. Returns whether the run before this one had more of their like."""
         more = False
         for one in taken:
-            if one.call.operation.group is None:
+            key = one.call.kind
+            if key is None:
                 continue
             request = one.request
-            key = one.call.operation.name, request.session, request.signature, request.frame, request.iteration
+            if request.frame or request.iteration:
+                key = key, request.frame, request.iteration
             count = self._counted.get(key)
             if count is None:
                 if len(self._counted) >= _MOST:  # of sessions long closed, of loops

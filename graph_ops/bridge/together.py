@@ -25,11 +25,11 @@ class Taken:
       prepared: what its group's `prepare` leaves for `run`; None where it was prepared by itself.
     """
 
-    __slots__ = ("request", "call", "header", "error", "headers", "prepared")
+    # What it begins with; here, because there are many of them.
+    header = error = headers = prepared = None
 
     def __init__(self, request, call):
         self.request, self.call = request, call
-        self.header = self.error = self.headers = self.prepared = None
 
     @property
     def config(self):
@@ -45,15 +45,16 @@ def batches(decisions):
 def sort(everything, world):
     """Groups of Taken, in the order in which each group's first one comes."""
     groups = {}
-    for place, taken in enumerate(everything):
+    for taken in everything:
         call = taken.call
-        operation, key = call.operation, call.fixed_key
+        key = call.alike
         if key is None or taken.headers is not None:
-            key = _key(operation.group, taken, world)
-        key = (place,) if key is None else (operation, call.gpu, key)
+            key = _key(call.operation.group, taken, world)
+            # Who is alone is known by itself.
+            key = taken if key is None else (call.operation, call.gpu, key)
         found = groups.get(key)
         if found is None:
-            found = groups[key] = Group(operation, len(key) > 1)
+            found = groups[key] = Group(call.operation, key is not taken)
         found.members.append(taken)
     return groups.values()
 

@@ -15,4 +15,6 @@ exchanges as of one.
     lookup_run_new        (C++ alone) keys that get rows
     lookup_run_gradients  (C++ alone) rows made distinct, and gradients
     lookup_run_api        (C++ alone) what Python calls
+    updates        the grouped forms of optimizers' steps on rows
+    update_run     (C++ alone) how they are taken
 """

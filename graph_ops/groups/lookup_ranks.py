@@ -112,4 +112,3 @@ def asked_of_owners(taken: Any, inverse: Any) -> AskedOfOwners:
         row_numbers.look_up_int64(prepared.sent + 8 * begin, 0, count, at)  # a copy
         at += 8 * count
     return AskedOfOwners(keys, keys.size, inverse, counts)
-

@@ -67,7 +67,7 @@ class Updates(GroupForm):
     def run(self, members, world):
         """See GroupForm.run."""
         run = UpdateRun(members)
-        run.call(self._step.kernel, self._step)
+        run.move(self._step)
         return run
 
 
@@ -75,22 +75,25 @@ class UpdateRun:
     """The requests of members (list of `together.Taken`) whose rows are moved at once.
 
     Attributes:
+      apart: whether all members are left to their operation, for who wants to see each kernel as Python launches it.
       left: the members that have to be run by themselves.
     """
+
+    apart = False
 
     def __init__(self, members: List[Any]) -> None:
         self.members = members
         self.left: List[Any] = []
         self._group: Any = None
 
-    def call(self, kernel: str, step: Step) -> None:
-        """Has the members' rows moved by a kernel, `step`'s.
+    def move(self, step: Step) -> None:
+        """Has the members' rows moved by the kernel of a `Step`.
 
         Raises:
           CallError: INTERNAL where the GPU's driver reports an error.
         """
         members, first = self.members, self.members[0].request
-        if first.gpu is not None and first.gpu.profile is not None:  # which sees each kernel that Python launches
+        if self.apart:
             self.left = members
             return
         facts, launched = _team(members, step)
