@@ -14,6 +14,7 @@ import gpu_trace
 import numpy as np
 
 from sok1x.cuda_kernels import backend
+from sok1x.graph_ops.bridge import bulk
 from sok1x.graph_ops.groups.lookup_run import LookupRun
 from sok1x.graph_ops.groups.updates import UpdateRun
 
@@ -109,7 +110,7 @@ class Recorder:
             names += [(self._communicator, name) for name in EXCHANGES]
         replacements = [(owner, name, timed(name if owner is backend.kernels else "exchange " + name,
                                             getattr(owner, name))) for owner, name in names]
-        replacements.append((UpdateRun, "apart", True))
+        replacements += [(UpdateRun, "apart", True), (bulk.Intake, "lane", False)]
         # What groups of lookups do in C++ is seen as a whole.
         function = LookupRun.call
         replacements.append((LookupRun, "call", lambda run, name, *arguments: timed("lookup " + name, function)(
@@ -170,7 +171,8 @@ class Recorder:
         def bound(function, *first):
             return lambda *arguments: function(*first, *arguments)
 
-        replacements = [(UpdateRun, "apart", True), (gpu, "launch", bound(launched, gpu.launch)),
+        replacements = [(UpdateRun, "apart", True), (bulk.Intake, "lane", False),
+                        (gpu, "launch", bound(launched, gpu.launch)),
                         (gpu, "clear", bound(moved, "clear", 1, gpu.clear)),
                         (gpu, "copy", bound(moved, "copy", 2, gpu.copy))]
         if self._communicator is not None:

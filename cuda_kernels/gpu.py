@@ -78,6 +78,7 @@ class Gpu:
         ordinal: CUDA's number of the device in this process.
         uuid: str, equal in all processes that see the same device.
         architecture: as nvcc names it, 'sm_90'.
+        context: CUDA's, as an int.
         stream: the CUstream of all our work, an int.
         event: a CUevent that the bridge orders streams with, an int.
         counts: its `GpuCounts`.
@@ -101,7 +102,7 @@ class Gpu:
         self._cuda = cuda = gpu_driver.get()
         self._check = cuda.check
         self._context = device.retain_primary_context()
-        self._raw_context = cuda.made("cuDevicePrimaryCtxRetain", ordinal)
+        self.context = cuda.made("cuDevicePrimaryCtxRetain", ordinal)
         self._activity = _Activity(self)
         with self.active():
             self._stream = driver.Stream(_NON_BLOCKING)
@@ -139,15 +140,15 @@ class Gpu:
 
     def timed(self, what):
         """While a profile is taken: what is enqueued inside is timed by events, under the name `what`."""
-        return _NOTHING if self.profile is None else self._timed(what)
+        return _NOTHING if self.profile is None else self._timed(what, self.profile)
 
     @contextlib.contextmanager
-    def _timed(self, what):
+    def _timed(self, what, profile):
         start, end = self._driver.Event(), self._driver.Event()
         start.record(self._stream)
         yield
         end.record(self._stream)
-        self.profile.append((what, start, end))
+        profile.append((what, start, end))
 
     def _enqueue(self, what, function, *arguments):
         if self.profile is None:
@@ -221,7 +222,7 @@ class _Activity:
 
     def __enter__(self):
         gpu = self._gpu
-        _check(gpu._cuda.cuCtxSetCurrent(gpu._raw_context), "cuCtxSetCurrent")
+        _check(gpu._cuda.cuCtxSetCurrent(gpu.context), "cuCtxSetCurrent")
         gpu._context.push()
         return gpu
 

@@ -12,6 +12,7 @@ From TensorFlow's threads to ours (C++):
     bridge_request    the request
     bridge_queue      the queue
     bridge_group      several requests that run as one
+    known_distinct    row numbers that are distinct for certain, because an operation of ours has made them
     bridge_cuda       streams that follow one another, as CUDA's driver has them
     bridge_scratch    temporary memory that is used again, on the host
     bridge_calls      what the calls below share
@@ -20,7 +21,6 @@ From TensorFlow's threads to ours (C++):
 
 The executor's thread:
     executor          takes requests in, announces them, runs them in the order that all ranks have
-    expected          how many requests that run together a session.run will bring
     bulk              the calls for many requests
     calls             what a node runs: its operation, config and place, decoded once
     contexts          sessions, numbered

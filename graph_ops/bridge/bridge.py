@@ -94,7 +94,7 @@ class Library:
 
     def __init__(self, path):
         library = self.loaded = ctypes.CDLL(path)
-        pointer, i64, i32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+        pointer, i64, i32, u64 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_uint64
         numbers, dims = ctypes.POINTER(i32), ctypes.POINTER(i64)
         out = ctypes.POINTER(pointer)
         infos = ctypes.POINTER(TensorInfo)
@@ -107,7 +107,9 @@ class Library:
                 ("open", None, []), ("close", None, [i32, ctypes.c_char_p]), ("wake", None, []),
                 ("begin", None, [pointer] * 3),
                 ("inbox_bytes", i32, []),
-                ("pop_many", i32, [i64, i64, pointer, i64, ctypes.POINTER(RequestInfo), i32, numbers]),
+                ("take", i32, [i64, i64, pointer, i64, i64, ctypes.POINTER(RequestInfo), i32, numbers]),
+                ("lane_learn", None, [pointer] + [i64] * 3 + [u64] * 3 + [i64]), ("lane_forget", None, [i64]),
+                ("lane_watch", None, [pointer]), ("note_distinct", None, [i64] * 4), ("noted_distinct", i32, [i64] * 4),
                 ("lock", i32, [pointer, i32, infos]), ("unlock", None, [pointer]),
                 ("initialized", i32, [pointer]), ("all_initialized", i32, [pointer, i32]),
                 ("output", i32, [pointer, i32, i32, dims, out]), ("forward", i32, [pointer, i32, i32]),

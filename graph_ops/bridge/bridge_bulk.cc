@@ -14,12 +14,6 @@ extern "C" {
 // For the tests, which compare it with launch's.
 int sok1x_inbox_bytes() { return sizeof(sok1x::Inbox); }
 
-// See Queue::PopMany.
-int sok1x_pop_many(int64_t spin_us, int64_t wait_us, const sok1x::Inbox* inbox, int64_t pause_us,
-                   sok1x::RequestInfo* infos, int capacity, int32_t* count) {
-  return sok1x::Queue::Get()->PopMany(spin_us, wait_us, inbox, pause_us, infos, capacity, count);
-}
-
 // bridge_group.h says what each of these does.
 void* sok1x_group_open(void* const* requests, int count) { return new sok1x::Group(requests, count); }
 

@@ -24,6 +24,9 @@ class Cuda {
     return error ? error : wait_(follower, event, 0);
   }
 
+  // Makes a context the thread's current one. It stays so: TensorFlow 1.15 remembers for each thread which it has set.
+  int Enter(void* context) const { return loaded_ ? enter_(context) : kNotLoaded; }
+
   int Copy(void* target, const void* source, size_t bytes, void* stream) const {
     if (!loaded_) return kNotLoaded;
     return copy_(reinterpret_cast<uintptr_t>(target), reinterpret_cast<uintptr_t>(source), bytes, stream);
@@ -38,15 +41,18 @@ class Cuda {
     record_ = reinterpret_cast<Record>(dlsym(library, "cuEventRecord"));
     wait_ = reinterpret_cast<Wait>(dlsym(library, "cuStreamWaitEvent"));
     copy_ = reinterpret_cast<CopyFunction>(dlsym(library, "cuMemcpyDtoDAsync_v2"));
-    loaded_ = record_ != nullptr && wait_ != nullptr && copy_ != nullptr;
+    enter_ = reinterpret_cast<EnterFunction>(dlsym(library, "cuCtxSetCurrent"));
+    loaded_ = record_ != nullptr && wait_ != nullptr && copy_ != nullptr && enter_ != nullptr;
   }
 
   typedef int (*Record)(void* event, void* stream);
   typedef int (*Wait)(void* stream, void* event, unsigned flags);
   typedef int (*CopyFunction)(uintptr_t target, uintptr_t source, size_t bytes, void* stream);
+  typedef int (*EnterFunction)(void* context);
   Record record_ = nullptr;
   Wait wait_ = nullptr;
   CopyFunction copy_ = nullptr;
+  EnterFunction enter_ = nullptr;
   bool loaded_ = false;
 };
 

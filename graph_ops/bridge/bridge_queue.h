@@ -139,16 +139,36 @@ class Queue {
     return Take(infos, capacity, count);
   }
 
+  // Takes requests alone, as many as are there, up to `capacity`; looks for the first of them for spin_us.
+  int More(int64_t spin_us, RequestInfo* infos, int capacity) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us);
+    for (;;) {
+      if (size_.load(std::memory_order_acquire) != 0) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        int count = 0;
+        TakeRequests(infos, capacity, &count);
+        // What else there is comes before requests of later.
+        if (count > 0 || !cancelled_.empty() || !ended_.empty()) return count;
+      }
+      if (std::chrono::steady_clock::now() >= end) return 0;
+    }
+  }
+
  private:
+  void TakeRequests(RequestInfo* infos, int capacity, int* count) {
+    for (; *count < capacity && !queue_.empty(); ++*count) {
+      infos[*count] = queue_.front().info;
+      queue_.pop_front();
+    }
+    size_.store(queue_.size() + cancelled_.size() + ended_.size(), std::memory_order_release);
+  }
+
   int Take(RequestInfo* infos, int capacity, int* count) {
     std::lock_guard<std::mutex> lock(mutex_);
     woken_ = false;
     int taken = 0;
     if (!queue_.empty()) {
-      for (; *count < capacity && !queue_.empty(); ++*count) {
-        infos[*count] = queue_.front().info;
-        queue_.pop_front();
-      }
+      TakeRequests(infos, capacity, count);
       taken = 1;
     } else if (!cancelled_.empty()) {  // after the queue, so that a request is always known before its cancellation
       infos->id = cancelled_.front();

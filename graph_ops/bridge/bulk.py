@@ -42,8 +42,11 @@ class Intake:
       library: the bridge's `Library`. capacity: the most requests to take at once.
 
     Attributes:
+      lane: whether C++ runs by itself what it has learned: not for who wants to see all of it from Python.
       infos: ctypes array of `RequestInfo`, [capacity]. table: the same memory as a NumPy array of dtype `REQUEST`.
     """
+
+    lane = True
 
     def __init__(self, library: Any, capacity: int) -> None:
         self._library = library
@@ -57,20 +60,26 @@ class Intake:
         """The fields of the first `count` of `infos`, in order; pointers as ints."""
         return self.table[:count].tolist()
 
-    def pop(self, spin_us: int, wait_us: int, inbox: Optional[int] = None, pause_us: int = 0) -> Tuple[int, int]:
+    def take(self, lane_us: Optional[int], spin_us: int, wait_us: int, inbox: Optional[int] = None,
+             pause_us: int = 0) -> Tuple[int, int]:
         """Takes what is next in the queue: all requests that are there, up to the capacity.
 
+        Where the `session.run` before this one had more requests that run together, it waits a little for the next of
+        them (groups/lane.h).
+
         Args:
+          lane_us: requests that C++ has learned to run are run there and then, and not seen here; and how long it looks
+            for what comes next all the time, in microseconds. None: all are given out.
           spin_us: microseconds to look all the time. wait_us: to sleep then, until something comes; below 0: no limit.
           inbox: the address of launch's `Inbox`: it returns too as soon as there is something in it. pause_us: how long
             to sleep then between two looks into it.
 
         Returns:
           (kind, count): REQUEST, CANCELLATION, SESSION_END, or 0, and how many of `infos` are filled: 1 for a
-          cancellation (`id`) and for the end of a session (`session`), 0 where nothing came.
+          cancellation (`id`) and for the end of a session (`session`), 0 where nothing came, or nothing that is left.
         """
-        return self._library.pop_many(spin_us, wait_us, inbox, pause_us, self.infos, self._capacity,
-                                      self._at_count), self._count.value
+        return self._library.take(spin_us, wait_us, inbox, pause_us, -1 if lane_us is None or not self.lane else lane_us, self.infos, self._capacity,
+                                  self._at_count), self._count.value
 
 
 def all_initialized(requests: Sequence[Request]) -> bool:

@@ -13,11 +13,12 @@ class Call:
       context: the Context of its session. gpu: the `Gpu` that it runs on, None for the CPU.
       alike: what calls have in common whose requests may run together as long as they have not been decided, as their
         operation's group form says (groups/form.py); None where only the request can tell.
-      kind: what its session.run counts it by where its operation has a group form (expected.py), else None.
+      learned: whether C++ has learned what the kernel is: `learn`.
       op: how the coordinator knows it, None where it does not communicate. name: the op's.
     """
 
-    __slots__ = ("operation", "config", "place", "plan", "context", "gpu", "alike", "kind", "op", "name")
+    __slots__ = ("operation", "config", "place", "plan", "context", "gpu", "alike", "op", "name",
+                 "learned", "_lane")
 
     def __init__(self, request, contexts):
         self.operation = registry.get(request.function)
@@ -27,11 +28,20 @@ class Call:
         self.gpu = devices.find(request)
         self.op = None if self.place.op is None else launch.Op(self.context.number, *self.place.op)
         self.name = request.name
-        self.alike = self.kind = None
+        self.alike = self._lane = None
+        self.learned = False
         if self.operation.group is not None:
             key = self.operation.group.fixed_key(self.config)
             self.alike = None if key is None else (self.operation, self.gpu, key)
-            self.kind = self.operation.name, request.session, request.signature
+
+    def learn(self, request, world):
+        """Has C++ learn what the kernel of a request is."""
+        self.learned, form = True, self.operation.group
+        if form is not None:
+            self._lane = form.lane(request, self, world)  # which C++ reads
+            request.library.lane_learn(
+                self._lane and self._lane.address, 1 + registry.number(self.operation), request.kernel,
+                request.step, request.session, request.signature, request.frame, request.iteration)
 
     def announced(self, taken, rivals):
         """The Ready of a `together.Taken` of this call."""
@@ -49,8 +59,8 @@ class Call:
 class Calls:
     """The calls of the kernels that have run, by the bridge's number of a kernel."""
 
-    def __init__(self, contexts):
-        self._contexts = contexts
+    def __init__(self, contexts, library):
+        self._contexts, self._library = contexts, library
         self._known = {}
 
     def of(self, request):
@@ -62,7 +72,7 @@ class Calls:
         call = self._known.get(request.kernel)
         if call is None:
             if len(self._known) >= _KERNELS_REMEMBERED:
-                self._known.clear()
+                self._forget(list(self._known))
             call = self._known[request.kernel] = Call(request, self._contexts)
         return call
 
@@ -71,6 +81,10 @@ class Calls:
         context = self._contexts.end(session)
         if context is None:
             return None
-        for kernel in [kernel for kernel, call in self._known.items() if call.context is context]:
-            del self._known[kernel]
+        self._forget([kernel for kernel, call in self._known.items() if call.context is context])
         return context.number
+
+    def _forget(self, kernels):
+        for kernel in kernels:
+            self._library.lane_forget(kernel)
+            del self._known[kernel]

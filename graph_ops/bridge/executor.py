@@ -18,7 +18,6 @@ from sok1x.graph_ops.bridge import bridge, bulk, devices, together
 from sok1x.graph_ops.bridge.calls import Calls
 from sok1x.graph_ops.bridge.contexts import Contexts
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
-from sok1x.graph_ops.bridge.expected import Expected
 
 _LAST = (1 << 62, 0)  # after all places in a plan
 # How many requests are taken out of the queue at a time.
@@ -32,11 +31,6 @@ INIT_FIRST = (
 # How long to wait for the leader's word at most between two turns of the loop, which keeps the clocks.
 _WORD_MICROSECONDS = 1000
 
-# Where a session.run is about to bring more requests that run together with those that have come, as the one before it
-# did: how long to look for the next of them, and for all.
-_GATHER_MICROSECONDS = 150
-_GATHER_SECONDS = 600e-6
-
 _executor = None
 
 
@@ -47,11 +41,10 @@ class Executor(threading.Thread):
         super().__init__(name="sok1x-executor", daemon=True)
         self._library = library
         self._contexts = Contexts()
-        self._calls = Calls(self._contexts)
+        self._calls = Calls(self._contexts, library)
         self._held = {}  # ticket of an announcement -> the Taken that waits for the leader's word
         self._tickets = {}  # id of a held request -> its ticket
         self._current = []  # the requests that are being taken in, or run
-        self._expected = Expected()
         self._stopping = False
         self._pid = os.getpid()
 
@@ -95,11 +88,11 @@ class Executor(threading.Thread):
         while not self._stopping:
             world = launch.current()
             coordinator = world.coordinator if world is not None else None
-            kind, count = self._wait(intake, coordinator, spin)
+            kind, count = self._take(intake, world, coordinator, spin)
             busy = kind != 0
-            if kind == bridge.REQUEST:
-                self._current = self._requests(intake, count)
-                kind, count = self._take_in(intake, world)
+            if kind == bridge.REQUEST and count:
+                self._current = [bridge.Request(self._library, row) for row in intake.rows(count)]
+                self._run_or_announce(self._look_at(self._current, world), world)
             if kind == bridge.CANCELLATION and infos[0].id in self._tickets:
                 coordinator.withdraw(self._tickets[infos[0].id])
             elif kind == bridge.SESSION_END:
@@ -112,15 +105,16 @@ class Executor(threading.Thread):
             spin = world.spin_microseconds if busy and world is not None else 0
 
     @staticmethod
-    def _wait(intake, coordinator, spin):
-        """Takes what is next in the queue, or returns when it is time to hear the other ranks: as `Intake.pop`."""
+    def _take(intake, world, coordinator, spin):
+        """Takes what is next in the queue, or returns when it is time to hear the other ranks: as `Intake.take`."""
         pause = None if coordinator is None else coordinator.wait_microseconds()
+        lane = world.spin_microseconds if coordinator is not None and coordinator.job_error is None else None
         if coordinator is None or not coordinator.waits:
-            return intake.pop(spin, -1 if pause is None else pause)
+            return intake.take(lane, spin, -1 if pause is None else pause)
         if not pause:
             spin, pause = max(spin, coordinator.spin_microseconds), 1
         return coordinator.transport.watch(
-            lambda inbox: intake.pop(spin, _WORD_MICROSECONDS if inbox else pause, inbox, pause))
+            lambda inbox: intake.take(lane, spin, _WORD_MICROSECONDS if inbox else pause, inbox, pause))
 
     def _leave(self):
         """The end of the thread: every request is answered, and the other ranks know that this one is gone."""
@@ -144,31 +138,6 @@ class Executor(threading.Thread):
         number = self._calls.end(session)
         if number is not None and coordinator is not None:
             coordinator.forget(number)
-
-    def _requests(self, intake, count):
-        return [bridge.Request(self._library, row) for row in intake.rows(count)]
-
-    def _take_in(self, intake, world):
-        """Takes the current requests in, and what comes with them: runs them, or announces them to the other ranks.
-
-        Returns:
-          What else has come out of the queue, as `bulk.Intake.pop` does.
-        """
-        everything, other, requests = [], (0, 0), self._current
-        until = time.perf_counter() + _GATHER_SECONDS
-        while True:
-            new = self._look_at(requests, world)
-            everything += new
-            if not self._expected.more(new) or time.perf_counter() > until:
-                break
-            kind, count = intake.pop(_GATHER_MICROSECONDS, 0)
-            if kind != bridge.REQUEST:
-                other = kind, count
-                break
-            requests = self._requests(intake, count)
-            self._current = self._current + requests
-        self._run_or_announce(everything, world)
-        return other
 
     def _run_or_announce(self, everything, world):
         announced = []
@@ -196,10 +165,12 @@ class Executor(threading.Thread):
                         raise job_error
                     if not call.operation.before_init:
                         raise CallError(FAILED_PRECONDITION, INIT_FIRST)
+                request.plan, request.gpu = call.plan, call.gpu
+                if not call.learned and world is not None:
+                    call.learn(request, world)
             except BaseException as error:
                 request.finish(*status_of(error))
                 continue
-            request.plan, request.gpu = call.plan, call.gpu
             found.append(together.Taken(request, call))
         return found
 

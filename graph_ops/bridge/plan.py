@@ -4,6 +4,7 @@ Ranks know an op by a hash of the plan up to it (`digest`), which the op carries
 the same ops in the same order, as far as they run them, and whatever a rank builds besides, later or in other graphs,
 disturbs nobody. The coordinator shows the plans where ops cannot be paired.
 """
+import ctypes
 import hashlib
 import threading
 import uuid
@@ -26,14 +27,14 @@ class Plan:
     Attributes:
       number: tells it from other plans in this process.
       entries: what the ops are, a text each.
-      step: (the last run that trained by the graph's global step, that step): see stores/clock.py.
+      step: int64 [2], the last run that trained by the graph's global step, and that step: see stores/clock.py.
       counted: whether `graphs` counts it; not where the library has the graph for itself.
     """
 
     def __init__(self, number):
         self.number = number
         self.entries = []
-        self.step = 0, 0
+        self.step = (ctypes.c_int64 * 2)()
         self.counted = True
         self._digests = []
 

@@ -1,10 +1,11 @@
 """The operations that `Sok1xCall` can run, by name."""
 import importlib
-from typing import Any, Type
+from typing import Any, Dict, Type
 
 from sok1x.graph_ops.bridge.configs import NoConfig
 
-_operations = {}
+_operations: Dict[str, Any] = {}
+_numbers: Dict[str, int] = {}
 
 
 class Operation:
@@ -45,6 +46,11 @@ def register(operation):
     """Class decorator: makes `operation` known under its name."""
     _operations[operation.name] = operation()
     return operation
+
+
+def number(operation):
+    """A number that tells an operation from all others."""
+    return _numbers.setdefault(operation.name, len(_numbers))
 
 
 def get(name):

@@ -17,4 +17,7 @@ exchanges as of one.
     lookup_run_api        (C++ alone) what Python calls
     updates        the grouped forms of optimizers' steps on rows
     update_run     (C++ alone) how they are taken
+    lane           what of a step needs no Python, run by C++ as it comes out of the queue
+    expected       (C++ alone) how many requests that run together a session.run will bring
+    lane_api       (C++ alone) what Python calls of both
 """

@@ -1,5 +1,5 @@
 """The grouped forms of the dense lookup and of its gradient, on one rank and on several."""
-from sok1x.graph_ops.groups import evaluations, lookup_alone, lookup_ranks, lookup_ranks_backward
+from sok1x.graph_ops.groups import evaluations, lane, lookup_alone, lookup_ranks, lookup_ranks_backward
 from sok1x.graph_ops.groups.form import GroupForm
 
 
@@ -21,6 +21,10 @@ class Forward(GroupForm):
         if world.size == 1:
             return lookup_alone.key(taken)
         return lookup_ranks.forward_key(taken)
+
+    def lane(self, request, call, world):
+        """See GroupForm.lane."""
+        return lane.LaneOp(lane.FORWARD, (), request, call, world) if world.size == 1 else None
 
     def prepare(self, members, world):
         """See GroupForm.prepare."""
@@ -57,6 +61,11 @@ class Backward(GroupForm):
         """See GroupForm.key."""
         known = taken.config.rows_known if taken.headers is None else taken.headers[:, 0].all()
         return ("known",) if known else None
+
+    def lane(self, request, call, world):
+        """See GroupForm.lane."""
+        alone = world.size == 1 and call.config.rows_known
+        return lane.LaneOp(lane.BACKWARD, (), request, call, world) if alone else None
 
     def prepare(self, members, world):
         """See GroupForm.prepare."""

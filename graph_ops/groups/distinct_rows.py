@@ -1,6 +1,7 @@
 """The rows of many lookups made distinct, and stamped, for their gradients (operations/distinct_rows.py says why)."""
 import numpy as np
 
+from sok1x.graph_ops.groups import lane
 from sok1x.graph_ops.groups.form import GroupForm
 from sok1x.graph_ops.groups.lookup_run import LookupRun
 from sok1x.graph_ops.stores import clock, known_distinct
@@ -24,6 +25,10 @@ class Distinct(GroupForm):
         if world.size > 1 and (request.length(_ROWS) or not request.length(_REQUESTED)):
             return None
         return taken.config.global_step, request.step
+
+    def lane(self, request, call, world):
+        """See GroupForm.lane."""
+        return lane.LaneOp(lane.DISTINCT, (call.config.global_step,), request, call, world)
 
     def run(self, members, world):
         """See GroupForm.run."""

@@ -27,6 +27,9 @@ class GroupForm(abc.ABC):
         """
         return False
 
+    def lane(self, request, call, world):
+        """The `lane.LaneOp` of a request's Call, where its requests need neither other ranks nor Python; else None."""
+
     def prepare(self, members, world):
         """Sets each member's `header`, as `devices.mark` makes it, or `error`; without both it is prepared alone."""
 

@@ -52,7 +52,7 @@ class Team:
     """
 
     def __init__(self, members: List[Any]) -> None:
-        self.facts = np.array([_facts_of(taken) for taken in members], FACTS)
+        self.facts = np.array([facts_of(taken.request.kernel, taken.config) for taken in members], FACTS)
         self.names = [taken.config.table.name for taken in members]
         self.by_bag = bool(self.facts["by_bag"][0])
         self.hashed = bool(self.facts["hashed"].any())
@@ -60,12 +60,12 @@ class Team:
         self.addresses = self.facts.ctypes.data, self._expected.ctypes.data
 
 
-def _facts_of(taken: Any) -> Tuple[int, ...]:
-    kernel = taken.request.kernel
+def facts_of(kernel: int, config: Any) -> Tuple[int, ...]:
+    """The `FACTS` of a kernel (a node in one session) with this config."""
     if kernel not in _facts:
         if len(_facts) >= _KERNELS_REMEMBERED:
             _facts.clear()
-        config, table = taken.config, taken.config.table
+        table = config.table
         held = config.held.names if hasattr(config, "held") else ()
         _facts[kernel] = (table.dim, table.rows, table.hashed,
                           ITEM_BYTES[getattr(config, "dtype", "float32")] == 2, getattr(config, "global_step", False),
@@ -172,16 +172,13 @@ class LookupRun:
         """
         if not any(fresh):
             return
-        seed = world.arguments["seed"]
         rows = np.zeros(len(self.members), NEW)
         for number, taken in enumerate(self.members):
             if left[number] or not fresh[number]:
                 continue
-            table, row = taken.config.table, rows[number]
-            kind, row["a"], row["b"] = ("", 0.0, 0.0) if table.by_row else table.distribution(world.size)
-            row["kind"] = row_init.KINDS[kind] if kind else -1
-            row["seed"], row["identity"] = _signed(seed), _signed(table.identity)
-            row["ahead"], row["at_least"] = clock.step_of_new(taken.request, table.name)
+            table = taken.config.table
+            rows[number] = beginning(table, world)
+            rows[number]["ahead"], rows[number]["at_least"] = clock.step_of_new(taken.request, table.name)
         self.call("forward_insert", rows, bytes(left))
 
     def leave(self, mask: Sequence[int]) -> "LookupRun":
@@ -200,6 +197,12 @@ class LookupRun:
         for taken in self.members:
             if taken not in self.left:
                 taken.request.finish()
+
+
+def beginning(table: Any, world: Any) -> Tuple[Any, ...]:
+    """The `NEW` of a table, but for the step."""
+    kind, a, b = ("", 0.0, 0.0) if table.by_row else table.distribution(world.size)
+    return (_signed(world.arguments["seed"]), _signed(table.identity), row_init.KINDS[kind] if kind else -1, a, b, 0, 0)
 
 
 def _signed(number: int) -> int:

@@ -6,30 +6,13 @@
 #include <vector>
 
 #include "../bridge/bridge_calls.h"
-#include "../bridge/bridge_group.h"
+#include "update_run.h"
 
 namespace sok1x {
 
 namespace {
 
 constexpr int kMostScalars = 6, kMostSlots = 2;
-
-// What is known of a member before it runs. Kept in step with updates.py's FACTS.
-struct UpdateFacts {
-  int64_t dim;             // D
-  int64_t rows;            // V
-  int64_t rows_at;         // which of its variables has the rows
-  int64_t slots_at;        // the first of its slots
-  int64_t gpu_threads;     // that a launch has for 1024 rows
-};
-
-// A kernel: on the host the function itself, on a GPU its GpuKernel and what launches that. Kept in step with updates.py.
-struct UpdateKernel {
-  int64_t scalars, slots;  // that it takes
-  void* host;
-  const void* gpu;
-  int (*launch)(const void* kernel, int64_t threads, const void* parameters);
-};
 
 typedef const float* Scalar;
 typedef void (*Descend)(const void* values, int64_t dim, const void* rows, int64_t n, Scalar, int64_t table_rows,
@@ -116,6 +99,29 @@ int Launch(const UpdateKernel& kernel, const UpdateFacts& facts, const Arguments
 
 }  // namespace
 
+int MoveRows(Group* group, const UpdateFacts* facts, const UpdateKernel& kernel, int host_inputs, uint8_t* left) {
+  const auto& members = group->members();
+  const size_t count = members.size();
+  size_t width = 0;
+  for (const auto* request : members) width = std::max(width, request->variables.size());
+  std::vector<Arguments> arguments(count);
+  for (size_t i = 0; i < count; ++i) {
+    left[i] |= !Fits(*members[i], facts[i], kernel, host_inputs, &arguments[i]);
+  }
+  std::vector<TensorInfo> variables(count * width);
+  std::vector<int32_t> codes(count);
+  const int held = group->Lock(true, variables.data(), static_cast<int>(width), codes.data());
+  if (held != 0) return held;
+  int code = 0;
+  for (size_t i = 0; i < count && code == 0; ++i) {
+    const int there = static_cast<int>(members[i]->variables.size());
+    left[i] |= codes[i] != 0 || !Opens(&variables[i * width], there, facts[i], kernel, &arguments[i]);
+    if (!left[i]) code = Launch(kernel, facts[i], arguments[i]);
+  }
+  group->Unlock();
+  return code;
+}
+
 }  // namespace sok1x
 
 extern "C" {
@@ -132,32 +138,9 @@ void sok1x_update_rows(void* const* requests, int count, int64_t* places) {
   }
 }
 
-// Moves the rows of a group's members, none of which has finished, in their order. left: [count], in: members that are
-// not to be looked at; out: those, too, that their operation must do, which knows what is wrong with them. Returns 0, or
-// what the GPU's driver says; then some have been moved, and some have not.
 int sok1x_update_run(void* handle, const sok1x::UpdateFacts* facts, const sok1x::UpdateKernel* kernel, int host_inputs,
                      uint8_t* left) {
-  auto* group = static_cast<sok1x::Group*>(handle);
-  const auto& members = group->members();
-  const size_t count = members.size();
-  size_t width = 0;
-  for (const auto* request : members) width = std::max(width, request->variables.size());
-  std::vector<sok1x::Arguments> arguments(count);
-  for (size_t i = 0; i < count; ++i) {
-    left[i] |= !sok1x::Fits(*members[i], facts[i], *kernel, host_inputs, &arguments[i]);
-  }
-  std::vector<sok1x::TensorInfo> variables(count * width);
-  std::vector<int32_t> codes(count);
-  const int held = group->Lock(true, variables.data(), static_cast<int>(width), codes.data());
-  if (held != 0) return held;
-  int code = 0;
-  for (size_t i = 0; i < count && code == 0; ++i) {
-    const int there = static_cast<int>(members[i]->variables.size());
-    left[i] |= codes[i] != 0 || !sok1x::Opens(&variables[i * width], there, facts[i], *kernel, &arguments[i]);
-    if (!left[i]) code = sok1x::Launch(*kernel, facts[i], arguments[i]);
-  }
-  group->Unlock();
-  return code;
+  return sok1x::MoveRows(static_cast<sok1x::Group*>(handle), facts, *kernel, host_inputs, left);
 }
 
 }  // extern "C"

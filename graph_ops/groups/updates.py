@@ -4,18 +4,18 @@ Only for gradients that are a lookup's as it was made, whose rows are distinct a
 whatever does not fit, the operation does by itself. Bits are the same: it is the same kernel.
 """
 import ctypes
+import functools
 from typing import Any, Dict, List, NamedTuple
 
 import numpy as np
 
 from sok1x.cuda_kernels import adam, backend, host, update
-from sok1x.graph_ops.bridge import bulk
+from sok1x.graph_ops.bridge import bulk, devices
 from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
+from sok1x.graph_ops.groups import lane
 from sok1x.graph_ops.groups.form import GroupForm
+from sok1x.graph_ops.groups.lane import UPDATE_FACTS
 from sok1x.graph_ops.stores import known_distinct
-
-# What is known of a member before it runs: UpdateFacts there.
-FACTS = np.dtype([(name, np.int64) for name in ("dim", "rows", "rows_at", "slots_at", "gpu_threads")])
 
 _TEAMS_REMEMBERED = 1000
 
@@ -63,6 +63,15 @@ class Updates(GroupForm):
     def serves_one(self, taken, world):
         """See GroupForm.serves_one."""
         return True
+
+    def lane(self, request, call, world):
+        """See GroupForm.lane."""
+        if not call.config.from_lookup:
+            return None
+        with devices.use(request):
+            kernel = ctypes.addressof(_kernel(self._step, request.gpu))
+        return lane.LaneOp(lane.UPDATE, (call.config.global_step, request.host_input_count), request, call, world,
+                           (_facts_of(call.config, self._step), kernel))
 
     def run(self, members, world):
         """See GroupForm.run."""
@@ -132,7 +141,7 @@ def _team(members, step):
             _teams.clear()
         if not _functions:
             _declare(members[0].request.library.loaded)
-        facts = np.array([_facts_of(taken.config, step) for taken in members], FACTS)
+        facts = np.array([_facts_of(taken.config, step) for taken in members], UPDATE_FACTS)
         kernel = _kernel(step, members[0].request.gpu)
         team = _teams[kernels] = facts.ctypes.data, ctypes.addressof(kernel), facts, kernel
     return team[:2]
@@ -146,6 +155,7 @@ def _facts_of(config, step):
             backend.signature(step.kernel).threads(arguments))
 
 
+@functools.lru_cache(None)
 def _kernel(step, gpu):
     made = _Kernel(step.scalars, step.slots)
     if gpu is None:
@@ -163,7 +173,7 @@ def _address(function):
 
 def _declare(loaded):
     """Types the functions of the bridge's library."""
-    for name, here in (("facts", FACTS.itemsize), ("kernel", ctypes.sizeof(_Kernel))):
+    for name, here in (("facts", UPDATE_FACTS.itemsize), ("kernel", ctypes.sizeof(_Kernel))):
         there = getattr(loaded, "sok1x_update_{}_bytes".format(name))
         there.restype = ctypes.c_int64
         assert there() == here, (name, there(), here)

@@ -11,6 +11,7 @@ It is not the one that makes the gradient, so that the stamps' cache misses cost
 loss meanwhile. Rows that a lookup inserts are stamped then, for they are new whether a gradient follows or not. What
 changes rows otherwise runs stamps.py's `mark`.
 """
+import ctypes
 from typing import Any, Dict, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
@@ -19,8 +20,14 @@ from sok1x.cuda_kernels import stamps
 from sok1x.graph_ops.bridge import plan
 from sok1x.graph_ops.stores.table import Table
 
-# Table's name -> the run that its clock has counted last. Runs of all sessions have different numbers.
-_counted: Dict[str, int] = {}
+# Table's name -> the run that its clock has counted last. Runs of all sessions have different numbers. C++ sees it too
+# (groups/lane.h).
+_counted: Dict[str, ctypes.c_int64] = {}
+
+
+def counted(table: str) -> ctypes.c_int64:
+    """The run that a table's clock has counted last, 0 for none; table: its name."""
+    return _counted.setdefault(table, ctypes.c_int64())
 
 
 def step_inputs() -> Tuple[bool, List[tf.Tensor]]:
@@ -79,9 +86,9 @@ def next_step(request: Any, table: Table, global_step: bool, tells: bool) -> Tup
 def moves_ahead(request: Any, tables: List[str], global_step: bool) -> List[int]:
     """For each table, by name, the first number of `next_step`; they count as changed in this run from now on."""
     ahead = []
-    for table in tables:
-        ahead.append(0 if global_step or _counted.get(table) == request.step else 1)
-        _counted[table] = request.step
+    for last in map(counted, tables):
+        ahead.append(0 if global_step or last.value == request.step else 1)
+        last.value = request.step
     return ahead
 
 
@@ -89,7 +96,7 @@ def tell(request: Any, step: int) -> None:
     """The graph's other tables go by this step too, where lookups insert rows in this run."""
     of_graph = plan.get(request.plan)
     if of_graph is not None:
-        of_graph.step = request.step, step
+        of_graph.step[:] = request.step, step
 
 
 def stamp_new(store: Any, first: int, count: int, step_of_graph: bool = True) -> None:
@@ -109,4 +116,4 @@ def step_of_new(request: Any, table: str, step_of_graph: bool = True) -> Tuple[i
     """(steps after the clock's, the least step) of rows that a lookup inserts: see `stamp_new`. table: its name."""
     of_graph = plan.get(request.plan) if step_of_graph else None
     run, step = (0, 0) if of_graph is None else of_graph.step
-    return 0 if _counted.get(table) == request.step else 1, step if run == request.step else step + 1
+    return 0 if counted(table).value == request.step else 1, step if run == request.step else step + 1

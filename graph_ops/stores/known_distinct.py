@@ -1,11 +1,17 @@
-"""Distinct row numbers that our own ops have made in a run, by where they lie: what has been fed lies elsewhere."""
-from typing import Any, Dict, Set, Tuple
+"""Distinct row numbers that our own ops have made in a run, by where they lie: what has been fed lies elsewhere.
+
+They are remembered in C++ (bridge/known_distinct.h), which makes most of them.
+"""
+from typing import Any, Dict
 
 from sok1x.graph_ops.stores.table import Table
 
-# table's name -> (the run that has made its last ones, {(address, length) of each})
-_made: Dict[str, Tuple[int, Set[Tuple[int, int]]]] = {}
-_NONE: Tuple[int, Set[Tuple[int, int]]] = (-1, set())  # no run has this number
+_numbers: Dict[str, int] = {}  # of tables, by name
+
+
+def number(table: str) -> int:
+    """The number by which a table, given by its name, is known there."""
+    return _numbers.setdefault(table, len(_numbers))
 
 
 def note(request: Any, table: Table, rows: Any) -> None:
@@ -15,11 +21,7 @@ def note(request: Any, table: Table, rows: Any) -> None:
 
 def note_at(request: Any, table: str, pointer: int, size: int) -> None:
     """As `note`, for int32 [size] at `pointer` and a table's name."""
-    run, made = _made.get(table, _NONE)
-    if run != request.step:
-        made = set()
-        _made[table] = request.step, made
-    made.add((pointer, size))
+    request.library.note_distinct(number(table), request.step, pointer, size)
 
 
 def noted(request: Any, table: Table, rows: Any) -> bool:
@@ -29,5 +31,4 @@ def noted(request: Any, table: Table, rows: Any) -> bool:
 
 def noted_at(request: Any, table: str, pointer: int, size: int) -> bool:
     """As `noted`, for int32 [size] at `pointer` and a table's name."""
-    run, made = _made.get(table, _NONE)
-    return run == request.step and (pointer, size) in made
+    return bool(request.library.noted_distinct(number(table), request.step, pointer, size))

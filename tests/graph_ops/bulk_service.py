@@ -78,7 +78,7 @@ class Service:
         try:
             while len(requests) < self._count:
                 assert time.time() < late, "only {} requests came".format(len(requests))
-                kind, count = self.intake.pop(30, 100000)
+                kind, count = self.intake.take(False, 30, 100000)
                 self.popped.append((kind, count))
                 if kind == bridge.REQUEST:
                     requests += [bridge.Request(self.bridge, row) for row in self.intake.rows(count)]

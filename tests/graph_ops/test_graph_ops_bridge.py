@@ -190,7 +190,7 @@ with tf.Session() as sess:
     time.sleep(0.2)
     def die(*_):
         raise SystemExit('made to die')
-    executor._executor._take_in = die
+    executor._executor._look_at = die
     for thread in threads[1:]: thread.start()
     for thread in threads: thread.join()
     collect(nodes[3])

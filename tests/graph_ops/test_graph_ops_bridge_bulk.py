@@ -68,7 +68,7 @@ def test_no_more_are_taken_than_there_is_room_for(graph):
 def test_an_empty_queue_gives_nothing(graph):
     def look(service, requests):
         finish_all(service, requests)
-        return service.intake.pop(0, 1000)
+        return service.intake.take(False, 0, 1000)
 
     with tf.Session() as session:
         service = Service(look, 1)
@@ -91,7 +91,7 @@ def test_who_waits_looks_into_the_inbox(graph):
         finish_all(service, requests)
         there, found = inbox.Inbox(probe, 1 << 40, 8, -3, 2), []
         for spin, wait in ((10 ** 8, 0), (0, 10 ** 8), (0, 0)):  # until a message, an error, at once
-            found.append(service.intake.pop(spin, wait, ctypes.addressof(there), 1) + (len(asked),))
+            found.append(service.intake.take(False, spin, wait, ctypes.addressof(there), 1) + (len(asked),))
         return found
 
     with tf.Session() as session:
@@ -106,7 +106,7 @@ def test_requests_come_while_the_inbox_is_watched(graph):
 
     def look(service, requests):
         finish_all(service, requests[:1])
-        kind, count = service.intake.pop(0, 10 ** 8, ctypes.addressof(there), 200)
+        kind, count = service.intake.take(False, 0, 10 ** 8, ctypes.addressof(there), 200)
         late = [bridge.Request(service.bridge, row) for row in service.intake.rows(count)]
         finish_all(service, late)
         return kind, count
@@ -124,7 +124,7 @@ def test_cancellations_come_after_the_requests(graph):
     def look(service, requests):
         ids = {request.id for request in requests}
         while ids:
-            kind, count = service.intake.pop(30, 30000000)
+            kind, count = service.intake.take(False, 30, 30000000)
             assert (kind, count) == (bridge.CANCELLATION, 1)
             ids.remove(service.intake.table["id"][0])
         finish_all(service, requests)

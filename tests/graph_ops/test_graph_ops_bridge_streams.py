@@ -16,6 +16,7 @@ int records = 0, waits = 0, fails = 0;
 int cuEventRecord(void*, void*) { ++records; return fails; }
 int cuStreamWaitEvent(void*, void*, unsigned) { ++waits; return 0; }
 int cuMemcpyDtoDAsync_v2(unsigned long, unsigned long, unsigned long, void*) { return 0; }
+int cuCtxSetCurrent(void*) { return 0; }
 }
 """
 ORDERED = """

@@ -1,4 +1,4 @@
-"""Optimizers' steps on many tables run together: the same bits as one by one, and a fault of one is that one's alone."""
+"""Optimizers' steps on many tables run together: the same bits as one by one; a fault of one is that one's alone."""
 import contextlib
 
 import numpy as np
@@ -98,8 +98,9 @@ def test_what_does_not_fit_is_told_by_its_operation_alone():
         session.run(model.steps, feed)
         tables = [layer.embedding_variable for layer in model.layers]
         vector, short = [1.0, 2.0], np.ones([2, DIMS[4]], np.float32)
-        for number, fault, text in ((3, {model.rates[3]: vector}, "got a learning rate of shape .2., expected a scalar"),
-                                    (4, {model.fed: short}, "got gradients of shape .2, 33. for 3 rows")):
+        faults = ((3, {model.rates[3]: vector}, "got a learning rate of shape .2., expected a scalar"),
+                  (4, {model.fed: short}, "got gradients of shape .2, 33. for 3 rows"))
+        for number, fault, text in faults:
             before = session.run(tables[number].read_value())
             with pytest.raises(tf.errors.InvalidArgumentError, match=text):
                 session.run(model.steps, {**feed, **fault})

@@ -4,6 +4,7 @@ import re
 import threading
 import time
 
+import lane_groups
 import numpy as np
 import tensorflow as tf
 
@@ -24,13 +25,13 @@ _SEVERAL = re.compile(r"\d+ root error\(s\) found\.\n\s*\(0\) [A-Z][a-z ]*: ")
 sizes = {}  # name of an operation -> [members of each group that has run]
 
 
-def _slow_pop(self, *arguments, pop=bulk.Intake.pop):
+def _slow_take(self, *arguments, take=bulk.Intake.take):
     if pause[0]:
         time.sleep(pause[0])
-    return pop(self, *arguments)
+    return take(self, *arguments)
 
 
-bulk.Intake.pop = _slow_pop
+bulk.Intake.take = _slow_take
 
 
 def _count_groups():
@@ -44,6 +45,10 @@ def _count_groups():
 
 
 _count_groups()
+
+
+# C++ goes on by itself with what comes next.
+lane_groups.watch(lambda name, members, left: sizes.setdefault(name, []).append(members), lambda: time.sleep(pause[0]))
 
 
 @register

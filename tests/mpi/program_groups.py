@@ -11,6 +11,7 @@ import sys
 import time
 import typing
 
+import lane_groups
 import numpy as np
 import tensorflow as tf
 
@@ -188,6 +189,10 @@ def main():
             counted[name] = counted.get(name, 0) + len(members) - len(batch.left)
             return batch
         group.run = counting
+
+    def saw(name, members, left):
+        counted[name] = counted.get(name, 0) + members - left
+    lane_groups.watch(saw)
     one_by_one = train(tables, False)
     assert not counted, counted
     together = train(tables, True)

@@ -1,0 +1,102 @@
+// The lane: what of a step needs neither other ranks nor Python. The executor's thread takes requests out of the queue
+// here; those whose ops it has learned (lane.py) it runs at once, in groups, as executor.py and together.py do, with
+// the same classes; all others, and those that a group leaves, it gives to Python.
+//
+// For the executor's thread only.
+#ifndef SOK1X_GROUPS_LANE_H
+#define SOK1X_GROUPS_LANE_H
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "../bridge/bridge_queue.h"
+#include "expected.h"
+#include "lookup_run.h"
+#include "update_run.h"
+
+namespace sok1x {
+
+// What an op does. Kept in step with lane.py.
+enum LaneKind { kLaneForward, kLaneDistinct, kLaneBackward, kLaneUpdate };
+
+// What is known of an op (a node in one session) before it runs. Kept in step with lane.py's LaneOp, whose memory it is.
+struct LaneOp {
+  int64_t kind;
+  int64_t team;      // requests whose ops have equal numbers may run together
+  int64_t training;  // of a forward: -1 where its last host input says so
+  int64_t alone;     // 1: on one rank
+  int64_t note;      // of an op that makes rows distinct: whether they are what optimizers may use as they are
+  int64_t table;     // its number (known_distinct.h)
+  LookupFacts facts;
+  NewRows begin;     // without `ahead` and `at_least`
+  // Of an optimizer's step:
+  UpdateFacts update;
+  const UpdateKernel* kernel;
+  int64_t host_inputs;
+  int64_t* counted;  // the run that the table's clock has counted last: stores/clock.py
+  int64_t* graph;    // the last run that trained by the graph's global step, and that step; null where it is gone
+  // Of a GPU: our stream, an event, the context, and what steps know of it.
+  void *stream, *event, *context, *device;
+};
+
+class Lane {
+ public:
+  static Lane* Get();
+
+  void Begin(const GroupSteps* steps) { steps_ = steps; }
+
+  // Learns what the kernel of a request is. op: null where its requests are Python's. alike: the number of its operation
+  // where requests of it may run together, else 0.
+  void Learn(const RequestInfo& request, const LaneOp* op, int64_t alike);
+  void Forget(int64_t kernel);
+
+  // As Queue::PopMany; of requests only those that are Python's, perhaps none: others have run, and lane_us is how long it
+  // then looks all the time for what comes next. Below 0: all requests are Python's.
+  int Take(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, int64_t lane_us, RequestInfo* infos,
+           int capacity, int* count);
+
+  // To be called when a group has run, with the number of its operation, how many members it has and how many of them it
+  // has left; and when it has been answered, with zeros. Null: nothing is.
+  typedef void (*Watcher)(int64_t alike, int64_t members, int64_t left);
+  void Watch(Watcher watcher) { watcher_ = watcher; }
+
+ private:
+  const LaneOp& OpOf(const RequestInfo* member) const { return *known_.at(member->kernel).op; }
+
+  struct Known {
+    const LaneOp* op;
+    int64_t alike;
+  };
+  // Requests that run together.
+  struct Team {
+    const LaneOp* op;  // the first one's
+    bool training;
+    std::vector<RequestInfo*> members;
+  };
+
+  bool Expects(const RequestInfo* infos, int count);
+  void Gather(RequestInfo* infos, int capacity, int* count);
+  // Runs what it can of requests; returns how many are left for Python, the first of `infos` then.
+  int RunAll(RequestInfo* infos, int count);
+  std::vector<Team> Sort(RequestInfo* infos, int count) const;
+  // left: [T], which of the team's members are Python's after all.
+  void Run(const Team& team, std::vector<uint8_t>* left);
+  // These return a status, and fill `error` if it is not 0.
+  int Look(const Team& team, Group* group, uint8_t* left, std::string* error);
+  int Update(const Team& team, Group* group, uint8_t* left, std::string* error);
+  int Forward(const Team& team, LookupRun* run, uint8_t* left);
+  int Distinct(const Team& team, LookupRun* run, uint8_t* left);
+
+  const GroupSteps* steps_ = nullptr;
+  std::unordered_map<int64_t, Known> known_;  // by kernel
+  std::map<std::vector<int64_t>, int64_t> scratch_;  // kernels that have run together -> bytes that their last run took
+  Expected expected_;
+  Watcher watcher_ = nullptr;
+};
+
+}  // namespace sok1x
+
+#endif  // SOK1X_GROUPS_LANE_H

@@ -1,0 +1,74 @@
+"""What C++ learns of an op, to run its requests without Python (lane.h)."""
+import ctypes
+from typing import Any, Dict, Optional, Tuple
+
+import numpy as np
+
+from sok1x.cuda_kernels import group_steps
+from sok1x.graph_ops.bridge import plan
+from sok1x.graph_ops.groups import lookup_run
+from sok1x.graph_ops.stores import clock, known_distinct
+
+# The kinds of ops that it can run: LaneKind there.
+FORWARD, DISTINCT, BACKWARD, UPDATE = range(4)
+
+# What is known of an optimizer's step before it runs: UpdateFacts in update_run.h.
+UPDATE_FACTS = np.dtype([(name, np.int64) for name in ("dim", "rows", "rows_at", "slots_at", "gpu_threads")])
+
+# LaneOp there.
+_OP = np.dtype([(name, np.int64) for name in ("kind", "team", "training", "alone", "note", "table")] + [
+    ("facts", lookup_run.FACTS), ("begin", lookup_run.NEW), ("update", UPDATE_FACTS)] + [
+        (name, np.int64) for name in (
+            "kernel", "host_inputs", "counted", "graph", "stream", "event", "context", "device")])
+
+_teams: Dict[Tuple[Any, ...], int] = {}
+_begun = False
+
+
+class LaneOp:
+    """What is known of an op, a node in one session.
+
+    Args:
+      kind: FORWARD, DISTINCT, BACKWARD or UPDATE.
+      together: what ops must have in common to run together, besides operation and device.
+      request: a request of it. call: its Call.
+      update: of an optimizer's step: its `UPDATE_FACTS`, and where C++ has its kernel for as long as the process lives.
+
+    Attributes:
+      address: where C++ finds it, as long as this lives.
+    """
+
+    def __init__(self, kind: int, together: Tuple[Any, ...], request: Any, call: Any, world: Any,
+                 update: Optional[Tuple[Any, int]] = None) -> None:
+        _begin(request.library)
+        config, gpu, of_graph = call.config, call.gpu, plan.get(call.plan)
+        table, training = config.table, getattr(config, "training", False)
+        self._op = op = np.zeros(1, _OP)
+        op["kind"] = kind
+        op["team"] = _teams.setdefault((call.operation.name, gpu) + together, len(_teams))
+        op["training"] = -1 if training is None else training
+        op["alone"] = world.size == 1
+        op["note"], op["table"] = getattr(config, "rows_known", False), known_distinct.number(table.name)
+        if update is None:
+            op["facts"], op["begin"] = lookup_run.facts_of(request.kernel, config), lookup_run.beginning(table, world)
+        else:
+            op["update"], op["kernel"] = update
+            op["host_inputs"] = request.host_input_count
+        self._counted, self._step = clock.counted(table.name), of_graph and of_graph.step
+        op["counted"] = ctypes.addressof(self._counted)
+        op["graph"] = 0 if self._step is None else ctypes.addressof(self._step)
+        if gpu is not None:
+            with gpu.active():
+                op["device"] = group_steps.device(gpu)
+            op["stream"], op["event"], op["context"] = gpu.stream, gpu.event, gpu.context
+        self.address = op.ctypes.data
+
+
+def _begin(library: Any) -> None:
+    """Gives C++ the steps of groups, once."""
+    global _begun
+    if not _begun:
+        there = library.loaded.sok1x_lane_op_bytes()
+        assert there == _OP.itemsize, (there, _OP.itemsize)
+        library.loaded.sok1x_lane_begin(ctypes.c_void_p(group_steps.functions()))
+        _begun = True
