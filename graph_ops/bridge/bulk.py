@@ -78,7 +78,8 @@ class Intake:
           (kind, count): REQUEST, CANCELLATION, SESSION_END, or 0, and how many of `infos` are filled: 1 for a
           cancellation (`id`) and for the end of a session (`session`), 0 where nothing came, or nothing that is left.
         """
-        return self._library.take(spin_us, wait_us, inbox, pause_us, -1 if lane_us is None or not self.lane else lane_us, self.infos, self._capacity,
+        lane_us = lane_us if self.lane and lane_us is not None else -1
+        return self._library.take(spin_us, wait_us, inbox, pause_us, lane_us, self.infos, self._capacity,
                                   self._at_count), self._count.value
 
 
