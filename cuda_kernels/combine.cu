@@ -59,7 +59,7 @@ SOK_DEVICE void combine_bags(const In* SOK_RESTRICT source, i64 dim, const i32* 
   SOK_OUTPUT(out, n_bags * dim * (i64)sizeof *out);
   SOK_PARALLEL_CHUNKS(begin, end, n_bags, (offsets[n_bags] / n_bags + 1) * dim * 4) {
     const sok1x::RowsOf<const In> row_at = {source, dim};
-    combine_run(row_at, dim, rows, inverse, offsets, begin, end, mean, out + begin * dim);
+    combine_run(row_at, dim, rows, inverse, offsets, begin, end, mean, out + begin * dim, offsets[end]);
   };
 }
 

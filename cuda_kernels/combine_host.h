@@ -94,12 +94,12 @@ SOK_DEVICE bool combine_one(const Bag<RowAt>&, u16*) {
   return false;
 }
 
-// The bags begin to end - 1; the first one's sum goes to `out`.
+// The bags begin to end - 1; the first one's sum goes to `out`. Rows of keys before asked_end are known.
 template <class RowAt, class Out>
 SOK_DEVICE void combine_run(const RowAt& row_at, i64 dim, const i32* rows, const i32* inverse, const i64* offsets,
-                            i64 begin, i64 end, i32 mean, Out* out) {
+                            i64 begin, i64 end, i32 mean, Out* out, i64 asked_end) {
   for (i64 b = begin; b < end; ++b) {
-    const Bag<RowAt> bag = {row_at, dim, rows, inverse, offsets[b], offsets[b + 1], offsets[end], mean};
+    const Bag<RowAt> bag = {row_at, dim, rows, inverse, offsets[b], offsets[b + 1], asked_end, mean};
     Out* values = out + (b - begin) * dim;
     if (bag.last - bag.first == 1 && combine_one(bag, values)) continue;
     i64 c = 0;

@@ -77,7 +77,7 @@ namespace {
 template <class In, class Out, class RowAt>
 void combine_items(const CombineMember& m, const RowAt& row_at, i64 begin, i64 end) {
   sok1x::for_runs(m.out, begin, end, m.dim * (i64)sizeof(Out), [&](i64 first, i64 last, char* out) {
-    combine_run(row_at, m.dim, nullptr, m.inverse, m.offsets, first, last, (i32)m.mean, (Out*)out);
+    combine_run(row_at, m.dim, nullptr, m.inverse, m.offsets, first, last, (i32)m.mean, (Out*)out, m.offsets[last]);
   });
 }
 

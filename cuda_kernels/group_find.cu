@@ -1,4 +1,7 @@
-// Keys of many tables to rows, in one launch; on the host the rows' values are copied on the way.
+// Keys of many tables to rows, in one launch; on the host the rows' values are copied, or summed by bag, on the way.
+#ifndef __CUDACC__
+#include "combine_host.h"
+#endif
 #include "groups.cuh"
 #include "hash_index.cuh"
 #include "lookup.cuh"
@@ -77,6 +80,27 @@ i64 find_only(const FindMember& m, i64 begin, i64 end) {
   return missed;
 }
 
+// The bags begin to end - 1: rows of their keys, and their sums.
+template <class Out>
+i64 find_and_combine(const FindMember& m, const CombineMember& bags, i64 begin, i64 end) {
+  const i64 BAGS = 256;  // whose rows are found at a time
+  const i64 bytes = key_bytes(m.key_type), all = bags.offsets[end];
+  const sok1x::RowsOf<const float> row_at = {m.table, m.dim};
+  i64 missed = 0, found = bags.offsets[begin];
+  for (i64 b = begin, stop; b < end; b = stop) {
+    stop = std::min(end, b + BAGS);
+    // Of the first keys behind them too: combine_run asks for their rows.
+    const i64 until = std::min(all, bags.offsets[stop] + COMBINE_AHEAD);
+    if (until > found) {
+      missed += find_run(m, m.keys.base + found * bytes, until - found, m.rows + found, (float*)nullptr);
+      found = until;
+    }
+    combine_run(row_at, m.dim, nullptr, m.rows, bags.offsets, b, stop, (i32)bags.mean,
+                (Out*)bags.out.base + b * m.dim, found);
+  }
+  return missed;
+}
+
 }  // namespace
 
 SOK_EXPORT void sok1x_group_find(const FindMember* members, const i64* starts, i64 count, i64 items, i64* missing) {
@@ -98,6 +122,23 @@ SOK_EXPORT void sok1x_group_look_up(const FindMember* members, const i64* starts
   sok1x::for_group(starts, count, bytes / std::max<i64>(1, items), [=](i64 t, i64 begin, i64 end) {
     const FindMember& m = members[t];
     const i64 missed = m.out_half ? find_and_copy<u16>(m, begin, end) : find_and_copy<float>(m, begin, end);
+    if (missed) atomic_add(missing + t, missed);
+  });
+}
+
+// starts: of bags. Keys, and sums, lie side by side; bags[t] of members[t] have the rows that are found for them.
+SOK_EXPORT void sok1x_group_look_up_bags(const FindMember* members, const CombineMember* bags, const i64* starts,
+                                         i64 count, i64 items, i64* missing) {
+  memset(missing, 0, count * sizeof *missing);
+  i64 bytes = 0;
+  for (i64 t = 0; t < count; ++t) {
+    const CombineMember& m = bags[t];
+    bytes += m.n_keys * (32 + m.dim * 4) + m.n_bags * m.dim * 4;
+    SOK_OUTPUT(m.out.base, m.n_bags * m.dim * (m.out_half ? 2 : 4));
+  }
+  sok1x::for_group(starts, count, bytes / std::max<i64>(1, items), [=](i64 t, i64 begin, i64 end) {
+    const i64 missed = bags[t].out_half ? find_and_combine<u16>(members[t], bags[t], begin, end)
+                                        : find_and_combine<float>(members[t], bags[t], begin, end);
     if (missed) atomic_add(missing + t, missed);
   });
 }

@@ -5,6 +5,7 @@ from .backend import INT64, POINTER, family
 declare = family(__name__)
 declare("group_find", None, POINTER, POINTER, INT64, INT64, POINTER, threads=lambda a: 32 * a[3])
 declare("group_look_up", None, POINTER, POINTER, INT64, INT64, POINTER)
+declare("group_look_up_bags", None, POINTER, POINTER, POINTER, INT64, INT64, POINTER)
 declare("group_find_member_bytes", INT64)
 
 # What `find` and `look_up` take of each member:
@@ -34,3 +35,14 @@ def find(members, missing):
 def look_up(members, missing):
     """As `find`, and copies the rows' values, as `lookup.look_up` for each member."""
     group_steps.run("look_up", members, missing)
+
+
+def look_up_bags(members, bags, counts):
+    """As `find`, and sums each bag's rows up, as `group_combine.combine`.
+
+    Args:
+        members: FIND [T], keys side by side; out is not looked at.
+        bags: group_combine.COMBINE [T], of the tables of `members`, by the rows that are found, side by side as well.
+        counts: pointer to int64 [4, T]: three rows that stay as they are (of group_bags.offsets), and `missing`, out.
+    """
+    group_steps.run("look_up_bags", members, bags.ctypes.data, counts)

@@ -40,6 +40,9 @@ struct GroupSteps {
   int (*find)(GroupWork* work, const FindMember* members, i64 count, i64* missing);
   // It asks for `missing` before values are copied.
   int (*look_up)(GroupWork* work, const FindMember* members, i64 count, i64* missing);
+  // As find, and sums each bag's rows up, as combine. counts: [4, count]: of bag_offsets, and `missing`; it asks for them
+  // before the sums. Only of batches that are as they must be sums are to be used; the host is to be given no others.
+  int (*look_up_bags)(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts);
   int (*gather)(GroupWork* work, const GatherMember* members, i64 count);
   int (*unique)(GroupWork* work, UniqueMember* members, i64 count, i64* distinct);
   int (*partition)(GroupWork* work, const PartitionMember* members, i64 count, const i64* distinct, i64 ranks,

@@ -215,6 +215,7 @@ class Step {
 // The steps, each in the file that says it; group_steps.h says what they do. host_group_lookups.cu:
 int find(GroupWork* work, const FindMember* members, i64 count, i64* missing);
 int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing);
+int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts);
 int gather(GroupWork* work, const GatherMember* members, i64 count);
 int unique(GroupWork* work, UniqueMember* members, i64 count, i64* distinct);
 int partition(GroupWork* work, const PartitionMember* members, i64 count, const i64* distinct, i64 ranks, i64* counts,
@@ -223,6 +224,7 @@ int bag_offsets(GroupWork* work, const BagsMember* members, i64 count, i64* coun
 int stamp(GroupWork* work, const StampMember* members, i64 count);
 int insert(GroupWork* work, const InsertMember* members, i64 count);
 // host_group_sums.cu:
+std::vector<i64> combine_tiles(const CombineMember* members, i64 count);  // running sum of members' tiles on a GPU
 int combine(GroupWork* work, const CombineMember* members, i64 count);
 int segment_sum(GroupWork* work, SumMember* members, i64 count);
 

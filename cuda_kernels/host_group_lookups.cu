@@ -6,6 +6,8 @@
 // The kernels' host build, group_*.cu.
 SOK_EXPORT void sok1x_group_find(const FindMember* members, const i64* starts, i64 count, i64 items, i64* missing);
 SOK_EXPORT void sok1x_group_look_up(const FindMember* members, const i64* starts, i64 count, i64 items, i64* missing);
+SOK_EXPORT void sok1x_group_look_up_bags(const FindMember* members, const CombineMember* bags, const i64* starts,
+                                         i64 count, i64 items, i64* missing);
 SOK_EXPORT void sok1x_group_gather(const GatherMember* members, const i64* starts, i64 count, i64 items);
 SOK_EXPORT void sok1x_group_unique(const UniqueMember* members, i64 count, i64* counts, i32* scratch, i64 slots,
                                    i64 pieces);
@@ -78,26 +80,48 @@ int find(GroupWork* work, const FindMember* members, i64 count, i64* missing) {
   return step.error;
 }
 
-int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing) {
+namespace {
+
+// On a GPU: finds, asks for numbers, `asked` [n_asked], and goes on with what the rows that are found are for. One
+// upload for both.
+template <class Then>
+int find_then(GroupWork* work, const FindMember* members, i64 count, i64* missing, const i64* asked, i64 n_asked,
+              const Then* then, const std::vector<i64>& then_tiles, Kernel kernel) {
   Step step(work);
-  if (!step.on_gpu()) return find_on_host(sok1x_group_look_up, members, count, missing);
+  const auto tiles = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
+  const void* arrays[] = {members, tiles.data(), then, then_tiles.data()};
+  const i64 sums = 8 * (count + 1), nbytes[] = {count * (i64)sizeof *members, sums, count * (i64)sizeof *then, sums};
+  void* at[4] = {};
+  step.place(4, arrays, nbytes, at);
+  step.clear(missing, 8 * count);
+  step.launch(FIND, 32 * tiles[count], (const FindMember*)at[0], (const i64*)at[1], count, tiles[count], missing);
+  step.ask(asked, n_asked);
+  step.launch(kernel, 32 * then_tiles[count], (const Then*)at[2], (const i64*)at[3], count, then_tiles[count]);
+  return step.error;
+}
+
+}  // namespace
+
+int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing) {
+  if (!work->device) return find_on_host(sok1x_group_look_up, members, count, missing);
   std::vector<GatherMember> copies(count);
   for (i64 t = 0; t < count; ++t) {
     const FindMember& m = members[t];
     copies[t] = GatherMember{{(char*)m.table}, 0, m.dim, m.n, m.rows, nullptr, m.out, m.out_half};
   }
-  const auto of_keys = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
-  const auto of_rows = gather_tiles(copies.data(), count);
-  const void* arrays[] = {members, of_keys.data(), copies.data(), of_rows.data()};
-  const i64 sums_bytes = 8 * (count + 1);
-  const i64 nbytes[] = {count * (i64)sizeof(FindMember), sums_bytes, count * (i64)sizeof(GatherMember), sums_bytes};
-  void* at[4] = {};
-  step.place(4, arrays, nbytes, at);
-  step.clear(missing, 8 * count);
-  step.launch(FIND, 32 * of_keys[count], (const FindMember*)at[0], (const i64*)at[1], count, of_keys[count], missing);
-  step.ask(missing, count);
-  step.launch(GATHER, 32 * of_rows[count], (const GatherMember*)at[2], (const i64*)at[3], count, of_rows[count]);
-  return step.error;
+  return find_then(work, members, count, missing, missing, count, copies.data(), gather_tiles(copies.data(), count),
+                   GATHER);
+}
+
+int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts) {
+  i64* const missing = counts + 3 * count;
+  if (!work->device) {
+    const auto starts = running_sum(count, [=](i64 t) { return bags[t].n_bags; });
+    ++kernels_run;
+    sok1x_group_look_up_bags(members, bags, starts.data(), count, starts[count], missing);
+    return 0;
+  }
+  return find_then(work, members, count, missing, counts, 4 * count, bags, combine_tiles(bags, count), COMBINE);
 }
 
 int unique(GroupWork* work, UniqueMember* members, i64 count, i64* distinct) {

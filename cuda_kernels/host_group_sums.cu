@@ -91,6 +91,12 @@ void sum_on_gpu(Step* step, const SumMember* members, i64 count, i64 segments) {
 
 }  // namespace
 
+std::vector<i64> combine_tiles(const CombineMember* members, i64 count) {
+  return running_sum(count, [=](i64 t) {
+    return (members[t].n_bags * row_lanes(members[t].dim) + 32 * COMBINE_BAGS - 1) / (32 * COMBINE_BAGS);
+  });
+}
+
 int combine(GroupWork* work, const CombineMember* members, i64 count) {
   Step step(work);
   if (!step.on_gpu()) {
@@ -99,9 +105,7 @@ int combine(GroupWork* work, const CombineMember* members, i64 count) {
     sok1x_group_combine(members, starts.data(), count, starts[count]);
     return 0;
   }
-  const auto starts = running_sum(count, [=](i64 t) {
-    return (members[t].n_bags * row_lanes(members[t].dim) + 32 * COMBINE_BAGS - 1) / (32 * COMBINE_BAGS);
-  });
+  const auto starts = combine_tiles(members, count);
   const auto at = step.place(members, count, {&starts});
   step.launch(COMBINE, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
   return step.error;

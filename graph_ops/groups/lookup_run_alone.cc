@@ -76,22 +76,17 @@ int LookupRun::LookUpBags() {
     m.out_half = from.out_half;
   }
   int code = StartBags(counted);
-  if (code != 0) return code;
-  code = steps_->find(Work(), found_.data(), count, counted + 3 * count);
-  // A GPU sums up what nobody knows yet to be as it must be: its kernel does no harm with offsets that are none.
-  if (code == 0 && on_gpu()) code = steps_->ask(Work(), counted, 4 * count);
-  if (code == 0 && on_gpu()) code = steps_->combine(Work(), combined_.data(), count);
+  if (code == 0 && !on_gpu()) CheckBags(counted);  // a GPU does no harm with offsets that are none
+  for (int t = 0; t < count; ++t) {
+    if (!batches_[t].fits) found_[t].n = combined_[t].n_bags = 0;
+  }
+  if (code == 0) code = Done(steps_->look_up_bags(Work(), found_.data(), count, combined_.data(), counted));
   std::vector<i64> counts(4 * count);
-  if (code == 0) code = steps_->answer(Work(), counted, 4 * count, counts.data());
-  if (code != 0) return Done(code);
+  if (code == 0) code = Done(steps_->answer(Work(), counted, 4 * count, counts.data()));
+  if (code != 0) return code;
   CheckBags(counts.data());
   std::copy(counts.begin() + 3 * count, counts.end(), counts_.begin());
-  if (on_gpu()) return 0;
-  std::vector<CombineMember> whole;
-  for (int t = 0; t < count; ++t) {
-    if (batches_[t].fits && counts_[t] == 0) whole.push_back(combined_[t]);
-  }
-  return Done(steps_->combine(Work(), whole.data(), whole.size()));
+  return 0;
 }
 
 int LookupRun::BackwardAlone(uint8_t* left) {

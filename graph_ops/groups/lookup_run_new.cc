@@ -102,11 +102,12 @@ int LookupRun::ForwardInsert(const NewRows* rows, const uint8_t* left) {
   inserts_.clear();
   int code = 0;
   if (!members.empty()) {
-    i64* const counted = Numbers(again.size());
+    i64* const counted = Numbers(4 * again.size());
     code = counted == nullptr ? GROUP_NO_MEMORY : steps_->insert(Work(), members.data(), members.size());
-    const auto look_up = bags.empty() ? steps_->look_up : steps_->find;
-    if (code == 0) code = look_up(Work(), again.data(), again.size(), counted);
-    if (code == 0 && !bags.empty()) code = steps_->combine(Work(), bags.data(), bags.size());
+    if (code == 0 && bags.empty()) code = steps_->look_up(Work(), again.data(), again.size(), counted);
+    if (code == 0 && !bags.empty()) {
+      code = steps_->look_up_bags(Work(), again.data(), again.size(), bags.data(), counted);
+    }
   }
   group_->Unlock();
   return Done(code);

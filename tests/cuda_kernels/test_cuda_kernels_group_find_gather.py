@@ -2,10 +2,10 @@
 import numpy as np
 import pytest
 from group_arena import Arena, Blocked, Flat, put_all, sizes
-from kernel_checks import EXTREMES, dirty
+from kernel_checks import EXTREMES, combine_oracle, dirty
 from kernel_devices import SMALL, call, host_only, on, on_gpu, size
 
-from sok1x.cuda_kernels import backend, group_find, group_gather, groups, hash_index
+from sok1x.cuda_kernels import backend, group_combine, group_find, group_gather, groups, hash_index
 
 pytestmark = pytest.mark.usefixtures("device")
 KEY_TYPES = ["int64", "int32", "uint32"]
@@ -136,6 +136,43 @@ def test_look_up(seed, count, ranks, align):
         np.testing.assert_array_equal(found[1 + t], rows)
         assert values[t].tobytes() == expected.tobytes()
         assert found[0][t] == (rows < 0).sum()
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 33])
+def test_look_up_bags(seed, count):
+    """Bags of one key each, of a few, of none, or one of all; keys without a row add nothing."""
+    random, arena = np.random.RandomState(seed), Arena()
+    tables = Tables(random, arena, count)
+    keys = Flat(arena, random, tables.keys)
+    rows_at, tables_at = put_all(arena, [dirty(n, np.int32) for n in tables.n]), put_all(arena, tables.tables)
+    lengths = []
+    for n in tables.n.tolist():
+        cuts = random.randint(0, n + 1, random.choice([0, 1, n, 3 * n + 1]))
+        lengths.append(np.ones(n, np.int64) if random.rand() < 0.5 else np.diff(np.sort(np.append(cuts, [0, n]))))
+    offsets = [np.append(0, np.cumsum(one)).astype(np.int64) for one in lengths]
+    offsets_at = put_all(arena, offsets)
+    half, mean = random.randint(0, 2, count), random.randint(0, 2, count)
+    outs = [dirty((len(one), dim), np.float16 if narrow else np.float32)
+            for one, dim, narrow in zip(lengths, tables.dim, half)]
+    outs_at, counts_at = put_all(arena, outs), arena.out((4, count), np.int64)
+
+    def run(base):
+        members, bags = tables.members(base, keys, rows_at), groups.members(group_combine.COMBINE, count)
+        members["table"], members["dim"] = base + tables_at, tables.dim
+        groups.lie_at(bags["source"], members["table"])
+        groups.lie_at(bags["out"], base + outs_at)
+        bags["inverse"], bags["offsets"], bags["out_half"] = members["rows"], base + offsets_at, half
+        bags["dim"], bags["mean"] = tables.dim, mean
+        bags["n_keys"], bags["n_bags"] = tables.n, [len(one) for one in lengths]
+        group_find.look_up_bags(members, bags, base + counts_at)
+
+    counts, *found = arena.same_bits(run, counts_at, *rows_at, *outs_at)
+    assert counts[:3].tobytes() == dirty((4, count), np.int64)[:3].tobytes()
+    for t, expected in enumerate(tables.expected):
+        np.testing.assert_array_equal(found[t], expected)
+        assert counts[3, t] == (expected < 0).sum()
+        sums = combine_oracle(tables.tables[t], None, expected, offsets[t], mean[t]).astype(outs[t].dtype)
+        assert found[count + t].tobytes() == sums.tobytes()
 
 
 @pytest.mark.parametrize("ranks, align", [(0, 16), (0, 4), (0, 8), (1, 1), (3, 1), (4, 16)])
