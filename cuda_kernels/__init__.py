@@ -38,6 +38,7 @@ of records, one for each table, with pointers in them.
     group_bags       as combine.bag_offsets and bags.longest
     group_combine    as combine (bags.cuh, combine_host.h: what both share)
     group_find       as hash_index.find, row_numbers.direct and lookup
+    group_initial    as row_init.initial_rows (row_init.cuh: what both share)
     group_gather     as gather
     group_unique     as unique
     group_partition  as partition (owners.cuh: who owns a key)

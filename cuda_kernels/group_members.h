@@ -72,6 +72,17 @@ struct GatherMember {
   i64 out_half;
 };
 
+// Initial values, for keys whose row is negative; as initial_rows in row_init.cu takes them.
+struct InitialMember {
+  Blocks keys;  // n of key_type
+  i64 key_type, n;
+  const i32* rows;
+  Blocks out;  // n rows of dim numbers
+  i64 out_half, dim;
+  i64 seed, identity, kind;
+  double a, b;
+};
+
 struct SumMember {
   Blocks values;  // rows of dim numbers
   i64 values_half;  // of 16 bits, else of 32

@@ -43,6 +43,7 @@ struct GroupSteps {
   // As find, and sums each bag's rows up, as combine. counts: [4, count]: of bag_offsets, and `missing`; it asks for them
   // before the sums. Only of batches that are as they must be sums are to be used; the host is to be given no others.
   int (*look_up_bags)(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts);
+  int (*initial)(GroupWork* work, const InitialMember* members, i64 count);
   int (*gather)(GroupWork* work, const GatherMember* members, i64 count);
   int (*unique)(GroupWork* work, UniqueMember* members, i64 count, i64* distinct);
   int (*partition)(GroupWork* work, const PartitionMember* members, i64 count, const i64* distinct, i64 ranks,

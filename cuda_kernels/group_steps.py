@@ -10,15 +10,17 @@ import numpy as np
 from . import backend, gpu_driver, host
 
 # The kernels that steps launch, in the order of `Kernel` in host_group_device.h.
-KERNELS = ("group_find", "group_gather", "group_unique_claim", "group_unique_number", "group_unique_inverse",
-           "group_partition_count", "group_partition_counts", "group_partition_place", "group_partition_remap",
-           "group_bag_offsets", "group_longest_bags", "group_combine", "group_sum_count", "group_sum_place",
-           "group_sum_clear", "group_sum_chunks", "group_sum_scaled_chunks", "group_sum_keys", "group_sum_bags",
-           "group_sum_in_order", "group_move_clocks", "group_stamp_rows", "running_sum", "sort_count", "sort_place",
-           "number_new", "claim_slots", "write_keys", "initial_rows", "fill_int64", "stamp_range", "look_up_int64")
+KERNELS = ("group_find", "group_initial", "group_gather", "group_unique_claim", "group_unique_number",
+           "group_unique_inverse", "group_partition_count", "group_partition_counts", "group_partition_place",
+           "group_partition_remap", "group_bag_offsets", "group_longest_bags", "group_combine", "group_sum_count",
+           "group_sum_place", "group_sum_clear", "group_sum_chunks", "group_sum_scaled_chunks", "group_sum_keys",
+           "group_sum_bags", "group_sum_in_order", "group_move_clocks", "group_stamp_rows", "running_sum",
+           "sort_count", "sort_place", "number_new", "claim_slots", "write_keys", "initial_rows", "fill_int64",
+           "stamp_range", "look_up_int64")
 # The families that declare them: imported when a GPU is there, for some of them import this.
-FAMILIES = ("fill", "group_bags", "group_combine", "group_find", "group_gather", "group_partition", "group_stamps",
-            "group_sum", "group_unique", "hash_index", "row_init", "row_numbers", "scan", "sort", "stamps")
+FAMILIES = ("fill", "group_bags", "group_combine", "group_find", "group_gather", "group_initial", "group_partition",
+            "group_stamps", "group_sum", "group_unique", "hash_index", "row_init", "row_numbers", "scan", "sort",
+            "stamps")
 
 # The driver's functions, in the order of GroupDevice.
 _DRIVER = ("cuMemcpyHtoDAsync_v2", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuEventRecord",
@@ -61,7 +63,8 @@ class GroupSteps(ctypes.Structure):
                 ("read", _step(_POINTER, _I64, _POINTER)), ("read_each", _step(_POINTER, _I64, _POINTER)),
                 ("ask", _step(_POINTER, _I64)), ("answer", _step(_POINTER, _I64, _POINTER)),
                 ("find", _step(_POINTER, _I64, _POINTER)), ("look_up", _step(_POINTER, _I64, _POINTER)),
-                ("look_up_bags", _step(_POINTER, _I64, _POINTER, _POINTER)), ("gather", _step(_POINTER, _I64)),
+                ("look_up_bags", _step(_POINTER, _I64, _POINTER, _POINTER)), ("initial", _step(_POINTER, _I64)),
+                ("gather", _step(_POINTER, _I64)),
                 ("unique", _step(_POINTER, _I64, _POINTER)),
                 ("partition", _step(_POINTER, _I64, _POINTER, _I64, _POINTER, _POINTER)),
                 ("bag_offsets", _step(_POINTER, _I64, _POINTER)), ("combine", _step(_POINTER, _I64)),

@@ -12,7 +12,7 @@
 
 // A GPU. Kept in step with group_steps.py's _Device, and its kernels' order with KERNELS there.
 enum Kernel {
-  FIND, GATHER, UNIQUE_CLAIM, UNIQUE_NUMBER, UNIQUE_INVERSE, PARTITION_COUNT, PARTITION_COUNTS, PARTITION_PLACE,
+  FIND, INITIAL, GATHER, UNIQUE_CLAIM, UNIQUE_NUMBER, UNIQUE_INVERSE, PARTITION_COUNT, PARTITION_COUNTS, PARTITION_PLACE,
   PARTITION_REMAP, BAG_OFFSETS, LONGEST_BAGS, COMBINE, SUM_COUNT, SUM_PLACE, SUM_CLEAR, SUM_CHUNKS, SUM_SCALED_CHUNKS,
   SUM_KEYS, SUM_BAGS, SUM_IN_ORDER, MOVE_CLOCKS, STAMP_ROWS, RUNNING_SUM, SORT_COUNT, SORT_PLACE, NUMBER_NEW,
   CLAIM_SLOTS, WRITE_KEYS, INITIAL_ROWS, FILL_INT64, STAMP_RANGE, LOOK_UP_INT64, KERNELS
@@ -216,6 +216,7 @@ class Step {
 int find(GroupWork* work, const FindMember* members, i64 count, i64* missing);
 int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing);
 int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts);
+int initial(GroupWork* work, const InitialMember* members, i64 count);
 int gather(GroupWork* work, const GatherMember* members, i64 count);
 int unique(GroupWork* work, UniqueMember* members, i64 count, i64* distinct);
 int partition(GroupWork* work, const PartitionMember* members, i64 count, const i64* distinct, i64 ranks, i64* counts,

@@ -8,6 +8,7 @@ SOK_EXPORT void sok1x_group_find(const FindMember* members, const i64* starts, i
 SOK_EXPORT void sok1x_group_look_up(const FindMember* members, const i64* starts, i64 count, i64 items, i64* missing);
 SOK_EXPORT void sok1x_group_look_up_bags(const FindMember* members, const CombineMember* bags, const i64* starts,
                                          i64 count, i64 items, i64* missing);
+SOK_EXPORT void sok1x_group_initial(const InitialMember* members, const i64* starts, i64 count, i64 items);
 SOK_EXPORT void sok1x_group_gather(const GatherMember* members, const i64* starts, i64 count, i64 items);
 SOK_EXPORT void sok1x_group_unique(const UniqueMember* members, i64 count, i64* counts, i32* scratch, i64 slots,
                                    i64 pieces);
@@ -122,6 +123,20 @@ int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const Co
     return 0;
   }
   return find_then(work, members, count, missing, counts, 4 * count, bags, combine_tiles(bags, count), COMBINE);
+}
+
+int initial(GroupWork* work, const InitialMember* members, i64 count) {
+  Step step(work);
+  if (!step.on_gpu()) {
+    const auto starts = running_sum(count, [=](i64 t) { return members[t].n; });
+    ++kernels_run;
+    sok1x_group_initial(members, starts.data(), count, starts[count]);
+    return 0;
+  }
+  const auto starts = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
+  const auto at = step.place(members, count, {&starts});
+  step.launch(INITIAL, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
+  return step.error;
 }
 
 int unique(GroupWork* work, UniqueMember* members, i64 count, i64* distinct) {

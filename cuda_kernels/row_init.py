@@ -1,4 +1,4 @@
-"""Initial values of rows, by a counter-based generator (row_init.cu)."""
+"""Initial values of rows, by a counter-based generator (row_init.cu, row_init.cuh)."""
 from .backend import FLOAT, INT32, INT64, POINTER, UINT64, family, kernels, row_lanes
 
 declare = family(__name__)
@@ -9,12 +9,12 @@ declare("initial_rows_of_shard", None, UINT64, UINT64, INT64, INT64, INT64, INT6
         threads=lambda a: a[4] * row_lanes(a[5]))
 
 _WORD = (1 << 64) - 1
-# As in row_init.cu.
+# As in row_init.cuh.
 KINDS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3, "truncated_normal": 4}
 
 
 def _kind(kind: str) -> int:
-    """The number of a distribution in row_init.cu."""
+    """The number of a distribution in row_init.cuh."""
     try:
         return KINDS[kind]
     except KeyError:

@@ -5,7 +5,6 @@ exchanges as of one.
     dense_lookup   the grouped forms of the dense lookup's operations: which requests may run together
     combined_lookup  and of the combined lookup's
     distinct_rows  and of the one that makes the rows of many lookups distinct
-    evaluations    which lookups run so by themselves where they evaluate
     lookup_alone   what lookups do on one rank
     lookup_ranks   and on several, where rows go by all2all: forward
     lookup_ranks_backward  and backward

@@ -12,8 +12,10 @@ class Forward(dense_lookup.Forward):
         return None if config.exchange == "reduce_scatter" else super().fixed_key(config)
 
     def serves_one(self, taken, world):
-        """See GroupForm.serves_one: an evaluation, too, where no key can be without a row."""
-        return not taken.config.table.hashed or super().serves_one(taken, world)
+        """See GroupForm.serves_one: on one rank bags are summed up when it is known whether all keys have rows."""
+        if world.size == 1 and taken.config.table.hashed:
+            return taken.config.training is True
+        return super().serves_one(taken, world)
 
     def key(self, taken, world):
         """See GroupForm.key."""

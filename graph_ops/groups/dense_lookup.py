@@ -1,5 +1,5 @@
 """The grouped forms of the dense lookup and of its gradient, on one rank and on several."""
-from sok1x.graph_ops.groups import evaluations, lane, lookup_alone, lookup_ranks, lookup_ranks_backward
+from sok1x.graph_ops.groups import lane, lookup_alone, lookup_ranks, lookup_ranks_backward
 from sok1x.graph_ops.groups.form import GroupForm
 
 
@@ -11,10 +11,9 @@ class Forward(GroupForm):
         return None if config.training is None else ("training", config.training)
 
     def serves_one(self, taken, world):
-        """See GroupForm.serves_one: on one rank an evaluation by itself does not even wait for what is missing."""
-        if taken.config.training is True:
-            return True
-        return world.size > 1 and evaluations.in_a_group(taken.request.kernel, taken.headers is not None)
+        """See GroupForm.serves_one: an evaluation, too, unless it may have to be done again: what keys without a row
+        read may lie in the variable."""
+        return taken.config.training is True or not (taken.config.table.hashed and taken.config.table.by_row)
 
     def key(self, taken, world):
         """See GroupForm.key."""
@@ -32,12 +31,7 @@ class Forward(GroupForm):
 
     def run(self, members, world):
         """See GroupForm.run."""
-        if world.size == 1:
-            return lookup_alone.forward(members, world)
-        run = lookup_ranks.forward(members, world)
-        for taken in run.left:
-            evaluations.left_by_its_group(taken.request.kernel)
-        return run
+        return lookup_alone.forward(members, world) if world.size == 1 else lookup_ranks.forward(members, world)
 
     def hand_over(self, taken, world):
         """See GroupForm.hand_over."""

@@ -201,7 +201,6 @@ int Lane::Forward(const Team& team, LookupRun* run, uint8_t* left) {
   for (int t = 0; t < count; ++t) {
     const LaneOp& op = OpOf(team.members[t]);
     const int64_t step = team.members[t]->step;
-    rows[t] = op.begin;
     // stores/clock.py: step_of_new.
     rows[t].ahead = *op.counted == step ? 0 : 1;
     rows[t].at_least = op.graph == nullptr ? 1 : op.graph[0] == step ? op.graph[1] : op.graph[1] + 1;

@@ -31,7 +31,6 @@ struct LaneOp {
   int64_t note;      // of an op that makes rows distinct: whether they are what optimizers may use as they are
   int64_t table;     // its number (known_distinct.h)
   LookupFacts facts;
-  NewRows begin;     // without `ahead` and `at_least`
   // Of an optimizer's step:
   UpdateFacts update;
   const UpdateKernel* kernel;

@@ -17,7 +17,7 @@ UPDATE_FACTS = np.dtype([(name, np.int64) for name in ("dim", "rows", "rows_at",
 
 # LaneOp there.
 _OP = np.dtype([(name, np.int64) for name in ("kind", "team", "training", "alone", "note", "table")] + [
-    ("facts", lookup_run.FACTS), ("begin", lookup_run.NEW), ("update", UPDATE_FACTS)] + [
+    ("facts", lookup_run.FACTS), ("update", UPDATE_FACTS)] + [
         (name, np.int64) for name in (
             "kernel", "host_inputs", "counted", "graph", "stream", "event", "context", "device")])
 
@@ -50,7 +50,7 @@ class LaneOp:
         op["alone"] = world.size == 1
         op["note"], op["table"] = getattr(config, "rows_known", False), known_distinct.number(table.name)
         if update is None:
-            op["facts"], op["begin"] = lookup_run.facts_of(request.kernel, config), lookup_run.beginning(table, world)
+            op["facts"] = lookup_run.facts_of(request.kernel, config)
         else:
             op["update"], op["kernel"] = update
             op["host_inputs"] = request.host_input_count

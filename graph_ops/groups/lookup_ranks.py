@@ -15,6 +15,7 @@ from typing import Any, List, NamedTuple
 import numpy as np
 
 from sok1x.cuda_kernels import row_numbers
+from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups.lookup_run import TOO_MANY_DIMENSIONS, LookupRun, again
@@ -75,6 +76,12 @@ def forward(members: List[Any], world: Any) -> LookupRun:
     missing, fresh = np.empty((2, size), np.int64)
     run.call("forward_answer", training, missing, fresh, pointers, gives, takes)
     left, new = bytes([count > 0 for count in missing.tolist()]), fresh.tolist()
+    if not training and run.team.begins:  # keys without a row read what they would begin with: nobody leaves anything
+        if any(left):
+            raise CallError(INTERNAL, "the variables of a table were there when its lookup was prepared, and are gone")
+        run.exchange(communicator, pointers, gives, takes)
+        run.call("forward_take", left)
+        return run
     # No rank waits for others here but one that inserts keys: before that, none may have a full shard.
     everywhere = world.communicator.any_rank(left) if run.team.hashed else None
     if any(new):

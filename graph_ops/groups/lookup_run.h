@@ -29,6 +29,9 @@ struct LookupFacts {
   int64_t by_bag;        // 1: a lookup by bag, or its gradient
   int64_t slots, most;   // of a lookup by bag: S, 0 where samples have no slots, and the most keys of a bag
   int64_t mean;          // by bag, 1: sums are divided by the bag's number of keys
+  // How rows begin, as initial_rows in row_init.cu takes it; kind -1: as they are in the variable.
+  int64_t seed, identity, kind;
+  double a, b;
 
   int64_t parts_of(int64_t ranks) const { return parts != 0 ? parts : ranks; }
   int64_t keys_of(int64_t ranks) const { return keys != 0 ? keys : parts_of(ranks) * rows; }
@@ -66,10 +69,8 @@ struct Buffer {
   i64 rows_of(int member) const { return starts[(member + 1) * (ranks + 1) - 1]; }
 };
 
-// How new rows of a member's table begin, and when they are stamped. Kept in step with lookup_run.py's NEW.
+// When new rows of a member's table are stamped. Kept in step with lookup_run.py's NEW.
 struct NewRows {
-  int64_t seed, identity, kind;
-  double a, b;
   int64_t ahead, at_least;
 };
 
@@ -172,7 +173,11 @@ class LookupRun {
   int OutputsAlone(int t);
   // Looks all members' keys up, `found_`: of members for which there is nothing to be done n = 0. counts_: how many
   // have no row.
-  int LookUpKeys();
+  int LookUpKeys(bool training);
+  // Whether what an evaluation reads for keys without a row is a function of the keys, for all members, and no key has
+  // to be refused: then nobody need know whether there are such.
+  bool AllBegin() const;
+  int Begin();
   int LookUpBags();
 
   // ---- lookup_run_new.cc

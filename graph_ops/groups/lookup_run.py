@@ -4,6 +4,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
+from sok1x import launch
 from sok1x.cuda_kernels import group_steps, row_init
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import CallError
@@ -12,10 +13,9 @@ from sok1x.graph_ops.stores import clock
 # What is known of a member before it runs: LookupFacts in lookup_run.h.
 FACTS = np.dtype([(name, np.int64) for name in (
     "dim", "rows", "hashed", "half", "global_step", "count_at", "stamps_at", "clock_at", "parts", "first",
-    "keys", "by_bag", "slots", "most", "mean")])
-# How new rows begin and are stamped: NewRows there. kind: of row_init.cu, or -1.
-NEW = np.dtype([("seed", np.int64), ("identity", np.int64), ("kind", np.int64), ("a", np.float64), ("b", np.float64),
-                ("ahead", np.int64), ("at_least", np.int64)])
+    "keys", "by_bag", "slots", "most", "mean", "seed", "identity", "kind")] + [("a", np.float64), ("b", np.float64)])
+# When new rows are stamped: NewRows there.
+NEW = np.dtype([("ahead", np.int64), ("at_least", np.int64)])
 
 TOO_MANY_DIMENSIONS = -1  # what a function returns where keys have more than embeddings could
 
@@ -48,7 +48,8 @@ class Team:
 
     Attributes:
       facts: `FACTS` [T]. names: the tables', a list of str. by_bag: whether they are lookups by bag, or gradients of
-        such. hashed: whether any of them has an index.
+        such. hashed: whether any of them has an index. begins: whether what keys without a row read is a function of
+        the keys, for all of them.
     """
 
     def __init__(self, members: List[Any]) -> None:
@@ -56,6 +57,7 @@ class Team:
         self.names = [taken.config.table.name for taken in members]
         self.by_bag = bool(self.facts["by_bag"][0])
         self.hashed = bool(self.facts["hashed"].any())
+        self.begins = not (self.facts["hashed"] & (self.facts["kind"] < 0)).any()
         self._expected = np.zeros(1, np.int64)  # bytes of scratch memory that their last run took
         self.addresses = self.facts.ctypes.data, self._expected.ctypes.data
 
@@ -72,7 +74,7 @@ def facts_of(kernel: int, config: Any) -> Tuple[int, ...]:
                           *[held.index(name) if name in held else -1 for name in ("count", "stamps", "clock")],
                           table.placement.rank is not None, table.placement.first, table.keys or 0,
                           hasattr(config, "combiner"), getattr(config, "slot_num", None) or 0,
-                          getattr(config, "max_nnz", 0), getattr(config, "combiner", "") == "mean")
+                          getattr(config, "max_nnz", 0), getattr(config, "combiner", "") == "mean", *_beginning(table))
     return _facts[kernel]
 
 
@@ -176,9 +178,7 @@ class LookupRun:
         for number, taken in enumerate(self.members):
             if left[number] or not fresh[number]:
                 continue
-            table = taken.config.table
-            rows[number] = beginning(table, world)
-            rows[number]["ahead"], rows[number]["at_least"] = clock.step_of_new(taken.request, table.name)
+            rows[number] = clock.step_of_new(taken.request, taken.config.table.name)
         self.call("forward_insert", rows, bytes(left))
 
     def leave(self, mask: Sequence[int]) -> "LookupRun":
@@ -199,10 +199,11 @@ class LookupRun:
                 taken.request.finish()
 
 
-def beginning(table: Any, world: Any) -> Tuple[Any, ...]:
-    """The `NEW` of a table, but for the step."""
+def _beginning(table: Any) -> Tuple[Any, ...]:
+    """How a table's rows begin, as the last of `FACTS` say it."""
+    world = launch.current()
     kind, a, b = ("", 0.0, 0.0) if table.by_row else table.distribution(world.size)
-    return (_signed(world.arguments["seed"]), _signed(table.identity), row_init.KINDS[kind] if kind else -1, a, b, 0, 0)
+    return _signed(world.arguments["seed"]), _signed(table.identity), row_init.KINDS[kind] if kind else -1, a, b
 
 
 def _signed(number: int) -> int:

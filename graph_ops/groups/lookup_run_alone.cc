@@ -41,17 +41,43 @@ int LookupRun::ForwardAlone(bool training, uint8_t* left, int64_t* fresh) {
   int code = Lock(training);
   if (code != 0) return code;
   for (int t = 0; t < count; ++t) Open(t);
-  code = by_bag_ ? LookUpBags() : LookUpKeys();
+  code = by_bag_ ? LookUpBags() : LookUpKeys(training);
   if (code == 0 && training) code = Unseen(counts_.data(), fresh);
   if (inserts_.empty()) group_->Unlock();
   for (int t = 0; t < count; ++t) left[t] = counts_[t] > 0 || codes_[t] != 0 || !batches_[t].fits;
   return code;
 }
 
-int LookupRun::LookUpKeys() {
+bool LookupRun::AllBegin() const {
+  for (int t = 0; t < size(); ++t) {
+    // Of several ranks keys have been looked at where they come from.
+    const bool begins = facts_[t].hashed ? facts_[t].kind >= 0 : ranks_ > 1;
+    if (!begins || codes_[t] != 0) return false;
+  }
+  return true;
+}
+
+int LookupRun::Begin() {
+  std::vector<InitialMember> members;
+  for (int t = 0; t < size(); ++t) {
+    const FindMember& from = found_[t];
+    if (!facts_[t].hashed) continue;
+    members.push_back({from.keys, from.key_type, from.n, from.rows, from.out, from.out_half, from.dim, facts_[t].seed,
+                       facts_[t].identity, facts_[t].kind, facts_[t].a, facts_[t].b});
+  }
+  return members.empty() ? 0 : steps_->initial(Work(), members.data(), members.size());
+}
+
+int LookupRun::LookUpKeys(bool training) {
   i64* const missing = Numbers(size());
   if (missing == nullptr) return Done(GROUP_NO_MEMORY);
   int code = steps_->look_up(Work(), found_.data(), size(), missing);
+  if (code == 0 && !training && AllBegin()) {  // without waiting
+    if (on_gpu() || std::find_if(missing, missing + size(), [](i64 n) { return n > 0; }) != missing + size()) {
+      code = Begin();
+    }
+    return Done(code);
+  }
   if (code == 0) code = steps_->answer(Work(), missing, size(), reinterpret_cast<i64*>(counts_.data()));
   return Done(code);
 }

@@ -88,11 +88,11 @@ int LookupRun::ForwardInsert(const NewRows* rows, const uint8_t* left) {
     const int t = inserted_[i];
     if (left[t]) continue;
     InsertMember m = inserts_[i];
-    m.seed = rows[t].seed;
-    m.identity = rows[t].identity;
-    m.kind = rows[t].kind;
-    m.a = rows[t].a;
-    m.b = rows[t].b;
+    m.seed = facts_[t].seed;
+    m.identity = facts_[t].identity;
+    m.kind = facts_[t].kind;
+    m.a = facts_[t].a;
+    m.b = facts_[t].b;
     m.ahead = rows[t].ahead;
     m.at_least = rows[t].at_least;
     members.push_back(m);

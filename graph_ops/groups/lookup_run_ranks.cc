@@ -196,7 +196,7 @@ int LookupRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, in
     batches_[t].fits = true;  // which is known where it is prepared
     Open(t);
   }
-  code = LookUpKeys();
+  code = LookUpKeys(training);
   for (int t = 0; t < count; ++t) missing[t] = counts_[t] + (codes_[t] != 0);
   if (code == 0 && training) code = Unseen(missing, fresh);
   if (inserts_.empty()) group_->Unlock();

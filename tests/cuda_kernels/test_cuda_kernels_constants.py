@@ -38,7 +38,7 @@ CONSTANTS = [
 # (module, Python's dict, C's file, C's enum, what the enum's names have before Python's)
 ENUMERATIONS = [
     ("backend", "KEY_TYPES", "common.cuh", "KeyType", "KEY_"),
-    ("row_init", "KINDS", "row_init.cu", "Distribution", ""),
+    ("row_init", "KINDS", "row_init.cuh", "Distribution", ""),
 ]
 
 # (module, what stands on both sides and is no constant, C's file): it has a test of its own below.

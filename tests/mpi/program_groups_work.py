@@ -27,7 +27,7 @@ def counted(what, function):
 class Steps(ctypes.Structure):
     """group_steps.h's GroupSteps, of which the last counts kernels."""
 
-    _fields_ = [("nbytes", ctypes.c_int64), ("steps", ctypes.c_void_p * 16),
+    _fields_ = [("nbytes", ctypes.c_int64), ("steps", ctypes.c_void_p * 17),
                 ("kernels", ctypes.CFUNCTYPE(ctypes.c_int64))]
 
 
