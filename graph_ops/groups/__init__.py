@@ -2,6 +2,7 @@
 exchanges as of one.
 
     form           what an operation's grouped form is
+    run            a group's requests on their way: what it leaves to their operation, and its end
     dense_lookup   the grouped forms of the dense lookup's operations: which requests may run together
     combined_lookup  and of the combined lookup's
     distinct_rows  and of the one that makes the rows of many lookups distinct

@@ -38,7 +38,7 @@ class GroupForm(abc.ABC):
         """Runs members (list of `together.Taken`) but answers none: at least two, or one where `serves_one`.
 
         Returns:
-          The run (lookup_run.LookupRun), whose `left` are those to be run by themselves: the same on all ranks.
+          The run (run.Run), whose `left` are those to be run by themselves: the same on all ranks.
         """
 
     def hand_over(self, taken, world):

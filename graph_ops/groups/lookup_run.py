@@ -8,6 +8,7 @@ from sok1x import launch
 from sok1x.cuda_kernels import group_steps, row_init
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import CallError
+from sok1x.graph_ops.groups.run import Run
 from sok1x.graph_ops.stores import clock
 
 # What is known of a member before it runs: LookupFacts in lookup_run.h.
@@ -89,19 +90,18 @@ def team_of(members: List[Any]) -> Team:
     return team
 
 
-class LookupRun:
-    """The requests of members (list of `together.Taken`) that run at once, T of them.
+class LookupRun(Run):
+    """Lookups, or gradients, that run at once, T of them: see Run.
 
     A member that is left is run by its operation, once this has unlocked: it has the outputs that this has made.
 
     Attributes:
-      left: the members that have to be run by themselves.
       kept: what `lookup_ranks.prepare` leaves for the forward of the same members, or None.
     """
 
     def __init__(self, members: List[Any]) -> None:
-        self.members, self.kept = members, None  # type: List[Any], Any
-        self.left: List[Any] = []
+        super().__init__(members)
+        self.kept: Any = None
         self.ids: List[int] = []
         self.team = team_of(members)
         requests = [taken.request for taken in members]
@@ -181,22 +181,11 @@ class LookupRun:
             rows[number] = clock.step_of_new(taken.request, taken.config.table.name)
         self.call("forward_insert", rows, bytes(left))
 
-    def leave(self, mask: Sequence[int]) -> "LookupRun":
-        """Leaves the members of the mask, [T]."""
-        if any(mask):
-            self.left = [taken for taken, one in zip(self.members, mask) if one]
-        return self
-
-    def finish(self) -> None:
-        """Answers all members that are not left."""
-        if not self.left:
-            for taken in self.members:
-                taken.request.ended()
-            _functions["finish"](self._handle)
-            return
+    def _finish_all(self) -> None:
+        """See Run."""
         for taken in self.members:
-            if taken not in self.left:
-                taken.request.finish()
+            taken.request.ended()
+        _functions["finish"](self._handle)
 
 
 def _beginning(table: Any) -> Tuple[Any, ...]:

@@ -5,7 +5,7 @@ whatever does not fit, the operation does by itself. Bits are the same: it is th
 """
 import ctypes
 import functools
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
 from sok1x.graph_ops.groups import lane
 from sok1x.graph_ops.groups.form import GroupForm
 from sok1x.graph_ops.groups.lane import UPDATE_FACTS
+from sok1x.graph_ops.groups.run import Run
 from sok1x.graph_ops.stores import known_distinct
 
 _TEAMS_REMEMBERED = 1000
@@ -80,20 +81,15 @@ class Updates(GroupForm):
         return run
 
 
-class UpdateRun:
-    """The requests of members (list of `together.Taken`) whose rows are moved at once.
+class UpdateRun(Run):
+    """Members whose rows are moved at once: see Run.
 
     Attributes:
       apart: whether all members are left to their operation, for who wants to see each kernel as Python launches it.
-      left: the members that have to be run by themselves.
     """
 
     apart = False
-
-    def __init__(self, members: List[Any]) -> None:
-        self.members = members
-        self.left: List[Any] = []
-        self._group: Any = None
+    _group: Any = None
 
     def move(self, step: Step) -> None:
         """Has the members' rows moved by the kernel of a `Step`.
@@ -119,17 +115,11 @@ class UpdateRun:
         if code:
             raise CallError(INTERNAL, "{} steps of '{}' that run together failed with error {}".format(
                 len(members), members[0].request.name, code))
-        if any(left):
-            self.left = [taken for taken, one in zip(members, left) if one]
+        self.leave(left)
 
-    def finish(self) -> None:
-        """Answers all members that are not left."""
-        if not self.left:
-            self._group.finish()
-            return
-        for taken in self.members:
-            if taken not in self.left:
-                taken.request.finish()
+    def _finish_all(self) -> None:
+        """See Run."""
+        self._group.finish()
 
 
 def _team(members, step):
