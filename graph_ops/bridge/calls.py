@@ -1,8 +1,13 @@
 """What the kernels of our op (a node in one session each) run: made from the node's config when it first runs."""
+import functools
+
 from sok1x import launch
 from sok1x.graph_ops.bridge import configs, devices, plan, registry
 
 _KERNELS_REMEMBERED = 10000
+
+# As the types themselves, with all fields, but without a function of Python's in between: there are many of them.
+_instance, _ready = [functools.partial(tuple.__new__, kind) for kind in (launch.Instance, launch.Ready)]
 
 
 class Call:
@@ -18,7 +23,7 @@ class Call:
     """
 
     __slots__ = ("operation", "config", "place", "plan", "context", "gpu", "alike", "op", "name",
-                 "learned", "_lane")
+                 "learned", "_lane", "_of_graph", "_tie")
 
     def __init__(self, request, contexts):
         self.operation = registry.get(request.function)
@@ -28,6 +33,9 @@ class Call:
         self.gpu = devices.find(request)
         self.op = None if self.place.op is None else launch.Op(self.context.number, *self.place.op)
         self.name = request.name
+        self._of_graph = self.context.plans[self.plan]
+        # None where it is 0 for all.
+        self._tie = None if type(self.operation).tie is registry.Operation.tie else self.operation.tie
         self.alike = self._lane = None
         self.learned = False
         if self.operation.group is not None:
@@ -45,15 +53,13 @@ class Call:
 
     def announced(self, taken, rivals):
         """The Ready of a `together.Taken` of this call."""
-        request = taken.request
-        of_graph = self.context.plans[self.plan]
+        request, of_graph = taken.request, self._of_graph
         # In a loop of its own an op has one frame; the name of a frame in other loops tells which of theirs.
         loops = self.place.loops
-        instance = launch.Instance(self.operation.tie(request), request.frame if loops > 1 else 0,
-                                   request.iteration if loops else 0, request.signature)
+        instance = _instance((0 if self._tie is None else self._tie(request), request.frame if loops > 1 else 0,
+                              request.iteration if loops else 0, request.signature))
         graphs = plan.graphs() if of_graph is None or of_graph.counted else 0
-        return launch.Ready(self.op, self.name, taken.header, taken.error, request.step, instance, of_graph, graphs,
-                            rivals)
+        return _ready((self.op, self.name, taken.header, taken.error, request.step, instance, of_graph, graphs, rivals))
 
 
 class Calls:

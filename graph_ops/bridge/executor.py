@@ -178,11 +178,12 @@ class Executor(threading.Thread):
         """Tells the other ranks what this rank is ready for, or why it cannot be."""
         ready = []
         for taken in everything:
-            rivals = () if taken.call.context.met else self._contexts.rivals(taken.call.context, *taken.call.place.op)
-            ready.append(taken.call.announced(taken, rivals))
-        for taken, ticket in zip(everything, world.coordinator.announce_all(ready)):
-            self._held[ticket] = taken
-            self._tickets[taken.request.id] = ticket
+            call = taken.call
+            rivals = () if call.context.met else self._contexts.rivals(call.context, *call.place.op)
+            ready.append(call.announced(taken, rivals))
+        tickets = world.coordinator.announce_all(ready)
+        self._held.update(zip(tickets, everything))
+        self._tickets.update(zip([taken.request.id for taken in everything], tickets))
 
     def _carry_out(self, decisions, world):
         """Runs, or fails, the requests that the decisions answer; those of one batch together."""

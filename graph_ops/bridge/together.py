@@ -8,6 +8,7 @@ On several ranks what a group is made of must be the same on all: it follows fro
 which all ranks see, and from nothing else.
 """
 import itertools
+import operator
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class Taken:
 
 def batches(decisions):
     """The decisions (a list) of one word of the leader together: iterables of them, in order."""
-    return [list(batch) for _, batch in itertools.groupby(decisions, lambda decision: decision.batch)]
+    return [list(batch) for _, batch in itertools.groupby(decisions, operator.attrgetter("batch"))]
 
 
 def sort(everything, world):

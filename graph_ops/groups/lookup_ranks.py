@@ -67,19 +67,18 @@ def forward(members: List[Any], world: Any) -> LookupRun:
     headers, width = np.concatenate([taken.headers for taken in members]), members[0].headers.shape[1]  # [T N, h]
     numbers = np.array([taken.request.exchange for taken in members])
     sent, begins = run.kept if run.kept is not None else _kept(members)
-    pointers, (gives, takes) = np.empty(3, np.int64), np.empty((2, ranks), np.int64)
-    communicator, training = members[0].request.communicator, bool(headers[0, 0])
+    said, communicator = run.team.said(ranks), members[0].request.communicator
     if run.call("forward_ask", world.rank, ranks, width, headers, numbers, sent, begins,
-                run.kept is not None, pointers, gives, takes) == TOO_MANY_DIMENSIONS:
+                run.kept is not None, *said.exchange_at) == TOO_MANY_DIMENSIONS:
         return run.leave([1] * size)  # on all ranks: keys' dimensions are part of the plan
-    run.exchange(communicator, pointers, gives, takes)
-    missing, fresh = np.empty((2, size), np.int64)
-    run.call("forward_answer", training, missing, fresh, pointers, gives, takes)
-    left, new = bytes([count > 0 for count in missing.tolist()]), fresh.tolist()
+    training = int(headers[0, 0])
+    run.exchange(communicator, said)
+    run.call("forward_answer", training, *said.found_at, *said.exchange_at)
+    left, new = bytes([count > 0 for count in said.missing.tolist()]), said.fresh.tolist()
     if not training and run.team.begins:  # keys without a row read what they would begin with: nobody leaves anything
         if any(left):
             raise CallError(INTERNAL, "the variables of a table were there when its lookup was prepared, and are gone")
-        run.exchange(communicator, pointers, gives, takes)
+        run.exchange(communicator, said)
         run.call("forward_take", left)
         return run
     # No rank waits for others here but one that inserts keys: before that, none may have a full shard.
@@ -87,7 +86,7 @@ def forward(members: List[Any], world: Any) -> LookupRun:
     if any(new):
         left, everywhere = everywhere(), None
         run.insert(world, new, left)
-    run.exchange(communicator, pointers, gives, takes)
+    run.exchange(communicator, said)
     if everywhere is not None:
         left = everywhere()
     run.call("forward_take", left)

@@ -26,9 +26,8 @@ def backward(members: List[Any], world: Any) -> LookupRun:
     """The gradients of decided members. Returns its run."""
     run, size = again(members), len(members)
     headers, width = np.concatenate([taken.headers for taken in members]), members[0].headers.shape[1]  # [T N, h]
-    left, pointers = np.empty(size, np.uint8), np.empty(3, np.int64)
-    gives, takes = np.empty((2, world.size), np.int64)
-    run.call("backward_send", world.rank, world.size, width, headers, left, pointers, gives, takes)
-    run.exchange(members[0].request.communicator, pointers, gives, takes)
+    left, said = np.empty(size, np.uint8), run.team.said(world.size)
+    run.call("backward_send", world.rank, world.size, width, headers, left, *said.exchange_at)
+    run.exchange(members[0].request.communicator, said)
     run.call("backward_take")
     return run.leave(left.tolist())

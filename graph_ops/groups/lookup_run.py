@@ -44,6 +44,22 @@ _DECLARED = {
     "backward_take": (_I, [_P])}
 
 
+class Said:
+    """Where C++ says what is to be exchanged, and what it has found: for all runs of a team, one after the other.
+
+    Attributes:
+      pointers: int64 [3], to what is given, to what is taken, and the bytes of a unit. gives, takes: int64 [N], units.
+      missing, fresh: int64 [T].
+      exchange_at: addresses of the first three. found_at: of the others.
+    """
+
+    def __init__(self, size: int, ranks: int) -> None:
+        parts = np.split(np.zeros(3 + 2 * (ranks + size), np.int64), np.cumsum([3, ranks, ranks, size]))
+        self.pointers, self.gives, self.takes, self.missing, self.fresh = parts
+        at = [part.ctypes.data for part in parts]
+        self.exchange_at, self.found_at = at[:3], at[3:]
+
+
 class Team:
     """The kernels (nodes in one session) of members that have run together before, in their order.
 
@@ -61,6 +77,13 @@ class Team:
         self.begins = not (self.facts["hashed"] & (self.facts["kind"] < 0)).any()
         self._expected = np.zeros(1, np.int64)  # bytes of scratch memory that their last run took
         self.addresses = self.facts.ctypes.data, self._expected.ctypes.data
+        self._said: Dict[int, Said] = {}
+
+    def said(self, ranks: int) -> Said:
+        """Its `Said`, with so many ranks."""
+        if ranks not in self._said:
+            self._said[ranks] = Said(len(self.names), ranks)
+        return self._said[ranks]
 
 
 def facts_of(kernel: int, config: Any) -> Tuple[int, ...]:
@@ -152,10 +175,10 @@ class LookupRun(Run):
         return code
 
     @staticmethod
-    def exchange(communicator: Any, pointers: np.ndarray, gives: np.ndarray, takes: np.ndarray) -> None:
-        """Exchanges what a function has said: (to give, to take, bytes of a unit), and [N] units each."""
-        give, take, unit = pointers.tolist()
-        communicator.all_to_all(give, gives, take, takes, unit)
+    def exchange(communicator: Any, said: Said) -> None:
+        """Exchanges what a function has said."""
+        give, take, unit = said.pointers.tolist()
+        communicator.all_to_all(give, said.gives, take, said.takes, unit)
 
     @property
     def scratch_bytes(self) -> int:
