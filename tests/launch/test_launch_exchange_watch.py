@@ -128,14 +128,26 @@ def test_the_watch_hears_for_an_executor_that_waits_for_its_gpu(kind, watched):
     assert (heard.code, heard.message, heard.rank) == (INVALID_ARGUMENT, "boom", 1)
 
 
-def test_what_was_overheard_is_still_received():
+def test_what_was_overheard_or_seen_is_still_received():
     done = run_ranks(1, """
+import ctypes
 import time
 from mpi4py import MPI
-from sok1x.launch import mpi_library, mpi_transport
+from sok1x.launch import inbox, mpi_library, mpi_transport
 gate = mpi_library.Gate()
 transport = mpi_transport.MpiTransport(MPI, MPI.COMM_SELF, gate)
+
+def something(address):
+    there, flag = inbox.Inbox.from_address(address), ctypes.c_int(7)
+    assert there.probe(there.source, there.tag, there.comm, ctypes.byref(flag), there.status) == 0
+    return flag.value
+
+assert transport.watch(something) == 0
 transport.send(0, b"one")
+until = time.monotonic() + 20
+while not transport.watch(something) and time.monotonic() < until:
+    time.sleep(0.01)
+assert transport.watch(something) == 1, "it has been left there"
 transport.send(0, b"two")
 limit = time.monotonic() + 20
 while len(transport.peek()) < 2 and time.monotonic() < limit:
@@ -147,8 +159,10 @@ while len(came) < 3 and time.monotonic() < limit:
     came += transport.receive()
 assert came == [(0, b"one"), (0, b"two"), (0, b"three")], came
 assert transport.peek() == [] == transport.receive()
+assert transport.watch(something) == 0
 gate.shut()
 assert transport.peek() == [] == transport.receive()
+assert transport.watch(lambda address: address) is None
 print("fine")
 """)
     assert done.out == "fine\n"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from launch_simulation import Job, ready
 
+from sok1x.launch import pauses
 from sok1x.launch.errors import CANCELLED, RESOURCE_EXHAUSTED, LaunchError
 
 
@@ -193,9 +194,9 @@ def test_headers_of_other_lengths_fail_the_op_and_not_the_job():
 
 def test_sleeps_are_short_while_an_answer_is_near_and_longer_afterwards():
     job = Job(2)
-    assert job.ranks[1].wait_microseconds() == 1000
+    assert job.ranks[1].wait_microseconds() == 1000 and not job.ranks[1].waits
     job.ranks[1].announce(ready(0))
-    assert job.ranks[1].wait_microseconds() == 0
+    assert job.ranks[1].wait_microseconds() == 0 and job.ranks[1].waits
     waits = []
     for _ in range(50):
         job.clock.now += 5e-4
@@ -204,4 +205,16 @@ def test_sleeps_are_short_while_an_answer_is_near_and_longer_afterwards():
     alone = Job(1)
     assert alone.ranks[0].wait_microseconds() is None
     alone.ranks[0].announce(ready(0))
-    assert alone.ranks[0].wait_microseconds() == 0
+    assert alone.ranks[0].wait_microseconds() == 0 and not alone.ranks[0].waits
+    job.ranks[1].withdraw(1)
+    assert not job.ranks[1].waits, "that is still to be sent"
+    job.ranks[0].announce(ready(0))
+    job.settle()
+    assert not job.ranks[0].waits and not job.ranks[1].waits
+
+
+def test_a_rank_looks_longer_where_it_has_cpus_enough():
+    for spin in (pauses.spin_for_requests, pauses.spin_for_words):
+        found = [spin(cpus) for cpus in (0.5, 1, 3.9, 4, 64)]
+        assert found == sorted(found) and found[3] == found[4] > found[2] == found[1]
+    assert pauses.spin_for_words(0.5) == 0
