@@ -27,6 +27,7 @@ from groups_model import (
 
 import sok1x as sok
 from sok1x import launch
+from sok1x.graph_ops.bridge.registry import get
 from sok1x.graph_ops.operations import embedding
 
 
@@ -148,6 +149,24 @@ def evaluation(rank, size):
             assert len(found[-2]) == 7, found[-2]
             found += [outcome(made, [model.gradients, model.step], model.feed(batch)), made.run(tf.global_variables())]
             assert len(found[-2]) == 2, found[-2]
+    return found
+
+
+def evaluated_by_themselves(rank, size):
+    """Lookups that evaluate, one at a time: of keys that are known, and of such as one rank alone has never seen."""
+    model = Model([(30, True), (30, False)], [(0, True), (1, True), (0, False), (1, False)])
+    known, unseen = [keys(rank, 3, 3)] * 4, [keys(3, 3, 25 if rank == size - 1 else rank)] * 4
+    found = []
+    with session() as made:
+        found += [outcome(made, [model.outs, model.step], model.feed(known)), made.run(tf.global_variables())]
+        before, pause[0] = len(sizes.get(FORWARD, [])), 0.0
+        for batch in (known, unseen, known):
+            found += [outcome(made, out, model.feed(batch)) for out in model.outs[2:]]
+            assert isinstance(found[-1], np.ndarray) and isinstance(found[-2], np.ndarray), found[-2:]
+        pause[0] = 0.06
+        found.append(made.run(tf.global_variables()))
+    if get(FORWARD).group is not None:
+        assert sizes[FORWARD][before:] == [1] * 6, sizes
     return found
 
 
@@ -277,7 +296,7 @@ def another_exchange_each_step(rank, size):
 
 BY_KEY_AND_BY_BAG = (full_table, key_outside, never_initialized, gradient_of_another_shape,
                      training_of_another_shape, evaluation, one_table_several_times_with_a_global_step)
-BY_KEY = BY_KEY_AND_BY_BAG + (one_table_several_times, keys_of_many_dimensions, runs_at_once)
+BY_KEY = (evaluated_by_themselves,) + BY_KEY_AND_BY_BAG + (one_table_several_times, keys_of_many_dimensions, runs_at_once)
 BY_BAG = BY_KEY_AND_BY_BAG + (batches_not_in_order, another_exchange_each_step)
 
 
