@@ -296,7 +296,7 @@ def another_exchange_each_step(rank, size):
 
 BY_KEY_AND_BY_BAG = (full_table, key_outside, never_initialized, gradient_of_another_shape,
                      training_of_another_shape, evaluation, one_table_several_times_with_a_global_step)
-BY_KEY = (evaluated_by_themselves,) + BY_KEY_AND_BY_BAG + (one_table_several_times, keys_of_many_dimensions, runs_at_once)
+BY_KEY = BY_KEY_AND_BY_BAG + (evaluated_by_themselves, one_table_several_times, keys_of_many_dimensions, runs_at_once)
 BY_BAG = BY_KEY_AND_BY_BAG + (batches_not_in_order, another_exchange_each_step)
 
 
