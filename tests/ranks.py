@@ -1,8 +1,14 @@
 """Start a Python program on several MPI ranks in a child process, with a timeout of its own."""
+import functools
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+_starting = threading.Lock()
 
 # Lines that libraries other than ours write to stderr on a healthy run.
 _HARMLESS = ("FutureWarning", "np_resource = np.dtype", "_np_q", "DeprecationWarning", "WARNING:tensorflow",
@@ -25,21 +31,63 @@ def unexpected(err):
             if line.strip() and not any(mark in line for mark in _HARMLESS)]
 
 
-def run_ranks(ranks, program, *arguments, timeout=120, env=None, check=True, launcher=None):
-    """Run `program` (a file's path, or source text) on `ranks` ranks; kill the whole group after `timeout` s.
-
-    `ranks=0` starts it without a launcher. `check=True` asserts exit code 0 and clean stderr. With
-    SOK1X_TEST_DEVICE=gpu each rank gets a GPU (on_gpu.py).
-    """
+def environment(env=None):
+    """What programs that tests start find in their environment."""
     values = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                   OMPI_MCA_mpi_yield_when_idle="1",  # other tests run beside this one
                   TF_CPP_MIN_LOG_LEVEL="2", PYTHONWARNINGS="ignore", PYTHONUNBUFFERED="1", PYTHONFAULTHANDLER="1")
     values.update(env or {})
-    python = [sys.executable] + ([program] if os.path.exists(program) else ["-c", program])
+    return values
+
+
+def _read_at_start(values):
+    """What of an environment Python and TensorFlow's libraries have read by the end of the import."""
+    return {name: value for name, value in values.items()
+            if name.startswith(("CUDA_", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "PYTHON", "TF_"))}
+
+
+@functools.lru_cache(maxsize=None)
+def _fork_servers():
+    """The folder of the sockets of two servers, which end with this process; and what they read of the environment.
+
+    Ranks take turns: what depends on the order of a set, which differs from process to process as strings' hashes do,
+    differs between neighbours.
+    """
+    folder = tempfile.mkdtemp(prefix="sok1x_test_")
+    command = [sys.executable, os.path.join(HERE, "fork_server.py")]
+    servers = [subprocess.Popen(command + [os.path.join(folder, number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                env=environment(), start_new_session=True) for number in "01"]
+    for server in servers:
+        assert server.stdout.readline() == b"ready\n"
+    return folder, _read_at_start(environment()), servers
+
+
+def python(program, values, fresh=False):
+    """The words that run `program`, a file's path or source text, in an environment; its arguments follow.
+
+    Its process is one that has imported TensorFlow already (fork_server.py), unless the test asks for a `fresh` one, or
+    what it starts with is not what the servers have started with, or it is to have a GPU (on_gpu.py).
+    """
+    program = [program] if os.path.exists(program) else ["-c", program]
     if values.get("SOK1X_TEST_DEVICE") == "gpu":
-        python.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_gpu.py"))
+        return [sys.executable, os.path.join(HERE, "on_gpu.py")] + program
+    with _starting:
+        folder, read, _ = (None, None, None) if fresh else _fork_servers()
+    if read != _read_at_start(values):
+        return [sys.executable] + program
+    return [sys.executable, "-E", "-s", "-S", os.path.join(HERE, "forked.py"), folder] + program
+
+
+def run_ranks(ranks, program, *arguments, timeout=120, env=None, check=True, launcher=None, fresh=False):
+    """Run `program` (a file's path, or source text) on `ranks` ranks; kill the whole group after `timeout` s.
+
+    `ranks=0` starts it without a launcher. `check=True` asserts exit code 0 and clean stderr. `fresh` is as of
+    `python`; a `launcher` of the test's own starts fresh processes.
+    """
+    values = environment(env)
     command = list(launcher or (["mpiexec", "--oversubscribe", "-np", str(ranks)] if ranks else []))
-    command += python + [str(argument) for argument in arguments]
+    command += python(program, values, fresh or launcher is not None)
+    command += [str(argument) for argument in arguments]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=values,
                              universal_newlines=True, start_new_session=True)
     try:

@@ -4,9 +4,9 @@ import os
 import signal
 import subprocess
 
+from ranks import environment
+
 SECONDS = 120  # that it may be silent, or take to end
-ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONWARNINGS="ignore",
-                   TF_CPP_MIN_LOG_LEVEL="2")
 
 
 class Talking:
@@ -20,7 +20,7 @@ class Talking:
     def __init__(self, *command):
         self._child = subprocess.Popen(
             [str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=ENVIRONMENT, universal_newlines=True, start_new_session=True)
+            env=environment(), universal_newlines=True, start_new_session=True)
         self.pid = self._child.pid
         self._readers = concurrent.futures.ThreadPoolExecutor(2)
         self._stderr = self._readers.submit(self._child.stderr.read)

@@ -7,6 +7,7 @@ import textwrap
 import made_checkpoints
 import numpy as np
 import pytest
+from ranks import run_ranks
 
 from sok1x.checkpoint import __main__ as command
 
@@ -39,11 +40,9 @@ def made(tmp_path, seed):
 
 def serve(tmp_path, prefix, keys, compact):
     np.save(str(tmp_path / "keys.npy"), keys)
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(SERVE), prefix,
-                           str(tmp_path / "keys.npy"), str(tmp_path / "out.npz"), "yes" if compact else "no"],
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, np.load(str(tmp_path / "out.npz"))
+    done = run_ranks(0, textwrap.dedent(SERVE), prefix, tmp_path / "keys.npy", tmp_path / "out.npz",
+                     "yes" if compact else "no")
+    return done.out, np.load(str(tmp_path / "out.npz"))
 
 
 @pytest.mark.parametrize("options", [[], ["--rows", "1500000"], ["--compact"]])

@@ -8,6 +8,7 @@ import time
 
 import counted_model
 import pytest
+from ranks import environment, python
 from talking import Talking
 
 from sok1x.checkpoint import folders
@@ -90,9 +91,9 @@ def jobs_of_one_rank(folder, keys, seed, operations, moments):
 
 def jobs_of_two_ranks(folder, keys, seed, rounds):
     """Kills one rank, the other one, or both, in turn; mpiexec ends what is left."""
-    chain = Chain(folder, 2, random.Random(seed))
+    chain, program = Chain(folder, 2, random.Random(seed)), python(PROGRAM, environment())
     for number in range(rounds):
-        with Talking("mpiexec", "--oversubscribe", "-np", "2", sys.executable, PROGRAM, folder, keys, 16) as process:
+        with Talking("mpiexec", "--oversubscribe", "-np", "2", *program, folder, keys, 16) as process:
             job = Job(process)
             job.kill([[0], [1], [0, 1]][number % 3], chain.random)
             assert process.end() != 0

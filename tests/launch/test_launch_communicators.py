@@ -11,7 +11,7 @@ BY = {"host": "host", "nccl": "NCCL", "staged": "MPI"}
 @pytest.mark.parametrize("ranks", [0, 1, 2, 4])
 def test_exchanges_match_numpy(ranks, way, seed):
     """`ranks=0`: no launcher."""
-    done = run_ranks(ranks, PROGRAM, seed, timeout=100, env=way.env(ranks))
+    done = run_ranks(ranks, PROGRAM, seed, timeout=100, fresh=True, env=way.env(ranks))
     by = BY[way.name] if ranks > 1 or way.name == "host" else "local"
     assert sorted(done.out.split("\n")) == [""] + [
         "rank {} of {} fine by {}".format(rank, max(1, ranks), by) for rank in range(max(1, ranks))]

@@ -10,14 +10,14 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks_ending
 
 
 def fine(ranks, scenario, *arguments, **options):
-    done = run_ranks(ranks, PROGRAM, scenario, *arguments, timeout=60, **options)
+    done = run_ranks(ranks, PROGRAM, scenario, *arguments, timeout=60, fresh=True, **options)
     assert done.out.count("fine") == max(1, ranks), str(done)
     return done
 
 
 def failing(ranks, scenario, *arguments, within=10.0, **options):
     """The job must end non-zero within so many seconds of the line 'trouble at'."""
-    done = run_ranks(ranks, PROGRAM, scenario, *arguments, timeout=60, check=False, **options)
+    done = run_ranks(ranks, PROGRAM, scenario, *arguments, timeout=60, fresh=True, check=False, **options)
     ended = time.monotonic()
     assert done.code != 0, str(done)
     took = ended - min(float(word) for word in re.findall(r"trouble at ([0-9.]+)", done.out))
@@ -36,7 +36,7 @@ def test_disagreeing_arguments_fail_on_all_ranks_and_can_be_tried_again():
 
 
 def test_a_rank_that_raises_ends_all_with_its_message():
-    done = failing(4, "raises", env={"SOK1X_GRACE_SECONDS": "2.5"})
+    done = failing(4, "raises", env={"SOK1X_GRACE_SECONDS": "1.5"})
     text = "rank 1 failed: ValueError: boom on one"
     # Rank 0 by the error of its op; the others, busy elsewhere, when their grace is over.
     assert "LaunchError" in done.err and done.err.count(text) >= 3, str(done)
@@ -56,7 +56,7 @@ def test_a_killed_rank_ends_the_job(way):
 
 
 def test_a_rank_that_ends_early_harms_nobody(way):
-    fine(3, "early", 1.5, env=way.env(3))
+    fine(3, "early", 0.8, env=way.env(3))
 
 
 @pytest.mark.parametrize("scenario, rank", [("deserted", 1), ("deserted_with_code", 1), ("deserted_by_rank_0", 0)])
@@ -99,7 +99,7 @@ def test_an_exchange_that_one_rank_does_not_finish_is_given_up(way):
 
 @pytest.mark.parametrize("scenario", ["never_init", "never_init_mpi_runs"])
 def test_a_rank_that_runs_init_late_is_waited_for_with_a_warning(scenario):
-    done = run_ranks(2, PROGRAM, scenario, "3", timeout=60, check=False, env={"SOK1X_STALL_SECONDS": "1"})
+    done = run_ranks(2, PROGRAM, scenario, "3", timeout=60, fresh=True, check=False, env={"SOK1X_STALL_SECONDS": "1"})
     assert done.code == 0, str(done)
     assert re.search("sok1x: rank 0: sok.Init has waited [1-4] s for ranks that have not run", done.err), str(done)
 
@@ -111,7 +111,7 @@ def test_a_rank_that_never_runs_init_is_given_up(scenario):
 
 
 def test_mpi_without_thread_support_is_refused():
-    done = run_ranks(2, PROGRAM, "threads_disabled", timeout=60)
+    done = run_ranks(2, PROGRAM, "threads_disabled", timeout=60, fresh=True)
     assert done.out.count("MPI was initialised before sok.Init with MPI_THREAD_FUNNELED") == 2, str(done)
 
 
@@ -126,10 +126,10 @@ def test_a_launcher_that_tells_no_size(ranks):
     bare = ["mpiexec", "--oversubscribe", "-np", str(ranks), "env"]
     for name in ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"):
         bare += ["-u", name]
-    done = run_ranks(ranks, PROGRAM, "healthy", timeout=60, launcher=bare)
+    done = run_ranks(ranks, PROGRAM, "healthy", timeout=60, fresh=True, launcher=bare)
     assert done.out.count("fine") == ranks, str(done)
 
 
 def test_a_launcher_of_another_mpi_is_noticed():
-    done = run_ranks(0, PROGRAM, "healthy", timeout=60, check=False, env={"PMI_RANK": "0", "PMI_SIZE": "3"})
+    done = run_ranks(0, PROGRAM, "healthy", timeout=60, fresh=True, check=False, env={"PMI_RANK": "0", "PMI_SIZE": "3"})
     assert done.code != 0 and "started 3 ranks, but the MPI library that mpi4py uses sees 1" in done.err, str(done)

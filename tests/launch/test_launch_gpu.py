@@ -13,14 +13,14 @@ HINT = "(SOK1X_COMMUNICATOR=mpi sends what GPUs exchange through host memory, wi
 
 
 def fine(ranks, scenario, env, **options):
-    done = run_ranks(ranks, PROGRAM, scenario, timeout=60, env=env, **options)
+    done = run_ranks(ranks, PROGRAM, scenario, timeout=60, fresh=True, env=env, **options)
     assert done.code == 0 and done.out.count("fine") == ranks, str(done)
     return done
 
 
 def failing(ranks, scenario, env, within=12.0, **options):
     """The job must end non-zero within so many seconds of the line 'trouble at'."""
-    done = run_ranks(ranks, PROGRAM, scenario, timeout=60, env=env, check=False, **options)
+    done = run_ranks(ranks, PROGRAM, scenario, timeout=60, fresh=True, env=env, check=False, **options)
     ended = time.monotonic()
     assert done.code != 0 or "launcher" in options, str(done)
     took = ended - min(float(word) for word in re.findall(r"trouble at ([0-9.]+)", done.out))
@@ -51,7 +51,8 @@ def test_without_nccl_host_memory_is_used_and_it_is_said_once(stand_in, more, re
     assert len(lines) == 1 and lines[0].startswith("sok1x: " + reason), str(done)
     assert lines[0].endswith(": exchanges go through host memory (MPI)"), str(done)
     assert done.out.count("by MPI through pinned host memory (" + reason) == 3, str(done)
-    done = run_ranks(3, PROGRAM, "refused", env=dict(stand_in, SOK1X_COMMUNICATOR="nccl", **more), timeout=60)
+    env = dict(stand_in, SOK1X_COMMUNICATOR="nccl", **more)
+    done = run_ranks(3, PROGRAM, "refused", env=env, timeout=60, fresh=True)
     for rank in range(3):
         assert "refused on {} (9): SOK1X_COMMUNICATOR=nccl, but NCCL cannot be used: {}".format(
             rank, reason) in done.out, str(done)
@@ -59,7 +60,7 @@ def test_without_nccl_host_memory_is_used_and_it_is_said_once(stand_in, more, re
 
 @STAND_IN
 def test_a_wrong_setting_is_refused_on_all_ranks(stand_in):
-    done = run_ranks(2, PROGRAM, "refused", env=dict(stand_in, SOK1X_COMMUNICATOR="gloo"), timeout=60)
+    done = run_ranks(2, PROGRAM, "refused", env=dict(stand_in, SOK1X_COMMUNICATOR="gloo"), timeout=60, fresh=True)
     assert done.out.count("(3): SOK1X_COMMUNICATOR must be auto, nccl or mpi; got 'gloo'") == 2, str(done)
 
 
