@@ -2,7 +2,6 @@
 import contextlib
 import re
 import threading
-import time
 
 import lane_groups
 import numpy as np
@@ -19,15 +18,19 @@ FORWARD, BACKWARD, DISTINCT, BAG_FORWARD, BAG_BACKWARD = OPERATIONS = (
     "operations.combined_lookup.forward", "operations.combined_lookup.backward")
 
 all_bags = [False]  # whether a Model that says nothing of it looks all its tables up by bag
-pause = [0.0]  # seconds before the executor looks into its queue
+pause = [None]  # called, if there is something, before the executor looks into its queue: `settle` or a shorter one
 # How TensorFlow begins where it has heard of an error in several ways, as a step's parts on CPU and GPU do.
 _SEVERAL = re.compile(r"\d+ root error\(s\) found\.\n\s*\(0\) [A-Z][a-z ]*: ")
 sizes = {}  # name of an operation -> [members of each group that has run]
 
 
-def _slow_take(self, *arguments, take=bulk.Intake.take):
+def _wait():
     if pause[0]:
-        time.sleep(pause[0])
+        pause[0]()
+
+
+def _slow_take(self, *arguments, take=bulk.Intake.take):
+    _wait()
     return take(self, *arguments)
 
 
@@ -48,7 +51,7 @@ _count_groups()
 
 
 # C++ goes on by itself with what comes next.
-lane_groups.watch(lambda name, members, left: sizes.setdefault(name, []).append(members), lambda: time.sleep(pause[0]))
+lane_groups.watch(lambda name, members, left: sizes.setdefault(name, []).append(members), _wait)
 
 
 @register
@@ -62,7 +65,7 @@ class _Gate(Operation):
 
 
 def gate():
-    """An op after which all that waits for it is in the executor's queue together, where `pause` is long enough."""
+    """An op after which all that waits for it is in the executor's queue together, where `pause` is `settle`."""
     return library.call("test.gate", NoConfig(), [], [], [], name="gate")
 
 
@@ -172,3 +175,17 @@ def same(ours, theirs):
         else:
             assert (one.dtype, one.shape) == (other.dtype, other.shape), (one, other)
             assert one.tobytes() == other.tobytes(), (place, one, other)
+
+
+def keys(*numbers):
+    return np.array(numbers, np.int64)
+
+
+def fails(found, error, *words):
+    """Asserts that an outcome is an error of this class with these words."""
+    assert found[0] == error and all(word in found[1] for word in words), (found, error, words)
+
+
+def quoted(model, number):
+    """How errors name a table of the model."""
+    return "'{}'".format(model.variables[number].table.name)

@@ -8,12 +8,13 @@ one; once with the grouped forms taken away. Embeddings of every step, and all v
 for bit.
 """
 import sys
-import time
 import typing
 
 import lane_groups
 import numpy as np
 import tensorflow as tf
+from groups_model import OPERATIONS, flatten, one_by_one
+from settled import settle
 
 import sok1x as sok
 from sok1x import launch
@@ -23,8 +24,6 @@ from sok1x.graph_ops.bridge.registry import Operation, get, register
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 STEPS = 4
-OPERATIONS = ("operations.dense_lookup.forward", "operations.dense_lookup.backward", "operations.distinct_rows.find",
-              "operations.combined_lookup.forward", "operations.combined_lookup.backward")
 
 
 @register
@@ -34,7 +33,7 @@ class _Hold(Operation):
     name = "test.hold"
 
     def run(self, request, config, world, headers):
-        time.sleep(0.15)
+        settle()
 
 
 def hold():
@@ -131,47 +130,35 @@ class Tables:
         return len(self.layers)
 
 
-def train(tables, together):
-    """(what each step's lookups gave, the variables at the end)."""
-    groups = {name: get(name).group for name in OPERATIONS}
-    assert all(group is not None for group in groups.values())
-    if not together:
-        for name in OPERATIONS:
-            get(name).group = None
-    with tf.Graph().as_default():
-        tf.set_random_seed(3)
-        fed, outs, losses, variables = [], [], [], []
-        for number, described in enumerate(tables.layers):
-            fed.append(described.fed())
-            with tf.control_dependencies([hold()] if not number else []):
-                layer, out = described.look_up(fed[-1])
-            outs.append(out)
-            scale = tf.constant(np.random.RandomState(number).randint(-4, 5, described.dim) / 8.0, out.dtype)
-            losses.append(tf.reduce_sum(out * out * scale))
-            variables.append(layer.embedding_variable)
-        with tf.control_dependencies(outs + [hold()]):
-            loss = tf.add_n([tf.cast(tf.identity(one), tf.float32) for one in losses])
-        gradients = tf.gradients(loss, variables)
-        step = sok.optimizers.Adam(0.1).apply_gradients(zip(gradients, variables))
+def build(tables):
+    """What trains the tables in a new session: a function that returns (what each step's lookups gave, variables)."""
+    tf.set_random_seed(3)
+    fed, outs, losses, variables = [], [], [], []
+    for number, described in enumerate(tables.layers):
+        fed.append(described.fed())
+        with tf.control_dependencies([hold()] if not number else []):
+            layer, out = described.look_up(fed[-1])
+        outs.append(out)
+        scale = tf.constant(np.random.RandomState(number).randint(-4, 5, described.dim) / 8.0, out.dtype)
+        losses.append(tf.reduce_sum(out * out * scale))
+        variables.append(layer.embedding_variable)
+    with tf.control_dependencies(outs + [hold()]):
+        loss = tf.add_n([tf.cast(tf.identity(one), tf.float32) for one in losses])
+    gradients = tf.gradients(loss, variables)
+    step = sok.optimizers.Adam(0.1).apply_gradients(zip(gradients, variables))
+    starts = [sok.Init(global_batch_size=64), tf.global_variables_initializer()]
+
+    def train():
         found = []
         with tf.Session() as session:
-            session.run(sok.Init(global_batch_size=64))
-            session.run(tf.global_variables_initializer())
+            for start in starts:
+                session.run(start)
             for number in range(STEPS):
                 feed = {one: batches[number] for one, batches in zip(fed, tables.batches)}
                 found.append(session.run([outs, [gradient.values for gradient in gradients],
                                           [gradient.indices for gradient in gradients], step], feed)[:3])
-            state = session.run(tf.global_variables())
-    for name, group in groups.items():
-        get(name).group = group
-    return found, state
-
-
-def flatten(tree):
-    """The arrays of nested lists."""
-    if isinstance(tree, (list, tuple)):
-        return [array for part in tree for array in flatten(part)]
-    return [np.asarray(tree)]
+            return found, session.run(tf.global_variables())
+    return train
 
 
 def main():
@@ -193,14 +180,17 @@ def main():
     def saw(name, members, left):
         counted[name] = counted.get(name, 0) + members - left
     lane_groups.watch(saw)
-    one_by_one = train(tables, False)
-    assert not counted, counted
-    together = train(tables, True)
+    with tf.Graph().as_default():
+        train = build(tables)
+        with one_by_one():
+            alone = train()
+        assert not counted, counted
+        together = train()
     least = dict.fromkeys(OPERATIONS[:2], STEPS * tables.count(Dense))
     least.update(dict.fromkeys(OPERATIONS[3:], STEPS * tables.count(Combined, "all2all")))
     least[OPERATIONS[2]] = tables.count(Dense) // 2  # on several ranks not of those that nobody asks
     assert all(counted[name] >= least[name] for name in OPERATIONS), (counted, least)
-    for ours, theirs in zip(flatten(together), flatten(one_by_one)):
+    for ours, theirs in zip(flatten(together), flatten(alone)):
         assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, (ours.shape, theirs.shape)
         assert ours.tobytes() == theirs.tobytes()
     print("rank {}: {} tables, together {}".format(rank, len(tables), counted))

@@ -7,14 +7,11 @@ import time
 
 import numpy as np
 import tensorflow as tf
-from groups_model import BAG_FORWARD, FORWARD, Model, in_bags, one_by_one, outcome, pause, same, session, sizes
+from groups_model import BAG_FORWARD, FORWARD, Model, in_bags, keys, one_by_one, outcome, pause, same, session, sizes
+from settled import settle
 
 import sok1x as sok
 from sok1x import launch
-
-
-def keys(*numbers):
-    return np.array(numbers, np.int64)
 
 
 def given_up(rank):
@@ -89,7 +86,7 @@ def loop(rank):
 
 
 def main():
-    pause[0] = 0.03
+    pause[0] = settle
     with tf.Session() as made:
         made.run(sok.Init(global_batch_size=64))
     rank = launch.current().rank

@@ -10,6 +10,7 @@ import collections
 import numpy as np
 import tensorflow.compat.v1 as tf
 from groups_model import BACKWARD, FORWARD, gate, pause, sizes
+from settled import settle
 
 import sok1x as sok
 from sok1x import launch
@@ -49,7 +50,7 @@ bulk.Intake.lane = False  # what C++ runs by itself takes the same, but is not c
 
 
 def main():
-    pause[0] = 0.05
+    pause[0] = settle
     for dtype, item in (("float32", 4), ("float16", 2)):
         with tf.Graph().as_default():
             check(dtype, item)
