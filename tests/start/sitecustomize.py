@@ -1,5 +1,6 @@
 """Python imports this first of all, in every process that tests start: see tests/conftest.py."""
 import gc
+import importlib
 import sys
 from importlib.machinery import PathFinder
 
@@ -8,11 +9,12 @@ from importlib.machinery import PathFinder
 gc.set_threshold(50000)
 
 
-class FreezeTensorFlow:
-    """Finds TensorFlow, whose modules the collector need not look through once they are imported.
+class QuickTensorFlow:
+    """Finds TensorFlow, and once it is imported spares the programs what costs them time and tells nobody anything.
 
-    At the end of a process Python does so several times, a tenth of what a small program costs. What the program itself
-    makes is collected as ever.
+    Its modules the collector need not look through: at the end of a process Python does so several times, a tenth of
+    what a small program costs. What the program itself makes is collected as ever. And a function of TensorFlow's with
+    a deprecated argument looks at each call whether it was given, a twelfth of what a graph costs.
     """
 
     @staticmethod
@@ -23,9 +25,10 @@ class FreezeTensorFlow:
 
             def exec_module(module):
                 real(module)
+                importlib.import_module("tensorflow.python.util.deprecation")._PRINT_DEPRECATION_WARNINGS = False
                 gc.freeze()
             spec.loader.exec_module = exec_module
         return spec
 
 
-sys.meta_path.insert(0, FreezeTensorFlow)
+sys.meta_path.insert(0, QuickTensorFlow)
