@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_resume.py")
-HALF, WHOLE, SAVE_STEPS = 40, 80, 24
+HALF, WHOLE, SAVE_STEPS = 20, 40, 12
 ALL = ("adam:hook", "lazy:hook", "adagrad:stock", "plugin:alone", "momentum:listener")
 THREE = ALL[:3]
 

@@ -32,18 +32,29 @@ def epochs(out):
     return [(int(number), float(loss), float(area)) for number, loss, area in EPOCH.findall(out)]
 
 
-def test_auc_is_high_and_equal_on_1_2_and_4_ranks():
-    """Trained to the end on two ranks; on one and on four the first epochs are as those."""
-    results = {}
-    for ranks, count in ((2, 6), (0, 2), (4, 1)):  # 0: without a launcher
-        # As many epochs as a run without options has.
-        out = run_ranks(ranks, DEMO, *[] if count == 6 else ["--epochs", count], timeout=180).out
-        print(out)
-        assert "ranks: {}\n".format(ranks or 1) in out
-        results[ranks] = epochs(out)
+def trained(ranks, *options):
+    """What the demo's epochs printed; without options there are six."""
+    out = run_ranks(ranks, DEMO, *options, timeout=180).out
+    print(out)
+    assert "ranks: {}\n".format(ranks or 1) in out
+    return out, epochs(out)
+
+
+@pytest.fixture(scope="module")
+def on_two_ranks():
+    """Trained to the end."""
+    return trained(2)
+
+
+def test_auc_is_high_and_equal_on_1_2_and_4_ranks(on_two_ranks):
+    """On one rank and on four the first epochs are as those on two."""
+    out, results = on_two_ranks[0], {2: on_two_ranks[1]}
+    assert PROGRESS.search(out), out
+    for ranks, count in ((0, 2), (4, 1)):  # 0: without a launcher
+        results[ranks] = trained(ranks, "--epochs", count)[1]
+    for ranks, count in ((2, 6), (0, 2), (4, 1)):
         # Rank 0 alone prints, every epoch once.
-        assert [number for number, _, _ in results[ranks]] == list(range(1, count + 1)), out
-        assert count < 6 or PROGRESS.search(out), out
+        assert [number for number, _, _ in results[ranks]] == list(range(1, count + 1)), results
     _, losses, areas = zip(*results[2])
     assert losses[-1] < losses[0] and areas[-1] >= 0.78, results
     for ranks in (0, 4):
@@ -87,12 +98,11 @@ def test_every_optimizer_of_the_list(model):
         assert tables is not dense and isinstance(dense, type(tables)) == (name != "sok_adam")
 
 
-def test_goes_on_after_ctrl_c(tmp_path):
+def test_goes_on_after_ctrl_c(on_two_ranks, tmp_path):
     """As if it had not been interrupted: the same AUC. The loss that is printed is of the steps after."""
-    options = ["--epochs", "2", "--batch_size", "1000", "--save_steps", "20"]
-    _, expected = epochs(run_ranks(2, DEMO, *options).out)
+    _, expected, *_ = on_two_ranks[1]
     saved = tmp_path / "saved"
-    options += ["--checkpoint_dir", str(saved)]
+    options = ["--epochs", "2", "--save_steps", "20", "--checkpoint_dir", str(saved)]
     interrupted = subprocess.Popen(
         ["mpiexec", "--oversubscribe", "-np", "2", sys.executable, DEMO] + options, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, universal_newlines=True, start_new_session=True,

@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 SLOTS, KEYS, MOST_KEYS = 3, 2, 4
-GLOBAL_BATCH, STEPS, VOCABULARY = 24, 30, 60
+GLOBAL_BATCH, STEPS, VOCABULARY = 24, 16, 60
 
 Case = collections.namedtuple(
     "Case", "name rows_per_rank dense_dim sparse_dim hashtable key_dtype combiner exchange initializer optimizers")

@@ -126,19 +126,19 @@ def slow_is_not_stuck():
     sess = session(one, init)
     sess.run(two.init)
     feed = {**one.feed([1, 2]), **two.feed([3])}
-    sess.run([first, two.loss], {**feed, seconds: 4.0 * RANK})  # two.loss waits, and first will come
+    sess.run([first, two.loss], {**feed, seconds: 2.5 * RANK})  # two.loss waits, and first will come
     if RANK == 1:
-        time.sleep(4)  # between steps
+        time.sleep(2.5)  # between steps
     sess.run([first, two.loss], {**feed, seconds: 0.0})
     began, count = time.time(), 0
     while time.time() - began < 0.5:
         sess.run(work[1], {turns: 10})
         count += 10
-    sess.run([heavy, two.loss], {**feed, turns: count * 8 * RANK})
+    sess.run([heavy, two.loss], {**feed, turns: count * 5 * RANK})
     threads = [threading.Thread(target=lambda: sess.run(two.loss, feed)) for _ in range(2)]
     threads[0].start()
     if RANK == 1:
-        time.sleep(4)  # the main thread will have more to run, though a thread waits
+        time.sleep(2.5)  # the main thread will have more to run, though a thread waits
     sess.run(first, {**feed, seconds: 0.0})
     threads[1].start()
     for thread in threads:
@@ -252,8 +252,8 @@ def checksum():
     print("digest of rank {} {}".format(RANK, digest))
 
 
-def memory():
-    """What this process holds at steps 500 and 1500, all garbage collected."""
+def memory(first=200, last=700):
+    """What this process holds after so many steps, all garbage collected."""
     batches._REMEMBERED = 100  # what is remembered of past steps is full long before the first look
     init = sok.Init(global_batch_size=4)
     model = Model(rows=500)
@@ -267,11 +267,15 @@ def memory():
     with session(model, init) as sess:
         run = sess.make_callable([model.train, more], [model.keys, keys])
         random = np.random.RandomState(RANK)
-        for step in range(1500):
+        for step in range(last):
             size = random.randint(0, 5)
             run(random.randint(0, 400, [size, 1, 1]), random.randint(0, 400, size))
-            if step in (499, 1499):
+            if step + 1 in (first, last):
                 sys.stdout.write("rank {} after {} holds {} {} {}\n".format(RANK, step + 1, *held()))
+
+
+def memory_of_many_steps():
+    memory(500, 2500)
 
 
 class MallocInfo(ctypes.Structure):

@@ -43,6 +43,19 @@ def near(got, expected, what, terms=0.0):
                                err_msg="rank {}: {}".format(RANK, what))
 
 
+def expectation(wholes):
+    """References for all ranks' batches, and what `check_values_and_gradients` gets of tables that are whole."""
+    plain = [tf.constant(whole, tf.float64) for whole in wholes]
+    references = [model.Reference(one, table[3], table[6]) for one, table in zip(plain, TABLES)]
+    expected_loss = loss_of([reference.out for reference in references])
+    expected_first = [dense(one, whole) for one, whole in zip(tf.gradients(expected_loss, plain), plain)]
+    weights = [reference.weights for reference, table in zip(references, TABLES) if table[6]]
+    expected = [[reference.stock for reference in references], expected_first, tf.gradients(expected_loss, weights),
+                [dense(one, like) for one, like in zip(tf.gradients(tf.add_n(
+                    [tf.reduce_sum(one ** 2) for one in expected_first]), plain + weights), plain + weights)]]
+    return references, expected
+
+
 def check_values_and_gradients(seed):
     same, own = np.random.RandomState(seed), np.random.RandomState(seed + 1 + RANK)
     wholes = [same.uniform(-1, 1, table[:2]).astype(np.float32) for table in TABLES]
@@ -65,25 +78,21 @@ def check_values_and_gradients(seed):
         got = [outs, [dense(one, table) for one, table in zip(first, tables)], to_weights,
                [dense(one, table) for one, table in zip(second, tables + of_weights)]]
 
-        plain = [tf.constant(whole, tf.float64) for whole in wholes]
-        references = [model.Reference(one, table[3], table[6]) for one, table in zip(plain, TABLES)]
-        expected_loss = loss_of([reference.out for reference in references])
-        expected_first = [dense(one, whole) for one, whole in zip(tf.gradients(expected_loss, plain), plain)]
-        weights = [reference.weights for reference, table in zip(references, TABLES) if table[6]]
-        expected = [[reference.stock for reference in references], expected_first, tf.gradients(expected_loss, weights),
-                    [dense(one, like) for one, like in zip(tf.gradients(tf.add_n(
-                        [tf.reduce_sum(one ** 2) for one in expected_first]), plain + weights), plain + weights)]]
-
+        if RANK == 0:
+            references, expected = expectation(wholes)
         for number in range(3):
             mine, every = draws(own, number)
             feeds = {}
             for fed, batch in zip(feds, mine):
                 feeds.update(fed.feeds(batch))
             values = session.run(got, feeds)
-            feeds = {}
-            for reference, batch in zip(references, every):
-                feeds.update(reference.feeds(batch))
-            wanted = session.run(expected, feeds)
+            wanted = None
+            if RANK == 0:
+                feeds = {}
+                for reference, batch in zip(references, every):
+                    feeds.update(reference.feeds(batch))
+                wanted = session.run(expected, feeds)
+            wanted = world.bcast(wanted)
             begin = sum(len(batch[0].ids) for batch in world.allgather(mine)[:RANK])
             samples = slice(begin, begin + len(mine[0].ids))
             keys = [sum(len(one) for one in batch.ids[:begin]) for batch in every]

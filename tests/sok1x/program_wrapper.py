@@ -3,11 +3,11 @@
     mpiexec -np N python program_wrapper.py SEED [STEPS [EVERY]]
 
 Each case has an optimizer that is wrapped for two variables, one dealt out over the ranks and one on the last rank,
-and trains a dense variable itself; and for comparison two optimizers of the same kind in stock TensorFlow, one for the
-whole tables, which sees the batches of all ranks, and one for the dense variable. All are in one graph. In a fifth of
-the steps one rank alone has rows to move, in some nobody has. With EVERY it takes only each EVERY-th case. Lookups
-are slow beside so small steps: only each fourth case, others in each run, looks up its own tables; those after it take
-the same gradients.
+and trains a dense variable itself; and for comparison, on rank 0, two optimizers of the same kind in stock TensorFlow,
+one for the whole tables, which sees the batches of all ranks, and one for the dense variable. All are in one graph. In
+a fifth of the steps one rank alone has rows to move, in some nobody has. With EVERY it takes only each EVERY-th case.
+Lookups are slow beside so small steps: only each fourth case, others in each run, looks up its own tables; those after
+it take the same gradients.
 """
 import sys
 
@@ -26,7 +26,7 @@ class Batches:
     """Feeds for one step: this rank's batch, and that of all ranks."""
 
     def __init__(self, rank, ranks, random):
-        self._rank, self._ranks, self._random = rank, ranks, random
+        self.rank, self._ranks, self._random = rank, ranks, random
         self.mine = [v1.sparse_placeholder(tf.int64) for _ in ROWS]
         self.whole = [v1.sparse_placeholder(tf.int64) for _ in ROWS]
         self.targets = [v1.placeholder(tf.float32, [None, dim]) for dim in D]
@@ -46,9 +46,9 @@ class Batches:
                 bags.append([self._random.choice(known, self._random.randint(0, 4) if len(known) else 0)
                              for _ in range(samples)])
                 targets.append(self._random.randn(samples, D[table]).astype(np.float32))
-            feed[self.mine[table]] = sparse(bags[self._rank])
+            feed[self.mine[table]] = sparse(bags[self.rank])
             feed[self.whole[table]] = sparse(sum(bags, []))
-            feed[self.targets[table]] = targets[self._rank]
+            feed[self.targets[table]] = targets[self.rank]
             feed[self.whole_targets[table]] = np.concatenate(targets)
         return feed
 
@@ -72,17 +72,15 @@ class Case:
         self.tables = [sok.Variable(first[0]), sok.Variable(first[1], mode="localized:{}".format(last))]
         self.untrained = sok.Variable(first[0])
         self.whole = [v1.get_variable("whole_{}_{}".format(number, table), initializer=values, use_resource=True)
-                      for table, values in enumerate(first)]
+                      for table, values in enumerate(first) if batches.rank == 0]
         self.dense = [v1.get_variable("dense_{}_{}".format(number, i), initializer=np.ones(4, np.float32),
-                                      use_resource=True) for i in range(2)]
-        self.optimizer, compared = wrapped(*shared), [plain(*shared) for _ in range(2)]
+                                      use_resource=True) for i in range(2 if self.whole else 1)]
+        self.optimizer = wrapped(*shared)
         self.wrapped = sok.OptimizerWrapper(self.optimizer)
-        self.compared = compared[0]
         self.steps = v1.get_variable("steps_{}".format(number), initializer=0, use_resource=True, trainable=False)
         self.gradients = before.gradients if before else self.compute_gradients(batches)
         pairs = list(zip(self.gradients[0], self.tables))
         pairs.insert(number % 2, (None, self.untrained))
-        whole_pairs = list(zip(self.gradients[1], self.whole))
         dense_pairs = [list(zip(tf.gradients(tf.reduce_sum(tf.square(dense - batches.dense)), [dense]), [dense]))
                        for dense in self.dense]
         made = []
@@ -91,17 +89,23 @@ class Case:
                 made.append(self.wrapped.apply_gradients(pairs, global_step=self.steps))
             else:
                 made.append(self.optimizer.apply_gradients(dense_pairs[0]))
-        self.step = tf.group(*made, compared[0].apply_gradients(whole_pairs),
-                             compared[1].apply_gradients(dense_pairs[1]))
-        self.values = [self.tables, self.whole, self.dense, self.slots(self.wrapped, self.tables),
-                       self.slots(self.compared, self.whole), self.steps, self.untrained]
+        self.values = [self.tables, self.slots(self.wrapped, self.tables), self.dense[0], self.steps, self.untrained]
+        self.expected = []
+        if self.whole:
+            compared = [plain(*shared) for _ in range(2)]
+            made += [compared[0].apply_gradients(zip(self.gradients[1], self.whole)),
+                     compared[1].apply_gradients(dense_pairs[1])]
+            self.expected = [self.whole, self.slots(compared[0], self.whole), self.dense[1]]
+        self.step = tf.group(*made)
         self.first = first
 
     def compute_gradients(self, batches):
-        """Of the tables, and of the whole ones."""
+        """Of the tables, and of the whole ones if they are here."""
         combiners = ["sum", "mean"]
         found = sok.lookup_sparse(self.tables, batches.mine, combiners=combiners)
         made = tf.gradients(loss(found, batches.targets), self.tables)
+        if not self.whole:
+            return made, None
         expected = [tf.nn.embedding_lookup_sparse(table, ids, None, combiner=combiner)
                     for table, ids, combiner in zip(self.whole, batches.whole, combiners)]
         # TensorFlow leaves out samples at the end that have no ids.
@@ -113,11 +117,12 @@ class Case:
         return [[optimizer.get_slot(variable, name) for variable in variables]
                 for name in sorted(optimizer.get_slot_names())]
 
-    def check(self, got, step, rank, ranks):
-        tables, whole, dense, slots, whole_slots, steps, untrained = got
+    def check(self, got, expected, step, rank, ranks):
+        tables, slots, dense, steps, untrained = got
+        whole, whole_slots, whole_dense = expected
         assert steps == step
         np.testing.assert_array_equal(untrained, self.first[0][rank::ranks])
-        self.compare(dense[0], dense[1], step, "the dense variable")
+        self.compare(dense, whole_dense, step, "the dense variable")
         for what, mine, every in [("rows", tables, whole)] + list(zip(
                 self.wrapped.get_slot_names(), slots, whole_slots)):
             self.compare(mine[0], every[0][rank::ranks], step, what)
@@ -130,6 +135,7 @@ class Case:
 
 def main(seed, steps=50, every=1):
     sok.init()
+    from mpi4py import MPI
     rank, ranks = sok.communication.rank(), sok.communication.num_ranks()
     rate = v1.get_variable("rate", initializer=0.05, use_resource=True, trainable=False)
     number = v1.train.get_or_create_global_step()
@@ -149,10 +155,11 @@ def main(seed, steps=50, every=1):
             session.run(step, batches.feed(i))
             if i == steps // 2:
                 rate.load(0.01, session)
-            values = session.run([case.values for case in made])
-            for case, got in zip(made, values):
-                case.check(got, i, rank, ranks)
-    moved = {case.name: np.abs(got[1][0] - case.first[0]).max() for case, got in zip(made, values)}
+            values, every = session.run([[case.values for case in made], [case.expected for case in made]])
+            every = MPI.COMM_WORLD.bcast(every)
+            for case, got, expected in zip(made, values, every):
+                case.check(got, expected, i, rank, ranks)
+    moved = {case.name: np.abs(expected[0][0] - case.first[0]).max() for case, expected in zip(made, every)}
     assert min(moved.values()) > 0.05, moved
     print("rank", rank, "ok")
 
