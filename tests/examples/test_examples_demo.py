@@ -34,7 +34,7 @@ def epochs(out):
 
 def trained(ranks, *options):
     """What the demo's epochs printed; without options there are six."""
-    out = run_ranks(ranks, DEMO, *options, timeout=180).out
+    out = run_ranks(ranks, DEMO, *options, timeout=300).out
     print(out)
     assert "ranks: {}\n".format(ranks or 1) in out
     return out, epochs(out)

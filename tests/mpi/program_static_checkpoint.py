@@ -55,15 +55,15 @@ class Model:
         return whole
 
     def check(self, session, what):
-        for place, table in enumerate(self.tables):
-            np.testing.assert_array_equal(session.run(table), rows_of(self.modes[place], self.expected(place)),
+        rows, slots = session.run([self.tables, self.slots])
+        for place, got in enumerate(rows):
+            np.testing.assert_array_equal(got, rows_of(self.modes[place], self.expected(place)),
                                           err_msg="{} by {} on rank {}".format(TABLES[place][0], what, RANK))
-        for slot, mode, table in zip(self.slots, self.modes, TABLES):
+        for got, mode, table in zip(slots, self.modes, TABLES):
             momentum = np.zeros(table[1])
             momentum[0] = 2 * int(os.environ["SAVED_ON"])
-            np.testing.assert_array_equal(session.run(slot), rows_of(mode, momentum))
-        for table, mode, one in zip(self.tables, self.modes, TABLES):
-            keys, _ = sok.incremental_dump(table, 0, session)
+            np.testing.assert_array_equal(got, rows_of(mode, momentum))
+        for (keys, _), mode, one in zip(sok.incremental_dump(self.tables, 0, session), self.modes, TABLES):
             changed = [0] if one[2] == np.float32 and (RANK == 0 if mode in (None, "distributed") else
                                                        mode == "localized:{}".format(RANK)) else []
             assert keys.tolist() == changed, (one[0], keys)

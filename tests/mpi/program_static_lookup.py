@@ -167,9 +167,9 @@ def check_float16(seed):
         np.testing.assert_array_equal(rows, model.rows_of(table.mode, expected))
 
 
-def refused(session, out, *words):
+def refused(session, out, *words, **fed):
     try:
-        session.run(out)
+        session.run(out, **fed)
     except tf.errors.InvalidArgumentError as error:
         for word in words:
             assert word in error.message, (word, error.message)
@@ -185,15 +185,19 @@ def check_ids_out_of_range():
         before = session.run(tables)
         for table in tables:
             rows = table.global_shape.as_list()[0]
+            given = v1.placeholder(tf.int64, [3])
+            ids = tf.RaggedTensor.from_row_lengths(given, [1, 0, 2])
+            weights = tf.ragged.constant([[1.0], [], [1.0, 1.0]])
+            plain = sok.lookup_sparse(table, ids, combiners="sum")
+            weighted, dense_one = sok.lookup_sparse(table, ids, weights), sok.all2all_dense_embedding(table, given)
             for bad in (rows, -1, 2 ** 62, -2 ** 63):
                 # On one rank; the others are told.
-                ids = tf.ragged.constant([[0], [], [1, bad if RANK == N - 1 else 2]], dtype=tf.int64)
-                weights = tf.ragged.constant([[1.0], [], [1.0, 1.0]])
+                feed = {given: [0, 1, bad if RANK == N - 1 else 2]}
                 words = ("'{}'".format(table.m_var_name), "rank {}".format(N - 1), "key {}".format(bad),
                          "position 2 of the batch, sample 2", "[0, {})".format(rows), "the variable's rows")
-                refused(session, sok.lookup_sparse(table, ids, combiners="sum"), *words)
-                refused(session, sok.lookup_sparse(table, ids, weights), *words)
-                refused(session, sok.all2all_dense_embedding(table, ids.values), *words[:3], "position 2", *words[4:])
+                refused(session, plain, *words, feed_dict=feed)
+                refused(session, weighted, *words, feed_dict=feed)
+                refused(session, dense_one, *words[:3], "position 2", *words[4:], feed_dict=feed)
         unsorted = tf.SparseTensor([[1, 0], [0, 0]], tf.constant([0, 99], tf.int64), [2, 1])
         refused(session, sok.lookup_sparse(tables[1], unsorted), "key 99", "sample 0")
         refused(session, sok.lookup_sparse(tables[0], tf.SparseTensor([[2, 0]], [1], [2, 1])), "row 2", "[0, 2)")

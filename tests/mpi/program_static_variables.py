@@ -50,15 +50,15 @@ def check_initial_values(seed):
                              np.ones([4, 2]), tf.int64),
             }
             session.run(v1.global_variables_initializer())
+            found = session.run({name: (table, sok.export(table)) for name, (table, _, _) in made.items()})
             for name, (table, expected, dtype) in made.items():
-                got = session.run(table)
+                got, (keys, values) = found[name]
                 assert table.dtype.base_dtype == dtype, (name, table.dtype)
                 np.testing.assert_array_equal(got, rows_of(mode, expected), err_msg=name)
                 assert table.global_shape == expected.shape and table.num_gpus == N
                 assert table.shape.as_list() == list(got.shape)
                 assert table.mode == (mode or "distributed")
                 assert table.target_gpu == (int(mode[10:]) if mode and mode.startswith("local") else -1)
-                keys, values = session.run(sok.export(table))
                 np.testing.assert_array_equal(keys, rows_of(mode, np.arange(len(expected))))
                 np.testing.assert_array_equal(values, got)
             assert made["array"][0].name == "Variable:0" and made["doubles"][0].name == "Variable_1:0"
