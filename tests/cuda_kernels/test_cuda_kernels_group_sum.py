@@ -194,5 +194,5 @@ def test_a_deterministic_gpu_has_the_host_s_bits(seed):
 def test_too_many_rows_are_refused_before_anything_is_done():
     members = groups.members(group_sum.SUM, 2)
     members["num_segments"] = 2 ** 30
-    with pytest.raises(ValueError, match="got 0 and 2147483648"):
+    with pytest.raises(ValueError, match="up to 2..31 - 1 keys or rows"):
         call(lambda: group_sum.segment_sum(members))
