@@ -13,7 +13,7 @@ from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INTERNAL, RESOURC
 
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bridge.so")
 MAX_RANK = 8
-REQUEST, CANCELLATION, SESSION_END = 1, 2, 3  # what Library.pop_many has taken
+REQUEST, CANCELLATION, SESSION_END = 1, 2, 3  # what Library.take has taken
 GROUP_HOLDS = 1000  # in place of a status code: bridge_calls.h
 
 # TensorFlow's DataType numbers (types.proto) for what our ops take and give.
