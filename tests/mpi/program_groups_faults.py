@@ -165,18 +165,21 @@ def evaluated_by_themselves(rank, size):
     """Lookups that evaluate, one at a time: of keys that are known, and of such as one rank alone has never seen."""
     model = Model([(30, True), (30, False)], [(0, True), (1, True), (0, False), (1, False)])
     known, unseen = [keys(rank, 3, 3)] * 4, [keys(3, 3, 25 if rank == size - 1 else rank)] * 4
-    found = []
-    with session() as made:
-        found.append(outcome(made, model.outs[:2], model.feed(known)))
-        before, pause[0] = len(sizes.get(FORWARD, [])), 0.0
-        for batch in (known, unseen, known):
-            found += [outcome(made, out, model.feed(batch)) for out in model.outs[2:]]
-            assert isinstance(found[-1], np.ndarray) and isinstance(found[-2], np.ndarray), found[-2:]
-        pause[0] = 0.06
-        found.append(made.run(tf.global_variables()))
-    if size > 1 and get(FORWARD).group is not None:
-        assert sizes[FORWARD][before:] == [1] * 6, sizes
-    return found
+
+    def run():
+        found = []
+        with session() as made:
+            found += [outcome(made, [model.outs, model.step], model.feed(known)), made.run(tf.global_variables())]
+            before, pause[0] = len(sizes.get(FORWARD, [])), None
+            for batch in (known, unseen, known):
+                found += [outcome(made, out, model.feed(batch)) for out in model.outs[2:]]
+                assert isinstance(found[-1], np.ndarray) and isinstance(found[-2], np.ndarray), found[-2:]
+            pause[0] = settle
+            found.append(made.run(tf.global_variables()))
+        if size > 1 and get(FORWARD).group is not None:
+            assert sizes[FORWARD][before:] == [1] * 6, sizes
+        return found
+    return run
 
 
 def _shared(rank, size, global_step):
