@@ -148,9 +148,10 @@ def test_learning_rate_of_keras_is_the_wrapped_one():
 
 def test_control_flow_of_tensorflow_2():
     """Where tf.cond makes functions of its branches, in a process of its own: the switch is for good."""
-    path = os.path.dirname(os.path.abspath(__file__))
-    text = ("import sys; sys.path.insert(0, {!r})\nimport tensorflow as tf; tf.enable_control_flow_v2()\n"
+    here = os.path.dirname(os.path.abspath(__file__))
+    folders = [here, os.path.dirname(here)]
+    text = ("import sys; sys.path[:0] = {!r}\nimport tensorflow as tf; tf.enable_control_flow_v2()\n"
             "import test_sok1x_loss_scale_optimizers as tests\n"
             "for name in ('lazy', 'ours', 'plugin', 'distributed'):\n"
-            "    tests.test_a_power_of_two_changes_no_bit_and_a_bad_step_nothing(name)\n").format(path)
+            "    tests.test_a_power_of_two_changes_no_bit_and_a_bad_step_nothing(name)\n").format(folders)
     run_ranks(0, text, timeout=300)
