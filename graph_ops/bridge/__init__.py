@@ -18,6 +18,7 @@ From TensorFlow's threads to ours (C++):
     bridge_calls      what the calls below share
     bridge_api        what Python calls, for one request
     bridge_bulk       and for many
+    bridge_grow       and for variables that get larger
 
 The executor's thread:
     executor          takes requests in, announces them, runs them in the order that all ranks have
@@ -26,6 +27,7 @@ The executor's thread:
     contexts          sessions, numbered
     together          requests sorted into groups; prepared, run and answered
     devices           the device of a request, the communicator of its memory
+    growing           larger buffers for variables, and variables found by name
     arena             temporary memory of a request on a GPU
     agreed            outcomes that ranks agree on inside an exchange
     errors            what an operation raises to fail its op

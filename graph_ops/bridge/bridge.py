@@ -84,7 +84,8 @@ class Array:
             self.gpu.to_device(self.pointer, values.ctypes.data, values.nbytes)
 
 
-def _array(info, gpu=None):
+def array(info, gpu=None):
+    """The `Array` of a `TensorInfo`."""
     rank = info.rank
     return Array(info.data or 0, _DTYPES.get(info.dtype, "other"), tuple(info.dims[:rank]), info.elements, gpu)
 
@@ -173,7 +174,7 @@ class Request:
         """The `Array`s in the memory of the op's device."""
         if self._inputs is None:
             on_device = self.input_count - self.host_input_count
-            self._inputs = [_array(info, self.gpu) for info in self._infos()[:on_device]]
+            self._inputs = [array(info, self.gpu) for info in self._infos()[:on_device]]
         return self._inputs
 
     @property
@@ -181,7 +182,7 @@ class Request:
         """The `Array`s in the host's memory."""
         if self._host_inputs is None:
             on_device = self.input_count - self.host_input_count
-            self._host_inputs = [_array(info) for info in self._infos()[on_device:]]
+            self._host_inputs = [array(info) for info in self._infos()[on_device:]]
         return self._host_inputs
 
     def length(self, index):
@@ -286,7 +287,7 @@ class Request:
         if code:
             raise CallError(code, "could not get write access to the variables of embedding table '{}'".format(table))
         try:
-            yield [_array(infos[i], self.gpu) for i in range(self.resource_count)]
+            yield [array(infos[i], self.gpu) for i in range(self.resource_count)]
         finally:
             self.library.unlock(self.handle)
 

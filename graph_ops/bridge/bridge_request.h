@@ -82,6 +82,7 @@ struct Request {
   bool cancellable = false;  // a callback is registered under `cancellation`
   tf::CancellationToken cancellation = 0;
   std::vector<tf::Tensor> temporaries;  // blocks from Scratch
+  tf::Tensor larger;  // a buffer that a variable is about to get: bridge_grow.cc
   void* stream = nullptr;      // TensorFlow's, on a GPU
   void* own_stream = nullptr;  // ours, once the executor has begun with the request
   void* event = nullptr;

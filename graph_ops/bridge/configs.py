@@ -5,7 +5,7 @@ are what JSON has, and tuples of that.
 """
 import functools
 import json
-from typing import Any, Dict, NamedTuple, Optional, Tuple, Type, get_type_hints
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Type, Union, get_type_hints
 
 
 class NoConfig(NamedTuple):
@@ -61,6 +61,8 @@ def _hints(kind: Type[Any]) -> Dict[str, Any]:
 
 
 def _made(kind: Any, value: Any) -> Any:
+    if value is not None and getattr(kind, "__origin__", None) is Union:
+        kind = kind.__args__[0]  # of an Optional
     if hasattr(kind, "_fields"):
         hints = _hints(kind)
         return kind(**{name: _made(hints[name], field) for name, field in value.items()})

@@ -29,6 +29,7 @@ class Plan:
       entries: what the ops are, a text each.
       step: int64 [2], the last run that trained by the graph's global step, and that step: see stores/clock.py.
       counted: whether `graphs` counts it; not where the library has the graph for itself.
+      slots: of tables that grow, by the table's name: stores/known_slots.py.
     """
 
     def __init__(self, number):
@@ -36,6 +37,7 @@ class Plan:
         self.entries = []
         self.step = (ctypes.c_int64 * 2)()
         self.counted = True
+        self.slots = {}
         self._digests = []
 
     def add(self, description):

@@ -9,6 +9,7 @@ from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.groups import updates
 from sok1x.graph_ops.operations import embedding
 from sok1x.graph_ops.stores import clock, row_checks
+from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.row_gradients import RowGradients
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
@@ -44,12 +45,12 @@ class _Adam(Operation):
         row_checks.check_scalars(table, world, _SCALARS, request.inputs[2:])
         scalars = [scalar.pointer for scalar in request.inputs[2:]]
         scalars += [0] * (6 - len(scalars))
-        given = RowGradients(request, table, world, config.from_lookup)
+        given = RowGradients(request, config, world)
         with request_store(request, config, world, exclusive=True) as store:
-            store.apply(config.global_step, given, lambda *arrays: self.step(request, table, given, scalars, arrays),
+            store.apply(config.global_step, given, lambda *arrays: self.step(store, given, scalars, arrays),
                         self.every_row)
 
-    def step(self, request: Any, table: Table, given: RowGradients, scalars: List[int], arrays: Sequence[int]) -> None:
+    def step(self, store: Store, given: RowGradients, scalars: List[int], arrays: Sequence[int]) -> None:
         """Changes rows, m and v (pointers)."""
         raise NotImplementedError
 
@@ -61,9 +62,9 @@ class _LazyAdam(_Adam):
     name = "operations.adam.lazy_step"
     group = updates.Updates(updates.LAZY_ADAM)
 
-    def step(self, request: Any, table: Table, given: RowGradients, scalars: List[int], arrays: Sequence[int]) -> None:
-        adam.lazy_adam(given.values.pointer, table.dim, given.rows.pointer, given.rows.size, scalars, table.rows,
-                       *arrays)
+    def step(self, store: Store, given: RowGradients, scalars: List[int], arrays: Sequence[int]) -> None:
+        adam.lazy_adam(given.values.pointer, store.table.dim, given.rows.pointer, given.rows.size, scalars,
+                       store.capacity, *arrays)
 
 
 @register
@@ -73,9 +74,9 @@ class _WholeAdam(_Adam):
     name = "operations.adam.step"
     every_row = True
 
-    def step(self, request: Any, table: Table, given: RowGradients, scalars: List[int], arrays: Sequence[int]) -> None:
-        position = request.temporary("int32", table.rows)
-        adam.adam(given.values.pointer, table.dim, given.rows.pointer, given.rows.size, scalars, table.rows,
+    def step(self, store: Store, given: RowGradients, scalars: List[int], arrays: Sequence[int]) -> None:
+        position = store.request.temporary("int32", store.capacity)
+        adam.adam(given.values.pointer, store.table.dim, given.rows.pointer, given.rows.size, scalars, store.capacity,
                   position.pointer, *arrays)
 
 

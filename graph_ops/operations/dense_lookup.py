@@ -127,7 +127,7 @@ class _Forward(Operation):
     def gradient(self, op: tf.Operation, config: ForwardConfig, grads: Sequence[Any]) -> List[Any]:
         saved = Saved(*op.outputs[1:])
         found = distinct_rows.find(op, config, distinct_rows.Rows(saved.inverse, saved.rows, saved.requested))
-        made = lookup_gradient.slices(config, found.rows, lambda dtypes, shapes: library.call(
+        made = lookup_gradient.slices(config, config.held.pick(op.inputs, "rows")[0], found.rows, lambda dtypes, shapes: library.call(
             "operations.dense_lookup.backward", BackwardConfig(config.table, config.label, config.rows_known),
             [grads[0], *found], dtypes, shapes, host_inputs=[saved.counts], name="lookup_gradient"))
         return [made] + [None] * (len(op.inputs) - 1)

@@ -41,10 +41,10 @@ class _GradientDescent(Operation):
     def run(self, request: Any, config: DescentConfig, world: Any, headers: Any) -> None:
         table, rate = config.table, request.inputs[2]
         row_checks.check_scalars(table, world, ["a learning rate"], [rate])
-        given = RowGradients(request, table, world, config.from_lookup)
+        given = RowGradients(request, config, world)
         with request_store(request, config, world, exclusive=True) as store:
             store.apply(config.global_step, given, lambda rows: update.descend(
-                given.values.pointer, table.dim, given.rows.pointer, given.rows.size, rate.pointer, table.rows, rows))
+                given.values.pointer, table.dim, given.rows.pointer, given.rows.size, rate.pointer, store.capacity, rows))
 
 
 def gradient_descent(variables: TableVariables, gradients: Any, rows: Any, learning_rate: Any,

@@ -3,6 +3,7 @@ from typing import Any, Callable, List, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from tensorflow.python.ops import gen_resource_variable_ops
 
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
@@ -57,11 +58,12 @@ def rows_are_known(table: Table, training: Any) -> bool:
     return training is True or not table.hashed
 
 
-def slices(config: Any, rows: tf.Tensor, call: Callable[..., List[tf.Tensor]]) -> tf.IndexedSlices:
+def slices(config: Any, variable: tf.Tensor, rows: tf.Tensor,
+           call: Callable[..., List[tf.Tensor]]) -> tf.IndexedSlices:
     """The `tf.IndexedSlices` of a lookup's gradient.
 
     Args:
-      config: the lookup's. rows: its distinct rows, int32 [u], for backward.
+      config: the lookup's. variable: the handle of the table's rows. rows: its distinct rows, int32 [u], for backward.
       call: makes the backward op, given its outputs' dtypes and shapes: values, and indices where they are not known.
     """
     table, dtypes, shapes = config.table, [tf.float32, tf.int32], [[None, config.table.dim], [None]]
@@ -72,4 +74,8 @@ def slices(config: Any, rows: tf.Tensor, call: Callable[..., List[tf.Tensor]]) -
         values, indices = call(dtypes, shapes)
     shard_gradients.add(table.name, values, indices)
     # int32, as of TensorFlow's own gather: in a branch it is merged with TensorFlow's zeros of the other branch.
-    return tf.IndexedSlices(values, indices, tf.constant([table.rows, table.dim], tf.int32))
+    if not table.grows:
+        return tf.IndexedSlices(values, indices, tf.constant([table.rows, table.dim], tf.int32))
+    with tf.control_dependencies([indices]):  # a lookup of this run may give the table more rows
+        shape = gen_resource_variable_ops.variable_shape(variable, out_type=tf.int32)
+    return tf.IndexedSlices(values, indices, shape)

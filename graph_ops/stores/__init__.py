@@ -7,6 +7,8 @@
     base_store       `Store`, what every kind of table offers behind it
     hashed_store     tables with an index: keys get rows as they come
     direct_store     tables without: a key says itself which row it is
+    growth           more rows for a table that grows
+    known_slots      the slots that optimizers have made for such tables
     initial          initial values of the variables (operations)
     distinct         keys or rows, each one once
     known_distinct   row numbers that are distinct for certain, because an operation of ours has made them

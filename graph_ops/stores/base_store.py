@@ -34,7 +34,12 @@ class Store(abc.ABC):
     """
 
     def __init__(self, request: Any, table: Table, world: Any, held: Held, arrays: Sequence[Any]) -> None:
-        self.request, self.table, self.world = request, table, world
+        self.request, self.table, self.world, self._held = request, table, world, held
+        self.hold(arrays)
+
+    def hold(self, arrays: Sequence[Any]) -> None:
+        """Takes the variables' `Array`s, in the order of the op's resources, as they are from now on."""
+        held = self._held
         named: Dict[str, Any] = dict(zip(held.names, arrays))
         self.rows: Any = named.get("rows")
         self.index: Any = named.get("index")
@@ -42,6 +47,11 @@ class Store(abc.ABC):
         self.stamps: Any = named.get("stamps")
         self.clock: Any = named.get("clock")
         self.slots: Dict[str, Any] = dict(zip(held.slots, arrays[len(held.names):]))
+
+    @property
+    def capacity(self) -> int:
+        """V, the rows that there are now."""
+        return int((self.stamps if self.rows is None else self.rows).shape[0])
 
     @property
     def label(self) -> str:
@@ -72,7 +82,8 @@ class Store(abc.ABC):
     def insert(self, keys: Any, count: int, rows: Any) -> Found:
         """As `find`, but a new key gets the next free row, in the order of `keys`, with its initial values.
 
-        All ranks that take part in an exchange call it together: if one shard is full, none changes.
+        All ranks that take part in an exchange call it together: if one shard is full, none changes. A table that grows
+        gets more rows where it needs them; `Array`s of the table's variables taken before are then no longer theirs.
 
         Raises:
           CallError: RESOURCE_EXHAUSTED, agreed on by all ranks, before anything is written.
@@ -177,7 +188,7 @@ class Store(abc.ABC):
           CallError: INVALID_ARGUMENT where a variable has another shape, before anything is written.
         """
         arrays = [self.rows] + list(self.slots.values())
-        row_checks.check_variables(self.table, self.world, arrays)
+        row_checks.check_variables(self.table, self.world, arrays, self.capacity)
         update(*[array.pointer for array in arrays])
         if every_row:
             clock.stamp(self, global_step, None)

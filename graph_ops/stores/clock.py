@@ -63,10 +63,10 @@ def stamp(store: Any, global_step: bool, rows: Optional[Any], tells: bool = Fals
     if ahead:
         stamps.advance(clock.pointer, ahead, 0)
     if rows is not None:
-        stamps.stamp_rows(rows.pointer, rows.size, table.rows, step, clock.pointer, values.pointer)
+        stamps.stamp_rows(rows.pointer, rows.size, store.capacity, step, clock.pointer, values.pointer)
     else:
         stamps.advance(clock.pointer, 0, step)
-        stamps.stamp_range(0, table.rows, 0, 0, clock.pointer, values.pointer)
+        stamps.stamp_range(0, store.capacity, 0, 0, clock.pointer, values.pointer)
 
 
 def next_step(request: Any, table: Table, global_step: bool, tells: bool) -> Tuple[int, int]:

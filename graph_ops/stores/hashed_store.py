@@ -2,9 +2,9 @@
 from typing import Any, Callable, Optional
 
 from sok1x.cuda_kernels import fill, gather, hash_index, index_keys, lookup, row_numbers, stamps, unique
-from sok1x.graph_ops.bridge.agreed import agree
-from sok1x.graph_ops.bridge.errors import INTERNAL, RESOURCE_EXHAUSTED, CallError
-from sok1x.graph_ops.stores import clock
+from sok1x.graph_ops.bridge.agreed import agreed
+from sok1x.graph_ops.bridge.errors import ABORTED, INTERNAL, RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.stores import clock, growth
 from sok1x.graph_ops.stores.base_store import Found, Store
 from sok1x.graph_ops.stores.table import Table
 
@@ -24,20 +24,26 @@ class HashedStore(Store):
         if missing and self.table.by_row:
             # A Keras initializer's values are in the rows not yet in use: read those that these keys would get.
             read_from = self.request.temporary("int32", count)
-            row_numbers.number_missing(rows.pointer, count, int(self.count.read()), self.table.rows, read_from.pointer)
+            row_numbers.number_missing(rows.pointer, count, int(self.count.read()), self.capacity, read_from.pointer)
         return Found(rows, read_from, missing)
 
     def insert(self, keys: Any, count: int, rows: Any) -> Found:
         """See `Store.insert`."""
         table, found = self.table, self.find(keys, count, rows)
         used = int(self.count.read()) if found.missing else 0
-        code, message = 0, ""
-        if used + found.missing > table.rows:
-            code, message = RESOURCE_EXHAUSTED, (
-                "embedding table '{}' is full on rank {}: {} of {} rows (max_vocabulary_size_per_gpu) are in use and "
-                "the batch has {} new keys; nothing was changed. Raise max_vocabulary_size_per_gpu, or train on more "
-                "ranks").format(table.name, self.world.rank, used, table.rows, found.missing)
-        agree(self.world, code, message)
+
+        def make_room() -> None:
+            nonlocal found, used
+            if used + found.missing <= self.capacity:
+                return
+            self._make_room(used, found.missing)
+            found = self.find(keys, count, rows)  # the variables were unlocked for a moment
+            used = int(self.count.read())
+            if used + found.missing > self.capacity:
+                raise CallError(ABORTED, "{}: others have changed its index while it got more rows; nothing was "
+                                         "changed here. Run the step again".format(self.label))
+
+        agreed(self.world, make_room)
         if not found.missing:
             return found
         inserted = hash_index.insert(self.index.pointer, self.index.shape[0], keys.pointer, count, rows.pointer, used)
@@ -48,6 +54,24 @@ class HashedStore(Store):
         fill.fill_int64(self.count.pointer, 1, used + inserted)
         clock.stamp_new(self, used, inserted)
         return Found(rows, rows, 0)
+
+    def _make_room(self, used: int, missing: int) -> None:
+        """Sees to it that there are `missing` rows more than the `used`, or raises RESOURCE_EXHAUSTED."""
+        table = self.table
+        if table.grows and used + missing <= table.most_rows:
+            growth.grow(self, used + missing)
+            return
+        asked = "embedding table '{}' is full on rank {}: {} of {} rows ({}) are in use and the batch has {} new keys; " \
+            "nothing was changed. ".format(
+                table.name, self.world.rank, used, table.most_rows,
+                "max_capacity" if table.grows else "max_vocabulary_size_per_gpu", missing)
+        if table.grows:
+            raise CallError(RESOURCE_EXHAUSTED, asked + (
+                "Raise max_capacity, or train on more ranks; a checkpoint can be restored into a table with a larger "
+                "one"))
+        raise CallError(RESOURCE_EXHAUSTED, asked + (
+            "Raise max_vocabulary_size_per_gpu, set it to None to let the table grow, or train on more ranks; a "
+            "checkpoint can be restored into a larger table"))
 
     def look_up(self, keys: Any, at: Any, out: Optional[Any]) -> Optional[int]:
         """See `Store.look_up`."""
@@ -79,9 +103,9 @@ class HashedStore(Store):
     def used(self) -> int:
         """See `Store.used`."""
         used = int(self.count.read())
-        if not 0 <= used <= self.table.rows:
+        if not 0 <= used <= self.capacity:
             raise CallError(INTERNAL, "{}: its count says that {} rows are in use, expected a number in [0, {}]".format(
-                self.label, used, self.table.rows))
+                self.label, used, self.capacity))
         return used
 
     def write_keys(self, first: int, count: int, keys: Any) -> None:

@@ -1,13 +1,15 @@
 """Initial values of a table's variables. They come from ops of ours so that they too fail before `sok1x.Init`."""
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import fill, hash_index, host_memory, row_init
-from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge import growing, library
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.stores import growth, known_slots
+from sok1x.graph_ops.stores.known_slots import Slot
 from sok1x.graph_ops.stores.table import Table
 
 
@@ -16,6 +18,25 @@ class InitialConfig(NamedTuple):
       table: the table whose variable it is."""
 
     table: Table
+
+
+class SlotConfig(NamedTuple):
+    """Attributes:
+      table: the table whose slot it is. slot: what is known of it.
+      dtype: of its numbers. shape: of what it has for each row."""
+
+    table: Table
+    slot: Slot
+    dtype: str
+    shape: Tuple[int, ...]
+
+
+def rows_now(request: Any, table: Table) -> int:
+    """V: what a table that grows has in this session, whose initializers keep it, or begins with."""
+    if not table.grows:
+        return table.rows
+    there = growing.rows_by_name(request, table.growth.container, table.name)
+    return table.rows if there < 0 else there
 
 
 def _array(request: Any, dtype: str, shape: Sequence[int]) -> Any:
@@ -34,11 +55,14 @@ class _Rows(Operation):
 
     def run(self, request: Any, config: InitialConfig, world: Any, headers: Any) -> None:
         table = config.table
-        out = _array(request, "float32", (table.rows, table.dim))
+        rows = rows_now(request, table)
+        if table.grows:
+            known_slots.note_initialized(request, table.name)
+        out = _array(request, "float32", (rows, table.dim))
         kind, a, b = ("zeros", 0.0, 0.0) if table.hashed else table.distribution(world.size)
         placement = table.placement
         row_init.initial_rows_of_shard(world.arguments["seed"], table.identity, world.rank - placement.first,
-                                       placement.parts(world.size), table.rows, table.dim, kind, a, b, out.pointer)
+                                       placement.parts(world.size), rows, table.dim, kind, a, b, out.pointer)
 
 
 @register
@@ -49,8 +73,8 @@ class _Index(Operation):
     Config = InitialConfig
 
     def run(self, request: Any, config: InitialConfig, world: Any, headers: Any) -> None:
-        capacity = config.table.capacity
-        hash_index.clear(_array(request, "int64", (capacity, 2)).pointer, capacity)
+        slots = hash_index.capacity(rows_now(request, config.table))
+        hash_index.clear(_array(request, "int64", (slots, 2)).pointer, slots)
 
 
 @register
@@ -82,8 +106,21 @@ class _Stamps(Operation):
     Config = InitialConfig
 
     def run(self, request: Any, config: InitialConfig, world: Any, headers: Any) -> None:
-        rows = config.table.rows
+        rows = rows_now(request, config.table)
         fill.fill_int64(_array(request, "int64", (rows,)).pointer, rows, 0)
+
+
+@register
+class _Slot(Operation):
+    """[V, ...]: one number everywhere."""
+
+    name = "stores.initial.slot"
+    Config = SlotConfig
+
+    def run(self, request: Any, config: SlotConfig, world: Any, headers: Any) -> None:
+        known_slots.note_initialized(request, config.table.name, config.slot)
+        out = _array(request, config.dtype, (rows_now(request, config.table),) + config.shape)
+        growth.write_value(out, 0, out.size, config.slot.value)
 
 
 def _value(function: str, table: Table, dtype: Any, shape: Sequence[int]) -> tf.Tensor:
@@ -93,7 +130,7 @@ def _value(function: str, table: Table, dtype: Any, shape: Sequence[int]) -> tf.
 def initial_rows(table: Table, by_row_value: Optional[Callable[[], tf.Tensor]] = None) -> tf.Tensor:
     """float32 [V, D]. by_row_value: makes the tensor where a Keras initializer fills the rows."""
     if by_row_value is None:
-        return _value("stores.initial.rows", table, tf.float32, [table.rows, table.dim])
+        return _value("stores.initial.rows", table, tf.float32, [table.static_rows, table.dim])
     check = library.call("stores.initial.check", NoConfig(), [], [], [], name="check")
     with tf.control_dependencies([check]):
         return tf.identity(by_row_value())
@@ -101,7 +138,8 @@ def initial_rows(table: Table, by_row_value: Optional[Callable[[], tf.Tensor]] =
 
 def initial_index(table: Table) -> tf.Tensor:
     """int64 [C, 2]: free slots."""
-    return _value("stores.initial.index", table, tf.int64, [table.capacity, 2])
+    index_slots = None if table.grows else hash_index.capacity(table.rows)
+    return _value("stores.initial.index", table, tf.int64, [index_slots, 2])
 
 
 def initial_count(table: Table) -> tf.Tensor:
@@ -111,4 +149,10 @@ def initial_count(table: Table) -> tf.Tensor:
 
 def initial_stamps(table: Table) -> tf.Tensor:
     """int64 [V], 0."""
-    return _value("stores.initial.stamps", table, tf.int64, [table.rows])
+    return _value("stores.initial.stamps", table, tf.int64, [table.static_rows])
+
+
+def initial_slot(table: Table, slot: Slot, dtype: tf.DType, shape: Sequence[int]) -> tf.Tensor:
+    """[V, ...], the slot's number everywhere: of a table that grows. shape: of what it has for each row."""
+    return library.call("stores.initial.slot", SlotConfig(table, slot, dtype.name, tuple(shape)), [], [dtype],
+                        [[table.static_rows, *shape]], name="initial_value")[0]

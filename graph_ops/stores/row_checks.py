@@ -4,6 +4,7 @@ from typing import Any, Sequence
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import row_numbers, unique
+from sok1x.graph_ops.bridge import growing
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.stores.table import Table
 
@@ -17,23 +18,30 @@ def as_rows(indices: Any) -> tf.Tensor:
     return indices if indices.dtype in (tf.int32, tf.int64) else tf.cast(indices, tf.int64)
 
 
-def checked(request: Any, table: Table, world: Any, rows: Any) -> Any:
+def checked(request: Any, config: Any, world: Any, rows: Any) -> Any:
     """Row numbers from a graph, an `Array` of int32 or int64, as int64 of the same length.
+
+    Args:
+      config: the operation's, with `table` and `held`.
 
     Raises:
       CallError: INVALID_ARGUMENT where one is no row of the table. A GPU's are waited for.
     """
+    table = config.table
+    there = table.rows
+    if table.grows:
+        there = max(0, growing.rows(request, config.held.names.index("stamps")))
     wide = rows
     if rows.dtype != "int64":
         wide = request.temporary("int64", rows.size)
         unique.widen(rows.pointer, rows.dtype, rows.size, wide.pointer)
-    place = row_numbers.first_out_of_range(wide.pointer, rows.size, table.rows)
+    place = row_numbers.first_out_of_range(wide.pointer, rows.size, there)
     if place >= 0:
         raise CallError(INVALID_ARGUMENT, (
             "embedding table '{}' on rank {}: got row {} at position {} of {} row numbers, expected rows in [0, {}), "
             "those of this rank's shard (max_vocabulary_size_per_gpu); nothing was changed. Row numbers are not keys: "
             "take those of a lookup's gradient").format(
-                table.name, world.rank, int(wide.read().reshape(-1)[place]), place, rows.size, table.rows))
+                table.name, world.rank, int(wide.read().reshape(-1)[place]), place, rows.size, there))
     return wide
 
 
@@ -46,12 +54,12 @@ def check_scalars(table: Table, world: Any, names: Sequence[str], scalars: Seque
                     table.name, world.rank, name, list(scalar.shape)))
 
 
-def check_variables(table: Table, world: Any, variables: Sequence[Any]) -> None:
-    """Raises where variables (`Array`s) that must have a row for each of the table's do not."""
+def check_variables(table: Table, world: Any, variables: Sequence[Any], rows: int) -> None:
+    """Raises where variables (`Array`s) that must have a row for each of the table's `rows` do not."""
     for variable in variables:
-        if variable.shape != (table.rows, table.dim) or variable.dtype != "float32":
+        if variable.shape != (rows, table.dim) or variable.dtype != "float32":
             raise CallError(INVALID_ARGUMENT, (
                 "embedding table '{}' on rank {}: got a variable of {} and shape {} for its rows or their slots, "
                 "expected float32 {}; nothing was changed").format(
                     table.name, world.rank, variable.dtype, list(variable.shape),
-                    [table.rows, table.dim]))
+                    [rows, table.dim]))

@@ -18,7 +18,8 @@ class RowGradients:
     """The first two inputs of a request, gradients float32 [n, D] and rows [n], ready for a kernel.
 
     Args:
-      from_lookup: whether the graph shows that they are a lookup's gradient as it was made.
+      config: the operation's, with `table`, `held`, and `from_lookup`: whether the graph shows that they are a lookup's
+        gradient as it was made.
 
     Attributes:
       values: float32 [u, D]. rows: int32 [u], distinct rows of the table.
@@ -28,7 +29,8 @@ class RowGradients:
       CallError: INVALID_ARGUMENT, before anything is written.
     """
 
-    def __init__(self, request: Any, table: Table, world: Any, from_lookup: bool) -> None:
+    def __init__(self, request: Any, config: Any, world: Any) -> None:
+        table: Table = config.table
         values, rows = request.inputs[:2]
         if len(rows.shape) != 1 or values.shape != (rows.size, table.dim) or values.dtype != "float32":
             raise CallError(INVALID_ARGUMENT, (
@@ -37,9 +39,9 @@ class RowGradients:
                     table.name, world.rank, list(values.shape), rows.size, rows.size, table.dim, rows.size,
                     values.dtype, list(rows.shape)))
         self.values, self.rows = values, rows
-        self.from_lookup = from_lookup and (not rows.size or known_distinct.noted(request, table, rows))
+        self.from_lookup = config.from_lookup and (not rows.size or known_distinct.noted(request, table, rows))
         if not self.from_lookup:
-            self._add_up(request, table, row_checks.checked(request, table, world, rows))
+            self._add_up(request, table, row_checks.checked(request, config, world, rows))
 
     def _add_up(self, request: Any, table: Table, rows: Any) -> None:
         inverse = request.temporary("int32", rows.size)

@@ -41,7 +41,7 @@ class _Mark(Operation):
     def run(self, request: Any, config: MarkConfig, world: Any, headers: Any) -> None:
         rows = None
         if request.inputs:
-            wide = row_checks.checked(request, config.table, world, request.inputs[0])
+            wide = row_checks.checked(request, config, world, request.inputs[0])
             rows = request.temporary("int32", wide.size)
             row_numbers.narrow(wide.pointer, wide.size, rows.pointer)
         with request_store(request, config, world, exclusive=True) as store:
@@ -57,7 +57,7 @@ class _MarkLoaded(Operation):
 
     def run(self, request: Any, config: TableConfig, world: Any, headers: Any) -> None:
         with request_store(request, config, world, exclusive=True) as store:
-            clock.stamp_new(store, 0, config.table.rows, step_of_graph=False)
+            clock.stamp_new(store, 0, store.capacity, step_of_graph=False)
 
 
 @register

@@ -3,10 +3,10 @@ import hashlib
 import math
 from typing import NamedTuple, Optional, Tuple
 
-from sok1x.cuda_kernels import hash_index
 from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 
 HASHED, DIRECT = "hashed", "direct"  # the kinds of tables: see `stores.store.KINDS`
+MOST_ROWS = 2 ** 31 - 1  # row numbers are int32
 
 
 class Initializer(NamedTuple):
@@ -26,18 +26,31 @@ class Initializer(NamedTuple):
     distribution: str = ""
 
 
+class Growth(NamedTuple):
+    """How a table's shard gets more rows when keys need them.
+
+    Attributes:
+      most: rows that a rank never has more of; None: as many as there is memory for.
+      container: of the table's variables, as `tf.container` has it: growth finds them by name.
+    """
+
+    most: Optional[int] = None
+    container: str = ""
+
+
 class Table(NamedTuple):
     """An embedding table's shard on this rank.
 
     Attributes:
       name: the table's name, equal on all ranks.
-      rows: V, rows of this rank's shard. dim: D, floats a row.
+      rows: V, rows of this rank's shard; of a table that grows, those that it begins with. dim: D, floats a row.
       kind: HASHED: an index maps keys to rows. DIRECT: a key says itself which row of its owner it is.
       key_dtype: 'int64', 'uint32' or 'int32'.
       initializer: how rows begin.
       placement: which rank has which keys.
       keys: of a table without index, how many keys there are, from 0 on; None: V rows on each rank, all of them keys.
       dtype: of the rows. Lookups and optimizers take 'float32' alone.
+      growth: how it grows; None: it has V rows for good. A store knows how many there are: `Store.capacity`.
     """
 
     name: str
@@ -49,16 +62,29 @@ class Table(NamedTuple):
     placement: Placement = BY_KEY
     keys: Optional[int] = None
     dtype: str = "float32"
+    growth: Optional[Growth] = None
+
+    @property
+    def grows(self) -> bool:
+        """Whether V changes; see `growth`."""
+        return self.growth is not None
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that this rank's shard never has more of."""
+        if self.growth is None:
+            return self.rows
+        return MOST_ROWS if self.growth.most is None else self.growth.most
+
+    @property
+    def static_rows(self) -> Optional[int]:
+        """V as a static shape has it: None where it may change."""
+        return None if self.grows else self.rows
 
     @property
     def hashed(self) -> bool:
         """Whether keys get rows as they come; else every key has one from the start."""
         return self.kind == HASHED
-
-    @property
-    def capacity(self) -> int:
-        """Slots of the hash index."""
-        return hash_index.capacity(self.rows)
 
     @property
     def by_row(self) -> bool:
@@ -103,5 +129,6 @@ class Table(NamedTuple):
         rows = "V={}".format(self.rows) if self.keys is None else "rows={}".format(self.keys)
         where = "" if self.placement == BY_KEY else ", {}".format(self.placement.label())
         dtype = "" if self.dtype == "float32" else " " + self.dtype
-        return "table '{}' {} D={} {} {} initializer={}{}{}".format(
-            self.name, rows, self.dim, self.kind, self.key_dtype, self.initializer.kind, where, dtype)
+        grows = "" if self.growth is None else " grows to {}".format(self.growth.most or "any size")
+        return "table '{}' {} D={} {} {} initializer={}{}{}{}".format(
+            self.name, rows, self.dim, self.kind, self.key_dtype, self.initializer.kind, where, dtype, grows)

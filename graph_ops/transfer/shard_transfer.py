@@ -162,10 +162,10 @@ def _call(function, variables, parts, token, name):
     for part, variable in parts.items():
         shape = variable.shape
         row_bytes = ITEM_BYTES[variable.dtype.base_dtype.name] * (shape[1:].num_elements() or 0)
-        if shape[:1].as_list() != [table.rows] or not row_bytes or row_bytes % 4:
+        if shape[:1].as_list() != [table.static_rows] or not row_bytes or row_bytes % 4:
             raise ValueError("{} of table '{}': got '{}' of shape {} and dtype {}, expected a variable of {} rows of 4 "
                              "bytes or a multiple".format(function, table.name, part, shape,
-                                                          variable.dtype.base_dtype.name, table.rows))
+                                                          variable.dtype.base_dtype.name, table.static_rows))
     held, handles = variables.resources(*OWN, slots={part: variable.handle for part, variable in parts.items()})
     return library.call(function, TransferConfig(table, held), [], [], [], resources=handles,
                         host_inputs=[tf.convert_to_tensor(token, tf.int64)], name=name)

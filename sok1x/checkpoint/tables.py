@@ -38,7 +38,7 @@ def tables_of(graph: tf.Graph) -> List[TableState]:
             continue
         shard = slots.shard_of(variable, [table.variable for table in tables])
         # Scalars of a table or its optimizer are equal on all ranks: TensorFlow's checkpoint has them.
-        if shard is not None and variable.shape[:1] == shard.shape[:1]:
+        if shard is not None and slots.has_rows_of(variable, shard):
             by_name[shard.m_var_name].parts[shard_names.SLOT + variable.op.name] = variable
     return tables
 

@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
 from tensorflow.python.util import deprecation
 
-from sok1x.core import initializers, slots, summaries, warm_start
+from sok1x.core import capacities, growing_slots, initializers, slots, summaries, warm_start
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.core.stamped_variable import StampedVariable
@@ -30,12 +30,15 @@ class EmbeddingVariable(StampedVariable):
     Horovod's broadcasts leave it, these variables and its optimizer slots alone: see `ShardVariable`.
 
     Args:
-        rows: V, rows of this rank's shard.
+        rows: V, rows of this rank's shard; None: it begins with `init_capacity`, and grows.
         dim: D, floats a row.
         use_hashtable: whether an index maps keys to rows; without one, key k is row k // N of rank k % N.
         key_dtype: 'int64', 'uint32' or 'int32'.
         initializer: as a layer's `embedding_initializer`.
         trainable: whether optimizers train it by default.
+        init_capacity: where `rows` is None, V at the start; None: 8192, or `max_capacity` if that is less.
+        max_capacity: where `rows` is None, the most rows that this rank's shard gets; None: as many as there is memory
+            for.
 
     Attributes:
         m_var_name: its name in the graph, without ':0'.
@@ -49,7 +52,8 @@ class EmbeddingVariable(StampedVariable):
             tensors.
 
     Raises:
-        ValueError: eager execution is on, or the initializer's name is unknown.
+        ValueError: eager execution is on, the initializer's name is unknown or, for a table that grows, is of a matrix,
+            or capacities that do not fit one another.
 
     Example:
         >>> import tensorflow as tf
@@ -67,13 +71,16 @@ class EmbeddingVariable(StampedVariable):
 
     named_by_user = False
 
-    def __init__(self, rows: int, dim: int, use_hashtable: bool = True, key_dtype: str = "int64",
-                 initializer: Any = None, trainable: bool = True) -> None:
-        row_initializer = initializers.resolve(initializer, rows, dim)
+    def __init__(self, rows: Optional[int], dim: int, use_hashtable: bool = True, key_dtype: str = "int64",
+                 initializer: Any = None, trainable: bool = True, init_capacity: Optional[int] = None,
+                 max_capacity: Optional[int] = None) -> None:
         with self._room():
             name = tf.get_default_graph().unique_name("EmbeddingVariable", mark_as_used=False)
-            self._make(Table(name, int(rows), int(dim), HASHED if use_hashtable else DIRECT, key_dtype,
-                             Initializer(**row_initializer.spec)), row_initializer.fill, trainable)
+            capacity = capacities.resolve("table '{}'".format(name), rows, use_hashtable, init_capacity, max_capacity)
+            row_initializer = initializers.resolve(initializer, capacity.rows, dim, capacity.growth is not None)
+            self._make(Table(name, capacity.rows, int(dim), HASHED if use_hashtable else DIRECT, key_dtype,
+                             Initializer(**row_initializer.spec), growth=capacity.growth),
+                       row_initializer.fill, trainable)
 
     @staticmethod
     @contextlib.contextmanager
@@ -102,6 +109,8 @@ class EmbeddingVariable(StampedVariable):
         table_saver.watch()
         keras_weights.watch()
         summaries.watch()
+        if table.grows:
+            growing_slots.watch()
         self.m_var_name = table.name
         collections = list(options.pop("collections", None) or [tf.GraphKeys.GLOBAL_VARIABLES])
         StampedVariable.__init__(self, table, fill, trainable=trainable, name=table.name,
@@ -134,6 +143,28 @@ class EmbeddingVariable(StampedVariable):
         values = (("index", initial.initial_index), ("count", initial.initial_count))
         return [ShardVariable(initial_value=lambda value=value: value(self.table), trainable=False, name=name)
                 for name, value in values]
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        """The static shape of this rank's rows.
+
+        Returns:
+            [V, D]; [None, D] of a table that grows.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     sok.EmbeddingVariable(rows=None, dim=4).shape.as_list()
+            [None, 4]
+        """
+        if self.table.grows:
+            rows = 1 if growing_slots.are_shapes_known() else growing_slots.GrowingRows(self.table.name)
+            return tf.TensorShape([rows, self.table.dim])
+        return self._shape
 
     @property
     def op(self) -> tf.Operation:

@@ -20,7 +20,7 @@ class RowInitializer(NamedTuple):
     fill: Optional[Callable[[], tf.Tensor]]
 
 
-def resolve(initializer: Any, rows: int, dim: int) -> RowInitializer:
+def resolve(initializer: Any, rows: int, dim: int, grows: bool = False) -> RowInitializer:
     """How a table's rows begin.
 
     A name means a distribution: where that is zeros, ones, constant, uniform, normal, truncated normal or variance
@@ -34,12 +34,14 @@ def resolve(initializer: Any, rows: int, dim: int) -> RowInitializer:
             or a callable of a shape.
         rows: V.
         dim: D.
+        grows: whether V changes. Then there is no matrix to fill, and an object of Keras' or TensorFlow's stands for its
+            distribution, as a name does.
 
     Returns:
         A `RowInitializer`.
 
     Raises:
-        ValueError: the name is unknown.
+        ValueError: the name is unknown, or, for a table that grows, it is no distribution of a row's numbers.
         TypeError: it is no initializer at all.
 
     Example:
@@ -48,7 +50,12 @@ def resolve(initializer: Any, rows: int, dim: int) -> RowInitializer:
         True
     """
     made = _made(initializer)
-    spec = _spec(made) if initializer is None or isinstance(initializer, str) else None
+    spec = _spec(made) if grows or initializer is None or isinstance(initializer, str) else None
+    if grows and spec is None:
+        raise ValueError((
+            "embedding_initializer: got {!r} for a table that grows, expected None, a name, or an initializer object of "
+            "TensorFlow's, that stands for zeros, ones, a constant, or a uniform, normal, truncated normal or variance "
+            "scaling distribution: rows that come later must know what to begin with").format(initializer))
     if spec is not None:
         return RowInitializer(spec, None)
     return RowInitializer({"kind": "by_row"}, lambda: _fill(made, rows, dim, "float32"))

@@ -3,13 +3,15 @@
 TensorFlow's optimizers make a variable's slots with the variable itself in hand: tf.train's ask for its `op`, and
 both tf.train's and tf.keras' colocate the slot with its `handle`. So `EmbeddingVariable` calls `watch` from these
 two properties, which puts `_claim` on the creator stack of the graph (and thread) in which the slot is about to be
-made, and `_claim` turns every slot of a shard into a `ShardVariable`.
+made, and `_claim` turns every slot of a shard into a `ShardVariable`. A slot of a table that grows gets another
+initial value there (growing_slots.py).
 """
 from typing import Any, Callable, Iterable, Optional
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
+from sok1x.core import growing_slots
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 
@@ -36,11 +38,38 @@ def watch(graph: tf.Graph) -> None:
 
 
 def _claim(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-    variable = next_creator(**kwargs)
-    if type(variable) is ResourceVariable and shard_of(variable, tf.get_collection(
-            GraphKeys.GLOBAL_EMBEDDING_VARIABLES)) is not None:
+    shards = tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+    variable = growing_slots.create(next_creator, shards, kwargs)
+    if type(variable) is ResourceVariable and shard_of(variable, shards) is not None:
         variable.__class__ = ShardVariable  # the same state, with the other class's `assign`
     return variable
+
+
+def has_rows_of(variable: Any, shard: Any) -> bool:
+    """Whether a variable has a value for each row of a shard.
+
+    Args:
+        variable: a variable beside the shard's rows.
+        shard: an `EmbeddingVariable`.
+
+    Returns:
+        A bool.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.core import slots
+        >>> with tf.Graph().as_default():
+        ...     shard = sok.EmbeddingVariable(rows=8, dim=4)
+        ...     slots.has_rows_of(shard.stamps, shard)
+        True
+    """
+    if shard.table.grows:
+        return variable is shard.stamps or growing_slots.table_of(variable) == shard.m_var_name
+    return bool(variable.shape[:1] == shard.shape[:1])
 
 
 def shard_of(variable: ResourceVariable, shards: Iterable[Any]) -> Optional[Any]:
@@ -68,9 +97,11 @@ def shard_of(variable: ResourceVariable, shards: Iterable[Any]) -> Optional[Any]
     """
     groups = variable.handle.op.colocation_groups()
     for shard in shards:
+        if growing_slots.table_of(variable) == shard.m_var_name:
+            return shard
         if not shard.named_by_user and "/{}/".format(shard.m_var_name) in "/" + variable.op.name:
             return shard
         # Adam's beta powers are colocated with a shard too: but they are scalars, equal on all ranks.
-        if ("loc:@" + shard.m_var_name).encode() in groups and variable.shape[:1] == shard.shape[:1]:
+        if ("loc:@" + shard.m_var_name).encode() in groups and has_rows_of(variable, shard):
             return shard
     return None

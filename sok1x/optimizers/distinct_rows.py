@@ -3,6 +3,7 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import growing_slots
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.operations import embedding, gradient_descent
 
@@ -23,12 +24,14 @@ class KnowsDistinctRows:
                 # The same arithmetic in one pass over all threads, where TensorFlow makes three, the last on one; and
                 # rows that the shard does not have are refused on a GPU too.
                 return gradient_descent.gradient_descent(handle.table_variables, grad, indices, rate)
-        if own.__func__ in _MAKE_DISTINCT and embedding.are_distinct(indices, handle):
-            return self._resource_apply_sparse(grad, handle, indices, **kwargs)  # type: ignore[attr-defined]
+        if getattr(own.__func__, "stock", own.__func__) in _MAKE_DISTINCT and embedding.are_distinct(indices, handle):
+            with growing_slots.gradient_first(handle, grad, indices):
+                return self._resource_apply_sparse(grad, handle, indices, **kwargs)  # type: ignore[attr-defined]
         return own(grad, handle, indices, **kwargs)
 
 
 # TensorFlow's own way for optimizers that do not say how they treat repeated indices.
-_MAKE_DISTINCT = (tf.train.Optimizer._resource_apply_sparse_duplicate_indices,
-                  tf.keras.optimizers.Optimizer._resource_apply_sparse_duplicate_indices)
+_MAKE_DISTINCT = [getattr(kind._resource_apply_sparse_duplicate_indices, "stock",
+                          kind._resource_apply_sparse_duplicate_indices)
+                  for kind in (tf.train.Optimizer, tf.keras.optimizers.Optimizer)]
 _GRADIENT_DESCENT = tf.train.GradientDescentOptimizer._resource_apply_sparse_duplicate_indices

@@ -3,6 +3,7 @@ from typing import Any, Dict, Tuple
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import growing_slots
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
 _TRAIN: Any = {"_slots": dict, "_non_slot_dict": dict, "_deferred_slot_restorations": dict}
@@ -76,6 +77,11 @@ def _class(base: type) -> type:
 
 class _OwnState:
     """Reads what it has not set itself from the optimizer that it was made of."""
+
+    def _create_slots(self, var_list: Any) -> Any:
+        """As the optimizer's own, also where that must know how many rows a table has that grows."""
+        with growing_slots.shapes_known():
+            return super()._create_slots(var_list)  # type: ignore[misc]
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("__"):

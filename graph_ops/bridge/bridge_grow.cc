@@ -1,0 +1,97 @@
+// Variables that get larger: found by name, because a lookup is built before the optimizer makes its slots, and given
+// larger buffers, one after the other. Called through ctypes by growing.py.
+#include <string>
+#include <utility>
+
+#include "bridge_calls.h"
+#include "bridge_group.h"
+
+extern "C" {
+
+// Adds the variable of that name, in the memory of the request's device, to those of the request; to be called while
+// nothing is locked. container: '' for TensorFlow's default. Returns its number among them, or -1 where there is no such
+// variable, or none with a value.
+int sok1x_reach(void* handle, const char* container, const char* name) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  tensorflow::ResourceMgr* manager = request->context->resource_manager();
+  tensorflow::Var* variable = nullptr;
+  const std::string in = *container != '\0' ? std::string(container) : manager->default_container();
+  if (!manager->Lookup(in, name, &variable).ok()) return -1;
+  tensorflow::core::RefCountPtr<tensorflow::Var> found(variable);
+  {
+    tensorflow::tf_shared_lock lock(*variable->mu());
+    if (!variable->is_initialized) return -1;
+  }
+  for (size_t i = 0; i < request->variables.size(); ++i) {
+    if (request->variables[i].get() == variable) return static_cast<int>(i);
+  }
+  request->variables.push_back(std::move(found));
+  return static_cast<int>(request->variables.size()) - 1;
+}
+
+// Drops what sok1x_reach has added after the first `count`; while nothing is locked.
+void sok1x_keep_variables(void* handle, int count) {
+  static_cast<sok1x::Request*>(handle)->variables.resize(count);
+}
+
+int sok1x_variable_count(void* handle) {
+  return static_cast<int>(static_cast<sok1x::Request*>(handle)->variables.size());
+}
+
+// A buffer for variable `index`, which is locked exclusively, with another number of rows: described in *info, not
+// filled, and not the variable's yet. Returns 0 or a status code; the allocator does not wait for memory.
+int sok1x_larger(void* handle, int index, int64_t rows, sok1x::TensorInfo* info) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  const tensorflow::Tensor* tensor = request->variables[index]->tensor();
+  tensorflow::TensorShape shape = tensor->shape();
+  shape.set_dim(0, rows);
+  tensorflow::AllocationAttributes once;
+#if TF_MAJOR_VERSION == 1
+  once.no_retry_on_failure = true;
+#else
+  once.retry_on_failure = false;
+#endif
+  if (request->larger.NumElements() > 0) request->LetTensorFlowFollow();  // one that was not taken
+  const tensorflow::Status status = request->context->allocate_temp(
+      tensor->dtype(), shape, &request->larger, tensorflow::AllocatorAttributes(), once);
+  if (!status.ok()) return sok1x::Report(status);
+  request->FollowTensorFlow();
+  sok1x::Describe(request->larger, info);
+  return 0;
+}
+
+// Makes the buffer of the last sok1x_larger variable `index`'s own; the one that it had is released.
+void sok1x_take_larger(void* handle, int index) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  request->LetTensorFlowFollow();  // which may give the old memory to others from now on
+  *request->variables[index]->tensor() = request->larger;
+  request->larger = tensorflow::Tensor();
+}
+
+// Leaves variable `index`, which is locked exclusively, its first `rows` rows, in place: this cannot fail. What is
+// behind them is released when the variable next gets another buffer.
+void sok1x_cut(void* handle, int index, int64_t rows, sok1x::TensorInfo* info) {
+  tensorflow::Tensor* tensor = static_cast<sok1x::Request*>(handle)->variables[index]->tensor();
+  *tensor = tensor->Slice(0, rows);
+  sok1x::Describe(*tensor, info);
+}
+
+// Rows of variable `index`, which need not be locked; -1 where it has not been initialized.
+int64_t sok1x_rows(void* handle, int index) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  tensorflow::Var* variable = request->variables[index].get();
+  if (variable == nullptr) return -1;
+  tensorflow::tf_shared_lock lock(*variable->mu());
+  if (!variable->is_initialized || variable->tensor()->dims() == 0) return -1;
+  return variable->tensor()->dim_size(0);
+}
+
+// Bytes that the allocator of the request's device may still give; -1 where it does not say.
+int64_t sok1x_bytes_left(void* handle) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  const auto stats = request->context->get_allocator(tensorflow::AllocatorAttributes())->GetStats();
+  if (!stats || !stats->bytes_limit) return -1;
+  return *stats->bytes_limit - stats->bytes_in_use;
+}
+
+}  // extern "C"

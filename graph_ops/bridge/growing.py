@@ -1,0 +1,106 @@
+"""A request's variables with larger buffers, and more variables than its op has (bridge_grow.cc).
+
+Inside `Request.variables(exclusive=True)`: `Reached` unlocks, adds variables by their names, and locks all of them in
+TensorFlow's order; when it ends the request has its own again, as they are then. Between, others may have had them.
+"""
+import ctypes
+from typing import Any, Dict, Tuple
+
+from sok1x.graph_ops.bridge import bridge
+from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
+
+_I, _P, _I64 = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
+_DECLARED = {
+    "reach": (_I, [_P, ctypes.c_char_p, ctypes.c_char_p]), "keep_variables": (None, [_P, _I]),
+    "variable_count": (_I, [_P]), "larger": (_I, [_P, _I, _I64, _P]), "take_larger": (None, [_P, _I]),
+    "cut": (None, [_P, _I, _I64, _P]), "rows": (_I64, [_P, _I]), "bytes_left": (_I64, [_P])}
+_functions: Dict[str, Any] = {}
+
+
+def _call(request: Any, name: str, *arguments: Any) -> Any:
+    if not _functions:
+        for known, (result, types) in _DECLARED.items():
+            function = getattr(request.library.loaded, "sok1x_" + known)
+            function.restype, function.argtypes = result, types
+            _functions[known] = function
+    return _functions[name](request.handle, *arguments)
+
+
+def rows(request: Any, index: int) -> int:
+    """Rows of the op's variable `index`, which need not be locked; -1 where it has not been initialized."""
+    return int(_call(request, "rows", index))
+
+
+def rows_by_name(request: Any, container: str, name: str) -> int:
+    """As `rows`, of a variable by its name; while nothing is locked."""
+    index = _call(request, "reach", container.encode(), name.encode())
+    found = -1 if index < 0 else rows(request, index)
+    _call(request, "keep_variables", request.resource_count)
+    return found
+
+
+def bytes_left(request: Any) -> int:
+    """Bytes that TensorFlow's allocator may still give on the request's device; -1 where it does not say."""
+    return int(_call(request, "bytes_left"))
+
+
+class Reached:
+    """All variables of a request and more, locked for writing; see the module's text.
+
+    Args:
+      request: with its variables locked exclusively.
+      table: a name, for messages.
+      names: {what: (container, shared name)} of the variables that are wanted besides.
+
+    Attributes:
+      arrays: {what: `Array`}, of those that exist and have a value. They are kept up to date.
+    """
+
+    def __init__(self, request: Any, table: str, names: Dict[Any, Tuple[str, str]]) -> None:
+        self._request, self._table = request, table
+        request.library.unlock(request.handle)
+        found = {what: _call(request, "reach", container.encode(), name.encode())
+                 for what, (container, name) in names.items()}
+        self._index = {what: index for what, index in found.items() if index >= 0}
+        infos = self._lock()
+        self.arrays = {what: bridge.array(infos[index], request.gpu) for what, index in self._index.items()}
+
+    def _lock(self) -> Any:
+        request = self._request
+        infos = (bridge.TensorInfo * max(1, _call(request, "variable_count")))()
+        code = request.library.lock(request.handle, 1, infos)
+        if code:
+            raise CallError(code if code > 0 else FAILED_PRECONDITION, (
+                "could not get write access to the variables of embedding table '{}'").format(self._table))
+        return infos
+
+    def larger(self, what: Any, count: int) -> Any:
+        """An `Array` of `count` rows that the next `take` makes the variable's; it is to be filled.
+
+        Raises:
+          CallError: there is no memory for it.
+        """
+        info = bridge.TensorInfo()
+        code = _call(self._request, "larger", self._index[what], count, ctypes.byref(info))
+        if code:
+            raise CallError(code, "no memory")
+        return bridge.array(info, self._request.gpu)
+
+    def take(self, what: Any, array: Any) -> None:
+        """Makes what `larger` has given the variable's own."""
+        _call(self._request, "take_larger", self._index[what])
+        self.arrays[what] = array
+
+    def cut(self, what: Any, count: int) -> None:
+        """Leaves a variable its first `count` rows, in place."""
+        info = bridge.TensorInfo()
+        _call(self._request, "cut", self._index[what], count, ctypes.byref(info))
+        self.arrays[what] = bridge.array(info, self._request.gpu)
+
+    def end(self) -> Any:
+        """The request's own variables, locked again: a list of `Array`s."""
+        request = self._request
+        request.library.unlock(request.handle)
+        _call(request, "keep_variables", request.resource_count)
+        infos = self._lock()
+        return [bridge.array(infos[i], request.gpu) for i in range(request.resource_count)]

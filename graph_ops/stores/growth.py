@@ -1,0 +1,153 @@
+"""More rows for a table that grows: every variable of V rows gets a larger buffer, one after the other.
+
+One after the other, so that old and new memory of one variable alone is there at a time: with V doubled and n variables
+of equal size the peak is (n + 1/2) / n of what the table has afterwards; of rows without slots, 3/2. (A smaller factor
+than 2 would make that more, not less.) If memory ends half-way, what has grown is cut back to its rows in place, which
+needs no memory, and a smaller growth is tried. Rows never move, so row numbers that a step has in hand stay right.
+
+The optimizer's slots are found by name (known_slots.py); one that has not been initialized yet begins with as many rows
+as the table has by then.
+"""
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+
+from sok1x.cuda_kernels import dense, fill, hash_index, host_memory, index_keys
+from sok1x.graph_ops.bridge import growing
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, Array
+from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.stores import known_slots
+from sok1x.graph_ops.stores.table import Table
+
+# The table's own variables with V rows, by their names beside the rows' ("" for these), and what new rows of them have.
+PARALLEL: Dict[str, float] = {"": 0, "stamps": 0}
+_INDEX = "index"
+_FACTORS = (2, 1.5, 1.25, 1.125)  # tried in turn where memory is scarce
+
+
+def name_of(table: Table, beside: str) -> str:
+    """The name of a table's variable in its session; beside: its name beside the rows', '' for the rows."""
+    return "{}/{}".format(table.name, beside) if beside else table.name
+
+
+def capacity_after(rows: int, needed: int, most: Optional[int], factor: float = 2) -> int:
+    """V after a growth from `rows` to at least `needed`.
+
+    With a limit it is one of most, most / 2, most / 4, …, so that the last growth, too, doubles V.
+    """
+    least = max(needed, int(rows * factor))
+    if most is None:
+        return least if factor < 2 else max(rows, 1) << (-(-needed // max(rows, 1)) - 1).bit_length()
+    if least >= most:
+        return most
+    if factor < 2:
+        return least
+    after = most
+    while -(-after // 2) >= least:
+        after = -(-after // 2)
+    return after
+
+
+def grow(store: Any, needed: int) -> None:
+    """Gives a store's table room for `needed` rows, at most `Table.most_rows`. The store is locked for writing.
+
+    The variables are unlocked for a moment: what is known of their content must be looked at again.
+
+    Raises:
+      CallError: RESOURCE_EXHAUSTED where there is no memory; the table has what it had.
+    """
+    request, table = store.request, store.table
+    container = table.growth.container
+    slots = known_slots.of(request, table)
+    names = {beside: (container, name_of(table, beside)) for beside in (*PARALLEL, _INDEX, "count")}
+    names.update((slot, (slot.container, slot.name)) for slot in slots)
+    reached = growing.Reached(request, table.name, names)
+    try:
+        values = {what: value for what, value in [*PARALLEL.items(), *[(slot, slot.value) for slot in slots]]
+                  if what in reached.arrays}
+        before = reached.arrays[""].shape[0]
+        limit = None if table.growth.most is None else table.most_rows
+        tried: List[int] = []
+        for factor in _FACTORS:
+            after = min(capacity_after(before, needed, limit, factor), table.most_rows)
+            if after in tried:
+                continue
+            tried.append(after)
+            try:
+                _grow_to(request, reached, values, before, after)
+                return
+            except CallError as error:
+                if error.code != RESOURCE_EXHAUSTED:
+                    raise
+        raise CallError(RESOURCE_EXHAUSTED, _no_memory(store, reached, values, before, needed, tried))
+    finally:
+        store.hold(reached.end())
+
+
+def _grow_to(request: Any, reached: Any, values: Dict[Any, float], before: int, after: int) -> None:
+    """Grows everything from `before` rows to `after`, or nothing."""
+    _grow_index(request, reached, after)
+    grown: List[Any] = []
+    try:
+        for what, value in values.items():
+            _resize(reached, what, min(before, reached.arrays[what].shape[0]), after, value)
+            grown.append(what)
+    except BaseException:
+        for what in grown:
+            reached.cut(what, before)
+        for what in reversed(grown):
+            try:
+                _resize(reached, what, before, before, 0)
+            except CallError:
+                break  # it keeps the larger buffer until it grows again
+        raise
+
+
+def _resize(reached: Any, what: Any, keep: int, count: int, value: float) -> None:
+    """A buffer of `count` rows for a variable: the first `keep` are those that it has, the rest gets a value."""
+    old, new = reached.arrays[what], reached.larger(what, count)
+    row_bytes = ITEM_BYTES[old.dtype] * int(np.prod(old.shape[1:], dtype=np.int64))
+    host_memory.advise_large_pages(new.pointer, count * row_bytes)
+    dense.copy(old.pointer, keep * row_bytes, new.pointer)
+    write_value(new, keep * row_bytes // ITEM_BYTES[old.dtype], new.size, value)
+    reached.take(what, new)
+
+
+def write_value(array: Array, first: int, end: int, value: float) -> None:
+    """Writes a number to the elements first to end - 1 of an `Array` of a dtype of 4 or 8 bytes."""
+    item = ITEM_BYTES[array.dtype]
+    word = int(np.array(value, array.dtype).view("int{}".format(8 * item)))
+    write = {4: fill.fill_int32, 8: fill.fill_int64}[item]
+    write(array.pointer + first * item, end - first, word)
+
+
+def _grow_index(request: Any, reached: Any, rows: int) -> None:
+    """An index with slots for so many rows. Keys enter it in the order of their rows: it is as if it had always had them.
+    """
+    slots = hash_index.capacity(rows)
+    old, count = reached.arrays.get(_INDEX), reached.arrays.get("count")
+    if old is None or old.shape[0] >= slots:
+        return
+    used = int(count.read())
+    keys, places = request.temporary("int64", used), request.temporary("int32", used)
+    new = reached.larger(_INDEX, slots)
+    host_memory.advise_large_pages(new.pointer, 16 * slots)
+    index_keys.keys_by_row(old.pointer, old.shape[0], 0, used, keys.pointer)
+    hash_index.clear(new.pointer, slots)
+    fill.fill_int32(places.pointer, used, -1)
+    hash_index.insert(new.pointer, slots, keys.pointer, used, places.pointer, 0)
+    reached.take(_INDEX, new)
+
+
+def _no_memory(store: Any, reached: Any, values: Dict[Any, float], before: int, needed: int,
+               tried: List[int]) -> str:
+    row_bytes = sum(array.size // max(1, array.shape[0]) * ITEM_BYTES[array.dtype]
+                    for array in (reached.arrays[what] for what in values))
+    left = growing.bytes_left(store.request)
+    return ("{} cannot get more rows: it has {} and needs {}, and there is no memory for {}, of {} bytes each in {} "
+            "variables ({}); {}nothing was changed. Leave it more memory, train on more ranks, or save the model now "
+            "and go on elsewhere").format(
+                store.label, before, needed, " or ".join(map(str, tried)), row_bytes, len(values),
+                ", ".join(str(getattr(what, "name", name_of(store.table, what) if isinstance(what, str) else what))
+                          for what in values),
+                "" if left < 0 else "TensorFlow's allocator has {} bytes left; ".format(left))

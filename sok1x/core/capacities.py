@@ -1,0 +1,65 @@
+"""How many rows a table begins with, and may get."""
+import numbers
+from typing import Any, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.graph_ops.stores.table import MOST_ROWS, Growth
+
+INITIAL_ROWS = 8192  # where nobody says
+
+
+class Capacity(NamedTuple):
+    """V at the start, and how a table grows: fields of `graph_ops.stores.table.Table`."""
+
+    rows: int
+    growth: Optional[Growth]
+
+
+def resolve(label: str, rows: Optional[int], use_hashtable: bool, init_capacity: Optional[int],
+            max_capacity: Optional[int]) -> Capacity:
+    """The capacity of a table that a user describes.
+
+    Args:
+        label: what to call it in messages.
+        rows: V of a table of fixed size; None: it grows.
+        use_hashtable: whether it has an index.
+        init_capacity: of one that grows, V at the start; None: 8192, or `max_capacity` if that is less.
+        max_capacity: of one that grows, the largest V; None: no limit.
+
+    Returns:
+        A `Capacity`.
+
+    Raises:
+        TypeError: a capacity is no integer.
+        ValueError: capacities that do not fit one another, or a table without index that would grow.
+
+    Example:
+        >>> from sok1x.core import capacities
+        >>> capacities.resolve("table", None, True, None, 100).rows
+        100
+    """
+    if rows is not None:
+        for what, value in (("init_capacity", init_capacity), ("max_capacity", max_capacity)):
+            if value is not None:
+                raise ValueError("{}: {}: got {} beside {} rows for good (max_vocabulary_size_per_gpu), expected it for "
+                                 "a table that grows, with max_vocabulary_size_per_gpu=None".format(
+                                     label, what, value, rows))
+        return Capacity(int(rows), None)
+    if not use_hashtable:
+        raise ValueError("{}: got no number of rows (max_vocabulary_size_per_gpu=None) and use_hashtable=False: without "
+                         "an index a key says itself which row it is, so all rows must be there from the start".format(
+                             label))
+    most = None if max_capacity is None else _rows(label, "max_capacity", max_capacity, MOST_ROWS)
+    limit = MOST_ROWS if most is None else most
+    first = min(INITIAL_ROWS, limit) if init_capacity is None else _rows(label, "init_capacity", init_capacity, limit)
+    return Capacity(first, Growth(most, tf.get_default_graph()._container))
+
+
+def _rows(label: str, what: str, value: Any, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError("{}: {}: got {!r} of type {}, expected a positive integer".format(
+            label, what, value, type(value).__name__))
+    if not 1 <= int(value) <= most:
+        raise ValueError("{}: {}: got {}, expected an integer from 1 to {}".format(label, what, value, most))
+    return int(value)

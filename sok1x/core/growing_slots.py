@@ -1,0 +1,264 @@
+"""Slots of tables that grow: they begin with as many rows as the table has by then, and grow with it.
+
+An optimizer says what its slots begin with by a tensor, or something that makes one, of the rows' shape; of a table that
+grows nobody knows that when the graph is built. All rows of a slot begin with one number, whatever the optimizer
+(TensorFlow's begin with 0, 0.1 or 1): it is read off what the optimizer says, and an op of ours makes the initial value
+of it. Growth gives the same number to new rows.
+
+Most optimizers take care of shapes that are not known. `shapes_known` is for those that do not: inside, a table that
+grows passes itself off as one of a single row.
+
+A lookup may give a table more rows, and the optimizer's step follows it, but for what does not depend on the gradient:
+TensorFlow could read a slot, as `m * beta1`, before the lookup, and assign what it has made of it after. So `watch` has
+optimizers wait for the gradient with all they do (`gradient_first`).
+"""
+import contextlib
+import functools
+import threading
+from typing import Any, Callable, Dict, Iterable, Iterator, NoReturn, Optional, Tuple
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import tensor_util
+
+from sok1x.graph_ops.stores import initial, known_slots
+
+_local = threading.local()
+_TABLE = "_sok1x_grows_with"  # the attribute of a slot that has its table's name
+
+
+class GrowingRows(tf.Dimension):
+    """V of a table that grows, in its static shape: unknown, and with words for who must know it.
+
+    Args:
+        table: its name.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> from sok1x.core.growing_slots import GrowingRows
+        >>> GrowingRows("EmbeddingVariable").value is None
+        True
+    """
+
+    def __init__(self, table: str) -> None:
+        super().__init__(None)
+        self._table = table
+
+    def _refuse(self) -> NoReturn:
+        raise ValueError((
+            "table '{}' grows, so the number of its rows is not known when the graph is built, and got asked for. If it "
+            "was an optimizer that asked, wrap it: sok1x.OptimizerWrapper(optimizer)").format(self._table))
+
+    __int__ = __long__ = __index__ = _refuse  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def shapes_known() -> Iterator[None]:
+    """Inside, in this thread, tables that grow have the static shape [1, D]: to make slots, and for nothing else.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> from sok1x.core import growing_slots
+        >>> with growing_slots.shapes_known():
+        ...     growing_slots.are_shapes_known()
+        True
+    """
+    before = are_shapes_known()
+    _local.known = True
+    try:
+        yield
+    finally:
+        _local.known = before
+
+
+def are_shapes_known() -> bool:
+    """Whether this is inside `shapes_known`.
+
+    Returns:
+        A bool.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> from sok1x.core import growing_slots
+        >>> growing_slots.are_shapes_known()
+        False
+    """
+    return getattr(_local, "known", False)
+
+
+@contextlib.contextmanager
+def gradient_first(variable: Any, *gradient: tf.Tensor) -> Iterator[None]:
+    """Inside, ops follow a variable's gradient, if it is a table that grows.
+
+    Args:
+        variable: any variable.
+        *gradient: tensors.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.core import growing_slots
+        >>> with tf.Graph().as_default():
+        ...     shard, gradient = sok.EmbeddingVariable(rows=None, dim=4), tf.constant(1.0)
+        ...     with growing_slots.gradient_first(shard, gradient):
+        ...         after = tf.no_op()
+        >>> after.control_inputs == [gradient.op]
+        True
+    """
+    table = getattr(variable, "table", None)
+    with tf.control_dependencies(list(gradient) if table is not None and table.grows else []):
+        yield
+
+
+def watch() -> None:
+    """From now on TensorFlow's optimizers step on tables that grow when the gradient is there, and not before.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> from sok1x.core import growing_slots
+        >>> growing_slots.watch()
+    """
+    for kind in (tf.train.Optimizer, tf.keras.optimizers.Optimizer):
+        stock = kind._resource_apply_sparse_duplicate_indices
+        if not hasattr(stock, "stock"):
+            kind._resource_apply_sparse_duplicate_indices = _waiting(stock)
+
+
+def _waiting(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(self: Any, grad: tf.Tensor, handle: Any, indices: tf.Tensor, **kwargs: Any) -> Any:
+        with gradient_first(handle, grad, indices):
+            return stock(self, grad, handle, indices, **kwargs)
+
+    apply.stock = stock  # type: ignore[attr-defined]
+    return apply
+
+
+def table_of(variable: Any) -> Optional[str]:
+    """The name of the table that grows whose slot a variable is.
+
+    Args:
+        variable: any variable.
+
+    Returns:
+        A str, or None for any other variable.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core import growing_slots
+        >>> with tf.Graph().as_default():
+        ...     growing_slots.table_of(tf.get_variable("weights", [4], use_resource=True)) is None
+        True
+    """
+    return getattr(variable, _TABLE, None)
+
+
+class _Made:
+    """A variable that is made beside a table that grows: its slot, or any other."""
+
+    def __init__(self, shard: Any, given: Any) -> None:
+        self._shard, self._given = shard, given
+        self._slot: Optional[known_slots.Slot] = None
+
+    def initial_value(self) -> tf.Tensor:
+        """What the variable's constructor calls, in the scope of its initializer."""
+        shard, graph = self._shard, tf.get_default_graph()
+        example, is_slot = _example(self._given, shard.table.dim)
+        if not is_slot:
+            return example
+        scope, _, last = graph.get_name_scope().rpartition("/")
+        assert last == "Initializer", graph.get_name_scope()
+        value = _number(example)
+        if value is None or example.dtype.base_dtype.size not in (4, 8):
+            raise ValueError((
+                "slot '{}' of table '{}', which grows: got an initial value of {} that is not one number, known when the "
+                "graph is built, for all rows and columns; rows that come later would not know what to begin with")
+                             .format(scope, shard.m_var_name, example.dtype.base_dtype.name))
+        self._slot = known_slots.Slot(scope, graph._container, value)
+        row_shape = [shard.table.dim] if example.shape.rank is None else example.shape[1:].as_list()
+        return initial.initial_slot(shard.table, self._slot, example.dtype.base_dtype, row_shape)
+
+    def note(self, variable: Any) -> None:
+        """The variable is there."""
+        slot = self._slot
+        if slot is None:
+            return
+        assert variable.handle.op.get_attr("shared_name").decode() == slot.name, variable.handle.op
+        setattr(variable, _TABLE, self._shard.m_var_name)
+        known_slots.note_made(variable.graph, self._shard.m_var_name, slot)
+
+
+def create(next_creator: Callable[..., Any], shards: Iterable[Any], kwargs: Dict[str, Any]) -> Any:
+    """Creates a variable; where it is a slot of a table that grows, with an initial value of ours.
+
+    Args:
+        next_creator: makes the variable.
+        shards: the graph's `EmbeddingVariable`s.
+        kwargs: of the creator.
+
+    Returns:
+        The variable.
+
+    Raises:
+        ValueError: the rows of the slot do not begin with one number.
+
+    Example:
+        >>> from sok1x.core import growing_slots
+        >>> growing_slots.create(dict, [], {"name": "weights"})
+        {'name': 'weights'}
+    """
+    shard = _shard_at_hand(shards)
+    given = kwargs.get("initial_value")
+    if shard is None or not (callable(given) or isinstance(given, tf.Tensor)):  # the others' shapes are known
+        return next_creator(**kwargs)
+    made = _Made(shard, given)
+    variable = next_creator(**{**kwargs, "initial_value": made.initial_value, "shape": None})
+    made.note(variable)
+    return variable
+
+
+def _shard_at_hand(shards: Iterable[Any]) -> Any:
+    """The table that grows with which a variable that is made now is colocated."""
+    growing = {shard._handle.op: shard for shard in shards if shard.table.grows}
+    if growing:
+        for op in tf.get_default_graph()._colocation_stack.peek_objs():
+            if op in growing:
+                return growing[op]
+    return None
+
+
+def _example(given: Any, dim: int) -> Tuple[tf.Tensor, bool]:
+    """(what a variable begins with, perhaps for one row alone; whether it has the rows of a table that grows)."""
+    if isinstance(given, functools.partial):
+        shape = given.keywords.get("shape")
+        if isinstance(shape, tf.TensorShape) and shape.rank and shape[0].value is None:  # as Keras says it
+            return given.func(*given.args, **{**given.keywords, "shape": tf.TensorShape([1, dim])}), True
+    value = tf.convert_to_tensor(given() if callable(given) else given)
+    if value.shape.rank is None:
+        return value, True
+    return value, bool(value.shape.rank) and value.shape[0].value == (1 if are_shapes_known() else None)
+
+
+def _number(tensor: tf.Tensor) -> Optional[float]:
+    """The number that all elements of a tensor are; None where that is not certain."""
+    kind = tensor.op.type
+    if kind in ("ZerosLike", "OnesLike"):
+        return float(kind == "OnesLike")
+    if kind in ("Identity", "Cast", "Reshape", "PlaceholderWithDefault"):
+        return _number(tensor.op.inputs[0])
+    values = tensor_util.constant_value(tensor.op.inputs[1] if kind == "Fill" else tensor)
+    if values is None or not values.size or (values != values.flat[0]).any():
+        return None
+    return float(values.flat[0])
