@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sok1x.distributed_variable import DistributedVariable
     from sok1x.dump_load.dumping import dump
     from sok1x.dump_load.loading import load
+    from sok1x.dynamic_variable import DynamicVariable
     from sok1x.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
     from sok1x.embeddings.distributed_embedding import DistributedEmbedding
     from sok1x.even_steps import EvenSteps
@@ -61,6 +62,7 @@ _DEFINED_IN = {
     "DistributedEmbedding": "embeddings.distributed_embedding",
     "DistributedOptimizer": "optimizers.distributed_optimizer",
     "DistributedVariable": "distributed_variable",
+    "DynamicVariable": "dynamic_variable",
     "EmbeddingVariable": "core.embedding_variable",
     "EvenSteps": "even_steps",
     "GraphKeys": "core.graph_keys",
@@ -104,6 +106,7 @@ __all__ = [
     "DistributedEmbedding",
     "DistributedOptimizer",
     "DistributedVariable",
+    "DynamicVariable",
     "EmbeddingVariable",
     "EvenSteps",
     "GraphKeys",

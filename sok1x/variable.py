@@ -1,14 +1,12 @@
 """SOK 2.x's variables: embedding tables that are spread over the ranks, and used as `tf.Variable`s."""
-import re
 from typing import Any, Optional
 
+from sok1x.core.placed_variable import placement_of
 from sok1x.core.static_variable import StaticVariable
 from sok1x.distributed_variable import DistributedVariable
 from sok1x.localized_variable import LocalizedVariable
 
 __all__ = ["Variable"]
-
-_LOCALIZED = re.compile(r"localized:(\d+)\Z")
 
 
 def Variable(initial_value: Any = None, trainable: bool = True, validate_shape: bool = True,
@@ -78,10 +76,7 @@ def Variable(initial_value: Any = None, trainable: bool = True, validate_shape: 
                          "rows each has".format(name or "Variable", validate_shape))
     options = dict(trainable=trainable, name=name, dtype=dtype, constraint=constraint, shape=shape,
                    initializer=initializer, collections=collections)
-    if mode is None or mode == "distributed":
+    placement = placement_of("sok1x.Variable '{}'".format(name or "Variable"), mode)
+    if placement.rank is None:
         return DistributedVariable(initial_value, **options)
-    found = _LOCALIZED.match(mode) if isinstance(mode, str) else None
-    if found is None:
-        raise ValueError("sok1x.Variable '{}': mode: got {!r}, expected None, 'distributed' or 'localized:R', R being "
-                         "a rank".format(name or "Variable", mode))
-    return LocalizedVariable(initial_value, int(found.group(1)), **options)
+    return LocalizedVariable(initial_value, placement.rank, **options)

@@ -182,7 +182,8 @@ class _Forward(Operation):
         saved = Saved(*op.outputs[1:])
         found = distinct_rows.find(op, config, distinct_rows.Rows(saved.inverse, saved.rows, saved.requested))
         saved = saved._replace(**found._asdict())
-        made = lookup_gradient.slices(config, config.held.pick(op.inputs, "rows")[0], found.rows, lambda dtypes, shapes: library.call(
+        handle, = config.held.pick(op.inputs, "rows")
+        made = lookup_gradient.slices(config, handle, found.rows, lambda dtypes, shapes: library.call(
             "operations.combined_lookup.backward",
             BackwardConfig(config.table, config.label, config.combiner, config.rows_known),
             [grads[0], *saved[:-1]], dtypes, shapes, host_inputs=[saved.route], name="lookup_gradient"))

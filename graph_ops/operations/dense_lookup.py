@@ -116,6 +116,7 @@ class _Forward(Operation):
     Config = ForwardConfig
     group = groups.Forward()
     Lookup = DenseLookup
+    backward = "operations.dense_lookup.backward"
 
     def prepare(self, request: Any, config: ForwardConfig, world: Any) -> np.ndarray:
         request.state = self.Lookup(request, config, world)
@@ -127,8 +128,9 @@ class _Forward(Operation):
     def gradient(self, op: tf.Operation, config: ForwardConfig, grads: Sequence[Any]) -> List[Any]:
         saved = Saved(*op.outputs[1:])
         found = distinct_rows.find(op, config, distinct_rows.Rows(saved.inverse, saved.rows, saved.requested))
-        made = lookup_gradient.slices(config, config.held.pick(op.inputs, "rows")[0], found.rows, lambda dtypes, shapes: library.call(
-            "operations.dense_lookup.backward", BackwardConfig(config.table, config.label, config.rows_known),
+        handle, = config.held.pick(op.inputs, "rows")
+        made = lookup_gradient.slices(config, handle, found.rows, lambda dtypes, shapes: library.call(
+            self.backward, BackwardConfig(config.table, config.label, config.rows_known),
             [grads[0], *found], dtypes, shapes, host_inputs=[saved.counts], name="lookup_gradient"))
         return [made] + [None] * (len(op.inputs) - 1)
 
@@ -170,8 +172,8 @@ class _Spread(_Dense, Spread):
 
 
 def lookup(variables: TableVariables, keys: tf.Tensor, training: Any, dtype: str, name: str,
-           samples: Optional[tf.Tensor] = None) -> tf.Tensor:
-    """Rows of `keys`: keys.shape + [D], of `dtype`. See `embedding.lookup_dense`."""
+           samples: Optional[tf.Tensor] = None, function: str = "operations.dense_lookup.forward") -> tf.Tensor:
+    """Rows of `keys`: keys.shape + [D], of `dtype`. See `embedding.lookup_dense`. function: the operation."""
     table = variables.table
     # The batch is left out: it may differ from rank to rank.
     label = "{} keys=[B, {}] {}".format(table.label(), ", ".join(map(str, keys.shape.as_list()[1:])), dtype)
@@ -180,6 +182,6 @@ def lookup(variables: TableVariables, keys: tf.Tensor, training: Any, dtype: str
     config = ForwardConfig(table, held, label, dtype, trains, lookup_gradient.rows_are_known(table, training))
     saved = [tf.as_dtype(SAVED_DTYPES[field]) for field in Saved._fields[:-1]]
     inputs = [keys] if samples is None else [keys, samples]
-    return library.call("operations.dense_lookup.forward", config, inputs, [tf.as_dtype(dtype)] + saved,
+    return library.call(function, config, inputs, [tf.as_dtype(dtype)] + saved,
                         [keys.shape.concatenate([table.dim])] + [[None]] * len(saved), resources=handles,
                         host_inputs=host_inputs, host_dtypes=[tf.int64], host_shapes=[[None]], name=name)[0]

@@ -30,7 +30,8 @@ from sok1x.graph_ops.operations import combined_lookup, dense_lookup, distinct_r
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import TableVariables
 
-_DISTINCT = distinct_rows.outputs_of(["operations.dense_lookup.backward", "operations.combined_lookup.backward"])
+_DISTINCT = distinct_rows.outputs_of(["operations.dense_lookup.backward", "operations.combined_lookup.backward",
+                                        "operations.local_lookup.backward"])
 
 
 def from_lookup(indices: Any, table: Table) -> bool:

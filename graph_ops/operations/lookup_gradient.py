@@ -23,7 +23,7 @@ class Backward(OfLookup):
     def prepare(self, request: Any, config: Any, world: Any) -> np.ndarray:
         """See `Operation.prepare`."""
         back = request.state = self.taken(request, config, world)
-        _check_gradient(config.table, world, back.given, back.layout.count)
+        check_gradient(config.table, world, back.given, back.layout.count)
         self.exchange(request, world).prepare_backward(back)
         return request.host_inputs[0].numpy()
 
@@ -40,7 +40,7 @@ class Backward(OfLookup):
         return [tf.reshape(spread, tf.shape(given))] + [None] * (len(op.inputs) - 1)
 
 
-def _check_gradient(table: Table, world: Any, gradient: Any, count: int) -> None:
+def check_gradient(table: Table, world: Any, gradient: Any, count: int) -> None:
     """Raises where a lookup's gradient was given an `Array` that does not have the embeddings' `count` rows."""
     if gradient.size != count * table.dim or gradient.dtype not in ("float16", "float32"):
         raise CallError(INVALID_ARGUMENT, (

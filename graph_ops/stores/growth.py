@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional
 
 import numpy as np
 
-from sok1x.cuda_kernels import dense, fill, hash_index, host_memory, index_keys
+from sok1x.cuda_kernels import dense, fill, gather, hash_index, host_memory, index_keys
 from sok1x.graph_ops.bridge import growing
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, Array
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
@@ -22,6 +22,7 @@ from sok1x.graph_ops.stores.table import Table
 # The table's own variables with V rows, by their names beside the rows' ("" for these), and what new rows of them have.
 PARALLEL: Dict[str, float] = {"": 0, "stamps": 0}
 _INDEX = "index"
+START = "start"  # float32 [n, D]: where it is there, row k begins with its row k % n
 _FACTORS = (2, 1.5, 1.25, 1.125)  # tried in turn where memory is scarce
 
 
@@ -59,7 +60,7 @@ def grow(store: Any, needed: int) -> None:
     request, table = store.request, store.table
     container = table.growth.container
     slots = known_slots.of(request, table)
-    names = {beside: (container, name_of(table, beside)) for beside in (*PARALLEL, _INDEX, "count")}
+    names = {beside: (container, name_of(table, beside)) for beside in (*PARALLEL, _INDEX, "count", START)}
     names.update((slot, (slot.container, slot.name)) for slot in slots)
     reached = growing.Reached(request, table.name, names)
     try:
@@ -92,6 +93,8 @@ def _grow_to(request: Any, reached: Any, values: Dict[Any, float], before: int, 
         for what, value in values.items():
             _resize(reached, what, min(before, reached.arrays[what].shape[0]), after, value)
             grown.append(what)
+            if not what and START in reached.arrays:
+                write_repeated(request, reached.arrays[START], before, reached.arrays[what])
     except BaseException:
         for what in grown:
             reached.cut(what, before)
@@ -119,6 +122,14 @@ def write_value(array: Array, first: int, end: int, value: float) -> None:
     word = int(np.array(value, array.dtype).view("int{}".format(8 * item)))
     write = {4: fill.fill_int32, 8: fill.fill_int64}[item]
     write(array.pointer + first * item, end - first, word)
+
+
+def write_repeated(request: Any, start: Array, first: int, rows: Array) -> None:
+    """Writes the rows from `first` on, of an `Array` [V, D]: row k becomes row k % n of start [n, D]."""
+    count, dim = rows.shape[0] - first, rows.shape[1]
+    places = request.temporary("int32", count)
+    places.write((np.arange(first, first + count) % start.shape[0]).astype(np.int32))
+    gather.gather(start.pointer, dim, places.pointer, count, rows.pointer + 4 * first * dim)
 
 
 def _grow_index(request: Any, reached: Any, rows: int) -> None:

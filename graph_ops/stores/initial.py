@@ -111,6 +111,20 @@ class _Stamps(Operation):
 
 
 @register
+class _RepeatedRows(Operation):
+    """Input: float32 [n, D]. float32 [V, D]: row k is the input's row k % n."""
+
+    name = "stores.initial.repeated_rows"
+    Config = InitialConfig
+
+    def run(self, request: Any, config: InitialConfig, world: Any, headers: Any) -> None:
+        table = config.table
+        known_slots.note_initialized(request, table.name)
+        out = _array(request, "float32", (rows_now(request, table), table.dim))
+        growth.write_repeated(request, request.inputs[0], 0, out)
+
+
+@register
 class _Slot(Operation):
     """[V, ...]: one number everywhere."""
 
@@ -134,6 +148,12 @@ def initial_rows(table: Table, by_row_value: Optional[Callable[[], tf.Tensor]] =
     check = library.call("stores.initial.check", NoConfig(), [], [], [], name="check")
     with tf.control_dependencies([check]):
         return tf.identity(by_row_value())
+
+
+def repeated_rows(table: Table, rows: tf.Tensor) -> tf.Tensor:
+    """float32 [V, D], of a table that grows: rows, float32 [n, D], again and again."""
+    return library.call("stores.initial.repeated_rows", InitialConfig(table), [rows], [tf.float32],
+                        [[table.static_rows, table.dim]], name="initial_value")[0]
 
 
 def initial_index(table: Table) -> tf.Tensor:

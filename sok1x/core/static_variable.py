@@ -7,7 +7,7 @@ from tensorflow.python.framework import ops as tf_ops
 
 from sok1x import launch
 from sok1x.core import initial_values
-from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.placed_variable import PlacedVariable, check_rank
 from sok1x.graph_ops.stores.placement import Placement
 from sok1x.graph_ops.stores.table import DIRECT, Initializer, Table
 
@@ -15,7 +15,7 @@ _ON_GPUS = ("float32", "float64", "int64")  # dtypes of which TensorFlow 1.15 ha
 _MOST_ROWS = 2 ** 31 - 1  # row numbers are int32
 
 
-class StaticVariable(EmbeddingVariable):
+class StaticVariable(PlacedVariable):
     """This rank's rows [n, D] of a table that is spread over the ranks; see `sok.Variable`.
 
     Args:
@@ -48,16 +48,12 @@ class StaticVariable(EmbeddingVariable):
         True
     """
 
-    named_by_user = True
-
     def __init__(self, placement: Placement, initial_value: Any = None, trainable: bool = True,
                  name: Optional[str] = None, dtype: Any = None, constraint: Any = None, shape: Any = None,
                  initializer: Any = None, collections: Any = None) -> None:
         label = "sok1x.Variable '{}'".format(name or "Variable")
         world = _world(label)
-        if placement.rank is not None and not 0 <= placement.rank < world.size:
-            raise ValueError("{}: mode: got 'localized:{}', but there are {} ranks; expected a rank from 0 to {}"
-                             .format(label, placement.rank, world.size, world.size - 1))
+        check_rank(label, placement, world.size)
         with tf.init_scope():
             unique = str(tf.get_default_graph().unique_name(name or "Variable", mark_as_used=False))
             whole = initial_values.whole(label, initial_value, shape, initializer, dtype)
@@ -68,74 +64,12 @@ class StaticVariable(EmbeddingVariable):
             place = world.rank - placement.first if placement.has_keys(world.rank) else None
             with tf_ops.name_scope(unique + "/Initializer/"):
                 spec, fill = whole.part(place, placement.parts(world.size), mine)
-        self._world_size, self._whole_rows = world.size, whole.rows
+        self._whole_rows = whole.rows
         with self._room(), contextlib.ExitStack() as stack:
             if whole.dtype not in _ON_GPUS:
                 stack.enter_context(tf.device("/cpu:0"))
             self._make(Table(unique, mine, whole.dim, DIRECT, "int64", Initializer(**spec), placement, whole.rows,
                              whole.dtype), fill, trainable, constraint=constraint, collections=collections)
-
-    @property
-    def mode(self) -> str:
-        """Where its rows are.
-
-        Returns:
-            'distributed': row k on rank k % N; 'localized:R': all rows on rank R.
-
-        Raises:
-            Nothing.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import sok1x as sok
-            >>> sok.init()
-            >>> with tf.Graph().as_default():
-            ...     sok.Variable([[1.0, 2.0], [3.0, 4.0]]).mode
-            'distributed'
-        """
-        rank = self.table.placement.rank
-        return "distributed" if rank is None else "localized:{}".format(rank)
-
-    @property
-    def target_gpu(self) -> int:
-        """The rank that has all rows.
-
-        Returns:
-            R of 'localized:R', -1 of 'distributed'.
-
-        Raises:
-            Nothing.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import sok1x as sok
-            >>> sok.init()
-            >>> with tf.Graph().as_default():
-            ...     sok.Variable([[1.0, 2.0], [3.0, 4.0]], mode="localized:0").target_gpu
-            0
-        """
-        rank = self.table.placement.rank
-        return -1 if rank is None else rank
-
-    @property
-    def num_gpus(self) -> int:
-        """The number of ranks.
-
-        Returns:
-            N.
-
-        Raises:
-            Nothing.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import sok1x as sok
-            >>> sok.init()
-            >>> with tf.Graph().as_default():
-            ...     sok.Variable([[1.0, 2.0], [3.0, 4.0]]).num_gpus
-            1
-        """
-        return int(self._world_size)
 
     @property
     def global_shape(self) -> tf.TensorShape:

@@ -20,7 +20,8 @@ class All2AllDenseEmbedding(EmbeddingLayer):
     between the ranks; gradients are summed in float32. See `sok1x.tf.keras.mixed_precision.LossScaleOptimizer`.
 
     Args:
-        max_vocabulary_size_per_gpu: V, the most keys that this rank's shard holds.
+        max_vocabulary_size_per_gpu: V, the most keys that this rank's shard holds; None: as many as come, and V grows
+            (see `init_capacity` and `max_capacity` of `sok.EmbeddingVariable`, which are taken as keywords).
         embedding_vec_size: D, floats a row.
         slot_num: S, feature fields of a sample.
         nnz_per_slot: H, keys a slot.
@@ -52,8 +53,8 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         (1, 2, 3, 16)
     """
 
-    def __init__(self, max_vocabulary_size_per_gpu: int, embedding_vec_size: int, slot_num: int, nnz_per_slot: int,
-                 dynamic_input: bool = False, use_hashtable: bool = True, key_dtype: Any = None,
+    def __init__(self, max_vocabulary_size_per_gpu: Optional[int], embedding_vec_size: int, slot_num: int,
+                 nnz_per_slot: int, dynamic_input: bool = False, use_hashtable: bool = True, key_dtype: Any = None,
                  embedding_initializer: Any = None, **kwargs: Any) -> None:
         super().__init__(max_vocabulary_size_per_gpu, embedding_vec_size, slot_num, use_hashtable, key_dtype,
                          embedding_initializer, **kwargs)

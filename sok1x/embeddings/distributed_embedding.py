@@ -1,5 +1,5 @@
 """Embeddings of a varying number of keys a slot, combined to one vector."""
-from typing import Any, Dict, Union
+from typing import Any, Dict, Optional, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -26,7 +26,8 @@ class DistributedEmbedding(EmbeddingLayer):
 
     Args:
         combiner: 'sum' or 'mean', in any case: how the rows of a slot's keys become one vector.
-        max_vocabulary_size_per_gpu: V, the most keys that this rank's shard holds.
+        max_vocabulary_size_per_gpu: V, the most keys that this rank's shard holds; None: as many as come, and V grows
+            (see `init_capacity` and `max_capacity` of `sok.EmbeddingVariable`, which are taken as keywords).
         embedding_vec_size: D, floats a row.
         slot_num: S, feature fields of a sample.
         max_nnz: the most keys a slot.
@@ -63,7 +64,8 @@ class DistributedEmbedding(EmbeddingLayer):
         (1, 2, 16)
     """
 
-    def __init__(self, combiner: str, max_vocabulary_size_per_gpu: int, embedding_vec_size: int, slot_num: int,
+    def __init__(self, combiner: str, max_vocabulary_size_per_gpu: Optional[int], embedding_vec_size: int,
+                 slot_num: int,
                  max_nnz: int, max_feature_num: int = 1, use_hashtable: bool = True, key_dtype: Any = None,
                  embedding_initializer: Any = None, exchange: str = "auto", **kwargs: Any) -> None:
         super().__init__(max_vocabulary_size_per_gpu, embedding_vec_size, slot_num, use_hashtable, key_dtype,

@@ -14,13 +14,14 @@ class EmbeddingLayer(tf.keras.layers.Layer):
     """A Keras layer with one table of its own; see its two subclasses.
 
     Args:
-        max_vocabulary_size_per_gpu: V, the most keys this rank's shard holds.
+        max_vocabulary_size_per_gpu: V, the most keys this rank's shard holds; None: the table grows.
         embedding_vec_size: D, floats a row.
         slot_num: S, feature fields of a sample.
         use_hashtable: True takes any key and gives it a row when it is first trained on; False takes keys in
             [0, V * N), each with a row of its own.
         key_dtype: int64 (None), uint32 or int32, as a dtype or its name.
         embedding_initializer: of the rows: None (uniform in [-0.05, 0.05)), a name or a Keras initializer.
+        init_capacity, max_capacity: of a table that grows: see `sok.EmbeddingVariable`.
         **kwargs: what every Keras layer takes: name, trainable, dtype (see `precision.policy`).
 
     Raises:
@@ -38,13 +39,15 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         True
     """
 
-    def __init__(self, max_vocabulary_size_per_gpu: int, embedding_vec_size: int, slot_num: int,
+    def __init__(self, max_vocabulary_size_per_gpu: Optional[int], embedding_vec_size: int, slot_num: int,
                  use_hashtable: bool = True, key_dtype: Any = None, embedding_initializer: Any = None,
-                 **kwargs: Any) -> None:
+                 init_capacity: Optional[int] = None, max_capacity: Optional[int] = None, **kwargs: Any) -> None:
         # Given outright, or Keras takes the dtype of the keys for the layer's.
         dtype = precision.policy(kwargs.get("name") or type(self).__name__, kwargs.pop("dtype", None))
         super().__init__(dtype=dtype, **kwargs)
-        self.max_vocabulary_size_per_gpu = self._positive("max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu)
+        self.max_vocabulary_size_per_gpu = None if max_vocabulary_size_per_gpu is None else \
+            self._positive("max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu)
+        self.init_capacity, self.max_capacity = init_capacity, max_capacity
         self.embedding_vec_size = self._positive("embedding_vec_size", embedding_vec_size)
         self.slot_num = self._positive("slot_num", slot_num)
         self.use_hashtable = arguments.boolean(self.name, "use_hashtable", use_hashtable)
@@ -61,7 +64,8 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         """Makes the variables. Called last by the subclasses, so that a wrong argument leaves none behind."""
         self._table = EmbeddingVariable(
             rows=self.max_vocabulary_size_per_gpu, dim=self.embedding_vec_size, use_hashtable=self.use_hashtable,
-            key_dtype=self.key_dtype.name, initializer=self.embedding_initializer, trainable=self.trainable)
+            key_dtype=self.key_dtype.name, initializer=self.embedding_initializer, trainable=self.trainable,
+            init_capacity=self.init_capacity, max_capacity=self.max_capacity)
         # Keras then saves and counts them with the layer's weights.
         self._index = self._table.index
         self._stamps = [self._table.stamps, self._table.steps]
@@ -144,4 +148,6 @@ class EmbeddingLayer(tf.keras.layers.Layer):
             max_vocabulary_size_per_gpu=self.max_vocabulary_size_per_gpu, embedding_vec_size=self.embedding_vec_size,
             slot_num=self.slot_num, use_hashtable=self.use_hashtable, key_dtype=self.key_dtype.name,
             embedding_initializer=initializers.to_config(self.embedding_initializer))
+        if self.max_vocabulary_size_per_gpu is None:
+            config.update(init_capacity=self.init_capacity, max_capacity=self.max_capacity)
         return config

@@ -1,0 +1,205 @@
+"""SOK 2.x's tables without a fixed number of rows."""
+import contextlib
+import numbers
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import ops as tf_ops
+
+from sok1x import launch
+from sok1x.core import capacities, initializers, joining
+from sok1x.core.placed_variable import PlacedVariable, check_rank, placement_of
+from sok1x.core.shard_variable import ShardVariable
+from sok1x.embeddings import arguments
+from sok1x.graph_ops.operations import local_lookup
+from sok1x.graph_ops.stores import initial
+from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
+from sok1x.launch import launcher
+
+__all__ = ["DynamicVariable"]
+
+BACKENDS = ("hbm", "hybrid")
+OPTIONS = ("init_capacity", "max_capacity", "max_hbm_for_vectors")
+
+
+class DynamicVariable(PlacedVariable):
+    """A table to which keys come as they are looked up, for `sok.lookup_sparse`; it grows.
+
+    It is a resource variable of this rank's rows, [V, D], in TensorFlow's collections, beside an index: initializers,
+    `session.run`, `tf.gradients`, savers, and optimizers take it. V is the rows that there is memory for now, of which
+    `size` says how many are in use. Optimizers of TensorFlow's that must know V when the graph is built say that they
+    want to be wrapped, in `sok.OptimizerWrapper`.
+
+    A training lookup gives every key a row that has none; where rows run out, all variables of the table get larger:
+    V doubles, or becomes `max_capacity`. That costs a copy, and for its time half a variable's memory more for each
+    that there is. All ranks take part in lookups; `tf.nn.embedding_lookup(variable, ids)` is one in this rank's rows
+    alone, in which new keys get rows on this rank, whoever owns them elsewhere.
+
+    On one rank it needs no `sok.init`: the process then joins by itself.
+
+    Args:
+        dimension: D.
+        initializer: how rows begin. 'random', 'uniform' (both: in [-0.05, 0.05)), 'normal', a number as text, as '13'
+            (all floats of all rows), or what a layer's `embedding_initializer` may be, of which objects stand for
+            their distribution: a row is a function of seed, table and key. Or a tensor, variable or array, [D] or
+            [n, D]: row k of this rank begins with its row k % n.
+        var_type: 'hbm' or 'hybrid' (None). They differ in what happens at `max_capacity`.
+        name: its name, in the current name scope; made unique.
+        constraint: as for `tf.Variable`, on this rank's rows.
+        trainable: whether optimizers train it by default.
+        key_type: of the keys: int64 (None), uint32 or int32.
+        dtype: float32 or None.
+        mode: None or 'distributed': key k is on rank k % N. 'localized:R': all keys are on rank R.
+        **kwargs: init_capacity: rows that this rank begins with, 8192 by default. max_capacity: the most that it gets,
+            by default as many as there is memory for. max_hbm_for_vectors: GB, a number: all rows are in the memory of
+            the rank's device, whatever it says.
+
+    Attributes:
+        m_var_name: its name in the graph, without ':0'.
+        dimension: D.
+        backend_type: 'hbm' or 'hybrid'.
+        key_type: the dtype of the keys.
+        handle_dtype: the dtype of the rows.
+        config_dict: the kwargs.
+        initializer_str: the initializer where it is a string, else ''.
+
+    Raises:
+        TypeError: an unknown keyword, or an argument of the wrong type.
+        ValueError: an argument out of range, an unknown initializer or mode, or eager execution.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     items = sok.DynamicVariable(dimension=2, initializer="13", var_type="hbm", init_capacity=2)
+        ...     rows = sok.all2all_dense_embedding(items, tf.constant([7, -2, 2 ** 40, 7], tf.int64))
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     session.run(rows).tolist()
+        ...     session.run([items.size, tf.shape(items)])
+        [[13.0, 13.0], [13.0, 13.0], [13.0, 13.0], [13.0, 13.0]]
+        [array([3, 2]), array([4, 2], dtype=int32)]
+    """
+
+    def __init__(self, dimension: int, initializer: Any = None, var_type: Optional[str] = None,
+                 name: Optional[str] = None, constraint: Any = None, trainable: bool = True, key_type: Any = None,
+                 dtype: Any = None, mode: Optional[str] = None, **kwargs: Any) -> None:
+        label = "sok1x.DynamicVariable '{}'".format(name or "DynamicVariable")
+        unknown = sorted(set(kwargs) - set(OPTIONS))
+        if unknown:
+            raise TypeError("{}: got the unknown keyword{} {}; known are {}".format(
+                label, "s" if len(unknown) > 1 else "", ", ".join(unknown), ", ".join(OPTIONS)))
+        _check_gigabytes(label, kwargs.get("max_hbm_for_vectors"))
+        self.dimension = arguments.positive_integer(label, "dimension", dimension)
+        self.backend_type = arguments.one_of(label, "var_type", "hybrid" if var_type is None else var_type, BACKENDS)
+        self.key_type = arguments.key_dtype(label, key_type)
+        self.handle_dtype = tf.as_dtype(dtype or tf.float32)
+        if self.handle_dtype != tf.float32:
+            raise TypeError("{}: dtype: got {}, expected float32, or None for it".format(label, self.handle_dtype.name))
+        self.config_dict = dict(kwargs)
+        self.initializer_str = initializer if isinstance(initializer, str) else ""
+        placement = placement_of(label, mode)
+        _join_alone()
+        world = launch.current()
+        if world is not None:
+            check_rank(label, placement, world.size)
+        capacity = capacities.resolve(label, None, True, kwargs.get("init_capacity"), kwargs.get("max_capacity"))
+        begins = _beginning(label, initializer, self.dimension)
+        with tf.init_scope():
+            unique = str(tf.get_default_graph().unique_name(name or "DynamicVariable", mark_as_used=False))
+        table = Table(unique, capacity.rows, self.dimension, HASHED, self.key_type.name, Initializer(**begins.spec),
+                      placement, growth=capacity.growth)
+        fill = None if begins.rows is None else lambda: initial.repeated_rows(table, begins.rows)
+        with self._room():
+            self._make(table, fill, trainable, constraint=constraint)
+            if begins.rows is not None:
+                with tf_ops.name_scope(unique + "/"), tf.device(self.device):
+                    self._start = ShardVariable(initial_value=begins.rows, trainable=False, name="start")
+
+    @property
+    def size(self) -> tf.Tensor:
+        """How many keys have rows on this rank, and D.
+
+        Returns:
+            int64 [2].
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     items = sok.DynamicVariable(dimension=4)
+            ...     session.run(items.initializer)
+            ...     _ = session.run([variable.initializer for variable in items.index])
+            ...     session.run(items.size).tolist()
+            [0, 4]
+        """
+        with self.graph.as_default():
+            return tf.stack([self.index[1].value(), tf.constant(self.dimension, tf.int64)])
+
+    def sparse_read(self, indices: Any, name: Any = None) -> tf.Tensor:
+        """The rows that keys have on this rank: what `tf.nn.embedding_lookup` calls. New keys get rows.
+
+        Args:
+            indices: keys, int32 or int64, of any shape [...].
+            name: of the op.
+
+        Returns:
+            float32 [..., D].
+
+        Raises:
+            TypeError: the keys are no integers.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     tf.nn.embedding_lookup(sok.DynamicVariable(dimension=4), [[7, 8]]).shape.as_list()
+            [1, 2, 4]
+        """
+        keys = tf.convert_to_tensor(indices)
+        if not keys.dtype.is_integer:
+            raise TypeError("table '{}': got keys of dtype {}, expected integers".format(
+                self.m_var_name, keys.dtype.name))
+        return local_lookup.lookup(self.table_variables, tf.cast(keys, self.table.key_dtype), name=name or "local_lookup")
+
+
+class _Beginning(NamedTuple):
+    """How rows begin: fields of `graph_ops.stores.table.Initializer`, and rows [n, D] where these are given."""
+
+    spec: Dict[str, Any]
+    rows: Optional[tf.Tensor] = None
+
+
+def _beginning(label: str, initializer: Any, dim: int) -> _Beginning:
+    if isinstance(initializer, str):
+        with contextlib.suppress(ValueError):
+            return _Beginning({"kind": "constant", "a": float(initializer), "b": 0.0})
+        initializer = None if initializer == "random" else initializer
+    if isinstance(initializer, tf.Variable):
+        initializer = initializer.initialized_value()
+    if isinstance(initializer, (tf.Tensor, np.ndarray, list, tuple, numbers.Number)):
+        given = tf.cast(tf.convert_to_tensor(initializer), tf.float32)
+        shape: Tuple[Any, ...] = tuple(given.shape.as_list()) if given.shape.rank is not None else (None,)
+        if shape in ((), (1,)):
+            given = tf.fill([1, dim], tf.reshape(given, []))
+        elif not shape or len(shape) > 2 or shape[-1] != dim or 0 in shape:
+            raise ValueError("{}: initializer: got values of shape {}, expected [{}] or [n, {}]".format(
+                label, given.shape, dim, dim))
+        return _Beginning({"kind": "by_row"}, tf.reshape(given, [-1, dim]))
+    return _Beginning(initializers.resolve(initializer, 1, dim, grows=True).spec)
+
+
+def _check_gigabytes(label: str, value: Any) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real) or not value >= 0):
+        raise ValueError("{}: max_hbm_for_vectors: got {!r}, expected a number of GB, 0 or more".format(label, value))
+
+
+def _join_alone() -> None:
+    """A process of its own needs nobody to say that it is the only rank."""
+    if launch.current() is None:
+        found = launcher.detect()
+        if found is None or found.size == 1:
+            joining.init()
