@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from sok1x.optimizers.wrapper import OptimizerWrapper
     from sok1x.row_access import assign, export
     from sok1x.saver.saver import Saver
+    from sok1x.statistics import TableStats, table_stats
     from sok1x.variable import Variable
     from sok1x.versions import tf_version
 
@@ -75,6 +76,7 @@ _DEFINED_IN = {
     "SGD": "optimizers.sgd",
     "Saver": "saver.saver",
     "Scaffold": "core.scaffold",
+    "TableStats": "statistics",
     "Variable": "variable",
     "all2all_dense_embedding": "lookup",
     "assign": "row_access",
@@ -91,6 +93,7 @@ _DEFINED_IN = {
     "lookup_sparse": "lookup",
     "set_comm_tool": "core.joining",
     "split_embedding_variable_from_others": "optimizers.utils",
+    "table_stats": "statistics",
     "tf_version": "versions",
 }
 _MODULES = ("communication", "core", "dump_load", "embeddings", "kit_lib", "operations", "optimizers", "saver")
@@ -119,6 +122,7 @@ __all__ = [
     "SGD",
     "Saver",
     "Scaffold",
+    "TableStats",
     "Variable",
     "__version__",
     "all2all_dense_embedding",
@@ -144,6 +148,7 @@ __all__ = [
     "saver",
     "set_comm_tool",
     "split_embedding_variable_from_others",
+    "table_stats",
     "tf_version",
 ]
 

@@ -85,6 +85,17 @@ def grow(store: Any, needed: int) -> None:
         store.hold(reached.end())
 
 
+def begin_again(store: Any, first: int) -> None:
+    """Gives a table's rows from `first` on what they begin with: of a table with the variable `START`."""
+    container = store.table.growth.container
+    reached = growing.Reached(store.request, store.table.name, {
+        beside: (container, name_of(store.table, beside)) for beside in ("", START)})
+    try:
+        write_repeated(store.request, reached.arrays[START], first, reached.arrays[""])
+    finally:
+        store.hold(reached.end())
+
+
 def _grow_to(request: Any, reached: Any, values: Dict[Any, float], before: int, after: int) -> None:
     """Grows everything from `before` rows to `after`, or nothing."""
     _grow_index(request, reached, after)

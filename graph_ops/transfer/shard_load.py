@@ -5,6 +5,7 @@ import numpy as np
 
 from sok1x.cuda_kernels import fill, hash_index, scatter, unique
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.stores import growth
 from sok1x.graph_ops.transfer.shard_parts import put, row_bytes
 
 _KEYS_AT_ONCE = 1 << 20
@@ -22,14 +23,20 @@ def replace(store, source):
         unused = source.unused()
         for values in () if unused is None else unused:
             writer.append_unused(values)
+    if store.table.grows and store.table.by_row:
+        growth.begin_again(store, source.total)
 
 
 def check_room(store, total):
-    """Raises where the shard has fewer rows than will come."""
-    if total > store.table.rows:
+    """Raises where the shard has fewer rows than will come; a table that grows gets as many."""
+    table = store.table
+    if total > table.most_rows:
+        what = "max_capacity" if table.grows else "max_vocabulary_size_per_gpu"
         raise CallError(RESOURCE_EXHAUSTED, (
-            "{}: got {} rows to load, expected at most {} (max_vocabulary_size_per_gpu); nothing was changed. Raise "
-            "max_vocabulary_size_per_gpu, or load on more ranks").format(store.label, total, store.table.rows))
+            "{}: got {} rows to load, expected at most {} ({}); nothing was changed. Raise {}, or load on more ranks"
+        ).format(store.label, total, table.most_rows, what, what))
+    if total > store.capacity:
+        growth.grow(store, total)
 
 
 class ShardWriter:
@@ -141,9 +148,9 @@ class ShardWriter:
                     self._store.label, keys[(keys < 0) | (keys >= limit)][0], table.expected_keys(world.size)))
 
     def _check_rows(self, end):
-        if end > self._store.table.rows:
+        if end > self._store.capacity:
             raise CallError(RESOURCE_EXHAUSTED, "{}: got {} rows to load, expected at most {}".format(
-                self._store.label, end, self._store.table.rows))
+                self._store.label, end, self._store.capacity))
 
     def _checked(self, part, array, values, n):
         """The values of a part, contiguous, if they fit the variable."""

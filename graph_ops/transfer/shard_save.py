@@ -9,7 +9,7 @@ def give(store, sink):
     """Hands the whole shard over."""
     used = store.used()
     arrays = dict(rows=store.rows, **store.slots)
-    has_unused = store.table.by_row and store.table.hashed
+    has_unused = store.table.by_row and store.table.hashed and not store.table.grows
     sink.begin(_facts(store, used, arrays, has_unused))
     for keys in keys_of_rows(store, used):
         sink.write("keys", keys)
@@ -29,15 +29,16 @@ def _facts(store, used, arrays, has_unused):
         parts[part] = _part(array.dtype, array.shape[1:], used)
     if has_unused:
         parts["unused"] = _part("float32", (table.dim,), table.rows - used)
-    return {"table": table.name, "rank": world.rank, "ranks": world.size, "rows": _most_rows(table, world),
+    return {"table": table.name, "rank": world.rank, "ranks": world.size, "rows": _most_rows(store),
             "dim": table.dim, "use_hashtable": table.hashed, "key_dtype": table.key_dtype, "used": used, "parts": parts,
-            "localized": table.placement.rank, "keys": table.keys}
+            "localized": table.placement.rank, "keys": table.keys, "grows": table.grows}
 
 
-def _most_rows(table, world):
-    """V, equal on all ranks: of tables that have more rows on some ranks than on others the largest."""
+def _most_rows(store):
+    """V: of tables that have more rows on some ranks than on others the largest, of one that grows this rank's."""
+    table, world = store.table, store.world
     if table.keys is None:
-        return table.rows
+        return store.capacity
     return table.placement.rows_of(table.keys, table.placement.first, world.size)
 
 

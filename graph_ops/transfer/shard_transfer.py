@@ -109,7 +109,7 @@ def save(variables, parts, token, name="save_shard"):
     The sink is called on the executor's thread, while nothing may change the shard:
 
         begin(facts)        facts: {"table", "rank", "ranks", "rows": V, where it differs the most of all ranks,
-                            "dim": D, "use_hashtable", "key_dtype", "used": n, the rows that are handed over, "parts":
+                            of a table that "grows" (bool) this rank's, "dim": D, "use_hashtable", "key_dtype", "used": n, the rows that are handed over, "parts":
                             {part: {"dtype", "row_shape", "count"}} in the order in which they come, "localized": the
                             rank that has all rows, or None, "keys": `Table.keys`}
         write(part, array)  some rows of the part, in row order, as a NumPy array that must not be changed and not be
@@ -136,7 +136,7 @@ def load(variables, parts, token, name="load_shard"):
 
     The source is called on the executor's thread, while nobody else may see the shard:
 
-        total               rows that will come, at most V
+        total               rows that will come, at most V; a table that grows gets as many
         chunks()            an iterator of (keys int64 [n], {part: array [n, ...]}) with "rows" and all parts of the
                             op; parts that the op lacks are passed over. The arrays must stay as they are until the
                             next chunk is asked for

@@ -11,7 +11,7 @@ from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import OWN, Held
-from sok1x.graph_ops.transfer.shard_load import ShardWriter
+from sok1x.graph_ops.transfer.shard_load import ShardWriter, check_room
 from sok1x.graph_ops.transfer.shard_parts import row_bytes, some_rows
 
 _ROWS_AT_ONCE = 1 << 20
@@ -48,10 +48,11 @@ class _LoadValues(Operation):
                     "embedding table '{}' on rank {}: got values of shape {} at position {} of the tensors, expected "
                     "[rows, {}]").format(table.name, world.rank, list(array.shape), place, table.dim))
         rows = sum(array.shape[0] for array in request.inputs)
-        if rows > table.total(world.size):
+        most = table.most_rows * table.placement.parts(world.size) if table.grows else table.total(world.size)
+        if rows > most:
             raise CallError(INVALID_ARGUMENT, (
                 "embedding table '{}' on rank {}: got {} rows of values, expected at most {} {}").format(
-                    table.name, world.rank, rows, table.total(world.size), _of(table, world.size)))
+                    table.name, world.rank, rows, most, _of(table, world.size)))
         return np.array([rows], np.int64)
 
     def run(self, request, config, world, headers):
@@ -68,7 +69,8 @@ def _of(table, ranks):
     """What the number of rows of all ranks is made of, for messages."""
     if table.keys is not None:
         return "(the variable's rows)"
-    return "(max_vocabulary_size_per_gpu {} x {} ranks); raise max_vocabulary_size_per_gpu".format(table.rows, ranks)
+    what = "max_capacity" if table.grows else "max_vocabulary_size_per_gpu"
+    return "({} {} x {} ranks); raise {}".format(what, table.most_rows, ranks, what)
 
 
 def _load(store, inputs):
@@ -80,6 +82,8 @@ def _load(store, inputs):
     if not placement.has_keys(store.world.rank):
         return
     ranks, rank = placement.parts(store.world.size), store.world.rank - placement.first
+    total = sum(array.shape[0] for array in inputs)
+    check_room(store, max(0, -(-(total - rank) // ranks)))
     every = _EveryRow(store, ranks)
     with ShardWriter(store) as writer:
         first_key = 0
@@ -109,7 +113,7 @@ class _EveryRow:
             dense.copy(source.pointer, n * row_bytes(source), out.pointer)
             return
         if self._index is None:
-            at_once = min(_ROWS_AT_ONCE, self._store.table.rows)
+            at_once = min(_ROWS_AT_ONCE, self._store.capacity)
             self._index = self._store.request.temporary("int32", at_once)
             self._index.write(self._ranks * np.arange(at_once))
         gather.gather(source.pointer, self._store.table.dim, self._index.pointer, n, out.pointer)

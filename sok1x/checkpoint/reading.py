@@ -20,8 +20,8 @@ from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 class Wanted(NamedTuple):
     """What a model has, and a checkpoint must fit.
 
-    `parts` are those to be given besides the keys: {part: (dtype, shape of a row)}. `rows` is V of this rank; `keys` as
-    `graph_ops.stores.table.Table` has it.
+    `parts` are those to be given besides the keys: {part: (dtype, shape of a row)}. `rows` is V of this rank, the
+    largest of a table that `grows`; `keys` as `graph_ops.stores.table.Table` has it.
     """
 
     dim: int
@@ -31,6 +31,13 @@ class Wanted(NamedTuple):
     parts: Dict[str, Tuple[str, Tuple[int, ...]]]
     placement: Placement = BY_KEY
     keys: Optional[int] = None
+    grows: bool = False
+
+    @property
+    def remedy(self) -> str:
+        """What to set where there are too few rows."""
+        return "give the table a max_capacity" if self.grows else (
+            "let the table grow (max_vocabulary_size_per_gpu=None), give the layer a max_vocabulary_size_per_gpu")
 
     def mine(self, keys: np.ndarray, rank: int, ranks: int) -> np.ndarray:
         """Places of a rank's keys."""
@@ -106,9 +113,10 @@ class TableSource:
         needed = total if self._table.use_hashtable else self._wanted.rows_for(greatest, self._ranks)
         if needed > self._wanted.rows:
             raise MismatchError(
-                "{} has {} rows of table '{}' for rank {} of {}, and its shard has {} rows: give the layer a "
-                "max_vocabulary_size_per_gpu of at least {}, or restore on more ranks.".format(
-                    self._checkpoint.folder, needed, self._name, self._rank, self._ranks, self._wanted.rows, needed))
+                "{} has {} rows of table '{}' for rank {} of {}, and its shard has {} rows{}: {} of at "
+                "least {}, or restore on more ranks.".format(
+                    self._checkpoint.folder, needed, self._name, self._rank, self._ranks, self._wanted.rows,
+                    " at most" if self._wanted.grows else "", self._wanted.remedy, needed))
 
     def chunks(self) -> Iterator[Tuple[np.ndarray, Dict[str, np.ndarray]]]:
         """Yields (keys int64 [n], {part: array [n, …]}) in the order in which rows are given. Raises DamagedError."""
@@ -131,7 +139,8 @@ class TableSource:
     @property
     def has_unused(self) -> bool:
         """Whether the rows without a key are there and mean the same rows here: same ranks, same V."""
-        return self.same_ranks and self._wanted.rows == self._table.rows and shard_names.UNUSED in self._table.parts
+        return self.same_ranks and not self._wanted.grows and self._wanted.rows == self._table.rows and \
+            shard_names.UNUSED in self._table.parts
 
     def unused(self) -> Optional[Iterator[np.ndarray]]:
         """Chunks of the rows that have no key, float32 [n, D], from row `total` on; None where they do not apply."""

@@ -120,5 +120,5 @@ def wanted(table: TableState) -> Wanted:
     parts = {name: (variable.dtype.base_dtype.name, tuple(variable.shape.as_list()[1:]))
              for name, variable in table.parts.items()}
     parts[shard_names.ROWS] = (description.dtype, (description.dim,))
-    return Wanted(description.dim, description.rows, description.hashed, description.key_dtype, parts,
-                  description.placement, description.keys)
+    return Wanted(description.dim, description.most_rows, description.hashed, description.key_dtype, parts,
+                  description.placement, description.keys, description.grows)

@@ -47,11 +47,12 @@ class TableSink:
 
         Args:
             facts: table, rank, ranks, rows (V), dim, used, use_hashtable, key_dtype,
-                parts {part: {dtype, row_shape, count}}, and, if they are not None, localized and keys.
+                parts {part: {dtype, row_shape, count}}, and, if they are not None, localized and keys; grows: whether
+                V is this rank's alone.
         """
         self._facts = {name: facts[name] for name in ("table", "use_hashtable", "key_dtype")}
         self._facts.update({name: int(facts[name]) for name in ("rank", "ranks", "rows", "dim", "used")})
-        self._facts.update({name: facts.get(name) for name in ("localized", "keys")})
+        self._facts.update({name: facts.get(name) for name in ("localized", "keys")}, grows=bool(facts.get("grows")))
         slots = itertools.count()
         for name, part in facts["parts"].items():
             suffix = "slot-{}".format(next(slots)) if name.startswith(shard_names.SLOT) else name
@@ -115,6 +116,7 @@ def assemble(token: str, step: int, outcomes: Sequence[Sequence[Dict[str, Any]]]
         CheckpointError: The ranks disagree on what a table is.
     """
     tables: Dict[str, Table] = {}
+    largest: Dict[str, int] = {}
     files = dict(dense)
     for rank, of_rank in enumerate(outcomes):
         for outcome in of_rank:
@@ -123,7 +125,10 @@ def assemble(token: str, step: int, outcomes: Sequence[Sequence[Dict[str, Any]]]
                 part: Part(dtype, tuple(row_shape), suffix)
                 for part, (dtype, row_shape, suffix) in outcome["parts"].items()}, outcome.get("localized"),
                 outcome.get("keys"))
+            largest[name] = max(largest.get(name, 0), table.rows)
             known = tables.setdefault(name, table)
+            if outcome.get("grows"):
+                table = table._replace(rows=known.rows)
             if (outcome["rank"], outcome["ranks"], len(known.counts)) != (rank, len(outcomes), rank) \
                     or table != known._replace(counts=[]):
                 raise CheckpointError("Rank {} saved table '{}' as {}, and the ranks before it as {}: all ranks must "
@@ -134,4 +139,5 @@ def assemble(token: str, step: int, outcomes: Sequence[Sequence[Dict[str, Any]]]
         if len(table.counts) != len(outcomes):
             raise CheckpointError("Only {} of {} ranks saved table '{}': all ranks must build the same model.".format(
                 len(table.counts), len(outcomes), name))
+    tables = {name: table._replace(rows=largest[name]) for name, table in tables.items()}
     return Manifest(token, step, len(outcomes), int(time.time()), tables, files)

@@ -42,11 +42,12 @@ class ShardSource:
         if twice is not None:
             raise DamagedError("{} is damaged: got key {} twice, expected every key once.".format(
                 files.keys_path, twice))
-        if self.total > table.rows:
+        if self.total > table.most_rows:
             raise MismatchError((
-                "{} has {} rows for rank {} of {}, and table '{}' has {} there: give the layer a "
-                "max_vocabulary_size_per_gpu of at least {}, or load on more ranks.").format(
-                    files.keys_path, self.total, world.rank, world.size, table.name, table.rows, self.total))
+                "{} has {} rows for rank {} of {}, and table '{}' has {} there: give it a {} of at least {}, or load on "
+                "more ranks.").format(
+                    files.keys_path, self.total, world.rank, world.size, table.name, table.most_rows,
+                    "max_capacity" if table.grows else "max_vocabulary_size_per_gpu", self.total))
 
     def chunks(self) -> Iterator[Tuple[np.ndarray, Dict[str, np.ndarray]]]:
         """Yields (keys int64 [n], {part: array [n, D]}) in the files' order. Raises DamagedError."""

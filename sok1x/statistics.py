@@ -1,0 +1,92 @@
+"""How full tables are, and what memory they take."""
+from typing import Any, List, NamedTuple
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.ops import gen_resource_variable_ops
+
+from sok1x.checkpoint import tables
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.embeddings.layer import EmbeddingLayer
+
+__all__ = ["TableStats", "table_stats"]
+
+
+class TableStats(NamedTuple):
+    """A table's shard on this rank, as scalar tensors.
+
+    Args:
+        rows_in_use: int64 [], rows that belong to keys.
+        capacity: int64 [], V, the rows that there are now.
+        load: float32 [], rows_in_use / capacity.
+        device_bytes: int64 [], of all its variables in the memory of the rank's device: rows, stamps, index, and the
+            slots of all optimizers.
+        host_bytes: int64 [], what lies in host memory besides: 0.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import sok1x as sok
+        >>> sok.TableStats(1, 2, 0.5, 64, 0).load
+        0.5
+    """
+
+    rows_in_use: Any
+    capacity: Any
+    load: Any
+    device_bytes: Any
+    host_bytes: Any
+
+
+def table_stats(table: Any) -> TableStats:
+    """How full a table is on this rank, and what memory it takes, as tensors for summaries.
+
+    They read counts and shapes: no rank waits for another, and no rows are read. They say what is so at some moment of
+    the run, before or after what other ops of the run do.
+
+    Args:
+        table: a layer, or an embedding variable: a `sok.Variable`, a `sok.DynamicVariable`.
+
+    Returns:
+        A `TableStats` of scalar tensors. Slots count that have been made by now: call it when the optimizer has been
+        applied.
+
+    Raises:
+        TypeError: it is no table of ours.
+        tf.errors.FailedPreconditionError: (when run) a variable has not been initialized.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     layer = sok.All2AllDenseEmbedding(
+        ...         max_vocabulary_size_per_gpu=None, embedding_vec_size=4, slot_num=1, nnz_per_slot=1, init_capacity=2)
+        ...     rows = layer(tf.constant([[[7]], [[8]], [[9]]], tf.int64), training=True)
+        ...     stats = sok.table_stats(layer)
+        ...     _ = session.run(sok.Init(global_batch_size=3))
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     _ = session.run(rows)
+        ...     session.run(stats)
+        TableStats(rows_in_use=3, capacity=4, load=0.75, device_bytes=240, host_bytes=0)
+    """
+    variable = table.embedding_variable if isinstance(table, EmbeddingLayer) else table
+    if not isinstance(variable, EmbeddingVariable):
+        raise TypeError("sok1x.table_stats: table: got {!r} of type {}, expected a layer of sok1x or an embedding "
+                        "variable".format(table, type(table).__name__))
+    with variable.graph.as_default(), tf.name_scope("table_stats"):
+        capacity = _shape(variable)[0]
+        used = variable.index[-1].value() if variable.index else capacity
+        load = tf.cast(used, tf.float32) / tf.maximum(tf.cast(capacity, tf.float32), 1.0)
+        taken = tf.add_n([tf.reduce_prod(_shape(one)) * one.dtype.size for one in _variables(variable)])
+        return TableStats(used, capacity, load, taken, tf.zeros([], tf.int64))
+
+
+def _variables(variable: EmbeddingVariable) -> List[Any]:
+    """All that the table has on this rank."""
+    state = next(state for state in tables.tables_of(variable.graph) if state.variable is variable)
+    return state.variables() + [variable.steps]
+
+
+def _shape(variable: Any) -> tf.Tensor:
+    """int64, without reading the variable."""
+    return gen_resource_variable_ops.variable_shape(variable.handle, out_type=tf.int64)
