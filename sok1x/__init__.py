@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sok1x.optimizers.wrapper import OptimizerWrapper
     from sok1x.row_access import assign, export
     from sok1x.saver.saver import Saver
-    from sok1x.statistics import TableStats, table_stats
+    from sok1x.statistics import table_stats
     from sok1x.variable import Variable
     from sok1x.versions import tf_version
 
@@ -76,7 +76,6 @@ _DEFINED_IN = {
     "SGD": "optimizers.sgd",
     "Saver": "saver.saver",
     "Scaffold": "core.scaffold",
-    "TableStats": "statistics",
     "Variable": "variable",
     "all2all_dense_embedding": "lookup",
     "assign": "row_access",
@@ -122,7 +121,6 @@ __all__ = [
     "SGD",
     "Saver",
     "Scaffold",
-    "TableStats",
     "Variable",
     "__version__",
     "all2all_dense_embedding",

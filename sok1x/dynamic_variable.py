@@ -163,7 +163,7 @@ class DynamicVariable(PlacedVariable):
         if not keys.dtype.is_integer:
             raise TypeError("table '{}': got keys of dtype {}, expected integers".format(
                 self.m_var_name, keys.dtype.name))
-        return local_lookup.lookup(self.table_variables, tf.cast(keys, self.table.key_dtype), name=name or "local_lookup")
+        return local_lookup.lookup(self.table_variables, tf.cast(keys, self.table.key_dtype), name or "local_lookup")
 
 
 class _Beginning(NamedTuple):
@@ -193,7 +193,7 @@ def _beginning(label: str, initializer: Any, dim: int) -> _Beginning:
 
 
 def _check_gigabytes(label: str, value: Any) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real) or not value >= 0):
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
         raise ValueError("{}: max_hbm_for_vectors: got {!r}, expected a number of GB, 0 or more".format(label, value))
 
 

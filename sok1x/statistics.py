@@ -8,7 +8,7 @@ from sok1x.checkpoint import tables
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings.layer import EmbeddingLayer
 
-__all__ = ["TableStats", "table_stats"]
+__all__ = ["table_stats"]
 
 
 class TableStats(NamedTuple):
@@ -26,8 +26,8 @@ class TableStats(NamedTuple):
         Nothing.
 
     Example:
-        >>> import sok1x as sok
-        >>> sok.TableStats(1, 2, 0.5, 64, 0).load
+        >>> from sok1x.statistics import TableStats
+        >>> TableStats(1, 2, 0.5, 64, 0).load
         0.5
     """
 

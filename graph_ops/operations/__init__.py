@@ -3,6 +3,7 @@
 Lookups:
     embedding         the lookups that layers call
     dense_lookup      one row for each key
+    local_lookup      the same in one rank's shard alone
     combined_lookup   the rows of each bag combined
     sparse_batch      a SparseTensor as bags
     distinct_rows     the distinct rows of a lookup, for its gradient

@@ -1,8 +1,9 @@
 """The lookups that the layers call.
 
 Memory of a rank, in bytes. A table: 4 V D for its rows, 8 V + 8 for their stamps, and with an index of C slots 16 C +
-8, where C is a power of two from 1.5 V to 3 V. A lookup, until its gradient has run, at most (K keys, U of them
-distinct, R keys that all ranks ask of this one; W bags of this rank, A bags of all ranks, P keys of all ranks that
+8, where C is a power of two from 1.5 V to 3 V. A table that grows has that of its V; while V doubles, for a moment half
+of its largest variable more, and 12 for each row in use. A lookup, until its gradient has run, at most (K keys, U of
+them distinct, R keys that all ranks ask of this one; W bags of this rank, A bags of all ranks, P keys of all ranks that
 this one owns; E bytes of a number of the result, 4 of a float32, 2 of a float16):
 
   one row a key, forward    E K D + E D (U + R) + 44 K + 24 U + 64 R + 24 N

@@ -44,7 +44,8 @@ class _GradientDescent(Operation):
         given = RowGradients(request, config, world)
         with request_store(request, config, world, exclusive=True) as store:
             store.apply(config.global_step, given, lambda rows: update.descend(
-                given.values.pointer, table.dim, given.rows.pointer, given.rows.size, rate.pointer, store.capacity, rows))
+                given.values.pointer, table.dim, given.rows.pointer, given.rows.size, rate.pointer, store.capacity,
+                rows))
 
 
 def gradient_descent(variables: TableVariables, gradients: Any, rows: Any, learning_rate: Any,

@@ -60,7 +60,8 @@ def grow(store: Any, needed: int) -> None:
     request, table = store.request, store.table
     container = table.growth.container
     slots = known_slots.of(request, table)
-    names = {beside: (container, name_of(table, beside)) for beside in (*PARALLEL, _INDEX, "count", START)}
+    names: Dict[Any, Any] = {beside: (container, name_of(table, beside))
+                             for beside in (*PARALLEL, _INDEX, "count", START)}
     names.update((slot, (slot.container, slot.name)) for slot in slots)
     reached = growing.Reached(request, table.name, names)
     try:
@@ -144,7 +145,9 @@ def write_repeated(request: Any, start: Array, first: int, rows: Array) -> None:
 
 
 def _grow_index(request: Any, reached: Any, rows: int) -> None:
-    """An index with slots for so many rows. Keys enter it in the order of their rows: it is as if it had always had them.
+    """An index with slots for so many rows.
+
+    Keys enter it in the order of their rows, as they once did: so it is the one that a larger table would have.
     """
     slots = hash_index.capacity(rows)
     old, count = reached.arrays.get(_INDEX), reached.arrays.get("count")

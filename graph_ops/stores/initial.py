@@ -33,7 +33,7 @@ class SlotConfig(NamedTuple):
 
 def rows_now(request: Any, table: Table) -> int:
     """V: what a table that grows has in this session, whose initializers keep it, or begins with."""
-    if not table.grows:
+    if table.growth is None:
         return table.rows
     there = growing.rows_by_name(request, table.growth.container, table.name)
     return table.rows if there < 0 else there
@@ -137,7 +137,7 @@ class _Slot(Operation):
         growth.write_value(out, 0, out.size, config.slot.value)
 
 
-def _value(function: str, table: Table, dtype: Any, shape: Sequence[int]) -> tf.Tensor:
+def _value(function: str, table: Table, dtype: Any, shape: Sequence[Optional[int]]) -> tf.Tensor:
     return library.call(function, InitialConfig(table), [], [dtype], [shape], name="initial_value")[0]
 
 

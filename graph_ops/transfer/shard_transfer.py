@@ -109,7 +109,8 @@ def save(variables, parts, token, name="save_shard"):
     The sink is called on the executor's thread, while nothing may change the shard:
 
         begin(facts)        facts: {"table", "rank", "ranks", "rows": V, where it differs the most of all ranks,
-                            of a table that "grows" (bool) this rank's, "dim": D, "use_hashtable", "key_dtype", "used": n, the rows that are handed over, "parts":
+                            of a table that "grows" (bool) this rank's, "dim": D, "use_hashtable", "key_dtype",
+                            "used": n, the rows that are handed over, "parts":
                             {part: {"dtype", "row_shape", "count"}} in the order in which they come, "localized": the
                             rank that has all rows, or None, "keys": `Table.keys`}
         write(part, array)  some rows of the part, in row order, as a NumPy array that must not be changed and not be

@@ -42,14 +42,14 @@ def resolve(label: str, rows: Optional[int], use_hashtable: bool, init_capacity:
     if rows is not None:
         for what, value in (("init_capacity", init_capacity), ("max_capacity", max_capacity)):
             if value is not None:
-                raise ValueError("{}: {}: got {} beside {} rows for good (max_vocabulary_size_per_gpu), expected it for "
-                                 "a table that grows, with max_vocabulary_size_per_gpu=None".format(
+                raise ValueError("{}: {}: got {} beside {} rows for good (max_vocabulary_size_per_gpu), expected it "
+                                 "for a table that grows, with max_vocabulary_size_per_gpu=None".format(
                                      label, what, value, rows))
         return Capacity(int(rows), None)
     if not use_hashtable:
-        raise ValueError("{}: got no number of rows (max_vocabulary_size_per_gpu=None) and use_hashtable=False: without "
-                         "an index a key says itself which row it is, so all rows must be there from the start".format(
-                             label))
+        raise ValueError("{}: got no number of rows (max_vocabulary_size_per_gpu=None) and use_hashtable=False: "
+                         "without an index a key says itself which row it is, so all rows must be there from the "
+                         "start".format(label))
     most = None if max_capacity is None else _rows(label, "max_capacity", max_capacity, MOST_ROWS)
     limit = MOST_ROWS if most is None else most
     first = min(INITIAL_ROWS, limit) if init_capacity is None else _rows(label, "init_capacity", init_capacity, limit)

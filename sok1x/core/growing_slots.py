@@ -1,7 +1,7 @@
 """Slots of tables that grow: they begin with as many rows as the table has by then, and grow with it.
 
-An optimizer says what its slots begin with by a tensor, or something that makes one, of the rows' shape; of a table that
-grows nobody knows that when the graph is built. All rows of a slot begin with one number, whatever the optimizer
+An optimizer says what its slots begin with by a tensor, or something that makes one, of the rows' shape; of a table
+that grows nobody knows that when the graph is built. All rows of a slot begin with one number, whatever the optimizer
 (TensorFlow's begin with 0, 0.1 or 1): it is read off what the optimizer says, and an op of ours makes the initial value
 of it. Growth gives the same number to new rows.
 
@@ -47,10 +47,10 @@ class GrowingRows(tf.Dimension):
 
     def _refuse(self) -> NoReturn:
         raise ValueError((
-            "table '{}' grows, so the number of its rows is not known when the graph is built, and got asked for. If it "
-            "was an optimizer that asked, wrap it: sok1x.OptimizerWrapper(optimizer)").format(self._table))
+            "table '{}' grows, so the number of its rows is not known when the graph is built, and got asked for. If "
+            "it was an optimizer that asked, wrap it: sok1x.OptimizerWrapper(optimizer)").format(self._table))
 
-    __int__ = __long__ = __index__ = _refuse  # type: ignore[assignment]
+    __int__ = __long__ = __index__ = _refuse
 
 
 @contextlib.contextmanager
@@ -183,8 +183,8 @@ class _Made:
         value = _number(example)
         if value is None or example.dtype.base_dtype.size not in (4, 8):
             raise ValueError((
-                "slot '{}' of table '{}', which grows: got an initial value of {} that is not one number, known when the "
-                "graph is built, for all rows and columns; rows that come later would not know what to begin with")
+                "slot '{}' of table '{}', which grows: got an initial value of {} that is not one number, known when "
+                "the graph is built, for all rows and columns; rows that come later would not know what to begin with")
                              .format(scope, shard.m_var_name, example.dtype.base_dtype.name))
         self._slot = known_slots.Slot(scope, graph._container, value)
         row_shape = [shard.table.dim] if example.shape.rank is None else example.shape[1:].as_list()

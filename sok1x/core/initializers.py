@@ -34,8 +34,8 @@ def resolve(initializer: Any, rows: int, dim: int, grows: bool = False) -> RowIn
             or a callable of a shape.
         rows: V.
         dim: D.
-        grows: whether V changes. Then there is no matrix to fill, and an object of Keras' or TensorFlow's stands for its
-            distribution, as a name does.
+        grows: whether V changes. Then there is no matrix to fill, and an object of Keras' or TensorFlow's stands for
+            its distribution, as a name does.
 
     Returns:
         A `RowInitializer`.
@@ -53,9 +53,9 @@ def resolve(initializer: Any, rows: int, dim: int, grows: bool = False) -> RowIn
     spec = _spec(made) if grows or initializer is None or isinstance(initializer, str) else None
     if grows and spec is None:
         raise ValueError((
-            "embedding_initializer: got {!r} for a table that grows, expected None, a name, or an initializer object of "
-            "TensorFlow's, that stands for zeros, ones, a constant, or a uniform, normal, truncated normal or variance "
-            "scaling distribution: rows that come later must know what to begin with").format(initializer))
+            "embedding_initializer: got {!r} for a table that grows, expected None, a name, or an initializer object "
+            "of TensorFlow's, that stands for zeros, ones, a constant, or a uniform, normal, truncated normal or "
+            "variance scaling distribution: rows that come later must know what to begin with").format(initializer))
     if spec is not None:
         return RowInitializer(spec, None)
     return RowInitializer({"kind": "by_row"}, lambda: _fill(made, rows, dim, "float32"))

@@ -144,6 +144,6 @@ class PlacedVariable(EmbeddingVariable):
 def _ranks(name: str) -> Any:
     world = launch.current()
     if world is None:
-        raise RuntimeError("sok1x.Variable '{}': num_gpus: the ranks have not joined yet, so nobody knows how many there "
-                           "are; call sok1x.init() before, or run the op made by sok1x.Init".format(name))
+        raise RuntimeError("sok1x.Variable '{}': num_gpus: the ranks have not joined yet, so nobody knows how many "
+                           "there are; call sok1x.init() before, or run the op made by sok1x.Init".format(name))
     return world.size

@@ -44,8 +44,8 @@ class ShardSource:
                 files.keys_path, twice))
         if self.total > table.most_rows:
             raise MismatchError((
-                "{} has {} rows for rank {} of {}, and table '{}' has {} there: give it a {} of at least {}, or load on "
-                "more ranks.").format(
+                "{} has {} rows for rank {} of {}, and table '{}' has {} there: give it a {} of at least {}, or load "
+                "on more ranks.").format(
                     files.keys_path, self.total, world.rank, world.size, table.name, table.most_rows,
                     "max_capacity" if table.grows else "max_vocabulary_size_per_gpu", self.total))
 

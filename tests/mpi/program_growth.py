@@ -120,7 +120,7 @@ def same_bits(seed):
         # Doubled until it is enough, and no more.
         assert capacities[number] == (LARGE if is_large(number) else SMALL * 2 ** int(
             np.ceil(np.log2(used(small, table) / SMALL)))), (capacities[number], used(small, table))
-        beside = [name for name in small if table in name.split("/") and np.ndim(small[name]) and name != table + "/index"]
+        beside = [name for name in small if table in name.split("/") and np.ndim(small[name]) and "index" not in name]
         assert {len(small[name]) for name in beside} == {capacities[number]}, beside
 
 
@@ -151,7 +151,7 @@ def memory_ends(once):
         growing.Reached.larger = scarce
         try:
             state, exported = session.run([values, known])
-            # The index stays large once it is; then rows, stamps, and two slots. A growth to the limit has no other size.
+            # The index stays large once it is; then rows, stamps, two slots. A growth to the limit has no other size.
             for allocation in (0, 1, 1, 2, 3):
                 left[0] = allocation if world.rank == 0 else None
                 try:
