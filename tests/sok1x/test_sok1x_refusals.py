@@ -13,7 +13,7 @@ from sok1x_cases import dense_layer, graph, session, sparse_layer
 import sok1x as sok
 from sok1x import graph_ops
 from sok1x.graph_ops.bridge import registry
-from sok1x.graph_ops.operations import segments
+from sok1x.graph_ops.operations import local_lookup, segments
 from sok1x.graph_ops.stores import stamps
 from sok1x.graph_ops.transfer.shard_transfer import load, save
 
@@ -102,6 +102,14 @@ def sparse(layer, keys=(1, 2), indices=((0, 0), (1, 0)), dense_shape=(2, 3), **o
     return layer(given, **options)
 
 
+def local_upstream(wrong):
+    """The gradient of a lookup in one rank's shard, from one of a shape that does not fit."""
+    def make(model):
+        out = local_lookup.lookup(model.shard.table_variables, tf.constant([1, 2], tf.int64))
+        return tf.gradients(out, model.shard, grad_ys=unknown(np.ones(wrong, np.float32)))[0].values
+    return make
+
+
 def upstream(kind, wrong):
     """A lookup's gradient from one of a shape that does not fit."""
     def make(model):
@@ -165,6 +173,8 @@ CASES = {
                      for shape in ([2, D], [1, D + 1], [0, D])},
     "operations.combined_lookup.spread": {str(shape): (second("combined", shape), ["expected [2, 4]"])
                         for shape in ([3, D], [2, D - 1], [0, D])},
+    "operations.local_lookup.backward": {str(shape): (local_upstream(shape), ["for a lookup's embeddings", "2 x 4"])
+                                         for shape in ([3, D], [2, D - 1], [0, D])},
     "operations.assign_rows.assign": {
         "fewer values": (assigned(False, [0, 1], np.ones([1, D])), ["keys of shape [2] and values of shape [1, 4]"]),
         "narrow values": (assigned(False, [0, 1], np.ones([2, D - 1])), ["values of shape [2, 3]", "[n, 4]"]),
@@ -200,6 +210,7 @@ CASES = {
     # They take nothing from the graph, or one number of a shape that the graph knows.
     "operations.init_op.join": NONE, "stores.initial.rows": NONE, "stores.initial.index": NONE,
     "stores.initial.count": NONE, "stores.initial.check": NONE,
+    "stores.initial.slot": NONE, "stores.initial.repeated_rows": NONE, "operations.local_lookup.forward": NONE,
     "stores.initial.stamps": NONE, "stores.stamps.changed": NONE, "stores.stamps.mark_loaded": NONE,
     "transfer.sok_dump.dump": NONE,
     "transfer.sok_restore.restore": NONE,
