@@ -13,7 +13,7 @@ from sok1x.graph_ops.stores import clock, known_distinct
 FORWARD, DISTINCT, BACKWARD, UPDATE = range(4)
 
 # What is known of an optimizer's step before it runs: UpdateFacts in update_run.h.
-UPDATE_FACTS = np.dtype([(name, np.int64) for name in ("dim", "rows", "rows_at", "slots_at", "gpu_threads")])
+UPDATE_FACTS = np.dtype([(name, np.int64) for name in ("dim", "rows_at", "slots_at", "gpu_threads")])
 
 # LaneOp there.
 _OP = np.dtype([(name, np.int64) for name in ("kind", "team", "training", "alone", "note", "table")] + [

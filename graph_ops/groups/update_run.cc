@@ -50,18 +50,18 @@ bool Fits(const Request& request, const UpdateFacts& facts, const UpdateKernel& 
   a->dim = facts.dim;
   a->rows = rows.data;
   a->n = rows.elements;
-  a->table_rows = facts.rows;
   return true;
 }
 
-// Whether the variables have a row for each of the table's; then `a` has the arrays, too.
+// Whether the variables have a row for each of the table's, as many as there are now; then `a` has the arrays, too.
 bool Opens(const TensorInfo* variables, int count, const UpdateFacts& facts, const UpdateKernel& kernel,
            Arguments* a) {
   for (int i = 0; i <= kernel.slots; ++i) {
     const int64_t place = i == 0 ? facts.rows_at : facts.slots_at + i - 1;
     if (place >= count) return false;
     const TensorInfo& variable = variables[place];
-    if (variable.dtype != tf::DT_FLOAT || variable.rank != 2 || variable.dims[0] != facts.rows ||
+    if (i == 0) a->table_rows = variable.dims[0];
+    if (variable.dtype != tf::DT_FLOAT || variable.rank != 2 || variable.dims[0] != a->table_rows ||
         variable.dims[1] != facts.dim) {
       return false;
     }

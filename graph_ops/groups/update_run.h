@@ -12,7 +12,6 @@ namespace sok1x {
 // What is known of a member before it runs. Kept in step with updates.py's FACTS.
 struct UpdateFacts {
   int64_t dim;             // D
-  int64_t rows;            // V
   int64_t rows_at;         // which of its variables has the rows
   int64_t slots_at;        // the first of its slots
   int64_t gpu_threads;     // that a launch has for 1024 rows

@@ -141,7 +141,7 @@ def _facts_of(config, step):
     table, held = config.table, config.held
     arguments = [0] * len(backend.signature(step.kernel).arguments)
     arguments[1], arguments[3] = table.dim, 1024
-    return (table.dim, table.rows, held.names.index("rows"), len(held.names),
+    return (table.dim, held.names.index("rows"), len(held.names),
             backend.signature(step.kernel).threads(arguments))
 
 

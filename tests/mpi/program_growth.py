@@ -181,11 +181,49 @@ def memory_ends(once):
             growing.Reached.larger = stock
 
 
+def resident(name):
+    """Bytes of this process's memory: VmRSS now, VmHWM at most since the last `forget_peak`."""
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
+
+
+def memory_peak(make, slots):
+    """One growth takes half of the largest variable more than the table has after it."""
+    dim, rows, few = 64, 1 << 17, 1 << 14
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.EmbeddingVariable(rows=None, dim=dim, init_capacity=rows)
+        keys = tf.placeholder(tf.int64, [None])
+        step = Model.step(sok.all2all_dense_embedding(table, keys), table, make())
+        stats = sok.table_stats(table)
+        session.run(tf.global_variables_initializer())
+        for first in range(0, rows, few):
+            session.run(step, {keys: range(first, first + few)})
+        before, small = resident("VmRSS"), session.run(stats)
+        with open("/proc/self/clear_refs", "w") as peak:
+            peak.write("5")
+        session.run(step, {keys: [rows]})
+        peak, large = resident("VmHWM"), session.run(stats)
+    assert (small.capacity, small.load, large.capacity, large.rows_in_use) == (rows, 1, 2 * rows, rows + 1)
+    one = 2 * rows * dim * 4
+    assert large.device_bytes == (1 + slots) * one + 2 * rows * 8 + large_index(2 * rows) + 16
+    grown = large.device_bytes - small.device_bytes
+    # Whatever else the step takes is little: 4 MB.
+    assert grown < peak - before < grown + one / 2 + (4 << 20), ((peak - before) / one, grown / one)
+
+
+def large_index(rows):
+    """Bytes of the index of so many rows, a power of two."""
+    return 16 * 2 * rows
+
+
 def main(seed):
     sok.init(seed=seed)
     same_bits(seed)
     memory_ends(once=True)
     memory_ends(once=False)
+    if launch.current().size == 1:
+        memory_peak(lambda: train.GradientDescentOptimizer(0.1), slots=0)
+        memory_peak(lambda: train.MomentumOptimizer(0.1, 0.9), slots=1)
     print("rank {} ok".format(launch.current().rank))
 
 

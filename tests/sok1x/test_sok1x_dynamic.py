@@ -1,0 +1,120 @@
+"""Tables that grow, as a graph is built: what they take, what they refuse, and what optimizers make beside them."""
+import numpy as np
+import pytest
+import tensorflow as tf
+from sok1x_cases import dense_layer, graph, session, sparse_layer
+
+import sok1x as sok
+from sok1x.core import growing_slots
+from sok1x.graph_ops.stores import growth, known_slots
+
+v1 = tf.compat.v1
+
+
+@pytest.mark.parametrize("options, error, words", [
+    (dict(filter_rat=1), TypeError, ["unknown keyword filter_rat", "init_capacity"]),
+    (dict(var_type="hdm"), ValueError, ["var_type", "'hdm'", "'hbm', 'hybrid'"]),
+    (dict(dimension=0), ValueError, ["dimension: got 0"]),
+    (dict(initializer="orthogonal"), ValueError, ["'orthogonal' for a table that grows"]),
+    (dict(initializer="13 or so"), ValueError, ["13 or so"]),
+    (dict(initializer=np.ones([2, 3])), ValueError, ["shape (2, 3)", "[4] or [n, 4]"]),
+    (dict(init_capacity=5, max_capacity=3), ValueError, ["init_capacity: got 5, expected an integer from 1 to 3"]),
+    (dict(max_capacity=2.5), TypeError, ["max_capacity: got 2.5 of type float"]),
+    (dict(max_capacity=2 ** 31), ValueError, ["max_capacity", str(2 ** 31 - 1)]),
+    (dict(max_hbm_for_vectors=-1), ValueError, ["max_hbm_for_vectors: got -1"]),
+    (dict(mode="localised:0"), ValueError, ["mode", "'localised:0'"]),
+    (dict(mode="localized:1"), ValueError, ["localized:1", "1 ranks"]),
+    (dict(key_type="float32"), TypeError, ["key_dtype", "float32"]),
+    (dict(dtype=tf.float64), TypeError, ["dtype: got float64"])])
+def test_arguments_that_do_not_fit(options, error, words):
+    with graph() as made:
+        with pytest.raises(error) as caught:
+            sok.DynamicVariable(**dict(dict(dimension=4), **options))
+        assert all(word in str(caught.value) for word in words), caught.value
+        assert not made.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
+
+
+def test_what_begins_as_what():
+    given = np.arange(8, dtype=np.float32).reshape(2, 4)
+    with graph():
+        tables = [sok.DynamicVariable(4, initializer, init_capacity=1, name="t{}".format(number))
+                  for number, initializer in enumerate([None, "random", "uniform", "normal", "-2.5", given[0], given, 7,
+                                                        tf.constant(given), v1.get_variable("rows", initializer=given),
+                                                        tf.keras.initializers.Ones()])]
+        rows = [sok.all2all_dense_embedding(table, tf.constant([3, 5, 8], tf.int64)) for table in tables]
+        with session() as run:
+            values = run.run(rows)
+    for one in values[:3]:
+        assert np.abs(one).max() < 0.05 and len(set(one.flat)) == 12
+    assert np.abs(values[3]).max() > 0.05 or values[3].std() > 0
+    for one, expected in zip(values[4:], (-2.5, given[:1], given[[0, 1, 0]], 7, given[[0, 1, 0]], given[[0, 1, 0]], 1)):
+        np.testing.assert_array_equal(one, np.broadcast_to(np.float32(expected), [3, 4]))
+
+
+def test_layers_without_a_number_of_rows():
+    with graph():
+        layer = sparse_layer(max_vocabulary_size_per_gpu=None, init_capacity=2, max_capacity=6, name="ads")
+        twin = sok.DistributedEmbedding.from_config(layer.get_config())
+        assert layer.embedding_variable.shape.as_list() == [None, 4]
+        assert twin.embedding_variable.table.growth == layer.embedding_variable.table.growth
+        assert "init_capacity" not in dense_layer().get_config()
+        for options, words in ((dict(max_vocabulary_size_per_gpu=None, use_hashtable=False), "use_hashtable=False"),
+                               (dict(max_capacity=9), "max_vocabulary_size_per_gpu=None")):
+            with pytest.raises(ValueError, match=words):
+                dense_layer(**options)
+
+
+def test_a_full_table_says_how_it_could_grow():
+    with graph():
+        layer = dense_layer(max_vocabulary_size_per_gpu=2)
+        out = layer(tf.constant([[[1, 2, 3], [4, 5, 6]]], tf.int64), training=True)
+        with session() as run, pytest.raises(tf.errors.ResourceExhaustedError) as caught:
+            run.run(out)
+    for words in ("max_vocabulary_size_per_gpu, set it to None to let the table grow",
+                  "a checkpoint can be restored into a larger table"):
+        assert words in caught.value.message
+
+
+def test_optimizers_that_must_know_the_rows_say_what_to_do():
+    with graph():
+        table = sok.EmbeddingVariable(rows=None, dim=4)
+        gradient = tf.gradients(sok.all2all_dense_embedding(table, tf.constant([1], tf.int64)), table)
+        for optimizer in v1.train.FtrlOptimizer(0.1), v1.train.AdagradDAOptimizer(
+                0.1, v1.train.get_or_create_global_step()):
+            with pytest.raises(ValueError, match="sok1x.OptimizerWrapper"):
+                optimizer.apply_gradients(list(zip(gradient, [table])))
+        wrapped = sok.OptimizerWrapper(v1.train.FtrlOptimizer(0.1, initial_accumulator_value=0.5))
+        wrapped.apply_gradients(list(zip(gradient, [table])))
+        with session() as run:
+            accum, linear = run.run([wrapped.get_slot(table, "accum"), wrapped.get_slot(table, "linear")])
+        assert accum.shape == linear.shape == (8192, 4) and (accum == 0.5).all() and not linear.any()
+        assert table.shape.as_list() == [None, 4] and wrapped.get_slot(table, "accum").shape.as_list() == [None, 4]
+
+
+def test_slots_whose_rows_begin_with_several_numbers_are_refused():
+    with graph() as made:
+        table = sok.EmbeddingVariable(rows=None, dim=2)
+        table.handle  # as an optimizer has it in hand
+        with made.colocate_with(table.handle.op):
+            beside = v1.get_variable("beside", initializer=tf.ones([3, 2]), use_resource=True)  # of another shape
+            with pytest.raises(ValueError, match="not one number"):
+                v1.get_variable("slot", initializer=lambda: tf.random.uniform(tf.shape(table)), use_resource=True)
+            slot = v1.get_variable("zeros", initializer=tf.zeros_like(table), use_resource=True, validate_shape=False)
+        assert growing_slots.table_of(beside) is None and growing_slots.table_of(slot) == table.m_var_name
+        assert [one.name for one in sum(map(list, _slots_of(made)), [])] == ["zeros"]
+
+
+def _slots_of(made):
+    from sok1x.graph_ops.bridge import plan
+    slots = plan.of(made).slots
+    assert all(isinstance(one, known_slots.Slot) for of_table in slots.values() for one in of_table)
+    return slots.values()
+
+
+@pytest.mark.parametrize("rows, needed, most, expected", [
+    (16, 17, None, 32), (16, 33, None, 64), (16, 1000, None, 1024), (1, 2, None, 2), (0, 5, None, 8),
+    (16, 17, 100, 50), (16, 51, 100, 100), (50, 51, 100, 100), (90, 91, 100, 100), (3, 4, 1000, 8), (8, 9, 1000, 16)])
+def test_capacities(rows, needed, most, expected):
+    got = growth.capacity_after(rows, needed, most)
+    assert got == expected and got >= needed and (most is None or got <= most)
+    assert needed <= growth.capacity_after(rows, needed, most, 1.25) <= got
