@@ -9,6 +9,7 @@
     direct_store     tables without: a key says itself which row it is
     growth           more rows for a table that grows
     known_slots      the slots that optimizers have made for such tables
+    slot_values      their slots assigned as a whole (operation)
     initial          initial values of the variables (operations)
     distinct         keys or rows, each one once
     known_distinct   row numbers that are distinct for certain, because an operation of ours has made them

@@ -20,10 +20,10 @@ from typing import Any, Callable, Dict, Iterable, Iterator, NoReturn, Optional, 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-from sok1x.graph_ops.stores import initial, known_slots
+from sok1x.graph_ops.stores import initial, known_slots, slot_values
 
 _local = threading.local()
-_TABLE = "_sok1x_grows_with"  # the attribute of a slot that has its table's name
+_GROWS_WITH = "_sok1x_grows_with"  # the attribute of a slot that has its table, and what is known of it
 
 
 class GrowingRows(tf.Dimension):
@@ -162,7 +162,38 @@ def table_of(variable: Any) -> Optional[str]:
         ...     growing_slots.table_of(tf.get_variable("weights", [4], use_resource=True)) is None
         True
     """
-    return getattr(variable, _TABLE, None)
+    found = getattr(variable, _GROWS_WITH, None)
+    return None if found is None else str(found[0].name)
+
+
+def assigned(variable: Any, value: Any, name: Optional[str]) -> Optional[tf.Operation]:
+    """An op that assigns a slot of a table that grows as a whole: see graph_ops/stores/slot_values.py.
+
+    Args:
+        variable: any variable.
+        value: its new value, of its dtype.
+        name: of the op.
+
+    Returns:
+        A tf.Operation; None for any other variable.
+
+    Raises:
+        ValueError: the value has another shape.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core import growing_slots
+        >>> with tf.Graph().as_default():
+        ...     variable = tf.get_variable("weights", [4], use_resource=True)
+        ...     growing_slots.assigned(variable, [1.0, 2.0, 3.0, 4.0], None) is None
+        True
+    """
+    found = getattr(variable, _GROWS_WITH, None)
+    if found is None:
+        return None
+    value = tf.convert_to_tensor(value, variable.dtype.base_dtype)
+    variable.shape.assert_is_compatible_with(value.shape)
+    return slot_values.assign(found[0], found[1], variable.handle, value, name or "assign_slot")
 
 
 class _Made:
@@ -196,7 +227,7 @@ class _Made:
         if slot is None:
             return
         assert variable.handle.op.get_attr("shared_name").decode() == slot.name, variable.handle.op
-        setattr(variable, _TABLE, self._shard.m_var_name)
+        setattr(variable, _GROWS_WITH, (self._shard.table, slot))
         known_slots.note_made(variable.graph, self._shard.m_var_name, slot)
 
 

@@ -5,6 +5,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from sok1x import launch
+from sok1x.core import growing_slots
 
 
 class ShardVariable(ResourceVariable):
@@ -64,6 +65,9 @@ class ShardVariable(ResourceVariable):
         if isinstance(value, tf.Tensor) and value.op.type.startswith("HorovodBroadcast"):
             return tf.no_op(name=name or "kept_by_its_rank")
         with self._assign_dependencies():
+            assigned = growing_slots.assigned(self, value, name)
+            if assigned is not None:
+                return self._lazy_read(assigned) if read_value else assigned
             return super().assign(value, use_locking=use_locking, name=name, read_value=read_value)
 
     @property

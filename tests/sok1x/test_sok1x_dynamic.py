@@ -104,6 +104,25 @@ def test_slots_whose_rows_begin_with_several_numbers_are_refused():
         assert [one.name for one in sum(map(list, _slots_of(made)), [])] == ["zeros"]
 
 
+def test_a_slot_that_was_read_before_a_growth_keeps_what_came_with_it():
+    with graph():
+        table = sok.EmbeddingVariable(rows=None, dim=2, init_capacity=2)
+        keys = v1.placeholder(tf.int64, [None])
+        rows = sok.all2all_dense_embedding(table, keys)
+        optimizer = v1.train.AdagradOptimizer(0.5, initial_accumulator_value=3.0)
+        step = optimizer.apply_gradients([(tf.gradients(rows, table)[0], table)])
+        slot = optimizer.get_slot(table, "accumulator")
+        given = v1.placeholder(tf.float32, [None, 2])
+        assigned = slot.assign(given)
+        with session() as run:
+            before = run.run(slot)
+            run.run(step, {keys: [1, 2, 3]})
+            run.run(assigned, {given: before * 2})
+            assert run.run(slot).tolist() == [[6, 6], [6, 6], [4, 4], [3, 3]]
+            with pytest.raises(tf.errors.InvalidArgumentError, match="to assign to slot 'EmbeddingVariable/Adagrad'"):
+                run.run(assigned, {given: np.ones([5, 2])})
+
+
 def _slots_of(made):
     from sok1x.graph_ops.bridge import plan
     slots = plan.of(made).slots

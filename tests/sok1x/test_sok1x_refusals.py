@@ -210,6 +210,8 @@ CASES = {
     # They take nothing from the graph, or one number of a shape that the graph knows.
     "operations.init_op.join": NONE, "stores.initial.rows": NONE, "stores.initial.index": NONE,
     "stores.initial.count": NONE, "stores.initial.check": NONE,
+    # Its value has been compared with its variable's shape; V is its own affair: see test_sok1x_dynamic.py.
+    "stores.slot_values.assign": NONE,
     "stores.initial.slot": NONE, "stores.initial.repeated_rows": NONE, "operations.local_lookup.forward": NONE,
     "stores.initial.stamps": NONE, "stores.stamps.changed": NONE, "stores.stamps.mark_loaded": NONE,
     "transfer.sok_dump.dump": NONE,
