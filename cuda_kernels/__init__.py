@@ -5,6 +5,8 @@ Keys:
     partition      grouped by the rank that owns them; renumbered after that
     hash_index     the index from keys to rows: find, insert, clear (hash_index.cuh: its slots)
     index_keys     the index turned round: the key of each row
+    index_rows     keys put into the index with rows of any number, and taken out of it
+    admission      which new keys get rows: a sketch that counts keys, and draws
     lookup         a whole batch's rows found and, on the host, copied in the same pass (lookup.cuh)
     row_numbers    rows without an index, new rows numbered, missing ones left out, keys out of range
 
@@ -15,6 +17,8 @@ Rows:
     update         gradient descent
     adam           Adam's step, for the rows with a gradient or for all
     stamps         when rows last changed, and the keys of those that have
+    row_use        when rows were last asked for; free rows, listed and given out again
+    lowest_scores  the rows with the lowest scores
     fill           memory filled with one value
     host_memory    large pages for tables in host memory
 

@@ -13,6 +13,7 @@ from sok1x.cuda_kernels import backend, group_steps
 CONSTANTS = [
     ("adam", "_TEAM_ROWS", "adam.cu", "kAdamRows"),
     ("backend", "HostCounts._PLACES", "counts.cu", "COUNT_PLACES"),
+    ("admission", "ROWS", "admission.cu", "SKETCH_ROWS"),
     ("bags", "BITS", "group_members.h", "BAG_BITS"),
     ("finite", "_ACCESS_BYTES", "finite.cu", "ACCESS_BYTES"),
     ("gather", "_TEAM_ROWS", "gather.cu", "ROWS"),
@@ -21,6 +22,7 @@ CONSTANTS = [
     ("scan", "BLOCK", "scan.cuh", "SCAN_BLOCK"),
     ("scan", "TILE", "scan.cuh", "SCAN_TILE"),
     ("groups", "TILE", "groups.cuh", "GROUP_TILE"),
+    ("lowest_scores", "BITS", "lowest_scores.cu", "SCORE_BITS"),
     ("segment_sum", "CHUNK", "segment_sum_terms.cuh", "SEGMENT_CHUNK"),
     ("segment_sum", "SOURCE_BYTES", "segment_sum_gpu.cuh", "SOURCE_BYTES"),
     ("sort", "BITS", "sort.cu", "SORT_BITS"),

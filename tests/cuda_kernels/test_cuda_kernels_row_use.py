@@ -1,0 +1,97 @@
+"""Ticks, frequencies and free rows against NumPy."""
+import numpy as np
+import pytest
+from kernel_checks import dirty
+from kernel_devices import call, same_bits, size
+
+from sok1x.cuda_kernels import row_use
+
+pytestmark = pytest.mark.usefixtures("device")
+NO_STAMP = np.iinfo(np.int64).min
+
+
+@pytest.mark.parametrize("counting", [True, False])
+def test_touched_rows_have_the_tick_and_count_each_lookup_once(seed, counting):
+    random = np.random.RandomState(seed)
+    for n in (0, 1, 100, size(30000)):
+        rows = random.randint(-1, 500, n).astype(np.int32)
+        tick = np.array(7, np.int64)
+        used, frequency = random.randint(-1, 8, 500), random.randint(0, 9, 500)
+        expected_used, expected_frequency = used.copy(), frequency.copy()
+        asked = np.unique(rows[rows >= 0])
+        expected_frequency[asked[used[asked] != 7]] += 1
+        expected_used[asked] = 7
+
+        def touched():
+            u, f = used.copy(), frequency.copy()
+            call(row_use.touch, rows, n, tick, u, f if counting else 0)
+            return u, f
+
+        u, f = same_bits(touched)
+        np.testing.assert_array_equal(u, expected_used)
+        np.testing.assert_array_equal(f, expected_frequency if counting else frequency)
+
+
+@pytest.mark.parametrize("counting", [True, False])
+def test_rows_that_are_given_out_and_freed(seed, counting):
+    random = np.random.RandomState(seed)
+    rows = random.permutation(900).astype(np.int32)[:400]
+    used, frequency, stamps = (random.randint(0, 99, 900) for _ in range(3))
+    tick, clock = np.array(50, np.int64), np.array(20, np.int64)
+    before = used.copy(), frequency.copy(), stamps.copy()
+    call(row_use.begin, rows, len(rows), tick, used, frequency if counting else 0)
+    before[0][rows] = 50
+    if counting:
+        before[1][rows] = 1
+    call(row_use.stamp, rows, len(rows), 2, 5, clock, stamps)
+    before[2][rows] = 22
+    call(row_use.stamp, rows[:9].copy(), 9, 2, 500, clock, stamps)
+    before[2][rows[:9]] = 500
+    call(row_use.free, rows[3:7].copy(), 4, used, stamps)
+    before[0][rows[3:7]], before[2][rows[3:7]] = -1, NO_STAMP
+    for got, expected in zip((used, frequency, stamps), before):
+        np.testing.assert_array_equal(got, expected)
+    assert clock == 20
+
+
+@pytest.mark.parametrize("n", [0, 1, 2047, 2049, 30000])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_free_rows_are_listed_the_lowest_last(seed, n, share):
+    random = np.random.RandomState(seed)
+    n = size(n)
+    used = np.where(random.random_sample(n) < share, -1, random.randint(0, 99, n))
+    expected = np.flatnonzero(used < 0)[::-1]
+
+    def listed():
+        free = dirty(len(expected), np.int64)
+        assert call(row_use.list_free, used, n, len(expected), free) == len(expected)
+        return free
+
+    np.testing.assert_array_equal(same_bits(listed), expected)
+    if len(expected) > 1:  # a count that is too low is told, and nothing is written beside the list
+        free = dirty(len(expected) - 1, np.int64)
+        assert call(row_use.list_free, used, n, len(free), free) == len(expected)
+
+
+@pytest.mark.parametrize("there", [0, 5, 20000])
+@pytest.mark.parametrize("missing", [0.0, 0.5, 1.0])
+def test_new_keys_get_free_rows_first(seed, there, missing):
+    random = np.random.RandomState(seed)
+    n = size(12000)
+    keys = random.permutation(n).astype(np.int64) - 500
+    found = np.where(random.random_sample(n) < missing, -1, random.randint(0, 10 ** 6, n)).astype(np.int32)
+    found[::7] = -2  # a key that is refused
+    free = np.sort(random.permutation(10 ** 6)[:there])[::-1].astype(np.int64)
+    new = np.flatnonzero(found == -1)
+    numbers = np.concatenate([free[::-1], 10 ** 6 + np.arange(n)])[:len(new)]
+
+    def given():
+        rows, new_keys, new_rows = found.copy(), dirty(len(new), np.int64), dirty(len(new), np.int32)
+        assert call(row_use.give, keys, n, rows, free, there, 10 ** 6, new_keys, new_rows) == len(new)
+        return rows, new_keys, new_rows
+
+    rows, new_keys, new_rows = same_bits(given)
+    np.testing.assert_array_equal(rows[new], numbers)
+    np.testing.assert_array_equal(rows[found != -1], found[found != -1])
+    np.testing.assert_array_equal(new_keys, keys[new])
+    np.testing.assert_array_equal(new_rows, numbers)
