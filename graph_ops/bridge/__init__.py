@@ -15,6 +15,7 @@ From TensorFlow's threads to ours (C++):
     known_distinct    row numbers that are distinct for certain, because an operation of ours has made them
     bridge_cuda       streams that follow one another, as CUDA's driver has them
     bridge_scratch    temporary memory that is used again, on the host
+    bridge_pins       which steps are in flight that have looked up rows of a table
     bridge_calls      what the calls below share
     bridge_api        what Python calls, for one request
     bridge_bulk       and for many
@@ -29,6 +30,7 @@ The executor's thread:
     devices           the device of a request, the communicator of its memory
     growing           larger buffers for variables, and variables found by name
     arena             temporary memory of a request on a GPU
+    pins              steps in flight, as an operation asks for them
     agreed            outcomes that ranks agree on inside an exchange
     errors            what an operation raises to fail its op
 """

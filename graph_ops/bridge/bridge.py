@@ -117,6 +117,7 @@ class Library:
                 ("outputs", i32, [pointer, i32, numbers, dims, out]),
                 ("temporary", i32, [pointer, i64, out]),
                 ("finish", None, [pointer, i32, ctypes.c_char_p]),
+                ("pin", i32, [pointer, i32]), ("pinned_since", i64, [pointer, i32, dims]),
                 # Of groups, called by bulk.py, which passes NumPy arrays by their addresses.
                 ("group_open", pointer, [pointer, i32]), ("group_close", None, [pointer]),
                 ("group_begin", None, [pointer] * 3), ("group_inputs", None, [pointer, pointer, i32]),

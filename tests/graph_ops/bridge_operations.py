@@ -5,7 +5,7 @@ from typing import NamedTuple, Optional, Tuple
 import numpy as np
 import tensorflow as tf
 
-from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge import library, pins
 from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.errors import CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
@@ -122,6 +122,32 @@ class _Sleep(Operation):
         request.host_output(0, "int32", ()).numpy()[...] = 1
 
 
+@register
+class _Look(Operation):
+    """A lookup of its variable, as a table that forgets counts it; then its input again. It fails where that is 0."""
+
+    name = "test.look"
+    before_init = True
+
+    def run(self, request, config, world, headers):
+        pins.look(request, "test", 0)
+        if not request.host_inputs[0].numpy():
+            raise CallError(9, "the input is 0")
+        request.host_output(0, "int32", ()).numpy()[...] = request.host_inputs[0].numpy()
+
+
+@register
+class _Pinned(Operation):
+    """[lookups since that of the oldest step in flight, steps in flight] of its variable; -1 for none."""
+
+    name = "test.pinned"
+    before_init = True
+
+    def run(self, request, config, world, headers):
+        pinned = pins.of(request, 0)
+        request.host_output(0, "int64", (2,)).numpy()[:] = (-1, 0) if pinned is None else pinned
+
+
 def pointer(tensor):
     return library.call("test.pointer", NoConfig(), [tensor], [tensor.dtype], [tensor.shape], host_dtypes=[tf.int64],
                         host_shapes=[[]])
@@ -156,3 +182,13 @@ def add(variable, value):
 
 def sleep(seconds):
     return _number("test.sleep", SleepConfig(seconds))
+
+
+def look(variable, value=1):
+    return library.call("test.look", NoConfig(), [], [], [], resources=[variable.handle],
+                        host_inputs=[tf.convert_to_tensor(value, tf.int32)], host_dtypes=[tf.int32], host_shapes=[[]])[0]
+
+
+def pinned(variable):
+    return library.call("test.pinned", NoConfig(), [], [], [], resources=[variable.handle], host_dtypes=[tf.int64],
+                        host_shapes=[[2]])[0]

@@ -1,0 +1,89 @@
+// See bridge_pins.h.
+#include "bridge_pins.h"
+
+#include <string>
+
+#include "bridge_calls.h"
+
+namespace sok1x {
+
+// Of one table, in the container of a step that is in flight.
+class Pin : public tf::ResourceBase {
+ public:
+  Pin(const tf::Var* rows, int64_t first) : rows_(rows), first_(first) {}
+  ~Pin() override { Pins::Get()->Leave(rows_, first_); }
+  std::string DebugString() const override { return "rows that a step in flight has looked up"; }
+
+ private:
+  const tf::Var* const rows_;
+  const int64_t first_;
+};
+
+Pins* Pins::Get() {
+  static Pins* pins = new Pins;  // never destroyed: TensorFlow's threads may outlive static destruction
+  return pins;
+}
+
+tf::Status Pins::Look(tf::OpKernelContext* context, const tf::Var* rows) {
+  if (context->step_container() == nullptr) {
+    return tf::errors::Unimplemented("TensorFlow does not say when this run ends");
+  }
+  const std::string name = "sok1x_pin_" + std::to_string(reinterpret_cast<uintptr_t>(rows));
+  tf::ResourceMgr* resources = context->resource_manager();
+  auto* container = context->step_container();
+  Pin* pin = nullptr;
+#if TF_MAJOR_VERSION == 1
+  tf::Status status = resources->Lookup(container->name(), name, &pin);
+#else
+  tf::Status status = container->Lookup(resources, name, &pin);
+#endif
+  const bool known = status.ok();
+  if (known) pin->Unref();
+  int64_t first = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Flights& flights = tables_[rows];
+    first = ++flights.lookups;
+    if (!known) flights.first.insert(first);
+  }
+  if (known) return tf::Status();
+  // Where it fails the pin is deleted, and the step is in flight no more.
+#if TF_MAJOR_VERSION == 1
+  return resources->Create(container->name(), name, new Pin(rows, first));
+#else
+  return container->Create(resources, name, new Pin(rows, first));
+#endif
+}
+
+int64_t Pins::Since(const tf::Var* rows, int64_t* steps) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = tables_.find(rows);
+  *steps = found == tables_.end() ? 0 : found->second.first.size();
+  return *steps == 0 ? -1 : found->second.lookups - *found->second.first.begin();
+}
+
+void Pins::Leave(const tf::Var* rows, int64_t first) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = tables_.find(rows);
+  found->second.first.erase(found->second.first.find(first));
+  // With no step in flight nobody compares with what has been counted.
+  if (found->second.first.empty()) tables_.erase(found);
+}
+
+}  // namespace sok1x
+
+extern "C" {
+
+// Counts a lookup of the table whose rows are the request's variable `rows`, for as long as its step is in flight.
+int sok1x_pin(void* handle, int rows) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  return sok1x::Report(sok1x::Pins::Get()->Look(request->context, request->variables[rows].get()));
+}
+
+// Pins::Since of that table.
+int64_t sok1x_pinned_since(void* handle, int rows, int64_t* steps) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  return sok1x::Pins::Get()->Since(request->variables[rows].get(), steps);
+}
+
+}  // extern "C"
