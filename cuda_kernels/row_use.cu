@@ -58,6 +58,35 @@ SOK_KERNEL sok1x_stamp_given(const i32* SOK_RESTRICT rows, i64 n, i64 ahead, i64
   };
 }
 
+// Rows of `words` 32-bit words each become `low`, `high`, `low`, ... (numbers of eight bytes have two words).
+SOK_KERNEL sok1x_reset_rows(const i32* SOK_RESTRICT rows, i64 n, i64 words, i32 low, i32 high, i32* SOK_RESTRICT out) {
+#ifdef __CUDACC__
+  SOK_PARALLEL_FOR(i, n * words, 8) {
+    const i64 word = i % words;
+    out[rows[i / words] * words + word] = word & 1 ? high : low;
+  };
+#else
+  SOK_PARALLEL_FOR(i, n, 4 * words + 64) {
+    i32* const row = out + rows[i] * words;
+    for (i64 word = 0; word < words; ++word) row[word] = word & 1 ? high : low;
+  };
+#endif
+}
+
+// A ring of `places` remembers the last keys that have left, each with the step, as sok1x_stamp_given has it: entry
+// number e is at e mod places. before: how many entries there have been.
+SOK_KERNEL sok1x_remember_keys(const i64* SOK_RESTRICT keys, i64 n, i64 before, i64 ahead, i64 at_least,
+                               const i64* SOK_RESTRICT clock, i64* SOK_RESTRICT ring, i64 places) {
+  SOK_PARALLEL_FOR(i, n, 24) {
+    const i64 step = *clock + ahead;
+    if (i >= n - places) {
+      i64* const entry = ring + 2 * ((before + i) % places);
+      entry[0] = keys[i];
+      entry[1] = step > at_least ? step : at_least;
+    }
+  };
+}
+
 // The number of the j-th row that is given out: first those at the end of `free`, of which there are `there`, then
 // next_row and those after it.
 SOK_DEVICE i32 given_row(const i64* free, i64 there, i64 next_row, i64 j) {

@@ -1,12 +1,14 @@
 """When rows were last asked for, and rows that are free and given out again (row_use.cu)."""
 from . import scan
-from .backend import INT64, POINTER, counts, family, kernels
+from .backend import INT32, INT64, POINTER, counts, family, kernels
 
 declare = family(__name__)
 declare("touch_rows", None, POINTER, INT64, POINTER, POINTER, POINTER, threads=lambda a: a[1])
 declare("begin_rows", None, POINTER, INT64, POINTER, POINTER, POINTER, threads=lambda a: a[1])
 declare("free_rows", None, POINTER, INT64, POINTER, POINTER, threads=lambda a: a[1])
 declare("stamp_given", None, POINTER, INT64, INT64, INT64, POINTER, POINTER, threads=lambda a: a[1])
+declare("reset_rows", None, POINTER, INT64, INT64, INT32, INT32, POINTER, threads=lambda a: a[1] * a[2])
+declare("remember_keys", None, POINTER, INT64, INT64, INT64, INT64, POINTER, POINTER, INT64, threads=lambda a: a[1])
 declare("list_free", None, POINTER, INT64, INT64, POINTER, POINTER, POINTER,
         threads=lambda a: scan.threads(a[1]), block=scan.BLOCK, exact=True)
 declare("give_rows", None, POINTER, INT64, POINTER, POINTER, INT64, INT64, POINTER, POINTER, POINTER, POINTER,
@@ -46,6 +48,33 @@ def free(rows: int, n: int, used: int, stamps: int) -> None:
 def stamp(rows: int, n: int, ahead: int, at_least: int, clock: int, stamps: int) -> None:
     """As `stamps.stamp_range`, for distinct rows int32 [n] in any order."""
     kernels.stamp_given(rows, n, ahead, at_least, clock, stamps)
+
+
+def reset(rows: int, n: int, words: int, low: int, high: int, out: int) -> None:
+    """Fills rows with one number, of four bytes or eight.
+
+    Args:
+        rows: pointer to int32 [n], distinct.
+        n: number of rows.
+        words: 32-bit words of a row.
+        low: the number's lower word, as an int32. high: its higher word; `low` again for a number of four bytes.
+        out: pointer to the first row.
+    """
+    kernels.reset_rows(rows, n, words, low, high, out)
+
+
+def remember(keys: int, n: int, before: int, ahead: int, at_least: int, clock: int, ring: int, places: int) -> None:
+    """Notes keys that have left, with the step: in a ring, so that those noted longest ago are overwritten.
+
+    Args:
+        keys: pointer to int64 [n].
+        n: number of keys.
+        before: how many have been noted before, in all.
+        ahead: as for `stamp`. at_least: likewise. clock: likewise.
+        ring: pointer to int64 [places, 2], changed: note e is at e % places.
+        places: above 0.
+    """
+    kernels.remember_keys(keys, n, before, ahead, at_least, clock, ring, places)
 
 
 def list_free(used: int, n: int, there: int, free: int) -> int:

@@ -95,3 +95,34 @@ def test_new_keys_get_free_rows_first(seed, there, missing):
     np.testing.assert_array_equal(rows[found != -1], found[found != -1])
     np.testing.assert_array_equal(new_keys, keys[new])
     np.testing.assert_array_equal(new_rows, numbers)
+
+
+@pytest.mark.parametrize("dtype, value", [("float32", 0.1), ("float32", 0.0), ("float64", -0.1), ("int64", -7)])
+@pytest.mark.parametrize("columns", [1, 2, 7, 128])
+def test_rows_are_reset_to_one_number(seed, dtype, value, columns):
+    random = np.random.RandomState(seed)
+    before = random.randint(0, 99, (200, columns)).astype(dtype)
+    rows = random.permutation(200)[:80].astype(np.int32)
+    words = np.frombuffer(np.array(value, dtype).tobytes(), np.int32)
+
+    def reset():
+        out = before.copy()
+        call(row_use.reset, rows, len(rows), len(words) * columns, words[0], words[-1], out)
+        return out
+
+    expected = before.copy()
+    expected[rows] = value
+    np.testing.assert_array_equal(same_bits(reset), expected)
+
+
+@pytest.mark.parametrize("places", [1, 10, 1000])
+def test_the_last_keys_that_left_are_remembered(seed, places):
+    random = np.random.RandomState(seed)
+    ring, notes, clock = np.zeros((places, 2), np.int64), [], np.array(4, np.int64)
+    for n in (0, 1, 3, 25, 2500, 7):
+        keys = random.randint(-10 ** 9, 10 ** 9, n)
+        at_least = int(random.randint(0, 9))
+        call(row_use.remember, keys, n, len(notes), 1, at_least, clock, ring, places)
+        notes += [(key, max(5, at_least)) for key in keys.tolist()]
+        for number in range(max(0, len(notes) - places), len(notes)):
+            assert tuple(ring[number % places]) == notes[number]
