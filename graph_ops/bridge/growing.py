@@ -62,7 +62,7 @@ class Reached:
         found = {what: _call(request, "reach", container.encode(), name.encode())
                  for what, (container, name) in names.items()}
         self._index = {what: index for what, index in found.items() if index >= 0}
-        infos = self._lock()
+        infos = self._infos = self._lock()
         self.arrays = {what: bridge.array(infos[index], request.gpu) for what, index in self._index.items()}
 
     def _lock(self) -> Any:
@@ -73,6 +73,10 @@ class Reached:
             raise CallError(code if code > 0 else FAILED_PRECONDITION, (
                 "could not get write access to the variables of embedding table '{}'").format(self._table))
         return infos
+
+    def own(self) -> Any:
+        """The request's own variables, as they have been locked: a list of `Array`s."""
+        return [bridge.array(self._infos[i], self._request.gpu) for i in range(self._request.resource_count)]
 
     def larger(self, what: Any, count: int) -> Any:
         """An `Array` of `count` rows that the next `take` makes the variable's; it is to be filled.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sok1x.cuda_kernels import dense
-from sok1x.graph_ops.bridge.agreed import agree
+from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.exchanges import ties
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners, ask_owners
 from sok1x.graph_ops.exchanges.exchange import Exchange
@@ -105,9 +105,13 @@ def _answer(lookup: Lookup, keys: Any, answers: Any) -> None:
     with request_store(request, lookup.config, lookup.world, exclusive=lookup.writes) as store:
         if store.look_up(keys, requested, answers) == 0:
             if training:  # as where keys are inserted, on all ranks
-                agree(lookup.world)
+                agreed(lookup.world, lambda: store.touched(requested))
+            else:
+                store.keep_from_gradient(requested)
             return
         distinct, count = make_distinct(request, keys, requested)
         found = store.find_or_insert(training, distinct, count, lookup.leave("rows", count))
         store.gather(found, requested, answers)
         store.fill_unseen(distinct, found, requested, answers)
+        if not training:
+            store.keep_from_gradient(found.rows)

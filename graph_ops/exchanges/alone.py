@@ -33,11 +33,17 @@ class Alone(Exchange):
         lookup.leave_rest()
         with request_store(request, lookup.config, lookup.world, exclusive=lookup.writes) as store:
             if lookup.look_up(store, at, out):
+                if lookup.training:
+                    store.touched(at)
+                else:
+                    store.keep_from_gradient(at)
                 return
             asked = ask(lookup, request.temporary("int32", lookup.keys.size))
             found = store.find_or_insert(lookup.training, asked.keys, asked.count,
                                          request.temporary("int32", asked.count))
             lookup.layout.read(store, asked.keys, found, asked.inverse, out)
+            if not lookup.training:
+                store.keep_from_gradient(found.rows)
         row_numbers.look_up(found.rows.pointer, asked.inverse.pointer, at.size, at.pointer)
 
     def prepare_backward(self, back: Gradient) -> None:

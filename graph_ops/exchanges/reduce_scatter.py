@@ -59,6 +59,8 @@ class ReduceScatter(Exchange):
         with request_store(request, lookup.config, world, exclusive=lookup.writes) as store:
             found = store.find_or_insert(lookup.training, distinct, count, lookup.leave("rows", count))
             Bags(lookup.table.dim, offsets, False).read(store, distinct, found, requested, partial)
+            if not lookup.training:
+                store.keep_from_gradient(found.rows)
         lookup.leave_rest()
         _add_up(request, world, partial, counts, bags, out)
 

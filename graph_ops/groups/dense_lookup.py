@@ -8,7 +8,9 @@ class Forward(GroupForm):
 
     def fixed_key(self, config):
         """See GroupForm.fixed_key: where it is known whether they train."""
-        return None if config.training is None else ("training", config.training)
+        if config.training is None or config.table.forgetting is not None:
+            return None
+        return "training", config.training
 
     def serves_one(self, taken, world):
         """See GroupForm.serves_one: an evaluation, too, unless it may have to be done again: what keys without a row
@@ -16,7 +18,9 @@ class Forward(GroupForm):
         return taken.config.training is True or not (taken.config.table.hashed and taken.config.table.by_row)
 
     def key(self, taken, world):
-        """See GroupForm.key."""
+        """See GroupForm.key. Which rows a table that forgets has free, a group does not know."""
+        if taken.config.table.forgetting is not None:
+            return None
         if world.size == 1:
             return lookup_alone.key(taken)
         return lookup_ranks.forward_key(taken)

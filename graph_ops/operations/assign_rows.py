@@ -13,7 +13,7 @@ from sok1x.graph_ops.stores import clock
 from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.store import check_keys, request_store
 from sok1x.graph_ops.stores.table import Table
-from sok1x.graph_ops.stores.table_variables import OWN, STAMPS, Held, TableVariables
+from sok1x.graph_ops.stores.table_variables import CONTENT, Held, TableVariables
 
 
 class AssignConfig(NamedTuple):
@@ -102,7 +102,7 @@ def assign(variables: TableVariables, keys: tf.Tensor, values: tf.Tensor, name: 
     """
     table = variables.table
     global_step, host_inputs = clock.step_inputs()
-    held, handles = variables.resources(*OWN, *STAMPS)
+    held, handles = variables.resources(*CONTENT)
     function = "operations.assign_rows." + ("insert" if table.hashed else "assign")
     return library.call(function, AssignConfig(table, held, table.label() + " assigned", global_step), [keys, values],
                         [], [], resources=handles, host_inputs=host_inputs, name=name)

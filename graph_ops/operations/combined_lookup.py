@@ -24,7 +24,7 @@ from sok1x.graph_ops.operations.second_order import Spread
 from sok1x.graph_ops.operations.sparse_batch import SparseBatch
 from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.table import Table
-from sok1x.graph_ops.stores.table_variables import OWN, STAMPS, Held, TableVariables
+from sok1x.graph_ops.stores.table_variables import CONTENT, Held, TableVariables
 
 
 class Saved(NamedTuple):
@@ -64,6 +64,7 @@ class ForwardConfig(NamedTuple):
     dtype: str
     training: Optional[bool]
     rows_known: bool
+    filtered: bool
 
     @property
     def slots(self) -> int:
@@ -230,15 +231,15 @@ class _Spread(_Combined, Spread):
 
 
 def lookup(variables: TableVariables, sparse_keys: tf.SparseTensor, slot_num: Optional[int], max_nnz: int,
-           combiner: str, training: Any, exchange: str, dtype: str, name: str) -> tf.Tensor:
+           combiner: str, training: Any, exchange: str, dtype: str, name: str, filtered: bool = False) -> tf.Tensor:
     """[B, S, D], or [B, D], of `dtype`. See `embedding.lookup_combined`."""
     table = variables.table
-    label = "{} slot_num={} max_nnz={} combiner={} exchange={} {}".format(
-        table.label(), slot_num, max_nnz, combiner, exchange, dtype)
-    held, handles = variables.resources(*OWN, *STAMPS)
+    label = "{} slot_num={} max_nnz={} combiner={} exchange={} {}{}".format(
+        table.label(), slot_num, max_nnz, combiner, exchange, dtype, " filtered" if filtered else "")
+    held, handles = variables.resources(*CONTENT)
     trains, host_inputs = training_inputs(training)
     config = ForwardConfig(table, held, label, slot_num, max_nnz, combiner, exchange, dtype, trains,
-                           lookup_gradient.rows_are_known(table, training))
+                           lookup_gradient.rows_are_known(table, training), filtered)
     rows = tensor_util.constant_value(sparse_keys.dense_shape)
     batch = None if rows is None else int(rows[0]) // config.slots
     shape = [batch, table.dim] if slot_num is None else [batch, slot_num, table.dim]

@@ -17,7 +17,7 @@ from sok1x.graph_ops.operations.lookup_gradient import Backward, OfLookup
 from sok1x.graph_ops.operations.second_order import Spread
 from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.table import Table
-from sok1x.graph_ops.stores.table_variables import OWN, STAMPS, Held, TableVariables
+from sok1x.graph_ops.stores.table_variables import CONTENT, Held, TableVariables
 
 
 class Saved(NamedTuple):
@@ -40,7 +40,8 @@ class ForwardConfig(NamedTuple):
       label: what must be equal on all ranks.
       dtype: of the embeddings, 'float32' or 'float16'.
       training: whether the lookup trains; None: the last host input says.
-      rows_known: see `lookup_gradient.rows_are_known`."""
+      rows_known: see `lookup_gradient.rows_are_known`.
+      filtered: whether it draws which new keys get rows: see `Forgetting.filter_ratio`."""
 
     table: Table
     held: Held
@@ -48,6 +49,7 @@ class ForwardConfig(NamedTuple):
     dtype: str
     training: Optional[bool]
     rows_known: bool
+    filtered: bool
 
 
 class BackwardConfig(NamedTuple):
@@ -172,14 +174,17 @@ class _Spread(_Dense, Spread):
 
 
 def lookup(variables: TableVariables, keys: tf.Tensor, training: Any, dtype: str, name: str,
-           samples: Optional[tf.Tensor] = None, function: str = "operations.dense_lookup.forward") -> tf.Tensor:
+           samples: Optional[tf.Tensor] = None, filtered: bool = False,
+           function: str = "operations.dense_lookup.forward") -> tf.Tensor:
     """Rows of `keys`: keys.shape + [D], of `dtype`. See `embedding.lookup_dense`. function: the operation."""
     table = variables.table
     # The batch is left out: it may differ from rank to rank.
-    label = "{} keys=[B, {}] {}".format(table.label(), ", ".join(map(str, keys.shape.as_list()[1:])), dtype)
-    held, handles = variables.resources(*OWN, *STAMPS)
+    label = "{} keys=[B, {}] {}{}".format(table.label(), ", ".join(map(str, keys.shape.as_list()[1:])), dtype,
+                                          " filtered" if filtered else "")
+    held, handles = variables.resources(*CONTENT)
     trains, host_inputs = training_inputs(training)
-    config = ForwardConfig(table, held, label, dtype, trains, lookup_gradient.rows_are_known(table, training))
+    config = ForwardConfig(table, held, label, dtype, trains, lookup_gradient.rows_are_known(table, training),
+                           filtered)
     saved = [tf.as_dtype(SAVED_DTYPES[field]) for field in Saved._fields[:-1]]
     inputs = [keys] if samples is None else [keys, samples]
     return library.call(function, config, inputs, [tf.as_dtype(dtype)] + saved,

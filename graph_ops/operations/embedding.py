@@ -75,7 +75,7 @@ def are_distinct(indices: Any, variable: Any) -> bool:
 
 @tf.autograph.experimental.do_not_convert
 def lookup_dense(variables: TableVariables, keys: tf.Tensor, training: Any, dtype: str = "float32",
-                 name: str = "lookup", samples: Optional[tf.Tensor] = None) -> tf.Tensor:
+                 name: str = "lookup", samples: Optional[tf.Tensor] = None, filtered: bool = False) -> tf.Tensor:
     """One row for every key.
 
     Args:
@@ -84,18 +84,19 @@ def lookup_dense(variables: TableVariables, keys: tf.Tensor, training: Any, dtyp
       training: bool or scalar bool tensor. True: unseen keys get rows. False: they read their initial values.
       dtype: 'float32' or 'float16': of the result, and of what travels between ranks.
       samples: of keys [K], int64 [K, 2] whose first column says which sample each key is of, for messages.
+      filtered: whether new keys get rows with the table's `filter_ratio` only.
 
     Returns:
       [..., D], of `dtype`. Its gradient for the table's rows is `tf.IndexedSlices` with distinct indices: values
       float32 [u, D], indices int32 [u], dense_shape [V, D], summed in float32 over all ranks.
     """
-    return dense_lookup.lookup(variables, keys, training, dtype, name, samples)
+    return dense_lookup.lookup(variables, keys, training, dtype, name, samples, filtered)
 
 
 @tf.autograph.experimental.do_not_convert
 def lookup_combined(variables: TableVariables, sparse_keys: tf.SparseTensor, slot_num: Optional[int],
                     max_nnz: int, combiner: str, training: Any, exchange: str = "auto", dtype: str = "float32",
-                    name: str = "lookup") -> tf.Tensor:
+                    name: str = "lookup", filtered: bool = False) -> tf.Tensor:
     """The rows of each slot's keys, combined.
 
     Args:
@@ -104,9 +105,10 @@ def lookup_combined(variables: TableVariables, sparse_keys: tf.SparseTensor, slo
       slot_num: S; None: one bag a sample. max_nnz: the most keys a slot may have. combiner: 'sum' or 'mean'.
       training: as for `lookup_dense`.
       exchange: 'all2all', 'reduce_scatter', or 'auto': whichever moves fewer bytes in a step.
-      dtype: as for `lookup_dense`.
+      dtype: as for `lookup_dense`. filtered: likewise.
 
     Returns:
       [B, S, D], without slots [B, D], of `dtype`; zeros for a slot without keys. The gradient is as for `lookup_dense`.
     """
-    return combined_lookup.lookup(variables, sparse_keys, slot_num, max_nnz, combiner, training, exchange, dtype, name)
+    return combined_lookup.lookup(variables, sparse_keys, slot_num, max_nnz, combiner, training, exchange, dtype, name,
+                                  filtered)

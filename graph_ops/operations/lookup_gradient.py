@@ -55,7 +55,8 @@ def rows_are_known(table: Table, training: Any) -> bool:
     Then the rows that the forward op found are the gradient's indices as they are, and what optimizers do with
     indices alone (as TensorFlow's making them distinct) need not wait for the gradient.
     """
-    return training is True or not table.hashed
+    admits_all = table.forgetting is None or not table.forgetting.filters
+    return not table.hashed or (training is True and admits_all)
 
 
 def slices(config: Any, variable: tf.Tensor, rows: tf.Tensor,

@@ -30,8 +30,11 @@ class Store(abc.ABC):
       request, table, world: of the operation that runs.
       rows: float32 [V, D]. index: int64 [C, 2]. count: int64 []. stamps: int64 [V]. clock: int64 []. `Array`s; None for
         what the table or the op does not have.
-      slots: {name: `Array` [V, ...]} of the variables besides.
+      slots: {name: `Array` [V, ...]} of the variables besides. own: {name: `Array`} of the table's, the above too.
+      filtered: whether the lookup draws which new keys get rows (forgetting.py); None where the op is no lookup.
     """
+
+    filtered: Optional[bool] = None
 
     def __init__(self, request: Any, table: Table, world: Any, held: Held, arrays: Sequence[Any]) -> None:
         self.request, self.table, self.world, self._held = request, table, world, held
@@ -47,6 +50,7 @@ class Store(abc.ABC):
         self.stamps: Any = named.get("stamps")
         self.clock: Any = named.get("clock")
         self.slots: Dict[str, Any] = dict(zip(held.slots, arrays[len(held.names):]))
+        self.own: Dict[str, Any] = named
 
     @property
     def capacity(self) -> int:
@@ -120,6 +124,16 @@ class Store(abc.ABC):
           False where it would have to wait, and nothing is done.
         """
         return False
+
+    def touched(self, rows: Any) -> None:
+        """Hears of a training lookup whose keys all have rows; `insert` and `find_or_insert` see to that themselves.
+
+        Args:
+          rows: int32 [n], repeated ones too.
+        """
+
+    def keep_from_gradient(self, rows: Any) -> None:
+        """Hears of rows int32 [n] that an evaluation leaves for its gradient, and may have it drop them: -1."""
 
     @abc.abstractmethod
     def used(self) -> int:

@@ -8,11 +8,11 @@ needs no memory, and a smaller growth is tried. Rows never move, so row numbers 
 The optimizer's slots are found by name (known_slots.py); one that has not been initialized yet begins with as many rows
 as the table has by then.
 """
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from sok1x.cuda_kernels import dense, fill, gather, hash_index, host_memory, index_keys
+from sok1x.cuda_kernels import dense, fill, gather, hash_index, host_memory, index_rows, row_numbers, stamps
 from sok1x.graph_ops.bridge import growing
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, Array
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
@@ -20,7 +20,7 @@ from sok1x.graph_ops.stores import known_slots
 from sok1x.graph_ops.stores.table import Table
 
 # The table's own variables with V rows, by their names beside the rows' ("" for these), and what new rows of them have.
-PARALLEL: Dict[str, float] = {"": 0, "stamps": 0}
+PARALLEL: Dict[str, float] = {"": 0, "stamps": 0, "used": 0, "free": 0, "frequency": 0}
 _INDEX = "index"
 START = "start"  # float32 [n, D]: where it is there, row k begins with its row k % n
 _FACTORS = (2, 1.5, 1.25, 1.125)  # tried in turn where memory is scarce
@@ -154,14 +154,29 @@ def _grow_index(request: Any, reached: Any, rows: int) -> None:
     if old is None or old.shape[0] >= slots:
         return
     used = int(count.read())
-    keys, places = request.temporary("int64", used), request.temporary("int32", used)
+    keys = request.temporary("int64", used)
     new = reached.larger(_INDEX, slots)
     host_memory.advise_large_pages(new.pointer, 16 * slots)
-    index_keys.keys_by_row(old.pointer, old.shape[0], 0, used, keys.pointer)
+    rows, there, places = rows_in_use(request, reached.arrays["stamps"], used)
+    stamps.numbered_keys(old.pointer, old.shape[0], places.pointer, used, "int64", keys.pointer)
     hash_index.clear(new.pointer, slots)
-    fill.fill_int32(places.pointer, used, -1)
-    hash_index.insert(new.pointer, slots, keys.pointer, used, places.pointer, 0)
+    index_rows.place(new.pointer, slots, keys.pointer, rows.pointer, there)
     reached.take(_INDEX, new)
+
+
+def rows_in_use(request: Any, stamped: Array, given: int) -> Tuple[Array, int, Array]:
+    """Which of the rows that have been given out belong to keys: all, but where a table forgets.
+
+    Args:
+      stamped: the table's stamps; a row that is free has one below 0. given: how many have been given out.
+
+    Returns:
+      int32 [given], whose front is the rows, ascending; how many they are; int32 [given], where each row is among them,
+      -1 for one that is free.
+    """
+    found, rows, places = (request.temporary("int32", given) for _ in range(3))
+    stamps.changed_rows(stamped.pointer, given, -1, found.pointer)
+    return rows, row_numbers.compact(found.pointer, given, rows.pointer, places.pointer), places
 
 
 def _no_memory(store: Any, reached: Any, values: Dict[Any, float], before: int, needed: int,

@@ -20,6 +20,14 @@ class InitialConfig(NamedTuple):
     table: Table
 
 
+class ZerosConfig(NamedTuple):
+    """Attributes:
+      table: a table that forgets. variable: which of `forgetting.VARIABLES` it is."""
+
+    table: Table
+    variable: str
+
+
 class SlotConfig(NamedTuple):
     """Attributes:
       table: the table whose slot it is. slot: what is known of it.
@@ -125,6 +133,19 @@ class _RepeatedRows(Operation):
 
 
 @register
+class _Zeros(Operation):
+    """int64, zeros: a variable of a table that forgets."""
+
+    name = "stores.initial.zeros"
+    Config = ZerosConfig
+
+    def run(self, request: Any, config: ZerosConfig, world: Any, headers: Any) -> None:
+        shape = config.table.forgetting.shape_of(config.variable, rows_now(request, config.table))
+        out = _array(request, "int64", shape)
+        fill.fill_int64(out.pointer, out.size, 0)
+
+
+@register
 class _Slot(Operation):
     """[V, ...]: one number everywhere."""
 
@@ -170,6 +191,12 @@ def initial_count(table: Table) -> tf.Tensor:
 def initial_stamps(table: Table) -> tf.Tensor:
     """int64 [V], 0."""
     return _value("stores.initial.stamps", table, tf.int64, [table.static_rows])
+
+
+def initial_zeros(table: Table, variable: str, shape: Sequence[Optional[int]]) -> tf.Tensor:
+    """int64 of that shape, zeros: a variable of `forgetting.VARIABLES` of a table that forgets."""
+    return library.call("stores.initial.zeros", ZerosConfig(table, variable), [], [tf.int64], [shape],
+                        name="initial_value")[0]
 
 
 def initial_slot(table: Table, slot: Slot, dtype: tf.DType, shape: Sequence[int]) -> tf.Tensor:

@@ -4,10 +4,15 @@ from typing import Any, Callable, Dict, Iterator, Type
 
 from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.direct_store import DirectStore
+from sok1x.graph_ops.stores.forgetful_store import ForgetfulStore
 from sok1x.graph_ops.stores.hashed_store import HashedStore
 from sok1x.graph_ops.stores.table import DIRECT, HASHED, Table
 
 KINDS: Dict[str, Type[Store]] = {HASHED: HashedStore, DIRECT: DirectStore}
+
+
+def _kind(table: Table) -> Type[Store]:
+    return KINDS[table.kind] if table.forgetting is None else ForgetfulStore
 
 
 @contextlib.contextmanager
@@ -21,7 +26,9 @@ def request_store(request: Any, config: Any, world: Any, exclusive: bool) -> Ite
       CallError: FAILED_PRECONDITION where a variable has not been initialized.
     """
     with request.variables(config.table.name, exclusive=exclusive) as arrays:
-        yield KINDS[config.table.kind](request, config.table, world, config.held, arrays)
+        store = _kind(config.table)(request, config.table, world, config.held, arrays)
+        store.filtered = getattr(config, "filtered", None)
+        yield store
 
 
 def check_keys(request: Any, table: Table, world: Any, keys: Any, count: int, position: Callable[[int], str]) -> None:

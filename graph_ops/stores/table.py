@@ -3,6 +3,7 @@ import hashlib
 import math
 from typing import NamedTuple, Optional, Tuple
 
+from sok1x.graph_ops.stores.forgetting import Forgetting
 from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 
 HASHED, DIRECT = "hashed", "direct"  # the kinds of tables: see `stores.store.KINDS`
@@ -51,6 +52,7 @@ class Table(NamedTuple):
       keys: of a table without index, how many keys there are, from 0 on; None: V rows on each rank, all of them keys.
       dtype: of the rows. Lookups and optimizers take 'float32' alone.
       growth: how it grows; None: it has V rows for good. A store knows how many there are: `Store.capacity`.
+      forgetting: which rows leave when it is at its largest, and which keys get rows; None: no row leaves, all get one.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Table(NamedTuple):
     keys: Optional[int] = None
     dtype: str = "float32"
     growth: Optional[Growth] = None
+    forgetting: Optional[Forgetting] = None
 
     @property
     def grows(self) -> bool:
@@ -130,5 +133,6 @@ class Table(NamedTuple):
         where = "" if self.placement == BY_KEY else ", {}".format(self.placement.label())
         dtype = "" if self.dtype == "float32" else " " + self.dtype
         grows = "" if self.growth is None else " grows to {}".format(self.growth.most or "any size")
-        return "table '{}' {} D={} {} {} initializer={}{}{}{}".format(
-            self.name, rows, self.dim, self.kind, self.key_dtype, self.initializer.kind, where, dtype, grows)
+        forgets = "" if self.forgetting is None else " {}".format(self.forgetting.label())
+        return "table '{}' {} D={} {} {} initializer={}{}{}{}{}".format(
+            self.name, rows, self.dim, self.kind, self.key_dtype, self.initializer.kind, where, dtype, grows, forgets)

@@ -2,10 +2,12 @@
 import dataclasses
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from sok1x.graph_ops.stores.forgetting import VARIABLES
 from sok1x.graph_ops.stores.table import Table
 
 OWN = ("rows", "index", "count")  # what holds the table's content
 STAMPS = ("stamps", "clock")  # what says when it changed: see clock.py
+CONTENT = OWN + STAMPS + VARIABLES  # all of these, and what a table has that forgets: what whoever inserts keys needs
 
 
 class Held(NamedTuple):
@@ -39,6 +41,7 @@ class TableVariables:
       rows: float32 [V, D]. stamps: int64 [V]. clock: int64 []: see clock.py.
       index: int64 [C, 2], a key and its row in each slot. count: int64 [], rows in use. Both None for a table that is
         not `hashed`.
+      forgetting: {name: handle} of what it has besides if it forgets: see `ForgetfulStore`.
     """
 
     table: Table
@@ -47,14 +50,16 @@ class TableVariables:
     clock: Any
     index: Optional[Any] = None
     count: Optional[Any] = None
+    forgetting: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def resources(self, *names: str, slots: Optional[Dict[str, Any]] = None) -> Resources:
         """What an op needs to work on these variables, as far as the table has them.
 
         Args:
-          names: as in `OWN` and `STAMPS`. slots: {name: handle} of variables besides, with V rows.
+          names: as in `CONTENT`. slots: {name: handle} of variables besides, with V rows.
         """
         slots = slots or {}
-        there = [name for name in names if getattr(self, name) is not None]
-        return Resources(Held(tuple(there), tuple(slots)),
-                         [getattr(self, name) for name in there] + list(slots.values()))
+        handles = {name: getattr(self, name) for name in OWN + STAMPS}
+        handles.update(self.forgetting)
+        there = [name for name in names if handles.get(name) is not None]
+        return Resources(Held(tuple(there), tuple(slots)), [handles[name] for name in there] + list(slots.values()))

@@ -23,7 +23,8 @@ class TableState(NamedTuple):
 
     def variables(self) -> List[tf.Variable]:
         """All that belongs to this rank's shard: it is in the shard files, not in TensorFlow's checkpoint."""
-        return [self.variable] + list(self.variable.index) + list(self.parts.values())
+        return ([self.variable] + list(self.variable.index) + list(self.variable.forgetting.values())
+                + list(self.parts.values()))
 
 
 def tables_of(graph: tf.Graph) -> List[TableState]:

@@ -1,18 +1,19 @@
 """A table's shard on this rank, as TensorFlow variables."""
 import contextlib
 import dataclasses
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
 from tensorflow.python.util import deprecation
 
-from sok1x.core import capacities, growing_slots, initializers, slots, summaries, warm_start
+from sok1x.core import capacities, forgetting_options, growing_slots, initializers, slots, summaries, warm_start
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.core.stamped_variable import StampedVariable
 from sok1x.graph_ops.gradients import gradient_checks
 from sok1x.graph_ops.stores import initial, stamps
+from sok1x.graph_ops.stores.forgetting import VARIABLES
 from sok1x.graph_ops.stores.table import DIRECT, HASHED, Initializer, Table
 
 
@@ -39,10 +40,13 @@ class EmbeddingVariable(StampedVariable):
         init_capacity: where `rows` is None, V at the start; None: 8192, or `max_capacity` if that is less.
         max_capacity: where `rows` is None, the most rows that this rank's shard gets; None: as many as there is memory
             for.
+        **forgetting: what `forgetting_options.ForgettingOptions` has: which rows leave when keys need more, and which
+            keys get rows.
 
     Attributes:
         m_var_name: its name in the graph, without ':0'.
         index: the index's variables, empty without a hash table.
+        forgetting: variables of a table that forgets, else empty: see `graph_ops.stores.forgetful_store`.
         stamps: int64 [V], the step at which each row last changed; 0 where it never has.
         steps: int64 [], the last step at which any has.
         table: the table's description.
@@ -73,13 +77,17 @@ class EmbeddingVariable(StampedVariable):
 
     def __init__(self, rows: Optional[int], dim: int, use_hashtable: bool = True, key_dtype: str = "int64",
                  initializer: Any = None, trainable: bool = True, init_capacity: Optional[int] = None,
-                 max_capacity: Optional[int] = None) -> None:
+                 max_capacity: Optional[int] = None, **forgetting: Any) -> None:
         with self._room():
             name = tf.get_default_graph().unique_name("EmbeddingVariable", mark_as_used=False)
-            capacity = capacities.resolve("table '{}'".format(name), rows, use_hashtable, init_capacity, max_capacity)
+            label = "table '{}'".format(name)
+            capacity, forgets = forgetting_options.resolve(
+                label, capacities.resolve(label, rows, use_hashtable, init_capacity, max_capacity), use_hashtable,
+                forgetting)
             row_initializer = initializers.resolve(initializer, capacity.rows, dim, capacity.growth is not None)
             self._make(Table(name, capacity.rows, int(dim), HASHED if use_hashtable else DIRECT, key_dtype,
-                             Initializer(**row_initializer.spec), growth=capacity.growth),
+                             Initializer(**row_initializer.spec), growth=capacity.growth,
+                             forgetting=forgets),
                        row_initializer.fill, trainable)
 
     @staticmethod
@@ -118,6 +126,8 @@ class EmbeddingVariable(StampedVariable):
         with tf_ops.name_scope(table.name + "/"), tf.device(self.device):
             self.index = self._make_index() if table.hashed else []
             handles = {name: variable.handle for name, variable in zip(("index", "count"), self.index)}
+            self.forgetting = self._make_forgetting()
+            handles["forgetting"] = {name: variable.handle for name, variable in self.forgetting.items()}
             self.table_variables = dataclasses.replace(self.table_variables, **handles)
             since = tf.placeholder(tf.int64, [], name="since")
             self.changed = (since, *stamps.changed(self.table_variables, since))
@@ -143,6 +153,17 @@ class EmbeddingVariable(StampedVariable):
         values = (("index", initial.initial_index), ("count", initial.initial_count))
         return [ShardVariable(initial_value=lambda value=value: value(self.table), trainable=False, name=name)
                 for name, value in values]
+
+    def _make_forgetting(self) -> Dict[str, ShardVariable]:
+        """{name: variable} of what the table has besides where it forgets."""
+        made, table = {}, self.table
+        for name in VARIABLES if table.forgetting is not None else ():
+            shape = table.forgetting.shape_of(name, table.static_rows)
+            if shape is not None:
+                made[name] = ShardVariable(
+                    initial_value=lambda name=name, shape=shape: initial.initial_zeros(table, name, shape),
+                    trainable=False, name=name)
+        return made
 
     @property
     def shape(self) -> tf.TensorShape:

@@ -1,0 +1,83 @@
+"""Which rows of a table leave, and how: their keys go, and their numbers are free."""
+from typing import Any, NamedTuple
+
+from sok1x.cuda_kernels import index_rows, lowest_scores, row_use
+from sok1x.cuda_kernels.lowest_scores import MOST, Candidates
+from sok1x.graph_ops.bridge import pins
+from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.stores.forgetting import LFU, SHARE, TTL
+
+
+class Leaving(NamedTuple):
+    """Rows that are going to leave, and the memory that this takes.
+
+    Attributes:
+      rows: int32 [E], ascending. keys: int64 [E], to be filled. scratch: `index_rows.scratch_bytes`.
+    """
+
+    rows: Any
+    keys: Any
+    scratch: Any
+
+
+def oldest_pinned(store: Any, tick: int) -> int:
+    """Rows that lookups have asked for since this tick may be in the hands of steps in flight; `store`'s is one."""
+    pinned = pins.of(store.request, store.place_of_rows)
+    return tick - (0 if pinned is None else pinned.since)
+
+
+def choose(store: Any, tick: int, given: int, lacking: int, new: int) -> Leaving:
+    """The rows that leave where at least `lacking` must. Nothing is changed.
+
+    Args:
+      store: a `ForgetfulStore`, locked for writing. tick: of this lookup.
+      given: rows that have been given out, free ones too. new: for the message, keys that need rows.
+
+    Raises:
+      CallError: RESOURCE_EXHAUSTED where fewer may leave.
+    """
+    table, forgetting, own = store.table, store.table.forgetting, store.own
+    most, scores = MOST, own["used"]
+    if forgetting.strategy == LFU:
+        scores = own["frequency"]
+    elif forgetting.strategy == TTL:
+        most, scores = int(store.clock.read()) - forgetting.time_to_live, store.stamps
+    candidates = Candidates(scores.pointer, own["used"].pointer, given, oldest_pinned(store, tick), most)
+    there, lowest, highest = lowest_scores.count(candidates)
+    if there < lacking:
+        raise CallError(RESOURCE_EXHAUSTED, _too_few(store, candidates, there, lacking, new))
+    # All that are past their time; else a share, so that most steps need not look.
+    wanted = there if forgetting.strategy == TTL else min(there, max(lacking, table.most_rows // SHARE))
+    request = store.request
+    leaving = Leaving(
+        request.temporary("int32", wanted), request.temporary("int64", wanted),
+        request.temporary("uint8", index_rows.scratch_bytes(store.capacity, store.index.shape[0])))
+    below, ties = MOST + 1, 0
+    if wanted < there:
+        digits = request.temporary("int64", lowest_scores.DIGITS_BYTES // 8)
+        below, ties = lowest_scores.threshold(candidates, lowest, highest, wanted, digits.pointer, digits.read)
+    lowest_scores.list_lowest(candidates, below, ties, leaving.rows.pointer)
+    return leaving
+
+
+def take_out(store: Any, leaving: Leaving) -> None:
+    """Has the rows leave: their keys are in `leaving.keys`, and their numbers free but not yet listed."""
+    rows = leaving.rows
+    index_rows.take_out(store.index.pointer, store.index.shape[0], rows.pointer, rows.size, store.capacity,
+                        leaving.scratch.pointer, leaving.keys.pointer)
+    row_use.free(rows.pointer, rows.size, store.own["used"].pointer, store.stamps.pointer)
+
+
+def _too_few(store: Any, candidates: Candidates, there: int, lacking: int, new: int) -> str:
+    table, forgetting = store.table, store.table.forgetting
+    in_use = lowest_scores.count(candidates._replace(oldest=MOST, most=MOST))[0]
+    unpinned = lowest_scores.count(candidates._replace(most=MOST))[0]
+    pinned = pins.of(store.request, store.place_of_rows)
+    young = "" if forgetting.strategy != TTL else ", and {} have changed in the last {} steps (time_to_live)".format(
+        unpinned - there, forgetting.time_to_live)
+    return ("embedding table '{}' is full on rank {}: {} of {} rows (max_capacity) are in use and the batch has {} new "
+            "keys. {} more rows must leave (evict_strategy '{}'), and {} may: {} are pinned, looked up by this batch or "
+            "by steps in flight ({}){}; no row was changed. Use smaller batches or fewer steps at once, raise "
+            "max_capacity, or train on more ranks").format(
+                table.name, store.world.rank, in_use, table.most_rows, new, lacking, forgetting.strategy, there,
+                in_use - unpinned, 0 if pinned is None else pinned.steps, young)

@@ -1,0 +1,209 @@
+"""Tables with a hash index that forget: at their largest rows leave, and not every key gets one."""
+from typing import Any, Dict, NamedTuple, Optional
+
+import numpy as np
+
+from sok1x.cuda_kernels import admission, fill, index_rows, row_use, scatter, stamps
+from sok1x.graph_ops.bridge import growing, pins
+from sok1x.graph_ops.bridge.agreed import agreed
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
+from sok1x.graph_ops.bridge.errors import ABORTED, FAILED_PRECONDITION, CallError
+from sok1x.graph_ops.stores import clock, eviction, growth, known_slots
+from sok1x.graph_ops.stores.base_store import Found
+from sok1x.graph_ops.stores.eviction import Leaving
+from sok1x.graph_ops.stores.forgetting import EVICTED, FREE, TICK
+from sok1x.graph_ops.stores.hashed_store import HashedStore
+
+
+class State(NamedTuple):
+    """Numbers of a table.
+
+    Attributes:
+      tick: of the last lookup that trained. free: rows that keys have left. evicted: keys that have left, in all.
+      given: rows that have ever been given out: those in use and the free ones.
+    """
+
+    tick: int
+    free: int
+    evicted: int
+    given: int
+
+
+class _Room(NamedTuple):
+    """What a batch's new keys get their rows from, all of it found before anything changes.
+
+    Attributes:
+      state: the table's, before. leaving: rows that leave first, if any.
+      keys, rows: int64 and int32 [new], to be filled. values: float32 [new, D], likewise.
+      slots: {`known_slots.Slot`: `Array`} of the variables in which rows that are given out again begin anew.
+    """
+
+    state: State
+    leaving: Optional[Leaving]
+    keys: Any
+    rows: Any
+    values: Any
+    slots: Dict[Any, Any]
+
+
+class ForgetfulStore(HashedStore):
+    """See the module's text. Its table's variables besides, in `own`:
+
+    used       int64 [V], the tick of the last training lookup that asked for each row; -1 where a row is free
+    free       int64 [V], the numbers of free rows, the lowest last: new keys get these first, from the end
+    counters   int64 [3], TICK, FREE (rows), EVICTED (keys, in all)
+    frequency  int64 [V], how many training lookups have asked for each row, for 'lfu'
+    evicted    int64 [L, 2], the last keys that left and the step at which they did, a ring
+    sketch     how often keys without a row have been asked for (cuda_kernels/admission.cu)
+
+    Rows never move. One that is in the hands of a step in flight never leaves: from a step's first lookup on
+    (bridge/pins.py) all that lookups ask for stays until the step is over. Where a batch does not fit, at least a
+    sixteenth of the rows leave together, so that most steps do not look for any; of equal scores the lowest row first.
+    """
+
+    _reached: Any = None
+
+    @property
+    def place_of_rows(self) -> int:
+        """Which of the op's variables the rows are."""
+        return int(self._held.names.index("rows"))
+
+    def state(self) -> State:
+        """The table's numbers; a GPU's are waited for."""
+        counters = self.own["counters"].read()
+        return State(int(counters[TICK]), int(counters[FREE]), int(counters[EVICTED]), int(self.count.read()))
+
+    def touched(self, rows: Any) -> None:
+        """See `Store.touched`."""
+        counters, frequency = self.own["counters"], self.own.get("frequency")
+        pins.look(self.request, self.table.name, self.place_of_rows)
+        stamps.advance(counters.pointer + 8 * TICK, 1, 0)
+        row_use.touch(rows.pointer, rows.size, counters.pointer + 8 * TICK, self.own["used"].pointer,
+                      0 if frequency is None else frequency.pointer)
+
+    def keep_from_gradient(self, rows: Any) -> None:
+        """See `Store.keep_from_gradient`: an evaluation pins nothing, so by then a row may be another key's."""
+        fill.fill_int32(rows.pointer, rows.size, -1)
+
+    def insert(self, keys: Any, count: int, rows: Any) -> Found:
+        """See `Store.insert`: and a key that is not admitted gets none."""
+        found = self.find(keys, count, rows)
+        refused, room = 0, None  # type: int, Any
+
+        def prepare() -> None:
+            nonlocal refused, room
+            self.touched(rows)
+            refused = self._refuse(keys, count, rows) if found.missing else 0
+            if found.missing > refused:
+                room = self._find_room(found.missing - refused)
+
+        try:
+            agreed(self.world, prepare)
+            if room is not None:
+                self._give(keys, count, rows, room)
+        finally:
+            self._let_go()
+        if refused:
+            admission.forget_refused(rows.pointer, count)
+        return Found(rows, rows, refused)
+
+    def _refuse(self, keys: Any, count: int, rows: Any) -> int:
+        """How many new keys, of those that rows int32 [count] has -1 for, get no row: there it has -2 then."""
+        forgetting, refused = self.table.forgetting, 0
+        if self.filtered is None:
+            return 0
+        if forgetting.admit_after > 1:
+            refused += admission.refuse_rare(self.own["sketch"].pointer, forgetting.sketch_width, keys.pointer, count,
+                                             forgetting.admit_after, rows.pointer)
+        if self.filtered and forgetting.filter_ratio < 1:
+            refused += admission.refuse_drawn(
+                self.world.arguments["seed"], self.table.identity, keys.pointer, count,
+                self.own["counters"].pointer + 8 * TICK, forgetting.filter_ratio, rows.pointer)
+        return refused
+
+    # ---- room for new keys
+
+    def _find_room(self, new: int) -> _Room:
+        """What `new` keys get their rows from. Only growth changes anything."""
+        state, table, leaving = self.state(), self.table, None
+        needed = state.given + max(0, new - state.free)
+        if needed > table.most_rows and not table.forgetting.strategy:
+            self._make_room(state.given - state.free, new)  # which raises
+        if min(needed, table.most_rows) > self.capacity:
+            growth.grow(self, min(needed, table.most_rows))
+        slots = self._reach_slots() if state.free or needed > self.capacity else {}
+        if self._reached is not None and self.state() != state:  # its variables were unlocked for a moment
+            raise CallError(ABORTED, "{}: others have changed its index while room was made; nothing was changed here. "
+                                     "Run the step again".format(self.label))
+        if needed > self.capacity:
+            leaving = eviction.choose(self, state.tick, state.given, needed - self.capacity, new)
+        request = self.request
+        return _Room(state, leaving, request.temporary("int64", new), request.temporary("int32", new),
+                     request.temporary("float32", new, table.dim), slots)
+
+    def _reach_slots(self) -> Dict[Any, Any]:
+        """The optimizers' slots, locked too until `_let_go`."""
+        slots = known_slots.of(self.request, self.table)
+        if not slots:
+            return {}
+        self._reached = growing.Reached(self.request, self.table.name,
+                                        {slot: (slot.container, slot.name) for slot in slots})
+        self.hold(self._reached.own())
+        for slot, array in self._reached.arrays.items():
+            if array.shape[0] < self.capacity or ITEM_BYTES[array.dtype] not in (4, 8):
+                raise CallError(FAILED_PRECONDITION, (
+                    "embedding table '{}' on rank {}: got its slot '{}' as {} {}, expected a number of 4 or 8 bytes for "
+                    "each of {} rows; nothing was changed. Initialize the slot again").format(
+                        self.table.name, self.world.rank, slot.name, array.dtype, list(array.shape), self.capacity))
+        return dict(self._reached.arrays)
+
+    def _let_go(self) -> None:
+        """Of the slots."""
+        if self._reached is not None:
+            reached, self._reached = self._reached, None
+            self.hold(reached.end())
+
+    # ---- changes: nothing here fails
+
+    def _give(self, keys: Any, count: int, rows: Any, room: _Room) -> None:
+        """Gives rows to the keys that have -1; first those leave that must."""
+        state, own, new = room.state, self.own, room.keys.size
+        counters, frequency = own["counters"].pointer, own.get("frequency")
+        ahead, at_least = clock.step_of_new(self.request, self.table.name)
+        free = state.free
+        if room.leaving is not None:
+            free = self._evict(room.leaving, state, ahead, at_least)
+        row_use.give(keys.pointer, count, rows.pointer, own["free"].pointer, free, state.given, room.keys.pointer,
+                     room.rows.pointer)
+        index_rows.place(self.index.pointer, self.index.shape[0], room.keys.pointer, room.rows.pointer, new)
+        self.write_initial_rows(room.keys, new, 0, room.values.pointer)
+        scatter.scatter(room.values.pointer, self.table.dim, room.rows.pointer, new, self.rows.pointer)
+        again = min(new, free)
+        for slot, array in room.slots.items():
+            _reset(array, room.rows, again, slot.value)
+        row_use.begin(room.rows.pointer, new, counters + 8 * TICK, own["used"].pointer,
+                      0 if frequency is None else frequency.pointer)
+        row_use.stamp(room.rows.pointer, new, ahead, at_least, self.clock.pointer, self.stamps.pointer)
+        fill.fill_int64(counters + 8 * FREE, 1, free - again)
+        fill.fill_int64(self.count.pointer, 1, state.given + new - again)
+
+    def _evict(self, leaving: Leaving, state: State, ahead: int, at_least: int) -> int:
+        """Has rows leave. Returns how many are free then, and listed."""
+        own, n = self.own, leaving.rows.size
+        eviction.take_out(self, leaving)
+        free = state.free + n
+        row_use.list_free(own["used"].pointer, state.given, free, own["free"].pointer)
+        if "evicted" in own:
+            row_use.remember(leaving.keys.pointer, n, state.evicted, ahead, at_least, self.clock.pointer,
+                             own["evicted"].pointer, own["evicted"].shape[0])
+        fill.fill_int64(own["counters"].pointer + 8 * EVICTED, 1, state.evicted + n)
+        return free
+
+
+def _reset(array: Any, rows: Any, count: int, value: float) -> None:
+    """The first `count` of rows int32 become `value` in an optimizer's slot."""
+    if not count:
+        return
+    words = np.frombuffer(np.array(value, array.dtype).tobytes(), np.int32)
+    row_use.reset(rows.pointer, count, array.size // array.shape[0] * len(words), int(words[0]), int(words[-1]),
+                  array.pointer)

@@ -1,0 +1,57 @@
+"""How a table forgets rows that it has no room for, and which new keys it gives rows: its description."""
+from typing import NamedTuple, Optional, Tuple
+
+from sok1x.cuda_kernels import admission
+
+LRU, LFU, TTL = "lru", "lfu", "ttl"
+STRATEGIES = (LRU, LFU, TTL)
+
+SHARE = 16  # at least one of so many rows leaves when any does, if so many may: so that most steps need not look
+
+# A table's variables besides, where it forgets: see `ForgetfulStore`.
+VARIABLES = ("used", "free", "counters", "frequency", "evicted", "sketch")
+TICK, FREE, EVICTED = range(3)  # places in `counters`
+
+
+class Forgetting(NamedTuple):
+    """See the module's text.
+
+    Attributes:
+      strategy: which rows leave when keys need more than `Growth.most`: 'lru', those that no training lookup has asked
+        for the longest; 'lfu', those that the fewest have asked for; 'ttl', all that have not changed in the last
+        `time_to_live` steps, and no others; '': none.
+      time_to_live: in steps of the table's clock, for 'ttl'.
+      remembered: keys that have left of which the last so many are known to incremental dumps.
+      filter_ratio: the probability with which a lookup that filters gives a new key a row.
+      admit_after: the number of training lookups, from the first that asks for a key, of which the last gives it a row.
+      sketch_width: counters in each row of the sketch that counts them; 0: none.
+    """
+
+    strategy: str = ""
+    time_to_live: int = 0
+    remembered: int = 0
+    filter_ratio: float = 1.0
+    admit_after: int = 1
+    sketch_width: int = 0
+
+    def label(self) -> str:
+        """What all ranks must agree on, in one line."""
+        return ", ".join("{}={}".format(name, value) for name, value in self._asdict().items()
+                         if value != self._field_defaults[name])
+
+    @property
+    def filters(self) -> bool:
+        """Whether a key that a training lookup asks for may get no row."""
+        return self.filter_ratio < 1 or self.admit_after > 1
+
+    def shape_of(self, variable: str, rows: Optional[int]) -> Optional[Tuple[Optional[int], ...]]:
+        """Of one of `VARIABLES`, with V rows; None where the table does not have it."""
+        if variable in ("used", "free"):
+            return (rows,)
+        if variable == "frequency":
+            return (rows,) if self.strategy == LFU else None
+        if variable == "counters":
+            return (3,)
+        if variable == "evicted":
+            return (self.remembered, 2) if self.remembered else None
+        return (admission.sketch_words(self.sketch_width),) if self.sketch_width else None
