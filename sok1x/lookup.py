@@ -37,7 +37,8 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
             `sp_ids`. An element of a list may be None.
         combiners: 'sum' or 'mean', or one for each table; 'mean' by default. A mean with weights is divided by the sum
             of the weights: where that is zero, what comes out is not finite, as in TensorFlow.
-        use_low_frequency_filter: False: no table of fixed size has such a filter.
+        use_low_frequency_filter: True: new ids get rows with the probability that their tables have as `filter_ratio`;
+            one that does not reads its initial row, gets no update, and is drawn again in the next lookup.
         dtype: as a layer's: None, float32, float16 or a Keras policy. Under one that computes in float16 so is what
             comes out, and what travels between the ranks.
 
@@ -47,8 +48,8 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
 
     Raises:
         TypeError: params are no tables of ours or not float32, or ids or weights are of another type or dtype.
-        ValueError: lists of different lengths, an unknown combiner, ids or weights of the wrong rank, or a table of
-            another graph.
+        ValueError: lists of different lengths, an unknown combiner, ids or weights of the wrong rank, a filter for a
+            table without `filter_ratio`, or a table of another graph.
         tf.errors.InvalidArgumentError: (when run) an id is outside the table, with table, sample and range.
 
     Example:
@@ -65,16 +66,15 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
         ...     session.run(items_of).tolist(), users_of.shape.as_list()
         ([[6.0, 8.0], [0.0, 0.0], [3.0, 4.0]], [None, 4])
     """
-    if use_low_frequency_filter:
-        raise ValueError("sok1x.lookup_sparse: use_low_frequency_filter: got {!r}, expected False: these tables have "
-                         "all their rows from the start".format(use_low_frequency_filter))
     several = isinstance(params, (list, tuple))
     tables = list(params) if several else [params]
     ids = _for_each("sp_ids", sp_ids, several, len(tables))
     weights = [None] * len(tables) if sp_weights is None else _for_each("sp_weights", sp_weights, several, len(tables))
     if combiners is None or isinstance(combiners, str):
         combiners = [combiners or "mean"] * len(tables)
-    made = [_one(_computed("lookup_sparse", dtype), *arguments) for arguments in zip(
+    for table in tables if use_low_frequency_filter else ():
+        _check_filter(_checked("lookup_sparse", table))
+    made = [_one(_computed("lookup_sparse", dtype), bool(use_low_frequency_filter), *arguments) for arguments in zip(
         [_checked("lookup_sparse", table) for table in tables], ids, weights,
         _for_each("combiners", combiners, True, len(tables)))]
     return made if several else made[0]
@@ -121,7 +121,7 @@ def all2all_dense_embedding(param: Any, indices: Any, *, dtype: Any = None) -> t
                                   _computed("all2all_dense_embedding", dtype), name="lookup")
 
 
-def _one(dtype: str, table: EmbeddingVariable, ids: Any, weights: Any, combiner: Any) -> tf.Tensor:
+def _one(dtype: str, filtered: bool, table: EmbeddingVariable, ids: Any, weights: Any, combiner: Any) -> tf.Tensor:
     """[B, D] of one table."""
     if combiner not in COMBINERS:
         raise ValueError("sok1x.lookup_sparse: combiners: got {!r}, expected {}".format(
@@ -132,10 +132,19 @@ def _one(dtype: str, table: EmbeddingVariable, ids: Any, weights: Any, combiner:
     with tf.name_scope("lookup_sparse"):
         if weights is None:
             return embedding.lookup_combined(
-                table.table_variables, tf.SparseTensor(*bags), None, _NO_LIMIT, combiner, True, dtype=dtype)
+                table.table_variables, tf.SparseTensor(*bags), None, _NO_LIMIT, combiner, True, dtype=dtype,
+                filtered=filtered)
         given = weights_of(table.m_var_name, weights, bags)
-        rows = embedding.lookup_dense(table.table_variables, bags.ids, True, dtype, samples=bags.indices)
+        rows = embedding.lookup_dense(table.table_variables, bags.ids, True, dtype, samples=bags.indices,
+                                      filtered=filtered)
         return weighted(rows, given, bags, combiner)
+
+
+def _check_filter(table: EmbeddingVariable) -> None:
+    forgetting = table.table.forgetting
+    if forgetting is None or forgetting.filter_ratio == 1:
+        raise ValueError("sok1x.lookup_sparse: use_low_frequency_filter: got True for table '{}', expected one that has a "
+                         "filter_ratio below 1: give it to sok1x.DynamicVariable".format(table.m_var_name))
 
 
 def _for_each(what: str, given: Any, several: bool, expected: int) -> List[Any]:

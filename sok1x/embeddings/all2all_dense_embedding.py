@@ -95,7 +95,8 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         shape: List[Optional[int]] = [None] if self.dynamic_input else [None, self.slot_num, self.nnz_per_slot]
         keys = call_checks.dense(self, inputs, shape)
         trains = call_checks.training(self, training, inputs)
-        vectors = embedding.lookup_dense(self._accessed(), keys, trains, dtype=self._compute_dtype, name="lookup")
+        vectors = embedding.lookup_dense(self._accessed(), keys, trains, dtype=self._compute_dtype, name="lookup",
+                                         filtered=self._filters)
         return self._guarded(vectors, training, trains)
 
     def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:

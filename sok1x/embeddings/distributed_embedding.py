@@ -114,7 +114,8 @@ class DistributedEmbedding(EmbeddingLayer):
         keys = call_checks.sparse(self, inputs, self.slot_num, self.max_nnz)
         trains = call_checks.training(self, training, inputs)
         vectors = embedding.lookup_combined(self._accessed(), keys, self.slot_num, self.max_nnz, self.combiner, trains,
-                                            self.exchange, dtype=self._compute_dtype, name="lookup")
+                                            self.exchange, dtype=self._compute_dtype, name="lookup",
+                                            filtered=self._filters)
         return self._guarded(vectors, training, trains)
 
     def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:

@@ -97,6 +97,12 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         resource_variable_ops.variable_accessed(self.embedding_variable)
         return self.embedding_variable.table_variables
 
+    @property
+    def _filters(self) -> bool:
+        """Whether lookups draw which new keys get rows: always, where the table has a `filter_ratio`."""
+        forgetting = self.embedding_variable.table.forgetting
+        return forgetting is not None and forgetting.filter_ratio < 1
+
     @staticmethod
     def _guarded(vectors: tf.Tensor, told: Any, trains: Any) -> tf.Tensor:
         """A lookup's result. `told`: the caller's `training`; `trains`: what follows from it."""
