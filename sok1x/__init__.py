@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sok1x.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
     from sok1x.embeddings.distributed_embedding import DistributedEmbedding
     from sok1x.even_steps import EvenSteps
+    from sok1x.forgetting import evicted_keys, sparse_read_and_evict
     from sok1x.incremental import incremental_dump
     from sok1x.localized_variable import LocalizedVariable
     from sok1x.lookup import all2all_dense_embedding, lookup_sparse
@@ -82,6 +83,7 @@ _DEFINED_IN = {
     "broadcast_global_variables": "core.broadcast",
     "clip_by_global_norm": "optimizers.clipping",
     "dump": "dump_load.dumping",
+    "evicted_keys": "forgetting",
     "export": "row_access",
     "filter_variables": "optimizers.utils",
     "global_norm": "optimizers.clipping",
@@ -91,6 +93,7 @@ _DEFINED_IN = {
     "load": "dump_load.loading",
     "lookup_sparse": "lookup",
     "set_comm_tool": "core.joining",
+    "sparse_read_and_evict": "forgetting",
     "split_embedding_variable_from_others": "optimizers.utils",
     "table_stats": "statistics",
     "tf_version": "versions",
@@ -132,6 +135,7 @@ __all__ = [
     "dump",
     "dump_load",
     "embeddings",
+    "evicted_keys",
     "export",
     "filter_variables",
     "global_norm",
@@ -145,6 +149,7 @@ __all__ = [
     "optimizers",
     "saver",
     "set_comm_tool",
+    "sparse_read_and_evict",
     "split_embedding_variable_from_others",
     "table_stats",
     "tf_version",

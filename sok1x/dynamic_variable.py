@@ -8,19 +8,21 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
 
 from sok1x import launch
-from sok1x.core import capacities, initializers, joining
+from sok1x.core import capacities, forgetting_options, initializers, joining
+from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.core.placed_variable import PlacedVariable, check_rank, placement_of
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.embeddings import arguments
 from sok1x.graph_ops.operations import local_lookup
 from sok1x.graph_ops.stores import initial
+from sok1x.graph_ops.stores.forgetting import FREE
 from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
 from sok1x.launch import launcher
 
 __all__ = ["DynamicVariable"]
 
 BACKENDS = ("hbm", "hybrid")
-OPTIONS = ("init_capacity", "max_capacity", "max_hbm_for_vectors")
+OPTIONS = ("init_capacity", "max_capacity", "max_hbm_for_vectors") + ForgettingOptions._fields
 
 
 class DynamicVariable(PlacedVariable):
@@ -44,7 +46,8 @@ class DynamicVariable(PlacedVariable):
             (all floats of all rows), or what a layer's `embedding_initializer` may be, of which objects stand for
             their distribution: a row is a function of seed, table and key. Or a tensor, variable or array, [D] or
             [n, D]: row k of this rank begins with its row k % n.
-        var_type: 'hbm' or 'hybrid' (None). They differ in what happens at `max_capacity`.
+        var_type: 'hbm' or 'hybrid' (None). They differ in what happens at `max_capacity`: of 'hbm' a new key is an error
+            then, of 'hybrid' rows leave, with their slots.
         name: its name, in the current name scope; made unique.
         constraint: as for `tf.Variable`, on this rank's rows.
         trainable: whether optimizers train it by default.
@@ -53,7 +56,8 @@ class DynamicVariable(PlacedVariable):
         mode: None or 'distributed': key k is on rank k % N. 'localized:R': all keys are on rank R.
         **kwargs: init_capacity: rows that this rank begins with, 8192 by default. max_capacity: the most that it gets,
             by default as many as there is memory for. max_hbm_for_vectors: GB, a number: all rows are in the memory of
-            the rank's device, whatever it says.
+            the rank's device, whatever it says. And those of `sok1x.core.forgetting_options.ForgettingOptions`; of
+            'hybrid' with a `max_capacity` evict_strategy is 'lru' by default, of 'hbm' it is None.
 
     Attributes:
         m_var_name: its name in the graph, without ':0'.
@@ -105,16 +109,30 @@ class DynamicVariable(PlacedVariable):
             check_rank(label, placement, world.size)
         capacity = capacities.resolve(label, None, True, kwargs.get("init_capacity"), kwargs.get("max_capacity"))
         begins = _beginning(label, initializer, self.dimension)
+        capacity, forgetting = forgetting_options.resolve(label, capacity, True, self._forgetting_options(label, kwargs))
+        if forgetting is not None and begins.rows is not None:
+            raise ValueError("{}: initializer: got values of rows for a table that forgets, where a row begins anew for "
+                             "another key: expected a name or a number as text; or give evict_strategy=None".format(label))
         with tf.init_scope():
             unique = str(tf.get_default_graph().unique_name(name or "DynamicVariable", mark_as_used=False))
         table = Table(unique, capacity.rows, self.dimension, HASHED, self.key_type.name, Initializer(**begins.spec),
-                      placement, growth=capacity.growth)
+                      placement, growth=capacity.growth, forgetting=forgetting)
         fill = None if begins.rows is None else lambda: initial.repeated_rows(table, begins.rows)
         with self._room():
             self._make(table, fill, trainable, constraint=constraint)
             if begins.rows is not None:
                 with tf_ops.name_scope(unique + "/"), tf.device(self.device):
                     self._start = ShardVariable(initial_value=begins.rows, trainable=False, name="start")
+
+    def _forgetting_options(self, label: str, kwargs: Dict[str, Any]) -> Dict[str, Any]:
+        """Those that are given, and what 'hybrid' adds."""
+        given = {name: kwargs[name] for name in ForgettingOptions._fields if name in kwargs}
+        if self.backend_type == "hybrid" and kwargs.get("max_capacity") is not None:
+            given.setdefault("evict_strategy", "lru")
+        if self.backend_type == "hbm" and given.get("evict_strategy") is not None:
+            raise ValueError("{}: evict_strategy: got {!r} with var_type='hbm', expected var_type='hybrid': of 'hbm' no "
+                             "row leaves".format(label, given["evict_strategy"]))
+        return given
 
     @property
     def size(self) -> tf.Tensor:
@@ -137,7 +155,10 @@ class DynamicVariable(PlacedVariable):
             [0, 4]
         """
         with self.graph.as_default():
-            return tf.stack([self.index[1].value(), tf.constant(self.dimension, tf.int64)])
+            used = self.index[1].value()
+            if self.forgetting:
+                used -= self.forgetting["counters"].value()[FREE]
+            return tf.stack([used, tf.constant(self.dimension, tf.int64)])
 
     def sparse_read(self, indices: Any, name: Any = None) -> tf.Tensor:
         """The rows that keys have on this rank: what `tf.nn.embedding_lookup` calls. New keys get rows.

@@ -6,6 +6,9 @@
     store            `request_store`, the door: opens them to an operation that runs
     base_store       `Store`, what every kind of table offers behind it
     hashed_store     tables with an index: keys get rows as they come
+    forgetful_store  tables that forget: rows leave, and not every key gets one
+    forgetting       how they do, in a table's description
+    eviction         which rows leave, and how
     direct_store     tables without: a key says itself which row it is
     growth           more rows for a table that grows
     known_slots      the slots that optimizers have made for such tables

@@ -1,7 +1,7 @@
 """Which rows of a table leave, and how: their keys go, and their numbers are free."""
 from typing import Any, NamedTuple
 
-from sok1x.cuda_kernels import index_rows, lowest_scores, row_use
+from sok1x.cuda_kernels import gather, index_rows, lowest_scores, row_use
 from sok1x.cuda_kernels.lowest_scores import MOST, Candidates
 from sok1x.graph_ops.bridge import pins
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
@@ -12,12 +12,14 @@ class Leaving(NamedTuple):
     """Rows that are going to leave, and the memory that this takes.
 
     Attributes:
-      rows: int32 [E], ascending. keys: int64 [E], to be filled. scratch: `index_rows.scratch_bytes`.
+      rows: int32 [E], ascending. scratch: `index_rows.scratch_bytes`.
+      keys: int64 [E], to be filled. values: float32 [E, D], likewise, or None: nobody asks what they have been.
     """
 
     rows: Any
-    keys: Any
     scratch: Any
+    keys: Any
+    values: Any
 
 
 def oldest_pinned(store: Any, tick: int) -> int:
@@ -50,8 +52,9 @@ def choose(store: Any, tick: int, given: int, lacking: int, new: int) -> Leaving
     wanted = there if forgetting.strategy == TTL else min(there, max(lacking, table.most_rows // SHARE))
     request = store.request
     leaving = Leaving(
-        request.temporary("int32", wanted), request.temporary("int64", wanted),
-        request.temporary("uint8", index_rows.scratch_bytes(store.capacity, store.index.shape[0])))
+        request.temporary("int32", wanted),
+        request.temporary("uint8", index_rows.scratch_bytes(store.capacity, store.index.shape[0])),
+        *store.memory_for_leaving(wanted))
     below, ties = MOST + 1, 0
     if wanted < there:
         digits = request.temporary("int64", lowest_scores.DIGITS_BYTES // 8)
@@ -63,6 +66,8 @@ def choose(store: Any, tick: int, given: int, lacking: int, new: int) -> Leaving
 def take_out(store: Any, leaving: Leaving) -> None:
     """Has the rows leave: their keys are in `leaving.keys`, and their numbers free but not yet listed."""
     rows = leaving.rows
+    if leaving.values is not None:
+        gather.gather(store.rows.pointer, store.table.dim, rows.pointer, rows.size, leaving.values.pointer)
     index_rows.take_out(store.index.pointer, store.index.shape[0], rows.pointer, rows.size, store.capacity,
                         leaving.scratch.pointer, leaving.keys.pointer)
     row_use.free(rows.pointer, rows.size, store.own["used"].pointer, store.stamps.pointer)

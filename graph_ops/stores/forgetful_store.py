@@ -1,5 +1,5 @@
 """Tables with a hash index that forget: at their largest rows leave, and not every key gets one."""
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -62,6 +62,10 @@ class ForgetfulStore(HashedStore):
     """
 
     _reached: Any = None
+
+    def memory_for_leaving(self, count: int) -> Tuple[Any, Any]:
+        """Where keys and values of `count` rows that leave go: `Leaving`. An op that gives them out puts another here."""
+        return self.request.temporary("int64", count), None
 
     @property
     def place_of_rows(self) -> int:

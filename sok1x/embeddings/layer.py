@@ -6,6 +6,7 @@ from tensorflow.python.ops import resource_variable_ops
 
 from sok1x.core import initializers
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.embeddings import arguments, learning_phase, precision
 from sok1x.graph_ops.stores.table_variables import TableVariables
 
@@ -22,7 +23,8 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         key_dtype: int64 (None), uint32 or int32, as a dtype or its name.
         embedding_initializer: of the rows: None (uniform in [-0.05, 0.05)), a name or a Keras initializer.
         init_capacity, max_capacity: of a table that grows: see `sok.EmbeddingVariable`.
-        **kwargs: what every Keras layer takes: name, trainable, dtype (see `precision.policy`).
+        **kwargs: which rows leave when keys need more, and which keys get rows: see
+            `sok1x.core.forgetting_options.ForgettingOptions`. And what every Keras layer takes: name, trainable, dtype (see `precision.policy`).
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.
@@ -42,6 +44,8 @@ class EmbeddingLayer(tf.keras.layers.Layer):
     def __init__(self, max_vocabulary_size_per_gpu: Optional[int], embedding_vec_size: int, slot_num: int,
                  use_hashtable: bool = True, key_dtype: Any = None, embedding_initializer: Any = None,
                  init_capacity: Optional[int] = None, max_capacity: Optional[int] = None, **kwargs: Any) -> None:
+        # A tuple: Keras would wrap a dict.
+        self._forgetting = tuple((name, kwargs.pop(name)) for name in ForgettingOptions._fields if name in kwargs)
         # Given outright, or Keras takes the dtype of the keys for the layer's.
         dtype = precision.policy(kwargs.get("name") or type(self).__name__, kwargs.pop("dtype", None))
         super().__init__(dtype=dtype, **kwargs)
@@ -65,10 +69,11 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         self._table = EmbeddingVariable(
             rows=self.max_vocabulary_size_per_gpu, dim=self.embedding_vec_size, use_hashtable=self.use_hashtable,
             key_dtype=self.key_dtype.name, initializer=self.embedding_initializer, trainable=self.trainable,
-            init_capacity=self.init_capacity, max_capacity=self.max_capacity)
+            init_capacity=self.init_capacity, max_capacity=self.max_capacity, **dict(self._forgetting))
         # Keras then saves and counts them with the layer's weights.
         self._index = self._table.index
         self._stamps = [self._table.stamps, self._table.steps]
+        self._forgets = list(self._table.forgetting.values())
 
     @property
     def embedding_variable(self) -> EmbeddingVariable:
@@ -156,4 +161,5 @@ class EmbeddingLayer(tf.keras.layers.Layer):
             embedding_initializer=initializers.to_config(self.embedding_initializer))
         if self.max_vocabulary_size_per_gpu is None:
             config.update(init_capacity=self.init_capacity, max_capacity=self.max_capacity)
+        config.update(self._forgetting)
         return config
