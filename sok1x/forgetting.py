@@ -3,6 +3,7 @@ from typing import Any, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
+from sok1x import incremental
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.operations import evictions
 
@@ -66,13 +67,16 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
     Args:
         variable: a table that forgets.
         since_step: the last step that does not count, as for `sok.incremental_dump`: an integer, or a scalar tensor.
-        session: where to run at once; without one, tensors are made.
+        session: where to run at once, as for `sok.incremental_dump`.
 
     Returns:
-        (keys int64 [n], ascending, bool [] whether these are all), on the CPU: tensors or, with a session, NumPy arrays.
+        (keys int64 [n], ascending, bool [] whether these are all), on the CPU: NumPy arrays in a finalized graph or if a
+        session is given, else tensors.
 
     Raises:
         TypeError: it is no table that forgets, or since_step is no integer.
+        ValueError: since_step is no scalar, or the session is of another graph.
+        RuntimeError: the graph is finalized and there is no session.
 
     Example:
         >>> import tensorflow as tf
@@ -90,12 +94,12 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
         ([7, 9], True)
     """
     table = _forgets("evicted_keys", variable)
-    step = tf.convert_to_tensor(since_step)
-    if not step.dtype.is_integer or step.shape.rank not in (0, None):
-        raise TypeError("sok1x.evicted_keys: since_step: got {!r}, expected an integer".format(since_step))
-    with table.graph.as_default(), tf.device("/cpu:0"):
-        made = evictions.since(table.table_variables, tf.cast(step, tf.int64))
-    return made if session is None else session.run(made)
+    if session is None and not table.graph.finalized:
+        with table.graph.as_default():
+            return evictions.since(table.table_variables, incremental.since_tensor("evicted_keys", since_step))
+    step = incremental.since_number("evicted_keys", since_step)
+    since, keys, complete = table.evicted
+    return incremental.session_of("evicted_keys", table.graph, session).run((keys, complete), {since: step})
 
 
 def _forgets(function: str, variable: Any) -> EmbeddingVariable:

@@ -68,11 +68,12 @@ def incremental_dump(variables: Any, since_step: Any, session: Optional[tf.Sessi
     graph = checked[0].graph if checked else tf.get_default_graph()
     if session is None and not graph.finalized:
         with graph.as_default():
-            since = _since_tensor(since_step)
+            since = since_tensor("incremental_dump", since_step)
             dumps = [tuple(stamps.changed(variable.table_variables, since, name="incremental_dump"))
                      for variable in checked]
     else:
-        dumps = _run(checked, _since_number(since_step), _session(graph, session))
+        dumps = _run(checked, since_number("incremental_dump", since_step),
+                     session_of("incremental_dump", graph, session))
     return dumps if several else dumps[0]
 
 
@@ -88,36 +89,39 @@ def _checked(variables: List[Any]) -> List[EmbeddingVariable]:
     return variables
 
 
-def _since_tensor(since_step: Any) -> tf.Tensor:
+def since_tensor(function: str, since_step: Any) -> tf.Tensor:
+    """The last step that does not count, int64 [], for an op; function: for messages, as for the next two."""
     since = tf.convert_to_tensor(since_step)
     if not since.dtype.is_integer:
-        raise TypeError("sok1x.incremental_dump: since_step: got {!r}, expected an integer".format(since_step))
+        raise TypeError("sok1x.{}: since_step: got {!r}, expected an integer".format(function, since_step))
     if not since.shape.is_compatible_with([]):
-        raise ValueError("sok1x.incremental_dump: since_step: got shape {}, expected a scalar".format(since.shape))
+        raise ValueError("sok1x.{}: since_step: got shape {}, expected a scalar".format(function, since.shape))
     return tf.cast(since, tf.int64)
 
 
-def _since_number(since_step: Any) -> int:
+def since_number(function: str, since_step: Any) -> int:
+    """The same as a number, to be fed."""
     if isinstance(since_step, np.ndarray) and since_step.shape == ():
         since_step = since_step[()]
     if isinstance(since_step, bool) or not isinstance(since_step, numbers.Integral):
-        raise TypeError("sok1x.incremental_dump: since_step: got {!r} of type {}, expected an integer, for the ops run "
-                        "at once".format(since_step, type(since_step).__name__))
+        raise TypeError("sok1x.{}: since_step: got {!r} of type {}, expected an integer, for the ops run "
+                        "at once".format(function, since_step, type(since_step).__name__))
     return int(since_step)
 
 
-def _session(graph: tf.Graph, session: Optional[tf.Session]) -> tf.Session:
+def session_of(function: str, graph: tf.Graph, session: Optional[tf.Session]) -> tf.Session:
     """The session to run in."""
     if session is not None:
         if session.graph is not graph:
-            raise ValueError("sok1x.incremental_dump: session: got one of another graph than the variables'")
+            raise ValueError("sok1x.{}: session: got one of another graph than the variables'".format(function))
         return session
     default = tf.get_default_session()
     found = default if default is not None and default.graph is graph else initialize.last_session(graph)
     if found is None:
         raise RuntimeError(
-            "sok1x.incremental_dump: the variables' graph is finalized, and no session of it was found: pass session=, "
-            "as a hook's run_context.session, or add sok1x.InitHook to the hooks of the MonitoredTrainingSession")
+            "sok1x.{}: the variables' graph is finalized, and no session of it was found: pass session=, "
+            "as a hook's run_context.session, or add sok1x.InitHook to the hooks of the MonitoredTrainingSession".format(
+                function))
     return found
 
 

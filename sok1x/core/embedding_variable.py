@@ -12,6 +12,7 @@ from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.core.stamped_variable import StampedVariable
 from sok1x.graph_ops.gradients import gradient_checks
+from sok1x.graph_ops.operations import evictions
 from sok1x.graph_ops.stores import initial, stamps
 from sok1x.graph_ops.stores.forgetting import VARIABLES
 from sok1x.graph_ops.stores.table import DIRECT, HASHED, Initializer, Table
@@ -54,6 +55,7 @@ class EmbeddingVariable(StampedVariable):
         named_by_user: whether its name is the user's choice.
         changed: (since, keys, values) of `sok.incremental_dump` in a finalized graph: a scalar placeholder and two
             tensors.
+        evicted: (since, keys, whether they are all) of `sok.evicted_keys`, likewise; None where no row ever leaves.
 
     Raises:
         ValueError: eager execution is on, the initializer's name is unknown or, for a table that grows, is of a matrix,
@@ -131,6 +133,7 @@ class EmbeddingVariable(StampedVariable):
             self.table_variables = dataclasses.replace(self.table_variables, **handles)
             since = tf.placeholder(tf.int64, [], name="since")
             self.changed = (since, *stamps.changed(self.table_variables, since))
+            self.evicted = (since, *evictions.since(self.table_variables, since)) if self.forgetting else None
         transfers.of(self)
 
     @property

@@ -1,0 +1,301 @@
+"""Tables that forget in one process: rows in flight, what fails half-way, keys given out and remembered, options."""
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sok1x as sok
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.graph_ops.bridge import growing
+from sok1x.graph_ops.bridge.bridge import Request
+from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.operations import embedding
+from sok1x.graph_ops.stores import eviction
+
+tf = tf.compat.v1
+DIM = 2
+
+
+class Model:
+    """A table with momentum's slot, whose step waits until it is let on."""
+
+    def __init__(self, **options):
+        self.table = EmbeddingVariable(rows=None, dim=DIM, initializer="zeros", **options)
+        self.keys, self.gradient = tf.placeholder(tf.int64, [None]), tf.placeholder(tf.float32, [None])
+        self.rows = embedding.lookup_dense(self.table.table_variables, self.keys, True)
+        self.values = embedding.lookup_dense(self.table.table_variables, self.keys, False)
+        self.gate = tf.placeholder(tf.int32, [])
+        with tf.control_dependencies([self.rows]):
+            opened = tf.py_func(self._wait, [self.gate], tf.float32)
+        self.waiting, self.gates = threading.Semaphore(0), [threading.Event() for _ in range(4)]
+        optimizer = tf.train.MomentumOptimizer(1.0, 0.5)
+        self.step = optimizer.minimize(
+            -tf.reduce_sum((self.rows + opened) * self.gradient[:, None]), var_list=[self.table])
+        self.state = dict(self.table.forgetting, rows=self.table, index=self.table.index[0], count=self.table.index[1],
+                          stamps=self.table.stamps, slot=optimizer.get_slot(self.table, "momentum"))
+        # A step that waits keeps a thread of its own.
+        self.session = tf.Session(config=tf.ConfigProto(inter_op_parallelism_threads=8, use_per_session_threads=True))
+        self.session.run(tf.global_variables_initializer())
+
+    def _wait(self, gate):
+        if gate >= 0:
+            self.waiting.release()
+            assert self.gates[gate].wait(30)
+        return np.float32(0)
+
+    def train(self, keys, gradients=None, gate=-1):
+        gradients = np.zeros(len(keys)) if gradients is None else gradients
+        self.session.run(self.step, {self.keys: keys, self.gradient: gradients, self.gate: gate})
+
+    def look_up(self, keys):
+        self.session.run(self.rows.op, {self.keys: keys})
+
+    def read(self, keys):
+        return self.session.run(self.values, {self.keys: keys})[:, 0].tolist()
+
+    def held(self):
+        """The keys in the table."""
+        index = self.session.run(self.table.index[0])
+        return set(index[index[:, 1] >= 0, 0].tolist())
+
+
+@pytest.fixture
+def graph():
+    sok.init()
+    with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
+        yield graph
+
+
+def test_rows_in_the_hands_of_a_step_in_flight_stay(graph):
+    model = Model(max_capacity=8, evict_strategy="lru")
+    model.look_up(range(8))
+    steps = []
+    for gate, keys in enumerate([[1, 2], [5]]):
+        steps.append(threading.Thread(target=model.train, args=(keys, np.array(keys, np.float32) * 10, gate)))
+        steps[-1].start()
+        assert model.waiting.acquire(timeout=30)
+    # All that lookups have asked for since the first of these steps began stays, whoever asked.
+    model.look_up([20, 21, 22, 23, 24])
+    assert model.held() == {1, 2, 5, 20, 21, 22, 23, 24}
+    with pytest.raises(tf.errors.ResourceExhaustedError) as error:
+        model.look_up([30])
+    text = str(error.value)
+    assert "8 of 8 rows (max_capacity) are in use and the batch has 1 new keys" in text
+    assert "1 more rows must leave (evict_strategy 'lru'), and 0 may: 8 are pinned" in text
+    assert "by steps in flight (3)" in text, text  # with the lookup itself
+    model.gates[0].set()
+    steps[0].join()
+    assert model.read([1, 2, 5]) == [10, 20, 0]
+    model.look_up([30, 31])  # what the first step has looked up may leave, and what the other has not
+    assert model.held() == {5, 20, 21, 22, 23, 24, 30, 31}
+    model.gates[1].set()
+    steps[1].join()
+    assert model.read([5, 1]) == [50, 0]
+    model.look_up(range(100, 108))
+    assert model.held() == set(range(100, 108))
+
+
+def test_a_step_that_has_failed_pins_nothing(graph):
+    model = Model(max_capacity=4, evict_strategy="lru")
+    with tf.control_dependencies([model.rows]):
+        fails = tf.Assert(False, ["as it should"])
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        model.session.run(fails, {model.keys: [1, 2, 3, 4]})
+    model.look_up([5, 6, 7, 8])
+    assert model.held() == {5, 6, 7, 8}
+
+
+def test_no_gradient_reaches_another_keys_row(graph, seed):
+    """Threads whose steps overlap at capacity; a key's gradient is the key, so every row is a multiple of its key."""
+    model = Model(max_capacity=24, evict_strategy="lru")
+    model.session.run(model.session.graph.get_operation_by_name("EmbeddingVariable/Momentum/Assign"))
+    plain = tf.train.GradientDescentOptimizer(1.0).minimize(
+        -tf.reduce_sum(model.rows * model.gradient[:, None]), var_list=[model.table])
+    refused, trained = [], []
+
+    def work(number):
+        random = np.random.RandomState(seed % 1000 + number)
+        for _ in range(40):
+            keys = random.randint(1, 80, 4)
+            try:
+                model.session.run(plain, {model.keys: keys, model.gradient: keys})
+                trained.append(1)
+            except tf.errors.ResourceExhaustedError:
+                refused.append(1)
+            time.sleep(0.001 * random.randint(3))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(trained) > 100, (len(trained), len(refused))
+    keys = sorted(model.held())
+    for key, value in zip(keys, model.read(keys)):
+        assert value % key == 0, (key, value)
+
+
+class Fault(Exception):
+    """What a test makes fail."""
+
+
+def test_a_fault_before_rows_leave_changes_nothing(graph, monkeypatch):
+    model = Model(max_capacity=12, init_capacity=12, evict_strategy="lfu")
+    model.train(range(12), np.arange(12) + 1.0)
+    model.train(range(6), np.arange(6) + 1.0)
+    before = model.session.run(model.state)
+
+    def check():
+        after = model.session.run(model.state)
+        assert after["counters"][0] == before["counters"][0] + tried  # lookups are counted, rows may be newer
+        for name in set(before) - {"counters", "used", "frequency"}:
+            assert after[name].tobytes() == before[name].tobytes(), name
+        assert after["counters"][1:].tolist() == before["counters"][1:].tolist()
+
+    tried, failed_at = 0, []
+    real_memory = Request.memory
+
+    def memory(request, nbytes):  # the n-th piece of memory of a request cannot be had
+        request.asked = getattr(request, "asked", 0) + 1
+        if request.function == "operations.dense_lookup.forward" and request.asked == fails_at:
+            failed_at.append(fails_at)
+            raise CallError(RESOURCE_EXHAUSTED, "no memory, says the test")
+        return real_memory(request, nbytes)
+
+    for fails_at in range(1, 30):
+        with monkeypatch.context() as patched:
+            patched.setattr(Request, "memory", memory)
+            keys = [0, 50, 51]
+            if fails_at > len(failed_at) + 1:
+                break
+            try:
+                model.look_up(keys)
+            except tf.errors.ResourceExhaustedError as error:
+                assert "says the test" in str(error)
+            else:
+                break
+        # A fault before the table was opened has not counted the lookup.
+        tried = int(model.session.run(model.state["counters"])[0] - before["counters"][0])
+        check()
+    assert len(failed_at) > 5 and model.held() >= {50, 51, 0}
+    model.train(range(12))
+    before, tried = model.session.run(model.state), 0
+    for place, name in ((eviction, "choose"), (growing.Reached, "own"), (eviction.lowest_scores, "threshold"),
+                        (eviction.pins, "of")):
+        def fault(*_):
+            raise Fault("the test's")
+        with monkeypatch.context() as patched:
+            patched.setattr(place, name, fault)
+            with pytest.raises(tf.errors.InternalError, match="the test's"):
+                model.look_up([60, 61, 62])
+        tried += 1
+        check()
+    model.look_up([60, 61, 62])
+    assert model.held() >= {60, 61, 62}
+
+
+def test_keys_that_leave_are_given_out_once_with_their_rows(graph):
+    model = Model(max_capacity=8, evict_strategy="lru")
+    read = sok.sparse_read_and_evict(model.table, tf.reshape(model.keys, [1, -1]))
+    model.train(range(1, 9), np.arange(1, 9))
+    model.train([2], [2.0])
+    session, given = model.session, {}
+    for keys in ([20], [2, 21, 21], [22, 23], range(30, 38)):
+        vectors, left, rows = session.run(read, {model.keys: list(keys)})
+        assert vectors.shape == (1, len(keys), DIM) and rows.shape == (len(left), DIM)
+        assert not set(left.tolist()) & set(given)
+        given.update(zip(left.tolist(), rows[:, 0].tolist()))
+        assert not set(left.tolist()) & model.held()
+        assert [value for value in vectors[0, :, 0]] == [5.0 if key == 2 else 0.0 for key in keys]
+    expected = {key: float(key) for key in range(1, 9)}
+    expected.update({2: 5.0, 20: 0.0, 21: 0.0, 22: 0.0, 23: 0.0})
+    assert given == expected
+    assert session.run(read, {model.keys: [30]})[1].tolist() == []
+    graph.finalize()
+    with session.as_default():
+        keys, complete = sok.evicted_keys(model.table, -1)  # a quarter of 8 are remembered
+    assert len(keys) == 2 and not complete and set(keys.tolist()) <= set(given)
+
+
+def test_evicted_keys_are_those_that_have_not_come_back(graph):
+    model = Model(max_capacity=8, evict_strategy="lru", remember_evicted=6)
+    for keys in ([1, 2, 3, 4, 5, 6, 7, 8], [9], [10, 1], [11]):  # 1; 2, 3; 4 leave
+        model.train(keys)
+    steps = model.session.run(model.table.steps)
+    assert steps == 4
+    for since, expected in ((-1, [2, 3, 4]), (2, [2, 3, 4]), (3, [4]), (4, [])):
+        keys, complete = sok.evicted_keys(model.table, since, model.session)
+        assert keys.tolist() == expected and complete, (since, keys)
+        changed, _ = sok.incremental_dump(model.table, since, model.session)
+        assert not set(changed.tolist()) & set(expected)
+    model.train([12, 13, 14])  # 5, 6, 7: of the first step nothing is known any more
+    keys, complete = sok.evicted_keys(model.table, 0, model.session)
+    assert keys.tolist() == [2, 3, 4, 5, 6, 7] and not complete
+    assert sok.evicted_keys(model.table, 3, model.session)[1]
+    changed, _ = sok.incremental_dump(model.table, -1, model.session)
+    assert set(changed.tolist()) == model.held() == {1, 8, 9, 10, 11, 12, 13, 14}
+
+
+def test_dynamic_variables_and_layers_forget(graph):
+    items = sok.DynamicVariable(dimension=DIM, initializer="13", init_capacity=2, max_capacity=4)
+    layer = sok.All2AllDenseEmbedding(4, DIM, 1, 1, evict_strategy="kLfu", name="layer")
+    drawn = sok.DynamicVariable(dimension=DIM, var_type="hbm", filter_ratio=0.5, name="drawn")
+    keys = tf.placeholder(tf.int64, [None])
+    ragged = tf.RaggedTensor.from_row_lengths(keys, [tf.size(keys)])
+    looked = [sok.lookup_sparse(items, ragged), layer(tf.reshape(keys, [-1, 1, 1]), training=True)]
+    filtered = sok.lookup_sparse(drawn, ragged, use_low_frequency_filter=True)
+    every = sok.lookup_sparse(drawn, ragged)
+    twin = sok.All2AllDenseEmbedding.from_config(layer.get_config())
+    assert twin.embedding_variable.table.forgetting == layer.embedding_variable.table.forgetting
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for batch in ([1, 2, 3], [3, 4, 5], [6]):
+            session.run(looked, {keys: batch})
+        assert session.run(items.size).tolist() == [4, DIM]
+        for table in (items, layer.embedding_variable):
+            index = session.run(table.index[0])
+            assert {3, 6} <= set(index[index[:, 1] >= 0, 0])
+        session.run(filtered, {keys: range(100)})
+        entered = session.run(drawn.size)[0]
+        assert 20 < entered < 80
+        session.run(every, {keys: range(100)})
+        assert session.run(drawn.size)[0] == 100
+
+
+@pytest.mark.parametrize("error, options, words", [
+    (TypeError, dict(evict_stratgy="lru"), "unknown .*evict_stratgy; known are .*evict_strategy"),
+    (ValueError, dict(max_capacity=4, evict_strategy="fifo"), "evict_strategy: got 'fifo', expected one of 'lru', 'lfu'"),
+    (TypeError, dict(max_capacity=4, evict_strategy=1), "evict_strategy: got 1 of type int"),
+    (ValueError, dict(evict_strategy="lru"), "no max_capacity"),
+    (ValueError, dict(max_capacity=4, evict_strategy="ttl"), "time_to_live"),
+    (ValueError, dict(max_capacity=4, evict_strategy="lru", time_to_live=5), "time_to_live"),
+    (ValueError, dict(max_capacity=4, evict_strategy="ttl", time_to_live=0), "time_to_live: got 0"),
+    (ValueError, dict(filter_ratio=0.0), "filter_ratio: got 0.0, expected a probability"),
+    (ValueError, dict(filter_ratio=1.5), "filter_ratio: got 1.5"),
+    (TypeError, dict(filter_ratio="often"), "filter_ratio: got 'often' of type str"),
+    (ValueError, dict(admit_after=256), "admit_after: got 256, expected an integer from 1 to 255"),
+    (ValueError, dict(admission_counters=8), "admission_counters: got 8 without admit_after"),
+    (ValueError, dict(remember_evicted=8), "remember_evicted: got 8 without evict_strategy"),
+])
+def test_options_that_do_not_fit_are_refused(graph, error, options, words):
+    with pytest.raises(error, match=words):
+        EmbeddingVariable(rows=None, dim=DIM, **options)
+    assert not tf.global_variables()
+
+
+def test_what_needs_a_table_that_forgets_says_so(graph):
+    plain = sok.DynamicVariable(dimension=DIM, var_type="hbm", max_capacity=4)
+    ids = tf.RaggedTensor.from_row_lengths(tf.constant([1], tf.int64), [1])
+    for function, arguments in ((sok.sparse_read_and_evict, ([1],)), (sok.evicted_keys, (0,))):
+        with pytest.raises(TypeError, match="expected a table that forgets"):
+            function(plain, *arguments)
+    with pytest.raises(ValueError, match="use_low_frequency_filter: got True for table 'DynamicVariable'"):
+        sok.lookup_sparse(plain, ids, use_low_frequency_filter=True)
+    with pytest.raises(ValueError, match="var_type='hbm', expected var_type='hybrid'"):
+        sok.DynamicVariable(dimension=DIM, var_type="hbm", max_capacity=4, evict_strategy="lru")
+    with pytest.raises(ValueError, match="got values of rows for a table that forgets"):
+        sok.DynamicVariable(dimension=DIM, max_capacity=4, initializer=np.ones([DIM], np.float32))
+    with pytest.raises(ValueError, match="use_hashtable=False"):
+        EmbeddingVariable(rows=4, dim=DIM, use_hashtable=False, evict_strategy="lru")
