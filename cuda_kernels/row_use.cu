@@ -41,11 +41,15 @@ SOK_KERNEL sok1x_begin_rows(const i32* SOK_RESTRICT rows, i64 n, const i64* SOK_
   };
 }
 
-// Rows that keys have left: free, and never changed.
-SOK_KERNEL sok1x_free_rows(const i32* SOK_RESTRICT rows, i64 n, i64* SOK_RESTRICT used, i64* SOK_RESTRICT stamps) {
-  SOK_PARALLEL_FOR(i, n, 20) {
-    used[rows[i]] = -1;
-    stamps[rows[i]] = -9223372036854775807ll - 1;
+// Rows that keys have left are free.
+SOK_KERNEL sok1x_free_rows(const i32* SOK_RESTRICT rows, i64 n, i64* SOK_RESTRICT used) {
+  SOK_PARALLEL_FOR(i, n, 12) { used[rows[i]] = -1; };
+}
+
+// rows[row] = -1 where that row is free.
+SOK_KERNEL sok1x_leave_free_out(const i64* SOK_RESTRICT used, i64 n, i32* SOK_RESTRICT rows) {
+  SOK_PARALLEL_FOR(row, n, 12) {
+    if (used[row] < 0) rows[row] = -1;
   };
 }
 

@@ -5,7 +5,8 @@ from .backend import INT32, INT64, POINTER, counts, family, kernels
 declare = family(__name__)
 declare("touch_rows", None, POINTER, INT64, POINTER, POINTER, POINTER, threads=lambda a: a[1])
 declare("begin_rows", None, POINTER, INT64, POINTER, POINTER, POINTER, threads=lambda a: a[1])
-declare("free_rows", None, POINTER, INT64, POINTER, POINTER, threads=lambda a: a[1])
+declare("free_rows", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
+declare("leave_free_out", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
 declare("stamp_given", None, POINTER, INT64, INT64, INT64, POINTER, POINTER, threads=lambda a: a[1])
 declare("reset_rows", None, POINTER, INT64, INT64, INT32, INT32, POINTER, threads=lambda a: a[1] * a[2])
 declare("remember_keys", None, POINTER, INT64, INT64, INT64, INT64, POINTER, POINTER, INT64, threads=lambda a: a[1])
@@ -33,16 +34,20 @@ def begin(rows: int, n: int, tick: int, used: int, frequency: int) -> None:
     kernels.begin_rows(rows, n, tick, used, frequency)
 
 
-def free(rows: int, n: int, used: int, stamps: int) -> None:
-    """Notes that rows are free: used[row] = -1, and a stamp before all steps.
+def free(rows: int, n: int, used: int) -> None:
+    """Notes that rows are free: used[row] = -1.
 
     Args:
         rows: pointer to int32 [n], distinct.
         n: number of rows.
         used: pointer to int64 [*], changed.
-        stamps: pointer to int64 [*], changed.
     """
-    kernels.free_rows(rows, n, used, stamps)
+    kernels.free_rows(rows, n, used)
+
+
+def leave_free_out(used: int, n: int, rows: int) -> None:
+    """rows[row] = -1 where a row is free; used: pointer to int64 [n], rows: pointer to int32 [n], changed."""
+    kernels.leave_free_out(used, n, rows)
 
 
 def stamp(rows: int, n: int, ahead: int, at_least: int, clock: int, stamps: int) -> None:

@@ -7,6 +7,7 @@ from tensorflow.python.ops import gen_resource_variable_ops
 from sok1x.checkpoint import tables
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings.layer import EmbeddingLayer
+from sok1x.graph_ops.stores.forgetting import FREE
 
 __all__ = ["table_stats"]
 
@@ -76,6 +77,8 @@ def table_stats(table: Any) -> TableStats:
     with variable.graph.as_default(), tf.name_scope("table_stats"):
         capacity = _shape(variable)[0]
         used = variable.index[-1].value() if variable.index else capacity
+        if variable.forgetting:
+            used -= variable.forgetting["counters"].value()[FREE]
         load = tf.cast(used, tf.float32) / tf.maximum(tf.cast(capacity, tf.float32), 1.0)
         taken = tf.add_n([tf.reduce_prod(_shape(one)) * one.dtype.size for one in _variables(variable)])
         return TableStats(used, capacity, load, taken, tf.zeros([], tf.int64))

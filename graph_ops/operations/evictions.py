@@ -9,7 +9,7 @@ from sok1x.cuda_kernels import gather, hash_index
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores.distinct import make_distinct
-from sok1x.graph_ops.stores.forgetting import EVICTED
+from sok1x.graph_ops.stores.forgetting import EVICTED, KNOWN
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import CONTENT, Held, TableVariables
@@ -65,7 +65,8 @@ class _Since(Operation):
     def run(self, request: Any, config: EvictionsConfig, world: Any, headers: Any) -> None:
         since = int(request.host_inputs[0].numpy())
         with request_store(request, config, world, exclusive=False) as store:
-            ring, total = store.own.get("evicted"), int(store.own["counters"].read()[EVICTED])
+            counters = store.own["counters"].read()
+            ring, total = store.own.get("evicted"), int(counters[EVICTED])
             notes = np.zeros((0, 2), np.int64) if ring is None else ring.read()
             forgotten = total > len(notes)
             # Of the step of the oldest note some may have been overwritten.
@@ -76,7 +77,8 @@ class _Since(Operation):
             asked.write(keys)
             hash_index.find(store.index.pointer, store.index.shape[0], asked.pointer, len(keys), rows.pointer)
             keys = keys[rows.read() < 0]
-        complete = not total or (not forgotten or bool(len(notes)) and since >= oldest)
+        complete = (not counters[KNOWN] or since >= counters[KNOWN]) and (
+            not forgotten or (len(notes) > 0 and since >= oldest))
         request.host_output(0, "int64", (len(keys),)).numpy()[:] = keys
         request.host_output(1, "bool", ()).numpy()[...] = complete
 

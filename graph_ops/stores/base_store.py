@@ -1,6 +1,6 @@
 """What every kind of table offers behind `request_store`."""
 import abc
-from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from sok1x.cuda_kernels import gather, row_init, row_numbers
 from sok1x.graph_ops.stores import clock, row_checks
@@ -138,6 +138,20 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def used(self) -> int:
         """How many rows, from the first, belong to keys."""
+
+    def in_use(self) -> int:
+        """How many rows belong to keys."""
+        return self.used()
+
+    def rows_in_use(self) -> Optional[Tuple[Any, int, Any]]:
+        """Which these are: as `growth.rows_in_use`; None: the first ones."""
+        return None
+
+    def begin_again(self) -> None:
+        """All rows are about to be replaced, as if the table were new."""
+
+    def loaded(self, count: int) -> None:
+        """The first `count` rows have been filled, and have keys."""
 
     @abc.abstractmethod
     def write_keys(self, first: int, count: int, keys: Any) -> None:

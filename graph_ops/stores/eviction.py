@@ -70,7 +70,7 @@ def take_out(store: Any, leaving: Leaving) -> None:
         gather.gather(store.rows.pointer, store.table.dim, rows.pointer, rows.size, leaving.values.pointer)
     index_rows.take_out(store.index.pointer, store.index.shape[0], rows.pointer, rows.size, store.capacity,
                         leaving.scratch.pointer, leaving.keys.pointer)
-    row_use.free(rows.pointer, rows.size, store.own["used"].pointer, store.stamps.pointer)
+    row_use.free(rows.pointer, rows.size, store.own["used"].pointer)
 
 
 def _too_few(store: Any, candidates: Candidates, there: int, lacking: int, new: int) -> str:

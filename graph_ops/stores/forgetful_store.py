@@ -3,7 +3,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from sok1x.cuda_kernels import admission, fill, index_rows, row_use, scatter, stamps
+from sok1x.cuda_kernels import admission, fill, index_rows, lowest_scores, row_use, scatter, stamps
 from sok1x.graph_ops.bridge import growing, pins
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
@@ -11,8 +11,11 @@ from sok1x.graph_ops.bridge.errors import ABORTED, FAILED_PRECONDITION, CallErro
 from sok1x.graph_ops.stores import clock, eviction, growth, known_slots
 from sok1x.graph_ops.stores.base_store import Found
 from sok1x.graph_ops.stores.eviction import Leaving
-from sok1x.graph_ops.stores.forgetting import EVICTED, FREE, TICK
+from sok1x.graph_ops.stores.forgetting import EVICTED, FREE, KNOWN, TICK
 from sok1x.graph_ops.stores.hashed_store import HashedStore
+
+
+UNKNOWN_STEP = 2 ** 62
 
 
 class State(NamedTuple):
@@ -20,12 +23,13 @@ class State(NamedTuple):
 
     Attributes:
       tick: of the last lookup that trained. free: rows that keys have left. evicted: keys that have left, in all.
-      given: rows that have ever been given out: those in use and the free ones.
+      known: which keys have left is known since this step. given: rows that have ever been given out.
     """
 
     tick: int
     free: int
     evicted: int
+    known: int
     given: int
 
 
@@ -51,7 +55,8 @@ class ForgetfulStore(HashedStore):
 
     used       int64 [V], the tick of the last training lookup that asked for each row; -1 where a row is free
     free       int64 [V], the numbers of free rows, the lowest last: new keys get these first, from the end
-    counters   int64 [3], TICK, FREE (rows), EVICTED (keys, in all)
+    counters   int64 [4], TICK, FREE (rows), EVICTED (keys, in all), KNOWN: which keys have left before this step nobody
+               knows; UNKNOWN_STEP until the first that gets a row after the table has been loaded
     frequency  int64 [V], how many training lookups have asked for each row, for 'lfu'
     evicted    int64 [L, 2], the last keys that left and the step at which they did, a ring
     sketch     how often keys without a row have been asked for (cuda_kernels/admission.cu)
@@ -74,8 +79,7 @@ class ForgetfulStore(HashedStore):
 
     def state(self) -> State:
         """The table's numbers; a GPU's are waited for."""
-        counters = self.own["counters"].read()
-        return State(int(counters[TICK]), int(counters[FREE]), int(counters[EVICTED]), int(self.count.read()))
+        return State(*map(int, self.own["counters"].read()), int(self.count.read()))
 
     def touched(self, rows: Any) -> None:
         """See `Store.touched`."""
@@ -88,6 +92,27 @@ class ForgetfulStore(HashedStore):
     def keep_from_gradient(self, rows: Any) -> None:
         """See `Store.keep_from_gradient`: an evaluation pins nothing, so by then a row may be another key's."""
         fill.fill_int32(rows.pointer, rows.size, -1)
+
+    def in_use(self) -> int:
+        """See `Store.in_use`."""
+        return self.used() - int(self.own["counters"].read()[FREE])
+
+    def rows_in_use(self) -> Optional[Tuple[Any, int, Any]]:
+        """See `Store.rows_in_use`."""
+        return growth.rows_in_use(self.request, self.own["used"], self.used())
+
+    def begin_again(self) -> None:
+        """See `Store.begin_again`: scores may follow."""
+        for name, value in (("used", 0), ("frequency", 1), ("counters", 0), ("sketch", 0)):
+            if name in self.own:
+                fill.fill_int64(self.own[name].pointer, self.own[name].size, value)
+        fill.fill_int64(self.own["counters"].pointer + 8 * KNOWN, 1, UNKNOWN_STEP)
+
+    def loaded(self, count: int) -> None:
+        """See `Store.loaded`: the next lookup's tick is above those of all rows."""
+        used = self.own["used"].pointer
+        newest = lowest_scores.count(lowest_scores.Candidates(used, used, count, lowest_scores.MOST))[2]
+        fill.fill_int64(self.own["counters"].pointer + 8 * TICK, 1, newest)
 
     def insert(self, keys: Any, count: int, rows: Any) -> Found:
         """See `Store.insert`: and a key that is not admitted gets none."""
@@ -175,6 +200,8 @@ class ForgetfulStore(HashedStore):
         counters, frequency = own["counters"].pointer, own.get("frequency")
         ahead, at_least = clock.step_of_new(self.request, self.table.name)
         free = state.free
+        if state.known == UNKNOWN_STEP:
+            fill.fill_int64(counters + 8 * KNOWN, 1, int(self.clock.read()))
         if room.leaving is not None:
             free = self._evict(room.leaving, state, ahead, at_least)
         row_use.give(keys.pointer, count, rows.pointer, own["free"].pointer, free, state.given, room.keys.pointer,

@@ -10,7 +10,8 @@ SHARE = 16  # at least one of so many rows leaves when any does, if so many may:
 
 # A table's variables besides, where it forgets: see `ForgetfulStore`.
 VARIABLES = ("used", "free", "counters", "frequency", "evicted", "sketch")
-TICK, FREE, EVICTED = range(3)  # places in `counters`
+SCORES = ("used", "frequency")  # of these what a checkpoint has; without them all rows are alike
+TICK, FREE, EVICTED, KNOWN = range(4)  # places in `counters`
 
 
 class Forgetting(NamedTuple):
@@ -51,7 +52,7 @@ class Forgetting(NamedTuple):
         if variable == "frequency":
             return (rows,) if self.strategy == LFU else None
         if variable == "counters":
-            return (3,)
+            return (4,)
         if variable == "evicted":
             return (self.remembered, 2) if self.remembered else None
         return (admission.sketch_words(self.sketch_width),) if self.sketch_width else None

@@ -157,25 +157,26 @@ def _grow_index(request: Any, reached: Any, rows: int) -> None:
     keys = request.temporary("int64", used)
     new = reached.larger(_INDEX, slots)
     host_memory.advise_large_pages(new.pointer, 16 * slots)
-    rows, there, places = rows_in_use(request, reached.arrays["stamps"], used)
+    rows, there, places = rows_in_use(request, reached.arrays.get("used", reached.arrays["stamps"]), used)
     stamps.numbered_keys(old.pointer, old.shape[0], places.pointer, used, "int64", keys.pointer)
     hash_index.clear(new.pointer, slots)
     index_rows.place(new.pointer, slots, keys.pointer, rows.pointer, there)
     reached.take(_INDEX, new)
 
 
-def rows_in_use(request: Any, stamped: Array, given: int) -> Tuple[Array, int, Array]:
+def rows_in_use(request: Any, ticks: Array, given: int) -> Tuple[Array, int, Array]:
     """Which of the rows that have been given out belong to keys: all, but where a table forgets.
 
     Args:
-      stamped: the table's stamps; a row that is free has one below 0. given: how many have been given out.
+      ticks: int64 [V], below 0 for a row that is free: `ForgetfulStore`'s `used`; of another table the stamps do.
+      given: how many have been given out.
 
     Returns:
       int32 [given], whose front is the rows, ascending; how many they are; int32 [given], where each row is among them,
       -1 for one that is free.
     """
     found, rows, places = (request.temporary("int32", given) for _ in range(3))
-    stamps.changed_rows(stamped.pointer, given, -1, found.pointer)
+    stamps.changed_rows(ticks.pointer, given, -1, found.pointer)
     return rows, row_numbers.compact(found.pointer, given, rows.pointer, places.pointer), places
 
 

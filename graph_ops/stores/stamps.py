@@ -3,7 +3,7 @@ from typing import Any, NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import gather, row_numbers, stamps
+from sok1x.cuda_kernels import gather, row_numbers, row_use, stamps
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.registry import Operation, register
@@ -77,6 +77,8 @@ class _Changed(Operation):
             used = store.used()
             rows, kept, number = (request.temporary("int32", used) for _ in range(3))
             stamps.changed_rows(store.stamps.pointer, used, since, rows.pointer)
+            if "used" in store.own:
+                row_use.leave_free_out(store.own["used"].pointer, used, rows.pointer)
             count = row_numbers.compact(rows.pointer, used, kept.pointer, number.pointer)
             keys = request.output(0, table.key_dtype, (count,))
             values = request.output(1, table.dtype, (count, table.dim))
@@ -114,7 +116,7 @@ def changed(variables: TableVariables, since: tf.Tensor, name: str = "changed") 
       since: an integer scalar tensor.
     """
     table = variables.table
-    held, handles = variables.resources(*OWN, *STAMPS)
+    held, handles = variables.resources(*OWN, *STAMPS, "used")
     keys, values = library.call("stores.stamps.changed", TableConfig(table, held), [],
                                 [tf.as_dtype(table.key_dtype), tf.as_dtype(table.dtype)], [[None], [None, table.dim]],
                                 resources=handles, host_inputs=[since], name=name)

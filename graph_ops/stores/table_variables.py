@@ -52,6 +52,11 @@ class TableVariables:
     count: Optional[Any] = None
     forgetting: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
+    @property
+    def content(self) -> Tuple[str, ...]:
+        """Names of the variables that hold the table's content, for `resources`: what is saved and replaced."""
+        return OWN + (STAMPS + tuple(self.forgetting) if self.forgetting else ())
+
     def resources(self, *names: str, slots: Optional[Dict[str, Any]] = None) -> Resources:
         """What an op needs to work on these variables, as far as the table has them.
 

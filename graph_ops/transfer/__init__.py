@@ -3,6 +3,7 @@
     shard_transfer  operations that hand a shard to an object of this process, and take one from it (checkpoints)
     shard_save      what the first does
     shard_load      what the second does
+    used_rows       rows in use, in turn
     shard_parts     rows by pieces, on their way through the host's memory
     distinct_keys   whether a key comes twice in a file
     sok_files       SOK 1.x's files of a table

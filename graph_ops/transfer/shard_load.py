@@ -6,6 +6,7 @@ import numpy as np
 from sok1x.cuda_kernels import fill, hash_index, scatter, unique
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.stores import growth
+from sok1x.graph_ops.stores.forgetting import SCORES
 from sok1x.graph_ops.transfer.shard_parts import put, row_bytes
 
 _KEYS_AT_ONCE = 1 << 20
@@ -59,12 +60,14 @@ class ShardWriter:
     def __exit__(self, kind, error, trace):
         if kind is None:
             self._count(self.written)
+            self._store.loaded(self.written)
         elif self._store.index is not None:
             self._clear()
 
     def append(self, keys, parts):
         """Adds keys int64 [n] of this rank with their rows, {part: array [n, ...]}, NumPy arrays."""
-        arrays = dict(rows=self._store.rows, **self._store.slots)
+        arrays = {part: array for part, array in dict(rows=self._store.rows, **self._store.slots).items()
+                  if part in parts or part not in SCORES}
         keys = np.ascontiguousarray(keys, np.int64)
         values = {part: self._checked(part, array, parts.get(part), len(keys)) for part, array in arrays.items()}
         self._check_keys(keys)
@@ -165,6 +168,7 @@ class ShardWriter:
         if self._store.index is not None:
             hash_index.clear(self._store.index.pointer, self._store.index.shape[0])
             self._count(0)
+            self._store.begin_again()
 
     def _count(self, used):
         if self._store.count is not None:

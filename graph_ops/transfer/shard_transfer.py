@@ -18,7 +18,7 @@ from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INTERNAL, CallErr
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
-from sok1x.graph_ops.stores.table_variables import OWN, Held
+from sok1x.graph_ops.stores.table_variables import Held
 from sok1x.graph_ops.transfer import shard_load, shard_save
 
 _offered = {}
@@ -167,6 +167,6 @@ def _call(function, variables, parts, token, name):
             raise ValueError("{} of table '{}': got '{}' of shape {} and dtype {}, expected a variable of {} rows of 4 "
                              "bytes or a multiple".format(function, table.name, part, shape,
                                                           variable.dtype.base_dtype.name, table.static_rows))
-    held, handles = variables.resources(*OWN, slots={part: variable.handle for part, variable in parts.items()})
+    held, handles = variables.resources(*variables.content, slots={part: variable.handle for part, variable in parts.items()})
     return library.call(function, TransferConfig(table, held), [], [], [], resources=handles,
                         host_inputs=[tf.convert_to_tensor(token, tf.int64)], name=name)

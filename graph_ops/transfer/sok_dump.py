@@ -9,10 +9,8 @@ from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores.store import request_store
-from sok1x.graph_ops.stores.table_variables import OWN
 from sok1x.graph_ops.transfer import sok_files
-from sok1x.graph_ops.transfer.shard_parts import host_chunks
-from sok1x.graph_ops.transfer.shard_save import keys_of_rows
+from sok1x.graph_ops.transfer.used_rows import UsedRows
 
 _BUFFER_BYTES = 16 << 20
 
@@ -39,7 +37,7 @@ class _Dump(Operation):
     def run(self, request, config, world, headers):
         with request_store(request, config, world, exclusive=False) as store:
             used = np.zeros(1, np.int64)
-            agreed(world, lambda: used.fill(store.used()))
+            agreed(world, lambda: used.fill(store.in_use()))
             counts = world.communicator.exchange_counts(used.repeat(world.size))
             _dump(store, counts, _Files(store, config.folder, int(headers[0, 0])))
 
@@ -57,7 +55,7 @@ def _dump(store, counts, files):
         agreed(world, lambda: files.create(sizes))
         agreed(world, lambda: files.open(sizes))
         if table.hashed or world.size == 1 or table.keys is not None:  # then V is another on each rank
-            agreed(world, lambda: _write_rows(store, int(counts[world.rank]), int(counts[:world.rank].sum()), files))
+            agreed(world, lambda: _write_rows(store, int(counts[:world.rank].sum()), files))
         else:
             _write_in_key_order(store, files)
         agreed(world, files.publish)
@@ -65,14 +63,15 @@ def _dump(store, counts, files):
         files.close()
 
 
-def _write_rows(store, used, before, files):
+def _write_rows(store, before, files):
     """Writes this rank's rows in row order, behind those of the ranks before it."""
     dtype, place = sok_files.key_dtype(store.table), before
-    for keys in keys_of_rows(store, used):
+    rows = UsedRows(store)
+    for keys in rows.keys():
         files.keys.write(place * dtype.itemsize, keys.astype(dtype, copy=False))
         place += len(keys)
     place = before
-    for values in host_chunks(store.rows, 0, used):
+    for values in rows.values(store.rows):
         files.values.write(place * 4 * store.table.dim, values)
         place += len(values)
     files.sync()
@@ -242,7 +241,7 @@ def dump(variables, folder, name="dump_to_file"):
     Args:
       variables: the table's `TableVariables`. folder: a path; made where it is missing.
     """
-    held, handles = variables.resources(*OWN)
+    held, handles = variables.resources(*variables.content)
     label = "{} to '{}'".format(variables.table.label(), folder)
     return library.call("transfer.sok_dump.dump", sok_files.FilesConfig(variables.table, held, label, folder), [], [],
                         [], resources=handles, name=name)

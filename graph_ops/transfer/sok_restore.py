@@ -6,7 +6,6 @@ from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores.store import request_store
-from sok1x.graph_ops.stores.table_variables import OWN
 from sok1x.graph_ops.transfer import distinct_keys, shard_load, sok_files
 
 _KEYS_AT_ONCE = 1 << 19
@@ -123,7 +122,7 @@ def restore(variables, folder, name="restore_from_file"):
     Args:
       variables: the table's `TableVariables`. folder: a path.
     """
-    held, handles = variables.resources(*OWN)
+    held, handles = variables.resources(*variables.content)
     label = "{} from '{}'".format(variables.table.label(), folder)
     return library.call("transfer.sok_restore.restore", sok_files.FilesConfig(variables.table, held, label, folder),
                         [], [], [], resources=handles, name=name)

@@ -10,7 +10,7 @@ from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
-from sok1x.graph_ops.stores.table_variables import OWN, Held
+from sok1x.graph_ops.stores.table_variables import Held
 from sok1x.graph_ops.transfer.shard_load import ShardWriter, check_room
 from sok1x.graph_ops.transfer.shard_parts import row_bytes, some_rows
 
@@ -125,7 +125,7 @@ def load_values(variables, tensors, name="load_embedding_values"):
     Args:
       variables: the table's `TableVariables`. tensors: list of float32 [rows, D], which follow each other in key order.
     """
-    held, handles = variables.resources(*OWN)
+    held, handles = variables.resources(*variables.content)
     label = "{} from {} tensors".format(variables.table.label(), len(tensors))
     return library.call("transfer.sok_values.load", ValuesConfig(variables.table, held, label), tensors, [], [],
                         resources=handles, name=name)

@@ -48,7 +48,7 @@ def with_keys(var_list: Any) -> Any:
     missing: Dict[str, Any] = {}
     for name, table in _items(var_list):
         if isinstance(table, EmbeddingVariable):
-            for variable in list(table.index) + [table.stamps, table.steps]:
+            for variable in list(table.index) + list(table.forgetting.values()) + [table.stamps, table.steps]:
                 if id(variable) not in known:
                     missing[name + variable.op.name[len(table.op.name):]] = variable
     if not missing:

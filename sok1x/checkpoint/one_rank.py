@@ -1,5 +1,5 @@
 """Tables in the checkpoints that `tf.train.Saver` writes on one rank, where they are variables among others."""
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Set, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -42,6 +42,7 @@ class OneRankSource:
     def __init__(self, prefix: str, table: TableState, rank: int, ranks: int, wanted: Wanted) -> None:
         self._prefix, self._table, self._rank, self._ranks, self._wanted = prefix, table, rank, ranks, wanted
         self._keys = self._rows = np.zeros([0], np.int64)
+        self._without: Set[str] = set()  # parts that only a table that forgets has
         self.total = 0
 
     def check(self) -> None:
@@ -51,6 +52,9 @@ class OneRankSource:
         for part, name in self._names().items():
             dtype, row_shape = self._wanted.parts[part]
             if name not in shapes:
+                if part in shard_names.SCORES:
+                    self._without.add(part)
+                    continue
                 raise MismatchError("{} has no variable '{}', which the model has.".format(self._prefix, name))
             if dtypes[name].name != dtype or list(shapes[name][1:]) != list(row_shape):
                 raise MismatchError("'{}' has rows of {} {} in {}, and of {} {} in the model.".format(
@@ -84,7 +88,7 @@ class OneRankSource:
         """{part: its variable's name in the checkpoint}."""
         names = {shard_names.ROWS: self._table.variable.op.name}
         names.update((part, variable.op.name) for part, variable in self._table.parts.items())
-        return names
+        return {part: name for part, name in names.items() if part not in self._without}
 
     def _all_keys(self, reader: Any, shapes: Dict[str, Any]) -> Tuple[np.ndarray, np.ndarray]:
         """Keys int64 [n] and their rows, in the order of rows."""

@@ -6,6 +6,7 @@ from urllib.parse import quote
 KEYS = "keys"
 ROWS = "rows"
 STAMPS = "stamps"
+SCORES = ("used", "frequency")  # of a table that forgets, as far as it has them
 UNUSED = "unused"  # the rows that no key has yet, where they are not a function of their key
 SLOT = "slot:"     # and the name of an optimizer's variable
 
@@ -30,4 +31,4 @@ def fits(part: str, suffix: str) -> bool:
     """Whether a part can have files that end so."""
     if part.startswith(SLOT):
         return bool(_SLOT_SUFFIX.match(suffix))
-    return part in (KEYS, ROWS, STAMPS, UNUSED) and suffix == part
+    return part in (KEYS, ROWS, STAMPS, UNUSED) + SCORES and suffix == part

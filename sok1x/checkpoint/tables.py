@@ -23,13 +23,14 @@ class TableState(NamedTuple):
 
     def variables(self) -> List[tf.Variable]:
         """All that belongs to this rank's shard: it is in the shard files, not in TensorFlow's checkpoint."""
-        return ([self.variable] + list(self.variable.index) + list(self.variable.forgetting.values())
+        return ([self.variable] + list(self.variable.index) + [variable for name, variable in self.variable.forgetting.items() if name not in self.parts]
                 + list(self.parts.values()))
 
 
 def tables_of(graph: tf.Graph) -> List[TableState]:
     """The tables of a graph, in the order in which they were made, with their optimizers' slots."""
-    tables = [TableState(variable, {shard_names.STAMPS: variable.stamps})
+    tables = [TableState(variable, dict({shard_names.STAMPS: variable.stamps}, **{
+                  name: variable.forgetting[name] for name in shard_names.SCORES if name in variable.forgetting}))
               for variable in graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
               if isinstance(variable, EmbeddingVariable)]  # not one that came with a MetaGraph
     known = {variable.op.name for table in tables for variable in table.variables()}

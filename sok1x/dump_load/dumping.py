@@ -14,6 +14,7 @@ from sok1x.dump_load import layout
 from sok1x.dump_load.call import Call
 from sok1x.dump_load.shard_sink import PartFile, ShardSink, create
 from sok1x.dump_load.transfers import TableTransfers
+from sok1x.graph_ops.stores.forgetting import FREE
 
 KEYS, ROWS = shard_names.KEYS, shard_names.ROWS
 
@@ -165,4 +166,8 @@ def key_dtype(table: TableTransfers) -> str:
 def _count(table: TableTransfers, session: tf.Session) -> int:
     """Rows of this rank that are in use."""
     variable = table.variable
-    return int(session.run(variable.index[-1])) if variable.table.hashed else int(variable.table.rows)
+    if not variable.table.hashed:
+        return int(variable.table.rows)
+    given, free = session.run([variable.index[-1], variable.forgetting["counters"].value()[FREE]
+                               if variable.forgetting else tf.zeros([], tf.int64)])
+    return int(given) - int(free)

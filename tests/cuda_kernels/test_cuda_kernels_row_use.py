@@ -7,7 +7,6 @@ from kernel_devices import call, same_bits, size
 from sok1x.cuda_kernels import row_use
 
 pytestmark = pytest.mark.usefixtures("device")
-NO_STAMP = np.iinfo(np.int64).min
 
 
 @pytest.mark.parametrize("counting", [True, False])
@@ -47,8 +46,11 @@ def test_rows_that_are_given_out_and_freed(seed, counting):
     before[2][rows] = 22
     call(row_use.stamp, rows[:9].copy(), 9, 2, 500, clock, stamps)
     before[2][rows[:9]] = 500
-    call(row_use.free, rows[3:7].copy(), 4, used, stamps)
-    before[0][rows[3:7]], before[2][rows[3:7]] = -1, NO_STAMP
+    call(row_use.free, rows[3:7].copy(), 4, used)
+    before[0][rows[3:7]] = -1
+    numbers = np.arange(900, dtype=np.int32)
+    call(row_use.leave_free_out, used, 900, numbers)
+    np.testing.assert_array_equal(numbers, np.where(used < 0, -1, np.arange(900)))
     for got, expected in zip((used, frequency, stamps), before):
         np.testing.assert_array_equal(got, expected)
     assert clock == 20

@@ -72,7 +72,7 @@ class Table:
 def tables(seed, ranks):
     made = [Table(seed, ranks, evict_strategy="lru", init_capacity=4, max_capacity=20),
             Table(seed, ranks, evict_strategy="kLFU", init_capacity=16, max_capacity=16, adagrads=True, bags="all2all"),
-            Table(seed, ranks, evict_strategy="ttl", time_to_live=25, init_capacity=3, max_capacity=33,
+            Table(seed, ranks, evict_strategy="ttl", time_to_live=12, init_capacity=3, max_capacity=33,
                   remember_evicted=0),
             Table(seed, ranks, evict_strategy="lru", init_capacity=5, max_capacity=24, filter_ratio=0.4, filtered=True),
             Table(seed, ranks, evict_strategy="lfu", max_capacity=18, admit_after=3, admission_counters=1 << 16,
@@ -203,7 +203,8 @@ def main(seed, operations):
                 print("seed {}, operation {}, rank {}".format(seed, number, rank), file=sys.stderr)
                 raise
         evicted = [len(table.model.shards[rank].evicted) for table in made]
-        assert run.failed > 2 and min(evicted) > 0, (run.failed, evicted)
+        assert run.failed > 2 and max(evicted) > 20, (run.failed, evicted)
+    assert operations < 200 or min(evicted) > 0, evicted
         print("followed", operations, "operations;", run.steps, "steps,", run.failed, "failed; left:", evicted, flush=True)
 
 

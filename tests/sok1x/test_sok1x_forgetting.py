@@ -299,3 +299,64 @@ def test_what_needs_a_table_that_forgets_says_so(graph):
         sok.DynamicVariable(dimension=DIM, max_capacity=4, initializer=np.ones([DIM], np.float32))
     with pytest.raises(ValueError, match="use_hashtable=False"):
         EmbeddingVariable(rows=4, dim=DIM, use_hashtable=False, evict_strategy="lru")
+
+
+def by_key(state):
+    """{key: (row's values, slot, last tick, frequency)}."""
+    return {key: (state["rows"][row].tolist(), state["slot"][row].tolist(), state["used"][row],
+                  state["frequency"][row] if "frequency" in state else None)
+            for key, row in state["index"][state["index"][:, 1] >= 0].tolist()}
+
+
+@pytest.mark.parametrize("capacity", [12, 40])
+def test_a_checkpoint_has_rows_in_use_and_their_scores(graph, tmp_path, seed, capacity):
+    random = np.random.RandomState(seed)
+    model = Model(max_capacity=12, evict_strategy="lfu", remember_evicted=3)
+    for _ in range(9):
+        keys = random.permutation(40)[:5]
+        model.train(keys, keys + 1.0)
+    with model.session.as_default():
+        manager = sok.CheckpointManager(str(tmp_path / "saved"))
+        manager.save(model.session, 9)
+        sok.dump(str(tmp_path / "dumped"), [model.table])
+    state = model.session.run(model.state)
+    assert state["counters"][2] > 0
+    file, = (tmp_path / "dumped").glob("*-key")
+    assert sorted(np.frombuffer(file.read_bytes()[296:], np.int64).tolist()) == sorted(by_key(state))
+    with tf.Graph().as_default(), tf.device("/cpu:0"):
+        other = Model(max_capacity=capacity, evict_strategy="lfu", remember_evicted=3)
+        again = sok.CheckpointManager(str(tmp_path / "saved"))
+        other.train(range(100, 112))  # what has been there before is gone
+        again.restore(other.session)
+        restored = other.session.run(other.state)
+        assert by_key(restored) == by_key(state)
+        assert restored["counters"].tolist()[:3] == [max(state["used"]), 0, 0]
+        # The free rows are gone, and all goes on by the same scores: rows have other numbers, and equal scores go by
+        # these, so only what is certain is compared.
+        assert not sok.evicted_keys(other.table, 0, other.session)[1]
+        if capacity == 12:
+            lowest = sorted(score for _, _, _, score in by_key(state).values())
+            other.look_up([200, 201])
+            left = set(by_key(state)) - other.held()
+            assert {by_key(state)[key][3] for key in left} <= set(lowest[:len(left)])
+            assert other.read([200]) == [0.0] and other.held() >= {200, 201}
+            assert sok.evicted_keys(other.table, int(other.session.run(other.table.steps)), other.session)[1]
+
+
+def test_rows_that_left_holes_are_not_handed_out_as_keys(graph, tmp_path):
+    """Free rows in the middle: a failed insertion cannot leave them, but an eviction of more than is needed does."""
+    model = Model(init_capacity=32, max_capacity=32, evict_strategy="lru")
+    model.train(range(32), np.arange(32) + 1.0)
+    model.train([50], [50.0])  # two leave
+    model.session.run(model.table.assign(model.session.run(model.table)))  # all rows are marked as changed
+    state = model.session.run(model.state)
+    assert state["counters"][1] == 1
+    for keys, values in (sok.export(model.table, model.session), sok.incremental_dump(model.table, 1, model.session)):
+        assert sorted(keys.tolist()) == list(range(2, 32)) + [50]
+        assert (values[:, 0] == np.where(keys == 50, 50, keys + 1)).all()
+    manager = sok.CheckpointManager(str(tmp_path))
+    manager.save(model.session, 1)
+    manager.restore(model.session)
+    assert by_key(model.session.run(model.state)) == by_key(state)
+    assert model.session.run(model.state["count"]) == 31
+    assert model.session.run(sok.table_stats(model.table).rows_in_use) == 31

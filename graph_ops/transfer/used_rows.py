@@ -1,0 +1,46 @@
+"""A shard's rows in use, in their order: all from the first on, or, of a table that forgets, those that are not free."""
+from sok1x.cuda_kernels import gather, stamps
+from sok1x.graph_ops.transfer.shard_parts import CHUNK_BYTES, host_chunks, row_bytes, some_rows
+
+# Each time that keys are asked for, the whole index is read: so they are asked for many at a time, 64 MB of them.
+_KEYS_AT_ONCE = 8 << 20
+
+
+class UsedRows:
+    """See the module's text. A table that forgets takes 12 bytes of temporary memory a row, and what pieces take.
+
+    Attributes:
+      count: how many there are.
+    """
+
+    def __init__(self, store):
+        self._store = store
+        self._rows, self.count, self._places = store.rows_in_use() or (None, store.used(), None)
+
+    def keys(self):
+        """Their keys, as int64 arrays in host memory: each to be done with before the next."""
+        store = self._store
+        if self._rows is not None:
+            every = store.request.temporary("int64", self.count)
+            stamps.numbered_keys(store.index.pointer, store.index.shape[0], self._places.pointer, self._places.size,
+                                 "int64", every.pointer)
+            yield from host_chunks(every, 0, self.count)
+            return
+        buffer = store.request.temporary("int64", min(self.count, _KEYS_AT_ONCE))
+        for first in range(0, self.count, _KEYS_AT_ONCE):
+            n = min(_KEYS_AT_ONCE, self.count - first)
+            store.write_keys(first, n, buffer)
+            yield from host_chunks(buffer, 0, n)
+
+    def values(self, array):
+        """Their rows in an `Array` [V, ...], as `host_chunks` gives them."""
+        if self._rows is None:
+            yield from host_chunks(array, 0, self.count)
+            return
+        at_once = max(1, CHUNK_BYTES // row_bytes(array))
+        piece = self._store.request.temporary(array.dtype, min(at_once, self.count), *array.shape[1:])
+        for first in range(0, self.count, at_once):
+            n = min(at_once, self.count - first)
+            # Rows are copied by four bytes, whatever these mean.
+            gather.gather(array.pointer, row_bytes(array) // 4, self._rows.pointer + 4 * first, n, piece.pointer)
+            yield from host_chunks(some_rows(piece, 0, n), 0, n)
