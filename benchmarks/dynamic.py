@@ -1,0 +1,186 @@
+"""Tables that grow and forget: what that costs beside a table of fixed size.
+
+    python benchmarks/dynamic.py          measures on the GPU, or the CPU where there is none; writes
+                                          benchmarks/results/dynamic_gpu.json or dynamic_cpu.json
+    python benchmarks/dynamic.py --tiny   tries the code
+
+A step is lookup, half the squared distance from a target as loss, gradient, and LazyAdam on it: dense batches, power-law
+keys (workload.py), a row a key. Two sides run in one process, in alternating rounds; ms from session.run to its return.
+
+grown      a table that has grown to V rows, and one that has had them from the start; both have all V keys
+eviction   two tables of V rows that forget, full: one is asked for keys that it has, of the other's positions a share
+           (10 %) asks for keys that have never been there, so that rows leave
+growth     a lookup of one new key in a full table of V / 2 rows with LazyAdam's slots, which doubles: against moving the
+           bytes that this moves, old rows read and written and new ones written, at the copy bandwidth of the same run;
+           on a GPU the peak of the allocator against the state after it
+"""
+import argparse
+import time
+
+import dynamic_sides
+import gpu_device
+import gpu_report
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from sok1x.cuda_kernels import gpu as gpus
+
+CASES = ("growth", "grown", "eviction")  # the allocator remembers the most that has been in use: so growth is first
+_GPU = {"samples": 8192, "dim": 128, "vocabulary": 1 << 22, "copy_bytes": 4 << 30, "eviction_steps": 10000}
+_TINY = {"samples": 16, "slots": 4, "dim": 8, "vocabulary": 4096, "batches": 3, "rounds": 2, "steps": 2, "growths": 2,
+         "eviction_steps": 60, "copy_bytes": 1 << 20}
+# At most so many times as long.
+TARGETS = {"gpu": {"grown": 1.03, "eviction": 1.15, "growth": 1.3}, "cpu": {"grown": 1.1, "eviction": 1.1}}
+PEAK = 1.5  # of the allocator, against the state after a growth
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--samples", type=int, default=2048, help="B; on a GPU 8192")
+    parser.add_argument("--slots", type=int, default=26, help="S")
+    parser.add_argument("--dim", type=int, default=32, help="D; on a GPU 128")
+    parser.add_argument("--vocabulary", type=int, default=1 << 20, help="V; on a GPU 2^22")
+    parser.add_argument("--batches", type=int, default=8, help="different batches, used in turn")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=6, help="runs of each side in a round")
+    parser.add_argument("--new", type=float, default=0.1, help="share of positions that ask for new keys")
+    parser.add_argument("--strategy", choices=("lru", "lfu"), default="lru")
+    parser.add_argument("--eviction-steps", type=int, default=400, help="steps of each side while rows leave")
+    parser.add_argument("--growths", type=int, default=5)
+    on_gpu = gpus.count() > 0
+    gpu_report.add_arguments(parser, "dynamic_gpu" if on_gpu else "dynamic_cpu")
+    parser.add_argument("--copy-bytes", type=int, default=64 << 20, help="of the copy that gives the bandwidth")
+    parser.set_defaults(device="gpu" if on_gpu else "cpu", **(_GPU if on_gpu else {}))
+    return gpu_report.parse(parser, _TINY)
+
+
+class Benchmark:
+    """The device, and the figures."""
+
+    def __init__(self, options, report):
+        self.options, self.report = options, report
+        self.device = gpu_device.get(options.device)
+        options.device_name = self.device.tensorflow_name
+
+    def measure_device(self):
+        """The GPU and its copy bandwidth. After the first session: TensorFlow makes the context."""
+        on_gpu = self.device.gpu is not None
+        self.report["gpu"] = self.device.describe() if on_gpu else None
+        self.report["copy"] = gpu_device.copy_bandwidth(self.device, self.options.copy_bytes)
+
+    def grown(self):
+        """See the module's text."""
+        options = self.options
+        sides = {"fixed": dynamic_sides.Side(options, options.vocabulary),
+                 "grown": dynamic_sides.Side(options, None, init_capacity=options.vocabulary // 4)}
+        for side in sides.values():
+            side.fill(np.arange(options.vocabulary))
+        times = self._alternate(sides, options.rounds, options.steps)
+        capacity = {name: side.capacity() for name, side in sides.items()}
+        assert set(capacity.values()) == {options.vocabulary}, capacity
+        self._end("grown", sides, times, "fixed", "median")
+
+    def eviction(self):
+        """See the module's text."""
+        options = self.options
+        made = dict(max_capacity=options.vocabulary, init_capacity=options.vocabulary, evict_strategy=options.strategy)
+        sides = {"resident": dynamic_sides.Side(options, None, **made),
+                 "evicting": dynamic_sides.Side(options, None, new=options.new, **made)}
+        for side in sides.values():
+            side.fill(np.arange(options.vocabulary))
+        before = {name: side.evicted() for name, side in sides.items()}
+        rounds = max(1, options.eviction_steps // options.steps)
+        times = self._alternate(sides, rounds, options.steps)
+        evicted = {name: (side.evicted() - before[name]) / len(times[name]) for name, side in sides.items()}
+        assert evicted["resident"] == 0 < evicted["evicting"], evicted
+        # A mean: most steps evict nothing, and some many rows.
+        case = self._end("eviction", sides, times, "resident", "mean")
+        case["evicted in a step"] = round(evicted["evicting"], 1)
+
+    def growth(self):
+        """See the module's text."""
+        options, times, peaks, moved = self.options, [], [], 0
+        for number in range(options.growths):
+            side = dynamic_sides.Side(options, None, init_capacity=options.vocabulary // 2,
+                                      max_capacity=options.vocabulary)
+            side.fill(np.arange(options.vocabulary // 2))
+            before = side.bytes()
+            times.append(side.grow(self.device))
+            after = side.bytes()
+            assert side.capacity() == options.vocabulary, side.capacity()
+            moved, state = 2 * before + (after - before), after
+            if self.device.gpu is not None and options.cases[0] == "growth":
+                peaks.append(side.peak() / after)
+            side.close()
+        floor = moved / self.report["copy"]["bytes/s"] * 1e3
+        case = {"case": "growth", "ms": gpu_report.summary(times), "bytes moved": moved, "bytes after": state,
+                "copy ms": gpu_report.figure(floor), "times": gpu_report.figure(np.median(times) / floor)}
+        if peaks:
+            case["peak / bytes after"] = gpu_report.figure(max(peaks))
+            case["peak target"] = {"at most": PEAK, "reached": max(peaks) <= PEAK}
+        self._add(case)
+
+    def _alternate(self, sides, rounds, steps):
+        """A A A B B B, then B B B A A A, ..."""
+        times = {name: [] for name in sides}
+        for side in sides.values():
+            for _ in range(self.options.batches):
+                side.run()
+        for number in range(rounds):
+            for name in sorted(sides) if number % 2 else sorted(sides, reverse=True):
+                for _ in range(steps):
+                    self.device.synchronize()
+                    began = time.perf_counter()
+                    sides[name].run()
+                    times[name].append((time.perf_counter() - began) * 1e3)
+        return times
+
+    def _end(self, case, sides, times, base, figure):
+        """Notes the times of two sides, and closes them."""
+        other, = set(sides) - {base}
+        of = {name: dict(gpu_report.summary(values), mean=round(float(np.mean(values)), 4),
+                         worst=round(float(max(values)), 4)) for name, values in times.items()}
+        for side in sides.values():
+            side.close()
+        return self._add({"case": case, "ms": of, "compared": figure,
+                          "times": gpu_report.figure(of[other][figure] / of[base][figure])})
+
+    def _add(self, case):
+        targets = TARGETS["gpu" if self.device.gpu is not None else "cpu"]
+        if case["case"] in targets and not self.options.tiny:
+            at_most = targets[case["case"]]
+            case["target"] = {"at most": at_most, "reached": case["times"] <= at_most}
+        self.report["cases"].append(case)
+        return case
+
+    def show(self):
+        """Prints the table."""
+        for case in self.report["cases"]:
+            target = case.get("target")
+            print("{:10} {:>8} times   {}".format(
+                case["case"], case["times"], "" if target is None else "target {}: {}".format(
+                    target["at most"], "ok" if target["reached"] else "NO")))
+            for name, value in sorted(case.items()):
+                if name not in ("case", "times", "target"):
+                    print("           {}: {}".format(name, value))
+
+
+def main():
+    """Measures, prints, writes; each case's figures are written when it ends."""
+    options = parse()
+    report = gpu_report.Report(options)
+    report.update({"cases": []})
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    benchmark = Benchmark(options, report)
+    report["options"] = vars(options)
+    with tf.Session(config=dynamic_sides.session_config()):
+        report.phase("device", benchmark.measure_device)
+    for case in options.cases:
+        report.phase(case, getattr(benchmark, case))
+    report.phase("show", benchmark.show)
+    report.end()
+
+
+if __name__ == "__main__":
+    main()

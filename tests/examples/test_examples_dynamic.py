@@ -1,0 +1,26 @@
+"""The benchmark of tables that grow and forget runs and reports every case; its figures are nobody's business here."""
+import json
+import os
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def test_every_case_is_measured(tmp_path):
+    out = subprocess.run(
+        [sys.executable, os.path.join(ROOT, "benchmarks", "dynamic.py"), "--tiny", "--device", "cpu", "--name",
+         str(tmp_path / "small")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=120)
+    assert out.returncode == 0, out.stderr[-4000:]
+    with open(str(tmp_path / "small.json")) as file:
+        report = json.load(file)
+    assert report["failed"] == {} and report["versions"]["tensorflow"]
+    growth, grown, eviction = report["cases"]
+    assert [growth["case"], grown["case"], eviction["case"]] == ["growth", "grown", "eviction"]
+    assert set(grown["ms"]) == {"fixed", "grown"} and set(eviction["ms"]) == {"resident", "evicting"}
+    assert all("target" not in case and case["times"] > 0 for case in report["cases"])
+    # A position in ten asks for a new key; what leaves comes back in part.
+    assert 0.1 * 16 * 4 < eviction["evicted in a step"] < 16 * 4
+    # Rows, m and v of D = 8 floats, stamps, 16 bytes for each of the index's slots, which are twice as many in the end.
+    assert growth["bytes after"] > 4096 * (3 * 8 * 4 + 8)
