@@ -4,15 +4,16 @@
                                           benchmarks/results/dynamic_gpu.json or dynamic_cpu.json
     python benchmarks/dynamic.py --tiny   tries the code
 
-A step is lookup, half the squared distance from a target as loss, gradient, and LazyAdam on it: dense batches, power-law
-keys (workload.py), a row a key. Two sides run in one process, in alternating rounds; ms from session.run to its return.
+A step is lookup, half the squared distance from a target as loss, gradient, and LazyAdam on it: dense batches of
+power-law keys (workload.py). The sides run in one process, in alternating rounds; ms from session.run to its return.
 
 grown      a table that has grown to V rows, and one that has had them from the start; both have all V keys
-eviction   two tables of V rows that forget, full: one is asked for keys that it has, of the other's positions a share
-           (10 %) asks for keys that have never been there, so that rows leave
-growth     a lookup of one new key in a full table of V / 2 rows with LazyAdam's slots, which doubles: against moving the
-           bytes that this moves, old rows read and written and new ones written, at the copy bandwidth of the same run;
-           on a GPU the peak of the allocator against the state after it
+eviction   evicting: a full table of V rows that forgets, where a share of the positions (10 %) asks for keys that have
+           never been there, so that rows leave; inserting: the same batches in a table of 2 V rows, which has room
+           for them, until that is used up; resident: the first without new keys
+growth     a lookup of one new key in a full table of V / 2 rows with LazyAdam's slots, which doubles: against
+           moving the bytes that this moves, old rows read and written and new ones written, at the copy bandwidth of
+           the same run; on a GPU the peak of the allocator against the state after it
 """
 import argparse
 import time
@@ -79,24 +80,29 @@ class Benchmark:
         times = self._alternate(sides, options.rounds, options.steps)
         capacity = {name: side.capacity() for name, side in sides.items()}
         assert set(capacity.values()) == {options.vocabulary}, capacity
-        self._end("grown", sides, times, "fixed", "median")
+        self._end("grown", sides, times, ("grown", "fixed"), "median")
 
     def eviction(self):
         """See the module's text."""
         options = self.options
         made = dict(max_capacity=options.vocabulary, init_capacity=options.vocabulary, evict_strategy=options.strategy)
         sides = {"resident": dynamic_sides.Side(options, None, **made),
+                 "inserting": dynamic_sides.Side(options, 2 * options.vocabulary, new=options.new),
                  "evicting": dynamic_sides.Side(options, None, new=options.new, **made)}
         for side in sides.values():
             side.fill(np.arange(options.vocabulary))
         before = {name: side.evicted() for name, side in sides.items()}
         rounds = max(1, options.eviction_steps // options.steps)
-        times = self._alternate(sides, rounds, options.steps)
+        # Until its room is used up.
+        room = int(0.9 * options.vocabulary / (options.new * options.samples * options.slots)) - 2 * options.batches
+        times = self._alternate(sides, rounds, options.steps, {"inserting": max(options.steps, room)})
         evicted = {name: (side.evicted() - before[name]) / len(times[name]) for name, side in sides.items()}
         assert evicted["resident"] == 0 < evicted["evicting"], evicted
         # A mean: most steps evict nothing, and some many rows.
-        case = self._end("eviction", sides, times, "resident", "mean")
+        case = self._end("eviction", sides, times, ("evicting", "inserting"), "mean")
         case["evicted in a step"] = round(evicted["evicting"], 1)
+        of = case["ms"]
+        case["times resident"] = gpu_report.figure(of["evicting"]["mean"] / of["resident"]["mean"])
 
     def growth(self):
         """See the module's text."""
@@ -121,30 +127,30 @@ class Benchmark:
             case["peak target"] = {"at most": PEAK, "reached": max(peaks) <= PEAK}
         self._add(case)
 
-    def _alternate(self, sides, rounds, steps):
-        """A A A B B B, then B B B A A A, ..."""
+    def _alternate(self, sides, rounds, steps, most=()):
+        """A A A B B B, then B B B A A A, ...; most: {side: the steps after which it stops}."""
         times = {name: [] for name in sides}
         for side in sides.values():
             for _ in range(self.options.batches):
                 side.run()
         for number in range(rounds):
             for name in sorted(sides) if number % 2 else sorted(sides, reverse=True):
-                for _ in range(steps):
+                for _ in range(steps if len(times[name]) < dict(most).get(name, np.inf) else 0):
                     self.device.synchronize()
                     began = time.perf_counter()
                     sides[name].run()
                     times[name].append((time.perf_counter() - began) * 1e3)
         return times
 
-    def _end(self, case, sides, times, base, figure):
-        """Notes the times of two sides, and closes them."""
-        other, = set(sides) - {base}
+    def _end(self, case, sides, times, compared, figure):
+        """Notes the times of sides, how many times as long one of two takes as the other, and closes all."""
+        one, other = compared
         of = {name: dict(gpu_report.summary(values), mean=round(float(np.mean(values)), 4),
                          worst=round(float(max(values)), 4)) for name, values in times.items()}
         for side in sides.values():
             side.close()
-        return self._add({"case": case, "ms": of, "compared": figure,
-                          "times": gpu_report.figure(of[other][figure] / of[base][figure])})
+        return self._add({"case": case, "ms": of, "compared": "{} / {}, {}".format(one, other, figure),
+                          "times": gpu_report.figure(of[one][figure] / of[other][figure])})
 
     def _add(self, case):
         targets = TARGETS["gpu" if self.device.gpu is not None else "cpu"]

@@ -46,8 +46,8 @@ class DynamicVariable(PlacedVariable):
             (all floats of all rows), or what a layer's `embedding_initializer` may be, of which objects stand for
             their distribution: a row is a function of seed, table and key. Or a tensor, variable or array, [D] or
             [n, D]: row k of this rank begins with its row k % n.
-        var_type: 'hbm' or 'hybrid' (None). They differ in what happens at `max_capacity`: of 'hbm' a new key is an error
-            then, of 'hybrid' rows leave, with their slots.
+        var_type: 'hbm' or 'hybrid' (None). They differ in what happens at `max_capacity`: of 'hbm' a new key is an
+            error then, of 'hybrid' rows leave, with their slots.
         name: its name, in the current name scope; made unique.
         constraint: as for `tf.Variable`, on this rank's rows.
         trainable: whether optimizers train it by default.
@@ -109,10 +109,12 @@ class DynamicVariable(PlacedVariable):
             check_rank(label, placement, world.size)
         capacity = capacities.resolve(label, None, True, kwargs.get("init_capacity"), kwargs.get("max_capacity"))
         begins = _beginning(label, initializer, self.dimension)
-        capacity, forgetting = forgetting_options.resolve(label, capacity, True, self._forgetting_options(label, kwargs))
+        capacity, forgetting = forgetting_options.resolve(
+            label, capacity, True, self._forgetting_options(label, kwargs))
         if forgetting is not None and begins.rows is not None:
-            raise ValueError("{}: initializer: got values of rows for a table that forgets, where a row begins anew for "
-                             "another key: expected a name or a number as text; or give evict_strategy=None".format(label))
+            raise ValueError("{}: initializer: got values of rows for a table that forgets, where a row begins anew "
+                             "for another key: expected a name or a number as text; or give evict_strategy=None".format(
+                                 label))
         with tf.init_scope():
             unique = str(tf.get_default_graph().unique_name(name or "DynamicVariable", mark_as_used=False))
         table = Table(unique, capacity.rows, self.dimension, HASHED, self.key_type.name, Initializer(**begins.spec),
@@ -130,8 +132,8 @@ class DynamicVariable(PlacedVariable):
         if self.backend_type == "hybrid" and kwargs.get("max_capacity") is not None:
             given.setdefault("evict_strategy", "lru")
         if self.backend_type == "hbm" and given.get("evict_strategy") is not None:
-            raise ValueError("{}: evict_strategy: got {!r} with var_type='hbm', expected var_type='hybrid': of 'hbm' no "
-                             "row leaves".format(label, given["evict_strategy"]))
+            raise ValueError("{}: evict_strategy: got {!r} with var_type='hbm', expected var_type='hybrid': of 'hbm' "
+                             "no row leaves".format(label, given["evict_strategy"]))
         return given
 
     @property

@@ -14,8 +14,8 @@ def sparse_read_and_evict(variable: Any, ids: Any) -> Tuple[tf.Tensor, tf.Tensor
     """Reads rows on this rank, and gives out the keys that leave for them, with their trained rows.
 
     New ids get rows, in this rank's shard alone, whoever owns them elsewhere. Where they need more than `max_capacity`
-    rows, others leave, as in any lookup: here they are given out, each once, and are gone from the table. What leaves in
-    other lookups is not given out. There is no gradient.
+    rows, others leave, as in any lookup: here they are given out, each once, and are gone from the table. What leaves
+    in other lookups is not given out. There is no gradient.
 
     Args:
         variable: a `sok.DynamicVariable` that forgets, or a layer's embedding variable that does.
@@ -60,8 +60,8 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
     """The keys that have left this rank's shard after a step and have no row now, beside `sok.incremental_dump`.
 
     Whoever follows the training drops these, and takes over what `sok.incremental_dump` has of the same step. A table
-    remembers as many keys as its `remember_evicted` says, the last ones, 16 bytes each; whether that was enough is told.
-    Where it was not, a whole dump is needed: `sok.incremental_dump` since step -1. What a checkpoint restores remembers
+    remembers as many keys as its `remember_evicted` says, the last ones, 16 bytes each; whether that was enough is
+    told. Where it was not, a whole dump is needed: `sok.incremental_dump` since step -1. What a checkpoint restores remembers
     nothing.
 
     Args:
@@ -70,8 +70,8 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
         session: where to run at once, as for `sok.incremental_dump`.
 
     Returns:
-        (keys int64 [n], ascending, bool [] whether these are all), on the CPU: NumPy arrays in a finalized graph or if a
-        session is given, else tensors.
+        (keys int64 [n], ascending, bool [] whether these are all), on the CPU: NumPy arrays in a finalized graph or if
+        a session is given, else tensors.
 
     Raises:
         TypeError: it is no table that forgets, or since_step is no integer.

@@ -120,8 +120,8 @@ def session_of(function: str, graph: tf.Graph, session: Optional[tf.Session]) ->
     if found is None:
         raise RuntimeError(
             "sok1x.{}: the variables' graph is finalized, and no session of it was found: pass session=, "
-            "as a hook's run_context.session, or add sok1x.InitHook to the hooks of the MonitoredTrainingSession".format(
-                function))
+            "as a hook's run_context.session, or add sok1x.InitHook to the hooks of the "
+            "MonitoredTrainingSession".format(function))
     return found
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import gather, hash_index
+from sok1x.cuda_kernels import hash_index
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores.distinct import make_distinct
@@ -26,8 +26,8 @@ class EvictionsConfig(NamedTuple):
 
 @register
 class _ReadAndEvict(Operation):
-    """Input: keys [n], of any key type. Outputs: their rows float32 [n, D], new ones inserted in this rank's shard alone;
-    keys int64 [m] and rows float32 [m, D] of those that had to leave for them.
+    """Input: keys [n], of any key type. Outputs: their rows float32 [n, D], new ones inserted in this rank's shard
+    alone; keys int64 [m] and rows float32 [m, D] of those that had to leave for them.
     """
 
     name = "operations.evictions.read_and_evict"

@@ -14,7 +14,6 @@ from sok1x.graph_ops.stores.eviction import Leaving
 from sok1x.graph_ops.stores.forgetting import EVICTED, FREE, KNOWN, TICK
 from sok1x.graph_ops.stores.hashed_store import HashedStore
 
-
 UNKNOWN_STEP = 2 ** 62
 
 
@@ -69,7 +68,7 @@ class ForgetfulStore(HashedStore):
     _reached: Any = None
 
     def memory_for_leaving(self, count: int) -> Tuple[Any, Any]:
-        """Where keys and values of `count` rows that leave go: `Leaving`. An op that gives them out puts another here."""
+        """Where keys and values of `count` rows that leave go: `Leaving`. An op that gives them out has its own."""
         return self.request.temporary("int64", count), None
 
     @property
@@ -181,8 +180,8 @@ class ForgetfulStore(HashedStore):
         for slot, array in self._reached.arrays.items():
             if array.shape[0] < self.capacity or ITEM_BYTES[array.dtype] not in (4, 8):
                 raise CallError(FAILED_PRECONDITION, (
-                    "embedding table '{}' on rank {}: got its slot '{}' as {} {}, expected a number of 4 or 8 bytes for "
-                    "each of {} rows; nothing was changed. Initialize the slot again").format(
+                    "embedding table '{}' on rank {}: got its slot '{}' as {} {}, expected a number of 4 or 8 bytes "
+                    "for each of {} rows; nothing was changed. Initialize the slot again").format(
                         self.table.name, self.world.rank, slot.name, array.dtype, list(array.shape), self.capacity))
         return dict(self._reached.arrays)
 

@@ -167,6 +167,7 @@ def _call(function, variables, parts, token, name):
             raise ValueError("{} of table '{}': got '{}' of shape {} and dtype {}, expected a variable of {} rows of 4 "
                              "bytes or a multiple".format(function, table.name, part, shape,
                                                           variable.dtype.base_dtype.name, table.static_rows))
-    held, handles = variables.resources(*variables.content, slots={part: variable.handle for part, variable in parts.items()})
+    held, handles = variables.resources(
+        *variables.content, slots={part: variable.handle for part, variable in parts.items()})
     return library.call(function, TransferConfig(table, held), [], [], [], resources=handles,
                         host_inputs=[tf.convert_to_tensor(token, tf.int64)], name=name)

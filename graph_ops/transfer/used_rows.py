@@ -1,4 +1,4 @@
-"""A shard's rows in use, in their order: all from the first on, or, of a table that forgets, those that are not free."""
+"""A shard's rows in use, in their order: all from the first on, or, where a table forgets, those that are not free."""
 from sok1x.cuda_kernels import gather, stamps
 from sok1x.graph_ops.transfer.shard_parts import CHUNK_BYTES, host_chunks, row_bytes, some_rows
 

@@ -23,8 +23,8 @@ class TableState(NamedTuple):
 
     def variables(self) -> List[tf.Variable]:
         """All that belongs to this rank's shard: it is in the shard files, not in TensorFlow's checkpoint."""
-        return ([self.variable] + list(self.variable.index) + [variable for name, variable in self.variable.forgetting.items() if name not in self.parts]
-                + list(self.parts.values()))
+        forgetting = [variable for name, variable in self.variable.forgetting.items() if name not in self.parts]
+        return [self.variable] + list(self.variable.index) + forgetting + list(self.parts.values())
 
 
 def tables_of(graph: tf.Graph) -> List[TableState]:

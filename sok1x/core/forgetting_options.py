@@ -16,15 +16,15 @@ class ForgettingOptions(NamedTuple):
     """Options of tables that forget, with what they are by default: all rows stay, and all keys get one.
 
     Args:
-        evict_strategy: which rows leave when keys need more than `max_capacity`: 'lru', those that no training lookup has
-            asked for the longest; 'lfu', those that the fewest training lookups have asked for; 'ttl', those that have
-            not changed in the last `time_to_live` steps, and no others. SOK's 'kLru' and 'kLfu' are these too. None:
+        evict_strategy: which rows leave when keys need more than `max_capacity`: 'lru', those that no training lookup
+            has asked for the longest; 'lfu', those that the fewest training lookups have asked for; 'ttl', those that
+            have not changed in the last `time_to_live` steps, and no others. SOK's 'kLru' and 'kLfu' are these too. None:
             no row leaves.
         time_to_live: steps, for 'ttl'; as `sok.incremental_dump` counts them.
-        remember_evicted: how many keys that have left are remembered, the last ones, for `sok.evicted_keys`: 16 bytes
-            each. None: a quarter of `max_capacity`.
-        filter_ratio: the probability, above 0 and at most 1, with which a lookup with `use_low_frequency_filter` gives a
-            new key a row. It is drawn anew in each lookup.
+        remember_evicted: how many keys that have left are remembered, the last ones, for `sok.evicted_keys`: 16
+            bytes each. None: a quarter of `max_capacity`.
+        filter_ratio: the probability, above 0 and at most 1, with which a lookup with `use_low_frequency_filter` gives
+            a new key a row. It is drawn anew in each lookup.
         admit_after: a new key gets a row in the training lookup that is the so manieth to ask for it, at most 255;
             until then it reads its initial values, and is not trained.
         admission_counters: what counts these lookups has so many counters in each of four rows, a byte each, rounded up
@@ -104,8 +104,8 @@ def resolve(label: str, capacity: Capacity, use_hashtable: bool, options: Dict[s
     elif given.admission_counters is not None:
         raise ValueError("{}: admission_counters: got {} without admit_after: nothing is counted".format(
             label, given.admission_counters))
-    forgetting = Forgetting(strategy, given.time_to_live or 0, remembered, _ratio(label, given.filter_ratio), admit_after,
-                            counters)
+    forgetting = Forgetting(strategy, given.time_to_live or 0, remembered, _ratio(label, given.filter_ratio),
+                            admit_after, counters)
     return Resolved(Capacity(capacity.rows, growth), forgetting)
 
 
@@ -135,8 +135,8 @@ def _strategy(label: str, given: ForgettingOptions) -> str:
         raise ValueError("{}: evict_strategy: got {!r}, expected one of {}, or None".format(
             label, strategy, ", ".join(map(repr, STRATEGIES))))
     if (name == TTL) != (given.time_to_live is not None):
-        raise ValueError("{}: got evict_strategy={!r} and time_to_live={!r}, expected time_to_live, in steps, with 'ttl' "
-                         "and with nothing else".format(label, strategy, given.time_to_live))
+        raise ValueError("{}: got evict_strategy={!r} and time_to_live={!r}, expected time_to_live, in steps, with "
+                         "'ttl' and with nothing else".format(label, strategy, given.time_to_live))
     if name == TTL:
         _integer(label, "time_to_live", given.time_to_live, 1, 2 ** 60)
     return name

@@ -24,7 +24,8 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         embedding_initializer: of the rows: None (uniform in [-0.05, 0.05)), a name or a Keras initializer.
         init_capacity, max_capacity: of a table that grows: see `sok.EmbeddingVariable`.
         **kwargs: which rows leave when keys need more, and which keys get rows: see
-            `sok1x.core.forgetting_options.ForgettingOptions`. And what every Keras layer takes: name, trainable, dtype (see `precision.policy`).
+            `sok1x.core.forgetting_options.ForgettingOptions`. And what every Keras layer takes: name, trainable, dtype
+            (see `precision.policy`).
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.

@@ -186,7 +186,8 @@ def sleep(seconds):
 
 def look(variable, value=1):
     return library.call("test.look", NoConfig(), [], [], [], resources=[variable.handle],
-                        host_inputs=[tf.convert_to_tensor(value, tf.int32)], host_dtypes=[tf.int32], host_shapes=[[]])[0]
+                        host_inputs=[tf.convert_to_tensor(value, tf.int32)], host_dtypes=[tf.int32],
+                        host_shapes=[[]])[0]
 
 
 def pinned(variable):

@@ -138,7 +138,7 @@ class Shard:
         for row in self.rows.values():
             assert got["slot"][row].tobytes() == self.slot[row].tobytes(), row
             if exact_rows:
-                assert got["rows"][row].tobytes() == self.values[row].tobytes(), (row, got["rows"][row], self.values[row])
+                assert got["rows"][row].tobytes() == self.values[row].tobytes(), (row, self.values[row])
             else:
                 np.testing.assert_allclose(got["rows"][row], self.values[row], rtol=1e-4, atol=1e-5)
         if "evicted" in got:

@@ -205,7 +205,8 @@ def main(seed, operations):
         evicted = [len(table.model.shards[rank].evicted) for table in made]
         assert run.failed and max(evicted) > 20, (run.failed, evicted)
         assert operations < 200 or min(evicted) > 0, evicted
-        print("followed", operations, "operations;", run.steps, "steps,", run.failed, "failed; left:", evicted, flush=True)
+        print("followed", operations, "operations;", run.steps, "steps,", run.failed, "failed; left:", evicted,
+              flush=True)
 
 
 if __name__ == "__main__":

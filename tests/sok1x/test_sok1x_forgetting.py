@@ -266,7 +266,7 @@ def test_dynamic_variables_and_layers_forget(graph):
 
 @pytest.mark.parametrize("error, options, words", [
     (TypeError, dict(evict_stratgy="lru"), "unknown .*evict_stratgy; known are .*evict_strategy"),
-    (ValueError, dict(max_capacity=4, evict_strategy="fifo"), "evict_strategy: got 'fifo', expected one of 'lru', 'lfu'"),
+    (ValueError, dict(max_capacity=4, evict_strategy="fifo"), "evict_strategy: got 'fifo', expected one of 'lru'"),
     (TypeError, dict(max_capacity=4, evict_strategy=1), "evict_strategy: got 1 of type int"),
     (ValueError, dict(evict_strategy="lru"), "no max_capacity"),
     (ValueError, dict(max_capacity=4, evict_strategy="ttl"), "time_to_live"),
