@@ -61,8 +61,8 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
 
     Whoever follows the training drops these, and takes over what `sok.incremental_dump` has of the same step. A table
     remembers as many keys as its `remember_evicted` says, the last ones, 16 bytes each; whether that was enough is
-    told. Where it was not, a whole dump is needed: `sok.incremental_dump` since step -1. What a checkpoint restores remembers
-    nothing.
+    told. Where it was not, a whole dump is needed: `sok.incremental_dump` since step -1. What a checkpoint restores
+    remembers nothing.
 
     Args:
         variable: a table that forgets.
@@ -98,6 +98,7 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
         with table.graph.as_default():
             return evictions.since(table.table_variables, incremental.since_tensor("evicted_keys", since_step))
     step = incremental.since_number("evicted_keys", since_step)
+    assert table.evicted is not None
     since, keys, complete = table.evicted
     return incremental.session_of("evicted_keys", table.graph, session).run((keys, complete), {since: step})
 

@@ -143,8 +143,8 @@ def _one(dtype: str, filtered: bool, table: EmbeddingVariable, ids: Any, weights
 def _check_filter(table: EmbeddingVariable) -> None:
     forgetting = table.table.forgetting
     if forgetting is None or forgetting.filter_ratio == 1:
-        raise ValueError("sok1x.lookup_sparse: use_low_frequency_filter: got True for table '{}', expected one that has "
-                         "a filter_ratio below 1: give it to sok1x.DynamicVariable".format(table.m_var_name))
+        raise ValueError("sok1x.lookup_sparse: use_low_frequency_filter: got True for table '{}', expected one that "
+                         "has a filter_ratio below 1: give it to sok1x.DynamicVariable".format(table.m_var_name))
 
 
 def _for_each(what: str, given: Any, several: bool, expected: int) -> List[Any]:

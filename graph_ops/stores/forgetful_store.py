@@ -78,7 +78,8 @@ class ForgetfulStore(HashedStore):
 
     def state(self) -> State:
         """The table's numbers; a GPU's are waited for."""
-        return State(*map(int, self.own["counters"].read()), int(self.count.read()))
+        tick, free, evicted, known = self.own["counters"].read().tolist()
+        return State(tick, free, evicted, known, int(self.count.read()))
 
     def touched(self, rows: Any) -> None:
         """See `Store.touched`."""
@@ -138,7 +139,7 @@ class ForgetfulStore(HashedStore):
     def _refuse(self, keys: Any, count: int, rows: Any) -> int:
         """How many new keys, of those that rows int32 [count] has -1 for, get no row: there it has -2 then."""
         forgetting, refused = self.table.forgetting, 0
-        if self.filtered is None:
+        if self.filtered is None or forgetting is None:
             return 0
         if forgetting.admit_after > 1:
             refused += admission.refuse_rare(self.own["sketch"].pointer, forgetting.sketch_width, keys.pointer, count,
@@ -155,7 +156,7 @@ class ForgetfulStore(HashedStore):
         """What `new` keys get their rows from. Only growth changes anything."""
         state, table, leaving = self.state(), self.table, None
         needed = state.given + max(0, new - state.free)
-        if needed > table.most_rows and not table.forgetting.strategy:
+        if needed > table.most_rows and not (table.forgetting and table.forgetting.strategy):
             self._make_room(state.given - state.free, new)  # which raises
         if min(needed, table.most_rows) > self.capacity:
             growth.grow(self, min(needed, table.most_rows))

@@ -157,10 +157,10 @@ def _grow_index(request: Any, reached: Any, rows: int) -> None:
     keys = request.temporary("int64", used)
     new = reached.larger(_INDEX, slots)
     host_memory.advise_large_pages(new.pointer, 16 * slots)
-    rows, there, places = rows_in_use(request, reached.arrays.get("used", reached.arrays["stamps"]), used)
+    in_use, there, places = rows_in_use(request, reached.arrays.get("used", reached.arrays["stamps"]), used)
     stamps.numbered_keys(old.pointer, old.shape[0], places.pointer, used, "int64", keys.pointer)
     hash_index.clear(new.pointer, slots)
-    index_rows.place(new.pointer, slots, keys.pointer, rows.pointer, there)
+    index_rows.place(new.pointer, slots, keys.pointer, in_use.pointer, there)
     reached.take(_INDEX, new)
 
 

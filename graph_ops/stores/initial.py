@@ -140,8 +140,8 @@ class _Zeros(Operation):
     Config = ZerosConfig
 
     def run(self, request: Any, config: ZerosConfig, world: Any, headers: Any) -> None:
-        shape = config.table.forgetting.shape_of(config.variable, rows_now(request, config.table))
-        out = _array(request, "int64", shape)
+        forgetting: Any = config.table.forgetting
+        out = _array(request, "int64", forgetting.shape_of(config.variable, rows_now(request, config.table)))
         fill.fill_int64(out.pointer, out.size, 0)
 
 

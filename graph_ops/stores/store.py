@@ -12,7 +12,9 @@ KINDS: Dict[str, Type[Store]] = {HASHED: HashedStore, DIRECT: DirectStore}
 
 
 def _kind(table: Table) -> Type[Store]:
-    return KINDS[table.kind] if table.forgetting is None else ForgetfulStore
+    if table.forgetting is not None:
+        return ForgetfulStore
+    return KINDS[table.kind]
 
 
 @contextlib.contextmanager

@@ -159,9 +159,10 @@ class EmbeddingVariable(StampedVariable):
 
     def _make_forgetting(self) -> Dict[str, ShardVariable]:
         """{name: variable} of what the table has besides where it forgets."""
-        made, table = {}, self.table
-        for name in VARIABLES if table.forgetting is not None else ():
-            shape = table.forgetting.shape_of(name, table.static_rows)
+        made: Dict[str, ShardVariable] = {}
+        table, forgetting = self.table, self.table.forgetting
+        for name in VARIABLES if forgetting is not None else ():
+            shape = None if forgetting is None else forgetting.shape_of(name, table.static_rows)
             if shape is not None:
                 made[name] = ShardVariable(
                     initial_value=lambda name=name, shape=shape: initial.initial_zeros(table, name, shape),

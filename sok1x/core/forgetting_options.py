@@ -18,8 +18,8 @@ class ForgettingOptions(NamedTuple):
     Args:
         evict_strategy: which rows leave when keys need more than `max_capacity`: 'lru', those that no training lookup
             has asked for the longest; 'lfu', those that the fewest training lookups have asked for; 'ttl', those that
-            have not changed in the last `time_to_live` steps, and no others. SOK's 'kLru' and 'kLfu' are these too. None:
-            no row leaves.
+            have not changed in the last `time_to_live` steps, and no others. SOK's 'kLru' and 'kLfu' are these too.
+            None: no row leaves.
         time_to_live: steps, for 'ttl'; as `sok.incremental_dump` counts them.
         remember_evicted: how many keys that have left are remembered, the last ones, for `sok.evicted_keys`: 16
             bytes each. None: a quarter of `max_capacity`.
@@ -152,9 +152,9 @@ def _integer(label: str, what: str, value: Any, least: int, most: int) -> int:
 
 
 def _ratio(label: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    if isinstance(value, bool) or not isinstance(value, (float, numbers.Real)):
         raise TypeError("{}: filter_ratio: got {!r} of type {}, expected a number".format(
             label, value, type(value).__name__))
-    if not 0 < value <= 1:
+    if not 0 < float(value) <= 1:
         raise ValueError("{}: filter_ratio: got {}, expected a probability above 0 and at most 1".format(label, value))
     return float(value)
