@@ -7,7 +7,7 @@ from tensorflow.python.ops import gen_resource_variable_ops
 from sok1x.checkpoint import tables
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings.layer import EmbeddingLayer
-from sok1x.graph_ops.stores.forgetting import FREE
+from sok1x.graph_ops.stores.forgetting import EVICTED, FREE
 
 __all__ = ["table_stats"]
 
@@ -22,6 +22,7 @@ class TableStats(NamedTuple):
         device_bytes: int64 [], of all its variables in the memory of the rank's device: rows, stamps, index, and the
             slots of all optimizers.
         host_bytes: int64 [], what lies in host memory besides: 0.
+        evictions: int64 [], keys that have left a table that forgets since it was initialized or restored; else 0.
 
     Raises:
         Nothing.
@@ -37,6 +38,7 @@ class TableStats(NamedTuple):
     load: Any
     device_bytes: Any
     host_bytes: Any
+    evictions: Any = 0
 
 
 def table_stats(table: Any) -> TableStats:
@@ -68,7 +70,7 @@ def table_stats(table: Any) -> TableStats:
         ...     _ = session.run(tf.global_variables_initializer())
         ...     _ = session.run(rows)
         ...     session.run(stats)
-        TableStats(rows_in_use=3, capacity=4, load=0.75, device_bytes=240, host_bytes=0)
+        TableStats(rows_in_use=3, capacity=4, load=0.75, device_bytes=240, host_bytes=0, evictions=0)
     """
     variable = table.embedding_variable if isinstance(table, EmbeddingLayer) else table
     if not isinstance(variable, EmbeddingVariable):
@@ -77,11 +79,13 @@ def table_stats(table: Any) -> TableStats:
     with variable.graph.as_default(), tf.name_scope("table_stats"):
         capacity = _shape(variable)[0]
         used = variable.index[-1].value() if variable.index else capacity
+        evicted = tf.zeros([], tf.int64)
         if variable.forgetting:
-            used -= variable.forgetting["counters"].value()[FREE]
+            counters = variable.forgetting["counters"].value()
+            used, evicted = used - counters[FREE], counters[EVICTED]
         load = tf.cast(used, tf.float32) / tf.maximum(tf.cast(capacity, tf.float32), 1.0)
         taken = tf.add_n([tf.reduce_prod(_shape(one)) * one.dtype.size for one in _variables(variable)])
-        return TableStats(used, capacity, load, taken, tf.zeros([], tf.int64))
+        return TableStats(used, capacity, load, taken, tf.zeros([], tf.int64), evicted)
 
 
 def _variables(variable: EmbeddingVariable) -> List[Any]:
