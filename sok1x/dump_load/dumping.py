@@ -168,6 +168,5 @@ def _count(table: TableTransfers, session: tf.Session) -> int:
     variable = table.variable
     if not variable.table.hashed:
         return int(variable.table.rows)
-    given, free = session.run([variable.index[-1], variable.forgetting["counters"].value()[FREE]
-                               if variable.forgetting else tf.zeros([], tf.int64)])
-    return int(given) - int(free)
+    used = int(session.run(variable.index[-1]))
+    return used - int(session.run(variable.forgetting["counters"])[FREE]) if variable.forgetting else used

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import sok1x as sok
 from sok1x.graph_ops.operations import embedding
-from sok1x.graph_ops.transfer import shard_load, shard_parts, shard_save, shard_transfer
+from sok1x.graph_ops.transfer import shard_load, shard_parts, shard_transfer, used_rows
 
 v1 = tf.compat.v1
 V, D = 40, 3
@@ -100,7 +100,7 @@ class Model:
 def small_chunks(monkeypatch):
     """Everything takes several chunks."""
     monkeypatch.setattr(shard_parts, "CHUNK_BYTES", 7 * 4 * D)
-    monkeypatch.setattr(shard_save, "_KEYS_AT_ONCE", 15)
+    monkeypatch.setattr(used_rows, "_KEYS_AT_ONCE", 15)
     monkeypatch.setattr(shard_load, "_KEYS_AT_ONCE", 4)
 
 
