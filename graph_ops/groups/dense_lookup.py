@@ -27,7 +27,8 @@ class Forward(GroupForm):
 
     def lane(self, request, call, world):
         """See GroupForm.lane."""
-        return lane.LaneOp(lane.FORWARD, (), request, call, world) if world.size == 1 else None
+        knows = world.size == 1 and call.config.table.forgetting is None
+        return lane.LaneOp(lane.FORWARD, (), request, call, world) if knows else None
 
     def prepare(self, members, world):
         """See GroupForm.prepare."""
