@@ -66,10 +66,9 @@ class OneRankSource:
             int(self._keys.max(initial=-1)), self._ranks)
         if needed > self._wanted.rows:
             raise MismatchError((
-                "{} has {} rows of table '{}' for rank {} of {}, and its shard has {} rows{}: {} of at "
-                "least {}, or restore on more ranks.").format(
+                "{} has {} rows of table '{}' for rank {} of {}, and its shard has {} rows{}: {}.").format(
                     self._prefix, needed, self._table.name, self._rank, self._ranks, self._wanted.rows,
-                    " at most" if self._wanted.grows else "", self._wanted.remedy, needed))
+                    " at most" if self._wanted.grows else "", self._wanted.remedy(needed)))
 
     def chunks(self) -> Iterator[Tuple[np.ndarray, Dict[str, np.ndarray]]]:
         """As `TableSource.chunks`."""

@@ -33,11 +33,11 @@ class Wanted(NamedTuple):
     keys: Optional[int] = None
     grows: bool = False
 
-    @property
-    def remedy(self) -> str:
-        """What to set where there are too few rows."""
-        return "give the table a max_capacity" if self.grows else (
-            "let the table grow (max_vocabulary_size_per_gpu=None), give the layer a max_vocabulary_size_per_gpu")
+    def remedy(self, rows: int) -> str:
+        """What to set where so many rows are too many."""
+        what = "the table a max_capacity" if self.grows else "the layer a max_vocabulary_size_per_gpu"
+        grow = ", or None to let it grow" if self.use_hashtable and not self.grows else ""
+        return "give {} of at least {}{}, or restore on more ranks".format(what, rows, grow)
 
     def mine(self, keys: np.ndarray, rank: int, ranks: int) -> np.ndarray:
         """Places of a rank's keys."""
@@ -113,10 +113,9 @@ class TableSource:
         needed = total if self._table.use_hashtable else self._wanted.rows_for(greatest, self._ranks)
         if needed > self._wanted.rows:
             raise MismatchError(
-                "{} has {} rows of table '{}' for rank {} of {}, and its shard has {} rows{}: {} of at "
-                "least {}, or restore on more ranks.".format(
+                "{} has {} rows of table '{}' for rank {} of {}, and its shard has {} rows{}: {}.".format(
                     self._checkpoint.folder, needed, self._name, self._rank, self._ranks, self._wanted.rows,
-                    " at most" if self._wanted.grows else "", self._wanted.remedy, needed))
+                    " at most" if self._wanted.grows else "", self._wanted.remedy(needed)))
 
     def chunks(self) -> Iterator[Tuple[np.ndarray, Dict[str, np.ndarray]]]:
         """Yields (keys int64 [n], {part: array [n, …]}) in the order in which rows are given. Raises DamagedError."""
