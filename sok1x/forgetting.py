@@ -66,7 +66,8 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
 
     Args:
         variable: a table that forgets.
-        since_step: the last step that does not count, as for `sok.incremental_dump`: an integer, or a scalar tensor.
+        since_step: the last step that does not count, as for `sok.incremental_dump`: an integer; while the graph may
+            grow also a scalar tensor of shape [], int32 or int64.
         session: where to run at once, as for `sok.incremental_dump`.
 
     Returns:
