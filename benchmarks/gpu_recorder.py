@@ -14,7 +14,7 @@ import gpu_trace
 import numpy as np
 
 from sok1x.cuda_kernels import backend
-from sok1x.graph_ops.bridge import bulk
+from sok1x.graph_ops.bridge import bridge
 from sok1x.graph_ops.groups.lookup_run import LookupRun
 from sok1x.graph_ops.groups.updates import UpdateRun
 
@@ -110,7 +110,7 @@ class Recorder:
             names += [(self._communicator, name) for name in EXCHANGES]
         replacements = [(owner, name, timed(name if owner is backend.kernels else "exchange " + name,
                                             getattr(owner, name))) for owner, name in names]
-        replacements += [(UpdateRun, "apart", True), (bulk.Intake, "lane", False)]
+        replacements.append((UpdateRun, "apart", True))
         # What groups of lookups do in C++ is seen as a whole.
         function = LookupRun.call
         replacements.append((LookupRun, "call", lambda run, name, *arguments: timed("lookup " + name, function)(
@@ -171,8 +171,7 @@ class Recorder:
         def bound(function, *first):
             return lambda *arguments: function(*first, *arguments)
 
-        replacements = [(UpdateRun, "apart", True), (bulk.Intake, "lane", False),
-                        (gpu, "launch", bound(launched, gpu.launch)),
+        replacements = [(UpdateRun, "apart", True), (gpu, "launch", bound(launched, gpu.launch)),
                         (gpu, "clear", bound(moved, "clear", 1, gpu.clear)),
                         (gpu, "copy", bound(moved, "copy", 2, gpu.copy))]
         if self._communicator is not None:
@@ -200,14 +199,16 @@ def _with_arguments(times, log):
 
 @contextlib.contextmanager
 def _replaced(replacements):
-    """Sets attributes of instances while the block runs."""
-    before = []
+    """Sets attributes of instances while the block runs; all requests go through Python then."""
+    before, library = [], bridge.Library(bridge.PATH)
+    library.lane_allow(False)
     try:
         for owner, name, value in replacements:
             before.append((owner, name, owner.__dict__.get(name)))
             setattr(owner, name, value)
         yield
     finally:
+        library.lane_allow(True)
         for owner, name, value in reversed(before):
             if value is None:
                 delattr(owner, name)

@@ -14,6 +14,7 @@ import select
 import signal
 import socket
 import sys
+from importlib.machinery import BuiltinImporter, SourceFileLoader
 
 import numpy as np
 import tensorflow  # noqa: F401
@@ -122,10 +123,12 @@ def tell(connection, number):
 def main():
     code, file = code_of(serve(sys.argv[1]))
     names = sys.modules["__main__"].__dict__
+    # By a module's loader Python finds its source.
+    loader = SourceFileLoader("__main__", file) if file else BuiltinImporter
     for name in [name for name in names if not name.startswith("__")]:
         del names[name]
     names.pop("__file__")
-    names.update({"__doc__": None}, **{"__file__": file} if file else {})
+    names.update({"__doc__": None, "__loader__": loader}, **{"__file__": file} if file else {})
     exec(code, names)
 
 

@@ -42,11 +42,8 @@ class Intake:
       library: the bridge's `Library`. capacity: the most requests to take at once.
 
     Attributes:
-      lane: whether C++ runs by itself what it has learned: not for who wants to see all of it from Python.
       infos: ctypes array of `RequestInfo`, [capacity]. table: the same memory as a NumPy array of dtype `REQUEST`.
     """
-
-    lane = True
 
     def __init__(self, library: Any, capacity: int) -> None:
         self._library = library
@@ -78,7 +75,7 @@ class Intake:
           (kind, count): REQUEST, CANCELLATION, SESSION_END, or 0, and how many of `infos` are filled: 1 for a
           cancellation (`id`) and for the end of a session (`session`), 0 where nothing came, or nothing that is left.
         """
-        lane_us = lane_us if self.lane and lane_us is not None else -1
+        lane_us = -1 if lane_us is None else lane_us
         return self._library.take(spin_us, wait_us, inbox, pause_us, lane_us, self.infos, self._capacity,
                                   self._at_count), self._count.value
 

@@ -70,7 +70,7 @@ int Lane::Take(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pau
     kind = Queue::Get()->PopMany(spin_us, wait_us, inbox, pause_us, infos, capacity, count);
     if (kind != kRequests) return kind;
     Gather(infos, capacity, count);
-    if (lane_us >= 0) *count = RunAll(infos, *count);
+    if (lane_us >= 0 && allowed_.load()) *count = RunAll(infos, *count);
     if (wait_us >= 0) break;  // other ranks may have something to say
   }
   return kind;

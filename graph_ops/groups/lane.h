@@ -6,6 +6,7 @@
 #ifndef SOK1X_GROUPS_LANE_H
 #define SOK1X_GROUPS_LANE_H
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -57,6 +58,9 @@ class Lane {
   int Take(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, int64_t lane_us, RequestInfo* infos,
            int capacity, int* count);
 
+  // Whether it runs anything, from now on: not for who wants to see all of it from Python. Any thread.
+  void Allow(bool allowed) { allowed_.store(allowed); }
+
   // To be called when a group has run, with the number of its operation, how many members it has and how many of them it
   // has left; and when it has been answered, with zeros. Null: nothing is.
   typedef void (*Watcher)(int64_t alike, int64_t members, int64_t left);
@@ -94,6 +98,7 @@ class Lane {
   std::map<std::vector<int64_t>, int64_t> scratch_;  // kernels that have run together -> bytes that their last run took
   Expected expected_;
   Watcher watcher_ = nullptr;
+  std::atomic<bool> allowed_{true};
 };
 
 }  // namespace sok1x

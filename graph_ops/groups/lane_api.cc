@@ -23,6 +23,8 @@ void sok1x_lane_learn(const sok1x::LaneOp* op, int64_t alike, int64_t kernel, in
 
 void sok1x_lane_forget(int64_t kernel) { sok1x::Lane::Get()->Forget(kernel); }
 
+void sok1x_lane_allow(int allowed) { sok1x::Lane::Get()->Allow(allowed != 0); }
+
 void sok1x_lane_watch(sok1x::Lane::Watcher watcher) { sok1x::Lane::Get()->Watch(watcher); }
 
 // See Lane::Take.

@@ -52,7 +52,8 @@ class ForwardConfig(NamedTuple):
       exchange: 'all2all', 'reduce_scatter' or 'auto'.
       dtype: of the embeddings, 'float32' or 'float16'.
       training: whether the lookup trains; None: the last host input says.
-      rows_known: see `lookup_gradient.rows_are_known`."""
+      rows_known: see `lookup_gradient.rows_are_known`.
+      filtered: whether it draws which new keys get rows: see `Forgetting.filter_ratio`."""
 
     table: Table
     held: Held

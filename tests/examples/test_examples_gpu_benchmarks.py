@@ -50,7 +50,7 @@ def test_lookups_and_steps(results):
             continue
         assert ("stock" in case["whole"]) == (case["mode"] != "forward training")
         kernels = {row["kernel"] for row in case["kernels"]["sok1x"]["events"]["by kernel"]}
-        lookups = {"look_up", "dense forward_alone"} & kernels
+        lookups = {"look_up", "lookup forward_alone"} & kernels
         assert lookups  # each step's lookup is part of it, and so is its update
         assert {"sgd": "descend", "lazyadam": "lazy_adam"}.get(case["mode"], *lookups) in kernels
 

@@ -26,7 +26,7 @@ def test_every_case_is_measured(tmp_path):
         kernels = {row["kernel"] for row in recorded["by kernel"]}
         assert ("lazy_adam" if case["optimizer"] == lazy else "adam") in kernels
         # The step's lookup is part of it.
-        assert bool({"look_up", "dense forward_alone"} & kernels) == (case["mode"] == "step")
+        assert bool({"look_up", "lookup forward_alone"} & kernels) == (case["mode"] == "step")
         # Of the update equal indices are still to be added up; a lookup's gradient has none.
         assert {"unique", "segment_sum"} < kernels or case["mode"] == "step"
         assert 0 < recorded["fused"]["median"] < recorded["all"]["median"]
