@@ -71,7 +71,7 @@ def test_readers_keep_what_they_read(graph, seed):
 def test_many_threads_beside_a_group(graph):
     tables = [variable("v{}".format(i), np.zeros(4)) for i in range(3)]
     nodes = [member(i, variables=[tables[i], tables[(i + 1) % 3]]) for i in range(3)]
-    # Each thread has a number of its own to add to: TensorFlow's scatters of one variable lock each other out of nothing.
+    # Each thread adds to a number of its own: TensorFlow does not keep its scatters into one variable apart.
     scattered = [[tf.scatter_add(table, [number], [1.0]) for table in reversed(tables)] for number in range(3)]
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
