@@ -76,15 +76,6 @@ def compiler():
     return command
 
 
-def run_compiler(command, what):
-    """Runs one compiler command; a failure ends the build with what the compiler said."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
-    if done.returncode:
-        raise BuildError("{} did not compile: {}\n{}".format(what, " ".join(command), done.stdout))
-    if done.stdout.strip():
-        print(done.stdout)
-
-
 def tensorflow_flags():
     """Version, compile flags and link flags of the installed TensorFlow, remembered until it changes."""
     found = importlib.util.find_spec("tensorflow")
@@ -109,6 +100,14 @@ def tensorflow_flags():
     return answer
 
 
+def recipe():
+    """cuda_kernels/build_host.py, loaded by its path: it imports nothing of the project."""
+    spec = importlib.util.spec_from_file_location("sok1x_build_host", path("cuda_kernels", "build_host.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def build_bridge(output):
     """Compiles graph_ops/bridge/*.cc, and what groups do in C++, into one op library."""
     version, compile_flags, link_flags = tensorflow_flags()
@@ -116,25 +115,18 @@ def build_bridge(output):
     standard = "c++11" if version.startswith("1.") else "c++17"
     # NDEBUG as in TensorFlow's own build: with it, what counts references to a resource says nothing when it has let
     # the last one go, and without it that is checked when the resource is deleted.
-    run_compiler(compiler() + ["-std=" + standard, "-O2", "-DNDEBUG", "-fPIC", "-pthread", "-shared"]
-                 + find_sources("graph_ops/bridge", "*.cc") + find_sources("graph_ops/groups", "*.cc")
-                 + ["-o", output] + compile_flags + link_flags,
-                 "The TensorFlow op (graph_ops/*/*.cc)")
+    command = compiler() + ["-std=" + standard, "-O2", "-DNDEBUG", "-fPIC", "-pthread"] + compile_flags
+    module = recipe()
+    objects = module.compile_objects(
+        command, find_sources("graph_ops/bridge", "*.cc") + find_sources("graph_ops/groups", "*.cc"),
+        os.path.join(STATE, "bridge"), version)
+    module.run_all([compiler() + ["-shared", "-pthread"] + objects + ["-o", output] + link_flags])
 
 
 def build_host_kernels(output):
     """Compiles cuda_kernels/*.cu for the host, the way cuda_kernels/build_host.py says."""
-    recipe = path("cuda_kernels", "build_host.py")
-    if not os.path.exists(recipe):
-        sources = find_sources("cuda_kernels", "*.cu")
-        run_compiler(compiler() + ["-O3", "-std=c++17", "-fPIC", "-shared", "-pthread", "-x", "c++"] + sources
-                     + ["-o", output], "The host build of the kernels (cuda_kernels/*.cu)")
-        return
     compiler()
-    spec = importlib.util.spec_from_file_location("sok1x_build_host", recipe)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.build(output)
+    recipe().build(output, objects=os.path.join(STATE, "kernels"))
 
 
 # output, what makes it, the folder and the patterns of what it depends on, whether TensorFlow is one of those
@@ -180,7 +172,12 @@ def build_native(force=False, only=""):
             print("building {} ...".format(name), flush=True)
             started, partial = time.time(), output[:-len(".so")] + ".partial.so"
             try:
-                make(partial)
+                if force:
+                    shutil.rmtree(os.path.join(STATE, "bridge" if "bridge" in name else "kernels"), ignore_errors=True)
+                try:
+                    make(partial)
+                except RuntimeError as error:
+                    raise BuildError("{} did not compile: {}".format(name, error)) from None
                 # A program that has the old library loaded keeps it: the file is replaced, never written over.
                 os.replace(partial, output)
             finally:

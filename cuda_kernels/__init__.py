@@ -18,6 +18,7 @@ Rows:
     adam           Adam's step, for the rows with a gradient or for all
     stamps         when rows last changed, and the keys of those that have
     row_use        when rows were last asked for; free rows, listed and given out again
+    cache_rows     rows of a table in host memory, on their way into a cache and back; which keys are where
     lowest_scores  the rows with the lowest scores
     fill           memory filled with one value
     host_memory    large pages for tables in host memory
@@ -41,6 +42,7 @@ of records, one for each table, with pointers in them.
     groups           the records, rows that lie in several blocks (groups.cuh)
     group_bags       as combine.bag_offsets and bags.longest
     group_combine    as combine (bags.cuh, combine_host.h: what both share)
+    group_weights    gradients of what group_combine multiplies rows with
     group_find       as hash_index.find, row_numbers.direct and lookup
     group_initial    as row_init.initial_rows (row_init.cuh: what both share)
     group_gather     as gather
@@ -48,11 +50,13 @@ of records, one for each table, with pointers in them.
     group_partition  as partition (owners.cuh: who owns a key)
     group_sum        as segment_sum (segment_sum_terms.cuh, segment_sum_host.h: what both share)
     group_stamps     as stamps
+    group_update     as update.descend and adam.lazy_adam (descend_rows.cuh, adam_rows.cuh: what both share)
     group_steps      the same in C++, scratch memory and uploads included: for graph_ops' own C++ (group_steps.h)
     host_group_steps    (host_group_steps.cu alone; group_steps.py wraps it) the table of these steps; uploads, and what
                         comes back (host_group_device.h: the host and a GPU as the steps use them)
     host_group_lookups  (host_group_lookups.cu alone) the steps of lookups
     host_group_sums     (host_group_sums.cu alone) those of sums
+    host_group_updates  (host_group_updates.cu alone) those of optimizers
 
 What they stand on:
     backend        which device kernels run on; `declare` states a kernel's C types and its GPU threads, `kernels` calls

@@ -5,7 +5,7 @@ from .backend import INT64, POINTER, family, kernels, row_lanes
 
 declare = family(__name__)
 
-_TEAM_ROWS = 2  # that a team of threads has in flight, as in adam.cu
+_TEAM_ROWS = 2  # that a team of threads has in flight, as in adam_rows.cuh
 _SCALARS = (POINTER,) * 6
 
 

@@ -20,6 +20,15 @@ SOK_DEVICE void start_bags(const i64* SOK_RESTRICT bags, i64 stride, i64 n, i64 
   }
 }
 
+// Offsets that are given: i of n_bags + 1. *outside, 0 before, becomes above 0 where they do not begin at 0, end at n and
+// ascend between.
+SOK_DEVICE void take_splits(const i64* SOK_RESTRICT splits, i64 n, i64 n_bags, i64 i, i64* SOK_RESTRICT offsets,
+                            i64* outside) {
+  const i64 here = splits[i];
+  if (here < (i > 0 ? splits[i - 1] : 0) || (i == 0 && here != 0) || (i == n_bags && here != n)) atomic_max(outside, 1);
+  offsets[i] = here;
+}
+
 // A bag's number of keys, times 2^BAG_BITS, plus its number from the end: of equal lengths the first bag's is greatest.
 SOK_DEVICE i64 length_of_bag(const i64* offsets, i64 b) {
   return ((offsets[b + 1] - offsets[b]) << BAG_BITS) + ((((i64)1 << BAG_BITS) - 1) - b);

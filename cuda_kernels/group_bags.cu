@@ -5,14 +5,18 @@
 
 #ifdef __CUDACC__
 
-// Tiles are of items, one more than a member has. counts [3][count], 0 before: `outside`, `unsorted` and `longest`.
+// Tiles are of items, one more than a member has; of a member with splits, of these. counts [3][count], 0 before: `outside`, `unsorted` and `longest`.
 SOK_KERNEL sok1x_group_bag_offsets(const BagsMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
                                    i64 tiles, i64* counts) {
   SOK_GROUP_TILES(tile, tiles) {
     const i64 t = part_of(starts, count, tile);
     const BagsMember m = members[t];
     const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
-    if (i <= m.n) start_bags(m.bags, m.stride, m.n, m.n_bags, i, m.offsets, counts + t, counts + count + t);
+    if (m.splits) {
+      if (i <= m.n_bags) take_splits(m.splits, m.n, m.n_bags, i, m.offsets, counts + t);
+    } else if (i <= m.n) {
+      start_bags(m.bags, m.stride, m.n, m.n_bags, i, m.offsets, counts + t, counts + count + t);
+    }
   }
 }
 
@@ -39,6 +43,10 @@ SOK_EXPORT void sok1x_group_bag_offsets(const BagsMember* members, const i64* st
   memset(counts, 0, 3 * count * sizeof *counts);
   sok1x::for_group(starts, count, 32, [=](i64 t, i64 begin, i64 end) {
     const BagsMember& m = members[t];
+    if (m.splits) {
+      for (i64 i = begin; i < end; ++i) take_splits(m.splits, m.n, m.n_bags, i, m.offsets, counts + t);
+      return;
+    }
     i64 previous = begin > 0 ? m.bags[(begin - 1) * m.stride] : -1;
     for (i64 i = begin; i < end; ++i) {
       const i64 bag = i < m.n ? m.bags[i * m.stride] : m.n_bags;

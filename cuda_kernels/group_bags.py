@@ -15,7 +15,9 @@ declare("group_bags_member_bytes", INT64)
 #   most     the longest bag is not looked for where n is no more than this, and counts as empty
 #   offsets  pointer to int64 [n_bags + 1], out: items offsets[b] to offsets[b + 1] - 1 are in bag b; 0: the member is
 #            left out
-BAGS = groups.record("bags", "stride", "n", "n_bags", "most", "offsets")
+#   splits   pointer to int64 [n_bags + 1], the offsets as they are given, to be checked: what is wrong with them counts
+#            as `outside`; 0: `bags` says
+BAGS = groups.record("bags", "stride", "n", "n_bags", "most", "offsets", "splits")
 
 
 def offsets(members, counts):

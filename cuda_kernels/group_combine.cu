@@ -7,7 +7,7 @@
 
 // As combine_bags: a team sums a bag, each lane its columns, in key order; the rows of AHEAD keys are asked for at a
 // time. Offsets are kept within [0, n_keys], so that offsets which prove faulty later do no harm.
-template <int W, class In, class Out>
+template <bool WEIGHTED, int W, class In, class Out>
 SOK_DEVICE void combine_tile(const CombineMember& m, i64 first_bag, int lanes) {
   const int AHEAD = 4;
   const i64 dim = m.dim;
@@ -18,9 +18,11 @@ SOK_DEVICE void combine_tile(const CombineMember& m, i64 first_bag, int lanes) {
     Out* const out = (Out*)row_in(m.out, b, dim * sizeof(Out));
     for (i64 c = (warp_lane() & (lanes - 1)) * W; c < dim; c += lanes * W) {
       Vec<W> sum = zero_vec<W>();
+      float weights = 0.0f;
       for (i64 k = first; k < last; k += AHEAD) {
         i32 row[AHEAD];
         Vec<W> value[AHEAD];
+        float weight[AHEAD];
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) row[a] = k + a < last ? m.inverse[k + a] : -1;
 #pragma unroll
@@ -29,45 +31,67 @@ SOK_DEVICE void combine_tile(const CombineMember& m, i64 first_bag, int lanes) {
         }
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
+          if (WEIGHTED) weight[a] = k + a >= last ? 0.0f : m.weights ? m.weights[k + a] : 1.0f;
+        }
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+          if (WEIGHTED) weights += m.mean == BY_ROOT ? weight[a] * weight[a] : weight[a];
           if (row[a] < 0) continue;
-          for (int w = 0; w < W; ++w) sum.lane[w] = sum.lane[w] + value[a].lane[w];
+          for (int w = 0; w < W; ++w) {
+            sum.lane[w] = sum.lane[w] + (WEIGHTED ? weight[a] * value[a].lane[w] : value[a].lane[w]);
+          }
         }
       }
       if (m.mean && last > first) {
-        const float count = (float)(last - first);
+        const float count = !WEIGHTED ? (float)(last - first) : m.mean == BY_ROOT ? sqrtf(weights) : weights;
         for (int w = 0; w < W; ++w) sum.lane[w] = sum.lane[w] / count;
       }
       store_vec<W>(out + c, sum);
+      if (WEIGHTED && m.scales && c == 0) {
+        const float divisor = m.mean == BY_ROOT ? sqrtf(weights) : weights;
+        for (i64 k = first; k < last; ++k) m.scales[k] = m.weights[k] / divisor;
+      }
     }
   }
 }
 
-template <class In, class Out>
+template <bool WEIGHTED, class In, class Out>
 SOK_DEVICE void combine_aligned_tile(const CombineMember& m, i64 first_bag, int lanes) {
   if (m.dim % 4 == 0 && aligned(m.source, 4 * sizeof(In)) && aligned(m.out, 4 * sizeof(Out))) {
-    combine_tile<4, In, Out>(m, first_bag, lanes);
+    combine_tile<WEIGHTED, 4, In, Out>(m, first_bag, lanes);
   } else if (m.dim % 2 == 0 && aligned(m.source, 2 * sizeof(In)) && aligned(m.out, 2 * sizeof(Out))) {
-    combine_tile<2, In, Out>(m, first_bag, lanes);
+    combine_tile<WEIGHTED, 2, In, Out>(m, first_bag, lanes);
   } else {
-    combine_tile<1, In, Out>(m, first_bag, lanes);
+    combine_tile<WEIGHTED, 1, In, Out>(m, first_bag, lanes);
   }
 }
 
 // `members` is not SOK_RESTRICT: fields that several forms read would be read once, and kept in 16 registers more.
-SOK_KERNEL sok1x_group_combine(const CombineMember* members, const i64* SOK_RESTRICT starts, i64 count, i64 tiles) {
+template <bool WEIGHTED>
+SOK_DEVICE void combine_tiles(const CombineMember* members, const i64* SOK_RESTRICT starts, i64 count, i64 tiles) {
   SOK_GROUP_TILES(tile, tiles) {
     const i64 t = part_of(starts, count, tile);
     const CombineMember& m = members[t];
     const int lanes = lanes_of_row(m.dim);
     const i64 first = (tile - starts[t]) * (COMBINE_BAGS * 32 / lanes);
     if (m.source_half) {
-      combine_aligned_tile<u16, u16>(m, first, lanes);
+      combine_aligned_tile<WEIGHTED, u16, u16>(m, first, lanes);
     } else if (m.out_half) {
-      combine_aligned_tile<float, u16>(m, first, lanes);
+      combine_aligned_tile<WEIGHTED, float, u16>(m, first, lanes);
     } else {
-      combine_aligned_tile<float, float>(m, first, lanes);
+      combine_aligned_tile<WEIGHTED, float, float>(m, first, lanes);
     }
   }
+}
+
+SOK_KERNEL sok1x_group_combine(const CombineMember* members, const i64* SOK_RESTRICT starts, i64 count, i64 tiles) {
+  combine_tiles<false>(members, starts, count, tiles);
+}
+
+// For a group of which any member has weights.
+SOK_KERNEL sok1x_group_weighted_combine(const CombineMember* members, const i64* SOK_RESTRICT starts, i64 count,
+                                        i64 tiles) {
+  combine_tiles<true>(members, starts, count, tiles);
 }
 
 #else
@@ -77,7 +101,8 @@ namespace {
 template <class In, class Out, class RowAt>
 void combine_items(const CombineMember& m, const RowAt& row_at, i64 begin, i64 end) {
   sok1x::for_runs(m.out, begin, end, m.dim * (i64)sizeof(Out), [&](i64 first, i64 last, char* out) {
-    combine_run(row_at, m.dim, nullptr, m.inverse, m.offsets, first, last, (i32)m.mean, (Out*)out, m.offsets[last]);
+    combine_run(row_at, m.dim, nullptr, m.inverse, m.offsets, first, last, (i32)m.mean, (Out*)out, m.offsets[last],
+                m.weights, m.scales);
   });
 }
 

@@ -4,6 +4,7 @@ from .backend import INT64, POINTER, family
 
 declare = family(__name__)
 declare("group_combine", None, POINTER, POINTER, INT64, INT64, threads=lambda a: 32 * a[3])
+declare("group_weighted_combine", None, POINTER, POINTER, INT64, INT64, threads=lambda a: 32 * a[3])
 declare("group_combine_member_bytes", INT64)
 
 # What `combine` takes of each member:
@@ -14,8 +15,11 @@ declare("group_combine_member_bytes", INT64)
 #   mean         1: sums are divided by the number of keys of the bag (keys with a negative row count too)
 #   out          n_bags rows (BLOCKS), out; zeros for an empty bag
 #   out_half     1: out is float16, to which sums are rounded; 0: float32
+#   weights      pointer to float32 [n_keys], what each key's row is multiplied with, or 0; a mean is then divided by
+#                the sum of the bag's weights; mean 2: by the root of the sum of their squares
+#   scales       pointer to float32 [n_keys], out, of a mean with weights: these divided by their sum; 0: not wanted
 COMBINE = groups.record(("source", groups.BLOCKS), "source_half", "dim", "inverse", "offsets", "n_bags", "n_keys",
-                        "mean", ("out", groups.BLOCKS), "out_half")
+                        "mean", ("out", groups.BLOCKS), "out_half", "weights", "scales")
 
 
 def combine(members):

@@ -80,6 +80,32 @@ i64 find_only(const FindMember& m, i64 begin, i64 end) {
   return missed;
 }
 
+// A float of a sum: a row that is copied there is added to zero, as combine_run does.
+struct Summed {
+  float value;
+};
+
+SOK_DEVICE void copy_row(Summed* out, const float* row, i64 dim) { start_row(&out->value, row, 1.0f, dim); }
+
+// Of `n` bags with one key each, and no weights: rows of their keys, and their sums, as where rows are copied.
+i64 find_and_sum(const FindMember& m, i64 first, i64 n, float* out) {
+  const i64 missed = find_run(m, m.keys.base + first * key_bytes(m.key_type), n, m.rows + first, (Summed*)out);
+  for (i64 i = 0; missed && i < n; ++i) {
+    if (m.rows[first + i] < 0) zero_row(out + i * m.dim, m.dim);
+  }
+  return missed;
+}
+i64 find_and_sum(const FindMember&, i64, i64, u16*) { return 0; }
+
+// Whether bags begin to end - 1 have one key each; of sums of 16-bit floats nobody asks.
+bool one_each(const CombineMember& bags, i64 begin, i64 end, const float*) {
+  if (bags.weights || bags.offsets[end] - bags.offsets[begin] != end - begin) return false;
+  bool one = true;
+  for (i64 b = begin; b < end; ++b) one &= bags.offsets[b + 1] - bags.offsets[b] == 1;
+  return one;
+}
+bool one_each(const CombineMember&, i64, i64, const u16*) { return false; }
+
 // The bags begin to end - 1: rows of their keys, and their sums.
 template <class Out>
 i64 find_and_combine(const FindMember& m, const CombineMember& bags, i64 begin, i64 end) {
@@ -89,14 +115,21 @@ i64 find_and_combine(const FindMember& m, const CombineMember& bags, i64 begin, 
   i64 missed = 0, found = bags.offsets[begin];
   for (i64 b = begin, stop; b < end; b = stop) {
     stop = std::min(end, b + BAGS);
+    Out* const out = (Out*)bags.out.base + b * m.dim;
+    if (found == bags.offsets[b] && one_each(bags, b, stop, out)) {
+      while (stop < end && one_each(bags, stop, std::min(end, stop + BAGS), out)) stop = std::min(end, stop + BAGS);
+      missed += find_and_sum(m, found, stop - b, out);
+      found += stop - b;
+      continue;
+    }
     // Of the first keys behind them too: combine_run asks for their rows.
     const i64 until = std::min(all, bags.offsets[stop] + COMBINE_AHEAD);
     if (until > found) {
       missed += find_run(m, m.keys.base + found * bytes, until - found, m.rows + found, (float*)nullptr);
       found = until;
     }
-    combine_run(row_at, m.dim, nullptr, m.rows, bags.offsets, b, stop, (i32)bags.mean,
-                (Out*)bags.out.base + b * m.dim, found);
+    combine_run(row_at, m.dim, nullptr, m.rows, bags.offsets, b, stop, (i32)bags.mean, out, found, bags.weights,
+                bags.scales);
   }
   return missed;
 }

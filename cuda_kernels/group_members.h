@@ -14,10 +14,14 @@ typedef int64_t i64;
 
 struct Slot;  // of a hash index: hash_index.cuh
 
-// Of a warp's tile on a GPU, for each team of threads that serves a row together: rows that are copied at a time, and
-// bags that are summed one after the other.
+// Of a warp's tile on a GPU, for each team of threads that serves a row together: rows that are copied at a time, bags
+// that are summed one after the other, and rows that an optimizer moves (as kAdamRows in adam_rows.cuh).
 #define GATHER_ROWS 4
 #define COMBINE_BAGS 2
+#define UPDATE_ROWS 2
+
+// In place of a `mean` of 1, of bags with weights: they are divided by the root of the sum of the weights' squares.
+#define BY_ROOT 2
 
 // Of a count that tells a bag's length and its number (bags.cuh), those of the number; as in bags.py.
 #define BAG_BITS 32
@@ -94,6 +98,7 @@ struct SumMember {
   Blocks sums;  // num_segments rows of dim floats
   Blocks half;  // the wrapper's
   i64 first_segment;  // number of the member's first segment among those of all members
+  const float* scales;  // of bags [n], what each item's term is multiplied with; null: nothing, or as `mean` says
 };
 
 struct BagsMember {
@@ -101,6 +106,7 @@ struct BagsMember {
   i64 stride, n, n_bags;
   i64 most;  // of items in a bag: the longest is looked for where there are more items in all
   i64* offsets;
+  const i64* splits;  // [n_bags + 1], the offsets, given; null: `bags` says
 };
 
 struct CombineMember {
@@ -112,6 +118,23 @@ struct CombineMember {
   i64 n_bags, n_keys, mean;
   Blocks out;  // n_bags rows
   i64 out_half;  // 1 where the source is of 16 bits
+  // [n_keys], what each key's row is multiplied with; null: nothing. A mean is then divided by the sum of a bag's weights,
+  // and `scales` [n_keys], out, are the weights divided by it; null where they are not wanted.
+  const float* weights;
+  float* scales;
+};
+
+// The gradient of what rows are multiplied with, as CombineMember has them.
+struct WeightsMember {
+  const char* gradient;  // of n_bags rows of dim numbers
+  i64 gradient_half;     // of 16 bits, else of 32
+  const char* rows;      // of each of n keys
+  i64 rows_half, dim;
+  const i64* offsets;  // [n_bags + 1], where each bag begins among them
+  i64 n_bags, n, mean;
+  const i32* order;      // [n], which of `weights` each key has, and of `out`; null: the same
+  const float* weights;  // [n]
+  float* out;            // [n]
 };
 
 struct StampMember {
@@ -142,6 +165,18 @@ struct InsertMember {
   i64 ahead, at_least;
   const i64* clock;
   i64* stamps;
+};
+
+// An optimizer's step, whose rows are distinct.
+struct UpdateMember {
+  const float* values;  // the gradients, n rows of dim floats
+  i64 dim;
+  const i32* rows;
+  i64 n;
+  const float* scalars[6];
+  i64 table_rows;
+  float* table;
+  float* slots[2];
 };
 
 #endif  // SOK1X_GROUP_MEMBERS_H

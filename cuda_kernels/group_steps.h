@@ -51,9 +51,12 @@ struct GroupSteps {
   int (*bag_offsets)(GroupWork* work, const BagsMember* members, i64 count, i64* counts);
   int (*combine)(GroupWork* work, const CombineMember* members, i64 count);
   int (*segment_sum)(GroupWork* work, SumMember* members, i64 count);
+  int (*weights)(GroupWork* work, const WeightsMember* members, i64 count);
   int (*stamp)(GroupWork* work, const StampMember* members, i64 count);
   // Gives new keys the next rows, in their order, with initial values, and stamps them: table after table.
   int (*insert)(GroupWork* work, const InsertMember* members, i64 count);
+  int (*descend)(GroupWork* work, const UpdateMember* members, i64 count);
+  int (*lazy_adam)(GroupWork* work, const UpdateMember* members, i64 count);
   // How many kernels have run, or been launched, since the process began.
   i64 (*kernels)();
 };

@@ -28,8 +28,9 @@ SOK_KERNEL sok1x_group_sum_count(const SumMember* SOK_RESTRICT members, const i6
 
 SOK_DEVICE i64 row_of_item(const SumMember& m, i64 i) { return m.offsets ? part_of(m.offsets, m.n_bags, i) : i; }
 
-// What a row of values is multiplied with.
-SOK_DEVICE float scale_of_row(const SumMember& m, i64 row) {
+// What a term is multiplied with: of item i, whose row is the value.
+SOK_DEVICE float scale_of(const SumMember& m, i64 i, i64 row) {
+  if (m.scales) return m.scales[i];
   return m.mean ? 1.0f / (float)(m.offsets[row + 1] - m.offsets[row]) : 1.0f;
 }
 
@@ -54,7 +55,7 @@ SOK_KERNEL sok1x_group_sum_place(const SumMember* SOK_RESTRICT members, const i6
                          (float*)row_in(m.sums, segment, m.dim * 4)};
       const i64 at = begins[m.first_segment + segment] + place[tile * GROUP_TILE + warp_lane()];
       ordered[at] = term;
-      if (scales) scales[at] = scale_of_row(m, row);
+      if (scales) scales[at] = scale_of(m, i, row);
     }
   }
 }
@@ -123,8 +124,8 @@ SOK_DEVICE void sum_chunk(i64 dim, const Term* SOK_RESTRICT ordered, const Scale
 }
 
 template <int W, class T>
-SOK_DEVICE void sum_segment(const SumMember& m, i64 segment, const i32* SOK_RESTRICT sources, i64 begin, i64 end,
-                            i64 first_source, int lanes) {
+SOK_DEVICE void sum_segment(const SumMember& m, i64 segment, const i32* SOK_RESTRICT sources,
+                            const float* SOK_RESTRICT scales, i64 begin, i64 end, i64 first_source, int lanes) {
   const int AHEAD = 8;
   const i64 dim = m.dim;
   float* const out = (float*)row_in(m.sums, segment, dim * 4);
@@ -132,19 +133,18 @@ SOK_DEVICE void sum_segment(const SumMember& m, i64 segment, const i32* SOK_REST
     Pack<float, W> sum = {};
 #pragma unroll 1
     for (i64 p = begin; p < end; p += AHEAD) {
-      i64 row[AHEAD];
       Pack<T, W> value[AHEAD];
 #pragma unroll
       for (int a = 0; a < AHEAD; ++a) {
         if (p + a < end) {
-          row[a] = sources[p + a] - first_source;
-          value[a] = *(const Pack<T, W>*)((const T*)row_in(m.values, row[a], dim * sizeof(T)) + c);
+          const i64 row = sources[p + a] - first_source;
+          value[a] = *(const Pack<T, W>*)((const T*)row_in(m.values, row, dim * sizeof(T)) + c);
         }
       }
 #pragma unroll
       for (int a = 0; a < AHEAD; ++a) {
         if (p + a >= end) break;
-        const float scale = scale_of_row(m, row[a]);
+        const float scale = scales ? scales[p + a] : 1.0f;
         for (int w = 0; w < W; ++w) sum.lane[w] += scale * summand(value[a].lane[w]);
       }
     }
@@ -218,13 +218,18 @@ SOK_KERNEL sok1x_group_sum_keys(const SumMember* SOK_RESTRICT members, const i64
   }
 }
 
-// From items to the rows that are their terms, in place, for the members that have bags; n: all sources.
+// From items to the rows that are their terms, in place, for the members that have bags; n: all sources. scales [n], null
+// where all terms are taken as they are: what they are multiplied with.
 SOK_KERNEL sok1x_group_sum_bags(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count, i64 n,
-                                i32* SOK_RESTRICT sources) {
+                                i32* SOK_RESTRICT sources, float* SOK_RESTRICT scales) {
   SOK_PARALLEL_FOR(p, n, 0) {
     const i64 t = part_of(starts, count, sources[p] / GROUP_TILE);
     const i64 i = sources[p] - starts[t] * GROUP_TILE;
-    if (members[t].offsets && i < members[t].n) sources[p] = (i32)row_of_item(members[t], i);
+    if (i < members[t].n) {
+      const i64 row = row_of_item(members[t], i);
+      if (members[t].offsets) sources[p] = (i32)row;
+      if (scales) scales[p] = scale_of(members[t], i, row);
+    }
   };
 }
 
@@ -232,7 +237,7 @@ SOK_KERNEL sok1x_group_sum_bags(const SumMember* SOK_RESTRICT members, const i64
 // of items, in whose order the sources were numbered, unless they are rows of bags.
 SOK_KERNEL sok1x_group_sum_in_order(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
                                     i64 tiles, const i64* SOK_RESTRICT item_starts, const i32* SOK_RESTRICT begins,
-                                    const i32* SOK_RESTRICT sources) {
+                                    const i32* SOK_RESTRICT sources, const float* SOK_RESTRICT scales) {
   SOK_GROUP_TILES(tile, tiles) {
     const i64 t = part_of(starts, count, tile);
     const SumMember& m = members[t];
@@ -241,7 +246,7 @@ SOK_KERNEL sok1x_group_sum_in_order(const SumMember* SOK_RESTRICT members, const
     const bool here = segment < m.num_segments;
     const i32* const of_member = begins + m.first_segment;
     const i64 begin = here ? of_member[segment] : 0, end = here ? of_member[segment + 1] : 0;
-    SOK_BY_TERMS(m, here, sum_segment, m, segment, sources, begin, end,
+    SOK_BY_TERMS(m, here, sum_segment, m, segment, sources, scales, begin, end,
                  m.offsets ? 0 : item_starts[t] * GROUP_TILE, lanes);
   }
 }
@@ -261,7 +266,9 @@ struct Part {
 template <class Values, class Out, class ScaleOf>
 void sum_part(const SumMember& m, const Part& part, const Values& values, const Out& out, const ScaleOf& scale_of) {
   sok1x::Sums<Values, Out, ScaleOf> sums(out, values, m.dim, part.begin, part.end, scale_of);
-  if (m.offsets) {
+  if (m.scales) {
+    sok1x::OfferScaledBags{m.offsets, m.segments, m.n_bags, m.scales}(sums);
+  } else if (m.offsets) {
     sok1x::OfferBags{m.offsets, m.segments, m.n_bags}(sums);
   } else {
     sok1x::OfferRows{m.segments, m.n}(sums);
@@ -271,7 +278,9 @@ void sum_part(const SumMember& m, const Part& part, const Values& values, const 
 
 template <class Values, class Out>
 void sum_part(const SumMember& m, const Part& part, const Values& values, const Out& out) {
-  if (m.mean) {
+  if (m.scales) {
+    sum_part(m, part, values, out, sok1x::Given());
+  } else if (m.mean) {
     sum_part(m, part, values, out, sok1x::OneOverKeys{m.offsets});
   } else {
     sum_part(m, part, values, out, sok1x::One());

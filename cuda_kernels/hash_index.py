@@ -66,6 +66,11 @@ def insert(index: int, capacity: int, keys: int, n: int, rows: int, next_row: in
     return inserted
 
 
+def insert_bytes(n: int) -> int:
+    """Bytes that `insert` of n keys allocates on a GPU, in a few pieces."""
+    return 8 * n + scan.state_bytes(n) + (1 << 12)
+
+
 def _insert_on_gpu(index: int, capacity: int, keys: int, n: int, rows: int, next_row: int) -> int:
     """As the host's function: the rows given out, or -1 where there is no room."""
     if not n:

@@ -13,9 +13,9 @@
 // A GPU. Kept in step with group_steps.py's _Device, and its kernels' order with KERNELS there.
 enum Kernel {
   FIND, INITIAL, GATHER, UNIQUE_CLAIM, UNIQUE_NUMBER, UNIQUE_INVERSE, PARTITION_COUNT, PARTITION_COUNTS, PARTITION_PLACE,
-  PARTITION_REMAP, BAG_OFFSETS, LONGEST_BAGS, COMBINE, SUM_COUNT, SUM_PLACE, SUM_CLEAR, SUM_CHUNKS, SUM_SCALED_CHUNKS,
-  SUM_KEYS, SUM_BAGS, SUM_IN_ORDER, MOVE_CLOCKS, STAMP_ROWS, RUNNING_SUM, SORT_COUNT, SORT_PLACE, NUMBER_NEW,
-  CLAIM_SLOTS, WRITE_KEYS, INITIAL_ROWS, FILL_INT64, STAMP_RANGE, LOOK_UP_INT64, KERNELS
+  PARTITION_REMAP, BAG_OFFSETS, LONGEST_BAGS, COMBINE, WEIGHTED_COMBINE, WEIGHTS, SUM_COUNT, SUM_PLACE,
+  SUM_CLEAR, SUM_CHUNKS, SUM_SCALED_CHUNKS, SUM_KEYS, SUM_BAGS, SUM_IN_ORDER, MOVE_CLOCKS, STAMP_ROWS, RUNNING_SUM, SORT_COUNT, SORT_PLACE, NUMBER_NEW,
+  CLAIM_SLOTS, WRITE_KEYS, INITIAL_ROWS, FILL_INT64, STAMP_RANGE, LOOK_UP_INT64, DESCEND, LAZY_ADAM, KERNELS
 };
 
 struct GroupDevice {
@@ -223,10 +223,14 @@ int partition(GroupWork* work, const PartitionMember* members, i64 count, const 
               i64* sent);
 int bag_offsets(GroupWork* work, const BagsMember* members, i64 count, i64* counts);
 int stamp(GroupWork* work, const StampMember* members, i64 count);
+int descend(GroupWork* work, const UpdateMember* members, i64 count);
+int lazy_adam(GroupWork* work, const UpdateMember* members, i64 count);
 int insert(GroupWork* work, const InsertMember* members, i64 count);
 // host_group_sums.cu:
 std::vector<i64> combine_tiles(const CombineMember* members, i64 count);  // running sum of members' tiles on a GPU
+Kernel combine_kernel(const CombineMember* members, i64 count);           // which of the two for them
 int combine(GroupWork* work, const CombineMember* members, i64 count);
+int weights(GroupWork* work, const WeightsMember* members, i64 count);
 int segment_sum(GroupWork* work, SumMember* members, i64 count);
 
 void gather(Step* step, const GatherMember* members, i64 count);

@@ -122,7 +122,8 @@ int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const Co
     sok1x_group_look_up_bags(members, bags, starts.data(), count, starts[count], missing);
     return 0;
   }
-  return find_then(work, members, count, missing, counts, 4 * count, bags, combine_tiles(bags, count), COMBINE);
+  return find_then(work, members, count, missing, counts, 4 * count, bags, combine_tiles(bags, count),
+                   combine_kernel(bags, count));
 }
 
 int initial(GroupWork* work, const InitialMember* members, i64 count) {
@@ -212,7 +213,9 @@ int partition(GroupWork* work, const PartitionMember* members, i64 count, const 
 int bag_offsets(GroupWork* work, const BagsMember* members, i64 count, i64* counts) {
   Step step(work);
   // A batch has one item more, which ends its last bag.
-  const auto items = [=](i64 t) { return members[t].offsets ? members[t].n + 1 : 0; };
+  const auto items = [=](i64 t) {
+    return members[t].splits ? members[t].n_bags + 1 : members[t].offsets ? members[t].n + 1 : 0;
+  };
   const auto bags = [=](i64 t) { return members[t].offsets && members[t].n > members[t].most ? members[t].n_bags : 0; };
   if (!step.on_gpu()) {
     const auto of_items = running_sum(count, items), of_bags = running_sum(count, bags);

@@ -5,6 +5,7 @@
 // The kernels' host build.
 SOK_EXPORT void sok1x_group_combine(const CombineMember* members, const i64* starts, i64 count, i64 items);
 SOK_EXPORT void sok1x_group_sum(const SumMember* members, i64 count);
+SOK_EXPORT void sok1x_group_weights(const WeightsMember* members, const i64* starts, i64 count, i64 items);
 
 namespace group_steps {
 
@@ -42,7 +43,8 @@ void order(Step* step, u32* keys, i64 n, i64 limit, u32* sorted_keys, i32* place
 
 void sum_on_gpu(Step* step, const SumMember* members, i64 count, i64 segments) {
   const bool any_bags = std::any_of(members, members + count, [](const SumMember& m) { return m.offsets != nullptr; });
-  const bool any_mean = std::any_of(members, members + count, [](const SumMember& m) { return m.mean != 0; });
+  const bool any_scaled =
+      std::any_of(members, members + count, [](const SumMember& m) { return m.mean != 0 || m.scales != nullptr; });
   const auto items = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
   const i64 tiles = items[count], n = kTile * tiles;
   if (std::max(n, segments) > kMost) {
@@ -65,9 +67,10 @@ void sum_on_gpu(Step* step, const SumMember* members, i64 count, i64 segments) {
     u32* const sorted_keys = (u32*)step->memory(4 * n);
     step->launch(SUM_KEYS, 32 * tiles, at.members, at.sums[0], count, tiles, segments, keys);
     if (n) order(step, keys, n, segments + 1, sorted_keys, places);
-    if (any_bags) step->launch(SUM_BAGS, n, at.members, at.sums[0], count, n, places);
+    float* const scales = any_scaled ? (float*)step->memory(4 * n) : nullptr;
+    if (any_bags) step->launch(SUM_BAGS, n, at.members, at.sums[0], count, n, places, scales);
     step->launch(SUM_IN_ORDER, 32 * of_segments[count], at.members, at.sums[1], count, of_segments[count], at.sums[0],
-                 begins, places);
+                 begins, places, (const float*)scales);
     return;
   }
   const auto of_segments = running_sum(count, [=](i64 t) { return tiles_of(members[t].num_segments); });
@@ -78,7 +81,7 @@ void sum_on_gpu(Step* step, const SumMember* members, i64 count, i64 segments) {
   step->launch(SUM_COUNT, 32 * tiles, at.members, at.sums[0], count, tiles, begins, places);
   step->scan(begins, segments, begins, state);
   char* const ordered = step->memory(16 * n);
-  float* const scales = any_mean ? (float*)step->memory(4 * n) : nullptr;
+  float* const scales = any_scaled ? (float*)step->memory(4 * n) : nullptr;
   step->launch(SUM_PLACE, 32 * tiles, at.members, at.sums[0], count, tiles, begins, places, ordered, scales);
   step->launch(SUM_CLEAR, 32 * of_segments[count], at.members, at.sums[1], count, of_segments[count], begins);
   if (scales) {
@@ -97,6 +100,11 @@ std::vector<i64> combine_tiles(const CombineMember* members, i64 count) {
   });
 }
 
+Kernel combine_kernel(const CombineMember* members, i64 count) {
+  const auto weighted = [](const CombineMember& m) { return m.weights != nullptr; };
+  return std::any_of(members, members + count, weighted) ? WEIGHTED_COMBINE : COMBINE;
+}
+
 int combine(GroupWork* work, const CombineMember* members, i64 count) {
   Step step(work);
   if (!step.on_gpu()) {
@@ -107,7 +115,22 @@ int combine(GroupWork* work, const CombineMember* members, i64 count) {
   }
   const auto starts = combine_tiles(members, count);
   const auto at = step.place(members, count, {&starts});
-  step.launch(COMBINE, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
+  step.launch(combine_kernel(members, count), 32 * starts[count], at.members, at.sums[0], count, starts[count]);
+  return step.error;
+}
+
+int weights(GroupWork* work, const WeightsMember* members, i64 count) {
+  Step step(work);
+  if (!step.on_gpu()) {
+    const auto starts = running_sum(count, [=](i64 t) { return members[t].n_bags; });
+    ++kernels_run;
+    sok1x_group_weights(members, starts.data(), count, starts[count]);
+    return 0;
+  }
+  const auto starts =
+      running_sum(count, [=](i64 t) { return (members[t].n_bags * row_lanes(members[t].dim) + 31) / 32; });
+  const auto at = step.place(members, count, {&starts});
+  step.launch(WEIGHTS, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
   return step.error;
 }
 

@@ -4,6 +4,14 @@
 // where a row that has been given out is free again.
 #include "scan.cuh"
 
+// Another lookup begins: *tick grows by one, and *known, if it is `unknown`, becomes the clock's step.
+SOK_KERNEL sok1x_begin_lookup(i64* tick, i64* known, i64 unknown, const i64* clock) {
+  SOK_PARALLEL_FOR(i, 1, 24) {
+    *tick += 1;
+    if (*known == unknown) *known = *clock;
+  };
+}
+
 // rows[i] >= 0 are asked for by the lookup of *tick. frequency, unless it is null, counts the lookups that ask for a
 // row, each lookup once however often the row is among its rows.
 SOK_KERNEL sok1x_touch_rows(const i32* SOK_RESTRICT rows, i64 n, const i64* SOK_RESTRICT tick, i64* used,

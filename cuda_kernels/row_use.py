@@ -3,6 +3,7 @@ from . import scan
 from .backend import INT32, INT64, POINTER, counts, family, kernels
 
 declare = family(__name__)
+declare("begin_lookup", None, POINTER, POINTER, INT64, POINTER, threads=lambda a: 1)
 declare("touch_rows", None, POINTER, INT64, POINTER, POINTER, POINTER, threads=lambda a: a[1])
 declare("begin_rows", None, POINTER, INT64, POINTER, POINTER, POINTER, threads=lambda a: a[1])
 declare("free_rows", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
@@ -14,6 +15,18 @@ declare("list_free", None, POINTER, INT64, INT64, POINTER, POINTER, POINTER,
         threads=lambda a: scan.threads(a[1]), block=scan.BLOCK, exact=True)
 declare("give_rows", None, POINTER, INT64, POINTER, POINTER, INT64, INT64, POINTER, POINTER, POINTER, POINTER,
         threads=lambda a: scan.threads(a[1]), block=scan.BLOCK, exact=True)
+
+
+def begin_lookup(tick: int, known: int, unknown: int, clock: int) -> None:
+    """Counts a lookup: all are pointers to an int64 but `unknown`.
+
+    Args:
+        tick: grows by one.
+        known: becomes what `clock` points to where it is `unknown`.
+        unknown: a number.
+        clock: the step of a table.
+    """
+    kernels.begin_lookup(tick, known, unknown, clock)
 
 
 def touch(rows: int, n: int, tick: int, used: int, frequency: int) -> None:

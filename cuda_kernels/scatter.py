@@ -8,6 +8,15 @@ declare("scatter_last", None, POINTER, INT64, POINTER, INT64, POINTER, POINTER, 
         threads=lambda a: a[3] * row_lanes(a[1]))
 
 
+def _places(n: int) -> int:
+    return 1 << max(4, (2 * n - 1).bit_length())
+
+
+def scratch_bytes(n: int) -> int:
+    """Bytes that `scatter` of n rows allocates on a GPU."""
+    return 4 * (_places(n) + n)
+
+
 def scatter(values: int, dim: int, rows: int, n: int, table: int) -> None:
     """Writes rows: table[rows[i]] = values[i]; negative rows are skipped, of equal rows the last wins.
 
@@ -22,7 +31,7 @@ def scatter(values: int, dim: int, rows: int, n: int, table: int) -> None:
     if gpu is None:
         kernels.scatter(values, dim, rows, n, table)
         return
-    places = 1 << max(4, (2 * n - 1).bit_length())
+    places = _places(n)
     last, place = gpu.allocate(4 * places), gpu.allocate(4 * n)
     gpu.clear(last, 4 * places)
     kernels.last_items(rows, n, last, places, place)

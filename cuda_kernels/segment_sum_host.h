@@ -44,6 +44,9 @@ SOK_DEVICE void prefetch_values(const T* row, i64 width) {
   prefetch_row((const float*)row, width * sizeof(T) / 4);
 }
 
+// In place of a `scale_of`: each source is offered with its scale.
+struct Given {};
+
 // The sums of rows begin to end - 1, which are where out(row) says. Source s is what values(s) points to times
 // scale_of(s); sources are offered in order.
 template <class Values, class Out, class ScaleOf>
@@ -58,6 +61,10 @@ class Sums {
     sources_[count_] = source;
     count_ += id >= begin_ && id < end_;
     if (count_ == WAITING) add_waiting();
+  }
+  void offer(i32 id, i64 source, float scale) {
+    scales_[count_] = scale;
+    offer(id, source);
   }
   void finish() {
     add_waiting();
@@ -74,9 +81,14 @@ class Sums {
         prefetch_values(values_(sources_[w + AHEAD]), dim_);
         if (ids_[w + AHEAD] < fresh_) prefetch_values(out_(ids_[w + AHEAD]), dim_);
       }
-      add(ids_[w], values_(sources_[w]), scale_of_(sources_[w]));
+      add(ids_[w], values_(sources_[w]), scale_at(scale_of_, w));
     }
     count_ = 0;
+  }
+  float scale_at(const Given&, i64 w) const { return scales_[w]; }
+  template <class S>
+  float scale_at(const S& scale_of, i64 w) const {
+    return scale_of(sources_[w]);
   }
   // Rows below fresh_ hold a sum; the first term of a row at or above it is stored, not added, so that out need
   // not be cleared first: segment numbers from `unique` appear in order, and then no row is ever cleared.
@@ -100,6 +112,7 @@ class Sums {
   const ScaleOf scale_of_;
   i64 fresh_, count_ = 0;
   i64 sources_[WAITING];
+  float scales_[WAITING];  // of `Given`
   i32 ids_[WAITING];
 };
 
@@ -122,6 +135,19 @@ struct OfferBags {
   void operator()(AnySums& sums) const {
     for (i64 bag = 0; bag < n_bags; ++bag) {
       for (i64 k = offsets[bag]; k < offsets[bag + 1]; ++k) sums.offer(inverse[k], bag);
+    }
+  }
+};
+
+struct OfferScaledBags {
+  const i64* offsets;
+  const i32* inverse;
+  i64 n_bags;
+  const float* scales;  // of each key
+  template <class AnySums>
+  void operator()(AnySums& sums) const {
+    for (i64 bag = 0; bag < n_bags; ++bag) {
+      for (i64 k = offsets[bag]; k < offsets[bag + 1]; ++k) sums.offer(inverse[k], bag, scales[k]);
     }
   }
 };

@@ -11,7 +11,7 @@ from sok1x.cuda_kernels import backend, group_steps
 
 # (module, Python's name, C's file, C's name)
 CONSTANTS = [
-    ("adam", "_TEAM_ROWS", "adam.cu", "kAdamRows"),
+    ("adam", "_TEAM_ROWS", "adam_rows.cuh", "kAdamRows"),
     ("backend", "HostCounts._PLACES", "counts.cu", "COUNT_PLACES"),
     ("admission", "ROWS", "admission.cu", "SKETCH_ROWS"),
     ("bags", "BITS", "group_members.h", "BAG_BITS"),
@@ -19,6 +19,7 @@ CONSTANTS = [
     ("gather", "_TEAM_ROWS", "gather.cu", "ROWS"),
     ("gpu", "GpuCounts._PLACES", "counts.cu", "COUNT_PLACES"),
     ("host", "MOST_THREADS", "host_threads.h", "kMostThreads"),
+    ("cache_rows", "_TEAM_ROWS", "cache_rows.cu", "ROWS"),
     ("scan", "BLOCK", "scan.cuh", "SCAN_BLOCK"),
     ("scan", "TILE", "scan.cuh", "SCAN_TILE"),
     ("groups", "TILE", "groups.cuh", "GROUP_TILE"),
@@ -40,6 +41,7 @@ CONSTANTS = [
 # (module, Python's dict, C's file, C's enum, what the enum's names have before Python's)
 ENUMERATIONS = [
     ("backend", "KEY_TYPES", "common.cuh", "KeyType", "KEY_"),
+    ("cache_rows", "HOMES", "cache_rows.cu", "Home", "HOME_"),
     ("row_init", "KINDS", "row_init.cuh", "Distribution", ""),
 ]
 

@@ -103,3 +103,34 @@ def test_batches_that_are_not_as_they_must_be(seed):
     for t in np.flatnonzero(is_good):
         assert offsets[t].tolist() == np.searchsorted(good, np.arange(51)).tolist()
         assert longest[t] == np.bincount(good).max()
+
+
+class Splits(Batches):
+    """Members whose offsets are given."""
+
+    def __init__(self, splits, lengths):
+        super().__init__([np.zeros(n, np.int64) for n in lengths], [len(one) - 1 for one in splits], [1] * len(splits),
+                         most=2 ** 31)
+        self._splits = put_all(self.arena, splits, 8)
+
+    def _find(self, base):
+        members = groups.members(group_bags.BAGS, self.count)
+        members["splits"] = base + self._splits.reshape(self.count)
+        members["n"], members["n_bags"], members["most"] = [len(one) for one in self.numbers], self.n_bags, self.most
+        members["offsets"] = base + np.array(self._offsets, np.int64)
+        group_bags.offsets(members, base + self._counts)
+
+
+def test_offsets_that_are_given(seed):
+    random = np.random.RandomState(seed)
+    lengths = [0, 1, 7, 300, 40, 40, 40, 40]
+    cuts = [np.sort(random.randint(0, n + 1, random.randint(0, 2 * n + 2))) for n in lengths]
+    splits = [np.concatenate([[0], one, [n]]).astype(np.int64) for one, n in zip(cuts, lengths)]
+    splits[4] = np.array([0])  # no bags for 40 items
+    splits[5][0], splits[6][-1] = 1, 39
+    splits[7] = np.array([0, 9, 8, 40])
+    splits[0] = np.array([0])
+    offsets, good, _ = Splits(splits, lengths).run()
+    assert good.tolist() == [True] * 4 + [False] * 4
+    for found, expected in zip(offsets[:4], splits):
+        assert found.tolist() == expected.tolist()

@@ -22,9 +22,10 @@ class Combined:
     Args:
         bags: of each member, the number of keys of each of its bags.
         ranks: 0: rows and sums lie side by side; otherwise in so many blocks.
+        weighted: the part of the members that have weights.
     """
 
-    def __init__(self, random, dims, bags, ranks=0, align=16):
+    def __init__(self, random, dims, bags, ranks=0, align=16, weighted=0.0):
         self.arena, self.count, self.dims = Arena(), len(dims), np.array(dims, np.int64)
         self.offsets = [np.concatenate([[0], np.cumsum(one)]).astype(np.int64) for one in bags]
         kinds = random.randint(0, 3, self.count)  # float32, float32 to float16, float16
@@ -44,6 +45,11 @@ class Combined:
 
         self._source, self._out = lay(self.rows), lay(outs)
         self._inverse, self._offsets = put_all(self.arena, self.inverse), put_all(self.arena, self.offsets)
+        self.weighted = random.uniform(size=self.count) < weighted
+        self.mean[self.weighted] += random.randint(0, 2, self.count)[self.weighted] * self.mean[self.weighted]
+        self.weights = [random.choice([0.0, -1.0, 0.5, 3.0], len(one)).astype(np.float32) for one in self.inverse]
+        self._weights = put_all(self.arena, self.weights)
+        self._scales = [self.arena.out(len(one), np.float32, 4) for one in self.inverse]
 
     def _combine(self, base):
         members = groups.members(group_combine.COMBINE, self.count)
@@ -54,17 +60,46 @@ class Combined:
         members["n_bags"] = [len(one) - 1 for one in self.offsets]
         members["inverse"] = base + self._inverse.reshape(self.count)
         members["offsets"] = base + self._offsets.reshape(self.count)
+        members["weights"] = np.where(self.weighted, base + self._weights.reshape(self.count), 0)
+        members["scales"] = np.where(self.weighted & (self.mean > 0), base + np.array(self._scales, np.int64), 0)
         group_combine.combine(members)
 
     def run(self):
-        """What each member's bags come to."""
+        """(what each member's bags come to, what their rows have been multiplied with)."""
         if isinstance(self._out, Flat):
-            return self.arena.same_bits(self._combine, *self._out.at) if self.count else (
+            found = self.arena.same_bits(self._combine, *self._out.at, *self._scales) if self.count else (
                 self.arena.run(self._combine))
-        return self._out.read(self.arena.same_bits(self._combine, self._out.at)[0])
+            return found[:self.count], found[self.count:]
+        out, *scales = self.arena.same_bits(self._combine, self._out.at, *self._scales)
+        return self._out.read(out), scales
+
+    def weighted_oracle(self, t):
+        """(sums, scales) of a member with weights, float32, in the order of the keys."""
+        bags = np.repeat(np.arange(len(self.offsets[t]) - 1), np.diff(self.offsets[t]))
+        there = self.inverse[t] >= 0
+        sums = np.zeros((len(self.offsets[t]) - 1, self.dims[t]), np.float32)
+        rows = self.rows[t].astype(np.float32)[self.inverse[t][there]]
+        np.add.at(sums, bags[there], self.weights[t][there, None] * rows)
+        if not self.mean[t]:
+            return sums, dirty(len(bags))
+        divisors = np.zeros(len(sums), np.float32)
+        np.add.at(divisors, bags, self.weights[t] ** (2 if self.mean[t] == 2 else 1))
+        divisors = np.sqrt(divisors) if self.mean[t] == 2 else divisors
+        with np.errstate(all="ignore"):
+            filled = np.diff(self.offsets[t]) > 0
+            return (np.where(filled[:, None], sums / divisors[:, None], np.float32(0)),
+                    self.weights[t] / divisors[bags])
 
     def check(self):
-        for t, found in enumerate(self.run()):
+        for t, (found, scales) in enumerate(zip(*self.run())):
+            if self.weighted[t]:
+                expected, of_rows = self.weighted_oracle(t)
+                with np.errstate(over="ignore"):
+                    expected = expected.astype(found.dtype)
+                np.testing.assert_array_equal(found, expected, "member {}, dim {}".format(t, self.dims[t]))
+                np.testing.assert_array_equal(scales, of_rows, "scales of member {}".format(t))
+                continue
+            assert scales.tobytes() == dirty(len(scales)).tobytes()
             expected = combine_oracle(self.rows[t].astype(np.float32), None, self.inverse[t], self.offsets[t],
                                       self.mean[t])
             assert found.tobytes() == expected.astype(found.dtype).tobytes(), "member {}, dim {}".format(
@@ -83,6 +118,12 @@ def random_bags(random, count, most):
 def test_random_members(seed, count, ranks, align):
     random = np.random.RandomState(seed)
     Combined(random, random.choice(DIMS, count), random_bags(random, count, size(300)), ranks, align).check()
+
+
+@pytest.mark.parametrize("ranks, align, weighted", [(0, 16, 0.5), (0, 4, 1.0), (3, 1, 0.5)])
+def test_members_with_weights(seed, ranks, align, weighted):
+    random = np.random.RandomState(seed)
+    Combined(random, DIMS, random_bags(random, len(DIMS), size(100)), ranks, align, weighted).check()
 
 
 @pytest.mark.parametrize("ranks", [0, 2])

@@ -40,6 +40,8 @@ class Sums:
         self.offsets = [np.zeros(0, np.int64) if one is None else np.concatenate([[0], np.cumsum(one)]).astype(np.int64)
                         for one in self.bags]
         self.mean = [int(one is not None and random.rand() < 0.5) for one in self.bags]
+        self.scaled = [one is not None and random.rand() < 0.4 for one in self.bags]
+        self.scales = [random.choice([0.0, -1.5, 0.3], len(ids)).astype(np.float32) for ids in segments]
         self.values = [random.standard_normal((len(ids if one is None else one), dim)).astype(
             np.float16 if half else np.float32) for ids, one, dim, half in zip(segments, self.bags, dims, self.half)]
         self.wants_half = (random.uniform(size=self.count) < 0.4) & half_sums
@@ -53,13 +55,16 @@ class Sums:
 
         self.lie_values, self.lie_sums, self.lie_half = lay(self.values), lay(sums), lay(halves)
         self.ids, self._offsets = put_all(self.arena, self.segments), put_all(self.arena, self.offsets)
+        self._scales = put_all(self.arena, self.scales)
 
     def terms(self, t):
         """What is added up of a member, float32 [n, dim]."""
         if self.bags[t] is None:
             return self.values[t].astype(np.float32)
         rows = np.repeat(self.values[t].astype(np.float32), self.bags[t], axis=0)
-        if self.mean[t]:
+        if self.scaled[t]:
+            rows *= self.scales[t][:, None]
+        elif self.mean[t]:
             rows *= np.repeat(np.float32(1) / np.maximum(self.bags[t], 1).astype(np.float32), self.bags[t])[:, None]
         return rows
 
@@ -73,6 +78,7 @@ class Sums:
         members["num_segments"], members["segments"] = self.num_segments, base + self.ids
         members["n_bags"], members["mean"] = [0 if one is None else len(one) for one in self.bags], self.mean
         members["offsets"] = [0 if one is None else base + at for one, at in zip(self.bags, self._offsets)]
+        members["scales"] = [base + at if scaled else 0 for scaled, at in zip(self.scaled, self._scales)]
         group_sum.segment_sum(members)
 
     def run(self):
