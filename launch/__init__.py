@@ -44,6 +44,7 @@ How they exchange data:
     communicator         what every communicator can do
     local_communicator   of one rank
     mpi_communicator     on host memory, over MPI
+    direct               a communicator as C++ has it
     gpu_connection       which of the next two a job's GPUs use
     gpu_communicator     what these have in common
     nccl_communicator    on device memory, over NCCL
@@ -68,6 +69,7 @@ Rank 0's part:
     pending              an op's run for which some ranks are ready
     plans                what each rank built
     batches              what is decided in one turn
+    lane                 what C++ decides beside the leader
 
 How they end:
     failure              a process ends cleanly, or all ranks do
@@ -83,7 +85,7 @@ from .errors import LaunchError
 from .failure import conclude, finish
 from .gpu_connection import connect_gpu
 from .messages import Instance, Op
-from .world import World, current, start
+from .world import World, current, start, stay_alone
 
 __all__ = ["Coordinator", "Decision", "Instance", "LaunchError", "Op", "Ready", "World", "conclude", "connect_gpu",
-           "current", "finish", "start"]
+           "current", "finish", "start", "stay_alone"]

@@ -95,6 +95,10 @@ class Announcements:
         self._undecided.update(zip(tickets, rows(Undecided, readies, itertools.repeat(now))))
         return tickets
 
+    def adopt(self, tickets: List[int], readies: List[Ready], now: float) -> None:
+        """Enters what has been announced without this, with these tickets."""
+        self._undecided.update(zip(tickets, rows(Undecided, readies, itertools.repeat(now))))
+
     def add_refused(self, readies: List[Ready], error: LaunchError) -> range:
         """Enters announcements that fail at once. Returns their tickets."""
         tickets = self._new_tickets(readies)

@@ -1,7 +1,7 @@
 """What rank 0 decides in one turn: the ops that all ranks run next, gathered into one word; and what was decided."""
 import collections
 import itertools
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import bundles
 
@@ -22,11 +22,15 @@ class Batch:
 
     Args:
         size: Number of ranks N.
+
+    Attributes:
+        sessions: Where the ops have been announced: pairs of tuples [N], the sessions and the kinds of session.run.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self.parts: List[_Part] = []
+        self.sessions: Set[Tuple[Tuple[int, ...], Tuple[int, ...]]] = set()
 
     def __bool__(self):
         return bool(self.parts)
@@ -38,12 +42,15 @@ class Batch:
 
     def add(self, name, heads):
         """Adds an op: an Announce of each rank, with headers of one length."""
+        self.sessions.add((tuple([head.op.context for head in heads]),
+                           tuple([head.instance.signature for head in heads])))
         self.parts.append(_Part((name,), bundles.pack_widths([len(heads[0].header) // 8]),
                                 [(head.ticket,) for head in heads], [(head.step,) for head in heads],
                                 [head.header for head in heads]))
 
     def add_bundles(self, alike):
         """Adds the members of bundles of the same members in the same order: a Bundle of columns, an item a rank."""
+        self.sessions.add((tuple(alike.context), tuple(alike.signature)))
         count = alike.count[0]
         self.parts.append(_Part(alike.names[0], alike.widths[0],
                                 [range(ticket, ticket + count) for ticket in alike.ticket],
@@ -52,6 +59,8 @@ class Batch:
     def add_members(self, of_ranks):
         """Adds ops: for each rank the Members (pool.py) that it has announced them as."""
         columns = [list(zip(*members)) for members in of_ranks]
+        firsts = [members[0] for members in of_ranks]
+        self.sessions.add((tuple([one.context for one in firsts]), tuple([one.signature for one in firsts])))
         tickets, names, widths, headers, _, steps = list(zip(*columns))[:6]
         self.parts.append(_Part(names[0], bundles.pack_widths(widths[0]), tickets, steps, list(map(b"".join, headers))))
 

@@ -1,5 +1,6 @@
 """The way between this rank and rank 0: messages there, words back; on rank 0 itself, to the leader and from it."""
 from . import messages
+from .bundles import Run
 from .errors import LaunchError
 
 
@@ -16,6 +17,7 @@ class Channel:
         self._rank, self._size, self._transport, self._hear = rank, size, transport, hear
         self._said = []
         self.leader = None  # on rank 0, the Leader
+        self.through = None  # a function ([(rank, bytes)]), which hears what comes first; it calls `hear` in its turn
 
     @property
     def unsent(self):
@@ -58,10 +60,20 @@ class Channel:
             failed: Function (message), called for each failure.
         """
         came = self._transport.receive()
+        if came and self.through is not None:
+            self.through(came)
+            return True
+        return self.hear(came, failed)
+
+    def hear(self, came, failed):
+        """Hears messages of other ranks, [(rank, bytes)]; and words on rank 0 that it has given without its leader.
+
+        Returns whether there are any. failed: as for `receive`.
+        """
         for source, data in came:
             try:
                 for message in messages.decode(data):
-                    if self.leader is not None:
+                    if self.leader is not None and not isinstance(message, Run):
                         self.leader.hear(source, message)
                     else:
                         self._hear(message)

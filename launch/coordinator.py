@@ -120,6 +120,41 @@ class Coordinator:
         self._channel.send()
         return list(tickets)
 
+    def adopt(self, tickets, readies):
+        """Takes over what C++ has announced on this rank: a list of Ready, which have these tickets already."""
+        self._active_at = self._clock()
+        self._announcements.adopt(tickets, readies, self._active_at)
+        if self.left or (self.job_error is not None and self._to_tell is None and self._settle_at is None):
+            self._fail_waiting(self.job_error or _ended(self.rank))  # those before have failed
+
+    def share(self, through, lane):
+        """Lets C++ announce, decide and hear as well: see Channel.through, and lane.py for rank 0's leader."""
+        self._channel.through = through
+        if self._channel.leader is not None:
+            self._channel.leader.lane = lane
+
+    def hear(self, source, data):
+        """Hears a message (bytes) that has come from a rank."""
+        self._active_at = self._clock()
+        self._channel.hear([(source, data)], self.fail_job)
+
+    @property
+    def decided(self):
+        """Whether `poll` has something to give that has come already."""
+        return self._announcements.decided
+
+    @property
+    def may_announce(self):
+        """Whether C++ may announce: what this rank has said before has been sent, what it was told has been run."""
+        return (self.job_error is None and self._leaving_at is None and not self._channel.unsent
+                and not self._announcements.decided)
+
+    @property
+    def may_decide(self):
+        """Whether C++ may decide on rank 0: its leader has nothing that waits."""
+        leader = self._channel.leader
+        return leader is not None and leader.idle and not self._announcements.decided
+
     def undone(self, number):
         """Says that what the decision of this number had all ranks run has failed, on all of them alike."""
         if self.size > 1:

@@ -8,13 +8,21 @@ class GpuCommunicator(Communicator):
     Args:
         host: The MpiCommunicator of the same ranks, for counts and agreements.
         gpu: The GPU, see connect_gpu.
+
+    Attributes:
+        direct: The same as C++ has it (direct.py), None where it has not.
+        gpu: The GPU.
     """
 
+    direct = None
+
     def __init__(self, host, gpu):
-        self._host, self._gpu = host, gpu
+        self._host, self._gpu, self.gpu = host, gpu, gpu
         self.rank, self.size = host.rank, host.size
-        self.bytes_sent = 0
         self.failure = None
+
+    def ended(self):
+        """C++ has made its exchanges of a group."""
 
     @property
     def op(self):

@@ -17,6 +17,7 @@ from .batches import Batch, Decided
 from .bundles import Bundle
 from .deadlock import DeadlockWatch, deadlock_error
 from .errors import CANCELLED, INTERNAL, SAME_STEPS, LaunchError
+from .lane import FIRST, Lane
 from .pairing import Pairing
 from .plans import PlanBook
 from .pool import Pool, apart
@@ -41,6 +42,9 @@ class Leader:
         stall, abort: Seconds, or None, as in StallInspector.
         clock: Function giving seconds.
         deadlock: Seconds after which a job in which every rank waits and nothing moves fails, or None.
+
+    Attributes:
+        lane: See lane.py.
     """
 
     def __init__(self, size, tell, tell_all, stall, abort, clock, deadlock=None):
@@ -55,6 +59,7 @@ class Leader:
         self._left, self._left_at = set(), None
         self._ended = set()
         self._last = None
+        self.lane = Lane()
         self.job_error = None
         self._announcements = {Bundle: self._bundled, messages.Announce: self._announced}
         self._handlers = {
@@ -62,6 +67,11 @@ class Leader:
             messages.Gone: self._gone, messages.Leave: self._leave, messages.Ended: self._end,
             messages.Answer: lambda rank, message: self._watch.answered(rank, message, self._clock()),
             messages.Failed: lambda rank, message: self.fail(message.error)}
+
+    @property
+    def idle(self):
+        """Whether nothing waits here, and nobody has left or failed."""
+        return not (self._pool or self._pairing.pending or self._complete or self._left or self.job_error)
 
     def hear(self, rank, message):
         """Takes a message of a rank. What is ready by its announcements is decided by `decide`, at the latest."""
@@ -121,6 +131,7 @@ class Leader:
         seconds = self._watch.still_seconds(now)
         if seconds >= min(_ORDER_SECONDS, self._deadlock / 2):
             complete = self._pairing.pair_in_order()
+            self.lane.disagree()
             self._complete += complete
             if not complete and seconds >= self._deadlock:
                 self.fail(deadlock_error(self._pairing, self._plans, seconds, self._deadlock))
@@ -201,10 +212,12 @@ class Leader:
             self._watch.changed()
             self._last = batch.last, self._clock()
             self._tell_all(batch.word(self._decided.add(batch)))
+            for sessions in batch.sessions:
+                self.lane.agree(*sessions)
 
     def _undone(self, _, message):
         """What all ranks ran has failed on all of them; each of them says so before it announces anything else."""
-        name, steps = self._decided.undo(message.number)
+        name, steps = (self._decided if message.number < FIRST else self.lane).undo(message.number)
         if name is not None:
             self._give_up(name, steps, -1)
 
@@ -219,6 +232,7 @@ class Leader:
         for rank, step in enumerate(steps):
             if step:
                 self._doomed[rank, step] = given_up
+                self.lane.give_up(rank, step)
                 self._drop(rank, lambda other, step=step: other.step == step, given_up)
         while len(self._doomed) > _DOOMED_STEPS * self._size:
             self._doomed.popitem(last=False)
@@ -238,6 +252,7 @@ class Leader:
 
     def _gone(self, rank, message):
         self._plans.forget(rank, message.context)
+        self.lane.disagree()
         if self.job_error is None:
             self._take_apart()
             self._complete += self._pairing.forget(rank, message.context)

@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 
+from . import direct
 from .communicator import Communicator, check_dtype, check_root
 from .errors import INTERNAL, LaunchError
 
@@ -28,14 +29,14 @@ def _exchange(method):
     @functools.wraps(method)
     def guarded(self, *arguments):
         with self._gate:
-            self.busy = (what, self.op, time.monotonic())
+            self._busy = (what, self.op, time.monotonic())
             try:
                 return method(self, *arguments)
             except self._MPI.Exception as error:
                 raise LaunchError(INTERNAL, "{} of op '{}' failed on rank {}: {}".format(
                     what, self.op, self.rank, error), rank=self.rank)
             finally:
-                self.busy = None
+                self._busy = None
     return guarded
 
 
@@ -47,20 +48,42 @@ class MpiCommunicator(Communicator):
         comm: An mpi4py communicator of our own; `close` frees it.
         gate: mpi_library.Gate around every call.
         limit: Largest count or displacement to hand to MPI (tests make it small).
+
+    Attributes:
+        direct: The same as C++ has it (direct.py), which calls it inside the gate.
     """
 
     def __init__(self, MPI, comm, gate, limit=2 ** 31 - 1):
         self._MPI, self._comm, self._gate = MPI, comm, gate
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.limit = limit
-        self.busy = None
-        self.bytes_sent = 0
+        self._status = MPI.Status()
+        self.direct = direct.of_mpi(MPI, comm, self.rank, self.size, limit, self._status)
+        self._busy = self._busy_direct = None
+        self._bytes_sent = 0
         self._memory = getattr(MPI, "buffer", None) or MPI.memory
         self._items = {}
         self._scratch = np.empty(1, np.uint8)
         self._types = {"float32": MPI.FLOAT, "float64": MPI.DOUBLE, "int32": MPI.INT32_T, "int64": MPI.INT64_T}
         self._verdict = np.zeros(1, np.int32)
         self._asked = None  # by any_rank: (what is being found, MPI's request)
+
+    @property
+    def busy(self):
+        """See Communicator.busy."""
+        if self._busy is None:
+            self._busy_direct = self.direct.busy(self._busy_direct)
+            return self._busy_direct
+        return self._busy
+
+    @property
+    def bytes_sent(self):
+        """See Communicator.bytes_sent."""
+        return self._bytes_sent + self.direct.bytes_sent
+
+    @bytes_sent.setter
+    def bytes_sent(self, count):
+        self._bytes_sent = count - self.direct.bytes_sent
 
     def _bytes(self, pointer, nbytes):
         return self._memory.fromaddress(pointer, nbytes)
@@ -245,11 +268,11 @@ class MpiCommunicator(Communicator):
     @contextlib.contextmanager
     def waiting(self, what):
         """Inside, this thread waits for other ranks in something other than MPI: leaves word of it in `busy`."""
-        self.busy = (what, self.op, time.monotonic())
+        self._busy = (what, self.op, time.monotonic())
         try:
             yield
         finally:
-            self.busy = None
+            self._busy = None
 
     def close(self):
         """Frees the datatypes and the communicator, where MPI is still there."""

@@ -66,13 +66,14 @@ class MpiTransport:
     def watch(self, wait):
         """Has `wait` called with the address of an `Inbox`, or None once MPI is finalised; returns what that returns.
 
-        It must not take long: nobody else calls MPI meanwhile.
+        It must not take long: nobody else calls MPI meanwhile. It may receive messages itself, as they come.
         """
         if not self._gate.try_enter(_GATE_SECONDS):
             return wait(None)
         try:
-            # MPI goes on with long messages that are under way only when it is called about them.
-            return wait(None if self._coming else ctypes.addressof(self._inbox))
+            # MPI goes on with long messages that are under way only when it is called about them; and what has come
+            # comes before what is looked for.
+            return wait(None if self._coming or self._came else ctypes.addressof(self._inbox))
         finally:
             self._gate.leave()
 

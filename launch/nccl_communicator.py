@@ -8,6 +8,7 @@ import functools
 import threading
 import time
 
+from . import direct
 from .communicator import check_dtype, check_root
 from .errors import INTERNAL, LaunchError
 from .gpu_communicator import GpuCommunicator
@@ -60,10 +61,29 @@ class NcclCommunicator(GpuCommunicator):
     def __init__(self, library, comm, gpu, host):
         super().__init__(host, gpu)
         self._library, self._comm = library, comm
+        self.direct = direct.of_nccl(library.functions, comm, self.rank, self.size, gpu.stream)
+        self._bytes_sent, self._busy_direct = 0, None
         self._calls = threading.Lock()      # held while inside NCCL
         self._marks = threading.Lock()      # held for a moment only
         self._inside = None
         self._oldest = self._newest = None  # (word, mark) of exchanges that may be under way
+
+    @property
+    def bytes_sent(self):
+        """See Communicator.bytes_sent."""
+        return self._bytes_sent + self.direct.bytes_sent
+
+    @bytes_sent.setter
+    def bytes_sent(self, count):
+        self._bytes_sent = count - self.direct.bytes_sent
+
+    def ended(self):
+        """What C++ has enqueued is in the stream: it is remembered as if it had been enqueued here."""
+        word = self.direct.busy(self._busy_direct)
+        if word is not None:
+            with self._calls:
+                self._remember(word)
+            self.direct.since = 0
 
     def _remember(self, word):
         new = word, self._gpu.record()
@@ -77,6 +97,9 @@ class NcclCommunicator(GpuCommunicator):
         """See Communicator.busy."""
         if self.failure is not None:
             return None
+        self._busy_direct = self.direct.busy(self._busy_direct)
+        if self._busy_direct is not None:
+            return self._busy_direct
         with self._marks:
             try:
                 if self._oldest is not None and not self._gpu.reached(self._oldest[1]):
@@ -122,9 +145,11 @@ class NcclCommunicator(GpuCommunicator):
 
     def _end(self, how):
         with self._calls:
-            comm, self._comm = self._comm, None
+            comm, self._comm, self.direct.comm = self._comm, None, 0
             if comm is None:
                 return
+            while self.direct.inside:  # C++, in a call
+                time.sleep(0.001)
             try:
                 how(comm)
             except LaunchError as error:

@@ -87,19 +87,20 @@ class NcclLibrary:
     Attributes:
         path: As given.
         version: '2.20.5'.
+        functions: dict of NCCL's functions by name.
     """
 
     def __init__(self, path):
         self.path = path
         library = ctypes.CDLL(path)
-        self._functions = {}
+        self.functions = {}
         for name, arguments in _ARGUMENTS.items():
             try:
                 function = getattr(library, name)
             except AttributeError:
                 raise LaunchError(FAILED_PRECONDITION, "{} is not NCCL 2.7 or newer: it has no {}".format(path, name))
             function.argtypes, function.restype = arguments, ctypes.c_int
-            self._functions[name] = function
+            self.functions[name] = function
         self._error_string = library.ncclGetErrorString
         self._error_string.argtypes, self._error_string.restype = (ctypes.c_int,), ctypes.c_char_p
         try:
@@ -113,7 +114,7 @@ class NcclLibrary:
         self.version = version_text(number.value)
 
     def _call(self, name, *arguments):
-        code = self._functions[name](*arguments)
+        code = self.functions[name](*arguments)
         if code != _SUCCESS:
             self._raise(name, code)
 
@@ -158,7 +159,7 @@ class NcclLibrary:
 
     def exchange(self, send, gives, recv, takes, comm, stream):
         """Enqueues giving gives[r] bytes at `send` to each rank r, and taking takes[r] from it to `recv`."""
-        functions, kind = self._functions, TYPES["uint8"]
+        functions, kind = self.functions, TYPES["uint8"]
         give, take = functions["ncclSend"], functions["ncclRecv"]
         with self._group:
             for rank, nbytes in enumerate(gives):
@@ -208,7 +209,7 @@ class _Together:
         if kind is None:
             self._library._call("ncclGroupEnd")
         else:  # the group must be closed; the first error is the one to tell
-            self._library._functions["ncclGroupEnd"]()
+            self._library.functions["ncclGroupEnd"]()
 
 
 def version_text(number):

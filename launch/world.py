@@ -16,6 +16,7 @@ _PR_SET_TIMERSLACK = 29
 _lock = threading.Lock()
 _world = None
 _mpi = None
+_alone_by_choice = False
 
 
 class World:
@@ -74,6 +75,20 @@ def current():
     return _world
 
 
+def stay_alone():
+    """Has `start` make a World of this process alone, whatever has started it.
+
+    Raises:
+        LaunchError: FAILED_PRECONDITION where it has joined others already.
+    """
+    global _alone_by_choice
+    with _lock:
+        if _world is not None and _world.size > 1:
+            raise LaunchError(FAILED_PRECONDITION, "rank {} has joined {} ranks already, and cannot go on alone".format(
+                _world.rank, _world.size))
+        _alone_by_choice = True
+
+
 def start(arguments):
     """Joins the job's ranks; blocks until all have come. Once it has succeeded, further calls return the same World.
 
@@ -99,6 +114,7 @@ def start(arguments):
             alone = found is None or found.size == 1
             if alone and mpi_library.initialized_by_others():
                 alone = mpi_library.ranks_of_others() == 1
+            alone = alone or _alone_by_choice
             try:
                 _world = _alone(arguments, found) if alone else _join(arguments, found)
             except LaunchError as error:

@@ -8,7 +8,12 @@ In a graph:
 
 From TensorFlow's threads to ours (C++):
     bridge_signature  what a session.run is made of (a pass over its graph)
+    bridge_fusing     ops that could run at the same time made one node (a pass after that one)
     bridge            the op (bridge.cc), which makes a request; bridge.py: requests and tensors as Python sees them
+    bridge_member     what is known of an op before it runs, and a run of it as a request
+    bridge_fused      the requests of a node that is several ops
+    bridge_sessions   sessions that have kernels of ours
+    bridge_shared     what there is one of in a process
     bridge_request    the request
     bridge_queue      the queue
     bridge_group      several requests that run as one
@@ -16,6 +21,7 @@ From TensorFlow's threads to ours (C++):
     bridge_cuda       streams that follow one another, as CUDA's driver has them
     bridge_scratch    temporary memory that is used again, on the host
     bridge_pins       which steps are in flight that have looked up rows of a table
+    bridge_tier       host memory with all rows of tables whose variables are a cache
     bridge_calls      what the calls below share
     bridge_api        what Python calls, for one request
     bridge_bulk       and for many
@@ -26,9 +32,11 @@ The executor's thread:
     bulk              the calls for many requests
     calls             what a node runs: its operation, config and place, decoded once
     contexts          sessions, numbered
+    lane_ranks        what C++ announces, decides and runs with other ranks, and gives back
     together          requests sorted into groups; prepared, run and answered
     devices           the device of a request, the communicator of its memory
     growing           larger buffers for variables, and variables found by name
+    tiers             the host memory of tables with a cache
     arena             temporary memory of a request on a GPU
     pins              steps in flight, as an operation asks for them
     agreed            outcomes that ranks agree on inside an exchange

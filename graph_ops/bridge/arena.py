@@ -45,6 +45,15 @@ class Arena:
         self._taken += nbytes
         return at
 
+    def reserve(self, nbytes: int) -> None:
+        """Sees to it that pieces of so many bytes in all, each rounded up, can be taken without another block.
+
+        Raises:
+          CallError: as `take`.
+        """
+        if nbytes > self._left:
+            self._at, self._left = self._allocate(nbytes), nbytes
+
     def _piece_of_another_block(self, nbytes: int) -> int:
         size = nbytes if self._taken else max(nbytes, _previous.get(self._kernel, 0))
         try:

@@ -1,82 +1,30 @@
-// The bridge between TensorFlow's executor and ours: one asynchronous op, "Sok1xCall".
+// The bridge between TensorFlow's executor and ours: one asynchronous op, "Sok1xCall", and "Sok1xCalls", which is
+// several of them at once (bridge_fusing.cc).
 //
 // A TensorFlow thread that reaches the op makes a Request, puts it into a queue and goes on. One thread of our own,
 // written in Python (executor.py), takes requests out of the queue through the C functions of bridge_api.cc, reads the
 // inputs' pointers, asks for outputs and temporaries (which TensorFlow's allocator makes), and finishes the request
 // with a status. No tensor is copied on the way.
-#include <mutex>
-#include <unordered_map>
-
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/lib/hash/hash.h"
-#include "tensorflow/core/public/version.h"
-#include "tensorflow/stream_executor/stream.h"
-#if TF_MAJOR_VERSION == 1
-#include "tensorflow/stream_executor/stream_executor_internal.h"
-#endif
 
+#include "bridge_fused.h"
+#include "bridge_member.h"
 #include "bridge_queue.h"
-#include "bridge_signature.h"
+#include "bridge_sessions.h"
 
 namespace sok1x {
 
-Queue* Queue::Get() {
-  static Queue* queue = new Queue;  // never destroyed: TensorFlow's threads may outlive static destruction
-  return queue;
-}
+namespace {
 
-Scratch* Scratch::Get() {
-  static Scratch* scratch = new Scratch;  // never destroyed, as the queue
-  return scratch;
-}
-
-// The sessions that have kernels of ours. TensorFlow gives every session a handle of its own and keeps a session's
-// kernels until the session is deleted.
-class Sessions {
+// Both ops' kernel: hands over requests of its members.
+class CallsOp : public tf::AsyncOpKernel {
  public:
-  static Sessions* Get() {
-    static Sessions* sessions = new Sessions;  // never destroyed, as the queue
-    return sessions;
-  }
+  explicit CallsOp(tf::OpKernelConstruction* construction) : tf::AsyncOpKernel(construction) {}
 
-  void Enter(uint64_t session) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    ++kernels_[session];
-  }
-
-  void Leave(uint64_t session) {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (--kernels_[session] > 0) return;
-      kernels_.erase(session);
-    }
-    Queue::Get()->EndSession(session);
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<uint64_t, int64_t> kernels_;
-};
-
-class CallOp : public tf::AsyncOpKernel {
- public:
-  explicit CallOp(tf::OpKernelConstruction* construction) : tf::AsyncOpKernel(construction) {
-    OP_REQUIRES_OK(construction, construction->GetAttr("function", &function_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("config", &config_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("Nr", &resource_count_));
-    host_input_count_ = CountTypes(construction, "Thost_in");
-    device_output_count_ = CountTypes(construction, "Tout");
-    tf::int64 signature = 0;
-    OP_REQUIRES_OK(construction, construction->GetAttr("signature", &signature));
-    signature_ = static_cast<uint64_t>(signature);
-    label_ = name().substr(0, name().rfind(kSignatureInName));
-    static std::atomic<int64_t> next{0};
-    id_ = next++;
-  }
-
-  ~CallOp() override {
+  ~CallsOp() override {
     if (in_session_.load()) Sessions::Get()->Leave(session_);
   }
 
@@ -86,85 +34,62 @@ class CallOp : public tf::AsyncOpKernel {
       Sessions::Get()->Enter(session_);
       in_session_.store(true);
     });
-    std::unique_ptr<Request> request(new Request);
-    request->context = context;
-    request->stream = StreamOf(context);
-    request->variables.resize(resource_count_);
-    for (int i = 0; i < resource_count_; ++i) {
-      // A variable that was never initialized does not exist. sok1x_lock says so: that sok1x.Init comes before
-      // the initializers is the executor's to say first.
-      const tf::Status found = tf::LookupResource(context, tf::HandleFromInput(context, i), &request->variables[i]);
-      OP_REQUIRES_ASYNC(context, found.ok() || tf::errors::IsNotFound(found), found, done);
+    std::vector<Queued> queued(members_.size());
+    tf::Status status;
+    for (size_t i = 0; status.ok() && i < members_.size(); ++i) status = members_[i].Begin(context, session_, &queued[i]);
+    if (status.ok()) status = Cancellable(context, queued);
+    if (!status.ok()) {
+      for (const Queued& begun : queued) delete begun.request;
+      context->SetStatus(status);
+      done();
+    } else {
+      if (queued.size() == 1) {
+        queued[0].request->done = std::move(done);
+      } else {
+        new Fused(queued, std::move(done));
+      }
+      Queue::Get()->Push(queued);
     }
-    const int inputs = context->num_inputs() - resource_count_;
-    request->inputs.resize(inputs);
-    for (int i = 0; i < inputs; ++i) {
-      OP_REQUIRES_ASYNC(
-          context, Describe(context->input(resource_count_ + i), &request->inputs[i]),
-          tf::errors::InvalidArgument("sok1x: got a tensor of more than ", kMaxRank, " dimensions"), done);
-    }
-    static std::atomic<int64_t> next_request{1};
-    const int64_t id = next_request++;
-    tf::CancellationManager* cancellation = context->cancellation_manager();
-    if (cancellation != nullptr) {
-      request->cancellation = cancellation->get_cancellation_token();
-      request->cancellable =
-          cancellation->RegisterCallback(request->cancellation, [id] { Queue::Get()->Cancel(id); });
-      OP_REQUIRES_ASYNC(context, request->cancellable,
-                        tf::errors::Cancelled("sok1x: the step was cancelled before op '", name(), "' began"), done);
-    }
-    request->done = std::move(done);
-    Queued queued;
-    queued.request = request.get();
-    queued.info.request = request.get();
-    queued.info.function = function_.c_str();
-    queued.info.config = config_.c_str();
-    queued.info.name = label_.c_str();
-    queued.info.inputs = request->inputs.data();
-    queued.info.id = id;
-    queued.info.kernel = id_;
-    queued.info.step = context->step_id() + 1;
-    queued.info.session = session_;
-    queued.info.signature = signature_;
-    queued.info.frame = context->frame_iter().frame_id;
-    queued.info.iteration = context->frame_iter().iter_id;
-    queued.info.stream = request->stream;
-    queued.info.input_count = inputs;
-    queued.info.host_input_count = host_input_count_;
-    queued.info.device_output_count = device_output_count_;
-    queued.info.resource_count = resource_count_;
-    request.release();
-    Queue::Get()->Push(queued);
   }
+
+ protected:
+  std::vector<Member> members_;
 
  private:
-  static int CountTypes(tf::OpKernelConstruction* construction, const char* name) {
-    tf::DataTypeVector types;
-    construction->SetStatus(construction->GetAttr(name, &types));
-    return static_cast<int>(types.size());
+  // Has requests cancelled when TensorFlow gives up the step; the first one has the token.
+  tf::Status Cancellable(tf::OpKernelContext* context, const std::vector<Queued>& queued) {
+    tf::CancellationManager* const manager = context->cancellation_manager();
+    if (manager == nullptr) return tf::Status();
+    std::vector<int64_t> ids;
+    for (const Queued& each : queued) ids.push_back(each.info.id);
+    Request* const first = queued[0].request;
+    first->cancellation = manager->get_cancellation_token();
+    first->cancellable = manager->RegisterCallback(first->cancellation, [ids] {
+      for (int64_t id : ids) Queue::Get()->Cancel(id);
+    });
+    if (first->cancellable) return tf::Status();
+    return tf::errors::Cancelled("sok1x: the step was cancelled before op '", first->label, "' began");
   }
 
-  // The stream of TensorFlow's kernels, null on the CPU.
-  static void* StreamOf(tf::OpKernelContext* context) {
-    if (context->op_device_context() == nullptr || context->op_device_context()->stream() == nullptr) return nullptr;
-    auto* stream = context->op_device_context()->stream();
-#if TF_MAJOR_VERSION == 1
-    return *reinterpret_cast<void**>(stream->implementation()->GpuStreamMemberHack());
-#else
-    return stream->platform_specific_handle().stream;
-#endif
-  }
-
-#if TF_MAJOR_VERSION == 1
-  tf::string function_, config_, label_;
-#else
-  std::string function_, config_, label_;
-#endif
-  int resource_count_ = 0, host_input_count_ = 0, device_output_count_ = 0;
-  int64_t id_ = 0;
   std::once_flag entered_;  // a kernel belongs to one session, which it learns of when it first runs
   std::atomic<bool> in_session_{false};
-  uint64_t session_ = 0, signature_ = 0;
+  uint64_t session_ = 0;
+};
+
+class CallOp : public CallsOp {
+ public:
+  explicit CallOp(tf::OpKernelConstruction* construction) : CallsOp(construction) {
+    Member member;
+    OP_REQUIRES_OK(construction, member.Read(construction));
+    members_.push_back(member);
+  }
+};
+
+class FusedOp : public CallsOp {
+ public:
+  explicit FusedOp(tf::OpKernelConstruction* construction) : CallsOp(construction) {
+    OP_REQUIRES_OK(construction, ReadAll(construction, &members_));
+  }
 };
 
 REGISTER_OP("Sok1xCall")
@@ -177,6 +102,7 @@ REGISTER_OP("Sok1xCall")
     .Attr("config: string")
     .Attr("digest: int = 0")     // of an op that communicates: plan.py
     .Attr("signature: int = 0")  // given by bridge_signature.cc
+    .Attr("fuse: bool = false")  // whether it may become a part of a Sok1xCalls: bridge_fusing.cc
     .Attr("Nr: int >= 0")
     .Attr("Tin: list(type) >= 0")
     .Attr("Thost_in: list(type) >= 0")
@@ -196,7 +122,29 @@ REGISTER_OP("Sok1xCall")
     })
     .Doc("Hands its inputs to the Python function named by `function`, run by sok1x's executor thread.");
 
+// What members have, one after the other; of each how many.
+REGISTER_OP("Sok1xCalls")
+    .Input("resources: Nr * resource")
+    .Input("inputs: Tin")
+    .Input("host_inputs: Thost_in")
+    .Output("outputs: Tout")
+    .Output("host_outputs: Thost_out")
+    .Attr("labels: list(string)")
+    .Attr("functions: list(string)")
+    .Attr("configs: list(string)")
+    .Attr("signatures: list(int)")
+    .Attr("counts: list(int)")  // kSpans of each member
+    .Attr("Nr: int >= 0")
+    .Attr("Tin: list(type) >= 0")
+    .Attr("Thost_in: list(type) >= 0")
+    .Attr("Tout: list(type) >= 0")
+    .Attr("Thost_out: list(type) >= 0")
+    .SetIsStateful()
+    .SetShapeFn(tf::shape_inference::UnknownShape)
+    .Doc("Several Sok1xCall at once, made by sok1x's graph pass; not for graphs that are kept.");
+
 REGISTER_KERNEL_BUILDER(Name("Sok1xCall").Device(tf::DEVICE_CPU), CallOp);
+REGISTER_KERNEL_BUILDER(Name("Sok1xCalls").Device(tf::DEVICE_CPU), FusedOp);
 // Harmless in a TensorFlow that knows no GPU.
 REGISTER_KERNEL_BUILDER(Name("Sok1xCall")
                             .Device(tf::DEVICE_GPU)
@@ -204,5 +152,13 @@ REGISTER_KERNEL_BUILDER(Name("Sok1xCall")
                             .HostMemory("host_inputs")
                             .HostMemory("host_outputs"),
                         CallOp);
+REGISTER_KERNEL_BUILDER(Name("Sok1xCalls")
+                            .Device(tf::DEVICE_GPU)
+                            .HostMemory("resources")
+                            .HostMemory("host_inputs")
+                            .HostMemory("host_outputs"),
+                        FusedOp);
+
+}  // namespace
 
 }  // namespace sok1x

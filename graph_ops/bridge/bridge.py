@@ -119,6 +119,7 @@ class Library:
                 ("temporary", i32, [pointer, i64, out]),
                 ("finish", None, [pointer, i32, ctypes.c_char_p]),
                 ("pin", i32, [pointer, i32]), ("pinned_since", i64, [pointer, i32, dims]),
+                ("pin_changing", i32, [pointer]), ("changing", None, [dims]),
                 # Of groups, called by bulk.py, which passes NumPy arrays by their addresses.
                 ("group_open", pointer, [pointer, i32]), ("group_close", None, [pointer]),
                 ("group_begin", None, [pointer] * 3), ("group_inputs", None, [pointer, pointer, i32]),
@@ -260,6 +261,13 @@ class Request:
         if self._arena is None:
             self._arena = arena.Arena(self._block, self.kernel)
         return self._arena.take(nbytes)
+
+    def reserve(self, nbytes):
+        """Has a GPU's memory of the next calls of `memory`, nbytes in all, be there: they will not fail."""
+        if self.gpu is not None:
+            if self._arena is None:
+                self._arena = arena.Arena(self._block, self.kernel)
+            self._arena.reserve(nbytes)
 
     def _block(self, nbytes):
         data = ctypes.c_void_p()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "bridge_fused.h"
 #include "bridge_calls.h"
 
 namespace sok1x {
@@ -12,20 +13,23 @@ void Request::Finish(const tf::Status& status) {
   Unlock();
   LetTensorFlowFollow();
   if (group != nullptr) group->Leave(this);
-  Conclude(status)();
+  const tf::AsyncOpKernel::DoneCallback call = Conclude(status);
+  if (call != nullptr) call();
 }
 
 tf::AsyncOpKernel::DoneCallback Request::Conclude(const tf::Status& given) {
   const tf::Status status = given.ok() && cuda_error != 0
       ? tf::errors::Internal("sok1x: CUDA could not order the streams (driver error ", cuda_error, ")") : given;
-  if (cancellable) context->cancellation_manager()->DeregisterCallback(cancellation);
-  if (!status.ok()) context->SetStatus(status);
+  if (fused == nullptr) {
+    if (cancellable) context->cancellation_manager()->DeregisterCallback(cancellation);
+    if (!status.ok()) context->SetStatus(status);
+  }
   if (stream == nullptr) {
     for (const tf::Tensor& block : temporaries) Scratch::Get()->Give(block);
   }
   temporaries.clear();
   variables.clear();
-  tf::AsyncOpKernel::DoneCallback call = std::move(done);
+  tf::AsyncOpKernel::DoneCallback call = fused == nullptr ? std::move(done) : fused->Leave(status, label);
   delete this;
   return call;
 }
@@ -234,7 +238,8 @@ void Group::Finish() {
   for (Request*& request : members_) {
     if (request != nullptr) {
       tf::OpKernelContext* const context = request->context;
-      calls->emplace_back(context, request->Conclude(tf::Status()));
+      tf::AsyncOpKernel::DoneCallback call = request->Conclude(tf::Status());
+      if (call != nullptr) calls->emplace_back(context, std::move(call));
     }
     request = nullptr;
   }

@@ -1,11 +1,17 @@
 // See bridge_pins.h.
 #include "bridge_pins.h"
 
+#include <chrono>
 #include <string>
 
 #include "bridge_calls.h"
 
 namespace sok1x {
+
+int64_t MicrosecondsNow() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
 
 // Of one table, in the container of a step that is in flight.
 class Pin : public tf::ResourceBase {
@@ -43,6 +49,7 @@ tf::Status Pins::Look(tf::OpKernelContext* context, const tf::Var* rows) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     Flights& flights = tables_[rows];
+    if (known && rows == nullptr) return tf::Status();  // a step is counted once
     first = ++flights.lookups;
     if (!known) flights.first.insert(first);
   }
@@ -62,12 +69,23 @@ int64_t Pins::Since(const tf::Var* rows, int64_t* steps) {
   return *steps == 0 ? -1 : found->second.lookups - *found->second.first.begin();
 }
 
+void Pins::Changing(int64_t* newest, int64_t* oldest) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Flights& flights = tables_[nullptr];
+  *newest = flights.lookups;
+  *oldest = flights.first.empty() ? 0 : *flights.first.begin();
+}
+
 void Pins::Leave(const tf::Var* rows, int64_t first) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = tables_.find(rows);
   found->second.first.erase(found->second.first.find(first));
   // With no step in flight nobody compares with what has been counted.
-  if (found->second.first.empty()) tables_.erase(found);
+  if (rows == nullptr) {
+    ended_.store(MicrosecondsNow());
+  } else if (found->second.first.empty()) {
+    tables_.erase(found);
+  }
 }
 
 }  // namespace sok1x
@@ -78,6 +96,18 @@ extern "C" {
 int sok1x_pin(void* handle, int rows) {
   auto* request = static_cast<sok1x::Request*>(handle);
   return sok1x::Report(sok1x::Pins::Get()->Look(request->context, request->variables[rows].get()));
+}
+
+// Has the request's step be known as one that changes tables.
+int sok1x_pin_changing(void* handle) {
+  return sok1x::Report(sok1x::Pins::Get()->Look(static_cast<sok1x::Request*>(handle)->context, nullptr));
+}
+
+// Pins::Changing, Pins::ended and the time: numbers[4].
+void sok1x_changing(int64_t* numbers) {
+  sok1x::Pins::Get()->Changing(numbers, numbers + 1);
+  numbers[2] = sok1x::Pins::Get()->ended();
+  numbers[3] = sok1x::MicrosecondsNow();
 }
 
 // Pins::Since of that table.

@@ -4,9 +4,12 @@
 // ended it, however it ends: the step's container holds a resource of ours, and TensorFlow deletes the container then.
 // Lookups of a table are counted; a step is known by the number of its first. A table is known by its rows' variable,
 // so sessions that share variables know of one another.
+//
+// Of no table, null: steps that change any, and when the last of these has ended (stores/step_times.py).
 #ifndef SOK1X_BRIDGE_PINS_H
 #define SOK1X_BRIDGE_PINS_H
 
+#include <atomic>
 #include <mutex>
 #include <set>
 #include <unordered_map>
@@ -26,6 +29,13 @@ class Pins {
   // the longest; -1 where no step is. *steps: how many are.
   int64_t Since(const tf::Var* rows, int64_t* steps);
 
+  // Of the steps that change any table: the number of the last that has begun, and of the one that has been in flight for
+  // the longest; 0 where none is.
+  void Changing(int64_t* newest, int64_t* oldest);
+
+  // When the last of these has ended, in microseconds since 1970; 0 where none has.
+  int64_t ended() const { return ended_.load(); }
+
  private:
   friend class Pin;
   struct Flights {
@@ -35,8 +45,13 @@ class Pins {
   void Leave(const tf::Var* rows, int64_t first);
 
   std::mutex mutex_;
-  std::unordered_map<const tf::Var*, Flights> tables_;  // those that steps in flight have looked up
+  // Those that steps in flight have looked up; and null, which stays, so that its numbers go on.
+  std::unordered_map<const tf::Var*, Flights> tables_;
+  std::atomic<int64_t> ended_{0};
 };
+
+// Microseconds since 1970.
+int64_t MicrosecondsNow();
 
 }  // namespace sok1x
 

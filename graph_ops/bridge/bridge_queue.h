@@ -13,14 +13,20 @@
 
 namespace sok1x {
 
-// How the executor sees, while it waits for requests, that another rank has sent something: MPI's MPI_Iprobe and what it
-// is to be called with. Kept in step with launch/mpi_transport.py's Inbox. comm is what the MPI library calls one, a
-// pointer or an int.
+// How the executor sees, while it waits for requests, that another rank has sent something, and how C++ sends and
+// receives (groups/post.h): MPI's functions and what they are to be called with. Kept in step with launch/inbox.py's
+// Inbox. comm and byte are what the MPI library calls such, pointers or ints.
 struct Inbox {
   int (*probe)(int source, int tag, void* comm, int* flag, void* status);
   void* comm;
   void* status;
   int32_t source, tag;
+  int (*recv)(void* data, int count, void* type, int source, int tag, void* comm, void* status);
+  int (*isend)(const void* data, int count, void* type, int target, int tag, void* comm, void** request);
+  int (*test)(void** request, int* flag, void* status);
+  int (*get_count)(const void* status, void* type, int* count);
+  void* byte;         // the type
+  int64_t source_at;  // where in a status the sender is
 
   // Also where MPI has an error to tell, which who then receives is told.
   bool Something() const {
@@ -76,13 +82,14 @@ class Queue {
     ready_.notify_one();
   }
 
-  void Push(const Queued& queued) {
+  // All at once: who takes requests finds them together.
+  void Push(const std::vector<Queued>& queued) {
     tf::Status refused;
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (open_) {
-        queue_.push_back(queued);
-        size_.fetch_add(1, std::memory_order_release);
+        queue_.insert(queue_.end(), queued.begin(), queued.end());
+        size_.fetch_add(queued.size(), std::memory_order_release);
       } else {
         refused = close_status_;
       }
@@ -90,7 +97,7 @@ class Queue {
     if (refused.ok()) {
       ready_.notify_one();
     } else {
-      queued.request->Finish(refused);
+      for (const Queued& each : queued) each.request->Finish(refused);
     }
   }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tensorflow/core/framework/cancellation.h"
@@ -21,11 +22,12 @@ namespace tf = ::tensorflow;
 
 #if TF_MAJOR_VERSION == 1
 typedef tf::error::Code Code;
-typedef tf::mutex VarMutex;
+typedef tf::string Text;
 #else
 typedef absl::StatusCode Code;
-typedef tf::mutex VarMutex;
+typedef std::string Text;
 #endif
+typedef tf::mutex VarMutex;
 
 constexpr int kMaxRank = 8;
 
@@ -69,12 +71,21 @@ inline bool Describe(const tf::Tensor& tensor, TensorInfo* info) {
   return true;
 }
 
+class Fused;
 class Group;
+
+// An op's share of its kernel's inputs and outputs, of which it may not be the only one: resources, device and host
+// inputs, device and host outputs. Inputs, and outputs, are in this order.
+enum Span { kResources, kDeviceInputs, kHostInputs, kDeviceOutputs, kHostOutputs, kSpans };
 
 // One run of one op, from ComputeAsync until sok1x_finish.
 struct Request {
   tf::OpKernelContext* context;
   tf::AsyncOpKernel::DoneCallback done;
+  const char* label;       // the op's name
+  int first[kSpans];       // where the op's inputs and outputs begin among those of its kernel
+  int device_inputs, device_outputs;
+  Fused* fused = nullptr;  // of requests of which TensorFlow knows as one
   std::vector<TensorInfo> inputs;
   std::vector<tf::core::RefCountPtr<tf::Var>> variables;
   std::vector<VarMutex*> held;  // the variables' mutexes that are locked now, in order of address
@@ -88,6 +99,14 @@ struct Request {
   void* event = nullptr;
   int cuda_error = 0;
   Group* group = nullptr;  // of requests that run as one (bridge_group.h), until the request finishes
+
+  // Where input or output i of the op, those in host memory last, is among its kernel's; inputs without resources.
+  int InputAt(int i) const {
+    return i < device_inputs ? first[kDeviceInputs] + i : first[kHostInputs] + i - device_inputs;
+  }
+  int OutputAt(int i) const {
+    return i < device_outputs ? first[kDeviceOutputs] + i : first[kHostOutputs] + i - device_outputs;
+  }
 
   // What TensorFlow's stream holds now comes before what ours is given from now on. To be called after every
   // allocation: TensorFlow frees memory when the work that uses it has been enqueued, not when it is done.
@@ -117,7 +136,8 @@ struct Request {
   // Ends the op. The request is gone afterwards.
   void Finish(const tf::Status& status);
 
-  // The last part of Finish, after the streams have been ordered: what is left is to call what it returns.
+  // The last part of Finish, after the streams have been ordered: what is left is to call what it returns, null where
+  // others that it was fused with have not finished.
   tf::AsyncOpKernel::DoneCallback Conclude(const tf::Status& status);
 };
 

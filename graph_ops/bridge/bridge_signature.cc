@@ -5,7 +5,12 @@
 // other by another rank. So each such graph is given a hash of those of our ops in it that communicate, which is equal
 // on all ranks, as attribute `signature` of these ops; where an op is in graphs with different hashes, all but the first
 // get a node name, and so a kernel, of their own.
+//
+// And where nobody reads what an op would keep for a gradient that few ask for (its config's field `kept` says which
+// output that is), the config says 0 from now on; such an op, too, is then another than where somebody does.
+#include <cstdlib>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 
 #include "tensorflow/core/common_runtime/optimization_registry.h"
@@ -40,7 +45,9 @@ class SignaturePass : public tf::GraphOptimizationPass {
     for (tf::Node* node : ours) {
       node->ClearAttr("signature");
       node->AddAttr("signature", static_cast<tf::int64>(signature));
-      if (!IsFirst(node, signature)) node->set_name(node->name() + kSignatureInName + std::to_string(signature));
+      const uint64_t op = tf::Hash64(node->attrs().Find("config")->s());
+      const uint64_t kind = DropKept(node) ? Mix(signature) : signature;
+      if (!IsFirst(op, kind)) node->set_name(node->name() + kSignatureInName + std::to_string(kind));
     }
     return tf::Status();
   }
@@ -52,9 +59,25 @@ class SignaturePass : public tf::GraphOptimizationPass {
     return attr != nullptr;
   }
 
-  // Whether the op is met for the first time, or in such a graph as then.
-  bool IsFirst(const tf::Node* node, uint64_t signature) {
-    const uint64_t op = tf::Hash64(node->attrs().Find("config")->s());
+  // Whether an output is kept that nobody reads: then it no more is.
+  static bool DropKept(tf::Node* node) {
+    static const std::string kField = "\"kept\": ";  // as configs.py writes it
+    std::string config = node->attrs().Find("config")->s();
+    const size_t at = config.find(kField);
+    if (at == std::string::npos) return false;
+    const size_t begin = at + kField.size(), end = config.find_first_not_of("0123456789", begin);
+    const int kept = std::atoi(config.substr(begin, end - begin).c_str());
+    if (kept == 0) return false;
+    for (const tf::Edge* edge : node->out_edges()) {
+      if (edge->src_output() == kept) return false;
+    }
+    node->ClearAttr("config");
+    node->AddAttr("config", config.replace(begin, end - begin, "0"));
+    return true;
+  }
+
+  // Whether an op, a hash of what it is made of, is met for the first time, or in such a graph as then.
+  bool IsFirst(uint64_t op, uint64_t signature) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (first_.size() >= kMostOps) first_.clear();
     return first_.emplace(op, signature).first->second == signature;

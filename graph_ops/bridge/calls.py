@@ -51,6 +51,17 @@ class Call:
                 self._lane and self._lane.address, 1 + registry.number(self.operation), request.kernel,
                 request.step, request.session, request.signature, request.frame, request.iteration)
 
+    @property
+    def tied(self):
+        """Whether its runs continue earlier exchanges."""
+        return self._tie is not None
+
+    def met(self):
+        """Its op has run together with other ranks."""
+        self.context.met = True
+        if self._lane is not None:
+            self._lane.met()
+
     def announced(self, taken, rivals):
         """The Ready of a `together.Taken` of this call."""
         request, of_graph = taken.request, self._of_graph

@@ -14,7 +14,7 @@ import time
 import traceback
 
 from sok1x import launch
-from sok1x.graph_ops.bridge import bridge, bulk, devices, together
+from sok1x.graph_ops.bridge import bridge, bulk, devices, lane_ranks, together
 from sok1x.graph_ops.bridge.calls import Calls
 from sok1x.graph_ops.bridge.contexts import Contexts
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
@@ -45,6 +45,7 @@ class Executor(threading.Thread):
         self._held = {}  # ticket of an announcement -> the Taken that waits for the leader's word
         self._tickets = {}  # id of a held request -> its ticket
         self._current = []  # the requests that are being taken in, or run
+        self._among = None  # of several ranks, C++'s part in their order: LaneRanks
         self._stopping = False
         self._pid = os.getpid()
 
@@ -93,33 +94,79 @@ class Executor(threading.Thread):
             if kind == bridge.REQUEST and count:
                 self._current = [bridge.Request(self._library, row) for row in intake.rows(count)]
                 self._run_or_announce(self._look_at(self._current, world), world)
+            self._take_over(world)
             if kind == bridge.CANCELLATION and infos[0].id in self._tickets:
                 coordinator.withdraw(self._tickets[infos[0].id])
             elif kind == bridge.SESSION_END:
                 self._end_session(infos[0].session, coordinator)
-            if coordinator is not None and coordinator.size > 1:
+            if coordinator is not None and coordinator.size > 1 and not (self._among and self._among.pending):
                 decisions = coordinator.poll()
                 if decisions:
                     self._carry_out(decisions, world)
                     busy = True
             spin = world.spin_microseconds if busy and world is not None else 0
 
-    @staticmethod
-    def _take(intake, world, coordinator, spin):
+    def _take(self, intake, world, coordinator, spin):
         """Takes what is next in the queue, or returns when it is time to hear the other ranks: as `Intake.take`."""
-        pause = None if coordinator is None else coordinator.wait_microseconds()
-        lane = world.spin_microseconds if coordinator is not None and coordinator.job_error is None else None
-        if coordinator is None or not coordinator.waits:
+        if coordinator is None:
+            return intake.take(None, spin, -1)
+        pause = coordinator.wait_microseconds()
+        lane = world.spin_microseconds if coordinator.job_error is None else None
+        if coordinator.size == 1:
             return intake.take(lane, spin, -1 if pause is None else pause)
-        if not pause:
-            spin, pause = max(spin, coordinator.spin_microseconds), 1
+        if self._among is None:
+            self._among = lane_ranks.LaneRanks(self._library, world)
+        self._among.stand()
+        wait = pause
+        if coordinator.waits:
+            wait = _WORD_MICROSECONDS
+            if not pause:
+                spin, pause = max(spin, coordinator.spin_microseconds), 1
         return coordinator.transport.watch(
-            lambda inbox: intake.take(lane, spin, _WORD_MICROSECONDS if inbox else pause, inbox, pause))
+            lambda inbox: intake.take(lane, spin, wait if inbox else pause, inbox, max(1, pause)))
+
+    def _take_over(self, world):
+        """Goes on with what C++ gives out of its part in the ranks' order."""
+        for event in () if self._among is None else self._among.events():
+            if event.kind == lane_ranks.MESSAGE:
+                world.coordinator.hear(event.source, event.data)
+                continue
+            members = [self._known(bridge.Request(self._library, row)) for row in event.rows]
+            self._current = [taken.request for taken in members]
+            group = together.Group(members[0].call.operation, event.kind == lane_ranks.HELD)
+            group.members = members
+            if event.kind == lane_ranks.HELD:
+                self._hold(group, event.numbers, world)
+                continue
+            for taken, number in zip(members, event.numbers):
+                taken.request.exchange = number
+            if event.kind == lane_ranks.FAILED:
+                group.fail(members, event.error or CallError(event.code, event.data.decode("utf-8", "replace")), world)
+                continue
+            for taken, headers in zip(members, event.headers):
+                taken.headers = devices.check_marks(taken.request, headers)
+            group.run_left(world)
+
+    def _known(self, request):
+        """The Taken of a request of an op that has run before."""
+        call = self._calls.of(request)
+        request.plan, request.gpu = call.plan, call.gpu
+        return together.Taken(request, call)
+
+    def _hold(self, group, tickets, world):
+        """Prepares members that C++ has announced once more, and waits for the word on them."""
+        group.prepare(world)
+        world.coordinator.adopt(tickets, [taken.call.announced(taken, ()) for taken in group.members])
+        self._held.update(zip(tickets, group.members))
+        self._tickets.update(zip([taken.request.id for taken in group.members], tickets))
 
     def _leave(self):
         """The end of the thread: every request is answered, and the other ranks know that this one is gone."""
         world = launch.current()
         if world is not None:
+            if self._among is not None:
+                while self._among.stop():
+                    self._take_over(world)
             world.coordinator.leave()
             while not world.coordinator.left:
                 self._carry_out(world.coordinator.poll(), world)
@@ -196,10 +243,13 @@ class Executor(threading.Thread):
                     devices.forget_counts(taken.request)
                     taken.request.finish(*status_of(decision.error))
                     continue
-                taken.call.context.met, taken.request.exchange = True, decision.number
+                taken.call.met()
+                taken.request.exchange = decision.number
                 try:
+                    if taken.error is not None:  # it has been announced by C++, for which all was well
+                        raise taken.error
                     taken.headers = devices.check_marks(taken.request, decision.headers)
-                except CallError as error:
+                except (CallError, launch.LaunchError) as error:
                     together.Group(taken.call.operation, False).fail([taken], error, world)
                 else:
                     decided.append(taken)

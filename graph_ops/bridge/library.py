@@ -56,7 +56,7 @@ def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(),
         made = module.sok1x_call(
             resources=list(resources), inputs=list(inputs), host_inputs=list(host_inputs), Tout=list(dtypes),
             Thost_out=list(host_dtypes), function=function, config=configs.encode(config, place),
-            digest=0 if place.op is None else _signed(place.op[1]), signature=0,
+            digest=0 if place.op is None else _signed(place.op[1]), signature=0, fuse=operation.group is not None,
             output_shapes=[tf.TensorShape(shape) for shape in list(shapes) + list(host_shapes)], name=scope)
     if dtypes or host_dtypes:
         return list(made.outputs) + list(made.host_outputs)
@@ -87,4 +87,6 @@ def _place(operation, config):
 def _gradient(op, *grads):
     """Hands over to the gradient that the operation's own file defines."""
     operation = registry.get(op.get_attr("function").decode())
+    # What follows may have been a tf.gather.
+    grads = [tf.convert_to_tensor(grad) if isinstance(grad, tf.IndexedSlices) else grad for grad in grads]
     return operation.gradient(op, configs.of_op(operation.Config, op), grads)

@@ -143,6 +143,16 @@ class Group:
         for taken in self.members:
             taken.prepared = None
 
+    def run_left(self, world):
+        """Runs members that a group in C++ has left, one by one: each is prepared once more, by itself."""
+        self.prepare(world)
+        for taken in self.members:
+            if taken.error is not None:
+                self.fail([taken], taken.error, world)
+        self.members = [taken for taken in self.members if taken.error is None]
+        if self.members:
+            self.run(world)
+
     def _run_one(self, taken, world):
         request = taken.request
         if self.operation.communicates and (world is None or world.size == 1):

@@ -51,6 +51,7 @@ class All2All(Exchange):
         values = self._ask(lookup, asked, recv_counts, out.dtype)
         lookup.leave_rest()
         lookup.layout.spread(values, asked.inverse, out)
+        lookup.keep(lambda positions, kept: positions.spread(values, asked.inverse, kept))
 
     @staticmethod
     def _ask(lookup: Lookup, asked: AskedOfOwners, recv_counts: np.ndarray, dtype: str) -> Any:

@@ -33,6 +33,7 @@ class Alone(Exchange):
         lookup.leave_rest()
         with request_store(request, lookup.config, lookup.world, exclusive=lookup.writes) as store:
             if lookup.look_up(store, at, out):
+                lookup.keep(lambda positions, kept: positions.spread(store.rows, at, kept))
                 if lookup.training:
                     store.touched(at)
                 else:
@@ -42,6 +43,7 @@ class Alone(Exchange):
             found = store.find_or_insert(lookup.training, asked.keys, asked.count,
                                          request.temporary("int32", asked.count))
             lookup.layout.read(store, asked.keys, found, asked.inverse, out)
+            lookup.keep(lambda positions, kept: positions.read(store, asked.keys, found, asked.inverse, kept))
             if not lookup.training:
                 store.keep_from_gradient(found.rows)
         row_numbers.look_up(found.rows.pointer, asked.inverse.pointer, at.size, at.pointer)

@@ -2,8 +2,12 @@
 import abc
 from typing import Any
 
-from sok1x.cuda_kernels import combine, gather, segment_sum
+from sok1x.cuda_kernels import combine, gather, group_combine, group_sum, groups, row_numbers, segment_sum
 from sok1x.graph_ops.stores.base_store import Found, Store
+
+# How bags are divided, by combiner: not; by their number of keys or the sum of their weights; with weights alone by the
+# root of the sum of their squares.
+COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
 
 
 class Layout(abc.ABC):
@@ -84,3 +88,45 @@ class Bags(Layout):
     def divide(self, sums: Any, out: Any) -> None:
         """out [count, D] = sums [count, D], of one dtype, divided by each bag's number of positions."""
         combine.divide(sums.pointer, self.dim, self.offsets.pointer, self.count, out.pointer, sums.dtype)
+
+
+class WeightedBags(Bags):
+    """The same of rows that are multiplied with weights. mean: of `COMBINERS`.
+
+    Attributes:
+      scales: float32 [K], what the rows are multiplied with in the end: for `sum`. Where bags are divided `spread` and
+        `read` fill it.
+    """
+
+    def __init__(self, request: Any, dim: int, offsets: Any, mean: int, weights: Any, scales: Any) -> None:
+        super().__init__(dim, offsets, mean > 0)
+        self._divided = mean
+        self._request, self._weights, self.scales = request, weights, scales
+
+    def _combine(self, values: Any, rows: int, places: Any, out: Any) -> None:
+        """See `Bags._combine`."""
+        if rows:
+            through = self._request.temporary("int32", places.size)
+            row_numbers.look_up(rows, places.pointer, places.size, through.pointer)
+            places = through
+        members = groups.members(group_combine.COMBINE, 1)
+        groups.lie_at(members["source"], values.pointer)
+        groups.lie_at(members["out"], out.pointer)
+        for field, value in (("source_half", values.dtype == "float16"), ("dim", self.dim), ("mean", self._divided),
+                             ("inverse", places.pointer), ("offsets", self.offsets.pointer), ("n_bags", self.count),
+                             ("n_keys", places.size), ("out_half", out.dtype == "float16"),
+                             ("weights", self._weights.pointer), ("scales", self.mean and self.scales.pointer)):
+            members[field] = value
+        group_combine.combine(members)
+
+    def sum(self, gradient: Any, places: Any, count: int, sums: Any) -> None:
+        """See `Layout.sum`."""
+        members = groups.members(group_sum.SUM, 1)
+        groups.lie_at(members["values"], gradient.pointer)
+        groups.lie_at(members["sums"], sums.pointer)
+        for field, value in (("values_half", gradient.dtype == "float16"), ("dim", self.dim),
+                             ("segments", places.pointer), ("n", places.size), ("num_segments", count),
+                             ("offsets", self.offsets.pointer), ("n_bags", self.count),
+                             ("scales", self.scales.pointer)):
+            members[field] = value
+        group_sum.segment_sum(members)

@@ -1,12 +1,12 @@
 """A run of a lookup, and one of its gradient, as exchanges see them."""
 import abc
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Type
 
 import numpy as np
 
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.exchanges import ties
-from sok1x.graph_ops.exchanges.layouts import Layout
+from sok1x.graph_ops.exchanges.layouts import Layout, Positions
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.table import Table
@@ -20,7 +20,10 @@ SAVED_DTYPES: Dict[str, str] = {
     "offsets": "int64",     # [bags + 1], where each bag begins
     "rows": "int32",        # [u], rows of the distinct keys that this rank was asked for, -1 for none; or nothing
     "requested": "int32",   # [R], which of `rows` each received key is; where `rows` is nothing, its row
-    "all_offsets": "int64"  # where each bag of all ranks begins among the received pairs (reduce_scatter.py)
+    "all_offsets": "int64",  # where each bag of all ranks begins among the received pairs (reduce_scatter.py)
+    # Of bags with weights, K keys in the order of their bags:
+    "scales": "float32",    # [K], what each key's row has been multiplied with: its weight, divided as the bags are
+    "order": "int32",       # [K], which of the given weights each key has; nothing where they are in order
 }
 
 
@@ -118,10 +121,17 @@ class Lookup(abc.ABC):
         self._counted = True
         ties.save(self.request, 0, list(counts))
 
+    def keep(self, fill: Callable[[Positions, Any], None]) -> None:
+        """Leaves each key's row, too, where a gradient to weights asks for them.
+
+        Args:
+          fill: is given the layout that does so, and the `Array` [K, D] to be filled.
+        """
+
     def leave_rest(self) -> None:
         """Leaves nothing under the names that nothing has been left under."""
         for name in self.Saved._fields[:-1]:
-            if name not in self._left:
+            if name in SAVED_DTYPES and name not in self._left:
                 self.leave(name, 0)
         if not self._counted:
             self.request.host_output(0, "int64", (0,))

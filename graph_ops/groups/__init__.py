@@ -5,6 +5,7 @@ exchanges as of one.
     run            a group's requests on their way: what it leaves to their operation, and its end
     dense_lookup   the grouped forms of the dense lookup's operations: which requests may run together
     combined_lookup  and of the combined lookup's
+    bag_weights    of the gradient to a combined lookup's weights
     distinct_rows  and of the one that makes the rows of many lookups distinct
     lookup_alone   what lookups do on one rank
     lookup_ranks   and on several, where rows go by all2all: forward
@@ -18,6 +19,14 @@ exchanges as of one.
     updates        the grouped forms of optimizers' steps on rows
     update_run     (C++ alone) how they are taken
     lane           what of a step needs no Python, run by C++ as it comes out of the queue
+    lane_op        (C++ alone) what it knows of an op
+    lane_ranks     (C++ alone) its part with other ranks: groups announced and decided
+    lane_ranks_run  (C++ alone) and run
+    meeting        (C++ alone) what it decides on rank 0
+    meeting_api    (C++ alone) what Python calls of it
+    brief          (C++ alone) what ranks tell each other of groups
+    post           (C++ alone) messages, sent and received
+    exchanges      (C++ alone) exchanges by MPI's and NCCL's own functions
     expected       (C++ alone) how many requests that run together a session.run will bring
     lane_api       (C++ alone) what Python calls of both
 """

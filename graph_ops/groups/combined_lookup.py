@@ -26,6 +26,11 @@ class Forward(dense_lookup.Forward):
             by = choice.to_run(world, config.exchange, row_bytes(config.table, config.dtype), taken.headers)
         return None if by is choice.REDUCE_SCATTER else super().key(taken, world)
 
+    def lane(self, request, call, world):
+        """See GroupForm.lane: on several ranks what goes by reduce_scatter is run by itself."""
+        return None if world.size > 1 and call.config.exchange == "reduce_scatter" else super().lane(
+            request, call, world)
+
     def hand_over(self, taken, world):
         """See GroupForm.hand_over."""
         request, config = taken.request, taken.config

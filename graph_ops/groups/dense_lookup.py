@@ -27,8 +27,7 @@ class Forward(GroupForm):
 
     def lane(self, request, call, world):
         """See GroupForm.lane."""
-        knows = world.size == 1 and call.config.table.forgetting is None
-        return lane.LaneOp(lane.FORWARD, (), request, call, world) if knows else None
+        return None if call.config.table.forgetting is not None else lane.LaneOp(lane.FORWARD, (), request, call, world)
 
     def prepare(self, members, world):
         """See GroupForm.prepare."""
@@ -63,8 +62,7 @@ class Backward(GroupForm):
 
     def lane(self, request, call, world):
         """See GroupForm.lane."""
-        alone = world.size == 1 and call.config.rows_known
-        return lane.LaneOp(lane.BACKWARD, (), request, call, world) if alone else None
+        return lane.LaneOp(lane.BACKWARD, (), request, call, world) if call.config.rows_known else None
 
     def prepare(self, members, world):
         """See GroupForm.prepare."""

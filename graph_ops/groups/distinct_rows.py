@@ -1,10 +1,14 @@
 """The rows of many lookups made distinct, and stamped, for their gradients (operations/distinct_rows.py says why)."""
+import contextlib
+
 import numpy as np
 
+from sok1x.graph_ops.bridge.errors import CallError
 from sok1x.graph_ops.groups import lane
 from sok1x.graph_ops.groups.form import GroupForm
 from sok1x.graph_ops.groups.lookup_run import LookupRun
-from sok1x.graph_ops.stores import clock, known_distinct
+from sok1x.graph_ops.stores import clock, known_distinct, step_times
+from sok1x.graph_ops.stores.store import request_store
 
 _ROWS, _REQUESTED = 1, 2  # inputs: operations/distinct_rows.py
 
@@ -35,7 +39,11 @@ class Distinct(GroupForm):
         made, size = LookupRun(members), len(members)
         request, names = members[0].request, made.team.names
         global_step = members[0].config.global_step
+        step_times.begin_changing(request)
         ahead = np.array(clock.moves_ahead(request, names, global_step), np.int64)
+        for taken, moves in zip(members, ahead.tolist()):
+            if step_times.is_due(taken.config.table.name, request):
+                _note_time(taken, moves, world)
         at_least, rows, counts = np.zeros((3, size), np.int64)
         left = np.empty(size, np.uint8)
         made.call("distinct", world.size == 1, ahead, at_least, rows, counts, left)
@@ -45,3 +53,12 @@ class Distinct(GroupForm):
             if taken.config.rows_known:
                 known_distinct.note_at(request, name, at, count)
         return made.leave(left.tolist())
+
+
+def _note_time(taken, ahead, world):
+    """Has a member's time be noted before its rows are stamped."""
+    request = taken.request
+    at_least = int(request.host_inputs[-1].numpy()) + 1 if taken.config.global_step else 0
+    with contextlib.suppress(CallError):  # variables that are not initialized: its operation says so
+        with request_store(request, taken.config, world, exclusive=False) as store:
+            step_times.before_stamps(store, ahead, at_least)

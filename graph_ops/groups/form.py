@@ -23,12 +23,13 @@ class GroupForm(abc.ABC):
     def serves_one(self, taken, world):
         """Whether a single request goes this way as well: as fast as the operation's own, or faster.
 
-        Once it has been decided, `taken.headers`, that must be alike on all ranks, as `key` is.
+        taken: or a Call: it has a config. Once it has been decided, `taken.headers`, that must be alike on all ranks,
+        as `key` is.
         """
         return False
 
     def lane(self, request, call, world):
-        """The `lane.LaneOp` of a request's Call, where its requests need neither other ranks nor Python; else None."""
+        """The `lane.LaneOp` of a request's Call, where its requests need no Python; else None."""
 
     def prepare(self, members, world):
         """Sets each member's `header`, as `devices.mark` makes it, or `error`; without both it is prepared alone."""

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "../bridge/bridge_calls.h"
+#include "../bridge/bridge_pins.h"
 #include "../bridge/known_distinct.h"
 
 namespace sok1x {
@@ -17,8 +18,14 @@ constexpr int kRequests = 1;
 // Where a session.run is about to bring more requests that run together with those that have come, as the one before it
 // did: how long to look for the next of them, and for all, in microseconds.
 constexpr int64_t kGatherNext = 150, kGatherAll = 600;
+// How long it goes on by itself where there are other ranks: Python keeps the clocks. Microseconds.
+constexpr int64_t kTurn = 5000;
+constexpr int kAll2All = 0;  // number of the exchange: exchanges/all2all.py
 
 constexpr size_t kTeamsRemembered = 1000;
+
+// A pause of so many microseconds without steps that change tables is worth a note. Kept in step with step_times.py.
+constexpr int64_t kPause = 250000;
 
 // Whether an op that makes rows distinct has row numbers, of several ranks: operations/distinct_rows.py.
 bool HasNumbers(const Request& request) { return request.inputs[1].elements == 0 && request.inputs[2].elements > 0; }
@@ -41,7 +48,10 @@ void Lane::Learn(const RequestInfo& request, const LaneOp* op, int64_t alike) {
   if (alike != 0) expected_.More(request, alike);  // the request by which it has been learned
 }
 
-void Lane::Forget(int64_t kernel) { known_.erase(kernel); }
+void Lane::Forget(int64_t kernel) {
+  if (ranks_.holds()) ranks_.HandOver();  // of ops that are known here
+  known_.erase(kernel);
+}
 
 bool Lane::Expects(const RequestInfo* infos, int count) {
   bool more = false;
@@ -65,6 +75,7 @@ void Lane::Gather(RequestInfo* infos, int capacity, int* count) {
 
 int Lane::Take(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, int64_t lane_us,
                RequestInfo* infos, int capacity, int* count) {
+  if (ranks_.begun()) return TakeAmongRanks(spin_us, wait_us, inbox, pause_us, lane_us, infos, capacity, count);
   int kind = kRequests;
   for (*count = 0; kind == kRequests && *count == 0; spin_us = lane_us) {
     kind = Queue::Get()->PopMany(spin_us, wait_us, inbox, pause_us, infos, capacity, count);
@@ -76,12 +87,55 @@ int Lane::Take(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pau
   return kind;
 }
 
+int Lane::TakeAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, int64_t lane_us,
+                         RequestInfo* infos, int capacity, int* count) {
+  typedef std::chrono::steady_clock Clock;
+  const auto until = Clock::now() + std::chrono::microseconds(kTurn);
+  const bool allowed = lane_us >= 0 && allowed_.load();
+  *count = 0;
+  ranks_.Turn(inbox, allowed);
+  bool longer = false;
+  ranks_.Listen(&longer);  // what Python has received, and what has been decided before that was Python's
+  for (int kind = 0; !ranks_.HasEvents(); spin_us = lane_us) {
+    if (ranks_.holds()) {  // launch/pauses.py: waiting_pause
+      const int64_t quiet = ranks_.quiet();
+      kind = Queue::Get()->PopMany(ranks_.spin_us() - quiet, kTurn, inbox, quiet < 1000 ? 1 : 50, infos, capacity, count);
+    } else {
+      kind = Queue::Get()->PopMany(spin_us, wait_us, inbox, pause_us, infos, capacity, count);
+    }
+    if (kind > kRequests) {  // what has been cancelled may be held here, and so may be a session's
+      ranks_.HandOver();
+      return kind;
+    }
+    if (kind == kRequests) {
+      Gather(infos, capacity, count);
+      if (allowed && allowed_.load()) *count = RunAll(infos, *count);  // it may have been stopped meanwhile
+    }
+    const bool heard = ranks_.Listen(&longer);
+    ranks_.Age();
+    if (*count > 0 || longer || Clock::now() >= until) return kind;
+    if (kind == 0 && !heard && !ranks_.holds()) return 0;
+  }
+  return 0;
+}
+
 int Lane::RunAll(RequestInfo* infos, int count) {
   std::vector<RequestInfo> others;
   std::vector<uint8_t> left;
-  for (const Team& team : Sort(infos, count)) {
+  std::vector<Team> teams = Sort(infos, count);
+  // Other ranks wait for what is announced; in one order, as far as it comes together.
+  const auto announced = std::stable_partition(teams.begin(), teams.end(),
+                                               [](const Team& team) { return Communicates(team.op); });
+  std::stable_sort(teams.begin(), announced, [this](const Team& a, const Team& b) {
+    return OpOf(a.members[0]).place < OpOf(b.members[0]).place;
+  });
+  for (const Team& team : teams) {
     left.assign(team.members.size(), 1);
-    if (team.op != nullptr) Run(team, &left);
+    if (Communicates(team.op)) {
+      if (Announce(team)) continue;
+    } else if (team.op != nullptr) {
+      Run(team, &left);
+    }
     for (size_t t = 0; t < left.size(); ++t) {
       if (left[t]) others.push_back(*team.members[t]);
     }
@@ -90,7 +144,12 @@ int Lane::RunAll(RequestInfo* infos, int count) {
   return others.size();
 }
 
-std::vector<Lane::Team> Lane::Sort(RequestInfo* infos, int count) const {
+bool Lane::NotesTime(const LaneOp& op) {
+  const int64_t now = MicrosecondsNow();
+  return now >= op.counted[kDue] || now - Pins::Get()->ended() >= kPause;
+}
+
+std::vector<Lane::Team> Lane::Sort(RequestInfo* infos, int count) {
   std::vector<Team> teams;
   for (int i = 0; i < count; ++i) {
     RequestInfo* info = &infos[i];
@@ -100,11 +159,19 @@ std::vector<Lane::Team> Lane::Sort(RequestInfo* infos, int count) const {
     int training = 0;
     if (op != nullptr && op->kind == kLaneForward) training = op->training < 0 ? Told(request) : op->training;
     // Of several ranks a lookup may have left the rows themselves, or nothing: then they are only stamped.
-    if (training < 0 || (op != nullptr && op->kind == kLaneDistinct && !op->alone && !HasNumbers(request))) {
+    if (training < 0 || (op != nullptr && op->kind == kLaneDistinct &&
+                         ((!op->alone && !HasNumbers(request)) || NotesTime(*op)))) {
       op = nullptr;
       training = 0;
     }
+    const bool announced = Communicates(op);
+    if (announced && !Announces(*op, request)) op = nullptr;
     const auto same = [&](const Team& team) {
+      const RequestInfo& other = *team.members[0];
+      if (announced && (other.session != info->session || other.signature != info->signature ||
+                        other.step != info->step)) {
+        return false;
+      }
       return op != nullptr && team.op != nullptr && team.op->team == op->team && team.training == (training != 0) &&
              // They move a table's clock on once, and each run stamps rows with a step of its own.
              (op->kind != kLaneDistinct || team.members[0]->step == info->step);
@@ -113,11 +180,32 @@ std::vector<Lane::Team> Lane::Sort(RequestInfo* infos, int count) const {
     if (team == teams.end()) team = teams.insert(team, {op, training != 0, {}});
     team->members.push_back(info);
   }
-  for (Team& team : teams) {  // in one order each time
-    std::sort(team.members.begin(), team.members.end(),
-              [](const RequestInfo* a, const RequestInfo* b) { return a->kernel < b->kernel; });
+  for (Team& team : teams) {  // in one order each time, and on all ranks
+    if (Communicates(team.op)) {
+      std::stable_sort(team.members.begin(), team.members.end(), [this](const RequestInfo* a, const RequestInfo* b) {
+        return OpOf(a).place < OpOf(b).place;
+      });
+    } else {
+      std::sort(team.members.begin(), team.members.end(),
+                [](const RequestInfo* a, const RequestInfo* b) { return a->kernel < b->kernel; });
+    }
   }
   return teams;
+}
+
+bool Lane::Announces(const LaneOp& op, const Request& request) const {
+  if (!op.met || !ranks_.announces()) return false;
+  if (op.kind != kLaneBackward || op.facts.by_bag == 0) return true;
+  const TensorInfo& route = request.inputs.back();
+  return route.elements > 0 && *static_cast<const int64_t*>(route.data) == kAll2All;
+}
+
+bool Lane::Announce(const Team& team) {
+  std::vector<const RequestInfo*> members(team.members.begin(), team.members.end());
+  std::vector<const LaneOp*> ops;
+  for (const RequestInfo* member : members) ops.push_back(&OpOf(member));
+  if (ops.size() == 1 && !ops[0]->one) return false;
+  return ranks_.Announce(members, ops, known_.at(members[0]->kernel).alike, team.training, steps_);
 }
 
 void Lane::Run(const Team& team, std::vector<uint8_t>* left) {
@@ -168,6 +256,7 @@ int Lane::Look(const Team& team, Group* group, uint8_t* left, std::string* error
   LookupRun run(group, facts.data(), steps_, static_cast<GroupDevice*>(team.op->device));
   const int code = team.op->kind == kLaneForward    ? Forward(team, &run, left)
                    : team.op->kind == kLaneDistinct ? Distinct(team, &run, left)
+                   : team.op->kind == kLaneWeights  ? run.WeightsGradient(left)
                                                     : run.BackwardAlone(left);
   if (code != 0) {
     *error = (run.failed() < 0 ? "" : std::string("op '") + team.members[run.failed()]->name + "': ") + run.error();
@@ -202,7 +291,7 @@ int Lane::Forward(const Team& team, LookupRun* run, uint8_t* left) {
     const LaneOp& op = OpOf(team.members[t]);
     const int64_t step = team.members[t]->step;
     // stores/clock.py: step_of_new.
-    rows[t].ahead = *op.counted == step ? 0 : 1;
+    rows[t].ahead = op.counted[kRun] == step ? 0 : 1;
     rows[t].at_least = op.graph == nullptr ? 1 : op.graph[0] == step ? op.graph[1] : op.graph[1] + 1;
   }
   return run->ForwardInsert(rows.data(), left);
@@ -212,11 +301,16 @@ int Lane::Distinct(const Team& team, LookupRun* run, uint8_t* left) {
   const int count = team.members.size();
   const bool global_step = team.op->facts.global_step != 0;
   std::vector<int64_t> ahead(count), at_least(count), rows(count), counts(count);
+  if (changing_ != team.members[0]->step) {  // all are of one run
+    changing_ = team.members[0]->step;
+    Pins::Get()->Look(static_cast<Request*>(team.members[0]->request)->context, nullptr);
+  }
   for (int t = 0; t < count; ++t) {
     // stores/clock.py: moves_ahead.
     int64_t* const counted = OpOf(team.members[t]).counted;
-    ahead[t] = global_step || *counted == team.members[t]->step ? 0 : 1;
-    *counted = team.members[t]->step;
+    ahead[t] = global_step || counted[kRun] == team.members[t]->step ? 0 : 1;
+    counted[kRun] = team.members[t]->step;
+    counted[kStamped] = MicrosecondsNow();
   }
   const int code = run->Distinct(team.op->alone, ahead.data(), at_least.data(), rows.data(), counts.data(), left);
   if (code != 0) return code;

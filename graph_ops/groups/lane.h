@@ -1,6 +1,6 @@
-// The lane: what of a step needs neither other ranks nor Python. The executor's thread takes requests out of the queue
-// here; those whose ops it has learned (lane.py) it runs at once, in groups, as executor.py and together.py do, with
-// the same classes; all others, and those that a group leaves, it gives to Python.
+// The lane: what of a step needs no Python. The executor's thread takes requests out of the queue here; those whose ops
+// it has learned (lane.py) it runs at once, or announces them to the other ranks (lane_ranks.h), in groups, as
+// executor.py and together.py do, with the same classes; all others, and those that a group leaves, it gives to Python.
 //
 // For the executor's thread only.
 #ifndef SOK1X_GROUPS_LANE_H
@@ -15,32 +15,10 @@
 
 #include "../bridge/bridge_queue.h"
 #include "expected.h"
-#include "lookup_run.h"
-#include "update_run.h"
+#include "lane_op.h"
+#include "lane_ranks.h"
 
 namespace sok1x {
-
-// What an op does. Kept in step with lane.py.
-enum LaneKind { kLaneForward, kLaneDistinct, kLaneBackward, kLaneUpdate };
-
-// What is known of an op (a node in one session) before it runs. Kept in step with lane.py's LaneOp, whose memory it is.
-struct LaneOp {
-  int64_t kind;
-  int64_t team;      // requests whose ops have equal numbers may run together
-  int64_t training;  // of a forward: -1 where its last host input says so
-  int64_t alone;     // 1: on one rank
-  int64_t note;      // of an op that makes rows distinct: whether they are what optimizers may use as they are
-  int64_t table;     // its number (known_distinct.h)
-  LookupFacts facts;
-  // Of an optimizer's step:
-  UpdateFacts update;
-  const UpdateKernel* kernel;
-  int64_t host_inputs;
-  int64_t* counted;  // the run that the table's clock has counted last: stores/clock.py
-  int64_t* graph;    // the last run that trained by the graph's global step, and that step; null where it is gone
-  // Of a GPU: our stream, an event, the context, and what steps know of it.
-  void *stream, *event, *context, *device;
-};
 
 class Lane {
  public:
@@ -64,7 +42,13 @@ class Lane {
   // To be called when a group has run, with the number of its operation, how many members it has and how many of them it
   // has left; and when it has been answered, with zeros. Null: nothing is.
   typedef void (*Watcher)(int64_t alike, int64_t members, int64_t left);
-  void Watch(Watcher watcher) { watcher_ = watcher; }
+  void Watch(Watcher watcher) {
+    watcher_ = watcher;
+    ranks_.Watch(watcher);
+  }
+
+  // What it does with other ranks, where there are any.
+  LaneRanks* ranks() { return &ranks_; }
 
  private:
   const LaneOp& OpOf(const RequestInfo* member) const { return *known_.at(member->kernel).op; }
@@ -80,11 +64,20 @@ class Lane {
     std::vector<RequestInfo*> members;
   };
 
+  int TakeAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, int64_t lane_us,
+                     RequestInfo* infos, int capacity, int* count);
   bool Expects(const RequestInfo* infos, int count);
   void Gather(RequestInfo* infos, int capacity, int* count);
   // Runs what it can of requests; returns how many are left for Python, the first of `infos` then.
   int RunAll(RequestInfo* infos, int count);
-  std::vector<Team> Sort(RequestInfo* infos, int count) const;
+  std::vector<Team> Sort(RequestInfo* infos, int count);
+  // Whether Python is to note the time before the rows of an op are stamped (stores/step_times.py).
+  bool NotesTime(const LaneOp& op);
+  // Whether other ranks must run it too.
+  static bool Communicates(const LaneOp* op) { return op != nullptr && op->ranks > 1; }
+  // Whether it may be announced here.
+  bool Announces(const LaneOp& op, const Request& request) const;
+  bool Announce(const Team& team);
   // left: [T], which of the team's members are Python's after all.
   void Run(const Team& team, std::vector<uint8_t>* left);
   // These return a status, and fill `error` if it is not 0.
@@ -97,7 +90,9 @@ class Lane {
   std::unordered_map<int64_t, Known> known_;  // by kernel
   std::map<std::vector<int64_t>, int64_t> scratch_;  // kernels that have run together -> bytes that their last run took
   Expected expected_;
+  int64_t changing_ = 0;  // the last run that is known as one that changes tables
   Watcher watcher_ = nullptr;
+  LaneRanks ranks_;
   std::atomic<bool> allowed_{true};
 };
 

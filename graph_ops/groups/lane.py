@@ -7,19 +7,20 @@ import numpy as np
 from sok1x.cuda_kernels import group_steps
 from sok1x.graph_ops.bridge import plan
 from sok1x.graph_ops.groups import lookup_run
-from sok1x.graph_ops.stores import clock, known_distinct
+from sok1x.graph_ops.stores import clock_numbers, known_distinct
 
 # The kinds of ops that it can run: LaneKind there.
-FORWARD, DISTINCT, BACKWARD, UPDATE = range(4)
+FORWARD, DISTINCT, BACKWARD, UPDATE, WEIGHTS = range(5)
 
 # What is known of an optimizer's step before it runs: UpdateFacts in update_run.h.
-UPDATE_FACTS = np.dtype([(name, np.int64) for name in ("dim", "rows_at", "slots_at", "gpu_threads")])
+UPDATE_FACTS = np.dtype([(name, np.int64) for name in ("dim", "rows_at", "slots_at")])
 
 # LaneOp there.
 _OP = np.dtype([(name, np.int64) for name in ("kind", "team", "training", "alone", "note", "table")] + [
     ("facts", lookup_run.FACTS), ("update", UPDATE_FACTS)] + [
         (name, np.int64) for name in (
-            "kernel", "host_inputs", "counted", "graph", "stream", "event", "context", "device")])
+            "kernel", "host_inputs", "counted", "graph", "stream", "event", "context", "device", "ranks", "met", "one",
+            "choose", "place", "digest", "session", "loops", "tied")])
 
 _teams: Dict[Tuple[Any, ...], int] = {}
 _begun = False
@@ -29,7 +30,7 @@ class LaneOp:
     """What is known of an op, a node in one session.
 
     Args:
-      kind: FORWARD, DISTINCT, BACKWARD or UPDATE.
+      kind: FORWARD, DISTINCT, BACKWARD, UPDATE or WEIGHTS.
       together: what ops must have in common to run together, besides operation and device.
       request: a request of it. call: its Call.
       update: of an optimizer's step: its `UPDATE_FACTS`, and where C++ has its kernel for as long as the process lives.
@@ -54,14 +55,24 @@ class LaneOp:
         else:
             op["update"], op["kernel"] = update
             op["host_inputs"] = request.host_input_count
-        self._counted, self._step = clock.counted(table.name), of_graph and of_graph.step
+        self._counted, self._step = clock_numbers.counted(table.name), of_graph and of_graph.step
         op["counted"] = ctypes.addressof(self._counted)
         op["graph"] = 0 if self._step is None else ctypes.addressof(self._step)
+        if call.op is not None and world.size > 1:
+            op["ranks"] = world.size
+            op["one"] = call.operation.group.serves_one(call, world)
+            op["choose"] = getattr(config, "exchange", "") == "auto"
+            op["place"], op["digest"] = call.op.index, lookup_run.signed(call.op.digest)
+            op["session"], op["loops"], op["tied"] = call.op.context, call.place.loops, call.tied
         if gpu is not None:
             with gpu.active():
                 op["device"] = group_steps.device(gpu)
             op["stream"], op["event"], op["context"] = gpu.stream, gpu.event, gpu.context
         self.address = op.ctypes.data
+
+    def met(self) -> None:
+        """It has run on all ranks: rank 0 knows the op."""
+        self._op["met"] = 1
 
 
 def _begin(library: Any) -> None:

@@ -33,6 +33,42 @@ int sok1x_take(int64_t spin_us, int64_t wait_us, const sok1x::Inbox* inbox, int6
   return sok1x::Lane::Get()->Take(spin_us, wait_us, inbox, pause_us, lane_us, infos, capacity, count);
 }
 
+// lane_ranks.h. Python's structures are as large as these: ways, standing, event, direct.
+void sok1x_ranks_bytes(int64_t* sizes) {
+  sizes[0] = sizeof(sok1x::Ways);
+  sizes[1] = sizeof(sok1x::Standing);
+  sizes[2] = sizeof(sok1x::EventInfo);
+  sizes[3] = sizeof(sok1x::Direct);
+}
+
+// host, gpu: null where the communicator is Python's alone.
+void sok1x_ranks_begin(const sok1x::Ways* ways, sok1x::Direct* host, sok1x::Standing* standing) {
+  sok1x::Lane::Get()->ranks()->Begin(ways, host, standing);
+}
+
+void sok1x_ranks_gpu(sok1x::Direct* gpu) { sok1x::Lane::Get()->ranks()->SetGpu(gpu); }
+
+void sok1x_ranks_hear(int source, const char* data, int64_t bytes) {
+  sok1x::Lane::Get()->ranks()->Hear(source, std::string(data, bytes));
+}
+
+int sok1x_ranks_stop() { return sok1x::Lane::Get()->ranks()->Stop(); }
+
+int sok1x_ranks_event(sok1x::EventInfo* event) { return sok1x::Lane::Get()->ranks()->Next(event); }
+
+// Has `tell` called for each message that one is without briefness.
+void sok1x_ranks_plain(int source, const char* data, int64_t bytes, void (*tell)(const char* data, int64_t bytes)) {
+  for (const std::string& one : sok1x::Lane::Get()->ranks()->Plain(source, std::string(data, bytes))) {
+    tell(one.data(), one.size());
+  }
+}
+
+// Has all that is held become events.
+void sok1x_ranks_hand_over() { sok1x::Lane::Get()->ranks()->HandOver(); }
+
+// On rank 0: what the functions of meeting_api.cc are to be called with.
+void* sok1x_ranks_meeting() { return sok1x::Lane::Get()->ranks()->meeting(); }
+
 // known_distinct.h.
 void sok1x_note_distinct(int64_t table, int64_t step, int64_t address, int64_t length) {
   sok1x::KnownDistinct::Get()->Note(table, step, address, length);

@@ -10,7 +10,7 @@ namespace sok1x {
 
 namespace {
 
-const Places kByKey = {0, 1, -1, 2, 3, -1, 4}, kByBag = {1, 1, 2, 3, 4, 5, 6};
+const Places kByKey = {0, 1, -1, 2, 3, -1}, kByBag = {1, 1, 2, 3, 4, 5};
 constexpr int64_t kMostBags = int64_t{1} << 31;  // of a member; one that has more is run by itself
 
 }  // namespace
@@ -121,13 +121,22 @@ bool LookupRun::TakeBatches() {
       shapely = shapely && given.rank < kMaxRank;
       continue;
     }
-    const TensorInfo &indices = input(t, kIndices), &shape = input(t, kDenseShape);
-    if (given.rank != 1 || shape.rank != 1 || shape.elements != 2 || indices.rank != 2 || indices.dims[1] != 2 ||
-        indices.dims[0] != given.elements) {
-      continue;
+    const LookupFacts& facts = facts_[t];
+    if (given.rank != 1) continue;
+    if (facts.weighted && (input(t, kWeights).rank != 1 || input(t, kWeights).elements != given.elements)) continue;
+    const TensorInfo& indices = input(t, kIndices);
+    int64_t bags = indices.elements - 1;
+    if (facts.ragged) {
+      if (indices.rank != 1) continue;
+    } else {
+      const TensorInfo& shape = input(t, kDenseShape + facts.weighted);
+      if (shape.rank != 1 || shape.elements != 2 || indices.rank != 2 || indices.dims[1] != 2 ||
+          indices.dims[0] != given.elements) {
+        continue;
+      }
+      bags = *static_cast<const int64_t*>(shape.data);
     }
-    const int64_t bags = *static_cast<const int64_t*>(shape.data);
-    batch = {bags >= 0 && bags < kMostBags && bags % std::max<int64_t>(1, facts_[t].slots) == 0, given.elements, bags};
+    batch = {bags >= 0 && bags < kMostBags && bags % std::max<int64_t>(1, facts.slots) == 0, given.elements, bags};
   }
   return shapely;
 }
@@ -137,7 +146,8 @@ int LookupRun::StartBags(i64* counts) {
   for (int t = 0; t < size(); ++t) {
     if (!batches_[t].fits) continue;
     BagsMember& m = members[t];
-    m.bags = static_cast<const i64*>(input(t, kIndices).data);
+    const auto* given = static_cast<const i64*>(input(t, kIndices).data);
+    (facts_[t].ragged ? m.splits : m.bags) = given;
     m.stride = 2;
     m.n = batches_[t].keys;
     m.n_bags = batches_[t].bags;
@@ -152,6 +162,41 @@ void LookupRun::CheckBags(const i64* counts) {
   for (int t = 0; t < size(); ++t) {
     batches_[t].fits &= outside[t] == 0 && unsorted[t] == 0 && (longest[t] >> BAG_BITS) <= facts_[t].most;
   }
+}
+
+int LookupRun::Weigh(int t, CombineMember* bags) {
+  const LookupFacts& facts = facts_[t];
+  if (!facts.weighted) return 0;
+  const int64_t keys = batches_[t].keys;
+  bags->weights = static_cast<const float*>(input(t, kWeights).data);
+  void* scales = nullptr;
+  int code = facts.mean ? Output(t, kScales, {keys}, &scales) : 0;
+  bags->scales = static_cast<float*>(scales);
+  const tf::Tensor* const order = member(t)->context->mutable_output(member(t)->OutputAt(kOrder));
+  if (code == 0 && order != nullptr && order->NumElements() > 0) {  // its own `prepare` has brought it in order
+    Blocks from = Blocks(), to = Blocks();
+    from.base = static_cast<char*>(input(t, kWeights).data);
+    to.base = Scratch(4 * keys);
+    if (to.base == nullptr) return Done(GROUP_NO_MEMORY);
+    bags->weights = reinterpret_cast<const float*>(to.base);
+    code = Gather({{from, 0, 1, keys, reinterpret_cast<const i32*>(order->tensor_data().data()), nullptr, to, 0}});
+  }
+  return code ? code : Output(t, kKept, {facts.kept ? keys : 0, facts.dim}, &kept_[t]);
+}
+
+int LookupRun::LeaveInOrder(int t) {
+  if (!facts_[t].weighted) return 0;
+  Request* request = member(t);
+  if (request->context->mutable_output(request->OutputAt(kOrder)) != nullptr) return 0;  // as its own `prepare` has found
+  const int at = request->OutputAt(kScales);
+  if (!facts_[t].mean && request->context->mutable_output(at) == nullptr) {
+    request->context->set_output(at, request->context->input(request->InputAt(kWeights)));
+  }
+  return Nothing(t, {kOrder});
+}
+
+int LookupRun::Gather(const std::vector<GatherMember>& rows) {
+  return rows.empty() ? 0 : Done(steps_->gather(Work(), rows.data(), rows.size()));
 }
 
 int LookupRun::Make(Buffer* buffer, int ranks, int64_t unit, const std::vector<int64_t>& counts,

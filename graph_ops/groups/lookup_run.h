@@ -28,7 +28,10 @@ struct LookupFacts {
   int64_t keys;          // without index: how many keys there are on all ranks; 0: parts * V
   int64_t by_bag;        // 1: a lookup by bag, or its gradient
   int64_t slots, most;   // of a lookup by bag: S, 0 where samples have no slots, and the most keys of a bag
-  int64_t mean;          // by bag, 1: sums are divided by the bag's number of keys
+  int64_t mean;          // by bag, how sums are divided: `mean` of CombineMember
+  int64_t ragged;        // by bag, 1: offsets are given as row splits, else by the indices of a SparseTensor
+  int64_t weighted;      // by bag, 1: each key has a weight
+  int64_t kept;          // the output where rows are left for a gradient to weights; 0: nobody asks for them
   // How rows begin, as initial_rows in row_init.cu takes it; kind -1: as they are in the variable.
   int64_t seed, identity, kind;
   double a, b;
@@ -38,13 +41,16 @@ struct LookupFacts {
 };
 
 // Where a lookup's keys stand among its inputs, and what it leaves among its outputs (operations/dense_lookup.py,
-// operations/combined_lookup.py); embeddings are the first. Its gradient has the same as inputs, in the same places.
+// operations/combined_lookup.py); embeddings are the first, `counts` are behind them. Its gradient has the same as inputs,
+// in the same places.
 struct Places {
-  int keys, inverse, offsets, rows, requested, all_offsets, counts;
+  int keys, inverse, offsets, rows, requested, all_offsets;
 };
 
-// Of a lookup by bag, the other inputs.
-constexpr int kIndices = 0, kDenseShape = 2;
+// Of a lookup by bag, the other inputs: indices or row splits, weights if there are any, and behind them the dense shape
+// of indices. What a lookup with weights leaves besides; of its gradient the first alone is an input, too.
+constexpr int kIndices = 0, kWeights = 2, kDenseShape = 2;
+constexpr int kScales = 6, kOrder = 7, kKept = 8;
 constexpr int kEmbeddings = 0, kGradient = 0;
 
 // A member's batch.
@@ -90,6 +96,10 @@ class LookupRun {
   // fresh: [T], out: how many distinct keys get rows by ForwardInsert, which must follow where there are any.
   int ForwardAlone(bool training, uint8_t* left, int64_t* fresh);
   int BackwardAlone(uint8_t* left);
+
+  // ---- what bags are weighted with: operations/bag_weights.py
+
+  int WeightsGradient(uint8_t* left);
 
   // ---- the op that makes rows distinct, on one rank or several
 
@@ -138,6 +148,8 @@ class LookupRun {
   }
   const TensorInfo& variable(int t, int place) const { return variables_[t * width_ + place]; }
   bool on_gpu() const { return work_.device != nullptr; }
+  // Where a lookup leaves what it has counted.
+  int CountsPlace(int t) const { return !by_bag_ ? 4 : facts_[t].weighted ? kKept + 1 : kScales; }
 
   // ---- lookup_run.cc
 
@@ -157,6 +169,11 @@ class LookupRun {
   bool TakeBatches();
   // Finds where bags begin, counts: [3 T], as group_bags.offsets; `offsets_` are where.
   int StartBags(i64* counts);
+  // Makes the outputs that a lookup with weights has besides, and says of a member's bags how they are weighted.
+  int Weigh(int t, CombineMember* bags);
+  // Leaves what says that such a lookup's bags are in order, unless its own `prepare` has left what order they are in.
+  int LeaveInOrder(int t);
+  int Gather(const std::vector<GatherMember>& rows);
   // Batches whose bags are not in order, or too long, fit no more; counts: what StartBags has counted, on the host.
   void CheckBags(const i64* counts);
   // Where found_[t] finds rows and their values, once variables are locked.
@@ -179,6 +196,8 @@ class LookupRun {
   bool AllBegin() const;
   int Begin();
   int LookUpBags();
+  // Where a gradient to weights asks for the rows of a member's keys: adds what copies them, of the table.
+  void Keep(int t, std::vector<GatherMember>* rows) const;
 
   // ---- lookup_run_new.cc
 
@@ -211,6 +230,7 @@ class LookupRun {
   Buffer keys_, answers_, values_;
   std::vector<FindMember> found_;
   std::vector<CombineMember> combined_;  // by bag, on one rank
+  std::vector<void*> kept_;              // [T], outputs; null where nobody asks for them
   std::vector<InsertMember> inserts_;    // of `inserted_`
   std::vector<int> inserted_;            // numbers of members
 };

@@ -8,13 +8,15 @@ from sok1x import launch
 from sok1x.cuda_kernels import group_steps, row_init
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import CallError
+from sok1x.graph_ops.exchanges.layouts import COMBINERS
 from sok1x.graph_ops.groups.run import Run
 from sok1x.graph_ops.stores import clock
 
 # What is known of a member before it runs: LookupFacts in lookup_run.h.
 FACTS = np.dtype([(name, np.int64) for name in (
-    "dim", "rows", "hashed", "half", "global_step", "count_at", "stamps_at", "clock_at", "parts", "first",
-    "keys", "by_bag", "slots", "most", "mean", "seed", "identity", "kind")] + [("a", np.float64), ("b", np.float64)])
+    "dim", "rows", "hashed", "half", "global_step", "count_at", "stamps_at", "clock_at", "parts", "first", "keys",
+    "by_bag", "slots", "most", "mean", "ragged", "weighted", "kept", "seed", "identity", "kind")] + [
+        ("a", np.float64), ("b", np.float64)])
 # When new rows are stamped: NewRows there.
 NEW = np.dtype([("ahead", np.int64), ("at_least", np.int64)])
 
@@ -37,6 +39,7 @@ _DECLARED = {
     "finish": (None, [_P]), "scratch_bytes": (_I64, [_P]), "output_bytes": (_I64, [_P, _I, _I]),
     "error": (_I, [_P, ctypes.c_char_p, _I]),
     "forward_alone": (_I, [_P, _I, _P, _P]), "forward_insert": (_I, [_P, _P, _P]), "backward_alone": (_I, [_P, _P]),
+    "weights_gradient": (_I, [_P, _P]),
     "distinct": (_I, [_P, _I, _P, _P, _P, _P, _P]), "prepare": (_I, [_P, _I, _I, _I] + [_P] * 4),
     "forward_ask": (_I, [_P, _I, _I, _I] + [_P] * 4 + [_I] + [_P] * 3),
     "forward_answer": (_I, [_P, _I] + [_P] * 5), "forward_take": (_I, [_P, _P]),
@@ -98,7 +101,9 @@ def facts_of(kernel: int, config: Any) -> Tuple[int, ...]:
                           *[held.index(name) if name in held else -1 for name in ("count", "stamps", "clock")],
                           table.placement.rank is not None, table.placement.first, table.keys or 0,
                           hasattr(config, "combiner"), getattr(config, "slot_num", None) or 0,
-                          getattr(config, "max_nnz", 0), getattr(config, "combiner", "") == "mean", *_beginning(table))
+                          getattr(config, "max_nnz", 0), COMBINERS[getattr(config, "combiner", "sum")],
+                          getattr(config, "form", "") == "ragged", getattr(config, "weighted", False),
+                          getattr(config, "kept", 0), *_beginning(table))
     return _facts[kernel]
 
 
@@ -215,10 +220,10 @@ def _beginning(table: Any) -> Tuple[Any, ...]:
     """How a table's rows begin, as the last of `FACTS` say it."""
     world = launch.current()
     kind, a, b = ("", 0.0, 0.0) if table.by_row else table.distribution(world.size)
-    return _signed(world.arguments["seed"]), _signed(table.identity), row_init.KINDS[kind] if kind else -1, a, b
+    return signed(world.arguments["seed"]), signed(table.identity), row_init.KINDS[kind] if kind else -1, a, b
 
 
-def _signed(number: int) -> int:
+def signed(number: int) -> int:
     """The int64 with the lowest 64 bits of a number."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 

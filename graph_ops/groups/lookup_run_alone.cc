@@ -11,7 +11,7 @@ int LookupRun::OutputsAlone(int t) {
   int code = Embeddings(t, &out);
   if (code == 0) code = Output(t, places_.inverse, {batch.keys}, &at);
   if (code == 0 && by_bag_) code = Output(t, places_.offsets, {batch.bags + 1}, &offsets_[t]);
-  if (code == 0) code = Nothing(t, {places_.rows, places_.requested, places_.all_offsets, places_.counts});
+  if (code == 0) code = Nothing(t, {places_.rows, places_.requested, places_.all_offsets, CountsPlace(t)});
   if (code != 0) return code;
   FindMember& m = found_[t];
   m.keys.base = static_cast<char*>(keys(t).data);
@@ -87,6 +87,7 @@ int LookupRun::LookUpBags() {
   i64* const counted = Numbers(4 * count);
   if (counted == nullptr) return Done(GROUP_NO_MEMORY);
   combined_.assign(count, CombineMember());
+  kept_.assign(count, nullptr);
   for (int t = 0; t < count; ++t) {
     if (!batches_[t].fits || codes_[t] != 0) continue;
     const FindMember& from = found_[t];
@@ -100,6 +101,8 @@ int LookupRun::LookUpBags() {
     m.mean = facts_[t].mean;
     m.out = from.out;
     m.out_half = from.out_half;
+    const int code = Weigh(t, &m);
+    if (code != 0) return code;
   }
   int code = StartBags(counted);
   if (code == 0 && !on_gpu()) CheckBags(counted);  // a GPU does no harm with offsets that are none
@@ -112,7 +115,23 @@ int LookupRun::LookUpBags() {
   if (code != 0) return code;
   CheckBags(counts.data());
   std::copy(counts.begin() + 3 * count, counts.end(), counts_.begin());
-  return 0;
+  std::vector<GatherMember> rows;
+  for (int t = 0; t < count; ++t) {
+    if (!batches_[t].fits || codes_[t] != 0) continue;
+    code = LeaveInOrder(t);
+    if (code != 0) return code;
+    if (counts_[t] == 0) Keep(t, &rows);
+  }
+  return Gather(rows);
+}
+
+void LookupRun::Keep(int t, std::vector<GatherMember>* rows) const {
+  const FindMember& from = found_[t];
+  if (facts_[t].kept == 0) return;
+  Blocks source = Blocks(), out = Blocks();
+  source.base = reinterpret_cast<char*>(const_cast<float*>(from.table));
+  out.base = static_cast<char*>(kept_[t]);
+  rows->push_back({source, 0, from.dim, from.n, from.rows, nullptr, out, facts_[t].half});
 }
 
 int LookupRun::BackwardAlone(uint8_t* left) {
@@ -129,6 +148,36 @@ int LookupRun::BackwardAlone(uint8_t* left) {
     m.sums.base = static_cast<char*>(out);
   }
   return Done(steps_->segment_sum(Work(), members.data(), size()));
+}
+
+int LookupRun::WeightsGradient(uint8_t* left) {
+  enum { kOf, kOffsets, kRows, kGiven, kOrderOfGiven };  // inputs: operations/bag_weights.py
+  std::vector<WeightsMember> members(size(), WeightsMember());
+  for (int t = 0; t < size(); ++t) {
+    const TensorInfo &gradient = input(t, kOf), &offsets = input(t, kOffsets), &rows = input(t, kRows);
+    const TensorInfo &given = input(t, kGiven), &order = input(t, kOrderOfGiven);
+    const int64_t dim = facts_[t].dim;
+    left[t] = gradient.elements != (offsets.elements - 1) * dim || rows.elements != given.elements * dim ||
+              (order.elements != 0 && order.elements != given.elements);
+    if (left[t]) continue;
+    void* out;
+    const int code = Output(t, 0, {given.elements}, &out);
+    if (code != 0) return code;
+    WeightsMember& m = members[t];
+    m.gradient = static_cast<const char*>(gradient.data);
+    m.gradient_half = gradient.dtype == tf::DT_HALF;
+    m.rows = static_cast<const char*>(rows.data);
+    m.rows_half = rows.dtype == tf::DT_HALF;
+    m.dim = dim;
+    m.offsets = static_cast<const i64*>(offsets.data);
+    m.n_bags = offsets.elements - 1;
+    m.n = given.elements;
+    m.mean = facts_[t].mean;
+    m.order = order.elements == 0 ? nullptr : static_cast<const i32*>(order.data);
+    m.weights = static_cast<const float*>(given.data);
+    m.out = static_cast<float*>(out);
+  }
+  return Done(steps_->weights(Work(), members.data(), size()));
 }
 
 }  // namespace sok1x

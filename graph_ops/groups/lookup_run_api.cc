@@ -62,7 +62,7 @@ int64_t sok1x_lookup_scratch_bytes(void* opened) { return static_cast<Opened*>(o
 
 int64_t sok1x_lookup_output_bytes(void* opened, int member, int index) {
   sok1x::Request* request = static_cast<Opened*>(opened)->group->members()[member];
-  const auto* output = request->context->mutable_output(index);
+  const auto* output = request->context->mutable_output(request->OutputAt(index));
   return output == nullptr ? 0 : output->TotalBytes();
 }
 
@@ -76,6 +76,8 @@ int sok1x_lookup_forward_insert(void* opened, const sok1x::NewRows* rows, const 
 }
 
 int sok1x_lookup_backward_alone(void* opened, uint8_t* left) { return RunOf(opened)->BackwardAlone(left); }
+
+int sok1x_lookup_weights_gradient(void* opened, uint8_t* left) { return RunOf(opened)->WeightsGradient(left); }
 
 int sok1x_lookup_distinct(void* opened, int alone, const int64_t* ahead, int64_t* at_least, int64_t* rows,
                          int64_t* counts, uint8_t* left) {

@@ -8,6 +8,7 @@ namespace sok1x {
 bool LookupRun::Fits(int t) const {
   const TensorInfo& gradient = input(t, kGradient);
   const int64_t rows = by_bag_ ? input(t, places_.offsets).elements - 1 : input(t, places_.inverse).elements;
+  if (facts_[t].weighted && input(t, kScales).elements != input(t, places_.inverse).elements) return false;
   return gradient.elements == rows * facts_[t].dim &&
          (gradient.dtype == tf::DT_FLOAT || gradient.dtype == tf::DT_HALF);
 }
@@ -25,6 +26,7 @@ SumMember LookupRun::Terms(int t) const {
     m.offsets = static_cast<const i64*>(offsets.data);
     m.n_bags = offsets.elements - 1;
     m.mean = facts_[t].mean;
+    if (facts_[t].weighted) m.scales = static_cast<const float*>(input(t, kScales).data);
   }
   return m;
 }
@@ -45,7 +47,7 @@ int LookupRun::Distinct(bool alone, const int64_t* ahead, int64_t* at_least, int
     const int code = Output(t, place, {at.elements}, &inverse);
     if (code != 0) return code;
     Request* request = member(t);
-    request->context->set_output(other, request->context->input(request->variables.size() + other));
+    request->context->set_output(request->OutputAt(other), request->context->input(request->InputAt(other)));
     UniqueMember& m = members[t];
     m.keys.base = static_cast<char*>(at.data);
     m.key_type = kKeyInt32;

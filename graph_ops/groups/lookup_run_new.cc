@@ -84,6 +84,7 @@ int LookupRun::ForwardInsert(const NewRows* rows, const uint8_t* left) {
   std::vector<InsertMember> members;
   std::vector<FindMember> again;
   std::vector<CombineMember> bags;
+  std::vector<GatherMember> kept;
   for (size_t i = 0; i < inserts_.size(); ++i) {
     const int t = inserted_[i];
     if (left[t]) continue;
@@ -97,7 +98,9 @@ int LookupRun::ForwardInsert(const NewRows* rows, const uint8_t* left) {
     m.at_least = rows[t].at_least;
     members.push_back(m);
     again.push_back(found_[t]);
-    if (!combined_.empty()) bags.push_back(combined_[t]);
+    if (combined_.empty()) continue;
+    bags.push_back(combined_[t]);
+    Keep(t, &kept);
   }
   inserts_.clear();
   int code = 0;
@@ -108,6 +111,7 @@ int LookupRun::ForwardInsert(const NewRows* rows, const uint8_t* left) {
     if (code == 0 && !bags.empty()) {
       code = steps_->look_up_bags(Work(), again.data(), again.size(), bags.data(), counted);
     }
+    if (code == 0 && !kept.empty()) code = steps_->gather(Work(), kept.data(), kept.size());
   }
   group_->Unlock();
   return Done(code);

@@ -135,7 +135,7 @@ int LookupRun::ForwardAsk(int rank, int ranks, int width, const int64_t* headers
     if (code == 0) code = Output(t, places_.inverse, {batches_[t].keys}, &inverse_[t]);
     if (code == 0 && by_bag_) code = Output(t, places_.offsets, {batches_[t].bags + 1}, &offsets_[t]);
     if (code == 0) code = Output(t, places_.requested, {received}, &requested_[t]);
-    if (code == 0) code = Output(t, places_.counts, {by_bag_ + 2 * ranks + 1}, &data);
+    if (code == 0) code = Output(t, CountsPlace(t), {by_bag_ + 2 * ranks + 1}, &data);
     if (code != 0) return code;
     int64_t* saved = static_cast<int64_t*>(data);  // exchanges/ties.py
     if (by_bag_) *saved++ = kAll2All;
@@ -208,9 +208,10 @@ int LookupRun::ForwardTake(const uint8_t* left) {
   const int count = size();
   std::vector<GatherMember> rows;
   std::vector<CombineMember> bags;
+  kept_.assign(count, nullptr);
   for (int t = 0; t < count; ++t) {
     if (left[t]) continue;
-    const int code = Nothing(t, {places_.rows, places_.all_offsets});
+    int code = Nothing(t, {places_.rows, places_.all_offsets});
     if (code != 0) return code;
     const auto* inverse = static_cast<const i32*>(inverse_[t]);
     Blocks out = Blocks();
@@ -218,13 +219,17 @@ int LookupRun::ForwardTake(const uint8_t* left) {
     const i64 half = facts_[t].half, keys = batches_[t].keys;
     if (by_bag_) {
       bags.push_back({values_.of(t), half, facts_[t].dim, inverse, static_cast<const i64*>(offsets_[t]),
-                      batches_[t].bags, keys, facts_[t].mean, out, half});
-    } else {
-      rows.push_back({values_.of(t), half, facts_[t].dim, keys, inverse, nullptr, out, half});
+                      batches_[t].bags, keys, facts_[t].mean, out, half, nullptr, nullptr});
+      code = Weigh(t, &bags.back());
+      if (code == 0) code = LeaveInOrder(t);
+      if (code != 0) return code;
+      if (facts_[t].kept == 0) continue;
+      out.base = static_cast<char*>(kept_[t]);
     }
+    rows.push_back({values_.of(t), half, facts_[t].dim, keys, inverse, nullptr, out, half});
   }
-  return Done(by_bag_ ? steps_->combine(Work(), bags.data(), bags.size())
-                      : steps_->gather(Work(), rows.data(), rows.size()));
+  const int code = bags.empty() ? 0 : Done(steps_->combine(Work(), bags.data(), bags.size()));
+  return code ? code : Gather(rows);
 }
 
 }  // namespace sok1x

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "../../cuda_kernels/group_steps.h"
 #include "../bridge/bridge_group.h"
 
 namespace sok1x {
@@ -14,20 +15,18 @@ struct UpdateFacts {
   int64_t dim;             // D
   int64_t rows_at;         // which of its variables has the rows
   int64_t slots_at;        // the first of its slots
-  int64_t gpu_threads;     // that a launch has for 1024 rows
 };
 
-// A kernel: on the host the function itself, on a GPU its GpuKernel and what launches that. Kept in step with updates.py.
+// A step, and how many scalars and slots it takes; device: null for the host. Kept in step with updates.py.
 struct UpdateKernel {
-  int64_t scalars, slots;  // that it takes
-  void* host;
-  const void* gpu;
-  int (*launch)(const void* kernel, int64_t threads, const void* parameters);
+  int64_t scalars, slots;
+  int (*move)(GroupWork* work, const UpdateMember* members, i64 count);
+  GroupDevice* device;
 };
 
 // Moves the rows of a group's members, none of which has finished, in their order. left: [count], in: members that are
 // not to be looked at; out: those, too, that their operation must do, which knows what is wrong with them. Returns 0, or
-// what the GPU's driver says; then some have been moved, and some have not.
+// what CUDA, or the lack of memory, says (group_steps.h).
 int MoveRows(Group* group, const UpdateFacts* facts, const UpdateKernel& kernel, int host_inputs, uint8_t* left);
 
 }  // namespace sok1x

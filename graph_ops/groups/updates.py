@@ -1,7 +1,7 @@
-"""Optimizers' steps on many tables' rows at once: the kernel of one table for each, called by C++ (update_run.cc).
+"""Optimizers' steps on many tables' rows at once, by C++ (update_run.cc).
 
 Only for gradients that are a lookup's as it was made, whose rows are distinct and have been stamped; all others, and
-whatever does not fit, the operation does by itself. Bits are the same: it is the same kernel.
+whatever does not fit, the operation does by itself. Bits are the same.
 """
 import ctypes
 import functools
@@ -9,7 +9,7 @@ from typing import Any, Dict, NamedTuple
 
 import numpy as np
 
-from sok1x.cuda_kernels import adam, backend, host, update
+from sok1x.cuda_kernels import group_steps
 from sok1x.graph_ops.bridge import bulk, devices
 from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
 from sok1x.graph_ops.groups import lane
@@ -27,20 +27,19 @@ _functions: Dict[str, Any] = {}
 class _Kernel(ctypes.Structure):
     """UpdateKernel there."""
 
-    _fields_ = [("scalars", ctypes.c_int64), ("slots", ctypes.c_int64), ("host", ctypes.c_void_p),
-                ("gpu", ctypes.c_void_p), ("launch", ctypes.c_void_p)]
+    _fields_ = [("scalars", ctypes.c_int64), ("slots", ctypes.c_int64), ("move", ctypes.c_void_p),
+                ("device", ctypes.c_void_p)]
 
 
 class Step(NamedTuple):
-    """A kernel that moves rows: its name, and how many scalars and slots it takes. module: declares it."""
+    """A step of `group_steps` that moves rows: its name, and how many scalars and slots it takes."""
 
-    kernel: str
+    name: str
     scalars: int
     slots: int
-    module: Any
 
 
-DESCEND, LAZY_ADAM = Step("descend", 1, 0, update), Step("lazy_adam", 6, 2, adam)
+DESCEND, LAZY_ADAM = Step("descend", 1, 0), Step("lazy_adam", 6, 2)
 
 
 class Updates(GroupForm):
@@ -69,10 +68,10 @@ class Updates(GroupForm):
         """See GroupForm.lane."""
         if not call.config.from_lookup:
             return None
-        with devices.use(request):
+        with devices.use(request):  # whose context a GPU's kernels are loaded into
             kernel = ctypes.addressof(_kernel(self._step, request.gpu))
         return lane.LaneOp(lane.UPDATE, (call.config.global_step, request.host_input_count), request, call, world,
-                           (_facts_of(call.config, self._step), kernel))
+                           (_facts_of(call.config), kernel))
 
     def run(self, members, world):
         """See GroupForm.run."""
@@ -131,34 +130,21 @@ def _team(members, step):
             _teams.clear()
         if not _functions:
             _declare(members[0].request.library.loaded)
-        facts = np.array([_facts_of(taken.config, step) for taken in members], UPDATE_FACTS)
+        facts = np.array([_facts_of(taken.config) for taken in members], UPDATE_FACTS)
         kernel = _kernel(step, members[0].request.gpu)
         team = _teams[kernels] = facts.ctypes.data, ctypes.addressof(kernel), facts, kernel
     return team[:2]
 
 
-def _facts_of(config, step):
+def _facts_of(config):
     table, held = config.table, config.held
-    arguments = [0] * len(backend.signature(step.kernel).arguments)
-    arguments[1], arguments[3] = table.dim, 1024
-    return (table.dim, held.names.index("rows"), len(held.names),
-            backend.signature(step.kernel).threads(arguments))
+    return table.dim, held.names.index("rows"), len(held.names)
 
 
 @functools.lru_cache(None)
 def _kernel(step, gpu):
-    made = _Kernel(step.scalars, step.slots)
-    if gpu is None:
-        made.host = _address(host.function(step.kernel, None, backend.signature(step.kernel).arguments))
-    else:
-        made.gpu = gpu.kernel(backend.signature(step.kernel))
-        made.launch = _address(host.function("gpu_launch", ctypes.c_int32,
-                                             [ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p]))
-    return made
-
-
-def _address(function):
-    return ctypes.cast(function, ctypes.c_void_p).value
+    move = getattr(group_steps.steps(), step.name)
+    return _Kernel(step.scalars, step.slots, ctypes.cast(move, ctypes.c_void_p).value, group_steps.device(gpu))
 
 
 def _declare(loaded):

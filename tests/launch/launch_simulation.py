@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 
 from sok1x.launch import Coordinator, Instance, Op, Ready
+from sok1x.launch.lane import FIRST
 
 
 class Clock:
@@ -73,7 +74,8 @@ class Job:
         self.clock, self.wires, self.size = Clock(), Wires(size), size
         self.warnings = [[] for _ in range(size)]
         self.heard = [[] for _ in range(size)]
-        self.ran = [0] * size  # the last decision to run that each rank has heard
+        # The last decision to run that each rank has heard: of the leader, and of C++ beside it.
+        self.ran = [0] * size, [0] * size
         self.job_errors = [[] for _ in range(size)]
         self.transports = [MemoryTransport(self.wires, rank) if size > 1 else None for rank in range(size)]
         self.still = [True] * size
@@ -90,8 +92,9 @@ class Job:
             runs = [decision for decision in decisions if decision.error is None]
             for batch, members in itertools.groupby(runs, lambda decision: decision.batch):
                 numbers = [decision.number for decision in members]
-                assert numbers == list(range(batch, batch + len(numbers))) and batch > self.ran[rank]
-                self.ran[rank] = numbers[-1]
+                ran = self.ran[batch >= FIRST]
+                assert numbers == list(range(batch, batch + len(numbers))) and batch > ran[rank]
+                ran[rank] = numbers[-1]
         return decisions
 
     def batches(self, rank):

@@ -16,6 +16,7 @@ tf.logging.set_verbosity(tf.logging.ERROR)
 FORWARD, BACKWARD, DISTINCT, BAG_FORWARD, BAG_BACKWARD = OPERATIONS = (
     "operations.dense_lookup.forward", "operations.dense_lookup.backward", "operations.distinct_rows.find",
     "operations.combined_lookup.forward", "operations.combined_lookup.backward")
+BAG_WEIGHTS = "operations.bag_weights.gradient"
 
 all_bags = [False]  # whether a Model that says nothing of it looks all its tables up by bag
 pause = [None]  # called, if there is something, before the executor looks into its queue: `settle` or a shorter one
@@ -38,7 +39,7 @@ bulk.Intake.take = _slow_take
 
 
 def _count_groups():
-    for name in OPERATIONS:
+    for name in OPERATIONS + (BAG_WEIGHTS,):
         group = get(name).group
 
         def counting(members, world, name=name, run=group.run):

@@ -241,7 +241,8 @@ def work_of_a_step():
                 executor._executor._library.take = take
         del others
     # Sessions that end meanwhile add some; a look at each op of the graph at each announcement would add thousands.
-    assert 50 < results[1] < results[0] + 100, results
+    # C++ runs most of them without a call.
+    assert results[1] < results[0] + 100, results
 
 
 def profiled(count):

@@ -3,14 +3,26 @@
     [mpiexec -np N] python program_groups_work.py
 """
 import collections
-import ctypes
 import functools
 import resource
 import time
 
 import numpy as np
 import tensorflow as tf
-from groups_model import BACKWARD, BAG_BACKWARD, BAG_FORWARD, DISTINCT, FORWARD, Model, pause, session, sizes
+from groups_model import (
+    BACKWARD,
+    BAG_BACKWARD,
+    BAG_FORWARD,
+    BAG_WEIGHTS,
+    DISTINCT,
+    FORWARD,
+    Model,
+    gate,
+    in_bags,
+    pause,
+    session,
+    sizes,
+)
 from settled import settle
 
 import sok1x as sok
@@ -27,15 +39,7 @@ def counted(what, function):
     return call
 
 
-class Steps(ctypes.Structure):
-    """group_steps.h's GroupSteps, of which the last counts kernels."""
-
-    _fields_ = [("nbytes", ctypes.c_int64), ("steps", ctypes.c_void_p * 17),
-                ("kernels", ctypes.CFUNCTYPE(ctypes.c_int64))]
-
-
-steps = Steps.from_address(group_steps.functions())
-assert steps.nbytes == ctypes.sizeof(Steps)
+steps = group_steps.steps()
 
 
 def count_calls(world):
@@ -72,6 +76,32 @@ def work(tables, random):
     return dict(called)
 
 
+def weighted_work(tables, random):
+    """The same of `lookup_sparse`, half of its tables with weights, to which there are gradients, too."""
+    with tf.Graph().as_default():
+        variables = [sok.Variable(shape=[60, 3 + number % 4], initializer="ones") for number in range(tables)]
+        fed = tf.placeholder(tf.int64, [None])
+        with tf.control_dependencies([gate()]):
+            ids = [in_bags(tf.identity(fed)) for _ in variables]
+            weights = [tf.identity(tf.cast(fed, tf.float32)) if number % 2 else None for number in range(tables)]
+        outs = sok.lookup_sparse(variables, ids, [None if one is None else tf.SparseTensor(
+            keys.indices, one, keys.dense_shape) for keys, one in zip(ids, weights)])
+        with tf.control_dependencies(outs + [gate()]):
+            given = [out + 1 for out in outs]
+        gradients = tf.gradients(outs, variables + weights[1::2], grad_ys=given)
+        with session() as made:
+            for _ in range(3):
+                made.run(gradients, {fed: np.arange(1, 60)})
+            called.clear()
+            sizes.clear()
+            before = steps.kernels()
+            made.run(gradients, {fed: random.permutation(60)[:random.randint(5, 50)]})
+        called["kernel of a step"] = steps.kernels() - before
+        assert sizes == {BAG_FORWARD: [tables], BAG_BACKWARD: [tables], DISTINCT: [tables],
+                         BAG_WEIGHTS: [tables // 2]}, sizes
+    return dict(called)
+
+
 def main():
     with tf.Session() as made:
         made.run(sok.Init(global_batch_size=64))
@@ -81,11 +111,13 @@ def main():
     pause[0] = settle
     found = {tables: work(tables, random) for tables in (2, 6, 14)}
     assert found[2] == found[6] == found[14], found
+    weighted = [weighted_work(tables, random) for tables in (4, 14)]
+    assert weighted[0] == weighted[1], weighted
     pause[0] = functools.partial(time.sleep, 0.004)
     peaks = peaks_of_steps(random)
     assert peaks[1] - peaks[0] < 60 << 10, peaks  # KiB; outputs alone of 100 steps are 8 times that
     assert np.mean(sizes[FORWARD] + sizes[BAG_FORWARD]) > 1.5, "steps did not run together"
-    print("rank", world.rank, found[14], peaks, "ok")
+    print("rank", world.rank, found[14], weighted[1], peaks, "ok")
 
 
 def peaks_of_steps(random):

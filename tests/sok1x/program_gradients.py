@@ -348,7 +348,7 @@ def check_horovod_over_a_table():
 
 def main():
     random = np.random.RandomState(int(sys.argv[1]))
-    check_clipping(by_function, 60, random)
+    check_clipping(by_function, 200, random)
     check_clipping(by_keyword, 20, random)
     check_clipping(by_keras, 20, random)
     check_keras_clips(random)

@@ -1,0 +1,143 @@
+// See bridge_member.h.
+#include "bridge_member.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "tensorflow/stream_executor/stream.h"
+#if TF_MAJOR_VERSION == 1
+#include "tensorflow/stream_executor/stream_executor_internal.h"
+#endif
+
+#include "bridge_queue.h"
+#include "bridge_signature.h"
+
+namespace sok1x {
+
+namespace {
+
+const char* const kTypes[] = {"Tin", "Thost_in", "Tout", "Thost_out"};  // from kDeviceInputs on
+
+}  // namespace
+
+int64_t Member::NextId() {
+  static std::atomic<int64_t> next{0};
+  return next++;
+}
+
+void Member::Place(const tf::int64* counts, const int* first) {
+  std::copy(counts, counts + kSpans, counts_);
+  std::copy(first, first + kSpans, first_);
+  label_ = label_.substr(0, label_.rfind(kSignatureInName));
+  id_ = NextId();
+}
+
+tf::Status Member::Read(tf::OpKernelConstruction* construction) {
+  TF_RETURN_IF_ERROR(construction->GetAttr("function", &function_));
+  TF_RETURN_IF_ERROR(construction->GetAttr("config", &config_));
+  tf::int64 signature = 0, counts[kSpans];
+  TF_RETURN_IF_ERROR(construction->GetAttr("signature", &signature));
+  signature_ = static_cast<uint64_t>(signature);
+  TF_RETURN_IF_ERROR(construction->GetAttr("Nr", &counts[kResources]));
+  for (int span = kDeviceInputs; span < kSpans; ++span) {
+    tf::DataTypeVector types;
+    TF_RETURN_IF_ERROR(construction->GetAttr(kTypes[span - kDeviceInputs], &types));
+    counts[span] = types.size();
+  }
+  label_ = construction->def().name();
+  const int first[kSpans] = {0, static_cast<int>(counts[0]), static_cast<int>(counts[0] + counts[1]), 0,
+                             static_cast<int>(counts[kDeviceOutputs])};
+  Place(counts, first);
+  return tf::Status();
+}
+
+tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members) {
+  std::vector<Text> labels, functions, configs;
+  std::vector<tf::int64> signatures, counts;
+  TF_RETURN_IF_ERROR(construction->GetAttr("labels", &labels));
+  TF_RETURN_IF_ERROR(construction->GetAttr("functions", &functions));
+  TF_RETURN_IF_ERROR(construction->GetAttr("configs", &configs));
+  TF_RETURN_IF_ERROR(construction->GetAttr("signatures", &signatures));
+  TF_RETURN_IF_ERROR(construction->GetAttr("counts", &counts));
+  const size_t size = labels.size();
+  if (functions.size() != size || configs.size() != size || signatures.size() != size ||
+      counts.size() != size * kSpans) {
+    return tf::errors::InvalidArgument("sok1x: a Sok1xCalls whose lists do not belong to ", size, " ops");
+  }
+  int first[kSpans] = {};
+  for (size_t i = 0; i < size; ++i) {
+    first[kDeviceInputs] += counts[i * kSpans + kResources];
+    first[kHostInputs] += counts[i * kSpans + kResources] + counts[i * kSpans + kDeviceInputs];
+    first[kHostOutputs] += counts[i * kSpans + kDeviceOutputs];
+  }
+  members->resize(size);
+  for (size_t i = 0; i < size; ++i) {
+    Member& member = (*members)[i];
+    member.function_ = functions[i];
+    member.config_ = configs[i];
+    member.label_ = labels[i];
+    member.signature_ = static_cast<uint64_t>(signatures[i]);
+    member.Place(&counts[i * kSpans], first);
+    for (int span = 0; span < kSpans; ++span) first[span] += counts[i * kSpans + span];
+  }
+  return tf::Status();
+}
+
+tf::Status Member::Begin(tf::OpKernelContext* context, uint64_t session, Queued* queued) const {
+  std::unique_ptr<Request> request(new Request);
+  request->context = context;
+  request->stream = StreamOf(context);
+  request->label = label_.c_str();
+  for (int span = 0; span < kSpans; ++span) request->first[span] = first_[span];
+  request->device_inputs = counts_[kDeviceInputs];
+  request->device_outputs = counts_[kDeviceOutputs];
+  request->variables.resize(counts_[kResources]);
+  for (int i = 0; i < counts_[kResources]; ++i) {
+    // A variable that was never initialized does not exist. sok1x_lock says so: that sok1x.Init comes before
+    // the initializers is the executor's to say first.
+    const tf::Status found = tf::LookupResource(context, tf::HandleFromInput(context, first_[kResources] + i),
+                                                &request->variables[i]);
+    if (!found.ok() && !tf::errors::IsNotFound(found)) return found;
+  }
+  const int inputs = counts_[kDeviceInputs] + counts_[kHostInputs];
+  request->inputs.resize(inputs);
+  for (int i = 0; i < inputs; ++i) {
+    if (!Describe(context->input(request->InputAt(i)), &request->inputs[i])) {
+      return tf::errors::InvalidArgument("sok1x: got a tensor of more than ", kMaxRank, " dimensions");
+    }
+  }
+  static std::atomic<int64_t> next_request{1};
+  const int64_t id = next_request++;
+  RequestInfo& info = queued->info;
+  info.request = request.get();
+  info.function = function_.c_str();
+  info.config = config_.c_str();
+  info.name = label_.c_str();
+  info.inputs = request->inputs.data();
+  info.id = id;
+  info.kernel = id_;
+  info.step = context->step_id() + 1;
+  info.session = session;
+  info.signature = signature_;
+  info.frame = context->frame_iter().frame_id;
+  info.iteration = context->frame_iter().iter_id;
+  info.stream = request->stream;
+  info.input_count = inputs;
+  info.host_input_count = counts_[kHostInputs];
+  info.device_output_count = counts_[kDeviceOutputs];
+  info.resource_count = counts_[kResources];
+  queued->request = request.release();
+  return tf::Status();
+}
+
+void* Member::StreamOf(tf::OpKernelContext* context) {
+  if (context->op_device_context() == nullptr || context->op_device_context()->stream() == nullptr) return nullptr;
+  auto* stream = context->op_device_context()->stream();
+#if TF_MAJOR_VERSION == 1
+  return *reinterpret_cast<void**>(stream->implementation()->GpuStreamMemberHack());
+#else
+  return stream->platform_specific_handle().stream;
+#endif
+}
+
+}  // namespace sok1x

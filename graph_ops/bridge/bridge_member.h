@@ -1,0 +1,42 @@
+// What is known of an op before it runs, and how a run of it becomes a request.
+#ifndef SOK1X_BRIDGE_MEMBER_H
+#define SOK1X_BRIDGE_MEMBER_H
+
+#include <string>
+#include <vector>
+
+#include "bridge_request.h"
+
+namespace sok1x {
+
+class Member {
+ public:
+  // From the attributes of a Sok1xCall.
+  tf::Status Read(tf::OpKernelConstruction* construction);
+
+  // Makes the request of one run.
+  tf::Status Begin(tf::OpKernelContext* context, uint64_t session, Queued* queued) const;
+
+ private:
+  friend tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members);
+
+  // counts: kSpans. Inputs and outputs of a kernel are in the order of Span; first: of each what comes before it.
+  void Place(const tf::int64* counts, const int* first);
+
+  // The stream of TensorFlow's kernels, null on the CPU.
+  static void* StreamOf(tf::OpKernelContext* context);
+  static int64_t NextId();
+
+  Text function_, config_, label_;
+  uint64_t signature_ = 0;
+  int64_t id_ = 0;
+  int counts_[kSpans] = {};
+  int first_[kSpans] = {};
+};
+
+// Of a Sok1xCalls.
+tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members);
+
+}  // namespace sok1x
+
+#endif  // SOK1X_BRIDGE_MEMBER_H

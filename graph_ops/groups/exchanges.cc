@@ -1,0 +1,105 @@
+// See exchanges.h.
+#include "exchanges.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+
+namespace sok1x {
+
+namespace {
+
+constexpr int kByPython = -1;
+constexpr int kNcclUint8 = 1;
+constexpr int64_t kMostBytes = std::numeric_limits<int>::max();
+
+void Begins(Direct* direct, const char* op) {
+  std::strncpy(direct->op, op, sizeof(direct->op) - 1);
+  direct->since = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                      std::chrono::steady_clock::now().time_since_epoch()).count();
+  direct->exchanges += 1;
+}
+
+}  // namespace
+
+int Exchanges::AllToAll(bool gpu, const char* op, int64_t give, const int64_t* gives, int64_t take,
+                        const int64_t* takes, int64_t unit) {
+  const int code = gpu ? ByNccl(op, give, gives, take, takes, unit) : ByMpi(op, give, gives, take, takes, unit);
+  return code == kByPython ? ways_->all_to_all(gpu, op, give, gives, take, takes, unit) : code;
+}
+
+int Exchanges::ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
+                     int64_t unit) {
+  if (!allowed_ || host_ == nullptr) return kByPython;
+  Direct& direct = *host_;
+  const int ranks = direct.ranks;
+  std::vector<int> counts(4 * ranks);
+  int64_t given = 0, taken = 0, most = 0;
+  for (int r = 0; r < ranks; ++r) {
+    most = std::max(most, std::max(gives[r], takes[r]));
+    counts[r] = gives[r] * unit;
+    counts[ranks + r] = given;
+    counts[2 * ranks + r] = takes[r] * unit;
+    counts[3 * ranks + r] = taken;
+    given += gives[r] * unit;
+    taken += takes[r] * unit;
+    if (given > kMostBytes || taken > kMostBytes) return kByPython;
+  }
+  if (most > direct.limit / ranks) return kByPython;  // launch/mpi_communicator.py: pieces
+  Begins(host_, op);
+  direct.bytes_sent += given - gives[direct.rank] * unit;
+  // Bytes, where Python's side of the same exchange may have rows: to MPI that is one.
+  const int error = direct.alltoallv(reinterpret_cast<void*>(give), counts.data(), counts.data() + ranks, direct.byte,
+                                     reinterpret_cast<void*>(take), counts.data() + 2 * ranks,
+                                     counts.data() + 3 * ranks, direct.byte, direct.comm);
+  direct.since = 0;
+  return error == 0 ? 0 : 1;
+}
+
+int Exchanges::ByNccl(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
+                      int64_t unit) {
+  if (gpu_ == nullptr) return kByPython;
+  Direct& direct = *gpu_;
+  direct.inside = 1;
+  const int64_t comm = direct.comm;
+  int error = comm == 0 ? kByPython : 0;  // it has been given up: Python says why
+  if (error == 0) {
+    Begins(gpu_, op);  // until Python has left a mark in the stream: `ended`
+    error = direct.group_start();
+    for (int r = 0; r < direct.ranks && error == 0; ++r) {
+      if (gives[r] > 0) error = direct.send(give, gives[r] * unit, kNcclUint8, r, comm, direct.stream);
+      if (takes[r] > 0 && error == 0) error = direct.recv(take, takes[r] * unit, kNcclUint8, r, comm, direct.stream);
+      if (r != direct.rank) direct.bytes_sent += gives[r] * unit;
+      give += gives[r] * unit;
+      take += takes[r] * unit;
+    }
+    const int last = direct.group_end();
+    error = error != 0 ? error : last;
+  }
+  direct.inside = 0;
+  return error == kByPython || error == 0 ? error : 1;
+}
+
+int Exchanges::AnyRank(const char* op, const uint8_t* flags, int64_t count) {
+  asked_ = allowed_ && host_ != nullptr;
+  if (!asked_) return ways_->any_rank(flags, count);
+  flags_.assign(flags, flags + count);
+  found_.assign(count, 0);
+  Begins(host_, op);
+  const int error = host_->iallreduce(flags_.data(), found_.data(), count, host_->uint8, host_->max, host_->comm,
+                                      &request_);
+  host_->since = 0;
+  return error;
+}
+
+int Exchanges::AnyRankAnswer(const char* op, uint8_t* flags, int64_t count) {
+  if (!asked_) return ways_->any_rank_answer(flags, count);
+  Begins(host_, op);
+  const int error = host_->wait(&request_, host_->status);
+  host_->since = 0;
+  std::copy(found_.begin(), found_.end(), flags);
+  return error;
+}
+
+}  // namespace sok1x

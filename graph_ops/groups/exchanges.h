@@ -1,0 +1,85 @@
+// Exchanges without Python: MPI's or NCCL's functions called here, for who is inside the executor's turn. What is not as
+// usual goes by Python's communicators (launch/communicator.py), which do the same on the other ranks.
+#ifndef SOK1X_GROUPS_EXCHANGES_H
+#define SOK1X_GROUPS_EXCHANGES_H
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace sok1x {
+
+// How ranks exchange, as Python does it. All return 0, or not: then Python knows why. Kept in step with
+// bridge/lane_ranks.py.
+struct Ways {
+  // Units of memory, all ranks' side by side: what goes to each and comes from each, [N].
+  int (*all_to_all)(int64_t gpu, const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
+                    int64_t unit);
+  // Begins to find out which of flags [count] are not 0 on any rank; and waits for that.
+  int (*any_rank)(const uint8_t* flags, int64_t count);
+  int (*any_rank_answer)(uint8_t* flags, int64_t count);
+  // Whether what has been enqueued on a GPU since is as it must be.
+  int (*ended)(int64_t gpu);
+};
+
+// What a communicator says of itself, and what is said of it here, for whoever watches over it. Kept in step with
+// launch/direct.py.
+struct Direct {
+  int64_t rank, ranks;
+  int64_t limit;                     // most units of one exchange
+  std::atomic<int64_t> inside;       // 1: in a call
+  std::atomic<int64_t> since;        // when an exchange began that may be under way, nanoseconds; 0: none
+  std::atomic<int64_t> bytes_sent, exchanges;  // how many in all
+  std::atomic<int64_t> comm;         // as the library calls it; 0: it has been ended
+
+  // Of MPI:
+  int (*alltoallv)(const void* give, const int* gives, const int* from, int64_t type, void* take, const int* takes,
+                   const int* to, int64_t take_type, int64_t comm);
+  int (*iallreduce)(const void* give, void* take, int count, int64_t type, int64_t op, int64_t comm, int64_t* request);
+  int (*wait)(int64_t* request, void* status);
+  int64_t byte, uint8, max;
+  void* status;
+
+  // Of NCCL:
+  int (*group_start)();
+  int (*group_end)();
+  int (*send)(int64_t data, size_t count, int type, int rank, int64_t comm, int64_t stream);
+  int (*recv)(int64_t data, size_t count, int type, int rank, int64_t comm, int64_t stream);
+  int64_t stream;
+
+  char op[160];  // its name, of what is under way
+};
+
+class Exchanges {
+ public:
+  void Begin(const Ways* ways, Direct* host) {
+    ways_ = ways;
+    host_ = host;
+  }
+  void SetGpu(Direct* gpu) { gpu_ = gpu; }
+  // Whether MPI may be called from here now.
+  void Allow(bool allowed) { allowed_ = allowed; }
+
+  // As Ways.
+  int AllToAll(bool gpu, const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
+               int64_t unit);
+  int AnyRank(const char* op, const uint8_t* flags, int64_t count);
+  int AnyRankAnswer(const char* op, uint8_t* flags, int64_t count);
+  int Ended(bool gpu) { return gpu || host_ == nullptr ? ways_->ended(gpu) : 0; }
+
+ private:
+  int ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit);
+  int ByNccl(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit);
+
+  const Ways* ways_ = nullptr;
+  Direct *host_ = nullptr, *gpu_ = nullptr;
+  bool allowed_ = false;
+  std::vector<uint8_t> flags_, found_;
+  bool asked_ = false;  // by MPI
+  int64_t request_ = 0;
+};
+
+}  // namespace sok1x
+
+#endif  // SOK1X_GROUPS_EXCHANGES_H

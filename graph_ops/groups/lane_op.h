@@ -1,0 +1,48 @@
+// What the lane knows of an op before it runs.
+#ifndef SOK1X_GROUPS_LANE_OP_H
+#define SOK1X_GROUPS_LANE_OP_H
+
+#include <cstdint>
+
+#include "lookup_run.h"
+#include "update_run.h"
+
+namespace sok1x {
+
+// What an op does. Kept in step with lane.py.
+enum LaneKind { kLaneForward, kLaneDistinct, kLaneBackward, kLaneUpdate, kLaneWeights };
+
+// What Python and C++ both know of a table's clock: stores/clock_numbers.py says what these are.
+enum ClockNumber { kRun, kStamped, kDue };
+
+// What is known of an op (a node in one session) before it runs. Kept in step with lane.py's LaneOp, whose memory it is.
+struct LaneOp {
+  int64_t kind;
+  int64_t team;      // requests whose ops have equal numbers may run together
+  int64_t training;  // of a forward: -1 where its last host input says so
+  int64_t alone;     // 1: on one rank
+  int64_t note;      // of an op that makes rows distinct: whether they are what optimizers may use as they are
+  int64_t table;     // its number (known_distinct.h)
+  LookupFacts facts;
+  // Of an optimizer's step:
+  UpdateFacts update;
+  const UpdateKernel* kernel;
+  int64_t host_inputs;
+  int64_t* counted;  // of the table's clock: kRun and so on
+  int64_t* graph;    // the last run that trained by the graph's global step, and that step; null where it is gone
+  // Of a GPU: our stream, an event, the context, and what steps know of it.
+  void *stream, *event, *context, *device;
+  // Of lookups and gradients on several ranks, ranks > 1:
+  int64_t ranks;
+  int64_t met;  // 1: it has run on all of them, so rank 0 knows it
+  int64_t one;  // 1: a single request goes this way too
+  int64_t choose;  // 1: by bag, the exchange is what moves fewer bytes
+  int64_t place;    // in the plan
+  uint64_t digest;  // of the plan up to it
+  int64_t session;  // this rank's number of it
+  int64_t loops, tied;  // as Call.announced has it: how many loops it is in; 1: its instance has a tie
+};
+
+}  // namespace sok1x
+
+#endif  // SOK1X_GROUPS_LANE_OP_H

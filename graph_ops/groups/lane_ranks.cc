@@ -1,0 +1,325 @@
+// See lane_ranks.h: how groups are announced and decided. How they run is in lane_ranks_run.cc.
+#include "lane_ranks.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "../bridge/bridge_calls.h"
+
+namespace sok1x {
+
+namespace {
+
+// After which what is held is Python's, which keeps the clocks (launch/leader.py: _WHOLE_SECONDS); microseconds.
+constexpr int64_t kHoldsAtMost = 50000;
+// How long a word may take to be under way before this rank acts on it (launch/coordinator.py: _SENT_SECONDS).
+constexpr int64_t kSentAtMost = 10000000;
+constexpr size_t kTeamsRemembered = 1000;
+
+bool Initialized(const RequestInfo* member) {
+  auto* request = static_cast<Request*>(member->request);
+  if (request->group != nullptr && request->group->holds()) return false;
+  for (const auto& variable : request->variables) {
+    if (variable.get() == nullptr) return false;
+    tf::tf_shared_lock lock(*variable->mu());
+    if (!variable->is_initialized) return false;
+  }
+  return true;
+}
+
+template <typename Type>
+void AddBytes(std::string* data, Type value) {
+  data->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+}  // namespace
+
+int64_t LaneRanks::Now() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+int64_t LaneRanks::quiet() const { return Now() - active_; }
+
+void LaneRanks::Begin(const Ways* ways, Direct* host, Standing* standing) {
+  exchanges_.Begin(ways, host);
+  standing_ = standing;
+  if (rank() == 0) meeting_.reset(new Meeting(ranks()));
+  ops_.resize(ranks());
+  unsent_.resize(ranks());
+  pointers_.resize(3);
+  gives_.resize(ranks());
+  takes_.resize(ranks());
+}
+
+void LaneRanks::Turn(const Inbox* inbox, bool allowed) {
+  post_.Use(inbox);
+  exchanges_.Allow(inbox != nullptr);
+  allowed_ = allowed;
+  const bool meets = meeting_ != nullptr && !meeting_->empty();
+  if (!allowed || post_.broken() || (meets && !standing_->decides)) HandOver();
+}
+
+bool LaneRanks::Announce(const std::vector<const RequestInfo*>& members, const std::vector<const LaneOp*>& ops,
+                         int64_t alike, bool training, const GroupSteps* steps) {
+  const LaneOp& first = *ops[0];
+  if (!std::all_of(members.begin(), members.end(), Initialized)) return false;
+  if (first.context != nullptr && Cuda::Get()->Enter(first.context) != 0) return false;
+  held_.emplace_back();
+  Held& held = held_.back();
+  std::vector<void*> requests;
+  std::vector<int64_t> kernels;
+  for (size_t t = 0; t < members.size(); ++t) {
+    held.members.push_back(*members[t]);
+    held.facts.push_back(ops[t]->facts);
+    requests.push_back(members[t]->request);
+    kernels.push_back(members[t]->kernel);
+  }
+  if (scratch_.size() >= kTeamsRemembered && held_.size() == 1) scratch_.clear();  // of sessions long closed
+  held.ops = ops;
+  held.alike = alike;
+  held.step = members[0]->step;
+  held.since = Now();
+  held.expected = &scratch_[kernels];
+  held.group = new Group(requests.data(), requests.size());
+  for (Request* request : held.group->members()) {
+    request->own_stream = first.stream;
+    request->event = first.event;
+  }
+  held.group->Expect(*held.expected);
+  held.run.reset(new LookupRun(held.group, held.facts.data(), steps, static_cast<GroupDevice*>(first.device)));
+  if (!Prepare(&held, training)) {  // it says what is wrong, or does it all by itself, in Python
+    held.group->Unlock();
+    held_.pop_back();
+    return false;
+  }
+  held.ticket = ticket_;
+  ticket_ += held.size();
+  Say(held);
+  active_ = Now();
+  return true;
+}
+
+bool LaneRanks::Prepare(Held* held, bool training) {
+  const LaneOp& first = *held->ops[0];
+  const int count = held->size();
+  const bool by_bag = first.facts.by_bag != 0;
+  std::vector<uint8_t> marks(count);
+  if (first.kind == kLaneForward) {
+    held->width = ranks() + (by_bag ? 5 : 2);
+    held->headers.resize(count * held->width);
+    held->begins.resize(count * ranks());
+    return held->run->Prepare(ranks(), training, held->width, held->headers.data(), held->begins.data(), &held->sent,
+                              marks.data()) == 0 &&
+           std::count(marks.begin(), marks.end(), 0) == count;
+  }
+  held->width = 2 * ranks() + (by_bag ? 4 : 3);
+  held->headers.assign(count * held->width, 1);
+  for (int t = 0; t < count; ++t) held->headers[t * held->width] = first.context != nullptr;
+  return held->run->BackwardHeaders(held->width, held->headers.data(), marks.data()) == 0 &&
+         std::count(marks.begin(), marks.end(), 0) == 0;
+}
+
+void LaneRanks::Say(const Held& held) {
+  Bundle bundle;
+  Ops& ops = bundle.ops;
+  ops.context = held.ops[0]->session;
+  ops.signature = held.members[0].signature;
+  ops.count = held.size();
+  std::vector<int64_t> kernels(1, static_cast<int64_t>(ops.signature));
+  for (int t = 0; t < held.size(); ++t) {
+    const RequestInfo& member = held.members[t];
+    const LaneOp& op = *held.ops[t];
+    kernels.push_back(member.kernel);
+    int64_t tie = 0;
+    if (op.tied) {
+      const TensorInfo& saved = member.inputs[member.input_count - member.host_input_count];
+      tie = saved.elements > 0 ? static_cast<const int64_t*>(saved.data)[saved.elements - 1] : 0;
+    }
+    bundle.runs.push_back(tie);
+    bundle.runs.push_back(op.loops > 1 ? static_cast<int64_t>(member.frame) : 0);
+    bundle.runs.push_back(op.loops > 0 ? member.iteration : 0);
+  }
+  const auto said = said_.find(kernels);
+  const bool known = said != said_.end() && rank() != 0;
+  if (!known) {
+    for (int t = 0; t < held.size(); ++t) {
+      AddBytes(&ops.places, held.ops[t]->place);
+      AddBytes(&ops.places, held.ops[t]->digest);
+      if (t > 0) ops.names += '\0';
+      ops.names += held.members[t].name;
+    }
+  }
+  bundle.ticket = held.ticket;
+  bundle.step = held.step;
+  bundle.width = held.width;
+  bundle.headers = held.headers;
+  if (rank() == 0) return Add(0, bundle);
+  const bool room = said_.size() < kTeamsRemembered;
+  const int64_t number = known ? said->second : room ? static_cast<int64_t>(said_.size()) : -1;
+  if (!known && room) said_[kernels] = number;
+  Send(0, BriefBundle(bundle, number, known));
+}
+
+void LaneRanks::Add(int rank, const Bundle& bundle) {
+  std::vector<Word> words;
+  const Meeting::Outcome met = meeting_->Add(rank, bundle, Now(), &words);
+  if (met == Meeting::kPython) return HandOver();
+  if (met == Meeting::kWaits) return;
+  const std::string headers = PackHeaders(words[0]);
+  for (int r = 1; r < ranks(); ++r) Send(r, BriefRun(words[r], headers));
+  TakeWord(words[0], "");
+}
+
+void LaneRanks::Ship() {
+  bool any = false;
+  for (int r = 0; r < ranks(); ++r) {
+    std::vector<std::string>& messages = unsent_[r];
+    if (messages.empty()) continue;
+    post_.Send(r, messages.size() == 1 ? messages[0] : BriefSeveral(messages));
+    messages.clear();
+    any = true;
+  }
+  if (any && rank() == 0) post_.Flush(kSentAtMost);
+}
+
+bool LaneRanks::Listen(bool* longer) {
+  bool any = false;
+  *longer = false;
+  int source;
+  std::string data;
+  const bool takes = !standing_->told;
+  // What is decided runs in the order in which it was: what is Python's, before what comes after.
+  for (; events_.empty(); any = true) {
+    if (takes && !arrived_.empty()) {
+      const std::pair<int, std::string> one = arrived_.front();
+      arrived_.pop_front();
+      Take(one.first, one.second);
+    } else if (!decided_.empty()) {
+      Ship();
+      const std::pair<Held*, Word> next = decided_.front();
+      decided_.pop_front();
+      Run(next.first, next.second);
+      held_.remove_if([&](const Held& one) { return &one == next.first; });
+    } else if (takes && post_.there() && !post_.broken() && post_.Receive(&source, &data, longer)) {
+      arrived_.emplace_back(source, data);
+    } else {
+      break;
+    }
+  }
+  Ship();
+  if (any) active_ = Now();
+  standing_->pending = decided_.size();
+  return any;
+}
+
+void LaneRanks::Take(int source, const std::string& data) {
+  const uint8_t kind = data.empty() ? 0xff : static_cast<uint8_t>(data[0]);
+  Bundle bundle;
+  Word word;
+  std::vector<int64_t> tickets;
+  std::vector<std::string> several;
+  if (kind == kBriefSeveral && ReadBriefSeveral(data, &several)) {
+    for (auto one = several.rbegin(); one != several.rend(); ++one) arrived_.emplace_front(source, *one);
+    return;
+  }
+  if (kind == kBriefBundle && meeting_ != nullptr && ReadBriefBundle(data, &ops_[source], &bundle)) {
+    if (decides()) return Add(source, bundle);
+    HandOver();  // what waits here comes before it
+    return Message(source, PlainBundle(bundle));
+  }
+  if (kind == kBriefRun && meeting_ == nullptr && ReadBriefRun(data, &word)) return TakeWord(word, PlainRun(word));
+  if (kind == kPlainRun && meeting_ == nullptr) {
+    if (ReadPlainRun(data, rank(), &word, &tickets)) return TakeWord(word, data);
+    const auto python = [](int64_t ticket) { return ticket < Meeting::kFirst; };
+    if (!tickets.empty() && std::all_of(tickets.begin(), tickets.end(), python)) return Message(source, data);
+  }
+  HandOver();
+  Message(source, data);
+}
+
+void LaneRanks::TakeWord(const Word& word, const std::string& plain) {
+  for (Held& held : held_) {
+    const auto same = [&](const std::pair<Held*, Word>& one) { return one.first == &held; };
+    if (held.ticket != word.ticket || std::any_of(decided_.begin(), decided_.end(), same)) continue;
+    if (!Usual(held, word)) break;
+    decided_.emplace_back(&held, word);
+    return;
+  }
+  if (word.ticket >= Meeting::kFirst) HandOver();
+  Message(0, plain.empty() ? PlainRun(word) : plain);
+}
+
+void LaneRanks::Message(int source, std::string data) {
+  Event event;
+  event.kind = kMessage;
+  event.source = source;
+  event.data = std::move(data);
+  events_.push_back(std::move(event));
+}
+
+void LaneRanks::Age() {
+  const bool late = !held_.empty() && Now() - held_.front().since > kHoldsAtMost;
+  if (late || (meeting_ != nullptr && !meeting_->empty() && Now() - meeting_->oldest() > kHoldsAtMost)) HandOver();
+}
+
+void LaneRanks::HandOver() {
+  for (auto one = held_.begin(); one != held_.end();) {
+    const Held* held = &*one;
+    const auto same = [=](const std::pair<Held*, Word>& decided) { return decided.first == held; };
+    if (std::any_of(decided_.begin(), decided_.end(), same)) {  // it is not waiting any more
+      ++one;
+      continue;
+    }
+    Event event;
+    event.kind = kHeld;
+    event.requests = one->members;
+    for (int t = 0; t < one->size(); ++t) event.numbers.push_back(one->ticket + t);
+    events_.push_back(std::move(event));
+    one = held_.erase(one);
+  }
+  if (meeting_ == nullptr) return;
+  for (const auto& waiting : meeting_->TakeAll()) Message(waiting.first, PlainBundle(waiting.second));
+}
+
+bool LaneRanks::Stop() {
+  bool longer;
+  Turn(nullptr, false);
+  Listen(&longer);
+  HandOver();
+  return !decided_.empty() || !arrived_.empty() || !events_.empty();
+}
+
+std::vector<std::string> LaneRanks::Plain(int source, const std::string& data) {
+  const uint8_t kind = data.empty() ? 0xff : static_cast<uint8_t>(data[0]);
+  Bundle bundle;
+  Word word;
+  std::vector<std::string> several, plain;
+  if (kind == kBriefSeveral && ReadBriefSeveral(data, &several)) {
+    for (const std::string& one : several) plain.push_back(Plain(source, one)[0]);
+    return plain;
+  }
+  if (kind == kBriefBundle && ReadBriefBundle(data, &ops_[source], &bundle)) return {PlainBundle(bundle)};
+  if (kind == kBriefRun && ReadBriefRun(data, &word)) return {PlainRun(word)};
+  return {data};
+}
+
+bool LaneRanks::Next(EventInfo* info) {
+  *info = EventInfo();
+  if (events_.empty()) return false;
+  told_ = std::move(events_.front());
+  events_.pop_front();
+  info->kind = told_.kind;
+  info->count = told_.requests.size();
+  info->requests = told_.requests.data();
+  info->numbers = told_.numbers.data();
+  info->headers = told_.headers.data();
+  info->width = told_.width;
+  info->source = told_.source;
+  info->data = told_.data.data();
+  info->bytes = told_.data.size();
+  info->code = told_.code;
+  return true;
+}
+
+}  // namespace sok1x

@@ -1,0 +1,175 @@
+// The lane on several ranks: lookups and gradients that all ranks have run before are prepared, announced, decided and
+// run here, as executor.py, together.py and launch's coordinator do it, with the same classes and in messages that mean
+// the same (brief.h). A rank may at any time do its part in Python instead, and the others not know: groups are the same.
+//
+// What is unusual is Python's, and is told it as events, in order: what this holds, prepared and announced, when it has
+// waited for long, when anything but the word on it comes, or when Python asks; messages of other ranks; what a group
+// leaves; what has failed.
+//
+// For the executor's thread only.
+#ifndef SOK1X_GROUPS_LANE_RANKS_H
+#define SOK1X_GROUPS_LANE_RANKS_H
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "exchanges.h"
+#include "lane_op.h"
+#include "meeting.h"
+#include "post.h"
+
+namespace sok1x {
+
+// What Python has said for now. Kept in step with bridge/lane_ranks.py.
+struct Standing {
+  int64_t rank, ranks;
+  int64_t announces;         // 1: requests may be announced here
+  int64_t decides;           // 1: rank 0's leader in Python has nothing that waits
+  int64_t spin_us;           // how long to look all the time for an answer
+  int64_t told;              // 1: Python has been told what to run next, before anything that comes now
+  int64_t pending;           // out: how many groups have been decided that come before what Python decides
+};
+
+// What is Python's. Kept in step with bridge/lane_ranks.py.
+enum EventKind { kNone, kHeld, kMessage, kLeft, kFailed };
+struct EventInfo {
+  int64_t kind;
+  int64_t count;               // of requests
+  const RequestInfo* requests;
+  const int64_t* numbers;      // [count]: held: their tickets; else the decisions'
+  const int64_t* headers;      // of those that are left, [N, count, width]
+  int64_t width;
+  int64_t source;              // of a message: its rank; 0 on rank 0 itself: what the leader says
+  const char* data;            // a message; why requests have failed
+  int64_t bytes;
+  int64_t code;                // a status; -1: Python knows why
+};
+
+class LaneRanks {
+ public:
+  typedef void (*Watcher)(int64_t alike, int64_t members, int64_t left);
+
+  void Begin(const Ways* ways, Direct* host, Standing* standing);
+  void SetGpu(Direct* gpu) { exchanges_.SetGpu(gpu); }
+  bool begun() const { return standing_ != nullptr; }
+
+  // Of a turn of the lane: what is to be Python's since the last one. inbox: null where MPI cannot be called.
+  void Turn(const Inbox* inbox, bool allowed);
+  bool announces() const {
+    return begun() && allowed_ && standing_->announces && events_.empty() && post_.there() && !post_.broken() &&
+           (meeting_ == nullptr || standing_->decides);
+  }
+  int64_t spin_us() const { return standing_->spin_us; }
+  // Whether it waits for words.
+  bool holds() const { return !held_.empty(); }
+  // How long it has: microseconds since it announced last, or heard anything.
+  int64_t quiet() const;
+
+  // Prepares requests of one kind, one session.run, in the order of their places, and announces them. False, and
+  // nothing has been done, where they are Python's.
+  bool Announce(const std::vector<const RequestInfo*>& members, const std::vector<const LaneOp*>& ops, int64_t alike,
+                bool training, const GroupSteps* steps);
+  // As Lane::Watch.
+  void Watch(Watcher watcher) { watcher_ = watcher; }
+
+  // Sends what has been announced, takes in what other ranks have sent, and runs what has been decided. Returns whether there was anything; `longer`:
+  // what comes next is for Python to receive.
+  bool Listen(bool* longer);
+  // A message that Python has received. It is looked at with the next `Listen`.
+  void Hear(int source, const std::string& data) { arrived_.emplace_back(source, data); }
+
+  // What has waited for too long is Python's; and all of it, at once.
+  void Age();
+  void HandOver();
+
+  // Both, and what has been heard besides: nothing is announced here any more. To be called until it returns false, each
+  // time when the events have been taken.
+  bool Stop();
+
+  // The next event; valid until the next call.
+  bool Next(EventInfo* info);
+  bool HasEvents() const { return !events_.empty(); }
+
+  // The messages that one is without briefness, at least one.
+  std::vector<std::string> Plain(int source, const std::string& data);
+
+  Meeting* meeting() { return meeting_.get(); }
+
+ private:
+  // A group that has been announced.
+  struct Held {
+    std::vector<RequestInfo> members;
+    std::vector<const LaneOp*> ops;
+    std::vector<LookupFacts> facts;
+    Group* group;
+    std::unique_ptr<LookupRun> run;
+    int64_t ticket, step, width, sent, since;
+    std::vector<int64_t> headers, begins;  // [T, width], [T, N]
+    int64_t* expected;
+    int64_t alike;
+
+    int size() const { return static_cast<int>(members.size()); }
+    ~Held() {
+      *expected = group->pieces_bytes();
+      run.reset();
+      group->Close();
+    }
+  };
+  struct Event {
+    int64_t kind = kNone, width = 0, source = 0, code = 0;
+    std::vector<RequestInfo> requests;
+    std::vector<int64_t> numbers, headers;
+    std::string data;
+  };
+
+  static int64_t Now();
+  // Whether what meets may be decided here.
+  bool decides() const { return allowed_ && standing_->decides && events_.empty() && post_.there(); }
+  int ranks() const { return static_cast<int>(standing_->ranks); }
+  int rank() const { return static_cast<int>(standing_->rank); }
+  bool Prepare(Held* held, bool training);
+  void Say(const Held& held);
+  void Send(int rank, std::string data) { unsent_[rank].push_back(std::move(data)); }
+  // Sends what is to be sent, as one message to each.
+  void Ship();
+  void Add(int rank, const Bundle& bundle);
+  void Take(int source, const std::string& data);
+  void TakeWord(const Word& word, const std::string& plain);
+  void Message(int source, std::string data);
+  // Whether a group of Python's would run it as it is, at once.
+  bool Usual(const Held& held, const Word& word) const;
+  void Run(Held* held, const Word& word);
+  int Forward(Held* held, const Word& word, std::vector<uint8_t>* left);
+  int Backward(Held* held, const Word& word, std::vector<uint8_t>* left);
+  int Exchange(const Held& held);
+  int Insert(Held* held, const std::vector<uint8_t>& left);
+
+  Exchanges exchanges_;
+  Standing* standing_ = nullptr;
+  Post post_;
+  std::unique_ptr<Meeting> meeting_;             // on rank 0
+  std::vector<std::vector<Ops>> ops_;            // of each rank, on rank 0: what it has said of ops
+  std::map<std::vector<int64_t>, int64_t> said_; // kernels -> the number of what has been said of them
+  std::map<std::vector<int64_t>, int64_t> scratch_;
+  std::list<Held> held_;
+  std::deque<std::pair<Held*, Word>> decided_;
+  std::deque<std::pair<int, std::string>> arrived_;
+  std::vector<std::vector<std::string>> unsent_;  // for each rank
+  std::deque<Event> events_;
+  Event told_;                                   // the last that was taken
+  int64_t ticket_ = Meeting::kFirst;
+  int64_t active_ = 0;
+  bool allowed_ = false;
+  Watcher watcher_ = nullptr;
+  std::vector<int64_t> pointers_, gives_, takes_;
+};
+
+}  // namespace sok1x
+
+#endif  // SOK1X_GROUPS_LANE_RANKS_H

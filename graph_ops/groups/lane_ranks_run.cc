@@ -1,0 +1,157 @@
+// See lane_ranks.h: how groups run that have been decided, as groups/lookup_ranks.py and lookup_ranks_backward.py do it.
+#include <algorithm>
+
+#include "../bridge/bridge_calls.h"
+#include "lane_ranks.h"
+
+namespace sok1x {
+
+namespace {
+
+constexpr int kAll2All = 0;        // number of the exchange: exchanges/all2all.py
+constexpr int kPythonKnows = -100;  // in place of a status: what has failed has told Python why
+// Numbers of a header, as devices.mark and exchanges/lookup.py make it.
+enum Header { kMark, kFlag, kBags, kKeys, kDistinct };
+constexpr int kExchange = 2;  // of a gradient of bags: how the lookup has gone
+
+}  // namespace
+
+bool LaneRanks::Usual(const Held& held, const Word& word) const {
+  const LaneOp& first = *held.ops[0];
+  const int count = held.size();
+  if (word.count != count || word.ranks != ranks() || word.width != held.width) return false;
+  const bool by_bag = first.facts.by_bag != 0, backward = first.kind == kLaneBackward;
+  for (int t = 0; t < count; ++t) {
+    int64_t bags = 0, keys = 0, distinct = 0;
+    for (int r = 0; r < ranks(); ++r) {
+      const int64_t* header = &word.headers[(r * count + t) * word.width];
+      // Devices of one kind; all train, or none does; all know that there are rows.
+      if (header[kMark] != held.headers[kMark] || header[kFlag] != held.headers[kFlag]) return false;
+      if (by_bag && backward && header[kExchange] != kAll2All) return false;
+      if (!by_bag || backward) continue;
+      bags += header[kBags];
+      keys += header[kKeys];
+      distinct += header[kDistinct];
+    }
+    if (!by_bag || backward || !held.ops[t]->choose) continue;
+    // exchanges/choice.py: choose.
+    const int64_t row_bytes = held.facts[t].dim * (held.facts[t].half ? 2 : 4);
+    if (distinct * (8 + 2 * row_bytes) > keys * 16 + ranks() * bags * 2 * row_bytes) return false;
+  }
+  return true;
+}
+
+void LaneRanks::Run(Held* held, const Word& word) {
+  const int count = held->size();
+  const LaneOp& first = *held->ops[0];
+  // Member after member.
+  Word turned = word;
+  for (int t = 0; t < count; ++t) {
+    for (int r = 0; r < ranks(); ++r) {
+      const int64_t* from = &word.headers[(r * count + t) * word.width];
+      std::copy(from, from + word.width, &turned.headers[(t * ranks() + r) * word.width]);
+    }
+  }
+  std::vector<uint8_t> left(count, 0);
+  std::string error;
+  int code = first.context == nullptr ? 0 : Cuda::Get()->Enter(first.context);
+  if (code != 0) {
+    error = "CUDA could not use the GPU's context (driver error " + std::to_string(code) + ")";
+    code = kInternal;
+  } else {
+    code = first.kind == kLaneForward ? Forward(held, turned, &left) : Backward(held, turned, &left);
+    if (code == 0 && exchanges_.Ended(first.context != nullptr) != 0) code = kPythonKnows;
+    if (code > 0) {
+      const int failed = held->run->failed();
+      error = (failed < 0 ? "" : std::string("op '") + held->members[failed].name + "': ") + held->run->error();
+    }
+  }
+  const bool fails = code != 0;
+  if (fails) std::fill(left.begin(), left.end(), 1);
+  const int64_t leaves = std::count(left.begin(), left.end(), 1);
+  if (watcher_ != nullptr) watcher_(held->alike, count, leaves);
+  if (leaves == 0) {
+    held->group->Finish();
+  } else {
+    held->group->Unlock();
+    Event event;
+    event.kind = fails ? kFailed : kLeft;
+    event.code = code == kPythonKnows ? -1 : code;
+    event.data = error;
+    event.width = word.width;
+    for (int t = 0; t < count; ++t) {
+      if (!left[t]) {
+        static_cast<Request*>(held->members[t].request)->Finish(tf::Status());
+        continue;
+      }
+      event.requests.push_back(held->members[t]);
+      event.numbers.push_back(word.number + t);
+      const auto from = turned.headers.begin() + t * ranks() * word.width;
+      event.headers.insert(event.headers.end(), from, from + ranks() * word.width);
+    }
+    events_.push_back(std::move(event));
+  }
+  if (watcher_ != nullptr) watcher_(0, 0, 0);
+}
+
+int LaneRanks::Exchange(const Held& held) {
+  return exchanges_.AllToAll(held.ops[0]->context != nullptr, held.members[0].name, pointers_[0], gives_.data(),
+                             pointers_[1], takes_.data(), pointers_[2]) == 0 ? 0 : kPythonKnows;
+}
+
+int LaneRanks::Insert(Held* held, const std::vector<uint8_t>& left) {
+  const int count = held->size();
+  std::vector<NewRows> rows(count);
+  for (int t = 0; t < count; ++t) {
+    const LaneOp& op = *held->ops[t];
+    const int64_t step = held->members[t].step;
+    // stores/clock.py: step_of_new.
+    rows[t].ahead = op.counted[kRun] == step ? 0 : 1;
+    rows[t].at_least = op.graph == nullptr ? 1 : op.graph[0] == step ? op.graph[1] : op.graph[1] + 1;
+  }
+  return held->run->ForwardInsert(rows.data(), left.data());
+}
+
+int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left) {
+  const int count = held->size();
+  const bool training = held->headers[kFlag] != 0;
+  const char* const op = held->members[0].name;
+  LookupRun* const run = held->run.get();
+  std::vector<int64_t> numbers(count), sent(count, held->sent), missing(count), fresh(count);
+  bool hashed = false, begins = true;
+  for (int t = 0; t < count; ++t) {
+    numbers[t] = word.number + t;
+    hashed = hashed || held->facts[t].hashed;
+    begins = begins && !(held->facts[t].hashed && held->facts[t].kind < 0);
+  }
+  int code = run->ForwardAsk(rank(), ranks(), word.width, word.headers.data(), numbers.data(), sent.data(),
+                             held->begins.data(), true, pointers_.data(), gives_.data(), takes_.data());
+  if (code == 0) code = Exchange(*held);
+  if (code == 0) {
+    code = run->ForwardAnswer(training, missing.data(), fresh.data(), pointers_.data(), gives_.data(), takes_.data());
+  }
+  if (code != 0) return code;
+  for (int t = 0; t < count; ++t) (*left)[t] = missing[t] > 0;
+  const bool leaves = std::find(left->begin(), left->end(), 1) != left->end();
+  if (!training && begins && leaves) return kInternal;  // a variable that was there when it was prepared is gone
+  // No rank waits for others here but one that inserts keys: before that, none may have a full shard.
+  bool asked = hashed && (training || !begins);
+  if (asked && exchanges_.AnyRank(op, left->data(), count) != 0) return kPythonKnows;
+  if (std::find_if(fresh.begin(), fresh.end(), [](int64_t n) { return n > 0; }) != fresh.end()) {
+    asked = false;
+    if (exchanges_.AnyRankAnswer(op, left->data(), count) != 0) return kPythonKnows;
+    code = Insert(held, *left);
+  }
+  if (code == 0) code = Exchange(*held);
+  if (code == 0 && asked && exchanges_.AnyRankAnswer(op, left->data(), count) != 0) code = kPythonKnows;
+  return code == 0 ? run->ForwardTake(left->data()) : code;
+}
+
+int LaneRanks::Backward(Held* held, const Word& word, std::vector<uint8_t>* left) {
+  int code = held->run->BackwardSend(rank(), ranks(), word.width, word.headers.data(), left->data(), pointers_.data(),
+                                     gives_.data(), takes_.data());
+  if (code == 0) code = Exchange(*held);
+  return code == 0 ? held->run->BackwardTake() : code;
+}
+
+}  // namespace sok1x

@@ -1,0 +1,88 @@
+// Rank 0's part of the order of collectives for bundles of sessions that it knows: what launch/leader.py does with them,
+// without Python. As long as Python's leader has nothing that waits, it need not know of a bundle that meets its like
+// here; of all else it hears, in the order in which it came.
+//
+// Which sessions belong together it has said when it decided something of them: `Agree`. Ops it knows already, or a rank
+// would not announce them here. What might be paired with other company (bundles that share some of their members), and
+// steps that have been given up, are Python's, together with all that waits here.
+#ifndef SOK1X_GROUPS_MEETING_H
+#define SOK1X_GROUPS_MEETING_H
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "brief.h"
+
+namespace sok1x {
+
+class Meeting {
+ public:
+  explicit Meeting(int ranks) : ranks_(ranks), given_up_(ranks, 0) {}
+
+  // Numbers of decisions, which Python's leader counts from 1, and tickets, which Python does: C++'s begin here.
+  static constexpr int64_t kFirst = int64_t{1} << 40;
+
+  enum Outcome { kWaits, kDecided, kPython };
+
+  // Takes a bundle of a rank. kDecided: `words` [N] are what to tell each rank; kPython: all that waits is Python's,
+  // this bundle last: `TakeAll`.
+  Outcome Add(int rank, const Bundle& bundle, int64_t now, std::vector<Word>* words);
+
+  // What waits, in the order in which it came, with the ranks.
+  std::vector<std::pair<int, Bundle>> TakeAll();
+  bool empty() const { return waiting_.empty(); }
+  // When the oldest of it came.
+  int64_t oldest() const { return waiting_.front().came; }
+
+  // These sessions and kinds of session.run [N], of each rank, belong together.
+  void Agree(const int64_t* contexts, const uint64_t* signatures);
+  // Sessions may be bound in another way from now on. What waits is to be taken out before.
+  void Forget();
+  // A rank's steps up to this one have been given up: Python answers what they announce.
+  void GiveUp(int rank, int64_t step);
+
+  // What a decision was: its op's name and each rank's step. False where that is not known, or has been asked before.
+  bool Undo(int64_t number, std::string* name, std::vector<int64_t>* steps);
+  // The op of the last decision, "" for none; and when it was.
+  const std::string& last() const { return last_; }
+  int64_t last_at() const { return last_at_; }
+
+ private:
+  typedef std::tuple<int, int64_t, uint64_t> Key;  // a rank, its session, the kind
+  struct Waiting {
+    int rank;
+    Bundle bundle;
+    int sessions;  // the number of those that belong together
+    int64_t came;
+  };
+  struct Past {
+    int64_t first;
+    std::string names;
+    int64_t count;
+    std::vector<int64_t> steps;
+  };
+
+  void Decide(const std::vector<std::list<Waiting>::iterator>& met, int64_t now, std::vector<Word>* words);
+
+  const int ranks_;
+  std::vector<int64_t> given_up_;
+  std::list<Waiting> waiting_;
+  std::map<Key, int> known_;
+  int sessions_ = 0;
+  std::deque<Past> past_;
+  std::set<int64_t> undone_;
+  int64_t next_ = kFirst;
+  std::string last_;
+  int64_t last_at_ = 0;
+};
+
+}  // namespace sok1x
+
+#endif  // SOK1X_GROUPS_MEETING_H

@@ -1,0 +1,165 @@
+"""Lookups, gradients and optimizers' steps that could run at the same time are one node of TensorFlow's executor
+(bridge_fusing.cc): what comes out is what they give as nodes of their own."""
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_layer
+
+import sok1x as sok
+
+v1 = tf.compat.v1
+
+
+def nodes(run, fetched, feed=None, kind="Sok1xCalls"):
+    """The functions of the nodes of a kind that a run is made of: a list of its members' functions for each."""
+    metadata = v1.RunMetadata()
+    run.run(fetched, feed, options=v1.RunOptions(output_partition_graphs=True), run_metadata=metadata)
+    found = [node for made in metadata.partition_graphs for node in made.node if node.op == kind]
+    of = {"Sok1xCalls": lambda node: list(node.attr["functions"].list.s),
+          "Sok1xCall": lambda node: [node.attr["function"].s]}[kind]
+    return sorted([name.decode().split(".", 1)[1] for name in of(node)] for node in found)
+
+
+def keys(random, count=4):
+    return tf.constant(random.randint(0, 20, [count, 2, 3]), tf.int64)
+
+
+def test_a_step_of_many_tables(seed):
+    """Values and rows after three steps, with nodes for all of a kind and with a node for each op."""
+    found = []
+    for fuse in ("1", "0"):
+        random = np.random.RandomState(seed)
+        os.environ["SOK1X_FUSE"] = fuse
+        try:
+            with graph() as made:
+                v1.set_random_seed(3)
+                layers = [dense_layer(embedding_vec_size=2 + i) for i in range(3)] + [sparse_layer() for _ in range(2)]
+                outs = [layer(keys(random), training=True) for layer in layers[:3]]
+                bags = [[list(random.randint(0, 20, random.randint(0, 4))) for _ in range(8)] for _ in range(2)]
+                outs += [layer(sparse_constant(of, 3), training=True) for layer, of in zip(layers[3:], bags)]
+                loss = tf.add_n([tf.reduce_sum(out ** 2 * (1 + i)) for i, out in enumerate(outs)])
+                train = sok.tf.keras.optimizers.LazyAdamOptimizer(0.1).minimize(
+                    loss, var_list=[v for layer in layers for v in layer.trainable_variables])
+                values = [tf.reduce_sum(layer.trainable_variables[0].read_value(), axis=0) for layer in layers]
+                with session() as run:
+                    losses = [run.run([loss, train])[0] for _ in range(3)]
+                    found.append((losses, run.run(values)))
+                    apart = nodes(run, [loss, train], kind="Sok1xCall")
+                    together = nodes(run, [loss, train])
+                assert len(apart) == (0 if fuse == "1" else 20), apart
+                assert together == ([] if fuse == "0" else [
+                    ["adam.lazy_step"] * 5, ["combined_lookup.backward"] * 2, ["combined_lookup.forward"] * 2,
+                    ["dense_lookup.backward"] * 3, ["dense_lookup.forward"] * 3, ["distinct_rows.find"] * 5])
+                assert all(op.type != "Sok1xCalls" for op in made.get_operations())
+        finally:
+            del os.environ["SOK1X_FUSE"]
+    for one, other in zip(*found):
+        for a, b in zip(one, other):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_what_needs_each_other_stays_apart():
+    """Chains in both directions: rows of one table say what is looked up in the other."""
+    with graph():
+        a, b = dense_layer(), dense_layer()
+        first = tf.constant(np.arange(6).reshape(1, 2, 3), tf.int64)
+
+        def then(rows):
+            return tf.cast(tf.reduce_sum(rows, axis=3) * 0, tf.int64) + 7
+
+        ab = b(then(a(first, training=True)), training=True)
+        ba = a(then(b(first, training=True)), training=True)
+        with session() as run:
+            assert nodes(run, [ab, ba]) == [["dense_lookup.forward"] * 2] * 2
+            # What else is asked for makes other nodes of the same ops.
+            assert nodes(run, ab) == [] and nodes(run, ab, kind="Sok1xCall") == [["dense_lookup.forward"]] * 2
+            one, other = run.run([ab, ba])
+            np.testing.assert_array_equal(one, run.run(ab))
+            np.testing.assert_array_equal(other, run.run(ba))
+
+
+def test_conds_and_what_follows_them_stay_as_they_are():
+    with graph():
+        layers = [dense_layer() for _ in range(4)]
+        random = np.random.RandomState(0)
+        taken = v1.placeholder(tf.bool, [])
+        outs = [layer(keys(random), training=True) for layer in layers[:2]]
+        after = tf.cond(taken, lambda: outs[0] * 2, lambda: layers[2](keys(random), training=True))
+        with tf.control_dependencies([after]):
+            outs.append(layers[3](keys(random), training=True))
+        with session() as run:
+            for value in (True, False):
+                assert nodes(run, [after] + outs, {taken: value}) == [["dense_lookup.forward"] * 2]
+                assert run.run(after, {taken: value}).shape == (4, 2, 3, 4)
+
+
+def test_partial_run():
+    """What has been asked for first cannot wait for what will be fed later."""
+    with graph():
+        layers = [dense_layer(), dense_layer()]
+        fed = [v1.placeholder(tf.int64, [1, 2, 3]) for _ in layers]
+        outs = [layer(of, training=True) for layer, of in zip(layers, fed)]
+        value = np.arange(6).reshape(1, 2, 3)
+        with session() as run:
+            handle = run.partial_run_setup(outs, fed)
+            first = run.partial_run(handle, outs[0], {fed[0]: value})
+            second = run.partial_run(handle, outs[1], {fed[1]: value})
+            np.testing.assert_array_equal([first, second], run.run(outs, dict.fromkeys(fed, value)))
+
+
+def test_one_that_fails_is_named_and_fails_alone():
+    with graph():
+        layers = [dense_layer(max_vocabulary_size_per_gpu=8) for _ in range(3)]
+        fed = [v1.placeholder(tf.int64, [None, 2, 3]) for _ in layers]
+        outs = [layer(of, training=True) for layer, of in zip(layers, fed)]
+        loss = tf.add_n([tf.reduce_sum(out) for out in outs])
+        train = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+        small, large = np.arange(6).reshape(1, 2, 3), np.arange(12).reshape(2, 2, 3)
+        with session() as run:
+            run.run(train, dict.fromkeys(fed, small))
+            before = run.run([layer.trainable_variables[0].read_value() for layer in layers])
+            with pytest.raises(tf.errors.ResourceExhaustedError) as caught:
+                run.run(train, dict(zip(fed, [small, large, small])))
+            assert layers[1].trainable_variables[0].op.name in caught.value.message
+            assert caught.value.op is not None and caught.value.op.type == "Sok1xCall"
+            assert fed[1] in caught.value.op.inputs[:] or fed[1].op in [i.op for i in caught.value.op.inputs]
+            np.testing.assert_array_equal(
+                before, run.run([layer.trainable_variables[0].read_value() for layer in layers]))
+            run.run(train, dict.fromkeys(fed, small))
+
+
+def test_not_initialized():
+    with graph():
+        layers = [dense_layer() for _ in range(2)]
+        outs = [layer(keys(np.random.RandomState(1)), training=True) for layer in layers]
+        with session(initialize=False) as run:
+            run.run(v1.variables_initializer(layers[0].variables))
+            with pytest.raises(tf.errors.FailedPreconditionError, match="initializ"):
+                run.run(outs)
+
+
+def test_two_threads_and_a_stop():
+    """The same nodes in flight several times; a session that is closed meanwhile leaves nothing waiting."""
+    import threading
+    with graph():
+        layers = [dense_layer() for _ in range(4)]
+        outs = [layer(keys(np.random.RandomState(2)), training=True) for layer in layers]
+        failures = []
+        with session() as run:
+            expected = run.run(outs)
+
+            def work():
+                try:
+                    for _ in range(50):
+                        np.testing.assert_array_equal(run.run(outs), expected)
+                except Exception as error:  # noqa: B902 - a thread's
+                    failures.append(error)
+
+            threads = [threading.Thread(target=work) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+        assert not failures and not any(thread.is_alive() for thread in threads)
