@@ -8,21 +8,21 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
 
 from sok1x import launch
-from sok1x.core import capacities, forgetting_options, initializers, joining
+from sok1x.core import cache_options, capacities, forgetting_options, initializers, joining
+from sok1x.core.cache_options import CacheOptions
 from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.core.placed_variable import PlacedVariable, check_rank, placement_of
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.embeddings import arguments
 from sok1x.graph_ops.operations import local_lookup
 from sok1x.graph_ops.stores import initial
-from sok1x.graph_ops.stores.forgetting import FREE
 from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
 from sok1x.launch import launcher
 
 __all__ = ["DynamicVariable"]
 
 BACKENDS = ("hbm", "hybrid")
-OPTIONS = ("init_capacity", "max_capacity", "max_hbm_for_vectors") + ForgettingOptions._fields
+OPTIONS = ("init_capacity", "max_capacity") + CacheOptions._fields + ForgettingOptions._fields
 
 
 class DynamicVariable(PlacedVariable):
@@ -30,8 +30,8 @@ class DynamicVariable(PlacedVariable):
 
     It is a resource variable of this rank's rows, [V, D], in TensorFlow's collections, beside an index: initializers,
     `session.run`, `tf.gradients`, savers, and optimizers take it. V is the rows that there is memory for now, of which
-    `size` says how many are in use. Optimizers of TensorFlow's that must know V when the graph is built say that they
-    want to be wrapped, in `sok.OptimizerWrapper`.
+    `size` says how many are in use; of a table with a cache V is the cache's. Optimizers of TensorFlow's that must
+    know V when the graph is built say that they want to be wrapped, in `sok.OptimizerWrapper`.
 
     A training lookup gives every key a row that has none; where rows run out, all variables of the table get larger:
     V doubles, or becomes `max_capacity`. That costs a copy, and for its time half a variable's memory more for each
@@ -47,7 +47,8 @@ class DynamicVariable(PlacedVariable):
             their distribution: a row is a function of seed, table and key. Or a tensor, variable or array, [D] or
             [n, D]: row k of this rank begins with its row k % n.
         var_type: 'hbm' or 'hybrid' (None). They differ in what happens at `max_capacity`: of 'hbm' a new key is an
-            error then, of 'hybrid' rows leave, with their slots.
+            error then, of 'hybrid' rows leave, with their slots. And of 'hybrid' rows may be in host memory, and in
+            part in a cache on the device: see `sok1x.core.cache_options.CacheOptions`.
         name: its name, in the current name scope; made unique.
         constraint: as for `tf.Variable`, on this rank's rows.
         trainable: whether optimizers train it by default.
@@ -55,9 +56,9 @@ class DynamicVariable(PlacedVariable):
         dtype: float32 or None.
         mode: None or 'distributed': key k is on rank k % N. 'localized:R': all keys are on rank R.
         **kwargs: init_capacity: rows that this rank begins with, 8192 by default. max_capacity: the most that it gets,
-            by default as many as there is memory for. max_hbm_for_vectors: GB, a number: all rows are in the memory of
-            the rank's device, whatever it says. And those of `sok1x.core.forgetting_options.ForgettingOptions`; of
-            'hybrid' with a `max_capacity` evict_strategy is 'lru' by default, of 'hbm' it is None.
+            by default as many as there is memory for. max_hbm_for_vectors, in GB, and what else `CacheOptions` has. And
+            those of `sok1x.core.forgetting_options.ForgettingOptions`; of 'hybrid' with a `max_capacity`
+            evict_strategy is 'lru' by default, of 'hbm' it is None.
 
     Attributes:
         m_var_name: its name in the graph, without ':0'.
@@ -93,7 +94,6 @@ class DynamicVariable(PlacedVariable):
         if unknown:
             raise TypeError("{}: got the unknown keyword{} {}; known are {}".format(
                 label, "s" if len(unknown) > 1 else "", ", ".join(unknown), ", ".join(OPTIONS)))
-        _check_gigabytes(label, kwargs.get("max_hbm_for_vectors"))
         self.dimension = arguments.positive_integer(label, "dimension", dimension)
         self.backend_type = arguments.one_of(label, "var_type", "hybrid" if var_type is None else var_type, BACKENDS)
         self.key_type = arguments.key_dtype(label, key_type)
@@ -109,16 +109,17 @@ class DynamicVariable(PlacedVariable):
             check_rank(label, placement, world.size)
         capacity = capacities.resolve(label, None, True, kwargs.get("init_capacity"), kwargs.get("max_capacity"))
         begins = _beginning(label, initializer, self.dimension)
-        capacity, forgetting = forgetting_options.resolve(
-            label, capacity, True, self._forgetting_options(label, kwargs))
+        capacity, forgetting, cache = cache_options.resolve(label, self.dimension, forgetting_options.resolve(
+            label, capacity, True, self._forgetting_options(label, kwargs)), self._cache_options(label, kwargs))
         if forgetting is not None and begins.rows is not None:
-            raise ValueError("{}: initializer: got values of rows for a table that forgets, where a row begins anew "
-                             "for another key: expected a name or a number as text; or give evict_strategy=None".format(
-                                 label))
+            raise ValueError("{}: initializer: got values of rows for a table that {}, where a row begins anew "
+                             "for another key: expected a name or a number as text; or give {}".format(
+                                 label, *("forgets", "evict_strategy=None") if cache is None else
+                                 ("has a cache", "neither max_hbm_for_vectors nor cache_rows")))
         with tf.init_scope():
             unique = str(tf.get_default_graph().unique_name(name or "DynamicVariable", mark_as_used=False))
         table = Table(unique, capacity.rows, self.dimension, HASHED, self.key_type.name, Initializer(**begins.spec),
-                      placement, growth=capacity.growth, forgetting=forgetting)
+                      placement, growth=capacity.growth, forgetting=forgetting, cache=cache)
         fill = None if begins.rows is None else lambda: initial.repeated_rows(table, begins.rows)
         with self._room():
             self._make(table, fill, trainable, constraint=constraint)
@@ -135,6 +136,16 @@ class DynamicVariable(PlacedVariable):
             raise ValueError("{}: evict_strategy: got {!r} with var_type='hbm', expected var_type='hybrid': of 'hbm' "
                              "no row leaves".format(label, given["evict_strategy"]))
         return given
+
+    def _cache_options(self, label: str, kwargs: Dict[str, Any]) -> CacheOptions:
+        """Those that are given: of 'hybrid' alone, but for what SOK's scripts say of 'hbm' too."""
+        given = cache_options.taken_out_of(dict(kwargs))
+        if self.backend_type == "hybrid":
+            return given
+        if given.cache_rows is not None:
+            raise ValueError("{}: cache_rows: got {!r} with var_type='hbm', expected var_type='hybrid': of 'hbm' all "
+                             "rows are in the memory of the device".format(label, given.cache_rows))
+        return given._replace(max_hbm_for_vectors=None)
 
     @property
     def size(self) -> tf.Tensor:
@@ -157,10 +168,7 @@ class DynamicVariable(PlacedVariable):
             [0, 4]
         """
         with self.graph.as_default():
-            used = self.index[1].value()
-            if self.forgetting:
-                used -= self.forgetting["counters"].value()[FREE]
-            return tf.stack([used, tf.constant(self.dimension, tf.int64)])
+            return tf.stack([self.rows_in_use(), tf.constant(self.dimension, tf.int64)])
 
     def sparse_read(self, indices: Any, name: Any = None) -> tf.Tensor:
         """The rows that keys have on this rank: what `tf.nn.embedding_lookup` calls. New keys get rows.
@@ -213,11 +221,6 @@ def _beginning(label: str, initializer: Any, dim: int) -> _Beginning:
                 label, given.shape, dim, dim))
         return _Beginning({"kind": "by_row"}, tf.reshape(given, [-1, dim]))
     return _Beginning(initializers.resolve(initializer, 1, dim, grows=True).spec)
-
-
-def _check_gigabytes(label: str, value: Any) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
-        raise ValueError("{}: max_hbm_for_vectors: got {!r}, expected a number of GB, 0 or more".format(label, value))
 
 
 def _join_alone() -> None:

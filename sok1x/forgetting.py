@@ -4,6 +4,7 @@ from typing import Any, Optional, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x import incremental
+from sok1x.core import sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.operations import evictions
 
@@ -101,7 +102,7 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
     step = incremental.since_number("evicted_keys", since_step)
     assert table.evicted is not None
     since, keys, complete = table.evicted
-    return incremental.session_of("evicted_keys", table.graph, session).run((keys, complete), {since: step})
+    return sessions.session_of("sok1x.evicted_keys", table.graph, session).run((keys, complete), {since: step})
 
 
 def _forgets(function: str, variable: Any) -> EmbeddingVariable:

@@ -7,7 +7,8 @@ from tensorflow.python.ops import gen_resource_variable_ops
 from sok1x.checkpoint import tables
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings.layer import EmbeddingLayer
-from sok1x.graph_ops.stores.forgetting import EVICTED, FREE
+from sok1x.graph_ops.stores import cache
+from sok1x.graph_ops.stores.forgetting import ADMITTED, EVICTED, REFUSED
 
 __all__ = ["table_stats"]
 
@@ -17,12 +18,19 @@ class TableStats(NamedTuple):
 
     Args:
         rows_in_use: int64 [], rows that belong to keys.
-        capacity: int64 [], V, the rows that there are now.
-        load: float32 [], rows_in_use / capacity.
+        capacity: int64 [], V, the rows that the variable has now; of a table with a cache, the cache's.
+        load: float32 [], rows_in_use / capacity: above 1 where not all rows fit the cache.
         device_bytes: int64 [], of all its variables in the memory of the rank's device: rows, stamps, index, and the
             slots of all optimizers.
-        host_bytes: int64 [], what lies in host memory besides: 0.
+        host_bytes: int64 [], what lies in host memory besides: of a table with a cache all rows, with their slots and
+            stamps, and room for more; else 0.
         evictions: int64 [], keys that have left a table that forgets since it was initialized or restored; else 0.
+        hits: int64 [], of a table with a cache, distinct keys of training lookups that were there, added up over all
+            lookups since it was initialized or restored. misses: likewise, those that were in host memory alone; new
+            keys are neither. write_backs: rows that went from the cache to host memory. Of other tables 0.
+        admissions: int64 [], keys that have got rows in it since then; else 0.
+        refusals: int64 [], how often since then a training lookup has refused a new key a row, by `filter_ratio` or
+            `admit_after`; else 0.
 
     Raises:
         Nothing.
@@ -39,6 +47,11 @@ class TableStats(NamedTuple):
     device_bytes: Any
     host_bytes: Any
     evictions: Any = 0
+    hits: Any = 0
+    misses: Any = 0
+    write_backs: Any = 0
+    admissions: Any = 0
+    refusals: Any = 0
 
 
 def table_stats(table: Any) -> TableStats:
@@ -69,8 +82,8 @@ def table_stats(table: Any) -> TableStats:
         ...     _ = session.run(sok.Init(global_batch_size=3))
         ...     _ = session.run(tf.global_variables_initializer())
         ...     _ = session.run(rows)
-        ...     session.run(stats)
-        TableStats(rows_in_use=3, capacity=4, load=0.75, device_bytes=240, host_bytes=0, evictions=0)
+        ...     session.run(stats)[:6]
+        (3, 4, 0.75, 240, 0, 0)
     """
     variable = table.embedding_variable if isinstance(table, EmbeddingLayer) else table
     if not isinstance(variable, EmbeddingVariable):
@@ -78,14 +91,16 @@ def table_stats(table: Any) -> TableStats:
                         "variable".format(table, type(table).__name__))
     with variable.graph.as_default(), tf.name_scope("table_stats"):
         capacity = _shape(variable)[0]
-        used = variable.index[-1].value() if variable.index else capacity
-        evicted = tf.zeros([], tf.int64)
+        used = variable.rows_in_use()
+        evicted = admitted = refused = tf.zeros([], tf.int64)
         if variable.forgetting:
             counters = variable.forgetting["counters"].value()
-            used, evicted = used - counters[FREE], counters[EVICTED]
+            evicted, admitted, refused = counters[EVICTED], counters[ADMITTED], counters[REFUSED]
+        tiers = tf.zeros([cache.SIZE], tf.int64) if variable.table.cache is None else variable.forgetting["tiers"]
         load = tf.cast(used, tf.float32) / tf.maximum(tf.cast(capacity, tf.float32), 1.0)
         taken = tf.add_n([tf.reduce_prod(_shape(one)) * one.dtype.size for one in _variables(variable)])
-        return TableStats(used, capacity, load, taken, tf.zeros([], tf.int64), evicted)
+        return TableStats(used, capacity, load, taken, tiers[cache.HOST_BYTES], evicted, tiers[cache.HITS],
+                          tiers[cache.MISSES], tiers[cache.PUSHED], admitted, refused)
 
 
 def _variables(variable: EmbeddingVariable) -> List[Any]:

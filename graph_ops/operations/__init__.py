@@ -5,7 +5,8 @@ Lookups:
     dense_lookup      one row for each key
     local_lookup      the same in one rank's shard alone
     combined_lookup   the rows of each bag combined
-    sparse_batch      a SparseTensor as bags
+    bag_weights       what they are multiplied with
+    sparse_batch      a SparseTensor or RaggedTensor as bags
     distinct_rows     the distinct rows of a lookup, for its gradient
     of_lookup         what follows a lookup
     lookup_gradient   the gradient of any lookup

@@ -8,7 +8,7 @@ from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.groups import updates
 from sok1x.graph_ops.operations import embedding
-from sok1x.graph_ops.stores import clock, row_checks
+from sok1x.graph_ops.stores import cache, clock, row_checks
 from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.row_gradients import RowGradients
 from sok1x.graph_ops.stores.store import request_store
@@ -47,11 +47,11 @@ class _Adam(Operation):
         scalars += [0] * (6 - len(scalars))
         given = RowGradients(request, config, world)
         with request_store(request, config, world, exclusive=True) as store:
-            store.apply(config.global_step, given, lambda *arrays: self.step(store, given, scalars, arrays),
-                        self.every_row)
+            store.apply(config.global_step, given,
+                        lambda given, rows, *arrays: self.step(store, given, scalars, rows, arrays), self.every_row)
 
-    def step(self, store: Store, given: RowGradients, scalars: List[int], arrays: Sequence[int]) -> None:
-        """Changes rows, m and v (pointers)."""
+    def step(self, store: Store, given: RowGradients, scalars: List[int], rows: int, arrays: Sequence[int]) -> None:
+        """Changes rows, m and v (pointers), of so many rows."""
         raise NotImplementedError
 
 
@@ -62,9 +62,9 @@ class _LazyAdam(_Adam):
     name = "operations.adam.lazy_step"
     group = updates.Updates(updates.LAZY_ADAM)
 
-    def step(self, store: Store, given: RowGradients, scalars: List[int], arrays: Sequence[int]) -> None:
-        adam.lazy_adam(given.values.pointer, store.table.dim, given.rows.pointer, given.rows.size, scalars,
-                       store.capacity, *arrays)
+    def step(self, store: Store, given: RowGradients, scalars: List[int], rows: int, arrays: Sequence[int]) -> None:
+        adam.lazy_adam(given.values.pointer, store.table.dim, given.rows.pointer, given.rows.size, scalars, rows,
+                       *arrays)
 
 
 @register
@@ -74,9 +74,9 @@ class _WholeAdam(_Adam):
     name = "operations.adam.step"
     every_row = True
 
-    def step(self, store: Store, given: RowGradients, scalars: List[int], arrays: Sequence[int]) -> None:
-        position = store.request.temporary("int32", store.capacity)
-        adam.adam(given.values.pointer, store.table.dim, given.rows.pointer, given.rows.size, scalars, store.capacity,
+    def step(self, store: Store, given: RowGradients, scalars: List[int], rows: int, arrays: Sequence[int]) -> None:
+        position = store.request.temporary("int32", rows)
+        adam.adam(given.values.pointer, store.table.dim, given.rows.pointer, given.rows.size, scalars, rows,
                   position.pointer, *arrays)
 
 
@@ -96,7 +96,9 @@ def step(variables: TableVariables, moments: Sequence[Any], gradients: Any, rows
     scalars = [tf.cast(scalar, tf.float32) for scalar in (learning_rate, beta1, beta2, epsilon, *powers)]
     inputs = [tf.convert_to_tensor(gradients, tf.float32), row_checks.as_rows(rows)] + scalars
     global_step, host_inputs = clock.step_inputs()
-    held, handles = variables.resources("rows", *STAMPS, slots=dict(zip("mv", moments)))
+    # Where all rows move, those that are not in the cache of a table do, too.
+    held, handles = variables.resources("rows", *STAMPS, *(() if lazy else cache.VARIABLES),
+                                        slots=dict(zip("mv", moments)))
     config = AdamConfig(variables.table, held, embedding.from_lookup(rows, variables.table), global_step)
     return library.call("operations.adam.lazy_step" if lazy else "operations.adam.step", config, inputs, [], [],
                         resources=handles, host_inputs=host_inputs, name=name)

@@ -1,27 +1,28 @@
-"""DistributedEmbedding's lookup: the rows of a slot's keys combined into one, and its gradient.
+"""The rows of a bag's keys combined into one, and its gradient: DistributedEmbedding's lookup, and `lookup_sparse`'s.
 
 Two exchanges give the same result, and the headers that all ranks see decide which one a step uses: see
-exchanges/choice.py.
+exchanges/choice.py. With weights (operations/bag_weights.py) rows always go by all2all.
 """
-from typing import Any, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-from sok1x.cuda_kernels import backend
+from sok1x.cuda_kernels import backend, gather, row_numbers
 from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge.errors import INTERNAL, INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.exchanges import choice
 from sok1x.graph_ops.exchanges.exchange import Exchange
-from sok1x.graph_ops.exchanges.layouts import Bags
+from sok1x.graph_ops.exchanges.layouts import COMBINERS, Bags, Positions, WeightedBags
 from sok1x.graph_ops.exchanges.lookup import SAVED_DTYPES, Gradient, Lookup, row_bytes
 from sok1x.graph_ops.exchanges.training import training_inputs
 from sok1x.graph_ops.groups import combined_lookup as groups
-from sok1x.graph_ops.operations import distinct_rows, lookup_gradient
+from sok1x.graph_ops.operations import bag_weights, dense_lookup, distinct_rows, lookup_gradient
 from sok1x.graph_ops.operations.lookup_gradient import Backward, OfLookup
 from sok1x.graph_ops.operations.second_order import Spread
-from sok1x.graph_ops.operations.sparse_batch import SparseBatch
+from sok1x.graph_ops.operations.sparse_batch import RaggedBatch, SparseBatch
 from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import CONTENT, Held, TableVariables
@@ -43,17 +44,41 @@ class Saved(NamedTuple):
     route: Any
 
 
+class WeightedSaved(NamedTuple):
+    """The same of bags with weights. The gradient takes `scales` in the place that they have here.
+
+    Attributes:
+      kept: of the embeddings' dtype [K, D], the rows of the keys, in the order of their bags, for a gradient to
+        weights; [0, D] where nobody asks for them.
+    """
+
+    inverse: Any
+    offsets: Any
+    rows: Any
+    requested: Any
+    all_offsets: Any
+    scales: Any
+    order: Any
+    kept: Any
+    route: Any
+
+
+_KEPT = 1 + WeightedSaved._fields.index("kept")  # output
+
+
 class ForwardConfig(NamedTuple):
     """Attributes:
       table, held: the table, and all of its variables.
       label: what must be equal on all ranks.
       slot_num: S; None: samples have no slots, and embeddings are [B, D].
-      max_nnz: the most keys a slot may have. combiner: 'sum' or 'mean'.
+      max_nnz: the most keys a slot may have. combiner: 'sum', 'mean' or, with weights, 'sqrtn'.
       exchange: 'all2all', 'reduce_scatter' or 'auto'.
       dtype: of the embeddings, 'float32' or 'float16'.
       training: whether the lookup trains; None: the last host input says.
       rows_known: see `lookup_gradient.rows_are_known`.
-      filtered: whether it draws which new keys get rows: see `Forgetting.filter_ratio`."""
+      filtered: whether it draws which new keys get rows: see `Forgetting.filter_ratio`.
+      form: of the keys, 'sparse' or 'ragged'. weighted: whether each key has a weight.
+      kept: the output with the keys' rows, 0 where nobody asks for them: bridge_signature.cc knows it in a session."""
 
     table: Table
     held: Held
@@ -66,6 +91,9 @@ class ForwardConfig(NamedTuple):
     training: Optional[bool]
     rows_known: bool
     filtered: bool
+    form: str
+    weighted: bool
+    kept: int
 
     @property
     def slots(self) -> int:
@@ -75,49 +103,96 @@ class ForwardConfig(NamedTuple):
 
 class BackwardConfig(NamedTuple):
     """Attributes:
-      table, label, combiner, rows_known: as of the forward op."""
+      table, label, combiner, rows_known, weighted: as of the forward op."""
 
     table: Table
     label: str
     combiner: str
     rows_known: bool
+    weighted: bool
 
 
 class SpreadConfig(NamedTuple):
     """Attributes:
-      table, label, combiner, rows_known: as of the backward op.
+      table, label, combiner, rows_known, weighted: as of the backward op.
       dtype: of what it gives, the dtype of the embeddings."""
 
     table: Table
     label: str
     combiner: str
     rows_known: bool
+    weighted: bool
     dtype: str
 
 
 class CombinedLookup(Lookup):
     """See `Lookup`."""
 
-    Saved = Saved
+    Saved: Any = Saved
+    _batch: Any
+
+    def __init__(self, request: Any, config: ForwardConfig, world: Any) -> None:
+        super().__init__(request, config, world)
+        if config.weighted:
+            self.Saved = WeightedSaved
+        self._checked = False
 
     def start(self) -> None:
-        """See `Lookup.start`."""
+        """See `Lookup.start`. With weights the batch is waited for: it says which weight each key has."""
+        made: Any = RaggedBatch if self.config.form == "ragged" else SparseBatch
         self._counts = backend.counts()
-        self._batch = SparseBatch(self.request, self.config, self.world, lambda bags: self.leave("offsets", bags + 1))
+        self._batch = made(self.request, self.config, self.world, lambda bags: self.leave("offsets", bags + 1))
         self.keys = self._batch.keys
-        self.layout = Bags(self.table.dim, self._batch.offsets, self.config.combiner == "mean")
+        if self.config.weighted:
+            self._check_weights(self.keys.size)
+            self.check()
+        self._lay_out(self._batch.offsets, self._batch.order)
 
     def take_over(self, bags: int) -> None:
         """In place of `start` and `check`, where a group has found the offsets of a batch in order, of so many bags."""
         self.keys = self.request.inputs[1]
-        self.layout = Bags(self.table.dim, self.leave("offsets", bags + 1), self.config.combiner == "mean")
+        self._lay_out(self.leave("offsets", bags + 1), None)
+
+    def _check_weights(self, keys: int) -> None:
+        weights = self.request.inputs[2]
+        if weights.shape != (keys,):
+            raise CallError(INVALID_ARGUMENT, (
+                "embedding table '{}' on rank {}: got weights of shape {} for {} keys, expected one for each "
+                "key").format(self.table.name, self.world.rank, list(weights.shape), keys))
+
+    def _lay_out(self, offsets: Any, order: Any) -> None:
+        mean, keys = COMBINERS[self.config.combiner], self.keys.size
+        if not self.config.weighted:
+            self.layout = Bags(self.table.dim, offsets, mean > 0)
+            return
+        weights, left = self.request.inputs[2], self.leave("order", 0 if order is None else keys)
+        if order is not None:
+            row_numbers.look_up(order.pointer, 0, keys, left.pointer)  # a copy
+            sorted_weights = self.request.temporary("float32", keys)
+            gather.gather(weights.pointer, 1, order.pointer, keys, sorted_weights.pointer)
+            weights = sorted_weights
+        scales = self.leave("scales", keys)
+        if not mean:
+            row_numbers.look_up(weights.pointer, 0, keys, scales.pointer)  # a copy of as many bytes
+        self.layout = WeightedBags(self.request, self.table.dim, offsets, mean, weights, scales)
+
+    def keep(self, fill: Callable[[Positions, Any], None]) -> None:
+        """See `Lookup.keep`."""
+        if not self.config.weighted:
+            return
+        keys = self.keys.size if self.config.kept else 0
+        kept = self.request.output(_KEPT, self.config.dtype, (keys, self.table.dim))
+        if self.config.kept:
+            fill(Positions(self.table.dim, keys), kept)
 
     def check(self) -> None:
         """See `Lookup.check`."""
-        self._check(self._counts.read())
+        if not self._checked:
+            self._check(self._counts.read())
 
     def _check(self, faults: Sequence[int]) -> bool:
         """Whether keys had to be brought into another order."""
+        self._checked = True
         anew = self._batch.check(*faults)
         self.keys = self._batch.keys
         return anew
@@ -137,15 +212,17 @@ class CombinedLookup(Lookup):
     def look_up(self, store: Store, at: Any, out: Any) -> bool:
         """See `Lookup.look_up`."""
         missing: Optional[int] = None
+        if self._checked:
+            pass
         # What the usual batch needs is enqueued before the counts have come that say whether this is one.
-        if store.start_look_up(self.keys, at, self._counts):
+        elif store.start_look_up(self.keys, at, self._counts):
             self._counts.ask()
             self.layout.spread(store.rows, at, out)
             *faults, missing = self._counts.read()
+            if self._check(faults):
+                missing = None
         else:
-            faults = self._counts.read()
-        if self._check(faults):
-            missing = None
+            self.check()
         if missing is None:
             missing = store.look_up(self.keys, at, None)
             if missing == 0:
@@ -159,11 +236,12 @@ class CombinedLookup(Lookup):
 
 @register
 class _Forward(Operation):
-    """inputs: a SparseTensor's indices int64 [K, 2] and values [K].
+    """inputs: a SparseTensor's indices int64 [K, 2], or a RaggedTensor's row splits int64 [B + 1]; values [K]; where
+    the config says so weights float32 [K].
 
-    Host inputs: its dense_shape int64 [2]; training bool [], unless the config has it.
-    Outputs: embeddings of the config's dtype, float32 or float16 [B, S, D] or [B, D], then `Saved`, its last in host
-    memory.
+    Host inputs: a SparseTensor's dense_shape int64 [2]; training bool [], unless the config has it.
+    Outputs: embeddings of the config's dtype, float32 or float16 [B, S, D] or [B, D], then `Saved` or `WeightedSaved`,
+    its last in host memory.
     """
 
     name = "operations.combined_lookup.forward"
@@ -181,15 +259,26 @@ class _Forward(Operation):
         choice.to_run(world, config.exchange, moved, headers).forward(request.state, headers)
 
     def gradient(self, op: tf.Operation, config: ForwardConfig, grads: Sequence[Any]) -> List[Any]:
-        saved = Saved(*op.outputs[1:])
+        saved: Any = (WeightedSaved if config.weighted else Saved)(*op.outputs[1:])
+        of_weights = bag_weights.of_lookup(op, config, saved, grads) if config.weighted else None
         found = distinct_rows.find(op, config, distinct_rows.Rows(saved.inverse, saved.rows, saved.requested))
         saved = saved._replace(**found._asdict())
         handle, = config.held.pick(op.inputs, "rows")
-        made = lookup_gradient.slices(config, handle, found.rows, lambda dtypes, shapes: library.call(
-            "operations.combined_lookup.backward",
-            BackwardConfig(config.table, config.label, config.combiner, config.rows_known),
-            [grads[0], *saved[:-1]], dtypes, shapes, host_inputs=[saved.route], name="lookup_gradient"))
-        return [made] + [None] * (len(op.inputs) - 1)
+        back = BackwardConfig(config.table, config.label, config.combiner, config.rows_known, config.weighted)
+
+        def make(dtypes: List[tf.DType], shapes: List[Any]) -> List[tf.Tensor]:
+            made = library.call("operations.combined_lookup.backward", back,
+                                [grads[0], *saved[:1 + (saved._fields.index("scales") if config.weighted else 4)]],
+                                dtypes, shapes, host_inputs=[saved.route], name="lookup_gradient")
+            if config.weighted and not bag_weights.is_nothing(grads[_KEPT]):  # second order
+                made[0] += dense_lookup.position_sums(back, grads[_KEPT], found, saved.route[1:], dtypes, shapes)
+            return made
+
+        made = lookup_gradient.slices(config, handle, found.rows, make)
+        inputs: List[Any] = [made] + [None] * (len(op.inputs) - 1)
+        if config.weighted:
+            inputs[op.get_attr("Nr") + bag_weights.GIVEN] = of_weights
+        return inputs
 
 
 class _Combined(OfLookup):
@@ -199,9 +288,16 @@ class _Combined(OfLookup):
         return choice.of_route(world, request.host_inputs[0].numpy())
 
     def taken(self, request: Any, config: Any, world: Any) -> Gradient:
-        saved = Saved(*request.inputs[1:] + request.host_inputs)
-        return Gradient(request, config, world, saved,
-                        Bags(config.table.dim, saved.offsets, config.combiner == "mean"), saved.route.numpy()[1:-1])
+        saved = Saved(*request.inputs[1:6] + request.host_inputs)
+        if config.weighted:
+            scales = request.inputs[6]
+            if scales.size != saved.inverse.size:
+                raise CallError(INTERNAL, "op '{}': got {} scales for {} keys".format(
+                    request.name, scales.size, saved.inverse.size))
+            layout: Bags = WeightedBags(request, config.table.dim, saved.offsets, 0, None, scales)
+        else:
+            layout = Bags(config.table.dim, saved.offsets, config.combiner == "mean")
+        return Gradient(request, config, world, saved, layout, saved.route.numpy()[1:-1])
 
 
 @register
@@ -221,6 +317,22 @@ class _Backward(_Combined, Backward):
     def run(self, request: Any, config: BackwardConfig, world: Any, headers: np.ndarray) -> None:
         super().run(request, config, world, headers[:, 1:])
 
+    def gradient(self, op: tf.Operation, config: BackwardConfig, grads: Sequence[Any]) -> List[Any]:
+        """See `Backward.gradient`. With weights it is that of the same, made of a gradient for each key."""
+        if not config.weighted:
+            return super().gradient(op, config, grads)
+        given, (inverse, offsets, rows, requested, _, scales), route = op.inputs[0], op.inputs[1:7], op.inputs[7]
+
+        def same(given: tf.Tensor, scales: tf.Tensor) -> tf.Tensor:
+            bags = bag_weights.bags_of(offsets, scales)
+            positions = tf.gather(tf.cast(given, tf.float32), bags) * scales[:, tf.newaxis]
+            return dense_lookup.position_sums(
+                config, tf.cast(positions, given.dtype), distinct_rows.Rows(inverse, rows, requested), route[1:],
+                [output.dtype for output in op.outputs], [output.shape for output in op.outputs])
+
+        of_given, of_scales = bag_weights.differentiate(same, [given, scales], grads[0])
+        return [of_given] + [None] * 5 + [of_scales, None]
+
 
 @register
 class _Spread(_Combined, Spread):
@@ -231,21 +343,31 @@ class _Spread(_Combined, Spread):
     backward, BackwardConfig = "operations.combined_lookup.backward", BackwardConfig
 
 
-def lookup(variables: TableVariables, sparse_keys: tf.SparseTensor, slot_num: Optional[int], max_nnz: int,
-           combiner: str, training: Any, exchange: str, dtype: str, name: str, filtered: bool = False) -> tf.Tensor:
+def lookup(variables: TableVariables, ids: Any, slot_num: Optional[int], max_nnz: int, combiner: str, training: Any,
+           exchange: str, dtype: str, name: str, filtered: bool = False, weights: Any = None) -> tf.Tensor:
     """[B, S, D], or [B, D], of `dtype`. See `embedding.lookup_combined`."""
-    table = variables.table
+    table, weighted, ragged = variables.table, weights is not None, isinstance(ids, tf.RaggedTensor)
+    if weighted:
+        exchange = "all2all"
     label = "{} slot_num={} max_nnz={} combiner={} exchange={} {}{}".format(
         table.label(), slot_num, max_nnz, combiner, exchange, dtype, " filtered" if filtered else "")
     held, handles = variables.resources(*CONTENT)
     trains, host_inputs = training_inputs(training)
     config = ForwardConfig(table, held, label, slot_num, max_nnz, combiner, exchange, dtype, trains,
-                           lookup_gradient.rows_are_known(table, training), filtered)
-    rows = tensor_util.constant_value(sparse_keys.dense_shape)
-    batch = None if rows is None else int(rows[0]) // config.slots
-    shape = [batch, table.dim] if slot_num is None else [batch, slot_num, table.dim]
-    saved = [tf.as_dtype(SAVED_DTYPES[field]) for field in Saved._fields[:-1]]
-    return library.call("operations.combined_lookup.forward", config, [sparse_keys.indices, sparse_keys.values],
-                        [tf.as_dtype(dtype)] + saved, [shape] + [[None]] * len(saved),
-                        resources=handles, host_inputs=[sparse_keys.dense_shape] + host_inputs,
+                           lookup_gradient.rows_are_known(table, training), filtered, "ragged" if ragged else "sparse",
+                           weighted, _KEPT if weighted else 0)
+    if ragged:
+        inputs, rows = [ids.row_splits, ids.values], tf.dimension_value(ids.row_splits.shape[0])
+        rows = None if rows is None else rows - 1
+    else:
+        inputs, shape = [ids.indices, ids.values], tensor_util.constant_value(ids.dense_shape)
+        rows, host_inputs = None if shape is None else int(shape[0]), [ids.dense_shape] + host_inputs
+    batch = None if rows is None else rows // config.slots
+    saved: Any = WeightedSaved if weighted else Saved
+    dtypes = [tf.as_dtype(SAVED_DTYPES.get(field, dtype)) for field in saved._fields[:-1]]
+    return library.call("operations.combined_lookup.forward", config, inputs + ([weights] if weighted else []),
+                        [tf.as_dtype(dtype)] + dtypes,
+                        [[batch, table.dim] if slot_num is None else [batch, slot_num, table.dim]] +
+                        [[None, table.dim] if field == "kept" else [None] for field in saved._fields[:-1]],
+                        resources=handles, host_inputs=host_inputs,
                         host_dtypes=[tf.int64], host_shapes=[[None]], name=name)[0]

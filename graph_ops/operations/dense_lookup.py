@@ -173,6 +173,19 @@ class _Spread(_Dense, Spread):
     backward, BackwardConfig = "operations.dense_lookup.backward", BackwardConfig
 
 
+def position_sums(config: Any, gradient: tf.Tensor, found: distinct_rows.Rows, counts: tf.Tensor,
+                  dtypes: List[tf.DType], shapes: List[Any]) -> tf.Tensor:
+    """The values of a gradient, as `lookup_gradient.slices` has them, from a gradient for each key.
+
+    Args:
+      config: of the lookup's gradient, with `table`, `label` and `rows_known`.
+      gradient: [K, D]. found, counts: what the lookup has left.
+    """
+    back = BackwardConfig(config.table, config.label, config.rows_known)
+    return library.call("operations.dense_lookup.backward", back, [gradient, *found], dtypes, shapes,
+                        host_inputs=[counts], name="lookup_gradient")[0]
+
+
 def lookup(variables: TableVariables, keys: tf.Tensor, training: Any, dtype: str, name: str,
            samples: Optional[tf.Tensor] = None, filtered: bool = False,
            function: str = "operations.dense_lookup.forward") -> tf.Tensor:

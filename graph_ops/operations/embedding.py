@@ -9,6 +9,7 @@ this one owns; E bytes of a number of the result, 4 of a float32, 2 of a float16
   one row a key, forward    E K D + E D (U + R) + 44 K + 24 U + 64 R + 24 N
   one row a key, backward   E D (U + R) + 4 D u + 16 u + 48 K, u rows of which gradients come back; float16: and 4 D U
   combined, all2all         forward E W D + 8 W in place of E K D; backward the same
+  with weights              forward 4 K more for means, and E K D where a gradient to weights is asked for
   combined, reduce_scatter  forward E D (W + A) + 8 (W + A) + 80 K + 24 U + 64 P + 24 N; float16: and 2 N W D;
                             backward E D (A + W) + 4 D u + 16 P + 48 K
 
@@ -94,21 +95,24 @@ def lookup_dense(variables: TableVariables, keys: tf.Tensor, training: Any, dtyp
 
 
 @tf.autograph.experimental.do_not_convert
-def lookup_combined(variables: TableVariables, sparse_keys: tf.SparseTensor, slot_num: Optional[int],
-                    max_nnz: int, combiner: str, training: Any, exchange: str = "auto", dtype: str = "float32",
-                    name: str = "lookup", filtered: bool = False) -> tf.Tensor:
+def lookup_combined(variables: TableVariables, ids: Any, slot_num: Optional[int], max_nnz: int, combiner: str,
+                    training: Any, exchange: str = "auto", dtype: str = "float32", name: str = "lookup",
+                    filtered: bool = False, weights: Optional[tf.Tensor] = None) -> tf.Tensor:
     """The rows of each slot's keys, combined.
 
     Args:
       variables: the table's `TableVariables`.
-      sparse_keys: `tf.SparseTensor` of dense_shape [B * S, max_nnz].
-      slot_num: S; None: one bag a sample. max_nnz: the most keys a slot may have. combiner: 'sum' or 'mean'.
+      ids: `tf.SparseTensor` of dense_shape [B * S, max_nnz], or `tf.RaggedTensor` [B * S, ...] with int64 row splits.
+      slot_num: S; None: one bag a sample. max_nnz: the most keys a slot may have.
+      combiner: 'sum', 'mean' or, with weights, 'sqrtn'.
       training: as for `lookup_dense`.
       exchange: 'all2all', 'reduce_scatter', or 'auto': whichever moves fewer bytes in a step.
       dtype: as for `lookup_dense`. filtered: likewise.
+      weights: float32 [K], what the row of each key is multiplied with, if anything: a mean is then divided by the sum
+        of the slot's weights, and rows go by all2all. There is a gradient for them.
 
     Returns:
       [B, S, D], without slots [B, D], of `dtype`; zeros for a slot without keys. The gradient is as for `lookup_dense`.
     """
-    return combined_lookup.lookup(variables, sparse_keys, slot_num, max_nnz, combiner, training, exchange, dtype, name,
-                                  filtered)
+    return combined_lookup.lookup(variables, ids, slot_num, max_nnz, combiner, training, exchange, dtype, name,
+                                  filtered, weights)

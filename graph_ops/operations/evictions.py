@@ -75,12 +75,39 @@ class _Since(Operation):
             keys = np.unique(notes[notes[:, 1] > since, 0])
             rows, asked = request.temporary("int32", len(keys)), request.temporary("int64", len(keys))
             asked.write(keys)
-            hash_index.find(store.index.pointer, store.index.shape[0], asked.pointer, len(keys), rows.pointer)
+            index = store.own.get("every", store.index)
+            hash_index.find(index.pointer, index.shape[0], asked.pointer, len(keys), rows.pointer)
             keys = keys[rows.read() < 0]
-        complete = (not counters[KNOWN] or since >= counters[KNOWN]) and (
+            known = min(int(counters[KNOWN]), int(store.clock.read()))  # no lookup yet: since it was loaded
+        complete = (not known or since >= known) and (
             not forgotten or (len(notes) > 0 and since >= oldest))
         request.host_output(0, "int64", (len(keys),)).numpy()[:] = keys
         request.host_output(1, "bool", ()).numpy()[...] = complete
+
+
+@register
+class _Evict(Operation):
+    """Input: row numbers int64 [n], ascending. Host output: int64 [], how many of these rows have left: those that have
+    keys and are in the hands of no step in flight.
+    """
+
+    name = "operations.evictions.evict"
+    Config = EvictionsConfig
+
+    def run(self, request: Any, config: EvictionsConfig, world: Any, headers: Any) -> None:
+        asked = request.inputs[0].read()
+        with request_store(request, config, world, exclusive=True) as store:
+            left = store.leave(asked)
+        request.host_output(0, "int64", ()).numpy()[...] = left
+
+
+def evict(variables: TableVariables, rows: tf.Tensor, name: str = "evict") -> tf.Tensor:
+    """int64 [], on the host: how many of rows int64 [n], ascending, have left."""
+    held, handles = variables.resources(*CONTENT)
+    left, = library.call(
+        "operations.evictions.evict", EvictionsConfig(variables.table, held), [rows], [], [], resources=handles,
+        host_dtypes=[tf.int64], host_shapes=[[]], name=name)
+    return left
 
 
 def read_and_evict(variables: TableVariables, keys: tf.Tensor,
@@ -96,7 +123,7 @@ def read_and_evict(variables: TableVariables, keys: tf.Tensor,
 
 def since(variables: TableVariables, step: tf.Tensor, name: str = "evicted_since") -> Tuple[tf.Tensor, tf.Tensor]:
     """(keys int64 [n] that have left after a step and have no row now, whether these are all), on the host."""
-    held, handles = variables.resources("index", "count", "evicted", "counters")
+    held, handles = variables.resources("index", "count", "clock", "evicted", "counters", "every")
     keys, complete = library.call(
         "operations.evictions.since", EvictionsConfig(variables.table, held), [], [], [], resources=handles,
         host_inputs=[step], host_dtypes=[tf.int64, tf.bool], host_shapes=[[None], []], name=name)

@@ -7,7 +7,7 @@ from tensorflow.python.ops import gen_resource_variable_ops
 
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
-from sok1x.graph_ops.gradients import shard_gradients
+from sok1x.graph_ops.gradients import shard_gradients, table_means
 from sok1x.graph_ops.operations.of_lookup import OfLookup
 from sok1x.graph_ops.stores.table import Table
 
@@ -74,6 +74,7 @@ def slices(config: Any, variable: tf.Tensor, rows: tf.Tensor,
     else:
         values, indices = call(dtypes, shapes)
     shard_gradients.add(table.name, values, indices)
+    values = table_means.of_sum(values)
     # int32, as of TensorFlow's own gather: in a branch it is merged with TensorFlow's zeros of the other branch.
     if not table.grows:
         return tf.IndexedSlices(values, indices, tf.constant([table.rows, table.dim], tf.int32))

@@ -1,9 +1,9 @@
-"""A `tf.SparseTensor` of keys as bags: the slots of its samples, one after the other."""
+"""A `tf.SparseTensor` or `tf.RaggedTensor` of keys as bags: the slots of its samples, one after the other."""
 from typing import Any, Callable
 
 import numpy as np
 
-from sok1x.cuda_kernels import backend, bags, combine, row_numbers, unique
+from sok1x.cuda_kernels import backend, bags, combine, group_bags, groups, row_numbers, unique
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 
 _MOST_NUMBERS = 2 ** 56  # whose bytes 64 bits can count: what a tensor has beyond, TensorFlow ends the process for
@@ -20,7 +20,10 @@ class SparseBatch:
 
     Attributes:
       count: number of bags. keys: `Array` [K]. offsets: int64 [count + 1].
+      order: int32 [K], which of the given keys each one is; None where they are in order, or before `check`.
     """
+
+    order: Any = None
 
     def __init__(self, request: Any, config: Any, world: Any, new_offsets: Callable[[int], Any]) -> None:
         table = config.table
@@ -75,9 +78,44 @@ class SparseBatch:
 
     def _sort(self, request: Any, indices: Any, values: Any) -> None:
         """A SparseTensor out of row-major order: keys are brought into the order of their rows, stably."""
-        order = request.temporary("int32", values.size)
+        order = self.order = request.temporary("int32", values.size)
         combine.sort_order(indices.pointer, 2, values.size, self.count, self.offsets.pointer, order.pointer)
         wide = request.temporary("int64", values.size)
         unique.widen(values.pointer, values.dtype, values.size, wide.pointer)
         self.keys = request.temporary("int64", values.size)
         row_numbers.look_up_int64(wide.pointer, order.pointer, values.size, self.keys.pointer)
+
+
+class RaggedBatch:
+    """A rank's ragged batch, whose bags are in order as they are given: see `SparseBatch`."""
+
+    order: Any = None
+
+    def __init__(self, request: Any, config: Any, world: Any, new_offsets: Callable[[int], Any]) -> None:
+        self._splits, self.keys = request.inputs[:2]
+        self._where = "embedding table '{}' on rank {}".format(config.table.name, world.rank)
+        if len(self.keys.shape) != 1 or len(self._splits.shape) != 1 or not self._splits.size:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got a RaggedTensor with row splits of shape {} and values of shape {}, expected [B + 1] and "
+                "[K]").format(self._where, list(self._splits.shape), list(self.keys.shape)))
+        self.count = self._splits.size - 1
+        self.offsets = new_offsets(self.count)
+        self._counts = request.temporary("int64", 3)
+        members = groups.members(group_bags.BAGS, 1)
+        for field, value in (("splits", self._splits.pointer), ("n", self.keys.size), ("n_bags", self.count),
+                             ("most", self.keys.size), ("offsets", self.offsets.pointer)):
+            members[field] = value
+        group_bags.offsets(members, self._counts.pointer)
+
+    def check(self) -> bool:
+        """See `SparseBatch.check`."""
+        if self._counts.read()[0]:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got a RaggedTensor with row splits {} for {} values, expected them to begin at 0, to ascend, and "
+                "to end at {}").format(self._where, np.array2string(self._splits.read(), threshold=20), self.keys.size,
+                                       self.keys.size))
+        return False
+
+    def bag_of(self, position: int) -> int:
+        """See `SparseBatch.bag_of`."""
+        return int(np.searchsorted(self.offsets.read(), position, side="right")) - 1

@@ -9,6 +9,13 @@
     forgetful_store  tables that forget: rows leave, and not every key gets one
     forgetting       how they do, in a table's description
     eviction         which rows leave, and how
+    repair           a table made whole after a fault in the middle of an insertion
+    cached_store     tables with all rows in host memory, and a cache of them on the device
+    cache            which, in a table's description
+    host_tier        their rows in host memory, on their way from and to the cache
+    host_growth      rows there for new keys
+    push_out         which rows leave the cache, and which the table
+    whole_store      all rows of such a table, for what moves whole tables
     direct_store     tables without: a key says itself which row it is
     growth           more rows for a table that grows
     known_slots      the slots that optimizers have made for such tables
@@ -19,5 +26,8 @@
     row_checks       what a graph hands in, checked before rows change
     row_gradients    a sparse gradient made ready for a kernel
     clock            when rows changed: the stamps, and the step they are of
+    clock_numbers    what is known of clocks without reading them
+    step_times       which step a time was
+    step_at          the operation that says it
     stamps           operations on them
 """

@@ -3,7 +3,8 @@ import abc
 from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from sok1x.cuda_kernels import gather, row_init, row_numbers
-from sok1x.graph_ops.stores import clock, row_checks
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
+from sok1x.graph_ops.stores import clock, growth, row_checks
 from sok1x.graph_ops.stores.row_gradients import RowGradients
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import Held
@@ -135,6 +136,22 @@ class Store(abc.ABC):
     def keep_from_gradient(self, rows: Any) -> None:
         """Hears of rows int32 [n] that an evaluation leaves for its gradient, and may have it drop them: -1."""
 
+    def whole(self, replaces: bool = False) -> "Store":
+        """All rows of the table in one place, up to date: another store where some are elsewhere.
+
+        Args:
+          replaces: they are about to be replaced, so that nobody asks what they have been.
+        """
+        return self
+
+    def make_room(self, rows: int) -> None:
+        """Has a table that grows get so many rows, at most `Table.most_rows`.
+
+        Raises:
+          CallError: RESOURCE_EXHAUSTED where there is no memory; nothing was changed.
+        """
+        growth.grow(self, rows)
+
     @abc.abstractmethod
     def used(self) -> int:
         """How many rows, from the first, belong to keys."""
@@ -172,6 +189,12 @@ class Store(abc.ABC):
         gather.gather_through(self.rows.pointer, self.table.dim, found.read_from.pointer, places.pointer, places.size,
                               out.pointer, out.dtype)
 
+    def read_rows(self, rows: Any, count: int, out: Any) -> None:
+        """out [count, D], of the rows' dtype: those of the first `count` of rows int32."""
+        # Rows are copied by four bytes, whatever these mean.
+        gather.gather(self.rows.pointer, self.table.dim * ITEM_BYTES[self.table.dtype] // 4, rows.pointer, count,
+                      out.pointer)
+
     def fill_unseen(self, keys: Any, found: Found, places: Any, out: Any) -> None:
         """Overwrites out [K, D], float32 or float16, with initial values where the key asked for has no row.
 
@@ -196,8 +219,12 @@ class Store(abc.ABC):
 
     def write_initial_rows(self, keys: Any, count: int, only_where_negative: int, out: int,
                            dtype: str = "float32") -> None:
-        """The initial rows of keys int64 [count] at `out`; with a pointer to int32 [count], where that is negative."""
+        """The initial rows of keys int64 [count] at `out`; with a pointer to int32 [count], where that is negative:
+        then the keys have none, and read what keys without a row read."""
         kind, a, b = self.table.distribution(self.world.size)
+        forgetting = self.table.forgetting
+        if only_where_negative and forgetting is not None and forgetting.absent is not None:
+            kind, a, b = "constant", forgetting.absent, 0.0
         row_init.initial_rows(self.world.arguments["seed"], self.table.identity, keys.pointer, count, self.table.dim,
                               kind, a, b, only_where_negative, out, dtype)
 
@@ -209,7 +236,8 @@ class Store(abc.ABC):
 
         Args:
           global_step: as for `clock.stamp`. given: the gradients.
-          update: gets pointers to the rows and the slots, float32 [V, D] each, and changes them.
+          update: gets `RowGradients`, V, and pointers to the rows and the slots, float32 [V, D] each, and changes
+            them.
           every_row: whether rows without a gradient change too.
 
         Raises:
@@ -217,7 +245,7 @@ class Store(abc.ABC):
         """
         arrays = [self.rows] + list(self.slots.values())
         row_checks.check_variables(self.table, self.world, arrays, self.capacity)
-        update(*[array.pointer for array in arrays])
+        update(given, self.capacity, *[array.pointer for array in arrays])
         if every_row:
             clock.stamp(self, global_step, None)
         elif not given.from_lookup:

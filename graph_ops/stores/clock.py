@@ -11,23 +11,15 @@ It is not the one that makes the gradient, so that the stamps' cache misses cost
 loss meanwhile. Rows that a lookup inserts are stamped then, for they are new whether a gradient follows or not. What
 changes rows otherwise runs stamps.py's `mark`.
 """
-import ctypes
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import stamps
 from sok1x.graph_ops.bridge import plan
+from sok1x.graph_ops.stores import step_times
+from sok1x.graph_ops.stores.clock_numbers import RUN, counted
 from sok1x.graph_ops.stores.table import Table
-
-# Table's name -> the run that its clock has counted last. Runs of all sessions have different numbers. C++ sees it too
-# (groups/lane.h).
-_counted: Dict[str, ctypes.c_int64] = {}
-
-
-def counted(table: str) -> ctypes.c_int64:
-    """The run that a table's clock has counted last, 0 for none; table: its name."""
-    return _counted.setdefault(table, ctypes.c_int64())
 
 
 def step_inputs() -> Tuple[bool, List[tf.Tensor]]:
@@ -60,6 +52,7 @@ def stamp(store: Any, global_step: bool, rows: Optional[Any], tells: bool = Fals
     """
     table, values, clock = store.table, store.stamps, store.clock
     ahead, step = next_step(store.request, table, global_step, tells)
+    step_times.before_stamps(store, ahead, step)
     if ahead:
         stamps.advance(clock.pointer, ahead, 0)
     if rows is not None:
@@ -87,8 +80,8 @@ def moves_ahead(request: Any, tables: List[str], global_step: bool) -> List[int]
     """For each table, by name, the first number of `next_step`; they count as changed in this run from now on."""
     ahead = []
     for last in map(counted, tables):
-        ahead.append(0 if global_step or last.value == request.step else 1)
-        last.value = request.step
+        ahead.append(0 if global_step or last[RUN] == request.step else 1)
+        last[RUN] = request.step
     return ahead
 
 
@@ -116,4 +109,4 @@ def step_of_new(request: Any, table: str, step_of_graph: bool = True) -> Tuple[i
     """(steps after the clock's, the least step) of rows that a lookup inserts: see `stamp_new`. table: its name."""
     of_graph = plan.get(request.plan) if step_of_graph else None
     run, step = (0, 0) if of_graph is None else of_graph.step
-    return 0 if counted(table).value == request.step else 1, step if run == request.step else step + 1
+    return 0 if counted(table)[RUN] == request.step else 1, step if run == request.step else step + 1

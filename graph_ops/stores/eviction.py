@@ -51,16 +51,19 @@ def choose(store: Any, tick: int, given: int, lacking: int, new: int) -> Leaving
     # All that are past their time; else a share, so that most steps need not look.
     wanted = there if forgetting.strategy == TTL else min(there, max(lacking, table.most_rows // SHARE))
     request = store.request
-    leaving = Leaving(
-        request.temporary("int32", wanted),
-        request.temporary("uint8", index_rows.scratch_bytes(store.capacity, store.index.shape[0])),
-        *store.memory_for_leaving(wanted))
+    made = leaving(store, request.temporary("int32", wanted))
     below, ties = MOST + 1, 0
     if wanted < there:
         digits = request.temporary("int64", lowest_scores.DIGITS_BYTES // 8)
         below, ties = lowest_scores.threshold(candidates, lowest, highest, wanted, digits.pointer, digits.read)
-    lowest_scores.list_lowest(candidates, below, ties, leaving.rows.pointer)
-    return leaving
+    lowest_scores.list_lowest(candidates, below, ties, made.rows.pointer)
+    return made
+
+
+def leaving(store: Any, rows: Any) -> Leaving:
+    """The memory that it takes to have rows int32 [E] leave, which may be filled later."""
+    scratch = store.request.temporary("uint8", index_rows.scratch_bytes(store.capacity, store.index.shape[0]))
+    return Leaving(rows, scratch, *store.memory_for_leaving(rows.size))
 
 
 def take_out(store: Any, leaving: Leaving) -> None:

@@ -3,18 +3,17 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from sok1x.cuda_kernels import admission, fill, index_rows, lowest_scores, row_use, scatter, stamps
+from sok1x.cuda_kernels import admission, fill, index_rows, lowest_scores, row_use, scan, scatter, stamps
 from sok1x.graph_ops.bridge import growing, pins
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import ABORTED, FAILED_PRECONDITION, CallError
-from sok1x.graph_ops.stores import clock, eviction, growth, known_slots
+from sok1x.graph_ops.stores import clock, eviction, growth, known_slots, repair
 from sok1x.graph_ops.stores.base_store import Found
 from sok1x.graph_ops.stores.eviction import Leaving
-from sok1x.graph_ops.stores.forgetting import EVICTED, FREE, KNOWN, TICK
+from sok1x.graph_ops.stores.forgetting import ADMITTED, EVICTED, FREE, KNOWN, REFUSED, TICK
 from sok1x.graph_ops.stores.hashed_store import HashedStore
-
-UNKNOWN_STEP = 2 ** 62
+from sok1x.graph_ops.stores.repair import UNKNOWN_STEP
 
 
 class State(NamedTuple):
@@ -54,8 +53,9 @@ class ForgetfulStore(HashedStore):
 
     used       int64 [V], the tick of the last training lookup that asked for each row; -1 where a row is free
     free       int64 [V], the numbers of free rows, the lowest last: new keys get these first, from the end
-    counters   int64 [4], TICK, FREE (rows), EVICTED (keys, in all), KNOWN: which keys have left before this step nobody
-               knows; UNKNOWN_STEP until the first that gets a row after the table has been loaded
+    counters   int64 [6], TICK, FREE (rows), EVICTED (keys, in all), KNOWN: which keys have left before this step nobody
+               knows; UNKNOWN_STEP from when the table is loaded until the next training lookup; ADMITTED (keys that got
+               rows, in all), REFUSED (how often a lookup has refused a key)
     frequency  int64 [V], how many training lookups have asked for each row, for 'lfu'
     evicted    int64 [L, 2], the last keys that left and the step at which they did, a ring
     sketch     how often keys without a row have been asked for (cuda_kernels/admission.cu)
@@ -66,6 +66,7 @@ class ForgetfulStore(HashedStore):
     """
 
     _reached: Any = None
+    _rows_are_given = False
 
     def memory_for_leaving(self, count: int) -> Tuple[Any, Any]:
         """Where keys and values of `count` rows that leave go: `Leaving`. An op that gives them out has its own."""
@@ -78,14 +79,15 @@ class ForgetfulStore(HashedStore):
 
     def state(self) -> State:
         """The table's numbers; a GPU's are waited for."""
-        tick, free, evicted, known = self.own["counters"].read().tolist()
+        tick, free, evicted, known = self.own["counters"].read().tolist()[:KNOWN + 1]
         return State(tick, free, evicted, known, int(self.count.read()))
 
     def touched(self, rows: Any) -> None:
         """See `Store.touched`."""
         counters, frequency = self.own["counters"], self.own.get("frequency")
         pins.look(self.request, self.table.name, self.place_of_rows)
-        stamps.advance(counters.pointer + 8 * TICK, 1, 0)
+        row_use.begin_lookup(counters.pointer + 8 * TICK, counters.pointer + 8 * KNOWN, UNKNOWN_STEP,
+                             self.clock.pointer)
         row_use.touch(rows.pointer, rows.size, counters.pointer + 8 * TICK, self.own["used"].pointer,
                       0 if frequency is None else frequency.pointer)
 
@@ -121,6 +123,7 @@ class ForgetfulStore(HashedStore):
 
         def prepare() -> None:
             nonlocal refused, room
+            repair.raise_noted(self)
             self.touched(rows)
             refused = self._refuse(keys, count, rows) if found.missing else 0
             if found.missing > refused:
@@ -128,13 +131,27 @@ class ForgetfulStore(HashedStore):
 
         try:
             agreed(self.world, prepare)
-            if room is not None:
-                self._give(keys, count, rows, room)
+            if room is not None and not self._gave(keys, count, rows, room):
+                return self.find(keys, count, rows)
         finally:
             self._let_go()
         if refused:
             admission.forget_refused(rows.pointer, count)
         return Found(rows, rows, refused)
+
+    def leave(self, rows: np.ndarray) -> int:
+        """Has rows leave that have keys and may; rows: ascending. Returns how many did."""
+        state, used = self.state(), self.own["used"].read()
+        rows = rows[rows < state.given]
+        rows = rows[(used[rows] >= 0) & (used[rows] <= eviction.oldest_pinned(self, state.tick))]
+        if not rows.size:
+            return 0
+        going = self.request.temporary("int32", rows.size)
+        going.write(rows)
+        leaving = eviction.leaving(self, going)
+        free = self._evict(leaving, state, *clock.step_of_new(self.request, self.table.name))
+        fill.fill_int64(self.own["counters"].pointer + 8 * FREE, 1, free)
+        return int(rows.size)
 
     def _refuse(self, keys: Any, count: int, rows: Any) -> int:
         """How many new keys, of those that rows int32 [count] has -1 for, get no row: there it has -2 then."""
@@ -148,6 +165,8 @@ class ForgetfulStore(HashedStore):
             refused += admission.refuse_drawn(
                 self.world.arguments["seed"], self.table.identity, keys.pointer, count,
                 self.own["counters"].pointer + 8 * TICK, forgetting.filter_ratio, rows.pointer)
+        if refused:
+            stamps.advance(self.own["counters"].pointer + 8 * REFUSED, refused, 0)
         return refused
 
     # ---- room for new keys
@@ -167,24 +186,29 @@ class ForgetfulStore(HashedStore):
         if needed > self.capacity:
             leaving = eviction.choose(self, state.tick, state.given, needed - self.capacity, new)
         request = self.request
+        request.reserve(scan.state_bytes(self.capacity) + scan.state_bytes(new) + scatter.scratch_bytes(new) +
+                        (1 << 12))
         return _Room(state, leaving, request.temporary("int64", new), request.temporary("int32", new),
                      request.temporary("float32", new, table.dim), slots)
 
-    def _reach_slots(self) -> Dict[Any, Any]:
-        """The optimizers' slots, locked too until `_let_go`."""
-        slots = known_slots.of(self.request, self.table)
-        if not slots:
+    def _reach_slots(self, *besides: str) -> Dict[Any, Any]:
+        """The optimizers' slots, locked too until `_let_go`; besides: names of the table's variables to reach."""
+        slots, table = known_slots.of(self.request, self.table), self.table
+        if not slots and not besides:
             return {}
-        self._reached = growing.Reached(self.request, self.table.name,
-                                        {slot: (slot.container, slot.name) for slot in slots})
+        names: Dict[Any, Any] = {slot: (slot.container, slot.name) for slot in slots}
+        if table.growth is not None:
+            names.update((name, (table.growth.container, growth.name_of(table, name))) for name in besides)
+        self._reached = growing.Reached(self.request, table.name, names)
         self.hold(self._reached.own())
-        for slot, array in self._reached.arrays.items():
+        found = {slot: self._reached.arrays[slot] for slot in slots if slot in self._reached.arrays}
+        for slot, array in found.items():
             if array.shape[0] < self.capacity or ITEM_BYTES[array.dtype] not in (4, 8):
                 raise CallError(FAILED_PRECONDITION, (
                     "embedding table '{}' on rank {}: got its slot '{}' as {} {}, expected a number of 4 or 8 bytes "
                     "for each of {} rows; nothing was changed. Initialize the slot again").format(
                         self.table.name, self.world.rank, slot.name, array.dtype, list(array.shape), self.capacity))
-        return dict(self._reached.arrays)
+        return found
 
     def _let_go(self) -> None:
         """Of the slots."""
@@ -192,7 +216,17 @@ class ForgetfulStore(HashedStore):
             reached, self._reached = self._reached, None
             self.hold(reached.end())
 
-    # ---- changes: nothing here fails
+    # ---- changes: nothing here fails, but for the machine
+
+    def _gave(self, keys: Any, count: int, rows: Any, room: _Room) -> bool:
+        """Gives rows to the keys that have -1; False where that has failed, and the next lookup says so (repair.py)."""
+        try:
+            self._give(keys, count, rows, room)
+        except Exception as error:
+            repair.without(self, room.state.given, room.rows.read() if self._rows_are_given else None)
+            repair.note(self, error)
+            return False
+        return True
 
     def _give(self, keys: Any, count: int, rows: Any, room: _Room) -> None:
         """Gives rows to the keys that have -1; first those leave that must."""
@@ -200,21 +234,21 @@ class ForgetfulStore(HashedStore):
         counters, frequency = own["counters"].pointer, own.get("frequency")
         ahead, at_least = clock.step_of_new(self.request, self.table.name)
         free = state.free
-        if state.known == UNKNOWN_STEP:
-            fill.fill_int64(counters + 8 * KNOWN, 1, int(self.clock.read()))
         if room.leaving is not None:
             free = self._evict(room.leaving, state, ahead, at_least)
         row_use.give(keys.pointer, count, rows.pointer, own["free"].pointer, free, state.given, room.keys.pointer,
                      room.rows.pointer)
+        self._rows_are_given = True
         index_rows.place(self.index.pointer, self.index.shape[0], room.keys.pointer, room.rows.pointer, new)
         self.write_initial_rows(room.keys, new, 0, room.values.pointer)
         scatter.scatter(room.values.pointer, self.table.dim, room.rows.pointer, new, self.rows.pointer)
         again = min(new, free)
         for slot, array in room.slots.items():
-            _reset(array, room.rows, again, slot.value)
+            reset(array, room.rows, again, slot.value)
         row_use.begin(room.rows.pointer, new, counters + 8 * TICK, own["used"].pointer,
                       0 if frequency is None else frequency.pointer)
         row_use.stamp(room.rows.pointer, new, ahead, at_least, self.clock.pointer, self.stamps.pointer)
+        stamps.advance(counters + 8 * ADMITTED, new, 0)
         fill.fill_int64(counters + 8 * FREE, 1, free - again)
         fill.fill_int64(self.count.pointer, 1, state.given + new - again)
 
@@ -231,7 +265,7 @@ class ForgetfulStore(HashedStore):
         return free
 
 
-def _reset(array: Any, rows: Any, count: int, value: float) -> None:
+def reset(array: Any, rows: Any, count: int, value: float) -> None:
     """The first `count` of rows int32 become `value` in an optimizer's slot."""
     if not count:
         return

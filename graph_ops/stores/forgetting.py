@@ -11,7 +11,7 @@ SHARE = 16  # at least one of so many rows leaves when any does, if so many may:
 # A table's variables besides, where it forgets: see `ForgetfulStore`.
 VARIABLES = ("used", "free", "counters", "frequency", "evicted", "sketch")
 SCORES = ("used", "frequency")  # of these what a checkpoint has; without them all rows are alike
-TICK, FREE, EVICTED, KNOWN = range(4)  # places in `counters`
+TICK, FREE, EVICTED, KNOWN, ADMITTED, REFUSED = range(6)  # places in `counters`
 
 
 class Forgetting(NamedTuple):
@@ -26,6 +26,7 @@ class Forgetting(NamedTuple):
       filter_ratio: the probability with which a lookup that filters gives a new key a row.
       admit_after: the number of training lookups, from the first that asks for a key, of which the last gives it a row.
       sketch_width: counters in each row of the sketch that counts them; 0: none.
+      absent: what all floats of a key are that has no row; None: it reads its initial row.
     """
 
     strategy: str = ""
@@ -34,6 +35,7 @@ class Forgetting(NamedTuple):
     filter_ratio: float = 1.0
     admit_after: int = 1
     sketch_width: int = 0
+    absent: Optional[float] = None
 
     def label(self) -> str:
         """What all ranks must agree on, in one line."""
@@ -52,7 +54,7 @@ class Forgetting(NamedTuple):
         if variable == "frequency":
             return (rows,) if self.strategy == LFU else None
         if variable == "counters":
-            return (4,)
+            return (REFUSED + 1,)
         if variable == "evicted":
             return (self.remembered, 2) if self.remembered else None
         return (admission.sketch_words(self.sketch_width),) if self.sketch_width else None

@@ -151,17 +151,29 @@ def _grow_index(request: Any, reached: Any, rows: int) -> None:
     """
     slots = hash_index.capacity(rows)
     old, count = reached.arrays.get(_INDEX), reached.arrays.get("count")
-    if old is None or old.shape[0] >= slots:
-        return
-    used = int(count.read())
-    keys = request.temporary("int64", used)
-    new = reached.larger(_INDEX, slots)
+    if old is not None and old.shape[0] < slots:
+        larger_index(request, reached, _INDEX, slots, reached.arrays.get("used", reached.arrays["stamps"]),
+                     int(count.read()))
+
+
+def larger_index(request: Any, reached: Any, what: str, slots: int, ticks: Array, given: int) -> None:
+    """Gives an index, one of the variables that have been reached, so many slots.
+
+    Args:
+      ticks, given: as for `rows_in_use`.
+
+    Raises:
+      CallError: there is no memory; nothing has changed.
+    """
+    old = reached.arrays[what]
+    keys = request.temporary("int64", given)
+    new = reached.larger(what, slots)
     host_memory.advise_large_pages(new.pointer, 16 * slots)
-    in_use, there, places = rows_in_use(request, reached.arrays.get("used", reached.arrays["stamps"]), used)
-    stamps.numbered_keys(old.pointer, old.shape[0], places.pointer, used, "int64", keys.pointer)
+    in_use, there, places = rows_in_use(request, ticks, given)
+    stamps.numbered_keys(old.pointer, old.shape[0], places.pointer, given, "int64", keys.pointer)
     hash_index.clear(new.pointer, slots)
     index_rows.place(new.pointer, slots, keys.pointer, in_use.pointer, there)
-    reached.take(_INDEX, new)
+    reached.take(what, new)
 
 
 def rows_in_use(request: Any, ticks: Array, given: int) -> Tuple[Array, int, Array]:

@@ -4,7 +4,7 @@ from typing import Any, Callable, Optional
 from sok1x.cuda_kernels import fill, gather, hash_index, index_keys, lookup, row_numbers, stamps, unique
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import ABORTED, INTERNAL, RESOURCE_EXHAUSTED, CallError
-from sok1x.graph_ops.stores import clock, growth
+from sok1x.graph_ops.stores import clock, growth, repair
 from sok1x.graph_ops.stores.base_store import Found, Store
 from sok1x.graph_ops.stores.table import Table
 
@@ -29,11 +29,14 @@ class HashedStore(Store):
 
     def insert(self, keys: Any, count: int, rows: Any) -> Found:
         """See `Store.insert`."""
-        table, found = self.table, self.find(keys, count, rows)
+        found = self.find(keys, count, rows)
         used = int(self.count.read()) if found.missing else 0
 
         def make_room() -> None:
             nonlocal found, used
+            repair.raise_noted(self)
+            if found.missing:
+                self.request.reserve(hash_index.insert_bytes(count))
             if used + found.missing <= self.capacity:
                 return
             self._make_room(used, found.missing)
@@ -46,6 +49,17 @@ class HashedStore(Store):
         agreed(self.world, make_room)
         if not found.missing:
             return found
+        try:
+            self._enter(keys, count, rows, used)
+        except Exception as error:  # the others have gone on
+            repair.without(self, used)
+            repair.note(self, error)
+            return self.find(keys, count, rows)
+        return Found(rows, rows, 0)
+
+    def _enter(self, keys: Any, count: int, rows: Any, used: int) -> None:
+        """Gives those of the keys that have no row the next ones, from `used` on."""
+        table = self.table
         inserted = hash_index.insert(self.index.pointer, self.index.shape[0], keys.pointer, count, rows.pointer, used)
         if not table.by_row:
             new_keys = self.request.temporary("int64", inserted)
@@ -53,7 +67,6 @@ class HashedStore(Store):
             self.write_initial_rows(new_keys, inserted, 0, self.rows.pointer + used * table.dim * 4)
         fill.fill_int64(self.count.pointer, 1, used + inserted)
         clock.stamp_new(self, used, inserted)
-        return Found(rows, rows, 0)
 
     def _make_room(self, used: int, missing: int) -> None:
         """Sees to it that there are `missing` rows more than the `used`, or raises RESOURCE_EXHAUSTED."""

@@ -8,7 +8,7 @@ from sok1x.graph_ops.bridge import growing, library
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.registry import Operation, register
-from sok1x.graph_ops.stores import growth, known_slots
+from sok1x.graph_ops.stores import cache, growth, host_tier, known_slots, step_times
 from sok1x.graph_ops.stores.known_slots import Slot
 from sok1x.graph_ops.stores.table import Table
 
@@ -22,7 +22,7 @@ class InitialConfig(NamedTuple):
 
 class ZerosConfig(NamedTuple):
     """Attributes:
-      table: a table that forgets. variable: which of `forgetting.VARIABLES` it is."""
+      table: a table that forgets. variable: which of `forgetting.VARIABLES` or `cache.VARIABLES` it is."""
 
     table: Table
     variable: str
@@ -115,6 +115,7 @@ class _Stamps(Operation):
 
     def run(self, request: Any, config: InitialConfig, world: Any, headers: Any) -> None:
         rows = rows_now(request, config.table)
+        step_times.begin(request, config.table.name)
         fill.fill_int64(_array(request, "int64", (rows,)).pointer, rows, 0)
 
 
@@ -140,8 +141,9 @@ class _Zeros(Operation):
     Config = ZerosConfig
 
     def run(self, request: Any, config: ZerosConfig, world: Any, headers: Any) -> None:
-        forgetting: Any = config.table.forgetting
-        out = _array(request, "int64", forgetting.shape_of(config.variable, rows_now(request, config.table)))
+        table, rows = config.table, rows_now(request, config.table)
+        description: Any = table.cache if config.variable in cache.VARIABLES else table.forgetting
+        out = _array(request, "int64", description.shape_of(config.variable, rows))
         fill.fill_int64(out.pointer, out.size, 0)
 
 
@@ -154,6 +156,8 @@ class _Slot(Operation):
 
     def run(self, request: Any, config: SlotConfig, world: Any, headers: Any) -> None:
         known_slots.note_initialized(request, config.table.name, config.slot)
+        if config.table.cache is not None:
+            host_tier.forget_slot(request, config.table, config.slot.name)
         out = _array(request, config.dtype, (rows_now(request, config.table),) + config.shape)
         growth.write_value(out, 0, out.size, config.slot.value)
 

@@ -5,9 +5,11 @@ which costs nothing to know: the graph shows where the row numbers come from, an
 lookup's ops have written in this run, and nothing fed, their address does. All others are checked before anything is
 written, and equal ones added up, as TensorFlow does.
 """
+import copy
 from typing import Any
 
 from sok1x.cuda_kernels import row_numbers, segment_sum
+from sok1x.graph_ops.bridge.bridge import Array
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.stores import known_distinct, row_checks
 from sok1x.graph_ops.stores.distinct import make_distinct
@@ -42,6 +44,12 @@ class RowGradients:
         self.from_lookup = config.from_lookup and (not rows.size or known_distinct.noted(request, table, rows))
         if not self.from_lookup:
             self._add_up(request, table, row_checks.checked(request, config, world, rows))
+
+    def without_rows(self) -> "RowGradients":
+        """The same of no row."""
+        made = copy.copy(self)
+        made.values, made.rows = Array(0, "float32", (0, self.values.shape[1]), 0), Array(0, "int32", (0,), 0)
+        return made
 
     def _add_up(self, request: Any, table: Table, rows: Any) -> None:
         inverse = request.temporary("int32", rows.size)

@@ -3,11 +3,10 @@ from typing import Any, NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import gather, row_numbers, row_use, stamps
+from sok1x.cuda_kernels import row_numbers, row_use, stamps
 from sok1x.graph_ops.bridge import library
-from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.registry import Operation, register
-from sok1x.graph_ops.stores import clock, row_checks
+from sok1x.graph_ops.stores import cache, clock, row_checks
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import OWN, STAMPS, Held, TableVariables
@@ -73,7 +72,8 @@ class _Changed(Operation):
     def run(self, request: Any, config: TableConfig, world: Any, headers: Any) -> None:
         table = config.table
         since = int(request.host_inputs[0].numpy())
-        with request_store(request, config, world, exclusive=False) as store:
+        with request_store(request, config, world, exclusive=False) as held:
+            store = held.whole()
             used = store.used()
             rows, kept, number = (request.temporary("int32", used) for _ in range(3))
             stamps.changed_rows(store.stamps.pointer, used, since, rows.pointer)
@@ -83,9 +83,7 @@ class _Changed(Operation):
             keys = request.output(0, table.key_dtype, (count,))
             values = request.output(1, table.dtype, (count, table.dim))
             store.write_some_keys(kept, count, number, keys)
-            # Rows are copied by four bytes, whatever these mean.
-            gather.gather(store.rows.pointer, table.dim * ITEM_BYTES[table.dtype] // 4, kept.pointer, count,
-                          values.pointer)
+            store.read_rows(kept, count, values)
 
 
 def mark(variables: TableVariables, rows: Optional[Any] = None, name: str = "mark_changed") -> tf.Operation:
@@ -116,7 +114,7 @@ def changed(variables: TableVariables, since: tf.Tensor, name: str = "changed") 
       since: an integer scalar tensor.
     """
     table = variables.table
-    held, handles = variables.resources(*OWN, *STAMPS, "used")
+    held, handles = variables.resources(*OWN, *STAMPS, "used", "counters", "frequency", *cache.VARIABLES)
     keys, values = library.call("stores.stamps.changed", TableConfig(table, held), [],
                                 [tf.as_dtype(table.key_dtype), tf.as_dtype(table.dtype)], [[None], [None, table.dim]],
                                 resources=handles, host_inputs=[since], name=name)

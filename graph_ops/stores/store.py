@@ -3,6 +3,7 @@ import contextlib
 from typing import Any, Callable, Dict, Iterator, Type
 
 from sok1x.graph_ops.stores.base_store import Store
+from sok1x.graph_ops.stores.cached_store import CachedStore
 from sok1x.graph_ops.stores.direct_store import DirectStore
 from sok1x.graph_ops.stores.forgetful_store import ForgetfulStore
 from sok1x.graph_ops.stores.hashed_store import HashedStore
@@ -12,6 +13,8 @@ KINDS: Dict[str, Type[Store]] = {HASHED: HashedStore, DIRECT: DirectStore}
 
 
 def _kind(table: Table) -> Type[Store]:
+    if table.cache is not None:
+        return CachedStore
     if table.forgetting is not None:
         return ForgetfulStore
     return KINDS[table.kind]

@@ -3,6 +3,7 @@ import hashlib
 import math
 from typing import NamedTuple, Optional, Tuple
 
+from sok1x.graph_ops.stores.cache import Cache
 from sok1x.graph_ops.stores.forgetting import Forgetting
 from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 
@@ -53,6 +54,8 @@ class Table(NamedTuple):
       dtype: of the rows. Lookups and optimizers take 'float32' alone.
       growth: how it grows; None: it has V rows for good. A store knows how many there are: `Store.capacity`.
       forgetting: which rows leave when it is at its largest, and which keys get rows; None: no row leaves, all get one.
+      cache: of a table whose rows are in the host's memory, what of them the variables have; `rows` are its rows then,
+        and `forgetting` is there, if only with what it is by default. None: the variables have all.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Table(NamedTuple):
     dtype: str = "float32"
     growth: Optional[Growth] = None
     forgetting: Optional[Forgetting] = None
+    cache: Optional[Cache] = None
 
     @property
     def grows(self) -> bool:
@@ -134,5 +138,7 @@ class Table(NamedTuple):
         dtype = "" if self.dtype == "float32" else " " + self.dtype
         grows = "" if self.growth is None else " grows to {}".format(self.growth.most or "any size")
         forgets = "" if self.forgetting is None else " {}".format(self.forgetting.label())
-        return "table '{}' {} D={} {} {} initializer={}{}{}{}{}".format(
-            self.name, rows, self.dim, self.kind, self.key_dtype, self.initializer.kind, where, dtype, grows, forgets)
+        caches = "" if self.cache is None else " {}".format(self.cache.label())
+        return "table '{}' {} D={} {} {} initializer={}{}{}{}{}{}".format(
+            self.name, rows, self.dim, self.kind, self.key_dtype, self.initializer.kind, where, dtype, grows, forgets,
+            caches)

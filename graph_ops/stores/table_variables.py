@@ -2,12 +2,14 @@
 import dataclasses
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from sok1x.graph_ops.stores import cache
 from sok1x.graph_ops.stores.forgetting import VARIABLES
 from sok1x.graph_ops.stores.table import Table
 
 OWN = ("rows", "index", "count")  # what holds the table's content
 STAMPS = ("stamps", "clock")  # what says when it changed: see clock.py
-CONTENT = OWN + STAMPS + VARIABLES  # all of these, and what a table has that forgets: what whoever inserts keys needs
+# All of these, and what a table has that forgets, or has a cache: what whoever inserts keys needs.
+CONTENT = OWN + STAMPS + VARIABLES + cache.VARIABLES
 
 
 class Held(NamedTuple):
@@ -41,7 +43,8 @@ class TableVariables:
       rows: float32 [V, D]. stamps: int64 [V]. clock: int64 []: see clock.py.
       index: int64 [C, 2], a key and its row in each slot. count: int64 [], rows in use. Both None for a table that is
         not `hashed`.
-      forgetting: {name: handle} of what it has besides if it forgets: see `ForgetfulStore`.
+      forgetting: {name: handle} of what it has besides if it forgets, or has a cache: see `ForgetfulStore` and
+        `CachedStore`.
     """
 
     table: Table

@@ -5,7 +5,7 @@ import numpy as np
 
 from sok1x.cuda_kernels import fill, hash_index, scatter, unique
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
-from sok1x.graph_ops.stores import growth
+from sok1x.graph_ops.stores import growth, step_times
 from sok1x.graph_ops.stores.forgetting import SCORES
 from sok1x.graph_ops.transfer.shard_parts import put, row_bytes
 
@@ -14,10 +14,12 @@ _KEYS_AT_ONCE = 1 << 20
 
 def replace(store, source):
     """Replaces the shard's content, after a check of what is known before."""
+    store = store.whole(replaces=True)
     check_room(store, source.total)
+    step_times.begin(store.request, store.table.name)
     with ShardWriter(store) as writer:
         for keys, parts in source.chunks():
-            writer.append(keys, parts)
+            writer.append(keys, parts, of_any_rank=getattr(source, "same_ranks", False))
         if writer.written != source.total:
             raise CallError(INVALID_ARGUMENT, "{}: got {} rows to load, expected the {} that were announced".format(
                 store.label, writer.written, source.total))
@@ -37,7 +39,7 @@ def check_room(store, total):
             "{}: got {} rows to load, expected at most {} ({}); nothing was changed. Raise {}, or load on more ranks"
         ).format(store.label, total, table.most_rows, what, what))
     if total > store.capacity:
-        growth.grow(store, total)
+        store.make_room(total)
 
 
 class ShardWriter:
@@ -64,13 +66,16 @@ class ShardWriter:
         elif self._store.index is not None:
             self._clear()
 
-    def append(self, keys, parts):
-        """Adds keys int64 [n] of this rank with their rows, {part: array [n, ...]}, NumPy arrays."""
+    def append(self, keys, parts, of_any_rank=False):
+        """Adds keys int64 [n] with their rows, {part: array [n, ...]}, NumPy arrays.
+
+        They are this rank's, unless `of_any_rank`: then a table with an index takes others, too, as local lookups do.
+        """
         arrays = {part: array for part, array in dict(rows=self._store.rows, **self._store.slots).items()
                   if part in parts or part not in SCORES}
         keys = np.ascontiguousarray(keys, np.int64)
         values = {part: self._checked(part, array, parts.get(part), len(keys)) for part, array in arrays.items()}
-        self._check_keys(keys)
+        self._check_keys(keys, of_any_rank and self._store.table.hashed)
         for begin in range(0, len(keys), _KEYS_AT_ONCE):
             piece = slice(begin, begin + _KEYS_AT_ONCE)
             with self._memory.used_again():
@@ -135,12 +140,12 @@ class ShardWriter:
         values, inverse = self._memory.take(8 * n), self._memory.take(4 * n)
         return unique.unique(keys, "int64", n, values, inverse, self._memory.take(unique.scratch_bytes(n)))
 
-    def _check_keys(self, keys):
+    def _check_keys(self, keys, of_any_rank=False):
         """Raises where a key is not this rank's, or too many come."""
         table, world = self._store.table, self._store.world
         owners = table.placement.owners(keys, world.size)
         wrong = np.flatnonzero(owners != world.rank)
-        if wrong.size:
+        if wrong.size and not of_any_rank:
             raise CallError(INVALID_ARGUMENT, "{}: got key {} to load, which belongs to rank {} of {}".format(
                 self._store.label, keys[wrong[0]], owners[wrong[0]], world.size))
         self._check_rows(self.written + len(keys))

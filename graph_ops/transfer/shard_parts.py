@@ -1,5 +1,5 @@
 """A shard's rows, and what lies beside them, by pieces: copies between them and the host's memory."""
-from sok1x.cuda_kernels import dense
+from sok1x.cuda_kernels import backend, dense
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, Array
 
 CHUNK_BYTES = 16 << 20
@@ -43,6 +43,7 @@ def host_chunks(array, first, end):
 def put(values, pointer, gpu):
     """Copies a contiguous NumPy array to `pointer`, in the memory of `gpu` or, where that is None, the host's."""
     if gpu is None:
-        dense.copy(values.ctypes.data, values.nbytes, pointer)
+        with backend.use(None):
+            dense.copy(values.ctypes.data, values.nbytes, pointer)
     else:
         gpu.to_device(pointer, values.ctypes.data, values.nbytes)

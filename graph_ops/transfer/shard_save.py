@@ -5,13 +5,14 @@ from sok1x.graph_ops.transfer.used_rows import UsedRows
 
 def give(store, sink):
     """Hands the whole shard over."""
+    store = store.whole()
     rows = UsedRows(store)
     used = rows.count
     arrays = dict(rows=store.rows, **store.slots)
     has_unused = store.table.by_row and store.table.hashed and not store.table.grows
     sink.begin(_facts(store, used, arrays, has_unused))
     for keys in rows.keys():
-        sink.write("keys", keys)
+        sink.write("keys", keys)  # whose owner may be another rank, where a lookup was local
     for part, array in arrays.items():
         for values in rows.values(array):
             sink.write(part, values)

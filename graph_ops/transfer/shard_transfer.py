@@ -142,6 +142,7 @@ def load(variables, parts, token, name="load_shard"):
                             op; parts that the op lacks are passed over. The arrays must stay as they are until the
                             next chunk is asked for
         unused()            None, or an iterator of float32 [n, D]: the rows of keys to come
+        same_ranks          where it has that: whether it is what this rank has saved, keys of other ranks included
 
     With a hash table, rows are given out in the order in which keys come, from 0: the index is that which
     training makes. Without one a key says itself which row it has, and rows whose keys do not come stay as they are.

@@ -35,11 +35,16 @@ class _Dump(Operation):
         return np.array([int.from_bytes(os.urandom(7), "little")], np.int64)
 
     def run(self, request, config, world, headers):
-        with request_store(request, config, world, exclusive=False) as store:
-            used = np.zeros(1, np.int64)
-            agreed(world, lambda: used.fill(store.in_use()))
+        with request_store(request, config, world, exclusive=False) as held:
+            used, stores = np.zeros(1, np.int64), []
+
+            def look():
+                stores.append(held.whole())
+                used.fill(stores[0].in_use())
+
+            agreed(world, look)
             counts = world.communicator.exchange_counts(used.repeat(world.size))
-            _dump(store, counts, _Files(store, config.folder, int(headers[0, 0])))
+            _dump(stores[0], counts, _Files(stores[0], config.folder, int(headers[0, 0])))
 
 
 def _dump(store, counts, files):

@@ -62,7 +62,7 @@ class _LoadValues(Operation):
                 "embedding table '{}': got {} rows of values on the ranks in turn, expected the same values on all "
                 "ranks").format(table.name, headers[:, 0].tolist()), agreed=True)
         with request_store(request, config, world, exclusive=True) as store:
-            agreed(world, lambda: _load(store, request.inputs))
+            agreed(world, lambda: _load(store.whole(replaces=True), request.inputs))
 
 
 def _of(table, ranks):
@@ -109,14 +109,19 @@ class _EveryRow:
 
     def copy(self, source, n, out):
         """Copies rows 0, N, 2 N, ... of source to the n rows of out; n is at most _ROWS_AT_ONCE."""
-        if self._ranks == 1:
+        if self._ranks == 1 and source.gpu is out.gpu:
             dense.copy(source.pointer, n * row_bytes(source), out.pointer)
             return
         if self._index is None:
             at_once = min(_ROWS_AT_ONCE, self._store.capacity)
             self._index = self._store.request.temporary("int32", at_once)
             self._index.write(self._ranks * np.arange(at_once))
-        gather.gather(source.pointer, self._store.table.dim, self._index.pointer, n, out.pointer)
+        if source.gpu is out.gpu:
+            gather.gather(source.pointer, self._store.table.dim, self._index.pointer, n, out.pointer)
+            return
+        piece = self._store.request.temporary("float32", n, self._store.table.dim)
+        gather.gather(source.pointer, self._store.table.dim, self._index.pointer, n, piece.pointer)
+        out.numpy()[...] = piece.read()
 
 
 def load_values(variables, tensors, name="load_embedding_values"):

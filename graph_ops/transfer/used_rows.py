@@ -38,6 +38,11 @@ class UsedRows:
             yield from host_chunks(array, 0, self.count)
             return
         at_once = max(1, CHUNK_BYTES // row_bytes(array))
+        if array.gpu is None and self._store.request.gpu is not None:
+            rows, every = self._rows.read()[:self.count], array.numpy()
+            for first in range(0, self.count, at_once):
+                yield every[rows[first:first + at_once]]
+            return
         piece = self._store.request.temporary(array.dtype, min(at_once, self.count), *array.shape[1:])
         for first in range(0, self.count, at_once):
             n = min(at_once, self.count - first)

@@ -1,6 +1,6 @@
 """One rank's dense variables on all ranks; shards, their indexes and their slots stay with their ranks."""
 import numbers
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterable, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -42,12 +42,35 @@ def broadcast_global_variables(root_rank: int) -> tf.Operation:
         [1.0, 2.0]
     """
     check_rank(root_rank)
-    variables = [variable for variable in tf.global_variables() if not isinstance(variable, ShardVariable)]
     with tf.name_scope("broadcast_global_variables"):
-        if not variables:
-            return tf.no_op()
-        values = collectives.broadcast([_packed(variable) for variable in variables], int(root_rank))
-        return tf.group(*[_assignment(variable, value) for variable, value in zip(variables, values)])
+        return of_variables(tf.global_variables(), int(root_rank))
+
+
+def of_variables(variables: Iterable[tf.Variable], root_rank: int) -> tf.Operation:
+    """As `broadcast_global_variables`, of some variables.
+
+    Args:
+        variables: those that are a rank's own are left out.
+        root_rank: the rank whose values all get.
+
+    Returns:
+        The tf.Operation.
+
+    Raises:
+        TypeError: a variable holds strings or resources.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core import broadcast
+        >>> with tf.Graph().as_default():
+        ...     broadcast.of_variables([tf.get_variable("weights", initializer=[1.0, 2.0])], 0).type
+        'NoOp'
+    """
+    dense = [variable for variable in variables if not isinstance(variable, ShardVariable)]
+    if not dense:
+        return tf.no_op()
+    values = collectives.broadcast([_packed(variable) for variable in dense], root_rank)
+    return tf.group(*[_assignment(variable, value) for variable, value in zip(dense, values)])
 
 
 class BroadcastGlobalVariablesHook(tf.train.SessionRunHook):
@@ -139,7 +162,7 @@ def check_rank(root_rank: Any) -> None:
 
 
 def _packed(variable: tf.Variable) -> tf.Tensor:
-    value = tf.convert_to_tensor(variable)
+    value = variable.read_value()  # here: what converts a variable may be as old as the variable
     carrier = _CARRIERS.get(value.dtype)
     return value if carrier is None else tf.bitcast(value, carrier)
 

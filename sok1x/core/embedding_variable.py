@@ -7,14 +7,24 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
 from tensorflow.python.util import deprecation
 
-from sok1x.core import capacities, forgetting_options, growing_slots, initializers, slots, summaries, warm_start
+from sok1x.core import (
+    cache_options,
+    capacities,
+    forgetting_options,
+    growing_slots,
+    initializers,
+    parameter_counts,
+    slots,
+    summaries,
+    warm_start,
+)
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.core.stamped_variable import StampedVariable
 from sok1x.graph_ops.gradients import gradient_checks
 from sok1x.graph_ops.operations import evictions
-from sok1x.graph_ops.stores import initial, stamps
-from sok1x.graph_ops.stores.forgetting import VARIABLES
+from sok1x.graph_ops.stores import cache, initial, stamps, step_at
+from sok1x.graph_ops.stores.forgetting import FREE, VARIABLES
 from sok1x.graph_ops.stores.table import DIRECT, HASHED, Initializer, Table
 
 
@@ -41,20 +51,23 @@ class EmbeddingVariable(StampedVariable):
         init_capacity: where `rows` is None, V at the start; None: 8192, or `max_capacity` if that is less.
         max_capacity: where `rows` is None, the most rows that this rank's shard gets; None: as many as there is memory
             for.
-        **forgetting: what `forgetting_options.ForgettingOptions` has: which rows leave when keys need more, and which
-            keys get rows.
+        **options: what `forgetting_options.ForgettingOptions` has: which rows leave when keys need more, and which
+            keys get rows; and what `cache_options.CacheOptions` has: whether all rows are in host memory.
 
     Attributes:
         m_var_name: its name in the graph, without ':0'.
         index: the index's variables, empty without a hash table.
-        forgetting: variables of a table that forgets, else empty: see `graph_ops.stores.forgetful_store`.
+        forgetting: variables of a table that forgets or has a cache, else empty: see
+            `graph_ops.stores.forgetful_store` and `cached_store`.
         stamps: int64 [V], the step at which each row last changed; 0 where it never has.
         steps: int64 [], the last step at which any has.
         table: the table's description.
         table_variables: the handles of all these variables, which ops of ours take.
         named_by_user: whether its name is the user's choice.
+        leaves_before_save: what runs before the table is saved and has rows leave; None: nothing does.
         changed: (since, keys, values) of `sok.incremental_dump` in a finalized graph: a scalar placeholder and two
             tensors.
+        step_at: (time, step) of `sok.incremental_model_dump`: a scalar placeholder and a scalar tensor.
         evicted: (since, keys, whether they are all) of `sok.evicted_keys`, likewise; None where no row ever leaves.
 
     Raises:
@@ -76,20 +89,23 @@ class EmbeddingVariable(StampedVariable):
     """
 
     named_by_user = False
+    leaves_before_save: Optional[tf.Tensor] = None
 
     def __init__(self, rows: Optional[int], dim: int, use_hashtable: bool = True, key_dtype: str = "int64",
                  initializer: Any = None, trainable: bool = True, init_capacity: Optional[int] = None,
-                 max_capacity: Optional[int] = None, **forgetting: Any) -> None:
+                 max_capacity: Optional[int] = None, **options: Any) -> None:
         with self._room():
             name = tf.get_default_graph().unique_name("EmbeddingVariable", mark_as_used=False)
             label = "table '{}'".format(name)
-            capacity, forgets = forgetting_options.resolve(
+            given = cache_options.taken_out_of(options)
+            resolved = cache_options.resolve(label, int(dim), forgetting_options.resolve(
                 label, capacities.resolve(label, rows, use_hashtable, init_capacity, max_capacity), use_hashtable,
-                forgetting)
+                options), given)
+            capacity = resolved.capacity
             row_initializer = initializers.resolve(initializer, capacity.rows, dim, capacity.growth is not None)
             self._make(Table(name, capacity.rows, int(dim), HASHED if use_hashtable else DIRECT, key_dtype,
                              Initializer(**row_initializer.spec), growth=capacity.growth,
-                             forgetting=forgets),
+                             forgetting=resolved.forgetting, cache=resolved.cache),
                        row_initializer.fill, trainable)
 
     @staticmethod
@@ -121,6 +137,7 @@ class EmbeddingVariable(StampedVariable):
         summaries.watch()
         if table.grows:
             growing_slots.watch()
+            parameter_counts.watch()
         self.m_var_name = table.name
         collections = list(options.pop("collections", None) or [tf.GraphKeys.GLOBAL_VARIABLES])
         StampedVariable.__init__(self, table, fill, trainable=trainable, name=table.name,
@@ -133,6 +150,8 @@ class EmbeddingVariable(StampedVariable):
             self.table_variables = dataclasses.replace(self.table_variables, **handles)
             since = tf.placeholder(tf.int64, [], name="since")
             self.changed = (since, *stamps.changed(self.table_variables, since))
+            time = tf.placeholder(tf.int64, [], name="time")
+            self.step_at = (time, step_at.step_at(self.table_variables, time))
             self.evicted = (since, *evictions.since(self.table_variables, since)) if self.forgetting else None
         transfers.of(self)
 
@@ -158,7 +177,7 @@ class EmbeddingVariable(StampedVariable):
                 for name, value in values]
 
     def _make_forgetting(self) -> Dict[str, ShardVariable]:
-        """{name: variable} of what the table has besides where it forgets."""
+        """{name: variable} of what the table has besides where it forgets, or has a cache."""
         made: Dict[str, ShardVariable] = {}
         table, forgetting = self.table, self.table.forgetting
         for name in VARIABLES if forgetting is not None else ():
@@ -167,7 +186,37 @@ class EmbeddingVariable(StampedVariable):
                 made[name] = ShardVariable(
                     initial_value=lambda name=name, shape=shape: initial.initial_zeros(table, name, shape),
                     trainable=False, name=name)
+        for name in cache.VARIABLES if table.cache is not None else ():
+            made[name] = ShardVariable(
+                initial_value=lambda name=name: initial.initial_index(table) if name == "every" else
+                initial.initial_zeros(table, name, cache.Cache.shape_of(name, table.static_rows)),
+                trainable=False, name=name)
         return made
+
+    def rows_in_use(self) -> tf.Tensor:
+        """How many of this rank's rows belong to keys.
+
+        Returns:
+            int64 [].
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     shard = sok.EmbeddingVariable(rows=8, dim=4, use_hashtable=False)
+            ...     int(session.run(shard.rows_in_use()))
+            8
+        """
+        if self.table.cache is not None:
+            numbers = self.forgetting["tiers"].value()
+            return numbers[cache.GIVEN] - numbers[cache.FREE]
+        if not self.index:
+            return tf.constant(self.table.rows, tf.int64)
+        used = self.index[-1].value()
+        return used - self.forgetting["counters"].value()[FREE] if self.forgetting else used
 
     @property
     def shape(self) -> tf.TensorShape:

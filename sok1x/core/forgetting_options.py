@@ -1,4 +1,5 @@
 """What users say of rows that leave and of keys that get none: the options of tables that forget."""
+import math
 import numbers
 from typing import Any, Dict, NamedTuple, Optional
 
@@ -31,6 +32,8 @@ class ForgettingOptions(NamedTuple):
             to a power of two. When as many have been counted all counters are halved; until then a new key is taken
             for one that has been asked for before with a probability of at most 16 %, and of 2.4 % at half that many.
             None: `max_capacity`, or 2**20 without.
+        absent_value: what all floats of a key are that has no row; None: its initial row.
+        leaves_when_asked: whether rows may leave by `graph_ops.operations.evictions.evict`, though none must.
 
     Raises:
         Nothing.
@@ -47,6 +50,8 @@ class ForgettingOptions(NamedTuple):
     filter_ratio: float = 1.0
     admit_after: int = 1
     admission_counters: Optional[int] = None
+    absent_value: Optional[float] = None
+    leaves_when_asked: bool = False
 
 
 def resolve(label: str, capacity: Capacity, use_hashtable: bool, options: Dict[str, Any]) -> "Resolved":
@@ -105,7 +110,7 @@ def resolve(label: str, capacity: Capacity, use_hashtable: bool, options: Dict[s
         raise ValueError("{}: admission_counters: got {} without admit_after: nothing is counted".format(
             label, given.admission_counters))
     forgetting = Forgetting(strategy, given.time_to_live or 0, remembered, _ratio(label, given.filter_ratio),
-                            admit_after, counters)
+                            admit_after, counters, _absent(label, given.absent_value))
     return Resolved(Capacity(capacity.rows, growth), forgetting)
 
 
@@ -157,4 +162,12 @@ def _ratio(label: str, value: Any) -> float:
             label, value, type(value).__name__))
     if not 0 < float(value) <= 1:
         raise ValueError("{}: filter_ratio: got {}, expected a probability above 0 and at most 1".format(label, value))
+    return float(value)
+
+
+def _absent(label: str, value: Any) -> Optional[float]:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(float(value)):
+        raise TypeError("{}: absent_value: got {!r}, expected a finite number".format(label, value))
     return float(value)

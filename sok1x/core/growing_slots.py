@@ -178,7 +178,7 @@ def assigned(variable: Any, value: Any, name: Optional[str]) -> Optional[tf.Oper
         A tf.Operation; None for any other variable.
 
     Raises:
-        ValueError: the value has another shape.
+        ValueError: the value has another shape, or the table has a cache.
 
     Example:
         >>> import tensorflow as tf
@@ -191,6 +191,13 @@ def assigned(variable: Any, value: Any, name: Optional[str]) -> Optional[tf.Oper
     found = getattr(variable, _GROWS_WITH, None)
     if found is None:
         return None
+    if found[0].cache is not None:
+        raise ValueError((
+            "slot '{}' of table '{}', which has all rows in host memory and some in a cache: got an op that computes "
+            "with the whole slot, as tf.train.AdamOptimizer's do, and would leave out what is not in the cache. Use an "
+            "optimizer that moves the rows of the batch (tf.contrib.opt.LazyAdamOptimizer, "
+            "sok1x.tf.keras.optimizers.LazyAdamOptimizer), or sok1x.optimizers.Adam, which moves all").format(
+                variable.op.name, found[0].name))
     value = tf.convert_to_tensor(value, variable.dtype.base_dtype)
     variable.shape.assert_is_compatible_with(value.shape)
     return slot_values.assign(found[0], found[1], variable.handle, value, name or "assign_slot")

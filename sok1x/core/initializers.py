@@ -2,6 +2,7 @@
 import inspect
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.util import deprecation
 
@@ -20,6 +21,12 @@ class RowInitializer(NamedTuple):
     fill: Optional[Callable[[], tf.Tensor]]
 
 
+class ByKey(NamedTuple):
+    """An initializer object that stands for its distribution where it is one, as a name does; else it fills by row."""
+
+    initializer: Any
+
+
 def resolve(initializer: Any, rows: int, dim: int, grows: bool = False) -> RowInitializer:
     """How a table's rows begin.
 
@@ -31,7 +38,7 @@ def resolve(initializer: Any, rows: int, dim: int, grows: bool = False) -> RowIn
 
     Args:
         initializer: None (uniform in [-0.05, 0.05)), a name, a Keras initializer object, class or configuration,
-            or a callable of a shape.
+            or a callable of a shape; or a `ByKey` of one of these.
         rows: V.
         dim: D.
         grows: whether V changes. Then there is no matrix to fill, and an object of Keras' or TensorFlow's stands for
@@ -49,8 +56,9 @@ def resolve(initializer: Any, rows: int, dim: int, grows: bool = False) -> RowIn
         >>> initializers.resolve("ones", rows=16, dim=4).spec == {"kind": "constant", "a": 1.0, "b": 0.0}
         True
     """
-    made = _made(initializer)
-    spec = _spec(made) if grows or initializer is None or isinstance(initializer, str) else None
+    by_key = grows or initializer is None or isinstance(initializer, (str, ByKey))
+    made = _made(initializer.initializer if isinstance(initializer, ByKey) else initializer)
+    spec = _spec(made) if by_key else None
     if grows and spec is None:
         raise ValueError((
             "embedding_initializer: got {!r} for a table that grows, expected None, a name, or an initializer object "
@@ -59,6 +67,27 @@ def resolve(initializer: Any, rows: int, dim: int, grows: bool = False) -> RowIn
     if spec is not None:
         return RowInitializer(spec, None)
     return RowInitializer({"kind": "by_row"}, lambda: _fill(made, rows, dim, "float32"))
+
+
+def is_distribution(initializer: Any) -> bool:
+    """Whether rows can begin as functions of seed, table and key: see `resolve`.
+
+    Args:
+        initializer: as for `resolve`.
+
+    Returns:
+        Whether it stands for a distribution of a row's numbers.
+
+    Raises:
+        ValueError: the name is unknown.
+        TypeError: it is no initializer at all.
+
+    Example:
+        >>> from sok1x.core import initializers
+        >>> initializers.is_distribution("ones"), initializers.is_distribution("orthogonal")
+        (True, False)
+    """
+    return _spec(_made(initializer)) is not None
 
 
 def filled(initializer: Any, rows: int, dim: int, dtype: str) -> tf.Tensor:
@@ -160,7 +189,7 @@ def _spec(made: Any) -> Optional[Dict[str, Any]]:
         return {"kind": "zeros", "a": 0.0, "b": 0.0}
     if "Ones" in kinds:
         return {"kind": "constant", "a": 1.0, "b": 0.0}
-    if "Constant" in kinds:
+    if "Constant" in kinds and np.ndim(made.value) == 0:
         return {"kind": "constant", "a": float(made.value), "b": 0.0}
     if "RandomUniform" in kinds:
         # TensorFlow's own class (not Keras') leaves the upper bound open, which means 1 for floats.

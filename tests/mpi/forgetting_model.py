@@ -32,6 +32,7 @@ class Shard:
         self.rows, self.values, self.slot = {}, {}, {}
         self.used, self.frequency, self.stamp = {}, {}, {}
         self.free, self.given, self.tick, self.clock, self.seen, self.evicted = [], 0, 0, 0, {}, []
+        self.admitted = self.refused = 0
         self.in_flight = []  # first ticks of steps that are held open
 
     def initial(self, key):
@@ -54,7 +55,9 @@ class Shard:
                 row = self.rows[key]
                 self.frequency[row] += self.used[row] != self.tick
                 self.used[row] = self.tick
-        new = [key for key in keys if key not in self.rows and self.admits(key, filtered)]
+        missing = [key for key in keys if key not in self.rows]
+        new = [key for key in missing if self.admits(key, filtered)]
+        self.refused += len(missing) - len(new)
         needed = self.given + max(0, len(new) - len(self.free))
         if needed > self.most and not self.options.strategy:
             raise TooFew
@@ -95,6 +98,7 @@ class Shard:
 
     def commit(self, prepared):
         new, leaving = prepared
+        self.admitted += len(new)
         key_of = {row: key for key, row in self.rows.items()}
         for row in leaving:
             del self.rows[key_of[row]]
@@ -128,6 +132,7 @@ class Shard:
         assert len(there) == len(self.rows)
         free, evicted = len(self.free), len(self.evicted)
         assert got["counters"][:3].tolist() == [self.tick, free, evicted], (got["counters"], self.tick, free, evicted)
+        assert got["counters"][4:].tolist() == [self.admitted, self.refused]
         assert got["count"] == self.given and got["clock"] == self.clock, (got["count"], self.given)
         assert got["free"][:free].tolist() == self.free[::-1]
         assert len(got["rows"]) == len(got["slot"]) == len(got["used"]) == len(got["free"]) == self.capacity

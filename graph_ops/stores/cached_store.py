@@ -1,0 +1,301 @@
+"""Tables of which the host's memory has all rows, and the variables, in the memory of the device, some: a cache."""
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+
+from sok1x.cuda_kernels import cache_rows, fill, gather, index_rows, row_numbers, row_use, stamps
+from sok1x.graph_ops.bridge import pins, tiers
+from sok1x.graph_ops.bridge.agreed import agreed
+from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
+from sok1x.graph_ops.stores import cache, clock, growth, host_growth, known_slots, push_out
+from sok1x.graph_ops.stores.base_store import Found, Store
+from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore, State, reset
+from sok1x.graph_ops.stores.forgetting import ADMITTED, EVICTED, FREE, KNOWN, TICK
+from sok1x.graph_ops.stores.host_tier import HostColumn, HostTier, Rows
+from sok1x.graph_ops.stores.push_out import LeavingTable
+from sok1x.graph_ops.stores.row_gradients import RowGradients
+from sok1x.graph_ops.stores.whole_store import WholeStore
+
+
+class _Plan(NamedTuple):
+    """What a batch whose keys are not all in the cache needs, all of it found before anything changes.
+
+    Attributes:
+      state: the table's numbers, before. tiers: those of `cache.GIVEN` and so on, likewise.
+      homes: int32 [count], of the batch's keys, as `cache_rows.find_homes` has them.
+      leaving: rows of the cache that are pushed out, int32 [E], or None. table: rows that leave the table, or None.
+      keys, rows, places, sources: int64 and int32 [n], to be filled for the keys that come: their rows of the cache, in
+        the host's memory, and there where they have been before.
+      new_keys, new_homes, new_rows, values: int64, int32, int32 and float32 [new, ...], of those that are new.
+      vacant: int64, free rows in the host's memory for these, the lowest last.
+      out_keys, where, runs, scratch, picked: memory for rows that move.
+    """
+
+    state: State
+    tiers: Any
+    homes: Any
+    leaving: Any
+    table: Optional[LeavingTable]
+    keys: Any
+    rows: Any
+    places: Any
+    sources: Any
+    new_keys: Any
+    new_homes: Any
+    new_rows: Any
+    values: Any
+    vacant: Any
+    out_keys: Any
+    where: Any
+    runs: Any
+    scratch: int
+    picked: Any
+
+
+class CachedStore(ForgetfulStore):
+    """See the module's text. The variables are those of a table of C rows that forgets, `index` and all: of the keys
+    that are in the cache. Besides, in `own`:
+
+    every      int64 [S, 2], the index of all keys: their rows in the host's memory (host_tier.py)
+    home       int64 [C], the row in the host's memory of each row of the cache that belongs to a key
+    tiers      int64 [8], `cache.GIVEN` (rows in the host's memory that have been given out), FREE (of them those that
+               keys have left), HITS, MISSES, NEW (distinct keys of training lookups that were in the cache, in the
+               host's memory alone, or nowhere), PUSHED (rows that went back), HOST_BYTES
+
+    A training lookup has its keys come into the cache, with all that the optimizers keep for them. For them others go
+    back to the host's memory, and are written there: whatever is in the cache has been asked for to be trained. The
+    host's memory has nothing to say of a key that is in the cache. Evaluations read where rows are, and move none.
+    """
+
+    _tier: Optional[HostTier] = None
+    _slots: Dict[Any, Any] = {}
+
+    @property
+    def tier(self) -> HostTier:
+        """The rows in the host's memory."""
+        if self._tier is None:
+            self._tier = HostTier(self)
+        return self._tier
+
+    def columns(self) -> Dict[str, Tuple[HostColumn, Any]]:
+        """{name: (the column, the variable's `Array`)} of all that a row has; slots by their variables' names, where
+        they have been reached."""
+        found = {name: (self.tier.take(growth.name_of(self.table, "" if name == "rows" else name), self.own[name]),
+                        self.own[name])
+                 for name in ("rows", "stamps", "used", "frequency") if name in self.own}
+        for slot, array in self._slots.items():
+            found[slot.name] = self.tier.take(slot.name, array, slot.value), array
+        return found
+
+    def held_columns(self) -> Dict[str, Tuple[HostColumn, Any]]:
+        """{name: (the column, the variable's `Array`)} of what the op holds as slots."""
+        first, found = len(self._held.names), {}  # type: int, Dict[str, Any]
+        if not self.slots:
+            return found
+        values = {slot.name: slot.value for slot in known_slots.of(self.request, self.table)}
+        for number, (name, array) in enumerate(self.slots.items()):
+            variable = tiers.variable_name(self.request, first + number)
+            found[name] = self.tier.take(variable, array, values.get(variable, 0)), array
+        return found
+
+    def numbers(self) -> Any:
+        """What `tiers` has, a NumPy array; a GPU's are waited for."""
+        return self.own["tiers"].read()
+
+    def in_use(self) -> int:
+        """See `Store.in_use`."""
+        found = self.numbers()
+        return int(found[cache.GIVEN] - found[cache.FREE])
+
+    def homes_in_use(self) -> Any:
+        """int32, for each row of the cache that has been given out the row in the host's memory, or -1."""
+        given = int(self.count.read())
+        where = self.request.temporary("int32", given)
+        cache_rows.homes_in_use(self.own["used"].pointer, self.own["home"].pointer, given, where.pointer)
+        return where
+
+    def whole(self, replaces: bool = False) -> Store:
+        """See `Store.whole`."""
+        return WholeStore(self, replaces)
+
+    # ---- lookups
+
+    def touched(self, rows: Any) -> None:
+        """See `Store.touched`."""
+        counters, frequency = self.own["counters"], self.own.get("frequency")
+        pins.look(self.request, self.table.name, self.place_of_rows)
+        stamps.advance(counters.pointer + 8 * TICK, 1, 0)
+        cache_rows.touch(rows.pointer, rows.size, counters.pointer + 8 * TICK, self.own["used"].pointer,
+                         0 if frequency is None else frequency.pointer, self.own["tiers"].pointer + 8 * cache.HITS)
+
+    def evaluate(self, keys: Any, at: Any, out: Any) -> bool:
+        """See `Store.evaluate`: what is not in the cache may be in the host's memory."""
+        return False
+
+    def distinct_values(self, keys: Any, found: Found) -> Any:
+        """See `Store.distinct_values`."""
+        count, every = found.rows.size, self.own["every"]
+        values = self.request.temporary("float32", count, self.table.dim)
+        gather.gather(self.rows.pointer, self.table.dim, found.rows.pointer, count, values.pointer)
+        self.write_initial_rows(keys, count, found.rows.pointer, values.pointer)
+        homes = self.request.temporary("int32", count)
+        absent, new = cache_rows.find_homes(keys.pointer, count, found.rows.pointer, every.pointer, every.shape[0],
+                                            homes.pointer)
+        if absent > new:
+            self.columns()["rows"][0].move(values, None, Rows(None, homes), 0)
+        return values
+
+    def gather(self, found: Found, places: Any, out: Any) -> None:
+        """See `Store.gather`; where keys are not in the cache `fill_unseen` does all."""
+        if not found.missing:
+            super().gather(found, places, out)
+
+    def fill_unseen(self, keys: Any, found: Found, places: Any, out: Any) -> None:
+        """See `Store.fill_unseen`."""
+        if found.missing:
+            values = self.distinct_values(keys, found)
+            gather.gather(values.pointer, self.table.dim, places.pointer, places.size, out.pointer, dtype=out.dtype)
+
+    def insert(self, keys: Any, count: int, rows: Any) -> Found:
+        """See `Store.insert`: keys that have a row come into the cache, those that have none get one."""
+        missing, plan = 0, None  # type: int, Any
+
+        def prepare() -> None:
+            nonlocal missing, plan
+            self._slots = self._reach_slots("every")
+            missing = self.find(keys, count, rows).missing
+            self.touched(rows)
+            if missing:
+                plan = self._plan(keys, count, rows)
+
+        try:
+            agreed(self.world, prepare)
+            if plan is not None:
+                missing -= plan.keys.size
+                self._bring(keys, count, rows, plan)
+        finally:
+            self._slots = {}
+            self._let_go()
+        return Found(rows, rows, missing)
+
+    def leave(self, rows: Any) -> int:
+        """Has rows of the cache leave the table: not known what that would mean for those that are not in it."""
+        raise CallError(FAILED_PRECONDITION, (
+            "{}: got {} rows to leave by their numbers, expected a table whose rows are all in its variables: this one "
+            "has them in host memory, and a cache; nothing was changed. Give it no cache (max_hbm_for_vectors, "
+            "cache_rows), or let rows leave by evict_strategy").format(self.label, len(rows)))
+
+    # ---- what a batch needs
+
+    def _plan(self, keys: Any, count: int, rows: Any) -> _Plan:
+        request, table, every = self.request, self.table, self.own["every"]
+        state, numbers = self.state(), self.numbers()
+        homes = request.temporary("int32", count)
+        absent, new = cache_rows.find_homes(keys.pointer, count, rows.pointer, every.pointer, every.shape[0],
+                                            homes.pointer)
+        refused = self._refuse(keys, count, homes) if new else 0
+        coming, new = absent - refused, new - refused
+        leaving, out = None, 0
+        lacking = coming - state.free - (self.capacity - state.given)
+        if lacking > 0:
+            leaving = push_out.of_cache(self, state, lacking, coming)
+            out = leaving.size
+        leaves = host_growth.make_room(self, numbers, new, homes)
+        widest = max(column.row_bytes for column, _ in self.columns().values())
+        runs = index_rows.scratch_bytes(self.capacity, self.index.shape[0]) if out else 0
+        return _Plan(
+            state, numbers, homes, leaving, leaves, keys=request.temporary("int64", coming),
+            rows=request.temporary("int32", coming), places=request.temporary("int32", coming),
+            sources=request.temporary("int32", coming), new_keys=request.temporary("int64", new),
+            new_homes=request.temporary("int32", new), new_rows=request.temporary("int32", new),
+            values=request.temporary("float32", new, table.dim),
+            vacant=host_growth.vacant(self, numbers, leaves, new), out_keys=request.temporary("int64", out),
+            where=request.temporary("int32", out), runs=request.temporary("uint8", runs),
+            scratch=0 if request.gpu is None else request.memory(max(out, coming) * (widest + 4)),
+            picked=[request.temporary("int32", coming) for _ in range(3)])
+
+    # ---- changes: nothing here fails
+
+    def _bring(self, keys: Any, count: int, rows: Any, plan: _Plan) -> None:
+        """Brings the batch's keys into the cache."""
+        own, state, numbers = self.own, plan.state, plan.tiers
+        counters, columns = own["counters"].pointer, self.columns()
+        ahead, at_least = clock.step_of_new(self.request, self.table.name)
+        if state.known == UNKNOWN_STEP:
+            fill.fill_int64(counters + 8 * KNOWN, 1, int(self.clock.read()))
+        if plan.table is not None:
+            left = host_growth.leave(self, plan.table, numbers, state.evicted, ahead, at_least, plan.vacant)
+            fill.fill_int64(counters + 8 * EVICTED, 1, state.evicted + left)
+        free, out = state.free, None
+        if plan.leaving is not None:
+            out = self._push_out(plan, columns["used"])
+            free += plan.leaving.size
+            row_use.list_free(own["used"].pointer, state.given, free, own["free"].pointer)
+        coming, new = plan.keys.size, plan.new_keys.size
+        cache_rows.give(keys.pointer, count, rows.pointer, plan.homes.pointer, own["free"].pointer, free, state.given,
+                        plan.keys.pointer, plan.rows.pointer, plan.places.pointer)
+        row_numbers.look_up(plan.places.pointer, 0, coming, plan.sources.pointer)
+        index_rows.place(self.index.pointer, self.index.shape[0], plan.keys.pointer, plan.rows.pointer, coming)
+        if new:
+            host_growth.give(self, numbers, plan)
+        cache_rows.set_homes(plan.rows.pointer, plan.places.pointer, coming, own["home"].pointer)
+        into = Rows(plan.rows, plan.sources) if coming > new else None
+        for name, (column, array) in columns.items():
+            if name != "used" and (out is not None or into is not None):
+                column.move(array, out, into, plan.scratch)
+        if new:
+            self._begin(plan, ahead, at_least)
+            stamps.advance(counters + 8 * ADMITTED, new, 0)
+        frequency = own.get("frequency")
+        row_use.touch(plan.rows.pointer, coming, counters + 8 * TICK, own["used"].pointer,
+                      0 if frequency is None else frequency.pointer)
+        again = min(coming, free)
+        fill.fill_int64(counters + 8 * FREE, 1, free - again)
+        fill.fill_int64(self.count.pointer, 1, state.given + coming - again)
+        numbers[cache.MISSES] += coming - new
+        numbers[cache.NEW] += new
+        numbers[cache.PUSHED] += 0 if plan.leaving is None else plan.leaving.size
+        numbers[cache.HOST_BYTES] = self.tier.bytes()
+        own["tiers"].write(numbers)
+
+    def _push_out(self, plan: _Plan, used: Tuple[HostColumn, Any]) -> Rows:
+        """Takes the keys of rows that leave the cache out of its index. Returns where the rows go."""
+        rows, n = plan.leaving, plan.leaving.size
+        cache_rows.homes_of(rows.pointer, n, self.own["home"].pointer, plan.where.pointer)
+        out = Rows(rows, plan.where)
+        used[0].move(used[1], out, None, 0)
+        index_rows.take_out(self.index.pointer, self.index.shape[0], rows.pointer, n, self.capacity, plan.runs.pointer,
+                            plan.out_keys.pointer)
+        row_use.free(rows.pointer, n, self.own["used"].pointer)
+        return out
+
+    def _begin(self, plan: _Plan, ahead: int, at_least: int) -> None:
+        """New keys' rows have what rows begin with."""
+        new, rows, dim = plan.new_keys.size, plan.new_rows, self.table.dim
+        self.write_initial_rows(plan.new_keys, new, 0, plan.values.pointer)
+        cache_rows.move(dim, into=cache_rows.Moves(plan.values.pointer, 0, self.rows.pointer, rows.pointer, new))
+        for slot, array in self._slots.items():
+            reset(array, rows, new, slot.value)
+        if "frequency" in self.own:
+            reset(self.own["frequency"], rows, new, 0)
+        row_use.stamp(rows.pointer, new, ahead, at_least, self.clock.pointer, self.stamps.pointer)
+
+    # ---- optimizers that move every row
+
+    def apply(self, global_step: bool, given: RowGradients, update: Callable[..., None],
+              every_row: bool = False) -> None:
+        """See `Store.apply`; rows that are not in the cache move too, where every row does."""
+        held = self.held_columns() if every_row else {}
+        columns = [self.columns()["rows"][0], *[column for column, _ in held.values()]]
+        rows = int(self.numbers()[cache.GIVEN]) if every_row else 0
+        if rows:
+            stamped = self.columns()["stamps"][0]
+            self.tier.reserve(rows, rows)
+            if not all(column.reachable for column in (*columns, stamped)):
+                raise CallError(FAILED_PRECONDITION, (
+                    "{}: got an optimizer that moves every row at each step, and host memory that the GPU does not "
+                    "reach, for it is not pinned; nothing was changed. Use one that moves the rows of the batch, as "
+                    "sok1x.tf.keras.optimizers.LazyAdamOptimizer").format(self.label))
+        super().apply(global_step, given, update, every_row)
+        if rows:
+            # Those in the cache too: nobody reads what the host's memory has of them.
+            update(given.without_rows(), rows, *[column.array(rows).pointer for column in columns])
+            stamps.stamp_range(0, rows, 0, 0, self.clock.pointer, stamped.array(rows).pointer)

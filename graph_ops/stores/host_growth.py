@@ -1,0 +1,122 @@
+"""Rows in host memory for keys that are new: given out, more of them made, and taken from keys that leave the table."""
+from typing import Any, Optional
+
+from sok1x.cuda_kernels import cache_rows, fill, hash_index, index_rows, row_numbers, row_use
+from sok1x.graph_ops.bridge import growing
+from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.stores import cache, growth, push_out
+from sok1x.graph_ops.stores.host_tier import HostColumn, Rows
+from sok1x.graph_ops.stores.push_out import LeavingTable
+
+_IN_CACHE = 0  # a mark: as of any row that belongs to a key
+_VACANT = "vacant"  # the column that lists free rows, the lowest last
+
+
+def make_room(store: Any, numbers: Any, new: int, homes: Any) -> Optional[LeavingTable]:
+    """Has memory for the rows of `new` keys. What changes is how much there is, not what is in it.
+
+    Args:
+      store: a `CachedStore`, with its slots reached. numbers: what `tiers` has.
+      homes: int32, rows of the batch's keys, which do not leave; negative ones left out. Or None.
+
+    Returns:
+      The rows that must leave the table for them, or None.
+
+    Raises:
+      CallError: RESOURCE_EXHAUSTED.
+    """
+    table, given, free = store.table, int(numbers[cache.GIVEN]), int(numbers[cache.FREE])
+    needed = given + max(0, new - free)
+    rows, forgets = min(needed, table.most_rows), bool(table.forgetting.strategy)
+    if needed > rows and not forgets:
+        store._make_room(given - free, new)  # which raises
+    store.columns()
+    if forgets:
+        _vacant(store)
+    store.tier.reserve(rows, given)
+    slots = hash_index.capacity(rows)
+    if store.own["every"].shape[0] < slots:
+        _larger_index(store, slots, given, free)
+    if needed == rows:
+        return None
+    return push_out.of_table(store, given, needed - rows, new, homes)
+
+
+def _vacant(store: Any) -> HostColumn:
+    column: HostColumn = store.tier.take(growth.name_of(store.table, _VACANT), store.own["used"])
+    return column
+
+
+def _larger_index(store: Any, slots: int, given: int, free: int) -> None:
+    reached, request = store._reached, store.request
+    marks = marks_of(store, given) if free else request.temporary("int64", given)
+    if not free:
+        fill.fill_int64(marks.pointer, given, _IN_CACHE)
+    try:
+        growth.larger_index(request, reached, "every", slots, marks, given)
+    except CallError as error:
+        if error.code != RESOURCE_EXHAUSTED:
+            raise
+        left = growing.bytes_left(request)
+        raise CallError(RESOURCE_EXHAUSTED, (
+            "{} cannot get more rows: it has {}, and there is no memory on its device for an index of {} bytes; {}no "
+            "row was changed. Leave it more memory, use a smaller cache, train on more ranks, or save the model now "
+            "and go on elsewhere").format(
+                store.label, given, 16 * slots,
+                "" if left < 0 else "TensorFlow's allocator has {} bytes left; ".format(left))) from None
+    store.own["every"] = reached.arrays["every"]
+
+
+def marks_of(store: Any, given: int) -> Any:
+    """int64 [given] on the request's device: -1 for rows that are free."""
+    marks = push_out.copied(store.request, store.columns()["used"][0].on_device(given))
+    push_out.mark_resident(store, marks, _IN_CACHE)
+    return marks
+
+
+def vacant(store: Any, numbers: Any, leaves: Optional[LeavingTable], new: int) -> Any:
+    """Free rows for so many new keys, int64, the lowest last: all that there will be if rows leave, then to be filled;
+    else the last of the list."""
+    free, request = int(numbers[cache.FREE]), store.request
+    if leaves is not None:
+        return request.temporary("int64", free + leaves.leaving.rows.size)
+    last = min(new, free)
+    found = request.temporary("int64", last)
+    if last:
+        found.write(_vacant(store).numpy(free)[free - last:])
+    return found
+
+
+def leave(store: Any, leaves: LeavingTable, numbers: Any, evicted: int, ahead: int, at_least: int, free: Any) -> int:
+    """Has rows leave the table. Returns how many; `free` is filled, and `numbers` changed."""
+    (rows, scratch, keys, values), marks, gone = leaves
+    own, columns, n, every = store.own, store.columns(), rows.size, store.own["every"]
+    given = int(numbers[cache.GIVEN])
+    if values is not None:
+        columns["rows"][0].move(values, None, Rows(None, rows), 0)
+    index_rows.take_out(every.pointer, every.shape[0], rows.pointer, n, given, scratch.pointer, keys.pointer)
+    cache_rows.mark_homes(rows.pointer, n, -1, marks.pointer)
+    fill.fill_int64(gone.pointer, n, -1)
+    columns["used"][0].move(gone, Rows(None, rows), None, 0)
+    numbers[cache.FREE] += n
+    row_use.list_free(marks.pointer, given, free.size, free.pointer)
+    _vacant(store).numpy(free.size)[...] = free.read()
+    if "evicted" in own:
+        row_use.remember(keys.pointer, n, evicted, ahead, at_least, store.clock.pointer, own["evicted"].pointer,
+                         own["evicted"].shape[0])
+    return n
+
+
+def give(store: Any, numbers: Any, plan: Any) -> None:
+    """Gives rows to the new keys of a plan, whose `places` has `cache_rows.NEW` for them; `numbers` is changed."""
+    new, coming, free, given = plan.new_keys.size, plan.keys.size, plan.vacant.size, int(numbers[cache.GIVEN])
+    own, (picked, places, kept) = store.own, plan.picked
+    cache_rows.pick(plan.places.pointer, coming, plan.rows.pointer, True, picked.pointer)
+    row_numbers.compact(picked.pointer, coming, kept.pointer, places.pointer)
+    row_numbers.look_up(kept.pointer, 0, new, plan.new_rows.pointer)
+    row_use.give(plan.keys.pointer, coming, plan.places.pointer, plan.vacant.pointer, free, given,
+                 plan.new_keys.pointer, plan.new_homes.pointer)
+    index_rows.place(own["every"].pointer, own["every"].shape[0], plan.new_keys.pointer, plan.new_homes.pointer, new)
+    again = min(new, free)
+    numbers[cache.FREE] -= again
+    numbers[cache.GIVEN] += new - again

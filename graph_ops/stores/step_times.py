@@ -1,0 +1,139 @@
+"""Which step of a table's clock a time was: what dumps by time are made of.
+
+Stamps are steps (clock.py). So of each table in each session there is a log of moments: at this time no step that had
+changed rows was in flight any more, and the last one had this number. Such a moment is noted before a step stamps rows,
+where the last note is more than a second old, or no step that changes any table has been in flight for a quarter of a
+second; it is then the end of the last such step, as TensorFlow tells (bridge/bridge_pins.h). Steps in several threads
+may leave no such moment: then one is when all have ended that were in flight at some time. So a time is taken for one
+that is earlier, if any, by a second, or by as long as steps in flight take; at a pause by nothing. A dump may give rows
+that had changed before its time, and never lacks one that changed later.
+
+The log is in this process's memory: of what was before the table was initialized or restored it knows nothing, and a
+dump since then is one of all rows. Of the latest half of it every note stays; the older it gets, the fewer do.
+"""
+import bisect
+import ctypes
+from array import array
+from typing import Any, Dict, NamedTuple, Optional
+
+from sok1x.graph_ops.stores.clock_numbers import DUE, STAMPED, counted
+
+EVERY = -1  # a step before all others
+_RESOLUTION, _PAUSE = 1000000, 250000  # microseconds; the latter as kPause in groups/lane.cc
+_MOST_NOTES = 8192
+_SESSIONS_REMEMBERED = 1000
+
+
+class _Waiting(NamedTuple):
+    """A step that is the last of a moment as soon as no run up to one with this number is in flight."""
+
+    step: int
+    newest: int
+
+
+class _Now(NamedTuple):
+    """Of runs that change any table: the number of the newest, of the oldest in flight (0: none is), when the last
+    ended; and the time."""
+
+    newest: int
+    oldest: int
+    ended: int
+    time: int
+
+
+class _Log:
+    """Of one table in one session. Times are microseconds since 1970."""
+
+    def __init__(self, began: int) -> None:
+        self._began = began
+        self._times, self._steps = array("q"), array("q")
+        self._waiting: Optional[_Waiting] = None
+
+    def contradicts(self, step: int) -> bool:
+        """Whether the table's clock has gone back: somebody has restored it, and told nobody."""
+        return bool(self._steps) and step < self._steps[-1]
+
+    def before_step(self, now: _Now, step: int) -> None:
+        """`step` is the last before that of the run that is the newest."""
+        if now.oldest == now.newest:  # no other is in flight
+            self._waiting = None
+            self._note(now.ended, step)
+            return
+        if self._waiting is not None and now.oldest > self._waiting.newest:
+            self._note(now.time, self._waiting.step)
+            self._waiting = None
+        if self._waiting is None:
+            self._waiting = _Waiting(step, now.newest - 1)
+
+    def _note(self, time: int, step: int) -> None:
+        self._times.append(max(time, self._times[-1] if self._times else self._began))
+        self._steps.append(step)
+        if len(self._times) >= _MOST_NOTES:
+            for notes in (self._times, self._steps):
+                del notes[1:_MOST_NOTES // 2:2]
+
+    def step_at(self, time: int, now: _Now, step: int, stamped: int) -> int:
+        """The step of a time. step: of the clock now. stamped: when rows of the table were last stamped, or 0."""
+        if time < self._began:
+            return EVERY
+        if stamped < self._began or (not now.oldest and time >= now.ended):
+            return step
+        place = bisect.bisect_right(self._times, time)
+        return self._steps[place - 1] if place else EVERY
+
+
+_logs: Dict[int, Dict[str, _Log]] = {}  # session -> table's name -> log
+
+
+def _now(request: Any) -> _Now:
+    numbers = (ctypes.c_int64 * 4)()
+    request.library.changing(numbers)
+    return _Now(*numbers)
+
+
+def _log(request: Any, table: str, now: int) -> _Log:
+    if len(_logs) >= _SESSIONS_REMEMBERED and request.session not in _logs:
+        _logs.clear()
+    return _logs.setdefault(request.session, {}).setdefault(table, _Log(now))
+
+
+def begin(request: Any, table: str) -> None:
+    """All rows of a table, by its name, are new: nothing is known of what was before."""
+    _logs.get(request.session, {}).pop(table, None)
+    _log(request, table, _now(request).time)
+
+
+def is_due(table: str, request: Any) -> bool:
+    """Whether `before_stamps` has something to note before rows of a table, by its name, are stamped."""
+    now = _now(request)
+    return now.time >= counted(table)[DUE] or now.time - now.ended >= _PAUSE
+
+
+def begin_changing(request: Any) -> None:
+    """Has the request's run be known as one that changes tables. (Where it cannot be, times near it are not noted.)"""
+    request.library.pin_changing(request.handle)
+
+
+def before_stamps(store: Any, ahead: int, at_least: int) -> None:
+    """Hears that rows of a store's table are going to be stamped; ahead, at_least: as in cuda_kernels/stamps.cu."""
+    request, name = store.request, store.table.name
+    due, known = is_due(name, request), request.library.pin_changing(request.handle) == 0
+    now, numbers = _now(request), counted(name)
+    numbers[STAMPED] = now.time
+    if not due or not known:
+        return
+    step = int(store.clock.read())
+    log = _log(request, name, now.time)
+    if log.contradicts(step):
+        begin(request, name)
+    elif ahead or at_least > step:
+        log.before_step(now, step)
+        numbers[DUE] = now.time + _RESOLUTION
+
+
+def step_of(request: Any, table: str, time: int, step: int) -> int:
+    """The step of a time for a table, by its name: what changed later has a greater one. step: its clock's now."""
+    now = _now(request)
+    if _log(request, table, now.time).contradicts(step):
+        begin(request, table)
+    return _log(request, table, now.time).step_at(time, now, step, counted(table)[STAMPED])

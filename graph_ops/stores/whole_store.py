@@ -1,0 +1,118 @@
+"""All rows of a table with a cache, as those of any other table: for what moves whole tables."""
+from typing import Any, Optional, Tuple
+
+import numpy as np
+
+from sok1x.cuda_kernels import fill, hash_index
+from sok1x.graph_ops.bridge.bridge import Array
+from sok1x.graph_ops.stores import cache, growth, host_growth
+from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore
+from sok1x.graph_ops.stores.forgetting import KNOWN, TICK
+from sok1x.graph_ops.stores.host_tier import Rows
+
+
+class WholeStore(ForgetfulStore):
+    """See the module's text. Its index is that of all keys, and rows and slots are `Array`s in the host's memory, up to
+    date; `stamps`, and `used` where rows are free, are on the request's device.
+
+    Args:
+      cached: a `CachedStore`, locked. replaces: all rows are about to be replaced: what they have been nobody asks.
+    """
+
+    def __init__(self, cached: Any, replaces: bool) -> None:
+        self._cached, self._replaces = cached, replaces
+        super().__init__(cached.request, cached.table, cached.world, cached._held,
+                         [*cached.own.values(), *cached.slots.values()])
+        self._columns = {**cached.columns(), **cached.held_columns()}
+        self._given = int(cached.numbers()[cache.GIVEN])
+        if not replaces:
+            self._write_back()
+        self._look()
+
+    def _write_back(self) -> None:
+        """Has the host's memory have what the cache has, which stays there."""
+        cached, rows = self._cached, self._cached.homes_in_use()
+        cached.tier.reserve(self._given, self._given)
+        for column, array in self._columns.values():
+            column.move(array, Rows(None, rows), None, 0)
+        self._wait()
+
+    def _wait(self) -> None:
+        if self.request.gpu is not None:
+            self.request.gpu.synchronize()
+
+    def _look(self) -> None:
+        """Takes everything as it is now."""
+        cached, rows = self._cached, self._columns["rows"][0].rows
+        self.index, tiers = cached.own["every"], cached.own["tiers"]
+        self.count = Array(tiers.pointer + 8 * cache.GIVEN, "int64", (), 1, tiers.gpu)
+        self.rows = self._columns["rows"][0].array(rows)
+        self.slots = {name: self._columns[name][0].array(rows) for name in self.slots}
+        self.own = {name: array for name, array in cached.own.items() if name != "used"}
+        if self._replaces:
+            return
+        self.stamps = self._columns["stamps"][0].on_device(self._given)
+        if cached.numbers()[cache.FREE]:
+            self.own["used"] = self._columns["used"][0].on_device(self._given)
+
+    @property
+    def capacity(self) -> int:
+        """See `Store.capacity`: rows that the host has memory for."""
+        return int(self.rows.shape[0])
+
+    def whole(self, replaces: bool = False) -> "WholeStore":
+        """See `Store.whole`."""
+        return self
+
+    def in_use(self) -> int:
+        """See `Store.in_use`."""
+        return int(self._cached.in_use())
+
+    def rows_in_use(self) -> Optional[Tuple[Any, int, Any]]:
+        """See `Store.rows_in_use`."""
+        if "used" not in self.own:
+            return None
+        return growth.rows_in_use(self.request, self.own["used"], self._given)
+
+    def read_rows(self, rows: Any, count: int, out: Any) -> None:
+        """See `Store.read_rows`."""
+        asked = Array(rows.pointer, "int32", (count,), count, rows.gpu)
+        self._columns["rows"][0].move(out, None, Rows(None, asked), 0)
+
+    # ---- loading
+
+    def make_room(self, rows: int) -> None:
+        """See `Store.make_room`."""
+        cached = self._cached
+        numbers = np.zeros_like(cached.numbers())
+        numbers[cache.GIVEN] = self._given
+        try:
+            cached._slots = cached._reach_slots("every")
+            host_growth.make_room(cached, numbers, max(0, rows - self._given), None)
+        finally:
+            cached._slots = {}
+            cached._let_go()
+        self._look()
+
+    def begin_again(self) -> None:
+        """See `Store.begin_again`: nothing is in the cache either."""
+        cached, own = self._cached, self._cached.own
+        self._wait()
+        hash_index.clear(cached.index.pointer, cached.index.shape[0])
+        fill.fill_int64(cached.count.pointer, 1, 0)
+        for name, value in (("used", 0), ("frequency", 1), ("counters", 0), ("sketch", 0), ("tiers", 0)):
+            if name in own:
+                fill.fill_int64(own[name].pointer, own[name].size, value)
+        fill.fill_int64(own["counters"].pointer + 8 * KNOWN, 1, UNKNOWN_STEP)
+        for name, value in (("used", 0), ("frequency", 1)):
+            if name in self._columns:
+                column = self._columns[name][0]
+                column.numpy(column.rows)[...] = value
+
+    def loaded(self, count: int) -> None:
+        """See `Store.loaded`: what the op does not hold begins anew; the next lookup's tick is above those of all rows.
+        """
+        cached = self._cached
+        used = self._columns["used"][0].numpy(count)
+        fill.fill_int64(cached.own["counters"].pointer + 8 * TICK, 1, int(used.max()) if count else 0)
+        fill.fill_int64(cached.own["tiers"].pointer + 8 * cache.HOST_BYTES, 1, cached.tier.bytes())

@@ -1,0 +1,126 @@
+"""What users say of tables whose rows are in host memory, and in part in a cache on the device."""
+import numbers
+from typing import Any, Dict, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.core.capacities import Capacity
+from sok1x.core.forgetting_options import Resolved
+from sok1x.cuda_kernels import gpu
+from sok1x.graph_ops.stores.cache import Cache
+from sok1x.graph_ops.stores.forgetting import Forgetting
+from sok1x.graph_ops.stores.table import MOST_ROWS
+
+_GIGABYTE = 1 << 30
+
+
+class CacheOptions(NamedTuple):
+    """Options of tables that may be larger than the memory of the rank's device; by default all rows are there.
+
+    All rows, with all that optimizers keep for them, are in host memory then, and those that were asked for last are
+    also in a cache on the device: a training lookup has its keys come into it, and others go back for them.
+
+    Args:
+        max_hbm_for_vectors: GB (2**30 bytes) of the device's memory for rows, on a GPU: the cache has as many rows of
+            4 D bytes. Stamps, scores and optimizers' slots come on top of it, and the index of all keys. On a host all
+            rows are in host memory anyway, and there is no cache. 0 and None: no cache.
+        cache_rows: the rows of the cache, in place of `max_hbm_for_vectors`; on a host too. With at least as many as
+            `max_capacity` there is no cache.
+        max_pinned_memory: GB of host memory that may be pinned for this table on this rank; what is not pinned a GPU
+            reaches through copies only, which is slower. None: as much as can be.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> from sok1x.core.cache_options import CacheOptions
+        >>> CacheOptions(cache_rows=1000).max_pinned_memory is None
+        True
+    """
+
+    max_hbm_for_vectors: Optional[float] = None
+    cache_rows: Optional[int] = None
+    max_pinned_memory: Optional[float] = None
+
+
+class WithCache(NamedTuple):
+    """A table's capacity, of the cache where it has one, how it forgets, and the cache; None: it has none."""
+
+    capacity: Capacity
+    forgetting: Optional[Forgetting]
+    cache: Optional[Cache]
+
+
+def taken_out_of(options: Dict[str, Any]) -> CacheOptions:
+    """The options of a cache among others.
+
+    Args:
+        options: of a table; those of `CacheOptions` are taken out.
+
+    Returns:
+        The `CacheOptions`.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> from sok1x.core import cache_options
+        >>> options = {"cache_rows": 8, "evict_strategy": "lru"}
+        >>> cache_options.taken_out_of(options).cache_rows, options
+        (8, {'evict_strategy': 'lru'})
+    """
+    return CacheOptions(**{name: options.pop(name) for name in CacheOptions._fields if name in options})
+
+
+def resolve(label: str, dim: int, resolved: Resolved, given: CacheOptions) -> WithCache:
+    """The cache of a table that a user describes.
+
+    Args:
+        label: what to call it in messages.
+        dim: D.
+        resolved: its capacity, and how it forgets.
+        given: what is said of the cache.
+
+    Returns:
+        A `WithCache`.
+
+    Raises:
+        TypeError: a number is none.
+        ValueError: a number out of range, or a cache of a table that does not grow.
+
+    Example:
+        >>> from sok1x.core import cache_options, capacities, forgetting_options
+        >>> capacity = capacities.resolve("table", None, True, None, 100)
+        >>> made = forgetting_options.resolve("table", capacity, True, {})
+        >>> cache_options.resolve("table", 4, made, cache_options.CacheOptions(cache_rows=10)).capacity.rows
+        10
+    """
+    capacity, forgetting = resolved
+    hbm = _gigabytes(label, "max_hbm_for_vectors", given.max_hbm_for_vectors)
+    pinned = _gigabytes(label, "max_pinned_memory", given.max_pinned_memory)
+    rows = given.cache_rows
+    if rows is not None:
+        if isinstance(rows, bool) or not isinstance(rows, numbers.Integral):
+            raise TypeError("{}: cache_rows: got {!r} of type {}, expected a positive integer".format(
+                label, rows, type(rows).__name__))
+        if not 1 <= int(rows) <= MOST_ROWS:
+            raise ValueError("{}: cache_rows: got {}, expected an integer from 1 to {}".format(label, rows, MOST_ROWS))
+    elif hbm and tf.test.is_built_with_cuda() and gpu.count():
+        rows = min(MOST_ROWS, max(1, hbm // (4 * dim)))
+    if rows is None:
+        return WithCache(capacity, forgetting, None)
+    if capacity.growth is None:
+        raise ValueError("{}: got a cache of {} rows and a fixed number of {} rows; expected a table that grows, with "
+                         "max_vocabulary_size_per_gpu=None".format(label, rows, capacity.rows))
+    if capacity.growth.most is not None and rows >= capacity.growth.most:
+        return WithCache(capacity, forgetting, None)
+    return WithCache(Capacity(int(rows), capacity.growth), forgetting or Forgetting(), Cache(int(rows), pinned))
+
+
+def _gigabytes(label: str, what: str, value: Any) -> Optional[int]:
+    """Bytes."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise ValueError("{}: {}: got {!r}, expected a number of GB, 0 or more".format(label, what, value))
+    return int(value * _GIGABYTE)
