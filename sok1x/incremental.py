@@ -5,7 +5,7 @@ from typing import Any, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import initialize
+from sok1x.core import sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.stores import stamps
 
@@ -73,7 +73,7 @@ def incremental_dump(variables: Any, since_step: Any, session: Optional[tf.Sessi
                      for variable in checked]
     else:
         dumps = _run(checked, since_number("incremental_dump", since_step),
-                     session_of("incremental_dump", graph, session))
+                     sessions.session_of("sok1x.incremental_dump", graph, session))
     return dumps if several else dumps[0]
 
 
@@ -107,22 +107,6 @@ def since_number(function: str, since_step: Any) -> int:
         raise TypeError("sok1x.{}: since_step: got {!r} of type {}, expected an integer, for the ops run "
                         "at once".format(function, since_step, type(since_step).__name__))
     return int(since_step)
-
-
-def session_of(function: str, graph: tf.Graph, session: Optional[tf.Session]) -> tf.Session:
-    """The session to run in."""
-    if session is not None:
-        if session.graph is not graph:
-            raise ValueError("sok1x.{}: session: got one of another graph than the variables'".format(function))
-        return session
-    default = tf.get_default_session()
-    found = default if default is not None and default.graph is graph else initialize.last_session(graph)
-    if found is None:
-        raise RuntimeError(
-            "sok1x.{}: the variables' graph is finalized, and no session of it was found: pass session=, "
-            "as a hook's run_context.session, or add sok1x.InitHook to the hooks of the "
-            "MonitoredTrainingSession".format(function))
-    return found
 
 
 def _run(variables: List[EmbeddingVariable], since: int, session: tf.Session) -> List[Any]:

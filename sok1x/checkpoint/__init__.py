@@ -8,6 +8,7 @@ A table's shard in files:
     shard_reader       reads one
     writing            a table's rows to files
     reading            a table's rows from those of any number of ranks
+    strays             keys that several ranks had
     table_rows         a whole table of all ranks, in the order in which it is exported
 
 Whole checkpoints on disk:
@@ -33,6 +34,7 @@ What `python -m sok1x.checkpoint` does:
 In a session, all ranks together:
     tables             a graph's state: tables, and all else
     transfer           the op that moves a shard, and its errors
+    preparing          tables made ready for a restore
     ranks              what ranks tell each other
     saving             all state into a checkpoint
     restoring          and back

@@ -10,7 +10,8 @@ digits are the crc32c of all bytes before that end.
     tables            {name: {dim, rows (V of each rank), counts (rows in use, a number for each rank), use_hashtable,
                       key_dtype, parts: {part: {dtype, row_shape, suffix}}}}; where one rank has all rows also
                       localized, that rank; where V is not the same on all ranks also keys, the rows of all, and
-                      rows is then the largest V
+                      rows is then the largest V; where ranks have keys that belong to others also strays, a number
+                      for each rank
     files             {name in the folder: {bytes, crc32c}}; of a shard file the checksum that shard_header.py
                       describes, of TensorFlow's files that of all their bytes
 """
@@ -32,7 +33,7 @@ VERSION = 1
 KEY_DTYPES = ("int64", "int32", "uint32")
 
 _MOST_BYTES = 64 << 20
-_OPTIONAL = ("localized", "keys")  # of a table; left out where they are None
+_OPTIONAL = ("localized", "keys", "strays")  # of a table; left out where they are None
 _END = re.compile(rb',"crc32c":"([0-9a-f]{8})"\}\n\Z')
 _TOKEN = re.compile(r"[0-9a-f]{8,64}\Z")
 
@@ -56,6 +57,7 @@ class Table(NamedTuple):
     parts: Dict[str, Part]
     localized: Optional[int] = None
     keys: Optional[int] = None
+    strays: Optional[List[int]] = None
 
     @property
     def placement(self) -> Placement:
@@ -194,7 +196,7 @@ def _checked(fields: Dict[str, Any]) -> Manifest:
 
 def _table(name: str, value: Any, ranks: int) -> Table:
     what = "table '{:.80}'".format(name)
-    localized, keys = (value.get(field) if isinstance(value, dict) else None for field in _OPTIONAL)
+    localized, keys, strays = (value.get(field) if isinstance(value, dict) else None for field in _OPTIONAL)
     there = tuple(field for field in Table._fields if field not in _OPTIONAL or (
         isinstance(value, dict) and value.get(field) is not None))
     dim, rows, counts, use_hashtable, key_dtype, parts = _fields(value, there, what)[:6]
@@ -210,6 +212,12 @@ def _table(name: str, value: Any, ranks: int) -> Table:
                    for part, inner in _objects(parts, "parts of " + what).items()},
                   None if localized is None else integer(localized, 0, ranks - 1, "localized of " + what),
                   None if keys is None else integer(keys, 1, 2 ** 48, "keys of " + what))
+    if strays is not None:
+        if not isinstance(strays, list) or len(strays) != ranks or not use_hashtable:
+            raise ValueError("strays of {} is not a list with a number for each of {} ranks, of a table with an "
+                             "index".format(what, ranks))
+        table = table._replace(strays=[integer(stray, 0, count, "a number of strays of " + what)
+                                       for stray, count in zip(strays, table.counts)])
     if keys is not None and table.counts != [table.placement.rows_of(keys, rank, ranks) for rank in range(ranks)]:
         raise ValueError("counts of {} are not those of {} keys, {}".format(what, keys, table.placement.label()))
     suffixes = {part.suffix for part in table.parts.values()}

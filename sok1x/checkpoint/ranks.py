@@ -25,11 +25,15 @@ class Ranks:
         world = launch.current()
         return 0 if world is None else int(world.rank)
 
-    def exchange(self, session: tf.Session, value: Any) -> List[Any]:
-        """What every rank gave: things that JSON can hold, in the order of the ranks."""
-        payload = np.frombuffer(json.dumps(value).encode(), np.uint8)
+    def gather(self, session: Any, payload: np.ndarray) -> List[np.ndarray]:
+        """Every rank's bytes, uint8 [n], in the order of the ranks; n may differ."""
         together, lengths = session.run(self._gathered, {self._payload: payload})
-        return [json.loads(part.tobytes().decode()) for part in np.split(together, np.cumsum(lengths)[:-1])]
+        return list(np.split(together, np.cumsum(lengths)[:-1]))
+
+    def exchange(self, session: Any, value: Any) -> List[Any]:
+        """What every rank gave: things that JSON can hold, in the order of the ranks."""
+        parts = self.gather(session, np.frombuffer(json.dumps(value).encode(), np.uint8))
+        return [json.loads(part.tobytes().decode()) for part in parts]
 
     def agree(self, session: tf.Session, work: Callable[[], Any]) -> List[Any]:
         """Does this rank's work and returns what every rank's gave. If it fails on one rank, it has failed on all.

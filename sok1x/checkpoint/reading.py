@@ -14,6 +14,7 @@ import numpy as np
 from sok1x.checkpoint import shard_names
 from sok1x.checkpoint.checkpoint_files import Checkpoint, Progress, chunks_of, no_progress, rows_per_chunk
 from sok1x.checkpoint.errors import MismatchError
+from sok1x.checkpoint.strays import Strays
 from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 
 
@@ -70,16 +71,20 @@ class TableSource:
         self._wanted = wanted
         self.same_ranks = checkpoint.manifest.ranks == ranks and self._table.placement == wanted.placement
         self.total: Optional[int] = self._table.counts[rank] if self.same_ranks else None
-        self.shards: List[int] = self._shards(checkpoint.manifest.ranks)
+        self.shards: List[int] = [rank] if self.same_ranks and self._table.strays \
+            else self._shards(checkpoint.manifest.ranks)
+        self._strays: Optional[Strays] = None
+        if self._table.strays and not self.same_ranks:
+            self._strays = Strays(self._table, checkpoint.manifest.ranks)
         self._compare()
 
     def _shards(self, saved_ranks: int) -> List[int]:
         """Those in which this rank's keys may be."""
         if not self._wanted.placement.has_keys(self._rank):
             return []
-        if self._table.localized is not None:
+        if self._table.localized is not None and not (self._table.strays and not self.same_ranks):
             return [self._table.localized]
-        if self._wanted.placement.rank is not None:
+        if self._wanted.placement.rank is not None or (self._table.strays and not self.same_ranks):
             return list(range(saved_ranks))
         step = math.gcd(saved_ranks, self._ranks)
         return list(range(self._rank % step, saved_ranks, step))
@@ -99,6 +104,8 @@ class TableSource:
         def count(keys: np.ndarray) -> None:
             nonlocal total, greatest
             mine = keys if self.same_ranks else keys[self._wanted.mine(keys, self._rank, self._ranks)]
+            if self._strays is not None:
+                self._strays.add(mine, shard)
             total += len(mine)
             if len(mine):
                 greatest = max(greatest, int(mine.max()))
@@ -109,6 +116,8 @@ class TableSource:
                 self._checkpoint.check_shard(self._name, part, shard, progress)
         if self.has_unused:
             self._checkpoint.check_shard(self._name, shard_names.UNUSED, self._rank, progress)
+        if self._strays is not None:
+            total = self._strays.choose()
         self.total = total
         needed = total if self._table.use_hashtable else self._wanted.rows_for(greatest, self._ranks)
         if needed > self._wanted.rows:
@@ -131,6 +140,8 @@ class TableSource:
                     rows = {part: reader.read(first, n) for part, reader in readers.items()}
                     if not self.same_ranks:
                         mine = self._wanted.mine(keys, self._rank, self._ranks)
+                        if self._strays is not None:
+                            mine = mine[self._strays.chosen(keys[mine], shard)]
                         keys, rows = keys[mine], {part: values[mine] for part, values in rows.items()}
                     if len(keys):
                         yield keys, rows

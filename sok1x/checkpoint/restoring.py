@@ -4,9 +4,10 @@ from typing import Any, List, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import dense_saver, folders, shard_names
+from sok1x.checkpoint import dense_saver, folders, shard_names, transfer
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.dense_saver import VariablesSaver
+from sok1x.checkpoint.preparing import Prepared, prepare
 from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.reading import TableSource, Wanted
 from sok1x.checkpoint.tables import TableState
@@ -36,7 +37,7 @@ class Restoring:
         self._directory, self._dense = directory, dense
         self._ranks = Ranks("agree_on_restoring") if ranks is None else ranks
         self._tables = [Transfer(table, shard_transfer.load, "load_shard") for table in tables]
-        self._initial = [_Initial(table) for table in tables]
+        self._prepared = [Prepared(table) for table in tables]
 
     def restore(self, session: tf.Session, step: Optional[int] = None) -> Optional[Restored]:
         """Restores the last complete checkpoint, or that of a step; all ranks call it alike.
@@ -86,32 +87,10 @@ class Restoring:
         return dense_saver.dense_prefix(Checkpoint(found.folder))
 
     def _load(self, session: tf.Session, prefix: str, sources: List[Any]) -> None:
-        for table, initial, source in zip(self._tables, self._initial, sources):
-            initial.prepare(session, source.total or 0)
-            table.run(session, source)
+        prepare(session, self._prepared, [source.total or 0 for source in sources])
+        transfer.run_all(session, self._tables, sources)
         if self._dense is not None:
             self._dense.restore_dense(session, prefix)
-
-
-class _Initial:
-    """A table's variables made ready for a restore: what a checkpoint does not say is as in a new session."""
-
-    def __init__(self, table: TableState) -> None:
-        self._variables = table.variables()
-        self._known = [variable.is_initialized() for variable in self._variables]
-        self._parts = list(table.parts.values())
-        self._count = table.variable.index[-1] if table.variable.index else None
-
-    def prepare(self, session: tf.Session, rows: int) -> None:
-        """Before `rows` rows are loaded. One variable at a time: each takes its size in memory once more."""
-        known = session.run(self._known)
-        for variable, initialized in zip(self._variables, known):
-            if not initialized:
-                session.run(variable.initializer)
-        # Rows that are in use now and will not be then leave their slots behind.
-        if all(known) and self._count is not None and session.run(self._count) > rows:
-            for variable in self._parts:
-                session.run(variable.initializer)
 
 
 def wanted(table: TableState) -> Wanted:

@@ -8,11 +8,11 @@ from typing import Any, Dict, Iterator, List, Optional
 import tensorflow.compat.v1 as tf
 from tensorflow.python.training import checkpoint_management
 
-from sok1x.checkpoint import folder_lock, folders, manifest, tensorflow_errors, writing
+from sok1x.checkpoint import folder_lock, folders, manifest, tensorflow_errors, transfer, writing
 from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.folder_lock import FolderLock
 from sok1x.checkpoint.ranks import Ranks, expect_seen
-from sok1x.checkpoint.tables import TableState
+from sok1x.checkpoint.tables import TableState, let_leave
 from sok1x.checkpoint.transfer import Transfer
 from sok1x.graph_ops.transfer import shard_transfer
 
@@ -85,17 +85,16 @@ class Saving:
 
     def _write(self, session: tf.Session, folder: str, token: str, step: int) -> List[Dict[str, Any]]:
         """This rank's shards."""
+        let_leave(session, [table.table for table in self._tables])
         expect_seen(folder, "just made")
-        outcomes = []
-        for table in self._tables:
-            sink = writing.TableSink(folder, token, step)
-            try:
-                table.run(session, sink)
-            except BaseException:
+        sinks = [writing.TableSink(folder, token, step) for _ in self._tables]
+        try:
+            transfer.run_all(session, self._tables, sinks)
+        except BaseException:
+            for sink in sinks:
                 sink.abort()
-                raise
-            outcomes.append(sink.outcome)
-        return outcomes
+            raise
+        return [sink.outcome for sink in sinks]
 
     def _publish(self, session: tf.Session, folder: str, token: str, step: int, outcomes: List[Any]) -> Optional[str]:
         """Rank 0: what is not in shards, the manifest, and the checkpoint's name."""

@@ -2,10 +2,13 @@
 import time
 from typing import Iterator
 
+import numpy as np
+
 from sok1x.checkpoint import shard_names
 from sok1x.checkpoint.checkpoint_files import Checkpoint
-from sok1x.checkpoint.manifest import Part
+from sok1x.checkpoint.manifest import Part, Table
 from sok1x.checkpoint.progress import size
+from sok1x.cuda_kernels import hash_index
 
 
 def lines(folder: str) -> Iterator[str]:
@@ -42,11 +45,24 @@ def _table_lines(checkpoint: Checkpoint, name: str) -> Iterator[str]:
     yield _line("  load factor", "{:.3f}, at most {:.3f} (rank {})".format(
         used / max(rows, 1), table.counts[fullest] / max(table.rows, 1), fullest))
     yield _line("  bytes", "{:,} ({})".format(total, size(total)))
+    yield _line("  memory", _memory(table))
     slots = [part for part in table.parts if part.startswith(shard_names.SLOT)]
     for number, part in enumerate(slots):
         yield _line("" if number else "  slots", "{} {}".format(part[len(shard_names.SLOT):], _row(table.parts[part])))
     if not slots:
         yield _line("  slots", "none")
+
+
+def _memory(table: Table) -> str:
+    """What a rank's shard takes, restored into as many rows as it was saved from, with what was saved beside these."""
+    row = sum(np.dtype(part.dtype).itemsize * int(np.prod(part.row_shape, dtype=np.int64))
+              for name, part in table.parts.items() if name not in (shard_names.KEYS, shard_names.UNUSED))
+    if shard_names.SCORES[0] in table.parts:
+        row += 8  # its place in the list of free rows
+    slots = hash_index.capacity(table.rows) if table.use_hashtable else 0
+    index = ", and {:,} slots of 16 (index)".format(slots) if slots else ""
+    total = table.rows * row + 16 * slots
+    return "{:,} ({}) on a rank with {:,} rows: {:,} bytes a row{}".format(total, size(total), table.rows, row, index)
 
 
 def _row(part: Part) -> str:

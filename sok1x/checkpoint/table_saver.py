@@ -25,10 +25,12 @@ from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.held import Held, with_keys
 from sok1x.checkpoint.imported_saver import ImportedSaver, has_imported_tables
 from sok1x.checkpoint.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
+from sok1x.checkpoint.tables import let_leave
 from sok1x.checkpoint.talk import talk
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
 from sok1x.graph_ops.operations.rank_and_ranks import rank_and_ranks
+from sok1x.graph_ops.stores.step_at import RESTORED
 
 _OF_SAVED_MODEL = os.path.join("variables", "variables")
 _TOGETHER = "call sok.CheckpointManager, or a tf.train.Saver of all variables, on all ranks with one path"
@@ -72,6 +74,7 @@ class TableSaver(tf.train.Saver):
                        strip_default_attrs=strip_default_attrs)
 
         def alone() -> Any:
+            let_leave(sess, self._held.tables)
             return super(TableSaver, self).save(sess, save_path, global_step, meta_graph_suffix=meta_graph_suffix,
                                                 save_debug_info=save_debug_info, **options)
 
@@ -123,7 +126,13 @@ class TableSaver(tf.train.Saver):
                 tf.logging.info("Restoring parameters from %s", place.prefix)
                 self._restoring.restore_one_ranks(sess, place.prefix)
             else:
-                self._talk.agree(sess, lambda: super(TableSaver, self).restore(sess, save_path))
+                self._talk.agree(sess, lambda: self._restore_own(sess, save_path))
+
+    def _restore_own(self, session: tf.Session, save_path: str) -> None:
+        """What this rank has saved for itself, as TensorFlow does it."""
+        super().restore(session, save_path)
+        ops = [table.variable.step_at for table in self._held.tables]
+        session.run([step for _, step in ops], {time: RESTORED for time, _ in ops})
 
     def _save_together(self, session: tf.Session, prefix: str, step: int, options: Dict[str, Any]) -> str:
         self._expect_whole("save")

@@ -45,6 +45,13 @@ def tables_of(graph: tf.Graph) -> List[TableState]:
     return tables
 
 
+def let_leave(session: tf.Session, tables: List[TableState]) -> None:
+    """Has rows leave that are not to be saved; this rank's alone."""
+    leaving = [table.variable.leaves_before_save for table in tables if table.variable.leaves_before_save is not None]
+    if leaving:
+        session.run(leaving)
+
+
 def dense_of(graph: tf.Graph, tables: List[TableState]) -> List[Any]:
     """All else that TensorFlow would save: variables and saveable objects."""
     in_shards = {variable.op.name for table in tables for variable in table.variables()}

@@ -3,6 +3,7 @@ import contextlib
 import threading
 from typing import Any, Iterator, List, Optional
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.errors import CheckpointError
@@ -38,6 +39,22 @@ class Talk(Ranks):
             finally:
                 self._what = before
 
+    def gather(self, session: Any, payload: np.ndarray) -> List[np.ndarray]:
+        """As `Ranks.gather`; `session` is not needed.
+
+        Raises:
+            CheckpointError: some ranks wait for something else.
+        """
+        with self._lock:
+            if self._session is None:
+                self._session = tf.Session(graph=self._graph, config=tf.ConfigProto(device_count={"GPU": 0}))
+            try:
+                return super().gather(self._session, payload)
+            except tf.errors.OpError as error:  # the job has failed
+                alone = " {}: {}".format(self._what, _TOGETHER) if isinstance(
+                    error, tf.errors.DeadlineExceededError) else ""
+                raise CheckpointError(error.message.split("\n")[0] + alone) from error
+
     def exchange(self, session: Any, value: Any) -> List[Any]:
         """As `Ranks.exchange`; `session` is not needed.
 
@@ -45,18 +62,11 @@ class Talk(Ranks):
             CheckpointError: some ranks wait for something else, or talk about something else.
         """
         with self._lock:
-            if self._session is None:
-                self._session = tf.Session(graph=self._graph, config=tf.ConfigProto(device_count={"GPU": 0}))
-            try:
-                told = super().exchange(self._session, [self._what, value])
-            except tf.errors.OpError as error:  # the job has failed
-                alone = " {}: {}".format(self._what, _TOGETHER) if isinstance(
-                    error, tf.errors.DeadlineExceededError) else ""
-                raise CheckpointError(error.message.split("\n")[0] + alone) from error
+            told = super().exchange(session, [self._what, value])
         for rank, (what, _) in enumerate(told):
             if what != self._what:
-                raise CheckpointError("Rank {} is at '{}', and rank {} at '{}': all ranks must save and restore alike, "
-                                      "in one order.".format(self.rank, self._what, rank, what))
+                raise CheckpointError("Rank {} is at '{}', and rank {} at '{}': all ranks must do the same with "
+                                      "tables, in one order.".format(self.rank, self._what, rank, what))
         return [given for _, given in told]
 
 

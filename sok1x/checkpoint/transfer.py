@@ -1,7 +1,8 @@
 """The op that moves a table's shard between its variables and an object of this process."""
+import contextlib
 import functools
 import inspect
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -17,12 +18,15 @@ class Transfer:
         table: the table.
         make: one of the two.
         name: of the op.
+
+    Attributes:
+        op, token: what moves the shard, and what it is fed.
     """
 
     def __init__(self, table: TableState, make: Callable[..., tf.Operation], name: str) -> None:
         self.table = table
-        self._token = tf.placeholder(tf.int64, [], name=name + "_token")
-        self._op = make(table.variable.table_variables, table.parts, self._token, name=name)
+        self.token = tf.placeholder(tf.int64, [], name=name + "_token")
+        self.op = make(table.variable.table_variables, table.parts, self.token, name=name)
 
     def run(self, session: tf.Session, obj: Any) -> None:
         """Moves the shard to the sink, or from the source, `obj`.
@@ -30,14 +34,29 @@ class Transfer:
         Raises:
             CheckpointError: the object's own error, or what else went wrong.
         """
-        recorder = _Recorder(obj)
-        with shard_transfer.offered(recorder) as token:
-            try:
-                session.run(self._op, {self._token: token})
-            except tf.errors.OpError as error:
+        run_all(session, [self], [obj])
+
+
+def run_all(session: tf.Session, transfers: Sequence[Transfer], objects: Sequence[Any]) -> None:
+    """Moves several shards in one session.run, each to or from its object, in any order.
+
+    TensorFlow prepares a graph for all that a session.run asks for the first time: for each table by itself that is a
+    minute where tables are many and the graph is large.
+
+    Raises:
+        CheckpointError: the error of an object, or what else went wrong; the other shards may have been moved.
+    """
+    recorders = [_Recorder(obj) for obj in objects]
+    with contextlib.ExitStack() as stack:
+        tokens = [stack.enter_context(shard_transfer.offered(recorder)) for recorder in recorders]
+        try:
+            session.run([transfer.op for transfer in transfers],
+                        {transfer.token: token for transfer, token in zip(transfers, tokens)})
+        except tf.errors.OpError as error:
+            for recorder in recorders:
                 if isinstance(recorder.error, CheckpointError):
                     raise recorder.error from None
-                raise CheckpointError(error.message) from error
+            raise CheckpointError(error.message) from error
 
 
 class _Recorder:

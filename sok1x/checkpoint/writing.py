@@ -1,9 +1,10 @@
 """What a table's rows are written to: `TableSink`, the receiver of graph_ops/transfer/shard_transfer.py's save op."""
+import collections
 import itertools
 import os
 import re
 import time
-from typing import Any, Dict, Sequence
+from typing import Any, DefaultDict, Dict, List, Sequence
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from sok1x.checkpoint.manifest import File, Manifest, Part, Table
 from sok1x.checkpoint.open_file import checksum
 from sok1x.checkpoint.shard_header import BLOCK_BYTES, Header, rows_per_block
 from sok1x.checkpoint.shard_writer import ShardFileWriter
+from sok1x.graph_ops.stores.placement import Placement
 
 _TENSORFLOWS = re.compile(r"model\.ckpt-[0-9]+\.(index|meta|data-[0-9]+-of-[0-9]+)\Z")
 
@@ -40,6 +42,7 @@ class TableSink:
         self._parts: Dict[str, Part] = {}
         self._counts: Dict[str, int] = {}
         self._writers: Dict[str, ShardFileWriter] = {}
+        self._strays = 0
         self.outcome: Dict[str, Any] = {}
 
     def begin(self, facts: Dict[str, Any]) -> None:
@@ -65,6 +68,8 @@ class TableSink:
         """Appends rows, [n, …], to a part."""
         if part != self._part:
             self._start_part(part)
+        if part == shard_names.KEYS:
+            self._strays += strays(self._facts, rows)
         self._writers[part].write(rows)
 
     def end(self) -> None:
@@ -74,7 +79,7 @@ class TableSink:
             if part not in self._writers:
                 self._start_part(part)
         files = {self._file_name(part): writer.close() for part, writer in self._writers.items()}
-        self.outcome = dict(self._facts, files=files, parts={
+        self.outcome = dict(self._facts, files=files, strays=self._strays, parts={
             name: [part.dtype, list(part.row_shape), part.suffix] for name, part in self._parts.items()})
 
     def abort(self) -> None:
@@ -98,6 +103,13 @@ class TableSink:
                                      self._parts[part].suffix)
 
 
+def strays(facts: Dict[str, Any], keys: np.ndarray) -> int:
+    """How many of a shard's keys belong to other ranks, as local lookups leave them; facts: as `TableSink.begin`'s."""
+    if facts["ranks"] == 1 or not facts["use_hashtable"]:
+        return 0
+    return int(np.count_nonzero(Placement(facts["localized"]).owners(keys, facts["ranks"]) != facts["rank"]))
+
+
 def tensorflow_files(folder: str) -> Dict[str, File]:
     """{name: File} of TensorFlow's files in a checkpoint's folder, each read once. Raises CheckpointError."""
     return {name: File(*checksum(os.path.join(folder, name), "TensorFlow's checkpoint of the dense variables"))
@@ -117,6 +129,7 @@ def assemble(token: str, step: int, outcomes: Sequence[Sequence[Dict[str, Any]]]
     """
     tables: Dict[str, Table] = {}
     largest: Dict[str, int] = {}
+    strays_of: DefaultDict[str, List[int]] = collections.defaultdict(list)
     files = dict(dense)
     for rank, of_rank in enumerate(outcomes):
         for outcome in of_rank:
@@ -134,10 +147,12 @@ def assemble(token: str, step: int, outcomes: Sequence[Sequence[Dict[str, Any]]]
                 raise CheckpointError("Rank {} saved table '{}' as {}, and the ranks before it as {}: all ranks must "
                                       "build the same model.".format(rank, name, table, known))
             known.counts.append(outcome["used"])
+            strays_of[name].append(outcome.get("strays", 0))
             files.update({file: File(**facts) for file, facts in outcome["files"].items()})
     for name, table in tables.items():
         if len(table.counts) != len(outcomes):
             raise CheckpointError("Only {} of {} ranks saved table '{}': all ranks must build the same model.".format(
                 len(table.counts), len(outcomes), name))
-    tables = {name: table._replace(rows=largest[name]) for name, table in tables.items()}
+    tables = {name: table._replace(rows=largest[name], strays=strays_of[name] if any(strays_of[name]) else None)
+              for name, table in tables.items()}
     return Manifest(token, step, len(outcomes), int(time.time()), tables, files)

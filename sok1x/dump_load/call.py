@@ -1,12 +1,12 @@
 """What `sok.dump` and `sok.load` are given."""
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.talk import Talk, talk
-from sok1x.core import initialize
+from sok1x.core import sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.dump_load import layout, transfers
 from sok1x.dump_load.transfers import TableTransfers
@@ -60,7 +60,7 @@ def checked(function: str, path: Any, variables: Any, optimizer: Any, session: A
                              "before".format(function, type(optimizer).__name__, variable.m_var_name))
     if launch.current() is None:
         raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
-    found = _session(function, given[0].graph, session)
+    found = sessions.session_of(function, given[0].graph, session)
     tables = [transfers.of(variable, optimizer) for variable in given]
     path = os.path.abspath(path)
     return Call(path, tables, found, talk(), "{} of {} at {}".format(
@@ -91,20 +91,3 @@ def _trains(optimizer: Any, variable: EmbeddingVariable) -> bool:
     slots = transfers.slots_of(variable, optimizer)
     # Of one that keeps nothing it cannot be known, and need not be.
     return bool(slots.variables) or (slots.optimizer == "SGD" and getattr(optimizer, "_momentum", False) is not True)
-
-
-def _session(function: str, graph: tf.Graph, session: Any) -> tf.Session:
-    """The session to run in."""
-    if session is not None:
-        if not isinstance(session, tf.Session) and hasattr(session, "_tf_sess"):
-            session = session._tf_sess()  # inside a MonitoredSession, whose hooks are not concerned
-        if session.graph is not graph:
-            raise ValueError("{}: session: got one of another graph than the variables'".format(function))
-        return session
-    default = tf.get_default_session()
-    found: Optional[tf.Session] = default if default is not None and default.graph is graph \
-        else initialize.last_session(graph)
-    if found is None:
-        raise RuntimeError("{}: no session of the variables' graph was found: pass session=, a tf.Session, a "
-                           "MonitoredTrainingSession or a hook's run_context.session".format(function))
-    return found

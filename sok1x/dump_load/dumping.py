@@ -14,6 +14,7 @@ from sok1x.dump_load import layout
 from sok1x.dump_load.call import Call
 from sok1x.dump_load.shard_sink import PartFile, ShardSink, create
 from sok1x.dump_load.transfers import TableTransfers
+from sok1x.graph_ops.stores import cache
 from sok1x.graph_ops.stores.forgetting import FREE
 
 KEYS, ROWS = shard_names.KEYS, shard_names.ROWS
@@ -168,5 +169,8 @@ def _count(table: TableTransfers, session: tf.Session) -> int:
     variable = table.variable
     if not variable.table.hashed:
         return int(variable.table.rows)
+    if variable.table.cache is not None:
+        numbers = session.run(variable.forgetting["tiers"])
+        return int(numbers[cache.GIVEN] - numbers[cache.FREE])
     used = int(session.run(variable.index[-1]))
     return used - int(session.run(variable.forgetting["counters"])[FREE]) if variable.forgetting else used

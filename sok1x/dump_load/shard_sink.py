@@ -6,7 +6,9 @@ import numpy as np
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.stream_writer import StreamWriter
+from sok1x.checkpoint.writing import strays
 from sok1x.dump_load import layout
+from sok1x.dump_load.table_files import KEYS
 
 
 class PartFile(NamedTuple):
@@ -56,16 +58,24 @@ class ShardSink:
         self._files = {part.part: part for part in files}
         self._name, self._first, self._count, self._rows = name, first, count, rows
         self._writers: Dict[str, StreamWriter] = {}
+        self._facts: Dict[str, Any] = {}
         self._written: Dict[str, int] = {part: 0 for part in self._files}
 
     def begin(self, facts: Dict[str, Any]) -> None:
         """Takes what the shard is."""
+        self._facts = facts
         if facts["used"] != self._count:
             raise errors.CheckpointError("Table '{}' had {} rows on this rank when sok.dump began, and has {} now: do "
                                          "not train while it runs.".format(self._name, self._count, facts["used"]))
 
     def write(self, part: str, rows: np.ndarray) -> None:
         """Appends rows, [n, ...], to a part."""
+        if part == KEYS and strays(self._facts, rows):
+            raise errors.CheckpointError((
+                "Table '{}' has {} keys on rank {} that belong to other ranks (tf.nn.embedding_lookup gives keys rows "
+                "on the rank that looks them up), and in a dump each key has one row: save it with "
+                "sok.CheckpointManager, or look it up by sok.lookup_sparse.").format(
+                    self._name, strays(self._facts, rows), self._facts["rank"]))
         file = self._files.get(part)
         if file is None or not len(rows):
             return

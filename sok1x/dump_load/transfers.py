@@ -59,6 +59,12 @@ def of(variable: EmbeddingVariable, optimizer: Any = None) -> TableTransfers:
     return TableTransfers(variable, slots, save, load)
 
 
+def make_anew(variable: EmbeddingVariable) -> None:
+    """Forgets the transfers of a table whose description has changed, and makes its own again."""
+    variable.__dict__.pop(_KEPT_BY, None)
+    of(variable)
+
+
 def _make(variable: EmbeddingVariable, slots: Slots) -> Tuple[Transfer, Transfer]:
     state = TableState(variable, {shard_names.SLOT + slot: made for slot, made in slots.variables.items()})
     with variable.graph.as_default(), tf.init_scope(), tf.control_dependencies(None), tf.device(None), \

@@ -14,7 +14,7 @@ from sok1x.checkpoint import folders, shard_names, verify
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.reading import TableSource, Wanted
 
-FIRST_KEYS, KEYS_A_TRAINING = 20, 2
+FIRST_KEYS, KEYS_A_TRAINING, MANY = 20, 2, 1000
 HASHED, DIRECT = "EmbeddingVariable", "EmbeddingVariable_1"
 
 
@@ -51,7 +51,7 @@ class Model:
     """The graph: a table with a hash index, one by row numbers, a dense variable.
 
     Args:
-        keys: the number of keys that come in time, of each table.
+        keys: the number of keys that come in time, of each table; of many the hash table grows, and may forget.
         dim: D.
         ranks: N; each rank's shards have room for all keys.
         dense: length of the dense variable.
@@ -60,7 +60,10 @@ class Model:
     def __init__(self, keys, dim, ranks, dense=10):
         self.total, self.dim, self.ranks = keys, dim, ranks
         self.numbers = tf.placeholder(tf.int64, [None])
-        self.hashed = sok.All2AllDenseEmbedding(keys, dim, 1, 1, embedding_initializer="zeros")
+        room = dict(max_vocabulary_size_per_gpu=keys) if keys < MANY else dict(
+            max_vocabulary_size_per_gpu=None, init_capacity=8, max_capacity=keys, evict_strategy="lru")
+        self.hashed = sok.All2AllDenseEmbedding(embedding_vec_size=dim, slot_num=1, nnz_per_slot=1,
+                                                embedding_initializer="zeros", **room)
         self.direct = sok.All2AllDenseEmbedding(-(-keys // ranks), dim, 1, 1, use_hashtable=False,
                                                 embedding_initializer="zeros")
         weight = tf.cast(1 + self.numbers % 5, tf.float32)[:, None]
@@ -127,9 +130,8 @@ def check_checkpoint(found, ranks=1):
         numbers = [_check_table(checkpoint, name, rank, ranks, trained) for rank in range(ranks)]
         together = np.sort(np.concatenate(numbers))
         np.testing.assert_array_equal(together, np.arange(len(together)))
-        rows = checkpoint.table(name).rows
-        assert len(together) == (checkpoint.manifest.ranks * rows if name == DIRECT
-                                 else np.count_nonzero(times(np.arange(rows), trained)))
+        direct = checkpoint.manifest.ranks * checkpoint.table(DIRECT).rows
+        assert len(together) == (direct if name == DIRECT else np.count_nonzero(times(np.arange(direct), trained)))
     return trained
 
 
@@ -137,7 +139,7 @@ def _check_table(checkpoint, name, rank, ranks, trained):
     """Checks one rank's rows of a table; returns the numbers of its keys."""
     table = checkpoint.table(name)
     parts = {part: (entry.dtype, entry.row_shape) for part, entry in table.parts.items()
-             if part not in (shard_names.KEYS, shard_names.UNUSED)}
+             if part not in (shard_names.KEYS, shard_names.UNUSED) + shard_names.SCORES}
     assert len(parts) == 3, "rows, stamps and the slot"
     source = TableSource(checkpoint, name, rank, ranks,
                          Wanted(table.dim, table.rows * checkpoint.manifest.ranks, table.use_hashtable,

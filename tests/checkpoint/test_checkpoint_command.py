@@ -53,6 +53,9 @@ def test_show(made, capsys):
                  "table item", "  keys        int64, row numbers", "  rows        210 in use of 210 (3 ranks of 70)",
                  "  slots       none"):
         assert line in lines
+    # Rows and two slots of 16 floats, stamps (of 4 bytes here), and the index's 1024 slots; row numbers have none.
+    memory = "94,784 (92.6 KB) on a rank with 400 rows: 196 bytes a row, and 1,024 slots of 16 (index)"
+    assert "  memory      " + memory in lines
     assert "  bytes       {:,} (".format(of_user) in "\n".join(lines)
     assert run("show", directory, "--step", 5) == run("show", os.path.join(directory, "model.ckpt-5")) == 0
     first, second = capsys.readouterr().out.split("checkpoint    ")[1:]

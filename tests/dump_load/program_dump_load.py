@@ -168,8 +168,8 @@ def check_faults(made, folder):
     world.Barrier()  # what follows may make a folder on a rank that is ahead
     if world.size > 1:
         others = made.tables[:1 + world.rank % 2]
-        refused(made, lambda: sok.dump(folder, others, session=made.session), "all ranks must save and restore alike")
-        refused(made, lambda: made.load(folder + " " * (world.rank == last)), "all ranks must save and restore alike")
+        refused(made, lambda: sok.dump(folder, others, session=made.session), "all ranks must do the same with tables")
+        refused(made, lambda: made.load(folder + " " * (world.rank == last)), "all ranks must do the same with tables")
     world.Barrier()
     if world.rank == 0:
         with open(os.path.join(folder, "one_0-key"), "r+b") as file:

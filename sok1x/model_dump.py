@@ -1,0 +1,165 @@
+"""The rows of tables that changed since a time, of all ranks on each of them: SOK 2.x's incremental dump."""
+import datetime
+from typing import Any, List, NamedTuple, Tuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint.talk import Talk, talk
+from sok1x.core import sessions
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.embeddings.layer import EmbeddingLayer
+from sok1x.graph_ops.bridge.executor import INIT_FIRST
+
+__all__ = ["incremental_model_dump"]
+
+_FUNCTION = "sok1x.incremental_model_dump"
+_PIECE = 64 << 20  # bytes of each rank that are exchanged at a time
+_1970 = datetime.datetime(1970, 1, 1)
+
+
+class _Dump(NamedTuple):
+    """Of one table: keys [n], their rows [n, D], keys that have left, and whether these are all."""
+
+    keys: np.ndarray
+    values: np.ndarray
+    evicted: np.ndarray
+    complete: bool
+
+
+def incremental_model_dump(variables: Any, utc_datetime: Any, sess: Any = None, evicted: bool = False) -> Any:
+    """The keys and rows of all ranks that changed since a time; all ranks call it together, each gets all.
+
+    A row has changed as for `sok.incremental_dump`. The time becomes a step of the table's clock, on each rank by its
+    own clock: of each table moments are known at which no step was in flight, one for each second of training, and one
+    where training has paused for a quarter of a second. So rows may be given that had changed up to about a second
+    before; every row that changed later is. Of hours that are long past fewer moments are known. Rows that lookups
+    inserted without training the table since count as changed until the next step that trains it. Before the table was
+    initialized or restored in this process nothing is known: since then every row in use has changed. Whoever dumps
+    again and again takes the time before each dump, for the next.
+
+    It runs ops that every table has had from the start, so graphs may be finalized. Memory: the result on each rank.
+
+    Args:
+        variables: a list of tables of one graph, or one: each a `sok.Variable`, a `sok.DynamicVariable`, a layer or its
+            embedding variable.
+        utc_datetime: since when: a `datetime.datetime`, in UTC where it has no time zone; or a list, one for each.
+        sess: where to run: a `tf.Session`, a `MonitoredTrainingSession` or a hook's `run_context.session`. By default
+            the default session, or the one that `sok.InitHook` has seen last.
+        evicted: whether the keys that have left are wanted, too.
+
+    Returns:
+        (keys, values): lists with, for each table, keys [n] of its key dtype, those of rank 0 first, and values [n, D].
+        With `evicted` (keys, values, gone, complete): gone, for each table the keys int64 [m] that have left since and
+        have no row now (none of a table that does not forget); complete, for each whether these are all. Where they are
+        not, as `sok.evicted_keys` says, what has left is known from a dump of all rows alone.
+
+    Raises:
+        TypeError: no tables, or no time.
+        ValueError: tables of several graphs, not as many times as tables, or a session of another graph.
+        RuntimeError: no session was found.
+        sok1x.checkpoint.errors.CheckpointError: another rank has failed, or does something else.
+        tf.errors.FailedPreconditionError: before `sok.Init`.
+
+    Example:
+        >>> import datetime
+        >>> import time
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> sok.init()
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     items = sok.DynamicVariable(dimension=2, initializer="13", var_type="hbm")
+        ...     ids = tf.placeholder(tf.int64, [None])
+        ...     loss = tf.reduce_sum(sok.all2all_dense_embedding(items, ids))
+        ...     step = tf.train.GradientDescentOptimizer(0.5).minimize(loss)
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     _ = session.run(step, {ids: [7, 8]})
+        ...     since = datetime.datetime.utcnow()
+        ...     time.sleep(0.3)
+        ...     _ = session.run(step, {ids: [8, 9]})
+        ...     keys, values = sok.incremental_model_dump([items], since, session)
+        >>> keys[0].tolist(), values[0].tolist()
+        ([8, 9], [[12.0, 12.0], [12.5, 12.5]])
+    """
+    tables = _tables(list(variables) if isinstance(variables, (list, tuple)) else [variables])
+    times = _times(utc_datetime, len(tables))
+    if launch.current() is None:
+        raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
+    session = sessions.session_of(_FUNCTION, tables[0].graph, sess) if tables else None
+    ranks = talk()
+    mine: List[_Dump] = []
+    with ranks.about("{} of {}".format(_FUNCTION, ", ".join("'{}'".format(table.m_var_name) for table in tables))):
+
+        def dump() -> List[Tuple[int, int, bool]]:
+            mine.extend(_run(session, tables, times, evicted))
+            return [(len(one.keys), len(one.evicted), bool(one.complete)) for one in mine]
+
+        told = ranks.agree(session, dump)
+        every = [_of_all(ranks, one, [of_rank[place] for of_rank in told]) for place, one in enumerate(mine)]
+    keys, values, gone, complete = ([one[place] for one in every] for place in range(4))
+    return (keys, values, gone, complete) if evicted else (keys, values)
+
+
+def _tables(given: List[Any]) -> List[EmbeddingVariable]:
+    tables = [one.embedding_variable if isinstance(one, EmbeddingLayer) else one for one in given]
+    for table in tables:
+        if not isinstance(table, EmbeddingVariable):
+            raise TypeError("{}: variables: got {!r} of type {}, expected a table of sok1x, or a list of them: a "
+                            "sok1x.Variable, a sok1x.DynamicVariable or a layer".format(
+                                _FUNCTION, table, type(table).__name__))
+        if table.graph is not tables[0].graph:
+            raise ValueError("{}: variables: got '{}' and '{}' of two graphs, expected tables of one".format(
+                _FUNCTION, tables[0].m_var_name, table.m_var_name))
+    return tables
+
+
+def _times(given: Any, count: int) -> List[int]:
+    """Microseconds since 1970, for each table."""
+    times = list(given) if isinstance(given, (list, tuple, np.ndarray)) else [given] * count
+    if len(times) != count:
+        raise ValueError("{}: utc_datetime: got {} times for {} tables, expected one for each, or one for all".format(
+            _FUNCTION, len(times), count))
+    for time in times:
+        if not isinstance(time, datetime.datetime):
+            raise TypeError("{}: utc_datetime: got {!r} of type {}, expected a datetime.datetime, in UTC where it has "
+                            "no time zone, as datetime.datetime.utcnow() gives it".format(
+                                _FUNCTION, time, type(time).__name__))
+    plain = [time if time.tzinfo is None else time.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+             for time in times]
+    return [max(0, (time - _1970) // datetime.timedelta(microseconds=1)) for time in plain]
+
+
+def _run(session: Any, tables: List[EmbeddingVariable], times: List[int], evicted: bool) -> List[_Dump]:
+    """This rank's."""
+    if not tables:
+        return []
+    steps = session.run([table.step_at[1] for table in tables],
+                        {table.step_at[0]: time for table, time in zip(tables, times)})
+    since = {table.changed[0]: step for table, step in zip(tables, steps)}
+    # What has left first: a key that leaves meanwhile is then in neither, and one that comes back in both.
+    gone = {table: session.run(table.evicted[1:], since) for table in tables if evicted and table.evicted is not None}
+    nothing = np.zeros(0, np.int64), True
+    changed = session.run([table.changed[1:] for table in tables], since)
+    return [_Dump(keys, values, *gone.get(table, nothing)) for table, (keys, values) in zip(tables, changed)]
+
+
+def _of_all(ranks: Talk, mine: _Dump, told: List[Any]) -> Any:
+    """(keys, values, evicted, complete) of all ranks. told: each rank's (rows, evicted keys, whether these are all)."""
+    rows, gone = [count for count, _, _ in told], [count for _, count, _ in told]
+    return (_gathered(ranks, mine.keys, rows), _gathered(ranks, mine.values, rows),
+            _gathered(ranks, mine.evicted, gone), all(complete for _, _, complete in told))
+
+
+def _gathered(ranks: Talk, mine: np.ndarray, lengths: List[int]) -> np.ndarray:
+    """All ranks' arrays [lengths[rank], ...], one after the other."""
+    if len(lengths) == 1:
+        return mine
+    every = np.empty((sum(lengths),) + mine.shape[1:], mine.dtype)
+    row_bytes = mine.dtype.itemsize * int(np.prod(mine.shape[1:], dtype=np.int64))
+    out, given = every.reshape(-1).view(np.uint8), np.ascontiguousarray(mine).reshape(-1).view(np.uint8)
+    begins = np.cumsum([0] + lengths) * row_bytes
+    for first in range(0, max(lengths) * row_bytes, _PIECE):
+        for begin, part in zip(begins, ranks.gather(None, given[first:first + _PIECE])):
+            out[begin + first:begin + first + len(part)] = part
+    return every

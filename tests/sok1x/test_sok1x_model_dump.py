@@ -1,0 +1,160 @@
+"""incremental_model_dump: times and steps, pauses, threads, restores, and what it refuses."""
+import datetime
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sok1x_cases import dense_layer, graph, session
+
+import sok1x as sok
+from sok1x.graph_ops.stores import step_times
+
+v1 = tf.compat.v1
+PAUSE = 0.3
+
+
+class Model:
+    """A layer, with keys [K] to feed."""
+
+    def __init__(self, global_step=False, name=None):
+        self.layer = dense_layer(max_vocabulary_size_per_gpu=100, embedding_initializer="ones")
+        self.keys = v1.placeholder(tf.int64, [None])
+        loss = tf.reduce_sum(self.layer(tf.reshape(self.keys, [-1, 2, 3]), training=True))
+        number = v1.train.get_or_create_global_step() if global_step else None
+        self.step = v1.train.GradientDescentOptimizer(0.5).minimize(loss, number)
+
+    def train(self, run, *keys):
+        run.run(self.step, {self.keys: (list(keys) * 6)[:6]})
+
+
+def now():
+    return datetime.datetime.utcnow()
+
+
+def since(run, model, when):
+    (keys,), (values,) = sok.incremental_model_dump([model.layer], when, run)
+    read = run.run(model.layer.embedding_variable)
+    assert values.shape == (len(keys), read.shape[1]) and all((read == row).all(1).any() for row in values)
+    return sorted(keys.tolist())
+
+
+@pytest.mark.parametrize("global_step", [False, True])
+def test_a_pause_is_told_from_what_was_before_and_what_came_after(global_step):
+    before = now()
+    with graph():
+        model = Model(global_step)
+        with session() as run:
+            begins = now()
+            assert since(run, model, begins) == since(run, model, before) == []
+            times = []
+            for keys in ((1, 2), (2, 3), (4,)):
+                time.sleep(PAUSE)
+                times.append(now())
+                model.train(run, *keys)
+                model.train(run, *keys)
+            after = now()
+            assert [since(run, model, when) for when in times] == [[1, 2, 3, 4], [2, 3, 4], [4]]
+            assert since(run, model, before) == since(run, model, begins) == [1, 2, 3, 4]
+            assert since(run, model, after) == since(run, model, after + datetime.timedelta(days=1)) == []
+            aware = times[2].replace(tzinfo=datetime.timezone.utc).astimezone(
+                datetime.timezone(datetime.timedelta(hours=-7)))
+            assert since(run, model, aware) == [4]
+            # What has no value of its own begins anew.
+            run.run(v1.global_variables_initializer())
+            model.train(run, 9)
+            assert since(run, model, times[2]) == [9]
+
+
+def test_no_change_is_lost_while_threads_train(seed):
+    """Two threads train keys of their own all the time; who takes the time before each dump misses nothing."""
+    with graph():
+        model, counts = Model(), np.zeros(2, int)
+        with session() as run:
+            ends = threading.Event()
+
+            def train(thread):
+                while not ends.is_set():
+                    counts[thread] += 1
+                    model.train(run, 100 * thread + counts[thread] % 7)
+
+            threads = [threading.Thread(target=train, args=[number]) for number in range(2)]
+            for thread in threads:
+                thread.start()
+            known, last = {}, datetime.datetime(1970, 1, 1)
+            for _ in range(12):
+                time.sleep(0.02)
+                here = now()
+                (keys,), (values,) = sok.incremental_model_dump(model.layer, last, run)
+                known.update(zip(keys.tolist(), values.tolist()))
+                last = here
+            ends.set()
+            for thread in threads:
+                thread.join()
+            (keys,), (values,) = sok.incremental_model_dump(model.layer, last, run)
+            known.update(zip(keys.tolist(), values.tolist()))
+            (keys,), (values,) = sok.incremental_model_dump(model.layer, datetime.datetime(1970, 1, 1), run)
+            assert known == dict(zip(keys.tolist(), values.tolist())) and len(known) >= 8
+
+
+def test_what_a_saver_restores_has_changed_then(tmp_path):
+    with graph():
+        model, saver = Model(), v1.train.Saver()
+        with session() as run:
+            model.train(run, 1, 2)
+            path = saver.save(run, str(tmp_path / "model"))
+            time.sleep(PAUSE)
+            model.train(run, 3)
+            time.sleep(PAUSE)
+            before = now()
+            saver.restore(run, path)
+            after = now()
+            assert since(run, model, before) == [1, 2] and since(run, model, after) == []
+            time.sleep(PAUSE)
+            model.train(run, 2)
+            assert since(run, model, after) == [2] and since(run, model, before) == [1, 2]
+
+
+def test_a_log_keeps_its_newest_notes_and_fewer_of_the_older():
+    log, last = step_times._Log(0), 3 * step_times._MOST_NOTES
+    for step in range(1, last + 1):
+        log.before_step(step_times._Now(step, step, 1000 * step, 1000 * step + 5), step)
+    assert len(log._times) < step_times._MOST_NOTES
+    busy = step_times._Now(last + 1, last + 1, 1000 * last, 1000 * last)
+    for step in range(1, last, 97):
+        found = log.step_at(1000 * step + 999, busy, last, 1)
+        age = last - step
+        assert step - (age // 4 if age > step_times._MOST_NOTES // 2 else 0) <= found <= step, (step, found)
+    assert log.step_at(999, busy, last, 1) == step_times.EVERY
+
+
+def test_steps_in_flight_together_leave_a_moment_when_all_of_them_have_ended():
+    log = step_times._Log(0)
+    at = step_times._Now
+    log.before_step(at(newest=2, oldest=1, ended=0, time=10), 5)    # run 1 is in flight still
+    log.before_step(at(newest=3, oldest=2, ended=11, time=20), 6)   # now it has ended; of 2 and 3 nobody knows
+    log.before_step(at(newest=5, oldest=3, ended=21, time=30), 8)
+    busy = at(newest=6, oldest=4, ended=31, time=40)
+    assert [log.step_at(time, busy, 9, 1) for time in (19, 20, 29, 30, 39)] == [step_times.EVERY, 5, 5, 6, 6]
+
+
+def test_what_it_refuses():
+    with graph():
+        layer, other = dense_layer(), v1.get_variable("dense", [4])
+        with graph():
+            elsewhere = dense_layer()
+        with session() as run:
+            for wrong in (other, [layer, other], None):
+                with pytest.raises(TypeError, match="incremental_model_dump: variables: got .*expected a table"):
+                    sok.incremental_model_dump(wrong, now(), run)
+            for wrong in (1.5, None, "2024-01-01", [now(), 3]):
+                with pytest.raises(TypeError, match="utc_datetime: got .*expected a datetime.datetime"):
+                    sok.incremental_model_dump([layer, layer], wrong, run)
+            with pytest.raises(ValueError, match="got 3 times for 1 tables"):
+                sok.incremental_model_dump([layer], [now()] * 3, run)
+            with pytest.raises(ValueError, match="of two graphs"):
+                sok.incremental_model_dump([layer, elsewhere], now(), run)
+            with pytest.raises(ValueError, match="got one of another graph"):
+                sok.incremental_model_dump(elsewhere, now(), run)
+            assert sok.incremental_model_dump([], now(), run) == ([], [])
