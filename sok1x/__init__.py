@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sok1x.core.initialize import Init, InitHook
     from sok1x.core.joining import init, set_comm_tool
     from sok1x.core.scaffold import Scaffold
+    from sok1x.deeprec.switch import install_as_deeprec
     from sok1x.distributed_variable import DistributedVariable
     from sok1x.dump_load.dumping import dump
     from sok1x.dump_load.loading import load
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from sok1x.incremental import incremental_dump
     from sok1x.localized_variable import LocalizedVariable
     from sok1x.lookup import all2all_dense_embedding, lookup_sparse
+    from sok1x.model_dump import incremental_model_dump
     from sok1x.optimizers.clipping import clip_by_global_norm, global_norm
     from sok1x.optimizers.distributed_optimizer import DistributedOptimizer
     from sok1x.optimizers.sgd import SGD
@@ -88,7 +90,9 @@ _DEFINED_IN = {
     "filter_variables": "optimizers.utils",
     "global_norm": "optimizers.clipping",
     "incremental_dump": "incremental",
+    "incremental_model_dump": "model_dump",
     "init": "core.joining",
+    "install_as_deeprec": "deeprec.switch",
     "install_as_sparse_operation_kit": "alias",
     "load": "dump_load.loading",
     "lookup_sparse": "lookup",
@@ -98,7 +102,8 @@ _DEFINED_IN = {
     "table_stats": "statistics",
     "tf_version": "versions",
 }
-_MODULES = ("communication", "core", "dump_load", "embeddings", "kit_lib", "operations", "optimizers", "saver")
+_MODULES = ("communication", "core", "deeprec", "dump_load", "embeddings", "feature_column", "kit_lib", "operations",
+            "optimizers", "saver")
 _UNLISTED = ("tf",)  # not in __all__: after `from sok1x import *`, `tf` must still be TensorFlow
 
 __all__ = [
@@ -132,15 +137,19 @@ __all__ = [
     "clip_by_global_norm",
     "communication",
     "core",
+    "deeprec",
     "dump",
     "dump_load",
     "embeddings",
     "evicted_keys",
     "export",
+    "feature_column",
     "filter_variables",
     "global_norm",
     "incremental_dump",
+    "incremental_model_dump",
     "init",
+    "install_as_deeprec",
     "install_as_sparse_operation_kit",
     "kit_lib",
     "load",

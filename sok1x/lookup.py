@@ -1,5 +1,5 @@
 """SOK 2.x's lookups: any number of variables in one call."""
-from typing import Any, List, Union
+from typing import Any, List, Optional, Union
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import resource_variable_ops
@@ -9,11 +9,10 @@ from sok1x.embeddings import precision
 from sok1x.embeddings.autograph import graph_code
 from sok1x.graph_ops.operations import embedding
 from sok1x.sparse_ids import Bags, bags_of, weights_of
-from sok1x.weighting import weighted
 
 __all__ = ["all2all_dense_embedding", "lookup_sparse"]
 
-COMBINERS = ("sum", "mean")
+COMBINERS = ("sum", "mean", "sqrtn")
 _NO_LIMIT = 2 ** 31 - 1  # more ids than a batch can have
 
 
@@ -35,8 +34,9 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
             row, in any number.
         sp_weights: None, or floats of the same form for each table's ids: which ids, and in which order, is taken from
             `sp_ids`. An element of a list may be None.
-        combiners: 'sum' or 'mean', or one for each table; 'mean' by default. A mean with weights is divided by the sum
-            of the weights: where that is zero, what comes out is not finite, as in TensorFlow.
+        combiners: 'sum', 'mean' or 'sqrtn', or one for each table; 'mean' by default. A mean with weights is divided by
+            the sum of the weights, 'sqrtn' by the root of the sum of their squares, each 1 if there are none: where
+            that is zero, what comes out is not finite, as in TensorFlow.
         use_low_frequency_filter: True: new ids get rows with the probability that their tables have as `filter_ratio`;
             one that does not reads its initial row, gets no update, and is drawn again in the next lookup.
         dtype: as a layer's: None, float32, float16 or a Keras policy. Under one that computes in float16 so is what
@@ -64,7 +64,7 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
         ...     items_of, users_of = sok.lookup_sparse([items, users], [bought, who], combiners=["sum", "mean"])
         ...     _ = session.run(tf.global_variables_initializer())
         ...     session.run(items_of).tolist(), users_of.shape.as_list()
-        ([[6.0, 8.0], [0.0, 0.0], [3.0, 4.0]], [None, 4])
+        ([[6.0, 8.0], [0.0, 0.0], [3.0, 4.0]], [3, 4])
     """
     several = isinstance(params, (list, tuple))
     tables = list(params) if several else [params]
@@ -73,9 +73,9 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
     if combiners is None or isinstance(combiners, str):
         combiners = [combiners or "mean"] * len(tables)
     for table in tables if use_low_frequency_filter else ():
-        _check_filter(_checked("lookup_sparse", table))
+        _check_filter(checked("lookup_sparse", table))
     made = [_one(_computed("lookup_sparse", dtype), bool(use_low_frequency_filter), *arguments) for arguments in zip(
-        [_checked("lookup_sparse", table) for table in tables], ids, weights,
+        [checked("lookup_sparse", table) for table in tables], ids, weights,
         _for_each("combiners", combiners, True, len(tables)))]
     return made if several else made[0]
 
@@ -108,7 +108,7 @@ def all2all_dense_embedding(param: Any, indices: Any, *, dtype: Any = None) -> t
         ...     session.run(rows).tolist()
         [[5.0, 6.0], [1.0, 2.0], [5.0, 6.0]]
     """
-    table = _checked("all2all_dense_embedding", param)
+    table = checked("all2all_dense_embedding", param)
     if isinstance(indices, (tf.SparseTensor, tf.RaggedTensor)):
         raise TypeError("sok1x.all2all_dense_embedding: indices: got a {}, expected a dense tensor of ids; use "
                         "sok1x.lookup_sparse".format(type(indices).__name__))
@@ -127,17 +127,80 @@ def _one(dtype: str, filtered: bool, table: EmbeddingVariable, ids: Any, weights
         raise ValueError("sok1x.lookup_sparse: combiners: got {!r}, expected {}".format(
             combiner, " or ".join(map(repr, COMBINERS))))
     bags = bags_of(table.m_var_name, ids)
-    bags = Bags(bags.indices, _keys(table, bags.ids), bags.dense_shape)
-    _read(table)
     with tf.name_scope("lookup_sparse"):
-        if weights is None:
-            return embedding.lookup_combined(
-                table.table_variables, tf.SparseTensor(*bags), None, _NO_LIMIT, combiner, True, dtype=dtype,
-                filtered=filtered)
-        given = weights_of(table.m_var_name, weights, bags)
-        rows = embedding.lookup_dense(table.table_variables, bags.ids, True, dtype, samples=bags.indices,
-                                      filtered=filtered)
-        return weighted(rows, given, bags, combiner)
+        if weights is not None:
+            weights = weights_of(table.m_var_name, weights, bags)
+        return combined(table, bags, combiner, dtype=dtype, filtered=filtered, weights=weights)
+
+
+def combined(table: EmbeddingVariable, bags: Bags, combiner: str, training: Any = True, dtype: str = "float32",
+             filtered: bool = False, weights: Optional[tf.Tensor] = None) -> tf.Tensor:
+    """The rows of each sample's ids, combined, in one exchange with all other lookups of a step.
+
+    Args:
+        table: the variable.
+        bags: its ids, int32 or int64.
+        combiner: one of `COMBINERS`.
+        training: bool or scalar bool tensor: whether unseen keys get rows.
+        dtype: 'float32' or 'float16'.
+        filtered: whether new keys get rows with the table's `filter_ratio` only.
+        weights: float32 [K], or None: each is 1.
+
+    Returns:
+        [B, D], of `dtype`; zeros for a sample without ids.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x import lookup, sparse_ids
+        >>> sok.init()
+        >>> with tf.Graph().as_default():
+        ...     items = sok.Variable([[1.0, 2.0], [3.0, 4.0]], name="items")
+        ...     bags = sparse_ids.bags_of("items", tf.ragged.constant([[0, 1], []]))
+        ...     lookup.combined(items, bags, "sum").shape.as_list()
+        [None, 2]
+    """
+    _read(table)
+    if weights is None and combiner == "sqrtn":
+        weights = tf.ones_like(bags.ids, tf.float32)
+    return embedding.lookup_combined(table.table_variables, bags.cast(table.table.key_dtype).given, None, _NO_LIMIT,
+                                     combiner, training, dtype=dtype, filtered=filtered, weights=weights)
+
+
+def rows_of(table: EmbeddingVariable, bags: Bags, training: Any = True, dtype: str = "float32",
+            filtered: bool = False) -> tf.Tensor:
+    """The row of each id, for whoever combines them.
+
+    Args:
+        table: as for `combined`, and so are the others.
+        bags: see there.
+        training: see there.
+        dtype: see there.
+        filtered: see there.
+
+    Returns:
+        [K, D], of `dtype`.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x import lookup, sparse_ids
+        >>> sok.init()
+        >>> with tf.Graph().as_default():
+        ...     items = sok.Variable([[1.0, 2.0], [3.0, 4.0]], name="items")
+        ...     bags = sparse_ids.bags_of("items", tf.ragged.constant([[0, 1], []]))
+        ...     lookup.rows_of(items, bags).shape.as_list()
+        [2, 2]
+    """
+    _read(table)
+    return embedding.lookup_dense(table.table_variables, _keys(table, bags.ids), training, dtype, samples=bags.indices,
+                                  filtered=filtered)
 
 
 def _check_filter(table: EmbeddingVariable) -> None:
@@ -160,7 +223,30 @@ def _for_each(what: str, given: Any, several: bool, expected: int) -> List[Any]:
     return found
 
 
-def _checked(function: str, table: Any) -> EmbeddingVariable:
+def checked(function: str, table: Any) -> EmbeddingVariable:
+    """What must be a table that can be looked up here.
+
+    Args:
+        function: who asks, below `sok1x.`, for messages.
+        table: what was given.
+
+    Returns:
+        The table.
+
+    Raises:
+        TypeError: it is no table of ours, or not float32.
+        ValueError: it is a table of another graph.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x import lookup
+        >>> sok.init()
+        >>> with tf.Graph().as_default():
+        ...     items = sok.Variable([[1.0, 2.0], [3.0, 4.0]], name="items")
+        ...     lookup.checked("lookup_sparse", items) is items
+        True
+    """
     if not isinstance(table, EmbeddingVariable):
         raise TypeError("sok1x.{}: params: got {!r} of type {}, expected a sok1x.Variable; a tf.Variable's ids are "
                         "looked up with tf.nn.embedding_lookup_sparse".format(function, table, type(table).__name__))

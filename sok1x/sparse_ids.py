@@ -1,29 +1,65 @@
 """Ragged and sparse ids as `sok.lookup_sparse` takes them, and the weights that go with them."""
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow.compat.v1 as tf
 
 
-class Bags(NamedTuple):
-    """The ids of samples, as of a tf.SparseTensor.
+class Bags:
+    """The ids of samples.
+
+    Args:
+        given: as lookups take them: a tf.SparseTensor, or a tf.RaggedTensor with int64 row splits.
 
     Attributes:
-        indices: int64 [K, 2], the sample of each id in the first column.
+        given: likewise.
         ids: [K].
+        indices: int64 [K, 2], the sample of each id in the first column.
         dense_shape: int64 [2], B first.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x import sparse_ids
+        >>> with tf.Graph().as_default():
+        ...     bags = sparse_ids.Bags(tf.ragged.constant([[7, 8], []]))
+        ...     bags.indices.shape.as_list(), bags.ids.shape.as_list()
+        ([None, 2], [2])
     """
 
-    indices: tf.Tensor
-    ids: tf.Tensor
-    dense_shape: tf.Tensor
+    def __init__(self, given: Any) -> None:
+        self.given, self.ids = given, given.values
+
+    def _sparse(self) -> tf.SparseTensor:
+        # Where a lookup takes row splits, nobody asks for it; TensorFlow makes one op of several that are equal.
+        return self.given.to_sparse() if isinstance(self.given, tf.RaggedTensor) else self.given
+
+    @property
+    def indices(self) -> tf.Tensor:
+        """See `Bags`."""
+        return self._sparse().indices
+
+    @property
+    def dense_shape(self) -> tf.Tensor:
+        """See `Bags`."""
+        return self._sparse().dense_shape
+
+    def cast(self, dtype: Any) -> "Bags":
+        """The same with ids of another dtype."""
+        ids = tf.cast(self.ids, dtype)
+        if isinstance(self.given, tf.RaggedTensor):
+            return Bags(tf.RaggedTensor.from_row_splits(ids, self.given.row_splits, validate=False))
+        return Bags(tf.SparseTensor(self.given.indices, ids, self.given.dense_shape))
 
 
-def bags_of(table: str, ids: Any) -> Bags:
+def bags_of(table: str, ids: Any, function: str = "lookup_sparse") -> Bags:
     """A table's ids.
 
     Args:
         table: its name, for messages.
         ids: a tf.RaggedTensor or tf.SparseTensor [B, …] of int32 or int64.
+        function: whose argument they are, below `sok1x.`, for messages.
 
     Returns:
         `Bags`.
@@ -39,19 +75,20 @@ def bags_of(table: str, ids: Any) -> Bags:
         ...     sparse_ids.bags_of("items", tf.ragged.constant([[7, 8], []])).indices.shape.as_list()
         [None, 2]
     """
-    values = _expect("sp_ids", table, ids, "ids", (tf.int32, tf.int64))
+    values = _expect(function, "sp_ids", table, ids, "ids", (tf.int32, tf.int64))
     if isinstance(ids, tf.RaggedTensor):
-        ids = ids.to_sparse()  # one op; its values are those given
-    return Bags(ids.indices, values, ids.dense_shape)
+        ids = tf.RaggedTensor.from_row_splits(values, tf.cast(ids.row_splits, tf.int64), validate=False)
+    return Bags(ids)
 
 
-def weights_of(table: str, weights: Any, bags: Bags) -> tf.Tensor:
+def weights_of(table: str, weights: Any, bags: Bags, function: str = "lookup_sparse") -> tf.Tensor:
     """The weights of a table's ids, checked to be as many.
 
     Args:
         table: its name, for messages.
         weights: a tf.RaggedTensor or tf.SparseTensor [B, …] of floats.
         bags: the ids.
+        function: as for `bags_of`.
 
     Returns:
         float32 [K].
@@ -68,28 +105,28 @@ def weights_of(table: str, weights: Any, bags: Bags) -> tf.Tensor:
         ...     sparse_ids.weights_of("items", tf.ragged.constant([[0.5, 2.0], []]), bags).dtype
         tf.float32
     """
-    values = _expect("sp_weights", table, weights, "weights", (tf.float16, tf.float32, tf.float64))
+    values = _expect(function, "sp_weights", table, weights, "weights", (tf.float16, tf.float32, tf.float64))
     if not values.shape.is_compatible_with(bags.ids.shape):
-        raise ValueError("sok1x.lookup_sparse: sp_weights: got {} weights for {} ids of '{}', expected one for each "
-                         "id".format(values.shape[0], bags.ids.shape[0], table))
+        raise ValueError("sok1x.{}: sp_weights: got {} weights for {} ids of '{}', expected one for each "
+                         "id".format(function, values.shape[0], bags.ids.shape[0], table))
     return tf.cast(values, tf.float32)
 
 
-def _expect(what: str, table: str, given: Any, things: str, dtypes: Any) -> tf.Tensor:
+def _expect(function: str, what: str, table: str, given: Any, things: str, dtypes: Any) -> tf.Tensor:
     """The values [K] of a ragged or sparse tensor of rank 2."""
     if not isinstance(given, (tf.RaggedTensor, tf.SparseTensor)):
-        raise TypeError("sok1x.lookup_sparse: {}: got {!r} of type {} for '{}', expected a tf.RaggedTensor or "
+        raise TypeError("sok1x.{}: {}: got {!r} of type {} for '{}', expected a tf.RaggedTensor or "
                         "tf.SparseTensor of {}; use sok1x.all2all_dense_embedding for a dense tensor of ids".format(
-                            what, given, type(given).__name__, table, things))
+                            function, what, given, type(given).__name__, table, things))
     if given.dtype not in dtypes:
-        raise TypeError("sok1x.lookup_sparse: {}: got {} of dtype {} for '{}', expected {}; cast them with "
+        raise TypeError("sok1x.{}: {}: got {} of dtype {} for '{}', expected {}; cast them with "
                         "tf.cast".format(
-            what, things, given.dtype.name, table, " or ".join(dtype.name for dtype in dtypes)))
+            function, what, things, given.dtype.name, table, " or ".join(dtype.name for dtype in dtypes)))
     if given.shape.rank not in (2, None):
-        raise ValueError("sok1x.lookup_sparse: {}: got {} of shape {} for '{}', expected [B, …]: a sample's {} in each "
-                         "row".format(what, things, given.shape, table, things))
+        raise ValueError("sok1x.{}: {}: got {} of shape {} for '{}', expected [B, …]: a sample's {} in each "
+                         "row".format(function, what, things, given.shape, table, things))
     values = given.flat_values if isinstance(given, tf.RaggedTensor) else given.values
     if values.shape.rank not in (1, None):
-        raise ValueError("sok1x.lookup_sparse: {}: got values of shape {} for '{}', expected [K]".format(
-            what, values.shape, table))
+        raise ValueError("sok1x.{}: {}: got values of shape {} for '{}', expected [K]".format(
+            function, what, values.shape, table))
     return values

@@ -1,11 +1,13 @@
 """Rows combined by sample with weights."""
+from typing import Optional
+
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.operations import segments
 from sok1x.sparse_ids import Bags
 
 
-def weighted(rows: tf.Tensor, weights: tf.Tensor, bags: Bags, combiner: str) -> tf.Tensor:
+def weighted(rows: tf.Tensor, weights: Optional[tf.Tensor], bags: Bags, combiner: str) -> tf.Tensor:
     """The rows of each sample's ids, times their weights, added up.
 
     It is made of the rows that the lookup has read, so that gradients to the weights go with these, whatever has become
@@ -13,9 +15,10 @@ def weighted(rows: tf.Tensor, weights: tf.Tensor, bags: Bags, combiner: str) -> 
 
     Args:
         rows: float32 or float16 [K, D], one for each id.
-        weights: float32 [K].
+        weights: float32 [K]; None: each is 1.
         bags: the ids.
-        combiner: 'sum' or 'mean': divided by the sum of the sample's weights.
+        combiner: 'sum'; 'mean': divided by the sum of the sample's weights; 'sqrtn': by the root of the sum of their
+            squares.
 
     Returns:
         [B, D], of the dtype of `rows`, added up in float32; zeros for a sample without ids.
@@ -35,11 +38,20 @@ def weighted(rows: tf.Tensor, weights: tf.Tensor, bags: Bags, combiner: str) -> 
         [[2.5, 2.5, 2.5], [0.0, 0.0, 0.0]]
     """
     samples, size = bags.indices[:, 0], bags.dense_shape[0]
-    scaled = tf.cast(rows, tf.float32) * weights[:, tf.newaxis]
-    sums = segments.unsorted_segment_sum(scaled, samples, size, name="weighted_sum")
-    if combiner == "mean":
-        both = segments.unsorted_segment_sum(tf.stack([weights, tf.ones_like(weights)], axis=1), samples, size,
-                                             name="sum_of_weights")
-        # A sample without ids has zeros; one whose weights add up to zero is divided by zero, as in TensorFlow.
-        sums /= tf.where(both[:, 1:] > 0, both[:, :1], tf.ones_like(both[:, :1]))
+    sums = tf.cast(rows, tf.float32)
+    if weights is not None:
+        sums *= weights[:, tf.newaxis]
+    sums = segments.unsorted_segment_sum(sums, samples, size, name="weighted_sum")
+    if combiner != "sum":
+        sums /= _divisors(tf.ones_like(samples, tf.float32) if weights is None else weights, samples, size, combiner)
     return tf.cast(sums, rows.dtype)
+
+
+def _divisors(weights: tf.Tensor, samples: tf.Tensor, size: tf.Tensor, combiner: str) -> tf.Tensor:
+    """[B, 1]. A sample without ids has zeros; one whose weights add up to zero is divided by zero, as in TensorFlow."""
+    squares = combiner == "sqrtn"
+    both = segments.unsorted_segment_sum(
+        tf.stack([weights * weights if squares else weights, tf.ones_like(weights)], axis=1), samples, size,
+        name="sum_of_weights")
+    divisors = tf.where(both[:, 1:] > 0, both[:, :1], tf.ones_like(both[:, :1]))
+    return tf.sqrt(divisors) if squares else divisors

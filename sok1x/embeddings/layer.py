@@ -5,6 +5,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import resource_variable_ops
 
 from sok1x.core import initializers
+from sok1x.core.cache_options import CacheOptions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.embeddings import arguments, learning_phase, precision
@@ -24,8 +25,9 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         embedding_initializer: of the rows: None (uniform in [-0.05, 0.05)), a name or a Keras initializer.
         init_capacity, max_capacity: of a table that grows: see `sok.EmbeddingVariable`.
         **kwargs: which rows leave when keys need more, and which keys get rows: see
-            `sok1x.core.forgetting_options.ForgettingOptions`. And what every Keras layer takes: name, trainable, dtype
-            (see `precision.policy`).
+            `sok1x.core.forgetting_options.ForgettingOptions`. Whether rows are in host memory, and how many in a cache
+            on the device: see `sok1x.core.cache_options.CacheOptions`. And what every Keras layer takes: name,
+            trainable, dtype (see `precision.policy`).
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.
@@ -46,7 +48,8 @@ class EmbeddingLayer(tf.keras.layers.Layer):
                  use_hashtable: bool = True, key_dtype: Any = None, embedding_initializer: Any = None,
                  init_capacity: Optional[int] = None, max_capacity: Optional[int] = None, **kwargs: Any) -> None:
         # A tuple: Keras would wrap a dict.
-        self._forgetting = tuple((name, kwargs.pop(name)) for name in ForgettingOptions._fields if name in kwargs)
+        self._options = tuple((name, kwargs.pop(name)) for name in ForgettingOptions._fields + CacheOptions._fields
+                              if name in kwargs)
         # Given outright, or Keras takes the dtype of the keys for the layer's.
         dtype = precision.policy(kwargs.get("name") or type(self).__name__, kwargs.pop("dtype", None))
         super().__init__(dtype=dtype, **kwargs)
@@ -70,7 +73,7 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         self._table = EmbeddingVariable(
             rows=self.max_vocabulary_size_per_gpu, dim=self.embedding_vec_size, use_hashtable=self.use_hashtable,
             key_dtype=self.key_dtype.name, initializer=self.embedding_initializer, trainable=self.trainable,
-            init_capacity=self.init_capacity, max_capacity=self.max_capacity, **dict(self._forgetting))
+            init_capacity=self.init_capacity, max_capacity=self.max_capacity, **dict(self._options))
         # Keras then saves and counts them with the layer's weights.
         self._index = self._table.index
         self._stamps = [self._table.stamps, self._table.steps]
@@ -162,5 +165,5 @@ class EmbeddingLayer(tf.keras.layers.Layer):
             embedding_initializer=initializers.to_config(self.embedding_initializer))
         if self.max_vocabulary_size_per_gpu is None:
             config.update(init_capacity=self.init_capacity, max_capacity=self.max_capacity)
-        config.update(self._forgetting)
+        config.update(self._options)
         return config

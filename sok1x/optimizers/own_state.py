@@ -68,14 +68,14 @@ def _class(base: type) -> type:
     """The class of the twins. It keeps the optimizer's name, which Keras writes into configurations."""
     made = _classes.get(base)
     if made is None:
-        mixins: Tuple[type, ...] = (_OwnState,) if issubclass(base, KnowsDistinctRows) else (
-            _OwnState, KnowsDistinctRows)
+        mixins: Tuple[type, ...] = (OwnState,) if issubclass(base, KnowsDistinctRows) else (
+            OwnState, KnowsDistinctRows)
         made = _classes[base] = type(base.__name__, mixins + (base,), {
             "__module__": base.__module__, "__doc__": base.__doc__})
     return made
 
 
-class _OwnState:
+class OwnState:
     """Reads what it has not set itself from the optimizer that it was made of."""
 
     def _create_slots(self, var_list: Any) -> Any:

@@ -1,4 +1,6 @@
 """Tables that grow, as a graph is built: what they take, what they refuse, and what optimizers make beside them."""
+import inspect
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -75,7 +77,9 @@ def test_a_full_table_says_how_it_could_grow():
         assert words in caught.value.message
 
 
-def test_optimizers_that_must_know_the_rows_say_what_to_do():
+def test_optimizers_that_must_know_the_rows_say_what_to_do(monkeypatch):
+    # Where no script of DeepRec's has run in this process.
+    monkeypatch.setattr(v1.train.Optimizer, "apply_gradients", inspect.unwrap(v1.train.Optimizer.apply_gradients))
     with graph():
         table = sok.EmbeddingVariable(rows=None, dim=4)
         gradient = tf.gradients(sok.all2all_dense_embedding(table, tf.constant([1], tf.int64)), table)
@@ -137,3 +141,25 @@ def test_capacities(rows, needed, most, expected):
     got = growth.capacity_after(rows, needed, most)
     assert got == expected and got >= needed and (most is None or got <= most)
     assert needed <= growth.capacity_after(rows, needed, most, 1.25) <= got
+
+
+@pytest.mark.parametrize("options", [dict(max_vocabulary_size_per_gpu=None, init_capacity=4),
+                                     dict(max_vocabulary_size_per_gpu=50, evict_strategy="lfu", admit_after=2)])
+def test_keras_sums_up_trains_and_describes_layers_whose_tables_grow(options):
+    with graph(), v1.Session() as run:
+        keras = tf.keras
+        keras.backend.set_session(run)
+        run.run(sok.Init())
+        layer = sok.All2AllDenseEmbedding(embedding_vec_size=4, slot_num=3, nnz_per_slot=1, **options)
+        inputs = keras.Input([3, 1], dtype=tf.int64)
+        model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Reshape([12])(layer(inputs))))
+        model.compile(sok.tf.keras.optimizers.LazyAdamOptimizer(0.05), "mse")
+        lines = []
+        model.summary(print_fn=lines.append)
+        first = options.get("init_capacity", 50)
+        assert layer.count_params() >= first * 4 and "Trainable params: {}".format(first * 4 + 13) in "\n".join(lines)
+        assert type(layer).from_config(layer.get_config()).get_config() == layer.get_config()
+        keys = np.arange(60).reshape(20, 3, 1)
+        losses = model.fit(keys % 40, np.ones([20, 1]), epochs=3, verbose=0, batch_size=5).history["loss"]
+        assert losses[-1] < losses[0] and model.predict(keys).shape == (20, 1)
+        assert run.run(sok.table_stats(layer)).rows_in_use == 40

@@ -49,12 +49,12 @@ SHAPES = [((40,), ()), ((40,), (5,)), ((40,), (2, 3)), ((5, 8), ()), ((5, 8), (3
 @pytest.mark.parametrize("dtype", sorted(TOLERANCE))
 @pytest.mark.parametrize("ids_shape, inner", SHAPES, ids=str)
 def test_unsorted_segment_sum(run, dtype, ids_shape, inner, seed):
-    """The sums, their gradient, and the gradient's gradient; every shape and every dtype with each kind of ids."""
+    """The sums, their gradient, and the gradient's gradient."""
     random = np.random.RandomState(seed)
     data = v1.placeholder(dtype, ids_shape + inner)
     kinds = [("int32", 9), ("int64", tf.constant(9)), ("int32", tf.constant(9, tf.int64)), ("int64", v1.placeholder(
         tf.int32, []))]
-    for ids_dtype, segments in kinds[(SHAPES.index((ids_shape, inner)) + sorted(TOLERANCE).index(dtype)) % 2::2]:
+    for ids_dtype, segments in kinds:
         ids = v1.placeholder(ids_dtype, ids_shape)
         weights = tf.constant(np.asarray(random.normal(size=(9,) + inner)), dtype)
         fetches = []

@@ -24,7 +24,7 @@ def joined():
 
 @pytest.mark.parametrize("ranks, every", [(2, 1), (1, 4), (4, 4)])
 def test_every_step_is_the_plain_optimizers(ranks, every, seed):
-    finished = run_ranks(ranks, PROGRAM, seed, 26, every, timeout=300)
+    finished = run_ranks(ranks, PROGRAM, seed, 50, every, timeout=300)
     assert finished.out.count("ok") == ranks, str(finished)
 
 

@@ -1,0 +1,54 @@
+"""Optimizers of tf.train as they are on tables: what `sok.OptimizerWrapper` sees to otherwise."""
+from typing import Any, Dict
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.core import growing_slots
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.optimizers.distinct_rows import KnowsDistinctRows
+from sok1x.optimizers.own_state import OwnState
+
+
+class _OnTables(KnowsDistinctRows):
+    """Mixed into the class of an optimizer that is given a table's gradient."""
+
+    def _create_slots(self, var_list: Any) -> Any:
+        """As the optimizer's own, also where that must know how many rows a table has that grows."""
+        with growing_slots.shapes_known():
+            return super()._create_slots(var_list)  # type: ignore[misc]
+
+
+_classes: Dict[type, type] = {}
+
+
+def take(optimizer: Any, variables: Any) -> None:
+    """Has an optimizer of tf.train step on tables, if there is one among the variables.
+
+    Args:
+        optimizer: it remains what it is: its class gets a subclass of the same name.
+        variables: of the gradients that it is about to apply.
+    """
+    base = type(optimizer)
+    if issubclass(base, (_OnTables, OwnState)) or not any(isinstance(each, EmbeddingVariable) for each in variables):
+        return
+    if base not in _classes:
+        _classes[base] = type(base.__name__, (_OnTables, base), {
+            "__module__": base.__module__, "__doc__": base.__doc__})
+    optimizer.__class__ = _classes[base]
+
+
+def watch() -> None:
+    """From now on tf.train's optimizers take what is said here."""
+    stock = tf.train.Optimizer.apply_gradients
+    if hasattr(stock, "takes_tables"):
+        return
+
+    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        take(self, [variable for gradient, variable in pairs if gradient is not None])
+        return stock(self, pairs, *args, **kwargs)
+
+    apply_gradients.takes_tables = True  # type: ignore[attr-defined]
+    apply_gradients.__wrapped__ = stock  # type: ignore[attr-defined]
+    apply_gradients.__doc__ = stock.__doc__
+    tf.train.Optimizer.apply_gradients = apply_gradients

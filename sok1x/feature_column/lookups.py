@@ -1,0 +1,97 @@
+"""From a column's ids and weights to its embeddings: what TensorFlow's `safe_embedding_lookup_sparse` does."""
+from typing import Any, Optional, Tuple
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.feature_column import feature_column_v2 as v2
+
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.deeprec.lookups import Lookup, lookup_many
+from sok1x.embeddings import learning_phase
+from sok1x.feature_column import groups, training
+from sok1x.feature_column.key_column import key_column_of
+
+Pair = v2.CategoricalColumn.IdWeightPair
+
+
+def look_up(table: EmbeddingVariable, column: Any, pair: Any, combiner: str, max_norm: Optional[float],
+            trainable: bool, group: Optional[groups.Group] = None, resolver: Any = None) -> tf.Tensor:
+    """The rows of a column's ids, combined along the last dimension.
+
+    As TensorFlow, it leaves out ids below 0 of columns that have them for what is not in a vocabulary (keys may be any
+    number), and, unless the combiner is 'sum', ids whose weights are not above 0.
+
+    Args:
+        table: the column's.
+        column: the categorical column.
+        pair: its IdWeightPair: tf.SparseTensors int64 and float32 of shape [B, …], weights or None.
+        combiner: 'mean', 'sum' or 'sqrtn'.
+        max_norm: None, or the largest l2 norm of a row, to which longer ones are clipped before they are combined.
+        trainable: whether what resolves the column trains it.
+        group: of the column.
+        resolver: what has the features of this call.
+
+    Returns:
+        float32 [B, D], or [B, …, D] of ids with more dimensions; zeros where there are no ids.
+
+    Raises:
+        ValueError: as `sok.lookup_sparse`.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.feature_column import lookups
+        >>> sok.init()
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     table = sok.Variable([[1.0], [2.0], [4.0]])
+        ...     column = tf.feature_column.categorical_column_with_identity("ad", 3)
+        ...     ids = tf.SparseTensor([[0, 0], [0, 1]], tf.constant([0, 2], tf.int64), [2, 2])
+        ...     rows = lookups.look_up(table, column, lookups.Pair(ids, None), "sum", None, True)
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     session.run(rows).tolist()
+        [[5.0], [0.0]]
+    """
+    ids, weights, shape = _matrix(*pair)
+    if _has_negative(column):
+        ids, weights = _retained(ids, weights, ids.values >= 0)
+    if weights is not None and combiner != "sum":
+        ids, weights = _retained(ids, weights, weights.values > 0)
+    trains = training.trains(trainable, ids)
+    given = [ids.indices, ids.values] + ([] if weights is None else [weights.values])
+    with groups.together(group, resolver, given):
+        rows, = lookup_many([Lookup(table, ids, weights, combiner, training=trains, max_norm=max_norm,
+                                    function="feature_column")])
+    if isinstance(trains, tf.Tensor):
+        rows = learning_phase.guarded(rows, trains)
+    if shape is None:
+        return rows
+    dim = table.table.dim
+    return tf.reshape(rows, tf.concat([tf.cast(shape[:-1], tf.int32), [dim]], 0))
+
+
+def _matrix(ids: tf.SparseTensor, weights: Optional[tf.SparseTensor]) -> Tuple[Any, Any, Optional[tf.Tensor]]:
+    """Ids and weights as matrices, and the shape that ids had if that was another."""
+    if ids.dense_shape.shape.as_list() == [2]:
+        return ids, weights, None
+    shape = ids.dense_shape
+    matrix = [tf.reduce_prod(shape[:-1]), shape[-1]]
+    ids = tf.sparse.reshape(ids, matrix)
+    if weights is not None:
+        weights = tf.SparseTensor(ids.indices, weights.values, ids.dense_shape)
+    return ids, weights, shape
+
+
+def _has_negative(column: Any) -> bool:
+    """Whether a column of TensorFlow's may give ids below 0, for what it does not know.
+
+    Those of hashes, crosses and buckets cannot; a column of identities says itself what is wrong.
+    """
+    if key_column_of(column) is not None:
+        return False
+    while hasattr(column, "categorical_column"):
+        column = column.categorical_column
+    return not isinstance(column, (v2.HashedCategoricalColumn, v2.CrossedColumn, v2.BucketizedColumn,
+                                   v2.IdentityCategoricalColumn))
+
+
+def _retained(ids: tf.SparseTensor, weights: Optional[tf.SparseTensor], kept: tf.Tensor) -> Tuple[Any, Any]:
+    return tf.sparse.retain(ids, kept), None if weights is None else tf.sparse.retain(weights, kept)

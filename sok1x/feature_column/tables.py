@@ -1,0 +1,98 @@
+"""The table of a feature column, under the name that TensorFlow's variable would have."""
+from typing import Any, Iterable, Optional
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.keras import backend
+
+from sok1x import launch
+from sok1x.core import initializers, joining, scoped_tables
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.deeprec import stepping, variables
+from sok1x.feature_column.key_column import key_column_of
+from sok1x.variable import Variable
+
+
+def get(name: str, categorical_column: Any, dimension: int, initializer: Any, trainable: bool,
+        collections: Optional[Iterable[str]] = None) -> EmbeddingVariable:
+    """A column's table, made or found again in the current variable scope; it joins the ranks if nothing has yet.
+
+    Over keys it is one that grows; over a categorical column of TensorFlow's one of that column's number of buckets,
+    whose row k is on rank k % N.
+
+    Args:
+        name: below the variable scope's name.
+        categorical_column: what has the ids.
+        dimension: D.
+        initializer: as of `embedding_column`.
+        trainable: whether optimizers train it by default.
+        collections: that it is to be in, besides those that every table is in.
+
+    Returns:
+        The table.
+
+    Raises:
+        TypeError: an initializer that is none.
+        ValueError: as `scoped_tables.get`.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.feature_column import tables
+        >>> with tf.Graph().as_default(), tf.variable_scope("ads"):
+        ...     column = tf.feature_column.categorical_column_with_identity("ad", 100)
+        ...     tables.get("weights", column, 8, tf.ones_initializer(), True).m_var_name
+        'ads/weights'
+    """
+    if launch.current() is None:
+        joining.init()
+    keys = key_column_of(categorical_column)
+    if keys is not None:
+        table = variables.get_embedding_variable(name, dimension, tf.int64, initializer=initializer,
+                                                 trainable=trainable, ev_option=keys.ev_option)
+    else:
+        buckets = int(categorical_column._num_buckets)
+        stepping.watch()  # as get_embedding_variable does
+        table = scoped_tables.get(name, lambda whole: _of_buckets(whole, buckets, dimension, initializer, trainable))
+    for collection in collections or ():
+        if not any(table is one for one in tf.get_collection_ref(collection)) and \
+                collection != tf.GraphKeys.TRAINABLE_VARIABLES:
+            tf.add_to_collection(collection, table)
+    return table
+
+
+def add_to_layer(layer: Any, name: str, table: EmbeddingVariable, rows_alone: bool = False) -> None:
+    """Keras then saves and counts a table's variables with the layer's, and initializes them.
+
+    Args:
+        layer: of Keras or tf.layers.
+        name: the column's.
+        table: whose variables.
+        rows_alone: whether the rows are all that is counted as the layer's.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.feature_column import tables
+        >>> sok.init()
+        >>> with tf.Graph().as_default():
+        ...     layer, table = tf.keras.layers.Layer(), sok.Variable([[1.0, 2.0], [3.0, 4.0]])
+        ...     tables.add_to_layer(layer, "ads", table)
+        ...     layer.trainable_weights[0] is table
+        True
+    """
+    others = table.index + [table.stamps, table.steps] + list(table.forgetting.values())
+    for variable in others if rows_alone else ():
+        backend.track_variable(variable)
+    setattr(layer, "_sok1x_table_of_{}".format(name), [table] + ([] if rows_alone else others))
+
+
+def _of_buckets(name: str, buckets: int, dimension: int, initializer: Any, trainable: bool) -> EmbeddingVariable:
+    if initializers.is_distribution(initializer):
+        return Variable(shape=[buckets, dimension], initializer=initializers.ByKey(initializer), trainable=trainable,
+                        name=name)
+    # Something that gives values for a whole matrix: what TensorFlow's variable would have, of which each rank takes
+    # its rows.
+    return Variable(lambda: initializers.filled(initializer, buckets, dimension, "float32"), trainable=trainable,
+                    name=name)

@@ -1,0 +1,115 @@
+"""The collective strategy, and each part of it turned off in turn: program_deeprec_parts.py FOLDER, on two ranks."""
+import glob
+import os
+import sys
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from mpi4py import MPI
+
+from sok1x import communication, deeprec
+from sok1x.deeprec import sessions, strategy
+
+tf.logging.set_verbosity(tf.logging.ERROR)
+folder = sys.argv[1]
+
+
+class Model:
+    """A table whose row of key 3 loses the gradient, rank + 1, and a dense variable that does so."""
+
+    def __init__(self, table=True):
+        self.dense = tf.get_variable("dense", initializer=10.0 + rank)
+        self.loss = self.dense * (rank + 1)
+        if table:
+            items = deeprec.get_embedding_variable("items", 1, initializer=0.0)
+            self.row, = deeprec.group_embedding_lookup([items], [tf.constant([3], tf.int64)])
+            self.loss += tf.reduce_sum(self.row) * (rank + 1)
+        self.train = tf.train.GradientDescentOptimizer(1.0).minimize(self.loss, tf.train.get_or_create_global_step())
+
+
+def trained(table=True, **off):
+    """[dense, row] after one step; each strategy has a graph of its own."""
+    deeprec.enable_distributed_strategy("collective", **off)
+    with tf.Graph().as_default(), tf.Session() as session:
+        model = Model(table)
+        session.run(tf.global_variables_initializer())
+        session.run(model.train)
+        found = session.run([model.dense] + ([model.row[0, 0]] if table else []))
+    deeprec.disable_distributed_strategy()
+    return [float(each) for each in found]
+
+
+deeprec.enable_distributed_strategy()
+rank, ranks = communication.rank(), communication.num_ranks()
+deeprec.disable_distributed_strategy()
+assert ranks == 2
+assert trained() == [8.5, -1.5]
+assert trained(table=False) == [8.5]
+assert trained(average_gradients=False) == [10 - (rank + 1), -3]  # as one's own Horovod would have it
+assert trained(broadcast_variables=False) == [8.5 + rank, -1.5]
+
+# Gradients by tf.gradients, clipped, and applied: averaged once.
+deeprec.enable_distributed_strategy()
+with tf.Graph().as_default(), tf.Session() as session:
+    model = Model()
+    found = tf.gradients(model.loss, [model.dense])
+    clipped = [tf.clip_by_value(each, -1e3, 1e3) for each in found]
+    step = tf.train.MomentumOptimizer(1.0, 0.9).apply_gradients(zip(clipped, [model.dense]))
+    session.run(tf.global_variables_initializer())
+    session.run(step)
+    assert session.run(model.dense) == 8.5
+deeprec.disable_distributed_strategy()
+
+
+def monitored(name, last, table=True, **arguments):
+    """(the step that a session begins at, dense at the end) in a folder of that name."""
+    with tf.Graph().as_default():
+        model = Model(table)
+        step = tf.train.get_global_step()
+        with tf.train.MonitoredTrainingSession(
+                checkpoint_dir=os.path.join(folder, name), hooks=[tf.train.StopAtStepHook(last_step=last)],
+                save_checkpoint_steps=100, log_step_count_steps=None, **arguments) as session:
+            begins = session.run_step_fn(lambda step_context: step_context.session.run(step))
+            while not session.should_stop():
+                session.run(model.train)
+                dense = session.run_step_fn(lambda step_context: step_context.session.run(model.dense))
+    return int(begins), float(dense)
+
+
+# Without tables one rank writes, and all go on from there.
+deeprec.enable_distributed_strategy()
+assert monitored("dense", 2, False, is_chief=rank == 0) == (0, 7.0)
+MPI.COMM_WORLD.Barrier()  # rank 0 has written the last one
+assert monitored("dense", 3, False) == (2, 5.5)
+assert not glob.glob(os.path.join(folder, "dense", "*tempstate*"))
+assert monitored("tables", 2) == (0, 7.0)
+assert monitored("tables", 3) == (2, 5.5)
+deeprec.disable_distributed_strategy()
+
+# Each rank's own Savers and folders, as TensorFlow has them.
+deeprec.enable_distributed_strategy(whole_checkpoints=False)
+assert monitored("own%d" % rank, 2) == (0, 7.0)
+assert monitored("own%d" % rank, 3) == (2, 5.5)
+with tf.Graph().as_default(), tf.Session() as session:
+    model, saver = Model(), tf.train.Saver()
+    if rank == 0:  # alone: nobody is asked
+        session.run([variable.initializer for variable in tf.global_variables()])
+        saver.save(session, os.path.join(folder, "alone"))
+deeprec.disable_distributed_strategy()
+
+# Not chief: such a session waits for another one, so it is only looked at.
+deeprec.enable_distributed_strategy(all_chief=False)
+given = dict(is_chief=rank == 0, chief_only_hooks=[1], hooks=None, checkpoint_dir=None, save_checkpoint_secs=None,
+             save_checkpoint_steps=None)
+with tf.Graph().as_default():
+    assert sessions._arguments(dict(given), strategy.current())["is_chief"] == (rank == 0)
+    every = sessions._arguments(dict(given), strategy.current()._replace(all_chief=True))
+    assert every["is_chief"] and every["chief_only_hooks"] == ([1] if rank == 0 else [])
+deeprec.disable_distributed_strategy()
+try:
+    deeprec.enable_distributed_strategy("localized")
+    raise AssertionError("joined ranks went on alone")
+except RuntimeError as error:
+    assert "rank {} has joined 2 ranks already".format(rank) in str(error), error
+np.testing.assert_array_equal(MPI.COMM_WORLD.allgather(rank), [0, 1])
+print("rank {} of {} agrees".format(rank, ranks))

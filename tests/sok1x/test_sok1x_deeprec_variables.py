@@ -1,0 +1,200 @@
+"""EmbeddingVariables: scopes, each option, optimizers, and what is refused."""
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import sok1x as sok
+from sok1x import deeprec
+from sok1x.deeprec import EmbeddingVariableOption as Option
+from sok1x.deeprec import config_pb2
+
+
+@pytest.fixture(autouse=True)
+def one_graph():
+    sok.init()
+    with tf.Graph().as_default():
+        yield
+
+
+class Trained:
+    """A table, and a step that takes 0.1 from each float of some keys' rows."""
+
+    def __init__(self, option, **arguments):
+        self.table = deeprec.get_embedding_variable("items", 2, ev_option=option, **arguments)
+        self.ids = tf.placeholder(tf.int64, [None])
+        self.rows, = deeprec.group_embedding_lookup([self.table], [self.ids])
+        self.train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(self.rows))
+        self.keys = sok.export(self.table)[0]
+        self.saver = tf.train.Saver()
+        self.session = tf.Session()
+        self.session.run(tf.global_variables_initializer())
+
+    def step(self, *keys):
+        return self.session.run([self.rows, self.train], {self.ids: keys})[0].tolist()
+
+    def saved(self, folder):
+        self.saver.save(self.session, str(folder / "model"))
+        return sorted(self.session.run(self.keys).tolist())
+
+
+def test_scopes_and_reuse():
+    with tf.variable_scope("ads", initializer=tf.ones_initializer()):
+        items = deeprec.get_embedding_variable("items", 4)
+        with pytest.raises(ValueError, match="'ads/items': there is one already"):
+            deeprec.get_embedding_variable("items", 4)
+        with pytest.raises(ValueError, match="embedding_dim: got 8.*with 4"):
+            deeprec.get_embedding_variable("items", 8, reuse=True)
+    with tf.variable_scope("ads", reuse=True), tf.name_scope("anywhere"):
+        assert deeprec.get_embedding_variable("items", 4) is items
+        with pytest.raises(ValueError, match="'ads/others': there is none"):
+            deeprec.get_embedding_variable("others", 4)
+    with tf.variable_scope("ads", reuse=tf.AUTO_REUSE):
+        assert deeprec.get_embedding_variable("items", 4) is items
+        assert deeprec.get_embedding_variable("others", 4, collections=["mine"]).name == "ads/others:0"
+    assert items.name == "ads/items:0" and items in tf.trainable_variables()
+    assert [each.op.name for each in tf.get_collection("mine")] == ["ads/others"]
+    rows = tf.nn.embedding_lookup(items, [7])
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        assert session.run(rows).tolist() == [[1] * 4]
+
+
+@pytest.mark.parametrize("given, low, high", [
+    (None, -(6 / 4098) ** 0.5, (6 / 4098) ** 0.5),  # as tf.glorot_uniform_initializer for [4096, 2]
+    (tf.random_uniform_initializer(2, 3), 2, 3),
+    (tf.constant_initializer([5.0, 5.0]), 5, 5),
+    (np.array([[4.0, 4.0]], np.float32), 4, 4),
+])
+def test_how_rows_begin(given, low, high):
+    trained = Trained(Option(init_option=deeprec.InitializerOption(given)),
+                      initializer=None if given is None else tf.zeros_initializer())
+    rows = np.array(trained.step(*range(500)))
+    assert low <= rows.min() <= rows.max() <= high
+    assert low == high or rows.max() - rows.min() > 0.95 * (high - low)
+
+
+@pytest.mark.parametrize("option", [
+    deeprec.CounterFilter(3), deeprec.CBFFilter(3, 1000, 0.01), deeprec.CBFFilter(filter_freq=3)])
+def test_filters(option):
+    trained = Trained(Option(filter_option=option, init_option=deeprec.InitializerOption(
+        default_value_no_permission=0.5)), initializer=tf.ones_initializer())
+    assert [trained.step(7) for _ in range(4)] == [[[0.5, 0.5]], [[0.5, 0.5]], [[1, 1]], [pytest.approx([0.9, 0.9])]]
+    assert trained.step(8) == [[0.5, 0.5]]
+
+
+def test_rows_that_are_old_leave_when_the_table_is_saved(tmp_path):
+    trained = Trained(Option(evict_option=deeprec.GlobalStepEvict(2)), initializer=1.0)
+    trained.step(7)
+    for _ in range(2):
+        trained.step(8, 9)
+    assert trained.saved(tmp_path) == [7, 8, 9]
+    trained.step(9)
+    assert trained.saved(tmp_path) == [8, 9]
+    assert trained.step(7, 8) == [[1, 1], pytest.approx([0.8, 0.8])]  # the former as new
+    trained.saver.restore(trained.session, str(tmp_path / "model"))
+    assert sorted(trained.session.run(trained.keys).tolist()) == [8, 9]
+
+
+def test_rows_that_are_small_leave_when_the_table_is_saved(tmp_path):
+    trained = Trained(Option(evict_option=deeprec.L2WeightEvict(0.5)), initializer=0.85)
+    for keys in ((7, 8), (8, 9), (8, 9)):
+        trained.step(*keys)
+    assert trained.saved(tmp_path) == [7]  # of 2 x 0.75^2 / 2; the others have 0.65 and less
+    checkpoints = sok.CheckpointManager(str(tmp_path / "whole"))
+    trained.step(1)
+    trained.step(7)
+    checkpoints.save(trained.session, 1)
+    assert sorted(trained.session.run(trained.keys).tolist()) == [1]
+
+
+@pytest.mark.parametrize("kind", [None, config_pb2.StorageType.HBM, config_pb2.DRAM, config_pb2.HBM_DRAM])
+def test_storage(kind):
+    trained = Trained(Option(storage_option=deeprec.StorageOption(kind)), initializer=tf.ones_initializer())
+    assert trained.step(7) == [[1, 1]] and trained.step(7) == [pytest.approx([0.9, 0.9])]
+    assert trained.table.backend_type == ("hybrid" if kind == config_pb2.HBM_DRAM else "hbm")
+    assert (trained.table.device == "/device:CPU:0") == (kind == config_pb2.DRAM)
+
+
+def test_target_gpu():
+    items = deeprec.get_embedding_variable("items", 2)
+    items.target_gpu = -1
+    for wrong, kind in ((5, ValueError), (-2, ValueError), ("0", TypeError)):
+        with pytest.raises(kind, match="target_gpu: got"):
+            items.target_gpu = wrong
+    items.target_gpu = 0
+    assert items.mode == "localized:0" and items.target_gpu == 0
+    deeprec.group_embedding_lookup([items], [[7]])
+    with pytest.raises(ValueError, match="looked up already"):
+        items.target_gpu = -1
+
+
+@pytest.mark.parametrize("arguments, kind, words", [
+    (dict(ev_option=Option(ht_type="dense_hash_map_lockless")), ValueError, "ht_type: got 'dense_.*no counterpart"),
+    (dict(ev_option=Option(ht_partition_num=7)), ValueError, "ht_partition_num: got 7.*no counterpart"),
+    (dict(ev_option=Option(ckpt=deeprec.CheckpointOption("old"))), ValueError, "ckpt.ckpt_to_load_from: got 'old'"),
+    (dict(ev_option=Option(storage_option=deeprec.StorageOption(config_pb2.StorageType.SSDHASH))), ValueError,
+     "storage_type: got SSDHASH, expected HBM, DRAM or HBM_DRAM"),
+    (dict(ev_option=Option(storage_option=deeprec.StorageOption(config_pb2.DRAM_PMEM))), ValueError,
+     "storage_type: got DRAM_PMEM"),
+    (dict(ev_option=Option(storage_option=deeprec.StorageOption(storage_path="/tmp"))), ValueError,
+     "storage_path: got"),
+    (dict(ev_option=Option(storage_option=deeprec.StorageOption(layout="light"))), ValueError, "layout: got 'light'"),
+    (dict(ev_option=Option(storage_option=deeprec.StorageOption(storage_size=[7]))), ValueError, "storage_size: got"),
+    (dict(ev_option=Option(storage_option=deeprec.StorageOption(cache_strategy=9))), ValueError, "cache_strategy: got"),
+    (dict(ev_option=Option(filter_option=deeprec.CounterFilter(256))), ValueError, "filter_freq: got 256.*at most 255"),
+    (dict(ev_option=Option(filter_option=deeprec.CBFFilter(3, 10, 2.0))), ValueError, "false_positive_probability"),
+    (dict(ev_option=Option(filter_option=deeprec.CBFFilter(3, counter_type=tf.int8))), ValueError, "counter_type"),
+    (dict(ev_option=Option(filter_option=deeprec.GlobalStepEvict(3))), TypeError, "filter_option: got"),
+    (dict(ev_option=Option(evict_option=deeprec.GlobalStepEvict("3"))), TypeError, "steps_to_live: got '3'"),
+    (dict(ev_option=Option(evict_option=deeprec.L2WeightEvict("3"))), TypeError, "l2_weight_threshold: got '3'"),
+    (dict(ev_option=Option(init_option=deeprec.InitializerOption(default_value_dim=0))), ValueError,
+     "default_value_dim: got 0"),
+    (dict(ev_option=Option(init_option=deeprec.InitializerOption(default_value_no_permission=1.0))), ValueError,
+     "default_value_no_permission: got 1.0 without filter_option"),
+    (dict(ev_option="HBM"), TypeError, "ev_option: got 'HBM'"),
+    (dict(ev_option=Option(evict_option=deeprec.GlobalStepEvict(3)), steps_to_live=3), ValueError, "expected one of"),
+    (dict(regularizer=tf.nn.l2_loss), ValueError, "regularizer: got .*no counterpart"),
+    (dict(custom_getter=len), ValueError, "custom_getter: got"),
+    (dict(caching_device="/cpu:0"), ValueError, "caching_device: got"),
+    (dict(init_data_source="x"), ValueError, "init_data_source: got"),
+    (dict(validate_shape=False), ValueError, "validate_shape: got"),
+    (dict(partitioner=4), TypeError, "partitioner: got 4"),
+    (dict(value_dtype=tf.float64), TypeError, "dtype: got float64"),
+    (dict(value_dtype=tf.ones_initializer()), TypeError, "value_dtype: got .*initializer goes by its name"),
+    (dict(initializer=np.zeros([3, 2])), ValueError, r"initializer: got values of shape \(3, 2\)"),
+    (dict(initializer=tf.orthogonal_initializer()), ValueError, "that grows"),
+])
+def test_what_is_refused(arguments, kind, words):
+    with pytest.raises(kind, match=words):
+        deeprec.get_embedding_variable("items", 2, **arguments)
+    assert not tf.global_variables()
+
+
+@pytest.mark.parametrize("make", [
+    lambda: tf.train.AdamOptimizer(0.1), lambda: tf.train.AdagradOptimizer(0.1), lambda: tf.train.FtrlOptimizer(0.1),
+    lambda: tf.train.MomentumOptimizer(0.1, 0.9), lambda: tf.train.RMSPropOptimizer(0.1),
+    lambda: tf.train.AdadeltaOptimizer(0.1), lambda: sok.DistributedOptimizer(tf.train.FtrlOptimizer(0.1)),
+    lambda: deeprec.AdamAsyncOptimizer(0.1)])
+def test_optimizers_of_tensorflow_train_them(make, seed):
+    """As a variable that has all rows from the start; the table grows meanwhile."""
+    ids = tf.placeholder(tf.int64, [None])
+    tables = [deeprec.get_embedding_variable("ours", 2, initializer=0.5), tf.Variable(tf.fill([20000, 2], 0.5))]
+    optimizers = [make(), make()]
+    rows = [tf.nn.embedding_lookup(table, ids) for table in tables]
+    losses = [tf.reduce_sum(tf.square(each - 0.1)) for each in rows]
+    train = [optimizer.minimize(loss) for optimizer, loss in zip(optimizers, losses)]
+    random = np.random.RandomState(seed)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for batch in [random.randint(0, 100, 50) for _ in range(3)] + [np.arange(10000), random.randint(0, 100, 50)]:
+            mine, theirs, _ = session.run(rows + [train], {ids: batch})
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)
+    assert type(optimizers[0]).__name__ == type(make()).__name__
+
+
+def test_optimizers_that_there_are_not():
+    for name in ("AdagradDecayOptimizer", "AdagradDecayOptimizerV2", "AdamWOptimizer"):
+        with pytest.raises(NotImplementedError, match=name + ".*no counterpart"):
+            getattr(deeprec, name)(0.1)
+    with pytest.raises(ValueError, match="apply_sparse_rmsprop"):
+        deeprec.AdamAsyncOptimizer(apply_sparse_rmsprop=True)
