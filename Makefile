@@ -51,7 +51,7 @@ test-slow: env-tests data ## Run the tests that take longer than a minute each
 test-gpu: env-tests ## Run the tests that have something to run on a GPU (needs a TensorFlow with GPUs, pycuda, nvcc)
 	@PYTHON=$(CURDIR)/$(PYTHON_ENV) tools/gpu_tests.sh $(ARGS)
 
-bench: env-tests ## Measure lookups, many tables, a whole model, growing tables against stock TensorFlow, Horovod and dd; writes benchmarks/results/
+bench: env-tests ## Measure lookups, many tables, a whole model, growing tables, DCNv2 against stock TensorFlow, Horovod and dd; writes benchmarks/results/
 	@$(PYTHON_ENV) benchmarks/embedding.py $(ARGS)
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/optimizers.py
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/checkpoint.py
@@ -59,8 +59,9 @@ bench: env-tests ## Measure lookups, many tables, a whole model, growing tables 
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/many_tables.py --sparse
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/dlrm.py
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/dynamic.py
+	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/dcnv2.py
 
-bench-gpu: env-tests ## Measure on GPUs: lookups and steps, optimizers, checkpoints, the hash table, scaling, many tables, a whole model, growing tables; writes benchmarks/results/
+bench-gpu: env-tests ## Measure on GPUs: lookups and steps, optimizers, checkpoints, the hash table, scaling, many tables, a whole model, growing tables, DCNv2; writes benchmarks/results/
 	@$(PYTHON_ENV) benchmarks/gpu_embedding.py $(ARGS)
 	@$(PYTHON_ENV) benchmarks/optimizers.py $(ARGS)
 	@$(PYTHON_ENV) benchmarks/checkpoint.py $(ARGS)
@@ -70,6 +71,7 @@ bench-gpu: env-tests ## Measure on GPUs: lookups and steps, optimizers, checkpoi
 	@$(PYTHON_ENV) benchmarks/many_tables.py --sparse $(ARGS)
 	@$(PYTHON_ENV) benchmarks/dlrm.py $(ARGS)
 	@$(PYTHON_ENV) benchmarks/dynamic.py $(ARGS)
+	@$(PYTHON_ENV) benchmarks/dcnv2.py $(ARGS)
 
 clean: ## Remove what was built; .venv and .data stay
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,13 +1,10 @@
 """One rank of dlrm.py: [mpiexec -np N] python benchmarks/dlrm_rank.py OPTIONS.json RESULT.json"""
-import argparse
-import json
-import sys
 
 import jobs
 import model_sides
 import numpy as np
 import tensorflow.compat.v1 as tf
-from measure import Ranks, time_steps
+from measure import Ranks, answer, asked, time_steps
 from workload import power_law_keys
 
 
@@ -116,8 +113,7 @@ def compare_ranks(side, batch, ranks):
 
 def main():
     """Measures; rank 0 writes."""
-    with open(sys.argv[1]) as file:
-        options = argparse.Namespace(**json.load(file))
+    options = asked()
     jobs.take_gpu(options.gpus)
     tf.logging.set_verbosity(tf.logging.ERROR)
     ranks = Ranks(False, options.ranks == 1)
@@ -134,9 +130,7 @@ def main():
              "agreement": {name: compare_ranks(side, make_batch(options, 0, 0), ranks)
                            for name, side in sides.items()}}
     found.update(model_sides.describe(options))
-    if ranks.rank == 0:
-        with open(sys.argv[2], "w") as file:
-            json.dump(found, file)
+    answer(ranks, found)
 
 
 if __name__ == "__main__":

@@ -13,23 +13,38 @@ eviction   evicting: a full table of V rows that forgets, where a share of the p
            for them, until that is used up; resident: the first without new keys
 growth     a lookup of one new key in a full table of V / 2 rows with LazyAdam's slots, which doubles: against
            moving the bytes that this moves, old rows read and written and new ones written, at the copy bandwidth of
-           the same run; on a GPU the peak of the allocator against the state after it
+           the same run; on a GPU the peak of the allocator against the state after it. The lookup has run before,
+           without a growth ("ms without" is such a run): a first run is TensorFlow's work
+hybrid     a table of --hybrid-vocabulary rows, all of them in host memory, with a cache of --cache of them, against one
+           of fixed size in the device's memory. Every batch has other keys: --hybrid-warm steps, then as many lookups
+           and steps as --hybrid-steps. Besides: what copies over the bus reach in the same run, the rows that came and
+           went, and the hit rate of an exact LRU that sees the same keys
+find       keys that are in that cache found in its index, against those of a fixed table of all rows: the kernel alone
+half       half of a table's rows in its cache: an evaluation of --find-keys uniform keys, D = 64, with their rows
+
+Of a growth, and of steps in which rows leave, "parts" says where the time goes (dynamic_parts.py). These are runs of
+their own, for on a GPU events are recorded around every kernel then.
 """
 import argparse
 import time
 
+import dynamic_parts
 import dynamic_sides
 import gpu_device
 import gpu_report
+import hybrid_cases
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import gpu as gpus
 
-CASES = ("growth", "grown", "eviction")  # the allocator remembers the most that has been in use: so growth is first
-_GPU = {"samples": 8192, "dim": 128, "vocabulary": 1 << 22, "copy_bytes": 4 << 30, "eviction_steps": 10000}
+# The allocator remembers the most that has been in use: so growth is first.
+CASES = ("growth", "grown", "eviction") + tuple(hybrid_cases.CASES)
+_GPU = {"samples": 8192, "dim": 128, "vocabulary": 1 << 22, "copy_bytes": 4 << 30, "eviction_steps": 10000,
+        "hybrid_vocabulary": 1 << 24, "find_keys": 1 << 20, "hybrid_warm": 100, "hybrid_steps": 40}
 _TINY = {"samples": 16, "slots": 4, "dim": 8, "vocabulary": 4096, "batches": 3, "rounds": 2, "steps": 2, "growths": 2,
-         "eviction_steps": 60, "copy_bytes": 1 << 20}
+         "eviction_steps": 60, "copy_bytes": 1 << 20, "hybrid_vocabulary": 4096, "find_keys": 512, "hybrid_warm": 4,
+         "hybrid_steps": 4, "part_steps": 4}
 # At most so many times as long.
 TARGETS = {"gpu": {"grown": 1.03, "eviction": 1.15, "growth": 1.3}, "cpu": {"grown": 1.1, "eviction": 1.1}}
 PEAK = 1.5  # of the allocator, against the state after a growth
@@ -48,7 +63,13 @@ def parse():
     parser.add_argument("--new", type=float, default=0.1, help="share of positions that ask for new keys")
     parser.add_argument("--strategy", choices=("lru", "lfu"), default="lru")
     parser.add_argument("--eviction-steps", type=int, default=400, help="steps of each side while rows leave")
+    parser.add_argument("--part-steps", type=int, default=48, help="steps of which the parts are timed")
     parser.add_argument("--growths", type=int, default=5)
+    parser.add_argument("--hybrid-vocabulary", type=int, default=1 << 20, help="rows of 'hybrid'; on a GPU 2^24")
+    parser.add_argument("--cache", type=float, default=0.1, help="share of them that the cache has")
+    parser.add_argument("--hybrid-warm", type=int, default=12, help="steps before; on a GPU 100")
+    parser.add_argument("--hybrid-steps", type=int, default=12, help="steps that are measured; on a GPU 40")
+    parser.add_argument("--find-keys", type=int, default=1 << 16, help="of 'find' and 'half'; on a GPU 2^20")
     on_gpu = gpus.count() > 0
     gpu_report.add_arguments(parser, "dynamic_gpu" if on_gpu else "dynamic_cpu")
     parser.add_argument("--copy-bytes", type=int, default=64 << 20, help="of the copy that gives the bandwidth")
@@ -98,21 +119,34 @@ class Benchmark:
         times = self._alternate(sides, rounds, options.steps, {"inserting": max(options.steps, room)})
         evicted = {name: (side.evicted() - before[name]) / len(times[name]) for name, side in sides.items()}
         assert evicted["resident"] == 0 < evicted["evicting"], evicted
+        parts = dynamic_parts.Parts(self.device)
+        with parts.timed():
+            for _ in range(options.part_steps):
+                sides["evicting"].run()
         # A mean: most steps evict nothing, and some many rows.
         case = self._end("eviction", sides, times, ("evicting", "inserting"), "mean")
+        case["parts"] = parts.report(options.part_steps)
         case["evicted in a step"] = round(evicted["evicting"], 1)
         of = case["ms"]
         case["times resident"] = gpu_report.figure(of["evicting"]["mean"] / of["resident"]["mean"])
 
     def growth(self):
         """See the module's text."""
-        options, times, peaks, moved = self.options, [], [], 0
-        for number in range(options.growths):
+        options, times, without, peaks, moved = self.options, [], [], [], 0
+        parts = dynamic_parts.Parts(self.device)
+        for number in range(options.growths + 1):
             side = dynamic_sides.Side(options, None, init_capacity=options.vocabulary // 2,
                                       max_capacity=options.vocabulary)
             side.fill(np.arange(options.vocabulary // 2))
             before = side.bytes()
-            times.append(side.grow(self.device))
+            for _ in range(options.batches):
+                side.look_up_one(self.device, 0)
+            without.append(side.look_up_one(self.device, 0))
+            if number < options.growths:
+                times.append(side.look_up_one(self.device, -1))
+            else:
+                with parts.timed():
+                    side.look_up_one(self.device, -1)
             after = side.bytes()
             assert side.capacity() == options.vocabulary, side.capacity()
             moved, state = 2 * before + (after - before), after
@@ -121,7 +155,8 @@ class Benchmark:
             side.close()
         floor = moved / self.report["copy"]["bytes/s"] * 1e3
         case = {"case": "growth", "ms": gpu_report.summary(times), "bytes moved": moved, "bytes after": state,
-                "copy ms": gpu_report.figure(floor), "times": gpu_report.figure(np.median(times) / floor)}
+                "copy ms": gpu_report.figure(floor), "times": gpu_report.figure(np.median(times) / floor),
+                "ms without": gpu_report.summary(without), "parts": parts.report(1)}
         if peaks:
             case["peak / bytes after"] = gpu_report.figure(max(peaks))
             case["peak target"] = {"at most": PEAK, "reached": max(peaks) <= PEAK}
@@ -183,7 +218,10 @@ def main():
     with tf.Session(config=dynamic_sides.session_config()):
         report.phase("device", benchmark.measure_device)
     for case in options.cases:
-        report.phase(case, getattr(benchmark, case))
+        if case in hybrid_cases.CASES:
+            report.phase(case, hybrid_cases.CASES[case], benchmark)
+        else:
+            report.phase(case, getattr(benchmark, case))
     report.phase("show", benchmark.show)
     report.end()
 

@@ -12,6 +12,12 @@ from sok1x.graph_ops.stores.forgetting import EVICTED
 _AT_ONCE = 1 << 18  # keys that are filled in at a time
 
 
+def keys_at_once(table):
+    """How many keys a lookup has that fills a table: in a cache half of its rows, if these are less."""
+    cache = table.table.cache
+    return _AT_ONCE if cache is None else max(1, min(_AT_ONCE, cache.rows // 2))
+
+
 class Side:
     """A graph with a layer and its training step, and a session.
 
@@ -36,6 +42,7 @@ class Side:
             shape = [options.samples, options.slots, 1]
             keys, values = self._keys(options, new)
             embeddings = layer(tf.reshape(keys, shape), training=True)
+            self._embeddings = embeddings.op
             target = self._constant("target", np.random.RandomState(7).normal(
                 size=shape[:2] + [options.dim]).astype(np.float32))
             values.append(target)
@@ -78,18 +85,22 @@ class Side:
     def fill(self, keys):
         """Has keys get rows."""
         slots = self._options.slots
-        for first in range(0, len(keys), _AT_ONCE):
-            piece = keys[first:first + _AT_ONCE]
+        at_once = keys_at_once(self.table)
+        for first in range(0, len(keys), at_once):
+            piece = keys[first:first + at_once]
             self._session.run(self._fill, {self._key: np.resize(piece, -(-len(piece) // slots) * slots)})
 
     def run(self):
         """A training step with the next batch."""
-        self._session.run(self._step, {self._batch: self._number % self._options.batches, self._place: self._number})
+        self._run(self._step)
+
+    def _run(self, what):
+        self._session.run(what, {self._batch: self._number % self._options.batches, self._place: self._number})
         self._number += 1
 
-    def grow(self, device):
-        """Looks up one new key where all rows are in use; ms."""
-        key = {self._key: [-1]}
+    def look_up_one(self, device, key):
+        """Looks up one key, a new one where all rows are in use if the table is to grow; ms."""
+        key = {self._key: [key]}
         device.synchronize()
         began = time.perf_counter()
         self._session.run(self._one, key)

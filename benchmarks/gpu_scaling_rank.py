@@ -1,6 +1,4 @@
 """One rank of gpu_scaling.py: [mpiexec -np N] python benchmarks/gpu_scaling_rank.py OPTIONS.json RESULT.json"""
-import argparse
-import json
 import sys
 import time
 
@@ -11,7 +9,7 @@ import jobs
 import numpy as np
 import tensorflow.compat.v1 as tf
 from gpu_sides import Sok1x, session_config
-from measure import Ranks
+from measure import Ranks, answer, asked
 from workload import make_batches
 
 from sok1x import launch
@@ -117,8 +115,7 @@ def open_trace(ranks, device):
 
 def main():
     """Measures; rank 0 writes."""
-    with open(sys.argv[1]) as file:
-        options = argparse.Namespace(**json.load(file))
+    options = asked()
     jobs.take_gpu(options.gpus)
     tf.logging.set_verbosity(tf.logging.ERROR)
     ranks = Ranks(False, options.ranks == 1)
@@ -132,10 +129,8 @@ def main():
         benchmark.measure_trace(trace)
     cases = [case for benchmark in benchmarks for case in benchmark.cases]
     about = ranks.gather(device.describe())
-    if ranks.rank == 0:
-        with open(sys.argv[2], "w") as file:
-            json.dump({"cases": cases, "about": launch.current().description, "gpu": about[0],
-                       "host threads": launch.current().host_threads}, file)
+    answer(ranks, {"cases": cases, "about": launch.current().description, "gpu": about[0],
+                   "host threads": launch.current().host_threads})
 
 
 if __name__ == "__main__":

@@ -1,14 +1,11 @@
 """One rank of many_tables.py: [mpiexec -np N] python benchmarks/many_tables_rank.py OPTIONS.json RESULT.json"""
-import argparse
-import json
-import sys
 
 import jobs
 import model_sides
 import numpy as np
 import sparse_sides
 import tensorflow.compat.v1 as tf
-from measure import Ranks, time_steps
+from measure import Ranks, answer, asked, time_steps
 
 SIDES = {"sok1x": model_sides.Sok1x, "stock": model_sides.Stock, "horovod": model_sides.Horovod}
 
@@ -21,8 +18,7 @@ def batch_of(options, rank, number):
 
 def main():
     """Measures; rank 0 writes."""
-    with open(sys.argv[1]) as file:
-        options = argparse.Namespace(**json.load(file))
+    options = asked()
     jobs.take_gpu(options.gpus)
     tf.logging.set_verbosity(tf.logging.ERROR)
     ranks = Ranks("horovod" in options.sides, options.ranks == 1)
@@ -46,9 +42,7 @@ def main():
     found["distinct"] = float(np.mean(ranks.gather(np.mean(
         [sum(len(np.unique(keys)) for keys in batch.keys) for batch in batches]))))
     found.update(model_sides.describe(options))
-    if ranks.rank == 0:
-        with open(sys.argv[2], "w") as file:
-            json.dump(found, file)
+    answer(ranks, found)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     [mpiexec -np N] python benchmarks/measure.py OPTIONS.json RESULT.json
 """
+import argparse
 import json
 import sys
 import time
@@ -36,6 +37,19 @@ class Ranks:
     def gather(self, value):
         """The values of all ranks, on all ranks."""
         return [value] if self.comm is None else self.comm.allgather(value)
+
+
+def asked():
+    """The options that whoever started this rank has written."""
+    with open(sys.argv[1]) as file:
+        return argparse.Namespace(**json.load(file))
+
+
+def answer(ranks, found):
+    """Rank 0 writes what has been found."""
+    if ranks.rank == 0:
+        with open(sys.argv[2], "w") as file:
+            json.dump(found, file)
 
 
 def time_steps(sides, batches, options, ranks):
@@ -102,8 +116,7 @@ def run_case(layout, mode, options, ranks):
 
 
 def main():
-    with open(sys.argv[1]) as file:
-        options = json.load(file)
+    options = vars(asked())
     tf.logging.set_verbosity(tf.logging.ERROR)
     ranks = Ranks("horovod" in options["sides"], options["ranks"] == 1)
     cases = []
@@ -116,8 +129,7 @@ def main():
     if ranks.rank == 0:
         world = launch.current()
         about = {"kernel threads": world.host_threads, "world": world.description} if world else {}
-        with open(sys.argv[2], "w") as file:
-            json.dump({"cases": cases, "about": about}, file)
+        answer(ranks, {"cases": cases, "about": about})
 
 
 if __name__ == "__main__":
