@@ -100,6 +100,8 @@ def serve(path):
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                # Also where the tests run behind a shell's back, which has them ignore it.
+                signal.signal(signal.SIGINT, signal.default_int_handler)
                 for other in [connection, listener] + list(children.values()):
                     other.close()
                 os.close(ended)

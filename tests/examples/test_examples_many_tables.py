@@ -90,3 +90,14 @@ def test_a_device_that_is_not_there_is_an_error(tmp_path):
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=120,
                              env=dict(os.environ, CUDA_VISIBLE_DEVICES=""))
         assert out.returncode == 1 and "no GPU" in out.stderr, out.stderr[-4000:]
+
+
+def test_dcnv2_is_measured_beside_stock_and_horovod(tmp_path):
+    report = run("dcnv2.py", str(tmp_path / "dcnv2"))
+    ours, stock = {"group", "columns"}, {"stock", "stock columns"}
+    assert [(case["ranks"], case["batch in total"], set(case["sides"])) for case in report["cases"]] == [
+        (1, 16, ours | stock), (2, 16, ours | {"horovod"})]
+    for case in report["cases"]:
+        assert all(side["ms"]["median"] > 0 and side["steps/s"] > 0 for side in case["sides"].values())
+        assert set(case["losses"]) == set(case["sides"])
+    assert len(report["targets"]) == 6 and all(target["is"] > 0 for target in report["targets"])

@@ -16,7 +16,7 @@ v1 = tf.compat.v1
 warnings.filterwarnings("ignore", "Converting sparse IndexedSlices")
 STEPS = 12
 
-# For the tables, and for plain variables where that is another. On two ranks all train, on other numbers some.
+# For the tables, and for plain variables where that is another.
 OPTIMIZERS = {
     "SGD": [lambda: v1.train.GradientDescentOptimizer(0.05)],
     "Adam": [lambda: v1.train.AdamOptimizer(0.01)],
@@ -24,7 +24,6 @@ OPTIMIZERS = {
     "our Adam": [lambda: sok.optimizers.Adam(0.01), lambda: tf.keras.optimizers.Adam(0.01)],
     "Keras Adagrad": [lambda: tf.keras.optimizers.Adagrad(0.05)],
 }
-NAMES = {1: ("SGD", "our Adam"), 2: tuple(OPTIMIZERS), 4: ("LazyAdam", "Keras Adagrad")}
 
 
 class Model:
@@ -181,7 +180,7 @@ def check_beside_layers(seed):
 if __name__ == "__main__":
     seed = int(sys.argv[1])
     sok.init()
-    for place, name in enumerate(NAMES.get(N, OPTIMIZERS)):
+    for place, name in enumerate(OPTIMIZERS):
         check_optimizer(name, seed + place)
     check_dense_variables_in_a_scope_of_a_tables_name()
     check_sessions_graphs_and_loops(seed)

@@ -19,6 +19,8 @@ TABLES = [
     (9, 1, "localized:{}".format(N - 1), "mean", np.int64, "ragged", True),
     (33, 8, "distributed", "sum", np.int64, "unsorted", False),
     (12, 6, "localized:{}".format(N // 2), "mean", np.int64, "unsorted", True),
+    (20, 4, None, "sqrtn", np.int64, "unsorted", True),
+    (20, 5, "distributed", "sqrtn", np.int32, "ragged", False),
 ]
 
 

@@ -62,8 +62,11 @@ def test_what_forward_leaves():
     said = {name: tuple(words(cells[0])) for name, cells in rows(text, "forward op").items()}
     assert said == {"operations.dense_lookup.forward": dense_lookup.Saved._fields,
                     "operations.combined_lookup.forward": combined_lookup.Saved._fields}
-    explained = re.findall(r"^\| `(\w+)`(?: \(bags\))? \|", text, re.MULTILINE)
-    assert sorted(explained) == sorted(list(SAVED_DTYPES) + ["counts", "route"])
+    more = re.search(r"A combined lookup with weights leaves (.*?) before `route`", text).group(1)
+    *before, last = combined_lookup.Saved._fields
+    assert list(combined_lookup.WeightedSaved._fields) == [*before, *re.findall(r"`(\w+)`", more), last]
+    explained = re.findall(r"^\| `(\w+)`(?: \((?:bags|weights)\))? \|", text, re.MULTILINE)
+    assert sorted(explained) == sorted(list(SAVED_DTYPES) + ["kept", "counts", "route"])
 
 
 def test_what_runs_together(operations):

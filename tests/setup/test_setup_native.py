@@ -1,4 +1,5 @@
 """`setup.py build_native`: builds what changed and only that, replaces in one step, says what is wrong."""
+import ctypes
 import os
 import shutil
 import subprocess
@@ -14,6 +15,8 @@ BRIDGE, KERNELS = "graph_ops/bridge/_bridge.so", "cuda_kernels/_host_kernels.so"
 def tree(tmp_path):
     """A source tree whose libraries compile in no time."""
     shutil.copy(os.path.join(ROOT, "setup.py"), str(tmp_path))
+    (tmp_path / "cuda_kernels").mkdir()
+    shutil.copy(os.path.join(ROOT, "cuda_kernels", "build_host.py"), str(tmp_path / "cuda_kernels"))
     for name, text in (("graph_ops/bridge/bridge.cc", 'extern "C" int one() { return 1; }\n'),
                        ("cuda_kernels/sum.cu", '#include "common.cuh"\nextern "C" int two() { return TWO; }\n'),
                        ("cuda_kernels/common.cuh", "#define TWO 2\n"), ("sok1x/__init__.py", "")):
@@ -62,7 +65,8 @@ def test_sources_that_do_not_compile_leave_the_old_library(tree):
     assert code != 0 and "did not compile" in out and "sum.cu" in out and "Traceback" not in out
     with open(str(tree / KERNELS), "rb") as file:
         assert file.read() == old
-    assert sorted(os.listdir(str(tree / "cuda_kernels"))) == ["_host_kernels.so", "common.cuh", "sum.cu"]
+    assert sorted(set(os.listdir(str(tree / "cuda_kernels"))) - {"__pycache__"}) == [
+        "_host_kernels.so", "build_host.py", "common.cuh", "sum.cu"]
     code, out = build(tree)
     assert code != 0 and "did not compile" in out, "a failure must not be remembered as built"
 
@@ -82,8 +86,24 @@ def test_no_tensorflow_is_said_plainly(tree):
     assert code != 0 and "tensorflow==1.15.5" in out and "--no-build-isolation" in out and "Traceback" not in out
 
 
-def test_recipe_of_the_kernels_is_used(tree):
-    (tree / "cuda_kernels" / "build_host.py").write_text(
-        "def build(path):\n    with open(path, 'w') as file:\n        file.write('made by the recipe')\n")
+def test_only_sources_that_changed_are_compiled(tree):
+    (tree / "cuda_kernels" / "other.cu").write_text('extern "C" int three() { return 3; }\n')
+    (tree / "graph_ops" / "groups").mkdir()
+    (tree / "graph_ops" / "groups" / "more.cc").write_text(
+        '#include "../../cuda_kernels/group_more.h"\nextern "C" int four() { return FOUR; }\n')
+    (tree / "cuda_kernels" / "group_more.h").write_text("#define FOUR 4\n")
     assert build(tree)[0] == 0
-    assert (tree / KERNELS).read_text() == "made by the recipe"
+    made = sorted((tree / "build" / "native").glob("*/*.o"))
+    assert [path.name for path in made] == ["bridge.cc.o", "more.cc.o", "other.cu.o", "sum.cu.o"]
+
+    def compiled_by(change):
+        before = [os.stat(str(path)).st_mtime_ns for path in made]
+        change()
+        assert build(tree)[0] == 0
+        return [path.name for path, old in zip(made, before) if os.stat(str(path)).st_mtime_ns != old]
+
+    assert compiled_by(lambda: (tree / "cuda_kernels" / "common.cuh").write_text("#define TWO 3\n")) == ["sum.cu.o"]
+    assert compiled_by(lambda: (tree / "cuda_kernels" / "group_more.h").write_text("#define FOUR 5\n")) == ["more.cc.o"]
+    assert compiled_by(lambda: made[2].unlink() or (tree / KERNELS).unlink()) == ["other.cu.o"]
+    library = ctypes.CDLL(str(tree / BRIDGE))
+    assert (library.one(), library.four()) == (1, 5)
