@@ -9,11 +9,13 @@
 // They also run at the same time if ranks make different nodes, which may be if they fetch different things: each waits
 // only for what comes before an op of its level, never for one of its own level.
 //
-// What a cond may skip or a loop repeats stays as it is, and so does what comes after it; also in the graphs of
-// functions, and in those whose inputs come one after the other (Session.partial_run).
+// What a cond may skip or a loop repeats stays as it is, and so does what comes after a loop; also in the graphs of
+// functions, and in those whose inputs come one after the other (Session.partial_run). What comes after a cond, such as
+// the one in every tf.debugging.assert, runs whatever branch was taken.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -33,35 +35,75 @@ namespace {
 
 typedef std::vector<tf::Node*> Nodes;
 
+// The branches that must be taken for a node to run: what chooses (a node's id and output), and which branch.
+typedef std::set<std::tuple<int, int, int>> Branches;
+
 // Of each node, by its id: its level, and whether it always runs once.
 class Levels {
  public:
-  explicit Levels(const tf::Graph& graph) : levels_(graph.num_node_ids(), 0), plain_(graph.num_node_ids(), true) {
+  explicit Levels(const tf::Graph& graph)
+      : levels_(graph.num_node_ids(), 0), loops_(graph.num_node_ids(), false), branches_(graph.num_node_ids()) {
     std::vector<tf::Node*> order;
     tf::GetReversePostOrder(graph, &order);
-    for (tf::Node* node : order) {
-      bool plain = !node->IsSwitch() && !node->IsMerge() && !node->IsEnter() && !node->IsNextIteration();
-      int level = 0;
+    for (const tf::Node* node : order) {
+      const int id = node->id();
+      bool looped = node->IsEnter() || node->IsNextIteration();
       for (const tf::Edge* edge : node->in_edges()) {
-        const tf::Node* from = edge->src();
-        plain = plain && plain_[from->id()];
-        level = std::max(level, levels_[from->id()] + (Waits(*from) ? 1 : 0));
+        const tf::Node& from = *edge->src();
+        looped = looped || loops_[from.id()];
+        levels_[id] = std::max(levels_[id], levels_[from.id()] + (Waits(from) ? 1 : 0));
+        // One input is enough for a Merge.
+        if (!node->IsMerge()) Insert(Along(*edge), &branches_[id]);
       }
-      plain_[node->id()] = plain;
-      levels_[node->id()] = level;
+      if (node->IsMerge()) looped = !Join(*node, &branches_[id]) || looped;
+      loops_[id] = looped;
     }
   }
 
   int level(const tf::Node& node) const { return levels_[node.id()]; }
-  bool plain(const tf::Node& node) const { return plain_[node.id()]; }
+  bool plain(const tf::Node& node) const { return !loops_[node.id()] && branches_[node.id()].empty(); }
 
  private:
   static bool Waits(const tf::Node& node) {
     return node.type_string() == "Sok1xCall" || node.type_string().find("Horovod") == 0;
   }
 
+  static void Insert(const Branches& from, Branches* to) { to->insert(from.begin(), from.end()); }
+
+  // What must be taken for something to come along an edge.
+  Branches Along(const tf::Edge& edge) const {
+    Branches branches = branches_[edge.src()->id()];
+    const tf::Edge* chooses = nullptr;
+    if (edge.src()->IsSwitch() && !edge.IsControlEdge() && edge.src()->input_edge(1, &chooses).ok()) {
+      // A cond's first Switch is given what the others have through an Identity.
+      while (chooses->src()->IsIdentity() && chooses->src()->input_edge(0, &chooses).ok()) {
+      }
+      branches.insert(std::make_tuple(chooses->src()->id(), chooses->src_output(), edge.src_output()));
+    }
+    return branches;
+  }
+
+  // What both branches that a Merge joins ask for; false where they are not the two of one cond.
+  bool Join(const tf::Node& merge, Branches* joined) const {
+    std::vector<Branches> in;
+    for (const tf::Edge* edge : merge.in_edges()) {
+      if (!edge->IsControlEdge()) in.push_back(Along(*edge));
+    }
+    if (in.size() != 2) return false;
+    for (const auto& branch : in[0]) {
+      const auto other = std::make_tuple(std::get<0>(branch), std::get<1>(branch), 1 - std::get<2>(branch));
+      if (in[1].count(other) == 0) continue;
+      in[0].erase(std::tuple<int, int, int>(branch));
+      in[1].erase(other);
+      *joined = in[0];
+      return in[0] == in[1];
+    }
+    return false;
+  }
+
   std::vector<int> levels_;
-  std::vector<bool> plain_;
+  std::vector<bool> loops_;  // in a loop, after one, or after what is not understood
+  std::vector<Branches> branches_;
 };
 
 class FusingPass : public tf::GraphOptimizationPass {

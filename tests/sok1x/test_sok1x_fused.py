@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_layer
+from tensorflow.python.ops import control_flow_ops
 
 import sok1x as sok
 
@@ -80,19 +81,52 @@ def test_what_needs_each_other_stays_apart():
             np.testing.assert_array_equal(other, run.run(ba))
 
 
-def test_conds_and_what_follows_them_stay_as_they_are():
+def test_conds_and_loops():
+    """In a branch, a loop and after a loop an op stays by itself; what comes after a cond always runs, and is fused."""
     with graph():
-        layers = [dense_layer() for _ in range(4)]
+        layers = [dense_layer() for _ in range(9)]
         random = np.random.RandomState(0)
-        taken = v1.placeholder(tf.bool, [])
-        outs = [layer(keys(random), training=True) for layer in layers[:2]]
-        after = tf.cond(taken, lambda: outs[0] * 2, lambda: layers[2](keys(random), training=True))
-        with tf.control_dependencies([after]):
-            outs.append(layers[3](keys(random), training=True))
+        taken = v1.placeholder(tf.bool, [2])
+
+        def look_up(number):
+            return layers[number](keys(random), training=True)
+
+        outs = [look_up(0), look_up(1)]
+        inner = tf.cond(taken[1], lambda: outs[0] * 3, lambda: outs[0])
+        after = tf.cond(taken[0], lambda: inner * 2, lambda: look_up(2))
+        with tf.control_dependencies([after, tf.debugging.assert_less(tf.reduce_max(outs[1]), 1e9)]):
+            outs += [look_up(3), look_up(4)]
+        nested = tf.cond(taken[0], lambda: tf.cond(taken[1], lambda: look_up(5), lambda: outs[0]), lambda: outs[1])
+        with tf.control_dependencies([tf.while_loop(lambda i: i < 2, lambda i: i + 1, [0])]):
+            outs += [look_up(6), look_up(7)]
+        other = tf.cond(taken[1], lambda: outs[0], lambda: look_up(8))
+        # A Merge that joins no cond's two branches: of two choices, of which the run takes one each.
+        halves = [control_flow_ops.switch(outs[0], taken[0])[0], control_flow_ops.switch(outs[1], taken[1])[1]]
+        with tf.control_dependencies([control_flow_ops.merge(halves)[0]]):
+            outs.append(look_up(8))
+            outs.append(look_up(2))
+        fetched = [after, nested, other] + outs
         with session() as run:
-            for value in (True, False):
-                assert nodes(run, [after] + outs, {taken: value}) == [["dense_lookup.forward"] * 2]
-                assert run.run(after, {taken: value}).shape == (4, 2, 3, 4)
+            for values in ([True, True], [False, True], [False, False]):
+                feed = {taken: values}
+                assert nodes(run, fetched, feed) == [["dense_lookup.forward"] * 2] * 2
+                assert nodes(run, fetched, feed, kind="Sok1xCall").count(["dense_lookup.forward"]) == 7
+                assert run.run(after, feed).shape == run.run(nested, feed).shape == (4, 2, 3, 4)
+
+
+def test_ids_that_are_checked():
+    """Ragged ids, whose making asserts that they fit together, are looked up in one node."""
+    with graph():
+        tables = [sok.Variable(np.ones([5, 2], np.float32)) for _ in range(3)]
+        lengths = v1.placeholder(tf.int64, [None])
+        bags = [tf.RaggedTensor.from_row_lengths(tf.constant([0, 4, 1], tf.int64), lengths) for _ in tables]
+        outs = sok.lookup_sparse(tables, bags, combiners="sum")
+        step = sok.SGD(0.5).apply_gradients(list(zip(tf.gradients(tf.add_n(outs), tables), tables)))
+        with session() as run:
+            assert [len(one) for one in nodes(run, step, {lengths: [1, 0, 2]})] == [3] * 4
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                run.run(step, {lengths: [1, 0, 1]})
+            run.run(step, {lengths: [2, 1]})
 
 
 def test_partial_run():
