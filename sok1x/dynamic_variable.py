@@ -154,9 +154,6 @@ class DynamicVariable(PlacedVariable):
         Returns:
             int64 [2].
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok

@@ -131,12 +131,6 @@ class EvenSteps:
 
         Raises:
             ValueError: the source is an iterator that has no initializer of its own.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import sok1x as sok
-            >>> with tf.Graph().as_default(), tf.Session() as session:
-            ...     session.run(sok.EvenSteps(tf.data.Dataset.range(5).batch(2)).initializer)
         """
         return self._iterator.initializer
 
@@ -156,9 +150,13 @@ class EvenSteps:
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok
-            >>> with tf.Graph().as_default():
+            >>> with tf.Graph().as_default(), tf.Session() as session:
             ...     steps = sok.EvenSteps(tf.data.Dataset.from_tensor_slices([0.5, 1.5, 4.0]).batch(2))
             ...     loss = tf.reduce_sum(tf.square(steps.get_next())) / tf.cast(steps.samples, tf.float32)
+            ...     _ = session.run(sok.Init(global_batch_size=2))
+            ...     session.run(steps.initializer)
+            ...     print(session.run(loss), session.run(loss))
+            1.25 16.0
         """
         return self._samples
 

@@ -149,9 +149,6 @@ def combined(table: EmbeddingVariable, bags: Bags, combiner: str, training: Any 
     Returns:
         [B, D], of `dtype`; zeros for a sample without ids.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import tensorflow as tf
         >>> import sok1x as sok
@@ -183,9 +180,6 @@ def rows_of(table: EmbeddingVariable, bags: Bags, training: Any = True, dtype: s
 
     Returns:
         [K, D], of `dtype`.
-
-    Raises:
-        Nothing.
 
     Example:
         >>> import tensorflow as tf

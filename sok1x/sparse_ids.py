@@ -16,9 +16,6 @@ class Bags:
         indices: int64 [K, 2], the sample of each id in the first column.
         dense_shape: int64 [2], B first.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import tensorflow as tf
         >>> from sok1x import sparse_ids

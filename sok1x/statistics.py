@@ -32,9 +32,6 @@ class TableStats(NamedTuple):
         refusals: int64 [], how often since then a training lookup has refused a new key a row, by `filter_ratio` or
             `admit_after`; else 0.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> from sok1x.statistics import TableStats
         >>> TableStats(1, 2, 0.5, 64, 0).load

@@ -23,9 +23,6 @@ def weighted(rows: tf.Tensor, weights: Optional[tf.Tensor], bags: Bags, combiner
     Returns:
         [B, D], of the dtype of `rows`, added up in float32; zeros for a sample without ids.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import tensorflow as tf
         >>> import sok1x as sok

@@ -12,9 +12,6 @@ class CheckpointError(RuntimeError):
     Args:
         message: what the user reads.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> from sok1x.checkpoint import CheckpointError, folders
         >>> try:

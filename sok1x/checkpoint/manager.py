@@ -65,11 +65,6 @@ class CheckpointManager:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one of them cannot save; the checkpoints that
                 were there are as they were.
             ValueError: step is no integer, or negative.
-
-        Example:
-            >>> import sok1x as sok
-            >>> callable(sok.CheckpointManager.save)
-            True
         """
         if isinstance(step, bool) or not isinstance(step, numbers.Integral) or step < 0:
             raise ValueError("CheckpointManager.save: step: got {!r}, expected an integer, 0 or more".format(step))
@@ -88,11 +83,6 @@ class CheckpointManager:
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds a file damaged, or that the model
                 does not fit, or no checkpoint of that step; no variable has changed then.
-
-        Example:
-            >>> import sok1x as sok
-            >>> callable(sok.CheckpointManager.restore)
-            True
         """
         restored = self._restoring.restore(session, step)
         return None if restored is None else restored.step

@@ -85,13 +85,6 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
 
         Raises:
             RuntimeError: the graph has no global step.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import sok1x as sok
-            >>> with tf.Graph().as_default():
-            ...     _ = tf.train.get_or_create_global_step()
-            ...     sok.CheckpointSaverHook("checkpoints", save_steps=100).begin()
         """
         self._global_step_tensor = training_util._get_or_create_global_step_read()
         if self._global_step_tensor is None:
@@ -118,11 +111,6 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
 
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds that it cannot be done.
-
-        Example:
-            >>> import sok1x as sok
-            >>> callable(sok.CheckpointSaverHook.after_create_session)
-            True
         """
         # Two jobs that go on from one checkpoint are a mistake, which is better told now than at the first save.
         self._saving.open(session)
@@ -145,11 +133,6 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
 
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one of them cannot save.
-
-        Example:
-            >>> import sok1x as sok
-            >>> callable(sok.CheckpointSaverHook.after_run)
-            True
         """
         if not self._schedule.may_be_due(int(run_values.results)):
             return
@@ -169,11 +152,6 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
 
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one of them cannot save.
-
-        Example:
-            >>> import sok1x as sok
-            >>> callable(sok.CheckpointSaverHook.end)
-            True
         """
         super().end(session)
         self._saving.close()

@@ -42,8 +42,18 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         sok1x.checkpoint.errors.CheckpointError: (on all ranks, when saving or restoring) it cannot be done.
 
     Example:
+        >>> import os, tempfile
+        >>> import tensorflow as tf
         >>> import sok1x as sok
-        >>> listener = sok.CheckpointSaverListener()
+        >>> with tempfile.TemporaryDirectory() as folder, tf.Graph().as_default(), tf.Session() as session:
+        ...     table = sok.EmbeddingVariable(rows=8, dim=4)
+        ...     listener = sok.CheckpointSaverListener(folder)
+        ...     listener.begin()
+        ...     _ = session.run(sok.Init(global_batch_size=1))
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     listener.before_save(session, 0)
+        ...     [name for name in os.listdir(folder) if not name.startswith(".")]
+        ['model.ckpt-0']
     """
 
     def __init__(self, checkpoint_dir: Optional[str] = None, keep_checkpoint_max: Optional[int] = 5) -> None:
@@ -56,12 +66,6 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
 
         Raises:
             ValueError: the folder was not given, and no hook calls that could tell it.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import sok1x as sok
-            >>> with tf.Graph().as_default():
-            ...     sok.CheckpointSaverListener("checkpoints").begin()
         """
         directory = _directory_of_hook(self) if self._directory is None else self._directory
         tables = tables_of(tf.get_default_graph())
@@ -78,11 +82,6 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
 
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds that it cannot be done.
-
-        Example:
-            >>> import sok1x as sok
-            >>> callable(sok.CheckpointSaverListener.before_save)
-            True
         """
         step = int(global_step_value)
         hook = _hook_of(self)
@@ -102,14 +101,6 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
 
         Args:
             session, global_step_value: unused.
-
-        Raises:
-            Nothing.
-
-        Example:
-            >>> import sok1x as sok
-            >>> callable(sok.CheckpointSaverListener.end)
-            True
         """
         self._saving.close()
 

@@ -108,12 +108,6 @@ class BroadcastGlobalVariablesHook(tf.train.SessionRunHook):
 
         Raises:
             TypeError: a variable holds strings or resources.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import sok1x as sok
-            >>> with tf.Graph().as_default():
-            ...     sok.BroadcastGlobalVariablesHook().begin()
         """
         if self._broadcast is None or self._broadcast.graph is not tf.get_default_graph():
             with tf.device(self.device):
@@ -128,14 +122,6 @@ class BroadcastGlobalVariablesHook(tf.train.SessionRunHook):
 
         Raises:
             tf.errors.InvalidArgumentError: there is no rank root_rank, or a variable's shape differs between ranks.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import sok1x as sok
-            >>> with tf.Graph().as_default(), tf.Session() as session:
-            ...     hook = sok.BroadcastGlobalVariablesHook()
-            ...     hook.begin()
-            ...     hook.after_create_session(session, None)
         """
         session.run(self._broadcast)
 

@@ -29,9 +29,6 @@ class CacheOptions(NamedTuple):
         max_pinned_memory: GB of host memory that may be pinned for this table on this rank; what is not pinned a GPU
             reaches through copies only, which is slower. None: as much as can be.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> from sok1x.core.cache_options import CacheOptions
         >>> CacheOptions(cache_rows=1000).max_pinned_memory is None
@@ -59,9 +56,6 @@ def taken_out_of(options: Dict[str, Any]) -> CacheOptions:
 
     Returns:
         The `CacheOptions`.
-
-    Raises:
-        Nothing.
 
     Example:
         >>> from sok1x.core import cache_options

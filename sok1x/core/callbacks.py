@@ -51,14 +51,6 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
 
         Raises:
             ValueError: the ranks' batches or epochs differ in number.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import sok1x as sok
-            >>> with tf.Graph().as_default(), tf.Session() as session:
-            ...     weights = tf.keras.backend.variable([1.0, 2.0])
-            ...     _ = session.run(sok.Init(global_batch_size=8))
-            ...     sok.BroadcastGlobalVariablesCallback().on_train_begin()
         """
         session = tf.keras.backend.get_session()
         # Variables may have been made since the last time, so that the ops are made each time.

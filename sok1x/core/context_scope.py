@@ -30,8 +30,11 @@ class OptimizerScope:
         ...         max_vocabulary_size_per_gpu=16, embedding_vec_size=4, slot_num=2, nnz_per_slot=1)
         ...     loss = tf.reduce_sum(layer(tf.constant([[[7], [9]]], tf.int64)))
         ...     variables = [layer.embedding_variable]
+        ...     optimizer = tf.train.AdamOptimizer()
         ...     with sok.OptimizerScope(variables):
-        ...         step = tf.train.AdamOptimizer().apply_gradients(zip(tf.gradients(loss, variables), variables))
+        ...         step = optimizer.apply_gradients(zip(tf.gradients(loss, variables), variables))
+        >>> optimizer.get_slot_names()
+        ['m', 'v']
     """
 
     def __init__(self, trainable_variables: Iterable[Any]) -> None:

@@ -199,9 +199,6 @@ class EmbeddingVariable(StampedVariable):
         Returns:
             int64 [].
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok
@@ -224,9 +221,6 @@ class EmbeddingVariable(StampedVariable):
 
         Returns:
             [V, D]; [None, D] of a table that grows.
-
-        Raises:
-            Nothing.
 
         Example:
             >>> import tensorflow as tf

@@ -35,9 +35,6 @@ class ForgettingOptions(NamedTuple):
         absent_value: what all floats of a key are that has no row; None: its initial row.
         leaves_when_asked: whether rows may leave by `graph_ops.operations.evictions.evict`, though none must.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> from sok1x.core.forgetting_options import ForgettingOptions
         >>> ForgettingOptions(evict_strategy="lru").filter_ratio

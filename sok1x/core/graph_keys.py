@@ -11,9 +11,6 @@ class GraphKeys:
         GLOBAL_EMBEDDING_VARIABLES: every `EmbeddingVariable` of the graph, in creation order. Each is also in
             TensorFlow's own `GLOBAL_VARIABLES` and, unless its layer is frozen, `TRAINABLE_VARIABLES`.
 
-    Raises:
-        Nothing: it only holds names.
-
     Example:
         >>> import tensorflow as tf
         >>> import sok1x as sok

@@ -32,9 +32,6 @@ class GrowingRows(tf.Dimension):
     Args:
         table: its name.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> from sok1x.core.growing_slots import GrowingRows
         >>> GrowingRows("EmbeddingVariable").value is None
@@ -57,9 +54,6 @@ class GrowingRows(tf.Dimension):
 def shapes_known() -> Iterator[None]:
     """Inside, in this thread, tables that grow have the static shape [1, D]: to make slots, and for nothing else.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> from sok1x.core import growing_slots
         >>> with growing_slots.shapes_known():
@@ -80,9 +74,6 @@ def are_shapes_known() -> bool:
     Returns:
         A bool.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> from sok1x.core import growing_slots
         >>> growing_slots.are_shapes_known()
@@ -98,9 +89,6 @@ def gradient_first(variable: Any, *gradient: tf.Tensor) -> Iterator[None]:
     Args:
         variable: any variable.
         *gradient: tensors.
-
-    Raises:
-        Nothing.
 
     Example:
         >>> import tensorflow as tf
@@ -120,9 +108,6 @@ def gradient_first(variable: Any, *gradient: tf.Tensor) -> Iterator[None]:
 
 def watch() -> None:
     """From now on TensorFlow's optimizers step on tables that grow when the gradient is there, and not before.
-
-    Raises:
-        Nothing.
 
     Example:
         >>> from sok1x.core import growing_slots
@@ -151,9 +136,6 @@ def table_of(variable: Any) -> Optional[str]:
 
     Returns:
         A str, or None for any other variable.
-
-    Raises:
-        Nothing.
 
     Example:
         >>> import tensorflow as tf

@@ -82,10 +82,6 @@ class InitHook(tf.train.SessionRunHook):
         Raises:
             tf.errors.InvalidArgumentError: the ranks gave different arguments.
             sok1x.checkpoint.errors.CheckpointError: some ranks' sessions have a hook that saves tables, others none.
-
-        Example:
-            >>> import sok1x as sok
-            >>> sok.InitHook(global_batch_size=1).begin()
         """
         join(self._global_batch_size, self._seed)
         from sok1x.checkpoint import hooks_alike  # which needs this module's neighbours
@@ -97,15 +93,6 @@ class InitHook(tf.train.SessionRunHook):
         Args:
             session: the new session.
             coord: unused.
-
-        Raises:
-            Nothing.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import sok1x as sok
-            >>> with tf.Graph().as_default(), tf.Session() as session:
-            ...     sok.InitHook(global_batch_size=1).after_create_session(session, None)
         """
         _last_sessions[session.graph] = weakref.ref(session)
 
@@ -118,9 +105,6 @@ def last_session(graph: tf.Graph) -> Optional[tf.Session]:
 
     Returns:
         The session, or None where no hook has seen one that is still open.
-
-    Raises:
-        Nothing.
 
     Example:
         >>> import tensorflow as tf

@@ -62,7 +62,11 @@ def set_comm_tool(comm_tool: str) -> None:
 
     Example:
         >>> import sok1x as sok
-        >>> sok.set_comm_tool("horovod")
+        >>> sok.set_comm_tool("mpi")
+        >>> sok.set_comm_tool("sockets")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: sok1x.set_comm_tool: comm_tool: got 'sockets', expected 'horovod' or 'mpi'; ...
     """
     _check_comm_tool("sok1x.set_comm_tool", comm_tool)
 

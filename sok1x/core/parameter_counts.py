@@ -14,9 +14,6 @@ from sok1x.core.shard_variable import ShardVariable
 def watch() -> None:
     """Has Keras count tables that grow, from now on.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> from sok1x.core import parameter_counts
         >>> parameter_counts.watch()

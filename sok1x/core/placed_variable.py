@@ -85,9 +85,6 @@ class PlacedVariable(EmbeddingVariable):
         Returns:
             'distributed': row k on rank k % N; 'localized:R': all rows on rank R.
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok
@@ -105,9 +102,6 @@ class PlacedVariable(EmbeddingVariable):
 
         Returns:
             R of 'localized:R', -1 of 'distributed'.
-
-        Raises:
-            Nothing.
 
         Example:
             >>> import tensorflow as tf

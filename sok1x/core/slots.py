@@ -22,9 +22,6 @@ def watch(graph: tf.Graph) -> None:
     Args:
         graph: where an optimizer may be about to create slots.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import tensorflow as tf
         >>> from sok1x.core import slots
@@ -55,9 +52,6 @@ def has_rows_of(variable: Any, shard: Any) -> bool:
     Returns:
         A bool.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import tensorflow as tf
         >>> import sok1x as sok
@@ -83,9 +77,6 @@ def shard_of(variable: ResourceVariable, shards: Iterable[Any]) -> Optional[Any]
 
     Returns:
         One of `shards`, or None.
-
-    Raises:
-        Nothing.
 
     Example:
         >>> import tensorflow as tf

@@ -96,9 +96,6 @@ class StampedVariable(ShardVariable):
         Returns:
             float32 [..., D].
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok

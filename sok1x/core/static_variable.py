@@ -78,9 +78,6 @@ class StaticVariable(PlacedVariable):
         Returns:
             [rows, D].
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok

@@ -27,9 +27,6 @@ class Lookup(NamedTuple):
         max_norm: rows are clipped to this l2 norm before they are combined; None: they are not.
         function: who looks up, below `sok1x.`, for messages.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> from sok1x.deeprec.lookups import Lookup
         >>> Lookup(None, None).combiner

@@ -55,9 +55,11 @@ def _refused(name: str, instead: str) -> Any:
 
     Example:
         >>> from sok1x import deeprec
-        >>> callable(deeprec.{})
-        True
-    """.format(name, name)
+        >>> deeprec.{}(0.01)
+        Traceback (most recent call last):
+        ...
+        NotImplementedError: tf.train.{}: it has no counterpart in sok1x; {} trains EmbeddingVariables
+    """.format(name, name, name, instead)
     return make
 
 

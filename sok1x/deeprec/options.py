@@ -23,8 +23,8 @@ class GlobalStepEvict(_Option):
     Args:
         steps_to_live: as the table counts steps, see `sok.incremental_dump`; None or 0: none leave.
 
-    Raises:
-        Nothing: what is out of range `tf.get_embedding_variable` says.
+    Note:
+        What is out of range `tf.get_embedding_variable` refuses, here and in the other options.
 
     Example:
         >>> from sok1x import deeprec
@@ -66,9 +66,6 @@ class CounterFilter(_Option):
     Args:
         filter_freq: which one, at most 255; 0 and 1: the first.
 
-    Raises:
-        Nothing: as for `GlobalStepEvict`.
-
     Example:
         >>> from sok1x import deeprec
         >>> deeprec.CounterFilter(filter_freq=3).filter_freq
@@ -87,9 +84,6 @@ class CBFFilter(_Option):
         max_element_size: how many keys are counted at a time.
         false_positive_probability: how likely, with so many, a new one is taken for one that has been seen.
         counter_type: of DeepRec's counters: tf.uint8, uint16, uint32 or uint64 (None). Ours have a byte.
-
-    Raises:
-        Nothing: as for `GlobalStepEvict`.
 
     Example:
         >>> from sok1x import deeprec
@@ -116,9 +110,6 @@ class StorageOption(_Option):
             memory first.
         layout: None.
 
-    Raises:
-        Nothing: as for `GlobalStepEvict`.
-
     Example:
         >>> from sok1x import deeprec
         >>> deeprec.StorageOption(deeprec.config_pb2.StorageType.HBM).storage_type.name
@@ -139,9 +130,6 @@ class InitializerOption(_Option):
         default_value_dim: the rows of the matrix that an initializer is asked for: those that scale with its shape (as
             tf.glorot_uniform_initializer) take this for it. Each key has a row of its own, whatever it is.
         default_value_no_permission: what all floats of a key are that a filter has not let in.
-
-    Raises:
-        Nothing: as for `GlobalStepEvict`.
 
     Example:
         >>> from sok1x import deeprec
@@ -166,13 +154,10 @@ class CheckpointOption(_Option):
         always_load_from_specific_ckpt: False.
         init_data_source: None.
 
-    Raises:
-        Nothing: as for `GlobalStepEvict`.
-
     Example:
         >>> from sok1x import deeprec
-        >>> deeprec.CheckpointOption() == deeprec.CheckpointOption()
-        True
+        >>> deeprec.CheckpointOption("saved").ckpt_to_load_from
+        'saved'
     """
 
     def __init__(self, ckpt_to_load_from: Any = None, tensor_name_in_ckpt: Any = None,
@@ -192,9 +177,6 @@ class EmbeddingVariableOption(_Option):
         filter_option: a `CounterFilter` or `CBFFilter`, or None.
         storage_option: a `StorageOption`, or None.
         init_option: an `InitializerOption`, or None.
-
-    Raises:
-        Nothing: as for `GlobalStepEvict`.
 
     Example:
         >>> from sok1x import deeprec

@@ -8,9 +8,6 @@ import enum
 class StorageType(enum.IntEnum):
     """Kinds of memory, and what they are in order of speed; see `StorageOption` for those that there are here.
 
-    Raises:
-        Nothing: it only holds names.
-
     Example:
         >>> from sok1x.deeprec import storage_types
         >>> storage_types.StorageType.HBM_DRAM.name
@@ -34,9 +31,6 @@ class StorageType(enum.IntEnum):
 
 class CacheStrategy(enum.IntEnum):
     """Which rows leave the faster of two memories first.
-
-    Raises:
-        Nothing: it only holds names.
 
     Example:
         >>> from sok1x.deeprec import storage_types

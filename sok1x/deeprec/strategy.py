@@ -63,8 +63,10 @@ def enable_distributed_strategy(strategy: str = COLLECTIVE, *, average_gradients
         tf.errors.OpError: as of `sok.init`.
 
     Example:
-        >>> from sok1x import deeprec
+        >>> from sok1x import communication, deeprec
         >>> deeprec.enable_distributed_strategy(strategy="collective")
+        >>> communication.num_ranks()
+        1
         >>> deeprec.disable_distributed_strategy()
     """
     global _current
@@ -108,8 +110,10 @@ def enable_group_embedding(fusion_type: str = COLLECTIVE) -> None:
         ValueError: as there.
 
     Example:
-        >>> from sok1x import deeprec
+        >>> from sok1x import communication, deeprec
         >>> deeprec.enable_group_embedding(fusion_type="collective")
+        >>> communication.num_ranks()
+        1
         >>> deeprec.disable_distributed_strategy()
     """
     enable_distributed_strategy(fusion_type)
@@ -118,12 +122,12 @@ def enable_group_embedding(fusion_type: str = COLLECTIVE) -> None:
 def disable_distributed_strategy() -> None:
     """Takes everything back but that the ranks have joined: graphs built from now on are TensorFlow's.
 
-    Raises:
-        Nothing.
-
     Example:
-        >>> from sok1x import deeprec
-        >>> deeprec.disable_distributed_strategy()
+        >>> from sok1x.deeprec import strategy
+        >>> strategy.enable_distributed_strategy("collective")
+        >>> strategy.disable_distributed_strategy()
+        >>> print(strategy.current())
+        None
     """
     global _current
     _patches.undo()
@@ -136,9 +140,6 @@ def current() -> Optional[Strategy]:
 
     Returns:
         A `Strategy`.
-
-    Raises:
-        Nothing.
 
     Example:
         >>> from sok1x.deeprec import strategy

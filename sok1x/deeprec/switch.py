@@ -40,9 +40,6 @@ def install_as_deeprec() -> None:
     works, too. It comes before the model. To call it twice is fine. What of TensorFlow's own
     `tf.config.experimental.enable_distributed_strategy` changes, it says; nothing else does.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import sok1x
         >>> sok1x.install_as_deeprec()
@@ -70,12 +67,13 @@ def install_as_deeprec() -> None:
 def uninstall_as_deeprec() -> None:
     """Takes the names off TensorFlow again, and what a strategy has changed.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import sok1x
+        >>> import tensorflow as tf
+        >>> sok1x.install_as_deeprec()
         >>> sok1x.deeprec.uninstall_as_deeprec()
+        >>> hasattr(tf, "get_embedding_variable")
+        False
     """
     global _installed
     importlib.import_module("sok1x.deeprec.strategy").disable_distributed_strategy()

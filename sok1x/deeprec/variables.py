@@ -121,9 +121,6 @@ class EmbeddingVariable(DynamicVariable):
         Returns:
             int64 [2], as of `size`.
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> from sok1x import deeprec

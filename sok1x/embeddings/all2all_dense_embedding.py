@@ -108,9 +108,6 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         Returns:
             The same with D appended.
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok

@@ -18,9 +18,6 @@ def graph_code(function: Function) -> Function:
         The function, marked, with the same signature. TensorFlow's own decorator hides the signature, in which
         Keras looks for `training`.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import inspect
         >>> from sok1x.embeddings.autograph import graph_code

@@ -127,9 +127,6 @@ class DistributedEmbedding(EmbeddingLayer):
         Returns:
             [B, S, D].
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok

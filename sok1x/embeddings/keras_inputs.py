@@ -18,9 +18,6 @@ def known_to_keras(keys: Any) -> Any:
     Returns:
         The same; of such a tf.SparseTensor the same values, out of a Lambda layer, which becomes a part of the model.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import tensorflow as tf
         >>> from sok1x.embeddings import keras_inputs

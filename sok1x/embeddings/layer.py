@@ -86,9 +86,6 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         Returns:
             The `EmbeddingVariable`, float32 [V, D].
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok
@@ -123,9 +120,6 @@ class EmbeddingLayer(tf.keras.layers.Layer):
 
         Returns:
             A string.
-
-        Raises:
-            Nothing.
 
         Example:
             >>> import tensorflow as tf

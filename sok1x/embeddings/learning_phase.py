@@ -26,9 +26,6 @@ def untold(inputs: Any) -> Union[bool, tf.Tensor]:
         comes from a tf.keras.Input, or is called by a model's fit, evaluate or predict, Keras' learning phase, a
         scalar bool tensor of shape [] that Keras feeds True to train; of all else True.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import tensorflow as tf
         >>> from sok1x.embeddings import learning_phase
@@ -86,9 +83,6 @@ def guarded(vectors: tf.Tensor, phase: tf.Tensor) -> tf.Tensor:
     Returns:
         The same values; of their gradient, a `session.run` fails with tf.errors.InvalidArgumentError while the
         phase is False.
-
-    Raises:
-        Nothing.
 
     Example:
         >>> import tensorflow as tf

@@ -155,9 +155,6 @@ class TableColumn(v2.EmbeddingColumn):
     Attributes:
         group: that it is looked up with, or None.
         shared: the name of the table that it shares, or None.
-
-    Raises:
-        Nothing.
     """
 
     group: Optional[groups.Group] = None

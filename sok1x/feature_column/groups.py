@@ -15,9 +15,6 @@ class Group:
 
     Args:
         name: of the scope, for the graph's ops.
-
-    Raises:
-        Nothing.
     """
 
     def __init__(self, name: str) -> None:
@@ -76,9 +73,6 @@ def current() -> Optional[Group]:
     Returns:
         The `Group`, or None.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> from sok1x.feature_column import groups
         >>> with groups.group_embedding_column_scope("ads") as group:
@@ -99,12 +93,6 @@ def together(group: Optional[Group], resolver: Any, ids: List[Any]) -> Iterator[
         group: the column's, or None.
         resolver: what has the features of one call: TensorFlow's cache of transformations, or builder.
         ids: tensors, int64 or float32 of any shape, that the lookup takes.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        Nothing.
 
     Example:
         >>> import tensorflow as tf

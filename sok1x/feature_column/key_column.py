@@ -74,9 +74,6 @@ class KeyColumn(v2.CategoricalColumn, v1._CategoricalColumn,
 
     Attributes:
         group: that a linear model looks it up with, or None.
-
-    Raises:
-        Nothing.
     """
 
     group: Optional[groups.Group] = None
@@ -160,9 +157,6 @@ def key_column_of(column: Any) -> Optional[KeyColumn]:
 
     Returns:
         The `KeyColumn`, or None.
-
-    Raises:
-        Nothing.
 
     Example:
         >>> import tensorflow as tf

@@ -68,9 +68,6 @@ def add_to_layer(layer: Any, name: str, table: EmbeddingVariable, rows_alone: bo
         table: whose variables.
         rows_alone: whether the rows are all that is counted as the layer's.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import tensorflow as tf
         >>> import sok1x as sok

@@ -21,9 +21,6 @@ def trains(trainable: bool, ids: tf.SparseTensor) -> Any:
         False where nothing is to be trained: `trainable` is False, or an Estimator evaluates or predicts. In Keras'
         models Keras' learning phase, a scalar bool tensor of shape []. Else True.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import tensorflow as tf
         >>> from sok1x.feature_column import training

@@ -77,9 +77,6 @@ class Adam(adam.Adam):
         Returns:
             A tf.Operation.
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok
@@ -108,13 +105,6 @@ class Adam(adam.Adam):
 
         Raises:
             ValueError: a variable is no embedding variable, or no variable has a gradient.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import sok1x as sok
-            >>> with tf.Graph().as_default():
-            ...     shard = sok.EmbeddingVariable(rows=8, dim=4)
-            ...     step = sok.optimizers.Adam().apply_gradients([(tf.ones([8, 4]), shard)])
         """
         pairs = list(grads_and_vars)
         for _, variable in pairs:
@@ -134,9 +124,6 @@ class Adam(adam.Adam):
 
         Returns:
             A dict of keyword arguments.
-
-        Raises:
-            Nothing.
 
         Example:
             >>> import sok1x as sok

@@ -135,9 +135,6 @@ def clip_by_norms(pairs: Sequence[Tuple[Any, Any]], clip_norm: float) -> List[Tu
     Returns:
         The pairs with clipped gradients.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import tensorflow as tf
         >>> from sok1x.optimizers import clipping

@@ -58,12 +58,5 @@ class SGD:
 
         Raises:
             ValueError: no variable has a gradient.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import sok1x as sok
-            >>> with tf.Graph().as_default():
-            ...     table = sok.EmbeddingVariable(rows=2, dim=2)
-            ...     step = sok.SGD(0.1).apply_gradients([(tf.ones([2, 2]), table)])
         """
         return self._wrapper.apply_gradients(grads_and_vars, global_step, name)

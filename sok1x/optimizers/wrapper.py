@@ -74,14 +74,6 @@ class OptimizerWrapper:
 
         Raises:
             ValueError: no variable has a gradient.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import sok1x as sok
-            >>> with tf.Graph().as_default():
-            ...     shard = sok.EmbeddingVariable(rows=8, dim=4)
-            ...     wrapped = sok.OptimizerWrapper(tf.keras.optimizers.SGD(0.1))
-            ...     step = wrapped.apply_gradients([(tf.ones([8, 4]), shard)])
         """
         every = list(grads_and_vars)
         pairs = [(gradient, variable) for gradient, variable in every if gradient is not None]
@@ -125,9 +117,6 @@ class OptimizerWrapper:
         Returns:
             A list of str.
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok
@@ -145,9 +134,6 @@ class OptimizerWrapper:
 
         Returns:
             The variable [V, D], which belongs to this rank as the rows do; None where there is none.
-
-        Raises:
-            Nothing.
 
         Example:
             >>> import tensorflow as tf
@@ -170,9 +156,6 @@ class OptimizerWrapper:
         Returns:
             A list of variables.
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok
@@ -193,9 +176,6 @@ class OptimizerWrapper:
 
         Returns:
             A bool.
-
-        Raises:
-            Nothing.
 
         Example:
             >>> import tensorflow as tf

@@ -24,9 +24,6 @@ class Saver:
 
     No rank needs more memory than for its shard and buffers of some tens of megabytes.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import tempfile
         >>> import tensorflow as tf

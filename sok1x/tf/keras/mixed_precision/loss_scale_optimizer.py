@@ -85,9 +85,6 @@ class LossScaleOptimizer:
         Returns:
             A `tf.train.experimental.LossScale`. Called, it gives the scale, a scalar float32 tensor of shape [].
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok
@@ -106,9 +103,6 @@ class LossScaleOptimizer:
 
         Returns:
             A tf.Operation.
-
-        Raises:
-            Nothing.
 
         Example:
             >>> import tensorflow as tf
@@ -132,9 +126,6 @@ class LossScaleOptimizer:
         Returns:
             The scaled loss: a tensor, or a callable.
 
-        Raises:
-            Nothing.
-
         Example:
             >>> import tensorflow as tf
             >>> import sok1x as sok
@@ -155,9 +146,6 @@ class LossScaleOptimizer:
 
         Returns:
             A list of the same kinds and dtypes.
-
-        Raises:
-            Nothing.
 
         Example:
             >>> import tensorflow as tf

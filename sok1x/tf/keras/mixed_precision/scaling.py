@@ -50,9 +50,6 @@ def times(gradient: Any, factor: tf.Tensor) -> Any:
     Returns:
         The same kind, of the same dtype.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import tensorflow as tf
         >>> from sok1x.tf.keras.mixed_precision import scaling
@@ -75,9 +72,6 @@ def train_op() -> Iterator[List[tf.Operation]]:
 
     Yields:
         A list, to which the block appends its op.
-
-    Raises:
-        Nothing.
 
     Example:
         >>> import tensorflow as tf
