@@ -1,11 +1,12 @@
 """Packaging of sok1x, and the build of its two native libraries.
 
-graph_ops/bridge/_bridge.so    the TensorFlow op, against the TensorFlow that this Python has
-cuda_kernels/_host_kernels.so   every kernel, for the host
+graph_ops/bridge/_bridge.tf<version>-abi<0 or 1>.so   the TensorFlow op, against the TensorFlow that this Python has
+cuda_kernels/_host_kernels.so                         every kernel, for the host: the same for any TensorFlow
 
 Both are built in place, beside their sources, and only when something they depend on has changed:
 `python setup.py build_native` does that alone; `pip install --no-build-isolation .` and
-`pip install --no-build-isolation -e .` do it on their way.
+`pip install --no-build-isolation -e .` do it on their way. `python setup.py source_wheel` makes a wheel that has
+neither: what it installs compiles them for the TensorFlow that it finds (cuda_kernels/native.py).
 """
 import contextlib
 import fcntl
@@ -35,7 +36,8 @@ INNER = ("graph_ops", "cuda_kernels", "launch")
 # Asked of a child: importing TensorFlow takes seconds and prints, and only its flags are wanted here.
 ASK_TENSORFLOW = """
 import json, tensorflow as tf
-print("FLAGS" + json.dumps([tf.__version__, tf.sysconfig.get_compile_flags(), tf.sysconfig.get_link_flags()]))
+print("FLAGS" + json.dumps([tf.__version__, int(tf.sysconfig.CXX11_ABI_FLAG), tf.sysconfig.get_compile_flags(),
+                            tf.sysconfig.get_link_flags()]))
 """
 
 
@@ -46,11 +48,6 @@ class BuildError(SystemExit):
 def path(*parts):
     """A path inside the source tree."""
     return os.path.join(ROOT, *parts)
-
-
-def find_sources(folder, *patterns):
-    """The files of one folder that match, in a fixed order."""
-    return sorted(name for pattern in patterns for name in glob.glob(path(folder, pattern)))
 
 
 def packages():
@@ -77,64 +74,78 @@ def compiler():
 
 
 def tensorflow_flags():
-    """Version, compile flags and link flags of the installed TensorFlow, remembered until it changes."""
+    """Version, ABI, compile flags and link flags of the installed TensorFlow, remembered until it changes."""
     found = importlib.util.find_spec("tensorflow")
     if found is None or not found.origin:
         raise BuildError("sok1x's op is built against the installed TensorFlow, and {} has none: install "
-                         "tensorflow==1.15.5 first, and pass --no-build-isolation to pip.".format(sys.executable))
-    key = [sys.executable, found.origin, os.stat(found.origin).st_mtime_ns]
-    remembered = os.path.join(STATE, "tensorflow.json")
-    with contextlib.suppress(OSError, ValueError, KeyError):
+                         "tensorflow==1.15.5 (Python 3.7) or tensorflow==2.15.1 (Python 3.9 to 3.11) first, and pass "
+                         "--no-build-isolation to pip.".format(sys.executable))
+    key = [found.origin, os.stat(found.origin).st_mtime_ns]
+    remembered, known = os.path.join(STATE, "tensorflows.json"), {}
+    with contextlib.suppress(OSError, ValueError):
         with open(remembered) as file:
             known = json.load(file)
-        if known["key"] == key:
-            return known["answer"]
+    if known.get(sys.executable, {}).get("key") == key:
+        return known[sys.executable]["answer"]
     child = subprocess.run([sys.executable, "-c", ASK_TENSORFLOW], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                            universal_newlines=True, cwd=os.path.abspath(os.sep))
     answer = [line[5:] for line in child.stdout.splitlines() if line.startswith("FLAGS")]
     if child.returncode or not answer:
         raise BuildError("{} cannot import TensorFlow:\n{}".format(sys.executable, child.stderr))
     answer = json.loads(answer[0])
+    known[sys.executable] = {"key": key, "answer": answer}
     with open(remembered, "w") as file:
-        json.dump({"key": key, "answer": answer}, file)
+        json.dump(known, file)
     return answer
 
 
-def recipe():
-    """cuda_kernels/build_host.py, loaded by its path: it imports nothing of the project."""
-    spec = importlib.util.spec_from_file_location("sok1x_build_host", path("cuda_kernels", "build_host.py"))
+def loaded(*parts):
+    """A file of the project as a module, by its path: such a file imports nothing of the project."""
+    name = "sok1x_" + os.path.splitext(parts[-1])[0]
+    spec = importlib.util.spec_from_file_location(name, path(*parts))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def build_bridge(output):
-    """Compiles graph_ops/bridge/*.cc, and what groups do in C++, into one op library."""
-    version, compile_flags, link_flags = tensorflow_flags()
-    # TensorFlow 1.x headers compile as C++17 too, but the library then does not load.
-    standard = "c++11" if version.startswith("1.") else "c++17"
-    # NDEBUG as in TensorFlow's own build: with it, what counts references to a resource says nothing when it has let
-    # the last one go, and without it that is checked when the resource is deleted.
-    command = compiler() + ["-std=" + standard, "-O2", "-DNDEBUG", "-fPIC", "-pthread"] + compile_flags
-    module = recipe()
-    objects = module.compile_objects(
-        command, find_sources("graph_ops/bridge", "*.cc") + find_sources("graph_ops/groups", "*.cc"),
-        os.path.join(STATE, "bridge"), version)
-    module.run_all([compiler() + ["-shared", "-pthread"] + objects + ["-o", output] + link_flags])
+def recipe():
+    """How the kernels are compiled for the host, and C++ into objects."""
+    return loaded("cuda_kernels", "build_host.py")
 
 
-def build_host_kernels(output):
-    """Compiles cuda_kernels/*.cu for the host, the way cuda_kernels/build_host.py says."""
+def op_recipe():
+    """How the op is compiled."""
+    return loaded("graph_ops", "bridge", "build_op.py")
+
+
+def op_library():
+    """The op's library for the installed TensorFlow."""
+    version, abi, _, _ = tensorflow_flags()
+    return "graph_ops/bridge/" + op_recipe().library_name(version, abi)
+
+
+def build_op(output, objects):
+    """Compiles the op against the installed TensorFlow."""
+    version, _, compile_flags, link_flags = tensorflow_flags()
+    op_recipe().build(output, version, compile_flags, link_flags, recipe(), objects, compiler())
+
+
+def build_host_kernels(output, objects):
+    """Compiles cuda_kernels/*.cu for the host."""
     compiler()
-    recipe().build(output, objects=os.path.join(STATE, "kernels"))
+    recipe().build(output, objects=objects)
 
 
-# output, what makes it, the folder and the patterns of what it depends on, whether TensorFlow is one of those
+def kernels_library():
+    """The kernels' library."""
+    return "cuda_kernels/_host_kernels.so"
+
+
+# the output, its name in --only, what makes it, what it is made from, whether TensorFlow is one of those: then there is
+# a library for each TensorFlow, and environments in one checkout do not replace each other's
 LIBRARIES = (
-    ("graph_ops/bridge/_bridge.so", build_bridge, "graph_ops/bridge",
-     ("*.cc", "*.h", "../groups/*.cc", "../groups/*.h", "../../cuda_kernels/group_*.h"), True),
-    ("cuda_kernels/_host_kernels.so", build_host_kernels, "cuda_kernels",
-     ("*.cu", "*.cuh", "*.h", "*.cc", "build_host.py"), False),
+    (op_library, "bridge", build_op, lambda: op_recipe().sources(), True),
+    (kernels_library, "host_kernels", build_host_kernels, lambda: recipe().sources(), False),
 )
 
 
@@ -156,14 +167,16 @@ def build_native(force=False, only=""):
     os.makedirs(STATE, exist_ok=True)
     with open(os.path.join(STATE, "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for name, make, folder, patterns, with_tensorflow in LIBRARIES:
-            if only not in name:
+        for output_of, label, make, sources, with_tensorflow in LIBRARIES:
+            if only not in label:
                 continue
-            files = find_sources(folder, *patterns)
+            files = sources()
             if not files:
-                print("{}: no sources yet".format(name))
+                print("{}: no sources yet".format(label))
                 continue
+            name = output_of()
             output, mark = path(name), os.path.join(STATE, os.path.basename(name) + ".digest")
+            objects = os.path.join(STATE, os.path.basename(name)[1:-len(".so")].replace("host_", ""))
             digest = digest_of(files, with_tensorflow)
             with contextlib.suppress(OSError):
                 with open(mark) as file:
@@ -173,9 +186,9 @@ def build_native(force=False, only=""):
             started, partial = time.time(), output[:-len(".so")] + ".partial.so"
             try:
                 if force:
-                    shutil.rmtree(os.path.join(STATE, "bridge" if "bridge" in name else "kernels"), ignore_errors=True)
+                    shutil.rmtree(objects, ignore_errors=True)
                 try:
-                    make(partial)
+                    make(partial, objects)
                 except RuntimeError as error:
                     raise BuildError("{} did not compile: {}".format(name, error)) from None
                 # A program that has the old library loaded keeps it: the file is replaced, never written over.
@@ -217,10 +230,17 @@ class BuildPy(build_py):
 
     def run(self):
         """Builds, then gathers into a folder that holds nothing of an earlier build."""
-        build_native()
+        if self.distribution.with_libraries:
+            build_native()
         if not getattr(self, "editable_mode", False):
             shutil.rmtree(os.path.join(self.build_lib, "sok1x"), ignore_errors=True)
         super().run()
+
+    def find_data_files(self, package, src_dir):
+        """Without libraries that were built for another TensorFlow, or long ago."""
+        built = {op_library(), kernels_library()} if self.distribution.with_libraries else set()
+        return [name for name in super().find_data_files(package, src_dir)
+                if not name.endswith(".so") or os.path.relpath(os.path.abspath(name), ROOT) in built]
 
 
 class Develop(develop):
@@ -265,8 +285,29 @@ class PlatformWheel(bdist_wheel):
         self.root_is_pure = False
 
 
+class SourceWheel(PlatformWheel):
+    """`python setup.py source_wheel`: a wheel for any Python and any TensorFlow, without machine code.
+
+    A wheel can run nothing when it is installed: what is compiled, is when it is first used, or by
+    `python -m sok1x.build`.
+    """
+
+    description = "make a wheel that compiles the op and the host kernels where it is installed"
+
+    def run(self):
+        """Makes it, without a compiler and without TensorFlow."""
+        self.distribution.with_libraries = False
+        super().run()
+
+    def get_tag(self):
+        """Any Python 3 on Linux: python_requires says which."""
+        return "py3", "none", "linux_x86_64"
+
+
 class PlatformDistribution(Distribution):
     """Goes to platlib, like any package with machine code in it."""
+
+    with_libraries = True
 
     def has_ext_modules(self):
         """There is machine code."""
@@ -296,20 +337,43 @@ if __name__ == "__main__":
     setup(
         name="sok1x",
         version=version(),
-        description="Model-parallel embedding tables for TensorFlow 1.15, with SparseOperationKit's API",
+        description="Model-parallel embedding tables for TensorFlow 1.15 and 2.15, with SparseOperationKit's API",
         long_description=long_description(),
         long_description_content_type="text/markdown",
         license="Apache-2.0",
-        python_requires=">=3.7",
-        # TensorFlow is left to the user: tensorflow, tensorflow-gpu and nvidia-tensorflow all serve.
-        install_requires=["numpy", "crc32c>=2.3"],
-        extras_require={"mpi": ["mpi4py>=3.1"]},
+        classifiers=[
+            "Intended Audience :: Developers",
+            "License :: OSI Approved :: Apache Software License",
+            "Operating System :: POSIX :: Linux",
+            "Environment :: GPU :: NVIDIA CUDA",
+            "Programming Language :: C++",
+            # TensorFlow 1.15 has wheels for 3.7, NVIDIA's for 3.8; 2.15 for 3.9 to 3.11, 2.21 for the later ones.
+            "Programming Language :: Python :: 3",
+        ] + ["Programming Language :: Python :: 3.{}".format(minor) for minor in range(7, 14)] + [
+            "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        ],
+        python_requires=">=3.7, <3.14",
+        # TensorFlow is left to the user: tensorflow, tensorflow-cpu, tensorflow-gpu and nvidia-tensorflow all serve.
+        # TensorFlow 1.15 and 2.15 want an older NumPy, which pip would replace by its newest without a word.
+        install_requires=["crc32c>=2.3", "numpy<1.19; python_version < '3.8'",
+                          "numpy<2; python_version >= '3.8' and python_version < '3.12'",
+                          "numpy; python_version >= '3.12'"],
+        extras_require={
+            "mpi": ["mpi4py>=3.1"],
+            "horovod": ["horovod==0.28.1"],
+            "gpu": ["pycuda==2022.1; python_version < '3.8'", "pycuda>=2024.1; python_version >= '3.8'"],
+            "tensorflow1": ["tensorflow==1.15.5; python_version < '3.8'", "protobuf<3.21; python_version < '3.8'",
+                            "h5py<3; python_version < '3.8'"],
+            "tensorflow2": ["tensorflow==2.15.1; python_version >= '3.9' and python_version < '3.12'",
+                            "tensorflow==2.21.*; python_version >= '3.12'",
+                            "tf_keras==2.21.*; python_version >= '3.12'"],
+        },
         packages=sorted(packages()),
         package_dir=packages(),
-        package_data={"": ["*.cu", "*.cuh", "*.h", "*.so", "py.typed"]},
+        package_data={"": ["*.cu", "*.cuh", "*.cc", "*.h", "*.so", "py.typed"]},
         exclude_package_data={"": ["*.partial.so"]},
         distclass=PlatformDistribution,
         cmdclass={"build_native": BuildNative, "build_py": BuildPy, "develop": Develop,
-                  "editable_wheel": EditableWheel, "bdist_wheel": PlatformWheel},
+                  "editable_wheel": EditableWheel, "bdist_wheel": PlatformWheel, "source_wheel": SourceWheel},
         zip_safe=False,
     )

@@ -64,6 +64,7 @@ What they stand on:
     host           the host's library, and how many threads it uses
     host_threads   (host_threads.cu alone; host.py wraps it) the pool of threads (host_threads.h)
     build_host     compiles the host's library
+    native         where native libraries lie; an installation from sources alone compiles its own
     gpu            a GPU: its stream, its memory, its counts
     gpu_launch     kernels loaded, their parameters packed, each launched by one call into C
     host_launch    (host_launch.cu alone; gpu_launch.py wraps it) that call

@@ -22,6 +22,12 @@ FLAGS = ["-O3", "-std=c++14", "-fPIC", "-pthread", "-fvisibility=hidden", "-ffp-
          "-Wall", "-Werror=return-type"]
 
 
+def sources() -> List[str]:
+    """Every file that the library is made from."""
+    return sorted(name for pattern in ("*.cu", "*.cuh", "*.h", "*.cc", "build_host.py")
+                  for name in glob.glob(os.path.join(HERE, pattern)))
+
+
 def build(output_path: str = LIBRARY, cxx: Optional[str] = None, objects: Optional[str] = None) -> str:
     """Compiles all kernels into one library, one compiler process per core; replaces the old one in one step.
 
@@ -41,10 +47,10 @@ def build(output_path: str = LIBRARY, cxx: Optional[str] = None, objects: Option
         raise RuntimeError("The kernels' host build needs a C++ compiler, and '{}' was not found: install g++ "
                            "or name another in CXX.".format(command[0]))
     output_path = os.path.abspath(output_path)
-    sources = sorted(glob.glob(os.path.join(HERE, "*.cu")))
     # Beside the output: a rename is one step only within a file system.
     with tempfile.TemporaryDirectory(prefix=".build_", dir=os.path.dirname(output_path)) as folder:
-        made = compile_objects(command + FLAGS + ["-x", "c++"], sources, objects or folder)
+        made = compile_objects(command + FLAGS + ["-x", "c++"], [name for name in sources() if name.endswith(".cu")],
+                               objects or folder)
         library = os.path.join(folder, "library.so")
         run_all([command + ["-shared", "-pthread"] + made + ["-o", library]])
         os.replace(library, output_path)

@@ -1,11 +1,14 @@
 """The kernels' host build: a shared library, loaded at the first call of one of its functions."""
 import ctypes
 import os
+import tempfile
 from typing import Any, Optional, Sequence
+
+from sok1x.cuda_kernels import build_host, native
 
 MOST_THREADS = 256  # as in host_threads.h
 
-LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_host_kernels.so")
+LIBRARY = native.place(native.HERE, "_host_kernels.so", build_host.sources)
 
 _loaded: Optional[ctypes.CDLL] = None
 
@@ -31,11 +34,16 @@ def _library() -> ctypes.CDLL:
     """The loaded library.
 
     Raises:
-        ImportError: it is not built, or does not load on this machine.
+        ImportError: it is not built and cannot be, or does not load on this machine.
     """
     global _loaded
     if _loaded is None:
-        how = "build it with 'make build' or 'pip install -e . --no-build-isolation' in sok1x's source folder"
+        how = ("build it with 'make build' or 'pip install -e . --no-build-isolation' in sok1x's source folder, "
+               "elsewhere with 'python -m sok1x.build --force'")
+        try:
+            compile_missing(LIBRARY)
+        except (RuntimeError, OSError) as error:
+            raise ImportError("sok1x's host kernels are not built, and could not be: {}".format(error)) from None
         if not os.path.exists(LIBRARY):
             raise ImportError("sok1x's host kernels are not built: {} is missing; {}.".format(LIBRARY, how))
         try:
@@ -43,6 +51,22 @@ def _library() -> ctypes.CDLL:
         except OSError as error:
             raise ImportError("sok1x's host kernels cannot be loaded ({}); {}.".format(error, how))
     return _loaded
+
+
+def compile_missing(wanted: str, force: bool = False) -> bool:
+    """Compiles the library into `wanted` if it is not there and this is no checkout, or if `force`d.
+
+    Returns:
+        Whether it was compiled.
+
+    Raises:
+        RuntimeError, OSError: it cannot be; the message says why.
+    """
+    def make(output: str) -> None:
+        with tempfile.TemporaryDirectory(prefix="sok1x_kernels_") as objects:
+            build_host.build(output, objects=objects)
+
+    return native.ensure(wanted, "its kernels for the host", make, force)
 
 
 def set_threads(threads: int) -> None:

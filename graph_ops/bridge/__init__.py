@@ -2,6 +2,8 @@
 
 In a graph:
     library           loads the op, makes its nodes
+    op_file           where the op's library for this TensorFlow lies; compiled if an installation lacks it
+    build_op          how it is compiled
     configs           what a node is told: an operation's config, and its place
     plan              a graph's ops that communicate, in the order in which they were built
     registry          the operations by name; what an operation is

@@ -4,14 +4,13 @@ The two structures below are those of `bridge_request.h`; their sizes are compar
 """
 import contextlib
 import ctypes
-import os
 
 import numpy as np
 
-from sok1x.graph_ops.bridge import arena
+from sok1x.graph_ops.bridge import arena, op_file
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INTERNAL, RESOURCE_EXHAUSTED, CallError
 
-PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bridge.so")
+PATH = op_file.path()
 MAX_RANK = 8
 REQUEST, CANCELLATION, SESSION_END = 1, 2, 3  # what Library.take has taken
 GROUP_HOLDS = 1000  # in place of a status code: bridge_calls.h
@@ -91,7 +90,7 @@ def array(info, gpu=None):
 
 
 class Library:
-    """The functions of `_bridge.so`, typed. loaded: the library as ctypes has it."""
+    """The functions of the op library, typed. loaded: the library as ctypes has it."""
 
     def __init__(self, path):
         library = self.loaded = ctypes.CDLL(path)

@@ -1,10 +1,10 @@
-"""Loads `_bridge.so` once into TensorFlow and once, the same mapping, into ctypes; makes `Sok1xCall` nodes."""
+"""Loads the op library once into TensorFlow and once, the same mapping, into ctypes; makes `Sok1xCall` nodes."""
 import threading
 
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import ops as tf_ops
 
-from sok1x.graph_ops.bridge import bridge, configs, executor, plan, registry
+from sok1x.graph_ops.bridge import bridge, configs, executor, op_file, plan, registry
 
 _lock = threading.Lock()
 _loaded = None
@@ -14,18 +14,19 @@ def load():
     """The op library, with the executor running. Called when the first op of ours is built.
 
     Raises:
-      ImportError: the library has not been built, or was built against another TensorFlow.
+      ImportError: there is no library for this TensorFlow, and it could not be compiled, or does not load.
     """
     global _loaded
     with _lock:
         if _loaded is None:
             try:
+                op_file.compile_missing(bridge.PATH)
                 module = tf.load_op_library(bridge.PATH)
-            except (tf.errors.NotFoundError, OSError) as error:
+            except (tf.errors.NotFoundError, OSError, RuntimeError) as error:
                 raise ImportError(
-                    "sok1x's op library could not be loaded: got '{}'. Build it against the installed TensorFlow "
-                    "{}: `make build` in a source checkout, or reinstall sok1x with pip.".format(
-                        getattr(error, "message", error), tf.__version__)) from error
+                    "sok1x's op library for TensorFlow {} could not be loaded: got '{}'. Build it against this "
+                    "TensorFlow: `make build` in a source checkout, `python -m sok1x.build --force` or sok1x installed "
+                    "again with pip elsewhere.".format(tf.__version__, getattr(error, "message", error))) from error
             executor.start(bridge.Library(bridge.PATH))
             _loaded = module
     return _loaded

@@ -1,5 +1,6 @@
 """`setup.py build_native`: builds what changed and only that, replaces in one step, says what is wrong."""
 import ctypes
+import json
 import os
 import shutil
 import subprocess
@@ -7,23 +8,27 @@ import sys
 
 import pytest
 
+from sok1x.graph_ops.bridge import bridge
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BRIDGE, KERNELS = "graph_ops/bridge/_bridge.so", "cuda_kernels/_host_kernels.so"
+BRIDGE = "graph_ops/bridge/" + os.path.basename(bridge.PATH)
+KERNELS = "cuda_kernels/_host_kernels.so"
 
 
 @pytest.fixture
 def tree(tmp_path):
     """A source tree whose libraries compile in no time."""
     shutil.copy(os.path.join(ROOT, "setup.py"), str(tmp_path))
-    (tmp_path / "cuda_kernels").mkdir()
-    shutil.copy(os.path.join(ROOT, "cuda_kernels", "build_host.py"), str(tmp_path / "cuda_kernels"))
+    for folder, name in (("cuda_kernels", "build_host.py"), ("graph_ops/bridge", "build_op.py")):
+        (tmp_path / folder).mkdir(parents=True)
+        shutil.copy(os.path.join(ROOT, folder, name), str(tmp_path / folder))
     for name, text in (("graph_ops/bridge/bridge.cc", 'extern "C" int one() { return 1; }\n'),
                        ("cuda_kernels/sum.cu", '#include "common.cuh"\nextern "C" int two() { return TWO; }\n'),
                        ("cuda_kernels/common.cuh", "#define TWO 2\n"), ("sok1x/__init__.py", "")):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    remembered = os.path.join(ROOT, "build", "native", "tensorflow.json")
+    remembered = os.path.join(ROOT, "build", "native", "tensorflows.json")
     if os.path.exists(remembered):
         (tmp_path / "build" / "native").mkdir(parents=True)
         shutil.copy(remembered, str(tmp_path / "build" / "native"))
@@ -56,6 +61,23 @@ def test_only_what_changed(tree):
     assert built(build(tree, "--force")[1]) == [BRIDGE, KERNELS]
 
 
+def test_each_tensorflow_has_a_library_of_its_own(tree):
+    """As two environments have it that share a checkout: neither builds what the other one uses."""
+    build(tree)
+    remembered = tree / "build" / "native" / "tensorflows.json"
+    mine = remembered.read_text()
+    known = json.loads(mine)
+    answer = known[sys.executable]["answer"]
+    answer[0], answer[1] = "2.99.7", 1 - answer[1]
+    remembered.write_text(json.dumps(known))
+    other = "graph_ops/bridge/_bridge.tf2.99.7-abi{}.so".format(answer[1])
+    before = os.stat(str(tree / BRIDGE)).st_ino
+    assert built(build(tree)[1]) == [other]
+    remembered.write_text(mine)
+    assert build(tree) == (0, "") and os.stat(str(tree / BRIDGE)).st_ino == before
+    assert (tree / other).exists()
+
+
 def test_sources_that_do_not_compile_leave_the_old_library(tree):
     build(tree)
     with open(str(tree / KERNELS), "rb") as file:
@@ -83,7 +105,8 @@ def test_no_tensorflow_is_said_plainly(tree):
     blocker.write_text("import importlib.util as u\nfind = u.find_spec\n"
                        "u.find_spec = lambda name, *a: None if name == 'tensorflow' else find(name, *a)\n")
     code, out = build(tree, PYTHONPATH=str(blocker.parent))
-    assert code != 0 and "tensorflow==1.15.5" in out and "--no-build-isolation" in out and "Traceback" not in out
+    assert code != 0 and "tensorflow==1.15.5" in out and "tensorflow==2.15.1" in out
+    assert "--no-build-isolation" in out and "Traceback" not in out
 
 
 def test_only_sources_that_changed_are_compiled(tree):

@@ -38,7 +38,7 @@ def test_every_name_loads_quietly_and_starts_nothing():
         "assert not [name for name in sys.modules if name.split('.')[0] in ('mpi4py', 'horovod', 'pycuda')]\n"
         "assert threading.active_count() == before\n"
         "maps = open('/proc/self/maps').read()\n"
-        "assert '_bridge.so' not in maps and '_host_kernels.so' not in maps\n")
+        "assert '/_bridge.' not in maps and '_host_kernels.so' not in maps\n")
     assert (code, out, err) == (0, "", "")
 
 
