@@ -27,6 +27,7 @@ class Forgetting(NamedTuple):
       admit_after: the number of training lookups, from the first that asks for a key, of which the last gives it a row.
       sketch_width: counters in each row of the sketch that counts them; 0: none.
       absent: what all floats of a key are that has no row; None: it reads its initial row.
+      counts_uses: whether it is counted how often each row is asked for, also where the strategy is another than 'lfu'.
     """
 
     strategy: str = ""
@@ -36,6 +37,7 @@ class Forgetting(NamedTuple):
     admit_after: int = 1
     sketch_width: int = 0
     absent: Optional[float] = None
+    counts_uses: bool = False
 
     def label(self) -> str:
         """What all ranks must agree on, in one line."""
@@ -52,7 +54,7 @@ class Forgetting(NamedTuple):
         if variable in ("used", "free"):
             return (rows,)
         if variable == "frequency":
-            return (rows,) if self.strategy == LFU else None
+            return (rows,) if self.strategy == LFU or self.counts_uses else None
         if variable == "counters":
             return (REFUSED + 1,)
         if variable == "evicted":

@@ -12,9 +12,8 @@ from sok1x.graph_ops.stores.forgetting import LFU, SHARE, TTL
 def of_cache(store: Any, state: Any, lacking: int, coming: int) -> Any:
     """Rows of the cache that go back to the host's memory, int32 [E], ascending; nothing has changed.
 
-    At least a sixteenth of the cache goes, if so much may: those that no training lookup has asked for the longest, or,
-    where the table forgets by 'lfu', those that the fewest have asked for; of equal ones the lowest rows. None that a
-    step in flight has looked up.
+    At least a sixteenth of the cache goes, if so much may, by the cache's strategy; of equal scores the lowest rows.
+    None that a step in flight has looked up.
 
     Args:
       store: a `CachedStore`, locked for writing. state: its numbers.
@@ -24,7 +23,7 @@ def of_cache(store: Any, state: Any, lacking: int, coming: int) -> Any:
       CallError: RESOURCE_EXHAUSTED where fewer may go.
     """
     own = store.own
-    scores = own["frequency"] if store.table.forgetting.strategy == LFU else own["used"]
+    scores = own["frequency"] if store.table.cache.strategy == LFU else own["used"]
     candidates = Candidates(scores.pointer, own["used"].pointer, state.given, oldest_pinned(store, state.tick))
     there, lowest, highest = lowest_scores.count(candidates)
     if there < lacking:

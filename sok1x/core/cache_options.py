@@ -7,8 +7,8 @@ import tensorflow.compat.v1 as tf
 from sok1x.core.capacities import Capacity
 from sok1x.core.forgetting_options import Resolved
 from sok1x.cuda_kernels import gpu
-from sok1x.graph_ops.stores.cache import Cache
-from sok1x.graph_ops.stores.forgetting import Forgetting
+from sok1x.graph_ops.stores.cache import STRATEGIES, Cache
+from sok1x.graph_ops.stores.forgetting import LFU, LRU, Forgetting
 from sok1x.graph_ops.stores.table import MOST_ROWS
 
 _GIGABYTE = 1 << 30
@@ -26,6 +26,8 @@ class CacheOptions(NamedTuple):
             rows are in host memory anyway, and there is no cache. 0 and None: no cache.
         cache_rows: the rows of the cache, in place of `max_hbm_for_vectors`; on a host too. With at least as many as
             `max_capacity` there is no cache.
+        cache_strategy: which rows go back: 'lru', those that no training lookup has asked for the longest; 'lfu', those
+            that the fewest have asked for. None: 'lfu' with evict_strategy='lfu', else 'lru'.
         max_pinned_memory: GB of host memory that may be pinned for this table on this rank; what is not pinned a GPU
             reaches through copies only, which is slower. None: as much as can be.
 
@@ -37,6 +39,7 @@ class CacheOptions(NamedTuple):
 
     max_hbm_for_vectors: Optional[float] = None
     cache_rows: Optional[int] = None
+    cache_strategy: Optional[str] = None
     max_pinned_memory: Optional[float] = None
 
 
@@ -80,7 +83,7 @@ def resolve(label: str, dim: int, resolved: Resolved, given: CacheOptions) -> Wi
 
     Raises:
         TypeError: a number is none.
-        ValueError: a number out of range, or a cache of a table that does not grow.
+        ValueError: a number out of range, an unknown strategy, or a cache of a table that does not grow.
 
     Example:
         >>> from sok1x.core import cache_options, capacities, forgetting_options
@@ -92,7 +95,10 @@ def resolve(label: str, dim: int, resolved: Resolved, given: CacheOptions) -> Wi
     capacity, forgetting = resolved
     hbm = _gigabytes(label, "max_hbm_for_vectors", given.max_hbm_for_vectors)
     pinned = _gigabytes(label, "max_pinned_memory", given.max_pinned_memory)
-    rows = given.cache_rows
+    rows, strategy = given.cache_rows, given.cache_strategy
+    if strategy is not None and strategy not in STRATEGIES:
+        raise ValueError("{}: cache_strategy: got {!r}, expected None or one of {}".format(
+            label, strategy, ", ".join(map(repr, STRATEGIES))))
     if rows is not None:
         if isinstance(rows, bool) or not isinstance(rows, numbers.Integral):
             raise TypeError("{}: cache_rows: got {!r} of type {}, expected a positive integer".format(
@@ -108,7 +114,11 @@ def resolve(label: str, dim: int, resolved: Resolved, given: CacheOptions) -> Wi
                          "max_vocabulary_size_per_gpu=None".format(label, rows, capacity.rows))
     if capacity.growth.most is not None and rows >= capacity.growth.most:
         return WithCache(capacity, forgetting, None)
-    return WithCache(Capacity(int(rows), capacity.growth), forgetting or Forgetting(), Cache(int(rows), pinned))
+    forgetting = forgetting or Forgetting()
+    strategy = strategy or (LFU if forgetting.strategy == LFU else LRU)
+    if strategy == LFU and forgetting.strategy != LFU:
+        forgetting = forgetting._replace(counts_uses=True)
+    return WithCache(Capacity(int(rows), capacity.growth), forgetting, Cache(int(rows), strategy, pinned))
 
 
 def _gigabytes(label: str, what: str, value: Any) -> Optional[int]:

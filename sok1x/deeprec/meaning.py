@@ -143,7 +143,8 @@ def _storage(label: str, storage: options.StorageOption) -> Dict[str, Any]:
                              "has as many rows as there is memory for; HBM_DRAM has a size".format(
                                  label, sizes, "None" if kind is None else StorageType(kind).name))
         return {}
-    return {"max_hbm_for_vectors": (_SIZE if sizes is None else _sizes(label, sizes)[0]) / 2.0 ** 30}
+    return {"max_hbm_for_vectors": (_SIZE if sizes is None else _sizes(label, sizes)[0]) / 2.0 ** 30,
+            "cache_strategy": CacheStrategy(storage.cache_strategy).name.lower()}
 
 
 def _sizes(label: str, sizes: Any) -> Any:

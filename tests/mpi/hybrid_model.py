@@ -14,8 +14,9 @@ class Shard:
       numbers: hits, misses, new keys, rows pushed out. evicted: keys that have left the table.
     """
 
-    def __init__(self, cache, most=None, strategy="lru"):
+    def __init__(self, cache, most=None, strategy="lru", cache_strategy=None):
         self.cache, self.most, self.strategy = cache, most, strategy
+        self.cache_strategy = cache_strategy or strategy
         self.rows, self.used, self.frequency, self.free, self.given = {}, {}, {}, [], 0
         self.homes, self.old_used, self.old_frequency, self.vacant, self.there = {}, {}, {}, [], 0
         self.tick, self.numbers, self.evicted = 0, [0, 0, 0, 0], []
@@ -34,7 +35,7 @@ class Shard:
         lacking = len(coming) - len(self.free) - (self.cache - self.given)
         pushed = []
         if lacking > 0:
-            score = self.frequency if self.strategy == "lfu" else self.used
+            score = self.frequency if self.cache_strategy == "lfu" else self.used
             may = sorted((score[row], row, key) for key, row in self.rows.items() if self.used[row] < self.tick)
             if len(may) < lacking:
                 raise TooFew

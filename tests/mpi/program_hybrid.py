@@ -119,7 +119,8 @@ class Followed:
                                                 self.table)])
         self.state = dict(self.table.forgetting, index=self.table.index[0], count=self.table.index[1])
         self.known = sok.export(self.table)
-        self.shards = [Shard(24, options.get("max_capacity"), options.get("evict_strategy", "lru"))
+        self.shards = [Shard(24, options.get("max_capacity"), options.get("evict_strategy", "lru"),
+                             options.get("cache_strategy"))
                        for _ in range(world.size)]
         self.values, self.slots = {}, {}
 
@@ -183,8 +184,8 @@ class Followed:
 def a_model_follows(seed):
     world, random = launch.current(), np.random.RandomState(seed)
     with tf.Graph().as_default(), tf.Session() as session:
-        followed = [Followed(world), Followed(world, max_capacity=70, remember_evicted=5000),
-                    Followed(world, max_capacity=64, evict_strategy="lfu", remember_evicted=5000)]
+        followed = [Followed(world, cache_strategy="lfu"), Followed(world, max_capacity=70, remember_evicted=5000),
+                    Followed(world, max_capacity=64, evict_strategy="lfu", cache_strategy="lru", remember_evicted=5000)]
         session.run(tf.global_variables_initializer())
         for step in range(40):
             for one in followed:
@@ -201,7 +202,7 @@ def a_model_follows(seed):
 def checkpoints(seed, folder):
     """From each kind of table onto each other; training goes on as if nothing had been saved."""
     world = launch.current()
-    kinds = [dict(cache_rows=20), dict(cache_rows=33, max_capacity=900), dict(var_type="hbm"),
+    kinds = [dict(cache_rows=20, cache_strategy="lfu"), dict(cache_rows=33, max_capacity=900), dict(var_type="hbm"),
              dict(max_capacity=900)]
     kinds = kinds if world.size == 1 else kinds[::2]
 

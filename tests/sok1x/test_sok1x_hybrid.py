@@ -50,6 +50,8 @@ class Small:
 
 @pytest.mark.parametrize("options, error, words", [
     (dict(cache_rows=0), ValueError, "cache_rows: got 0, expected an integer from 1"),
+    (dict(cache_rows=2, cache_strategy="fifo"), ValueError,
+     "cache_strategy: got 'fifo', expected None or one of 'lru', 'lfu'"),
     (dict(cache_rows=True), TypeError, "cache_rows: got True of type bool"),
     (dict(cache_rows=2, var_type="hbm"), ValueError, "cache_rows: got 2 with var_type='hbm'"),
     (dict(max_hbm_for_vectors=-1), ValueError, "max_hbm_for_vectors: got -1, expected a number of GB"),
@@ -72,9 +74,9 @@ def test_where_there_is_no_cache():
 
 def test_layers_have_caches_too():
     with tf.Graph().as_default():
-        made = sok.All2AllDenseEmbedding(None, 4, 2, 1, cache_rows=8, max_pinned_memory=1)
+        made = sok.All2AllDenseEmbedding(None, 4, 2, 1, cache_rows=8, cache_strategy="lfu", max_pinned_memory=1)
         for layer in (made, sok.All2AllDenseEmbedding.from_config(made.get_config())):
-            assert layer.embedding_variable.table.cache == cache.Cache(8, 1 << 30)
+            assert layer.embedding_variable.table.cache == cache.Cache(8, "lfu", 1 << 30)
             assert layer.embedding_variable.shape.as_list() == [None, 4]
 
 
