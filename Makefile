@@ -11,7 +11,7 @@ WORKERS ?= 2
 
 # Not make's business to run two set-ups at once.
 .NOTPARALLEL:
-.PHONY: help env env-tests build data demo check lint test test-slow test-gpu bench bench-gpu clean distclean
+.PHONY: help env env-tests build data demo check docs lint test test-slow test-gpu bench bench-gpu clean distclean
 
 help: ## List these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ demo: data ## Train a click model on MovieLens-100k with mpiexec
 
 check: env ## Look over this installation: versions, devices, MPI, one exchange
 	@tools/mpiexec.sh $(RANKS) $(PYTHON_ENV) -m sok1x.check $(ARGS)
+
+docs: env ## Build the pages of docs/ as a site in build/docs; fails on a broken link
+	@$(PYTHON_ENV) -W ignore tools/build_docs.py
 
 lint: env ## Check style (ruff) and types (mypy)
 	@$(PYTHON_ENV) -m ruff check .
