@@ -1,26 +1,34 @@
-# Every target that needs it makes .venv first; a second call costs a second or two.
+# Every target that needs it makes .venv first; a second call costs a second or two. SOK1X_TENSORFLOW=tensorflow==2.15.1
+# has them make and use .venv-2.15.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-PYTHON_ENV := .venv/bin/python
+VENV := $(if $(SOK1X_TENSORFLOW),$(shell SOK1X_TENSORFLOW='$(SOK1X_TENSORFLOW)' tools/tensorflow_choice.sh),.venv)
+PYTHON_ENV := $(or $(VENV),$(error see above))/bin/python
 DATA := .data/ml-100k
 RANKS ?= 2
 ARGS ?=
 # A test of two ranks waits for one or the other much of the time, so that two tests at a time keep two cores busy.
 WORKERS ?= 2
 
+# The TensorFlow of test-tf2: 2.15, or 2.21.
+TF ?= 2.15
+
 # Not make's business to run two set-ups at once.
 .NOTPARALLEL:
-.PHONY: help env env-tests build data demo check docs lint test test-slow test-gpu bench bench-gpu clean distclean
+.PHONY: help env env-tests build data demo check docs lint test test-tf2 test-slow test-gpu wheel bench bench-gpu \
+    clean distclean
 
 help: ## List these targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 	@echo
 	@echo "  RANKS=n      processes of demo and check (2);   ARGS='...' is passed on to demo, test and bench"
 	@echo "  WORKERS=n    tests that test runs at a time (2; 0: in one process)"
 	@echo "  PYTHON=path  the Python 3.7 to use, where it is not found by itself"
+	@echo "  SOK1X_TENSORFLOW=tensorflow==2.15.1   another TensorFlow, in an environment of its own (.venv-2.15)"
+	@echo "  TF=2.21      test-tf2: a smoke test on that TensorFlow;   SELECTION=ci   what .ci/run runs on 2.15"
 
-env: ## Make .venv: packages, Open MPI where missing (as root), and sok1x built in place
+env: ## Make .venv (or .venv-2.15: see below): packages, Open MPI where missing (as root), and sok1x built in place
 	@tools/setup_env.sh
 
 env-tests: ## The same with Horovod, which tests and benchmarks use
@@ -42,11 +50,18 @@ docs: env ## Build the pages of docs/ as a site in build/docs; fails on a broken
 	@$(PYTHON_ENV) -W ignore tools/build_docs.py
 
 lint: env ## Check style (ruff) and types (mypy)
+ifeq ($(VENV),.venv)
 	@$(PYTHON_ENV) -m ruff check .
 	@$(PYTHON_ENV) -m mypy
+else
+	@echo "style and types are checked with TensorFlow 1.15's set-up: make lint without SOK1X_TENSORFLOW"
+endif
 
-test: env-tests lint data ## Set up, check style and types, run the tests
+test: env-tests lint data ## Set up, check style and types, run the tests, on TensorFlow 1.15
 	@$(PYTHON_ENV) -m pytest -m "not slow" -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-tf2: ## Set up TensorFlow 2.15 in .venv-2.15 and run the tests there; TF=2.21: a smoke test in .venv-2.21
+	@tools/tf2_tests.sh $(TF) $(or $(SELECTION),all) $(WORKERS) $(ARGS)
 
 test-slow: env-tests data ## Run the tests that take longer than a minute each
 	@$(PYTHON_ENV) -m pytest -m slow $(ARGS)
@@ -76,10 +91,14 @@ bench-gpu: env-tests ## Measure on GPUs: lookups and steps, optimizers, checkpoi
 	@$(PYTHON_ENV) benchmarks/dynamic.py $(ARGS)
 	@$(PYTHON_ENV) benchmarks/dcnv2.py $(ARGS)
 
+wheel: env ## Make dist/sok1x-….whl from the sources: what it installs compiles itself for the TensorFlow it finds
+	@$(PYTHON_ENV) setup.py -q source_wheel
+	@ls dist/*.whl
+
 clean: ## Remove what was built; .venv and .data stay
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	@find graph_ops cuda_kernels launch sok1x tests tools legacy_examples benchmarks \
 	    \( -name '*.so' -o -name __pycache__ \) -prune -exec rm -rf {} + 2>/dev/null || true
 
-distclean: clean ## Remove .venv and .data too
-	@rm -rf .venv .data
+distclean: clean ## Remove .venv, those of TensorFlow 2 and .data too
+	@rm -rf .venv .venv-* .data

@@ -11,7 +11,7 @@ mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-requirement=$(grep '^pycuda==' "$here/requirements-gpu.txt")
+requirement=$(grep -o '^pycuda==2022[^;]*' "$here/requirements-gpu.txt")
 
 export PIP_CONSTRAINT=$here/requirements-build.txt
 "$python" -m pip download -q --no-deps -d "$work" nvidia-cuda-runtime-cu11==11.8.89

@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # tools/setup_env.sh [horovod]: makes .venv with everything sok1x runs, builds and is tested on, and builds sok1x itself
 # in place. Horovod, which takes minutes to build and which sok1x does not need, only where it is asked for: tests and
-# benchmarks use it.
+# benchmarks use it. TensorFlow 2 gets an environment of its own beside it, .venv-2.15: tools/tensorflow_choice.sh.
 #
 # A second call does next to nothing: stamps in .venv say what it was made from. What can be missing on a machine is
 # either installed (Open MPI and a compiler by apt, as root) or named with the command to type.
 #
 # PYTHON            the Python to use (tools/find_python.sh says where one is looked for)
-# SOK1X_TENSORFLOW  another TensorFlow requirement than requirements.txt's, e.g. tensorflow-gpu==1.15.5
+# SOK1X_TENSORFLOW  another TensorFlow requirement than requirements.txt's, e.g. tensorflow-gpu==1.15.5 or
+#                   tensorflow==2.15.1
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. tools/tensorflow_choice.sh
 
-logs=build/setup
+logs=build/setup${venv#.venv}
 wheels=$logs/wheels
-python=.venv/bin/python
-stamp=.venv/sok1x-setup
+python=$venv/bin/python
+stamp=$venv/sok1x-setup
 with_horovod=no
 case "${1:-}" in
     "") ;;
@@ -22,7 +24,7 @@ case "${1:-}" in
     *) echo "tools/setup_env.sh: got '$1', expected nothing or 'horovod'" >&2; exit 2 ;;
 esac
 began=$SECONDS
-mkdir -p "$logs"
+mkdir -p "$logs" build/setup
 
 # Under make, its flags would reach Horovod's own make and keep that from using every core.
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -108,22 +110,26 @@ apt_install() {
 
 # ---------------------------------------------------------------- Python and .venv
 make_venv() {
-    local base
-    if [ -x "$python" ] && "$python" -c 'import pip, sys; sys.exit(sys.version_info[:2] not in ((3, 7), (3, 8)))' \
-            2>/dev/null; then
-        return 0
+    local base serve=$pythons
+    [ "$venv" != .venv ] || serve="3.7 3.8"
+    if [ -x "$python" ] && "$python" -c 'import pip, sys; sys.exit("%d.%d" % sys.version_info[:2] not in sys.argv)' \
+            $serve 2>/dev/null; then
+        # tensorflow and tensorflow-cpu write over each other: one in place of the other asks for a fresh start.
+        [ "$venv" != .venv ] && [ "$(cat "$venv/sok1x-tensorflow" 2>/dev/null)" != "$tensorflow" ] || return 0
     fi
-    base=$(tools/find_python.sh) || fail "no Python to make .venv with (see above)."
-    if [ -e .venv ]; then
-        [ -f .venv/pyvenv.cfg ] || fail ".venv is there and is no virtual environment: move it away."
-        say "the old .venv does not run: making it anew"
-        rm -rf .venv
+    base=$(tools/find_python.sh) || fail "no Python to make $venv with (see above)."
+    if [ -e "$venv" ]; then
+        [ -f "$venv/pyvenv.cfg" ] || fail "$venv is there and is no virtual environment: move it away."
+        say "the old $venv does not run, or has another TensorFlow: making it anew"
+        rm -rf "$venv"
     fi
-    start venv "making .venv with $("$base" -V 2>&1) ($base)" "$base" -m venv .venv
+    start venv "making $venv with $("$base" -V 2>&1) ($base)" "$base" -m venv "$venv"
     must venv "Check that $base has the modules venv and ensurepip."
+    echo "$tensorflow" >"$venv/sok1x-tensorflow"
 }
 
 # ---------------------------------------------------------------- packages
+# Python 3.7 gets mpi4py from source: there are no wheels for it.
 build_mpi4py() {
     # Debug symbols and -O3 of the one huge generated file would double the time, for glue code.
     CFLAGS="${CFLAGS:-} -O1 -g0" PIP_CONSTRAINT="$PWD/requirements-build.txt" \
@@ -134,7 +140,7 @@ install_mpi4py() { pip_install --no-deps --force-reinstall "$(ls -t "$wheels"/mp
 
 install_horovod() {
     HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_GLOO=1 HOROVOD_WITHOUT_PYTORCH=1 \
-        HOROVOD_WITHOUT_MXNET=1 PATH="$PWD/.venv/bin:$PATH" MAKEFLAGS="-j$(nproc)" \
+        HOROVOD_WITHOUT_MXNET=1 PATH="$PWD/$venv/bin:$PATH" MAKEFLAGS="-j$(nproc)" \
         pip_install --no-deps --no-build-isolation "$@" "$(grep '^horovod' requirements-mpi.txt)"
 }
 
@@ -149,15 +155,15 @@ install_cmake() {
 # A wheel that pip kept from an earlier build may be for another MPI or another TensorFlow.
 mpi4py_works() { "$python" -c 'import mpi4py; mpi4py.rc.initialize = False; import mpi4py.MPI' >/dev/null 2>&1; }
 horovod_works() {
-    "$python" -W ignore -c 'import sys, horovod.tensorflow as hvd; sys.exit(not hvd.mpi_built())' >/dev/null 2>&1
+    TF_CPP_MIN_LOG_LEVEL=3 "$python" -W ignore -c 'import sys, horovod.tensorflow as hvd; sys.exit(not hvd.mpi_built())' >/dev/null 2>&1
 }
 
 cuda_driver() { "$python" -c 'import ctypes, sys; sys.exit(ctypes.CDLL("libcuda.so.1").cuInit(0))' 2>/dev/null; }
 
-# pip keeps no wheel that it built from a folder, so .venv does.
+# pip keeps no wheel that it built from a folder, so .venv does. Later releases than Python 3.7's compile as they are.
 install_pycuda() {
-    ls .venv/wheels/pycuda-*.whl >/dev/null 2>&1 || tools/build_pycuda.sh "$python" .venv/wheels
-    pip_install --find-links .venv/wheels -r requirements-gpu.txt
+    [ "$venv" != .venv ] || ls .venv/wheels/pycuda-*.whl >/dev/null 2>&1 || tools/build_pycuda.sh "$python" .venv/wheels
+    pip_install --find-links "$venv/wheels" -r requirements-gpu.txt
 }
 
 install_packages() {
@@ -171,18 +177,21 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Pyth
 
     # What compiles, the kernels and mpi4py, does so while TensorFlow is downloaded.
     start kernels "building the host kernels" "$python" setup.py -q build_native --only host_kernels
-    start mpi4py "building mpi4py (about a minute the first time)" build_mpi4py
+    [ "$venv" != .venv ] || start mpi4py "building mpi4py (about a minute the first time)" build_mpi4py
     start tensorflow "installing TensorFlow, NumPy, pytest and the like" \
-        pip_install -r "$logs/requirements.txt" -r requirements-dev.txt
+        pip_install -r "$logs/requirements.txt" $([ "$venv" != .venv ] || echo -r requirements-dev.txt)
     must tensorflow "Is a package index reachable that has these versions for this Python?"
     must kernels ""
-    start sok1x "building sok1x and linking it into .venv" pip_install --no-deps --no-build-isolation -e .
+    start sok1x "building sok1x and linking it into $venv" pip_install --no-deps --no-build-isolation -e .
     must sok1x ""
-    must mpi4py "It needs a working mpicc and Python's headers."
-    start mpi4py_install "installing mpi4py" install_mpi4py
-    must mpi4py_install ""
+    if [ "$venv" = .venv ]; then
+        must mpi4py "It needs a working mpicc and Python's headers."
+        start mpi4py_install "installing mpi4py" install_mpi4py
+        must mpi4py_install ""
+    fi
     if ! mpi4py_works; then
-        start mpi4py "building mpi4py anew: the one that pip kept was built for another MPI" build_mpi4py --no-cache-dir
+        start mpi4py "building mpi4py anew: the one that pip had was built for another MPI" \
+            build_mpi4py --no-cache-dir --no-binary mpi4py
         must mpi4py "It needs a working mpicc and Python's headers."
         install_mpi4py
         mpi4py_works || fail "mpi4py does not import; $python -c 'import mpi4py.MPI' says why."
@@ -196,6 +205,10 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Pyth
 }
 
 add_horovod() {
+    if [ "$release" = 2.21 ]; then
+        say "no Horovod: its last release, 0.28.1, is older than TensorFlow 2.16; dense variables go by sok1x's own means"
+        return
+    fi
     start cmake "looking for CMake 3" install_cmake
     must cmake "Install CMake 3 (Debian: apt-get install cmake)."
     start horovod "building Horovod, for tests and benchmarks (about 2 minutes the first time)" install_horovod
@@ -210,20 +223,20 @@ add_horovod() {
 
 # ---------------------------------------------------------------- the whole
 if ! missing flock; then
-    exec 9>"$logs/lock"
+    exec 9>build/setup/lock
     flock -n 9 || { say "another set-up of this checkout is running: waiting for it"; flock 9; }
 fi
 
 [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] \
-    || fail "TensorFlow 1.15.5 has wheels for Linux on x86_64, and this is $(uname -s) on $(uname -m)."
+    || fail "sok1x is made for TensorFlow on Linux and x86_64, and this is $(uname -s) on $(uname -m)."
 need_packages
 
-cp requirements.txt "$logs/requirements.txt"
+cp "$requirements" "$logs/requirements.txt"
 if [ -n "${SOK1X_TENSORFLOW:-}" ]; then
     sed -i "s|^tensorflow==.*|$SOK1X_TENSORFLOW|" "$logs/requirements.txt"
 fi
-key=$(cat requirements*.txt "$logs/requirements.txt" setup.py pyproject.toml tools/setup_env.sh tools/find_python.sh \
-      tools/checkout_finder.py \
+key=$(cat requirements-{build,dev,gpu,mpi}.txt "$logs/requirements.txt" setup.py pyproject.toml tools/setup_env.sh \
+      tools/find_python.sh tools/tensorflow_choice.sh tools/checkout_finder.py \
       <(echo "$PWD") | sha256sum)
 make_venv
 if [ "$(cat "$stamp" 2>/dev/null)" != "$key" ]; then
