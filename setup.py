@@ -321,7 +321,7 @@ def version():
             found = re.search(r'^__version__ = "([^"]+)"', file.read(), re.MULTILINE)
             if found:
                 return found.group(1)
-    return "0.1.0"
+    return "0.0.0"
 
 
 def long_description():

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from sok1x.variable import Variable
     from sok1x.versions import tf_version
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Name -> the module that defines it. Looked up on first use, so that the import stays free.
 _DEFINED_IN = {

@@ -11,7 +11,7 @@ import traceback
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from sok1x import gpu_checks
+from sok1x import check_needs, gpu_checks
 from sok1x.check_outcomes import Failure, Note
 
 OK, NOTE, FAILED = "ok", "-", "FAILED"
@@ -58,47 +58,30 @@ class Report:
 
 def _python() -> str:
     if sys.version_info < (3, 7):
-        raise Failure("{} is too old".format(sys.version.split()[0]), "use Python 3.7: 'make env' looks for one")
+        raise Failure("{} is too old".format(sys.version.split()[0]), "use Python 3.7 for TensorFlow 1.15, 3.9 to 3.11 "
+                      "for 2.15: 'make env' looks for one")
     return "{}, {}".format(sys.version.split()[0], sys.executable)
-
-
-def _tensorflow() -> str:
-    remedy = ("install tensorflow==1.15.5 with what it needs (numpy<1.19, protobuf<3.21, h5py<3) in Python 3.7: "
-              "'make env' does")
-    try:
-        tf = importlib.import_module("tensorflow")
-    except ImportError as error:
-        raise Failure("does not import: {}".format(error), remedy) from None
-    except Exception as error:  # an unfit protobuf or numpy shows in many ways
-        raise Failure("does not import: {}: {}".format(type(error).__name__, error), remedy) from None
-    version = str(tf.__version__)
-    if not version.startswith("1.15."):
-        raise Failure("{} is installed, and sok1x is made for 1.15".format(version), remedy)
-    return version
 
 
 def _numpy() -> str:
     return str(importlib.import_module("numpy").__version__)
 
 
-def _mpi4py(ranks: int) -> str:
+def _compiler() -> str:
     try:
-        return str(importlib.import_module("mpi4py").__version__)
-    except ImportError as error:
-        if ranks > 1:
-            raise Failure("does not import, and this job has {} ranks: {}".format(ranks, error),
-                          "install Open MPI with its headers (Debian: libopenmpi-dev openmpi-bin), then "
-                          "'pip install mpi4py': 'make env' does both") from None
-        raise Note("not installed: needed for more than one rank") from None
+        return check_needs.compiler()
+    except Failure as failure:  # what is compiled already needs none
+        raise Note("none, which is needed to compile sok1x anew: {}".format(failure.remedy)) from None
 
 
 def _horovod() -> str:
+    install = ("HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_GLOO=1 pip install --no-build-isolation "
+               "--no-cache-dir --force-reinstall --no-deps horovod=={} (it needs CMake 3: pip install 'cmake<4')")
     try:
         version = importlib.import_module("horovod").__version__
     except ImportError:
-        raise Note("not installed: only scripts that use it need it") from None
-    remedy = ("build it again for this TensorFlow and this MPI: HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITH_MPI=1 "
-              "pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps horovod=={}".format(version))
+        raise Note("not installed: only scripts that use it need it\n" + install.format("0.28.1")) from None
+    remedy = "build it again for this TensorFlow and this MPI: " + install.format(version)
     try:
         hvd = importlib.import_module("horovod.tensorflow")
     except Exception as error:
@@ -109,10 +92,9 @@ def _horovod() -> str:
 
 
 def _devices() -> str:
-    gpus = gpu_checks.gpus_of_tensorflow()
     cpus = len(os.sched_getaffinity(0))
-    return "{} CPU{} that this process may run on; GPUs: {}".format(
-        cpus, "" if cpus == 1 else "s", ", ".join(gpus) if gpus else "none seen by TensorFlow")
+    return "{} CPU{} that this process may run on; GPUs: {}".format(cpus, "" if cpus == 1 else "s",
+                                                                    gpu_checks.devices())
 
 
 def _settings(variables: Dict[str, str]) -> str:
@@ -127,7 +109,8 @@ def _host_kernels() -> str:
     try:
         host.get_threads()
     except (ImportError, OSError, AttributeError) as error:
-        raise Failure(str(error), "'make build' in a source checkout, or install sok1x again with pip") from None
+        raise Failure(str(error), "'make build' in a source checkout, 'python -m sok1x.build --force' or sok1x "
+                      "installed again with pip elsewhere") from None
     return "host build, {}".format(host.LIBRARY)
 
 
@@ -136,8 +119,9 @@ def _op_library() -> str:
     try:
         library.load()
     except (ImportError, OSError) as error:
-        raise Failure(str(error), "'make build' in a source checkout, or install sok1x again with pip "
-                      "(--no-build-isolation), so that it is built against this TensorFlow") from None
+        raise Failure(str(error), "'make build' in a source checkout, 'python -m sok1x.build --force' or sok1x "
+                      "installed again with pip (--no-build-isolation) elsewhere, so that it is built against this "
+                      "TensorFlow") from None
     return str(bridge.PATH)
 
 
@@ -249,8 +233,9 @@ def main() -> int:
     report.run("sok1x", own_version)
     report.run("Python", _python)
     report.run("NumPy", _numpy)
-    report.run("TensorFlow", _tensorflow)
-    report.run("mpi4py", lambda: _mpi4py(ranks))
+    report.run("TensorFlow", check_needs.tensorflow)
+    report.run("C++ compiler", _compiler)
+    report.run("mpi4py", lambda: check_needs.mpi(ranks))
     report.run("Horovod", _horovod)
     report.run("pycuda", gpu_checks.pycuda)
     report.run("settings", lambda: _settings(variables))

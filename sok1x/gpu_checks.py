@@ -1,5 +1,7 @@
 """What `python -m sok1x.check` looks at where TensorFlow sees a GPU: kernels compile and run there, NCCL is found."""
+import ctypes
 import importlib
+import sys
 from typing import Any, List
 
 from sok1x.check_outcomes import Failure, Note
@@ -23,6 +25,40 @@ def gpus_of_tensorflow() -> List[str]:
     return [device.name for device in tf.config.experimental.list_physical_devices("GPU")]
 
 
+def _driver() -> bool:
+    """Whether there is a CUDA driver that finds a GPU."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int(0)
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+def devices() -> str:
+    """What TensorFlow sees of GPUs.
+
+    Returns:
+        Their names, or that there are none; and if there is a driver all the same, what lets TensorFlow see them.
+
+    Raises:
+        ImportError: there is no TensorFlow.
+
+    Example:
+        >>> from sok1x import gpu_checks
+        >>> gpu_checks.devices() != ""
+        True
+    """
+    found = gpus_of_tensorflow()
+    if found:
+        return ", ".join(found)
+    if not _driver():
+        return "none seen by TensorFlow"
+    return "none seen by TensorFlow, though NVIDIA's driver finds some: it needs {}".format(
+        "tensorflow-gpu==1.15.5 with CUDA 10.0's libraries and cuDNN 7" if sys.version_info < (3, 9) else
+        "pip install 'tensorflow[and-cuda]==2.15.1' (not tried with sok1x)")
+
+
 def pycuda() -> str:
     """PyCUDA's version.
 
@@ -30,7 +66,7 @@ def pycuda() -> str:
         The version.
 
     Raises:
-        Note: it is not installed.
+        Note: it is not installed; says how it is.
 
     Example:
         >>> from sok1x import gpu_checks
@@ -42,7 +78,9 @@ def pycuda() -> str:
     try:
         return str(importlib.import_module("pycuda").VERSION_TEXT)
     except ImportError:
-        raise Note("not installed: training on the CPU does not need it") from None
+        raise Note("not installed: training on the CPU does not need it; on GPUs, with the CUDA toolkit: {}".format(
+            "pip install pycuda==2022.1 (tools/build_pycuda.sh builds it where the toolkit is CUDA 12 or later)"
+            if sys.version_info < (3, 9) else "pip install pycuda")) from None
 
 
 def kernels(local_rank: int) -> str:

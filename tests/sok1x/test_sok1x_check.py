@@ -83,8 +83,8 @@ def test_launch_without_mpi_and_another_tensorflow():
     found = lines_of(finished)
     assert finished.code == 1
     assert found["launcher"][0] == "FAILED" and "horovodrun --mpi" in found["launcher"][1]
-    assert found["TensorFlow"] == ("FAILED", "2.4.0 is installed, and sok1x is made for 1.15")
-    assert "what to do:     install tensorflow==1.15.5" in finished.out
+    assert found["TensorFlow"] == ("FAILED", "2.4.0 is installed, and sok1x is made for 1.15, 2.15 and 2.21")
+    assert "what to do:     pip install 'tensorflow==1.15.5'" in finished.out
 
 
 def test_init_that_fails():
