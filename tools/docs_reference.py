@@ -33,7 +33,7 @@ GROUPS: List[Tuple[str, str]] = [
     (r"feature_column\.", "Feature columns"),
     (r"serving\.", "Serving"),
     (r"operations\.", "Operations"),
-    (r"(deeprec\.|install_as_deeprec)", "DeepRec's names"),
+    (r"(deeprec\.|install_as_)", "Names of other libraries"),
 ]
 
 
@@ -112,7 +112,8 @@ def markdown() -> str:
     names = public_names.public()
     filed: Dict[str, List[str]] = {}
     for name in names:
-        filed.setdefault(group_of(name.split(".", 1)[1]), []).append(name)
+        owner = name.rpartition(".")[0]
+        filed.setdefault(group_of((owner if owner in names else name).split(".", 1)[1]), []).append(name)
     parts = []
     for title in [title for _, title in GROUPS] + ["Others"]:
         if filed.get(title):

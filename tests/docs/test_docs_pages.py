@@ -1,5 +1,6 @@
 """The pages of docs/ and the README: links lead somewhere, commands are there, Python runs, nothing is said twice."""
 import collections
+import inspect
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 
 import docs_pages  # noqa: E402
+import docs_reference  # noqa: E402
 import drawings  # noqa: E402
 
 PAGES = {name: docs_pages.read(name) for name in docs_pages.names()}
@@ -100,6 +102,27 @@ def test_drawings_are_what_their_texts_say():
             assert file.read() == svg, "{}: run python tools/drawings.py".format(path)
     with pytest.raises(ValueError, match="expected one of"):
         drawings.draw("actors: a | b\nc: nobody")
+
+
+def test_the_performance_guide_has_every_option():
+    """Of tables and layers; those that every Keras layer or variable has, and what a model says by them, left out."""
+    from sok1x import All2AllDenseEmbedding, DistributedEmbedding
+    from sok1x.core.cache_options import CacheOptions
+    from sok1x.core.forgetting_options import ForgettingOptions
+    options = set(CacheOptions._fields) | set(ForgettingOptions._fields)
+    for layer in (DistributedEmbedding, All2AllDenseEmbedding):
+        options |= set(inspect.signature(layer.__init__).parameters) - {"self", "kwargs"}
+    table = re.search(r"^## Options of the API\n(.*?)^## ", PAGES["docs/performance.md"], re.M | re.S).group(1)
+    cells = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
+    said = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    assert options - said == {"combiner", "max_feature_num"}
+
+
+def test_the_reference_has_every_public_name():
+    markdown = docs_reference.markdown()
+    names = docs_reference.public_names.public()
+    headings = [heading.replace("\\", "") for heading in re.findall(r"^###+ (.*)$", markdown, re.MULTILINE)]
+    assert sorted(headings) == sorted(names) and "\n## Others\n" not in markdown
 
 
 def test_the_python_of_all_pages_runs():
