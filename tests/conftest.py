@@ -9,12 +9,15 @@ import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "cuda_kernels"), os.path.join(HERE, "dump_load")]
+import tensorflow2_skips  # noqa: E402
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # TensorFlow would take nearly all of a GPU's memory at its first session, or at its first look at the GPU.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 # TensorFlow imports distutils, for which setuptools would load itself, a tenth of the time that each of the hundreds of
-# processes takes to start. tests/setup, which builds and installs, does without this.
-os.environ.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
+# processes takes to start. tests/setup, which builds and installs, does without this. Python 3.12 has no distutils.
+if sys.version_info < (3, 12):
+    os.environ.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
 # No test compiles for XLA, and yet a session's every first step looks for what it could compile, a third of its cost:
 # unless no op may be marked for it any more.
 os.environ.setdefault("TF_XLA_FLAGS", "--tf_xla_clustering_fuel=0")
@@ -50,6 +53,13 @@ def gpus():
     """The number of GPUs that kernels can run on; TensorFlow is not asked."""
     from sok1x.cuda_kernels import gpu
     return gpu.count()
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        reason = tensorflow2_skips.reason(item.nodeid)
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_runtest_setup(item):

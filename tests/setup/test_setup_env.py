@@ -130,19 +130,25 @@ def with_python(sandbox):
     sandbox.user(1000)
     for name in OPEN_MPI:
         sandbox.program(name)
-    (sandbox.tree / ".venv" / "bin").mkdir(parents=True)
-    (sandbox.tree / ".venv" / "pyvenv.cfg").write_text("")
-    python = sandbox.tree / ".venv" / "bin" / "python"
-    python.write_text("#!/bin/sh" + PRETEND)
-    python.chmod(0o755)
+    environment(sandbox, ".venv")
     return sandbox
 
 
-def calls(sandbox, *arguments):
+def environment(sandbox, name):
+    """A virtual environment with the Python that notes its calls."""
+    folder = sandbox.tree / name
+    (folder / "bin").mkdir(parents=True)
+    (folder / "pyvenv.cfg").write_text("")
+    (folder / "bin" / "python").write_text("#!/bin/sh" + PRETEND)
+    (folder / "bin" / "python").chmod(0o755)
+    return folder
+
+
+def calls(sandbox, *arguments, **env):
     """What Python was called with in a run that must succeed."""
     noted = sandbox.tree / "calls"
     noted.write_text("")
-    code, out = sandbox.run(*arguments)
+    code, out = sandbox.run(*arguments, **env)
     assert code == 0, out
     return noted.read_text().splitlines()
 
@@ -172,6 +178,30 @@ def test_what_changes_the_set_up_asks_for_horovod_again(with_python):
     assert len(matching(calls(with_python, "horovod"), "horovod==")) == 1
 
 
+def test_tensorflow_2_has_an_environment_beside_the_other(with_python):
+    asked = {"SOK1X_TENSORFLOW": "tensorflow-cpu==2.15.1"}
+    folder = environment(with_python, ".venv-2.15")
+    (folder / "sok1x-tensorflow").write_text("tensorflow-cpu==2.15.1\n")
+    calls(with_python)
+    made = calls(with_python, **asked)
+    assert matching(made, "install -q -r build/setup-2.15/requirements.txt")
+    assert not matching(made, "requirements-dev.txt") and not matching(made, "pip wheel")  # mpi4py has wheels there
+    lines = (with_python.tree / "build" / "setup-2.15" / "requirements.txt").read_text().splitlines()
+    assert "tensorflow-cpu==2.15.1" in lines and "tensorflow==2.15.1" not in lines and "numpy==1.26.4" in lines
+    for again in ({}, asked):
+        assert not [line for line in calls(with_python, **again) if "-m pip" in line], "both stay as they are"
+    # tensorflow and tensorflow-cpu in one environment would write over each other.
+    with_python.program("pretend", 'if [ "$1" = - ]; then echo "$0"; else echo made anew; exit 3; fi')
+    code, out = with_python.run(SOK1X_TENSORFLOW="tensorflow==2.15.1", PYTHON=str(with_python.bin / "pretend"))
+    assert code == 1 and "has another TensorFlow: making it anew" in out and "made anew" in out
+    assert not folder.exists() and (with_python.tree / ".venv" / "bin" / "python").exists()
+
+
+def test_a_release_that_it_does_not_know(sandbox):
+    code, out = sandbox.run(SOK1X_TENSORFLOW="tensorflow==2.16.1")
+    assert code == 2 and "got 2.16 version, expected one that sok1x is set up for" in out
+
+
 def test_an_argument_that_it_does_not_know(sandbox):
     code, out = sandbox.run("Horovod")
     assert code == 2 and "got 'Horovod', expected nothing or 'horovod'" in out
@@ -181,7 +211,8 @@ def test_make_lists_its_targets():
     done = subprocess.run(["make"], cwd=ROOT, stdout=subprocess.PIPE, universal_newlines=True, timeout=20)
     listed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("  make ")}
     assert done.returncode == 0
-    assert listed >= {"help", "env", "env-tests", "build", "demo", "test", "lint", "check", "bench", "clean"}
+    assert listed >= {"help", "env", "env-tests", "build", "demo", "test", "test-tf2", "lint", "check", "wheel", "bench",
+                      "clean"}
 
 
 @pytest.mark.parametrize("ranks", ["0", "x", "", "-1"])

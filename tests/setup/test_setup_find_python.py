@@ -8,8 +8,6 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SYSTEM = os.pathsep.join(["/usr/bin", "/bin"])
 
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 7), reason="plays with this Python as the 3.7 to find")
-
 
 def write(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,6 +94,25 @@ def test_nothing_found_says_what_to_install(tmp_path):
     assert (code, out) == (1, "")
     for hint in ("No Python 3.7", "pyenv install 3.7", "conda create", "uv python install 3.7", "PYTHON="):
         assert hint in err
+
+
+def test_tensorflow_2_takes_the_best_of_several(tmp_path):
+    """Of 3.11, 3.10 and 3.9 the first that there is; a 3.7 does not serve."""
+    real(tmp_path / "bin" / "python3.7")
+    say = 'case "$2" in {0}) echo "$0" ;; *) exit 1 ;; esac\n'
+    for name in ("python3.9", "python3.10"):
+        write(tmp_path / "bin" / name, say.format(name[len("python"):]))
+    for name in ("python3.11", "python3", "python"):  # not this machine's
+        write(tmp_path / "bin" / name, "exit 1\n")
+    code, out, err = find(tmp_path, SOK1X_TENSORFLOW="tensorflow-cpu==2.15.1")
+    assert (code, out) == (0, str(tmp_path / "bin" / "python3.10")), err
+
+
+@pytest.mark.parametrize("asked, said", [
+    ("tensorflow==2.16.1", "got 2.16 version"), ("tensorflow", "got no version"), ("tensorflow>=3.0", "got 3.0 version")])
+def test_a_tensorflow_that_there_is_no_set_up_for(tmp_path, asked, said):
+    code, out, err = find(tmp_path, SOK1X_TENSORFLOW=asked)
+    assert (code, out) == (2, "") and said in err and "tensorflow==2.15.1" in err and "tensorflow==1.15.5" in err
 
 
 def test_nvidias_tensorflow_wants_38(tmp_path):

@@ -5,6 +5,7 @@ import re
 import subprocess
 
 import pytest
+import tensorflow2_skips
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -42,6 +43,22 @@ def test_helpers_of_tests_have_names_of_their_own(committed):
     names = collections.Counter(os.path.basename(name) for name in committed
                                 if name.startswith("tests/") and name.endswith(".py"))
     assert not [name for name, count in names.items() if count > 1 and name != "conftest.py"]
+
+
+def test_lists_for_tensorflow_2_name_tests_that_there_are(committed):
+    """What is skipped there, what .ci/run runs there and what the smoke test is made of."""
+    named = list(tensorflow2_skips.SKIPPED)
+    for name in ("ci.txt", "smoke.txt"):
+        with open(os.path.join(ROOT, "tests", "on_tensorflow2", name), encoding="utf-8") as file:
+            listed = [line.strip() for line in file if line.strip() and not line.startswith("#")]
+        assert len(listed) == len(set(listed)) > 0
+        named += [line for line in listed if not line.startswith("--")]
+    for entry in named:
+        file, _, test = entry.replace("--deselect=", "").partition("::")
+        assert os.path.exists(os.path.join(ROOT, file)), entry
+        if test:
+            with open(os.path.join(ROOT, file), encoding="utf-8") as source:
+                assert "def {}(".format(test.partition("[")[0]) in source.read(), entry
 
 
 def test_no_test_imports_a_conftest(committed):
