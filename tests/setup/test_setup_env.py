@@ -211,8 +211,8 @@ def test_make_lists_its_targets():
     done = subprocess.run(["make"], cwd=ROOT, stdout=subprocess.PIPE, universal_newlines=True, timeout=20)
     listed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("  make ")}
     assert done.returncode == 0
-    assert listed >= {"help", "env", "env-tests", "build", "demo", "test", "test-tf2", "lint", "check", "wheel", "bench",
-                      "clean"}
+    assert listed >= {"help", "env", "env-tests", "build", "demo", "test", "test-tf2", "lint", "check", "wheel",
+                      "bench", "clean"}
 
 
 @pytest.mark.parametrize("ranks", ["0", "x", "", "-1"])

@@ -109,7 +109,7 @@ def test_tensorflow_2_takes_the_best_of_several(tmp_path):
 
 
 @pytest.mark.parametrize("asked, said", [
-    ("tensorflow==2.16.1", "got 2.16 version"), ("tensorflow", "got no version"), ("tensorflow>=3.0", "got 3.0 version")])
+    ("tensorflow==2.16.1", "got 2.16 version"), ("tensorflow", "got no version"), ("tensorflow>=3.0", "got 3.0")])
 def test_a_tensorflow_that_there_is_no_set_up_for(tmp_path, asked, said):
     code, out, err = find(tmp_path, SOK1X_TENSORFLOW=asked)
     assert (code, out) == (2, "") and said in err and "tensorflow==2.15.1" in err and "tensorflow==1.15.5" in err
