@@ -5,7 +5,6 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import ops as tf_ops
 
 from sok1x import launch
 from sok1x.core import cache_options, capacities, forgetting_options, initializers, joining
@@ -14,6 +13,7 @@ from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.core.placed_variable import PlacedVariable, check_rank, placement_of
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.embeddings import arguments
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable, tf_ops
 from sok1x.graph_ops.operations import local_lookup
 from sok1x.graph_ops.stores import initial
 from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
@@ -206,7 +206,7 @@ def _beginning(label: str, initializer: Any, dim: int) -> _Beginning:
         with contextlib.suppress(ValueError):
             return _Beginning({"kind": "constant", "a": float(initializer), "b": 0.0})
         initializer = None if initializer == "random" else initializer
-    if isinstance(initializer, tf.Variable):
+    if isinstance(initializer, Variable):
         initializer = initializer.initialized_value()
     if isinstance(initializer, (tf.Tensor, np.ndarray, list, tuple, numbers.Number)):
         given = tf.cast(tf.convert_to_tensor(initializer), tf.float32)

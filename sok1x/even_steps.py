@@ -2,8 +2,8 @@
 from typing import Any
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.data.ops import dataset_ops
 
+from sok1x.graph_ops.bridge.tensorflow_versions import dataset_ops
 from sok1x.graph_ops.operations import empty_batch, even_steps
 
 

@@ -2,11 +2,11 @@
 from typing import Any, List, Optional, Union
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops import resource_variable_ops
 
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings import precision
 from sok1x.embeddings.autograph import graph_code
+from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops
 from sok1x.graph_ops.operations import embedding
 from sok1x.sparse_ids import Bags, bags_of, weights_of
 

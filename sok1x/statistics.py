@@ -2,11 +2,11 @@
 from typing import Any, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops import gen_resource_variable_ops
 
 from sok1x.checkpoint import tables
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings.layer import EmbeddingLayer
+from sok1x.graph_ops.bridge.tensorflow_versions import gen_resource_variable_ops
 from sok1x.graph_ops.stores import cache
 from sok1x.graph_ops.stores.forgetting import ADMITTED, EVICTED, REFUSED
 

@@ -43,4 +43,7 @@ The executor's thread:
     pins              steps in flight, as an operation asks for them
     agreed            outcomes that ranks agree on inside an exchange
     errors            what an operation raises to fail its op
+
+Everywhere:
+    tensorflow_versions  what TensorFlow keeps to itself, and what differs between its versions
 """

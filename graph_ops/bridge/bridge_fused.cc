@@ -26,7 +26,7 @@ tf::AsyncOpKernel::DoneCallback Fused::Leave(const tf::Status& status, const cha
     if (!status.ok() && (status_.ok() || tf::errors::IsCancelled(status_))) {
       if (!last) cancelled.swap(ids_);
       // As TensorFlow names the op that failed; a second one, which it adds, is the node they were fused into.
-      status_ = tf::Status(status.code(), tf::strings::StrCat(status.error_message(), "\n\t [[{{node ", label, "}}]]"));
+      status_ = tf::Status(status.code(), tf::strings::StrCat(MessageOf(status), "\n\t [[{{node ", label, "}}]]"));
     }
   }
   if (!last) {  // from here on another thread may finish the last one

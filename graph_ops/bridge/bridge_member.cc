@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <atomic>
 
-#include "tensorflow/stream_executor/stream.h"
 #if TF_MAJOR_VERSION == 1
+#include "tensorflow/stream_executor/stream.h"
 #include "tensorflow/stream_executor/stream_executor_internal.h"
+#else
+#include "xla/stream_executor/stream.h"
 #endif
 
 #include "bridge_queue.h"

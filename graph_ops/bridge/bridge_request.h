@@ -23,9 +23,11 @@ namespace tf = ::tensorflow;
 #if TF_MAJOR_VERSION == 1
 typedef tf::error::Code Code;
 typedef tf::string Text;
+inline std::string MessageOf(const tf::Status& status) { return status.error_message(); }
 #else
 typedef absl::StatusCode Code;
 typedef std::string Text;
+inline std::string MessageOf(const tf::Status& status) { return std::string(status.message()); }
 #endif
 typedef tf::mutex VarMutex;
 

@@ -2,9 +2,9 @@
 import threading
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import ops as tf_ops
 
 from sok1x.graph_ops.bridge import bridge, configs, executor, op_file, plan, registry
+from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 
 _lock = threading.Lock()
 _loaded = None

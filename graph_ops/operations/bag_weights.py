@@ -12,13 +12,13 @@ from typing import Any, Callable, List, NamedTuple, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import tensor_util
 
 from sok1x.cuda_kernels import group_weights
 from sok1x.cuda_kernels import groups as group_records
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.bridge.tensorflow_versions import tensor_util
 from sok1x.graph_ops.exchanges.layouts import COMBINERS
 from sok1x.graph_ops.groups import bag_weights as groups
 from sok1x.graph_ops.operations import segments

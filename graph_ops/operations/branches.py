@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import ops as tf_ops
-from tensorflow.python.ops import control_flow_util
 
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.bridge.tensorflow_versions import control_flow_util, tf_ops
 
 _guarded = weakref.WeakKeyDictionary()  # graph -> names of the ops that decide, and have a guard
 

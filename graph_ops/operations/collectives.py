@@ -3,13 +3,13 @@ from typing import NamedTuple, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import ops as tf_ops
 
 from sok1x.cuda_kernels import dense
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 
 _REDUCIBLE = ("float16", "float32", "float64")
 

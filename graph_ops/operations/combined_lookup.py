@@ -7,12 +7,12 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import tensor_util
 
 from sok1x.cuda_kernels import backend, gather, row_numbers
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import INTERNAL, INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.bridge.tensorflow_versions import tensor_util
 from sok1x.graph_ops.exchanges import choice
 from sok1x.graph_ops.exchanges.exchange import Exchange
 from sok1x.graph_ops.exchanges.layouts import COMBINERS, Bags, Positions, WeightedBags

@@ -1,6 +1,7 @@
 """Batches without samples: all that is known of a dataset's batches, but for how many samples they have."""
 import tensorflow.compat.v1 as tf
-from tensorflow.python.util import nest
+
+from sok1x.graph_ops.bridge.tensorflow_versions import nest
 
 _NO_VALUES = (tf.resource, tf.variant)
 

@@ -3,10 +3,10 @@ from typing import Any, Callable, List, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops import gen_resource_variable_ops
 
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
+from sok1x.graph_ops.bridge.tensorflow_versions import gen_resource_variable_ops
 from sok1x.graph_ops.gradients import shard_gradients, table_means
 from sok1x.graph_ops.operations.of_lookup import OfLookup
 from sok1x.graph_ops.stores.table import Table

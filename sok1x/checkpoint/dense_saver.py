@@ -9,6 +9,7 @@ from sok1x.checkpoint import folders
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.tables import TableState, dense_of
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable
 
 
 def dense_prefix(checkpoint: Checkpoint) -> str:
@@ -32,7 +33,7 @@ class VariablesSaver(tf.train.Saver):
         names = variables.items() if isinstance(variables, dict) else [(None, variable) for variable in variables]
         self._wanted = {name or variable.op.name: (variable.shape, variable.dtype.base_dtype)
                         for name, variable in names
-                        if isinstance(variable, tf.Variable) and variable._save_slice_info is None}
+                        if isinstance(variable, Variable) and variable._save_slice_info is None}
 
     @property
     def bytes(self) -> int:

@@ -5,6 +5,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.tables import TableState, tables_of
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable
 
 
 class Held:
@@ -62,4 +63,4 @@ def _items(var_list: Any) -> Iterator[Tuple[str, Any]]:
         yield from var_list.items()
         return
     for variable in var_list:
-        yield (variable.op.name if isinstance(variable, tf.Variable) else ""), variable
+        yield (variable.op.name if isinstance(variable, Variable) else ""), variable

@@ -4,24 +4,24 @@ import weakref
 from typing import Any, Callable
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.keras.engine import network
 
 from sok1x import launch
 from sok1x.checkpoint import prefixes
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_MODELS
 
 _savers: Any = weakref.WeakKeyDictionary()  # model -> its Saver
 
 
 def watch() -> None:
     """Has Keras' models with tables save all ranks' rows. On one rank all is as ever."""
-    model = network.Network
-    if hasattr(model.save_weights, "__wrapped__"):
-        return
-    model.save_weights = _save_weights(model.save_weights)
-    model.load_weights = _load_weights(model.load_weights)
-    model.save = _save(model.save)
+    for model in KERAS_MODELS:
+        for name, replaced in (("save_weights", _save_weights), ("load_weights", _load_weights), ("save", _save)):
+            if not hasattr(getattr(model, name), "sok1x"):
+                made = replaced(getattr(model, name))
+                made.sok1x = True
+                setattr(model, name, made)
 
 
 def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:

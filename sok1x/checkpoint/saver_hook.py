@@ -3,7 +3,6 @@ import os
 from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.training import training_util
 
 from sok1x import launch
 from sok1x.checkpoint import agreed_timer, dense_saver, tensorflow_errors
@@ -14,6 +13,7 @@ from sok1x.checkpoint.saving import Saving
 from sok1x.checkpoint.schedule import Schedule
 from sok1x.checkpoint.tables import tables_of
 from sok1x.checkpoint.talk import talk
+from sok1x.graph_ops.bridge.tensorflow_versions import training_util
 
 
 class CheckpointSaverHook(tf.train.CheckpointSaverHook):

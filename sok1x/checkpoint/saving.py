@@ -6,7 +6,6 @@ import threading
 from typing import Any, Dict, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.training import checkpoint_management
 
 from sok1x.checkpoint import folder_lock, folders, manifest, tensorflow_errors, transfer, writing
 from sok1x.checkpoint.dense_saver import VariablesSaver
@@ -14,6 +13,7 @@ from sok1x.checkpoint.folder_lock import FolderLock
 from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.tables import TableState, let_leave
 from sok1x.checkpoint.transfer import Transfer
+from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management
 from sok1x.graph_ops.transfer import shard_transfer
 
 

@@ -14,9 +14,6 @@ import tempfile
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.client import session as tf_session
-from tensorflow.python.training import checkpoint_management, training_util
-from tensorflow.python.training.saving import saveable_object
 
 from sok1x import launch
 from sok1x.checkpoint import agreed_timer, one_rank, prefixes
@@ -29,6 +26,8 @@ from sok1x.checkpoint.tables import let_leave
 from sok1x.checkpoint.talk import talk
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
+from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, saveable_object, training_util
+from sok1x.graph_ops.bridge.tensorflow_versions import client_session as tf_session
 from sok1x.graph_ops.operations.rank_and_ranks import rank_and_ranks
 from sok1x.graph_ops.stores.step_at import RESTORED
 

@@ -2,10 +2,10 @@
 from typing import Any, Iterable, List
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.keras.mixed_precision.experimental.autocast_variable import AutoCastVariable
 
 from sok1x.core import slots
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable, keras_autocast_variable
 
 
 class OptimizerScope:
@@ -72,7 +72,7 @@ def checked_variables(who: str, variables: Any) -> List[Any]:
         raise ValueError("{}: got {} of type {}, expected a list or tuple of variables".format(
             who, variables, type(variables).__name__))
     for position, variable in enumerate(variables):
-        if not isinstance(variable, (tf.Variable, AutoCastVariable)):
+        if not isinstance(variable, (Variable, keras_autocast_variable.AutoCastVariable)):
             raise ValueError("{}: got {!r} of type {} at position {}, expected a variable".format(
                 who, variable, type(variable).__name__, position))
     return list(variables)

@@ -4,8 +4,6 @@ import dataclasses
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import ops as tf_ops
-from tensorflow.python.util import deprecation
 
 from sok1x.core import (
     cache_options,
@@ -13,6 +11,7 @@ from sok1x.core import (
     forgetting_options,
     growing_slots,
     initializers,
+    newer_optimizers,
     parameter_counts,
     slots,
     summaries,
@@ -21,6 +20,7 @@ from sok1x.core import (
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.core.stamped_variable import StampedVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import deprecation, tf_ops
 from sok1x.graph_ops.gradients import gradient_checks
 from sok1x.graph_ops.operations import evictions
 from sok1x.graph_ops.stores import cache, initial, stamps, step_at
@@ -135,6 +135,7 @@ class EmbeddingVariable(StampedVariable):
         table_saver.watch()
         keras_weights.watch()
         summaries.watch()
+        newer_optimizers.watch()
         if table.grows:
             growing_slots.watch()
             parameter_counts.watch()
@@ -278,4 +279,4 @@ class EmbeddingVariable(StampedVariable):
     def _in_hand(self) -> None:
         """Somebody, perhaps an optimizer, has asked for what ops on the variable need."""
         slots.watch(tf.get_default_graph())
-        gradient_checks.check(self.graph, self.table.name)
+        gradient_checks.check(self._handle.graph, self.table.name)

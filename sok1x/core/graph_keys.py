@@ -1,7 +1,5 @@
 """Names of the graph collections that sok1x fills."""
-from tensorflow.core.framework import variable_pb2
-from tensorflow.python.framework import ops as tf_ops
-from tensorflow.python.ops import resource_variable_ops
+from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops, tf_ops, variable_pb2
 
 
 class GraphKeys:

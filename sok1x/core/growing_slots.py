@@ -18,8 +18,8 @@ import threading
 from typing import Any, Callable, Dict, Iterable, Iterator, NoReturn, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import tensor_util
 
+from sok1x.graph_ops.bridge.tensorflow_versions import KerasOptimizer, tensor_util
 from sok1x.graph_ops.stores import initial, known_slots, slot_values
 
 _local = threading.local()
@@ -113,7 +113,7 @@ def watch() -> None:
         >>> from sok1x.core import growing_slots
         >>> growing_slots.watch()
     """
-    for kind in (tf.train.Optimizer, tf.keras.optimizers.Optimizer):
+    for kind in (tf.train.Optimizer, KerasOptimizer):
         stock = kind._resource_apply_sparse_duplicate_indices
         if not hasattr(stock, "stock"):
             kind._resource_apply_sparse_duplicate_indices = _waiting(stock)

@@ -5,6 +5,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import initializers
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable
 
 DTYPES = ("float32", "float64", "int32", "int64")  # rows of whole 32-bit words that TensorFlow has variables of
 
@@ -63,9 +64,9 @@ def whole(label: str, initial_value: Any, shape: Any, initializer: Any, dtype: A
         return _initialized(rows, dim, initializer, _dtype(label, dtype or tf.float32))
     if initializer is not None:
         raise ValueError("{}: got both initial_value and initializer, expected one of them".format(label))
-    if callable(initial_value) and not isinstance(initial_value, (tf.Tensor, tf.Variable)):
+    if callable(initial_value) and not isinstance(initial_value, (tf.Tensor, Variable)):
         initial_value = initial_value()
-    if isinstance(initial_value, tf.Variable):
+    if isinstance(initial_value, Variable):
         initial_value = initial_value.initialized_value()
     given = _of_tensor if isinstance(initial_value, tf.Tensor) else _of_array
     made = given(label, initial_value, dtype)

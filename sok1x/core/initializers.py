@@ -4,7 +4,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.util import deprecation
+
+from sok1x.graph_ops.bridge.tensorflow_versions import deprecation
 
 # The names that users write most; others that tf.keras.initializers.get knows work too.
 NAMES = ("constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "identity", "lecun_normal",

@@ -5,10 +5,9 @@ A table counts with the rows that it begins with (`init_capacity`); how many it 
 import functools
 from typing import Any, Callable, Iterable
 
-from tensorflow.python.keras.engine import base_layer
-from tensorflow.python.keras.utils import layer_utils
-
 from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import keras_base_layer as base_layer
+from sok1x.graph_ops.bridge.tensorflow_versions import keras_layer_utils as layer_utils
 
 
 def watch() -> None:

@@ -2,9 +2,9 @@
 from typing import Any, Callable
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops import variable_scope
 
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import variable_scope
 
 
 def get(name: str, make: Callable[[str], EmbeddingVariable], reuse: Any = None) -> EmbeddingVariable:

@@ -2,10 +2,10 @@
 from typing import Any
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from sok1x import launch
 from sok1x.core import growing_slots
+from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
 
 
 class ShardVariable(ResourceVariable):

@@ -9,11 +9,11 @@ initial value there (growing_slots.py).
 from typing import Any, Callable, Iterable, Optional
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from sok1x.core import growing_slots
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
 
 
 def watch(graph: tf.Graph) -> None:
@@ -90,7 +90,7 @@ def shard_of(variable: ResourceVariable, shards: Iterable[Any]) -> Optional[Any]
     for shard in shards:
         if growing_slots.table_of(variable) == shard.m_var_name:
             return shard
-        if not shard.named_by_user and "/{}/".format(shard.m_var_name) in "/" + variable.op.name:
+        if not shard.named_by_user and "/{}/".format(shard.m_var_name) in "/{}/".format(variable.op.name):
             return shard
         # Adam's beta powers are colocated with a shard too: but they are scalars, equal on all ranks.
         if ("loc:@" + shard.m_var_name).encode() in groups and has_rows_of(variable, shard):

@@ -3,11 +3,10 @@ import contextlib
 from typing import Any, Callable, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import ops as tf_ops
-from tensorflow.python.ops import resource_variable_ops
 
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops, tf_ops
 from sok1x.graph_ops.gradients import shard_gradients
 from sok1x.graph_ops.stores import initial, stamps
 from sok1x.graph_ops.stores.table import Table
@@ -106,9 +105,9 @@ class StampedVariable(ShardVariable):
         with self._stamping_reads():
             return super().sparse_read(indices, name=name)
 
-    def _read_variable_op(self) -> tf.Tensor:
+    def _read_variable_op(self, *args: Any, **kwargs: Any) -> tf.Tensor:
         with self._stamping_reads():
-            return super()._read_variable_op()
+            return super()._read_variable_op(*args, **kwargs)
 
     @contextlib.contextmanager
     def _stamping_reads(self) -> Iterator[None]:

@@ -3,11 +3,11 @@ import contextlib
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import ops as tf_ops
 
 from sok1x import launch
 from sok1x.core import initial_values
 from sok1x.core.placed_variable import PlacedVariable, check_rank
+from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.stores.placement import Placement
 from sok1x.graph_ops.stores.table import DIRECT, Initializer, Table
 

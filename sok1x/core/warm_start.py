@@ -2,7 +2,8 @@
 from typing import Any
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import tensor_util
+
+from sok1x.graph_ops.bridge.tensorflow_versions import tensor_util
 
 
 def has_no_rows(initializer: Any) -> bool:

@@ -1,11 +1,10 @@
 """`tf.feature_column` for DeepRec's scripts: columns with tables of ours where they ask for such, else TensorFlow's."""
 from typing import Any, Iterable, List, Optional
 
-from tensorflow.python.feature_column import feature_column_v2 as stock
-
 from sok1x.feature_column import columns, groups
 from sok1x.feature_column.groups import group_embedding_column_scope
 from sok1x.feature_column.key_column import categorical_column_with_embedding, key_column_of
+from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as stock
 
 __all__ = ["categorical_column_with_embedding", "embedding_column", "group_embedding_column_scope",
            "shared_embedding_columns"]

@@ -2,8 +2,8 @@
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import ops as tf_ops
 
+from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.operations import evictions
 
 _ROWS_AT_ONCE = 1 << 16  # so that norms take little memory

@@ -2,9 +2,9 @@
 from typing import Any, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops.variables import PartitionedVariable
 
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import PartitionedVariable, Variable
 from sok1x.lookup import checked, combined, rows_of
 from sok1x.sparse_ids import Bags, bags_of, weights_of
 from sok1x.weighting import weighted
@@ -86,7 +86,7 @@ def _one(lookup: Lookup, partition_strategy: str) -> tf.Tensor:
     ours = isinstance(params, EmbeddingVariable)
     if ours:
         checked(lookup.function, params)
-    elif not isinstance(params, (tf.Variable, PartitionedVariable)):
+    elif not isinstance(params, (Variable, PartitionedVariable)):
         raise TypeError("sok1x.{}: params: got {!r} of type {}, expected EmbeddingVariables "
                         "(tf.get_embedding_variable), sok1x.Variables or tf.Variables".format(
                             lookup.function, params, type(params).__name__))

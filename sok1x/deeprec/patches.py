@@ -71,9 +71,8 @@ class Patches:
 
 
 def _roots() -> List[Any]:
-    import tensorflow
-    import tensorflow_core
-    return [tensorflow, tensorflow.compat.v1, tensorflow_core]
+    from sok1x.graph_ops.bridge import tensorflow_versions
+    return tensorflow_versions.tensorflows_modules()
 
 
 def _inner(owner: Any) -> Any:

@@ -3,7 +3,6 @@ import inspect
 from typing import Any, Dict, List
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.training import monitored_session, training
 
 from sok1x import launch
 from sok1x.checkpoint.talk import talk
@@ -12,6 +11,7 @@ from sok1x.core.broadcast import BroadcastGlobalVariablesHook
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.initialize import InitHook
 from sok1x.deeprec.patches import Patches
+from sok1x.graph_ops.bridge.tensorflow_versions import monitored_session, training
 
 _OWN_DEFAULT = "as TensorFlow has it"
 

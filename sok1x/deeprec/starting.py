@@ -2,12 +2,11 @@
 from typing import Any
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import ops as tf_ops
-from tensorflow.python.ops import variables as tf_variables
 
 from sok1x import launch
 from sok1x.core import broadcast
 from sok1x.deeprec.patches import Patches
+from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops, tf_variables
 
 _PLACES = ("variables_initializer", "initializers.variables")
 

@@ -10,6 +10,7 @@ from sok1x.core import initializers, placed_variable, scoped_tables
 from sok1x.deeprec import leaving, meaning, stepping
 from sok1x.dump_load import transfers
 from sok1x.dynamic_variable import DynamicVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable
 from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
 from sok1x.lookup import all2all_dense_embedding
@@ -227,12 +228,12 @@ def _beginning(label: str, given: Any, dim: int, rows: int) -> Any:
     given = tf.glorot_uniform_initializer() if given is None else given
     if isinstance(getattr(given, "value", None), (list, tuple, np.ndarray)):  # tf.constant_initializer's
         given = np.asarray(given.value, np.float32)
-    if isinstance(given, (tf.Variable, tf.Tensor, np.ndarray, list, tuple, int, float)):
-        shape = tf.TensorShape(np.shape(given)) if not isinstance(given, (tf.Variable, tf.Tensor)) else given.shape
+    if isinstance(given, (Variable, tf.Tensor, np.ndarray, list, tuple, int, float)):
+        shape = tf.TensorShape(np.shape(given)) if not isinstance(given, (Variable, tf.Tensor)) else given.shape
         if shape.rank not in (0, 1) and shape.as_list() != [1, dim]:
             raise ValueError("{}: initializer: got values of shape {}, expected a number or [{}], which is each key's "
                              "row, or an initializer that stands for a distribution".format(label, shape, dim))
-        if shape.rank == 0 and not isinstance(given, (tf.Variable, tf.Tensor)):
+        if shape.rank == 0 and not isinstance(given, (Variable, tf.Tensor)):
             return tf.constant_initializer(float(given))
         return given
     spec = initializers.resolve(given, 1, dim, grows=True).spec

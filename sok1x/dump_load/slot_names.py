@@ -23,6 +23,7 @@ from typing import Any, Dict, List, NamedTuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.dump_load import layout
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS
 from sok1x.optimizers import own_state
 
 _KERAS = ("SGD", "Adagrad", "Adadelta", "Adamax", "Ftrl", "RMSprop", "Nadam", "Adam")
@@ -54,7 +55,7 @@ def of(optimizer: Any, variable: Any) -> Slots:
         variable: an embedding variable.
     """
     for place, inside in vars(optimizer).items():
-        if place != own_state.GIVEN and isinstance(inside, (tf.train.Optimizer, tf.keras.optimizers.Optimizer)):
+        if place != own_state.GIVEN and isinstance(inside, (tf.train.Optimizer, *KERAS_OPTIMIZERS)):
             slots = of(inside, variable)
             if slots.variables:
                 return slots

@@ -3,7 +3,6 @@ first step, or later where the graph may still grow."""
 from typing import Any, Dict, NamedTuple, Tuple
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import ops as tf_ops
 
 from sok1x.checkpoint import shard_names
 from sok1x.checkpoint.tables import TableState
@@ -11,6 +10,7 @@ from sok1x.checkpoint.transfer import Transfer
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.dump_load import slot_names
 from sok1x.dump_load.slot_names import Slots
+from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.transfer import shard_transfer
 
 _KEPT_BY = "_sok1x_dump_transfers"

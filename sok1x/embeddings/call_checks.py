@@ -6,6 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.embeddings import learning_phase
 from sok1x.embeddings.arguments import KEY_DTYPES
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable
 
 
 def keys(layer: Any, values: tf.Tensor) -> None:
@@ -64,7 +65,7 @@ def dense(layer: Any, values: Any, shape: Any) -> tf.Tensor:
     if isinstance(values, (tf.SparseTensor, tf.RaggedTensor)):
         raise TypeError("{}: got a {}, expected a dense tf.Tensor of keys {}; use sok1x.DistributedEmbedding for keys "
                         "that vary in number".format(layer.label, type(values).__name__, _written(shape)))
-    if isinstance(values, (np.ndarray, tf.Variable)):
+    if isinstance(values, (np.ndarray, Variable)):
         values = tf.convert_to_tensor(values)
     if not isinstance(values, tf.Tensor):
         raise TypeError("{}: got {!r} of type {}, expected a tf.Tensor of keys {}".format(
@@ -154,7 +155,7 @@ def training(layer: Any, flag: Any, inputs: Any) -> Union[bool, tf.Tensor]:
         return learning_phase.untold(inputs)
     if isinstance(flag, (bool, np.bool_)) or (isinstance(flag, (int, np.integer)) and flag in (0, 1)):
         return bool(flag)
-    if isinstance(flag, tf.Variable):
+    if isinstance(flag, Variable):
         flag = tf.convert_to_tensor(flag)
     if not isinstance(flag, tf.Tensor) or not (flag.dtype.is_bool or flag.dtype.is_integer):
         raise TypeError("{}: training: got {!r} of type {}, expected True, False or a scalar bool tensor".format(

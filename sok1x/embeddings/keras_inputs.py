@@ -2,8 +2,9 @@
 from typing import Any
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import tensor_util
-from tensorflow.python.keras.engine import base_layer_utils
+
+from sok1x.graph_ops.bridge.tensorflow_versions import keras_base_layer_utils as base_layer_utils
+from sok1x.graph_ops.bridge.tensorflow_versions import tensor_util
 
 
 def known_to_keras(keys: Any) -> Any:

@@ -3,14 +3,13 @@ import sys
 from typing import Any, Union
 
 import tensorflow.compat.v1 as tf
-from tensorflow.core.framework import attr_value_pb2
-from tensorflow.python.keras import backend
-from tensorflow.python.util import tf_decorator
+
+from sok1x.graph_ops.bridge.tensorflow_versions import attr_value_pb2, keras_calls
+from sok1x.graph_ops.bridge.tensorflow_versions import keras_backend as backend
 
 # `Layer.__call__` has its inputs in a local variable; `Model._set_inputs` calls a subclassed model for fit, evaluate
 # and predict, on placeholders of Keras' own.
-_LAYER_CALL, _MODEL_BUILD = (tf_decorator.unwrap(function)[1].__code__ for function in (
-    tf.keras.layers.Layer.__call__, tf.keras.Model._set_inputs))
+_LAYER_CALLS, _MODEL_BUILDS = keras_calls()
 
 _PHASE = "_sok1x_learning_phase"
 
@@ -53,9 +52,9 @@ def _is_run_by_keras(inputs: Any) -> bool:
         return True
     frame = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is _MODEL_BUILD:
+        if frame.f_code in _MODEL_BUILDS:
             return True
-        if frame.f_code is _LAYER_CALL and _has_history(frame.f_locals.get("inputs")):
+        if frame.f_code in _LAYER_CALLS and _has_history(frame.f_locals.get("inputs")):
             return True
         frame = frame.f_back  # type: ignore[assignment]
     return False

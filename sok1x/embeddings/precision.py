@@ -2,10 +2,11 @@
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.keras.mixed_precision.experimental import policy as policies
 
-# The same as 'mixed_float16', but that makes a loss scale, and with it variables, whenever it is named.
-HALF = "float16_with_float32_vars"
+from sok1x.graph_ops.bridge.tensorflow_versions import HALF_POLICY, keras_policy_set
+from sok1x.graph_ops.bridge.tensorflow_versions import keras_policies as policies
+
+_HALVES = ("mixed_float16", "float16_with_float32_vars")
 
 
 def policy(layer: str, dtype: Any) -> policies.Policy:
@@ -17,7 +18,7 @@ def policy(layer: str, dtype: Any) -> policies.Policy:
             else float32), a policy or its name, or the dtype to compute in: float32 or float16, or its name.
 
     Returns:
-        The Keras policy 'float32' or 'float16_with_float32_vars'.
+        The Keras policy 'float32' or 'float16_with_float32_vars' (in TensorFlow 2 'mixed_float16').
 
     Raises:
         TypeError: it is something else.
@@ -28,20 +29,20 @@ def policy(layer: str, dtype: Any) -> policies.Policy:
         >>> precision.policy("layer", None).name, precision.policy("layer", tf.float16).name
         ('float32', 'float16_with_float32_vars')
     """
-    if dtype is None and policies.policy_defaults_to_floatx():
+    given = keras_policy_set() if dtype is None else dtype
+    if given is None:
         return policies.Policy("float32")  # nobody has chosen
-    given = policies.global_policy() if dtype is None else dtype
     compute = _compute_dtype(given)
     if compute not in ("float32", "float16"):
         raise TypeError("layer '{}': dtype: got {!r}, expected float32, float16 or a Keras policy that computes in one "
                         "of them; rows are float32".format(layer, given))
-    return policies.Policy(HALF if compute == "float16" else "float32")
+    return policies.Policy(HALF_POLICY if compute == "float16" else "float32")
 
 
 def _compute_dtype(given: Any) -> Optional[str]:
     if isinstance(given, policies.Policy):
         return given.compute_dtype or "float32"  # 'infer': the keys would be what it is inferred from
-    if given == "mixed_float16":
+    if given in _HALVES:
         return "float16"
     try:
         return tf.as_dtype(given).name

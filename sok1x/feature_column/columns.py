@@ -2,15 +2,15 @@
 from typing import Any, Iterable, List, Optional
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.feature_column import feature_column as v1
-from tensorflow.python.feature_column import feature_column_v2 as v2
-from tensorflow.python.feature_column import utils
 
 from sok1x.core import initializers
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings.autograph import graph_code
 from sok1x.feature_column import groups, linear, lookups, tables
 from sok1x.feature_column.key_column import key_column_of
+from sok1x.graph_ops.bridge.tensorflow_versions import feature_column as v1
+from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_utils as utils
+from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
 
 __all__ = ["embedding_column", "shared_embedding_columns"]
 

@@ -3,10 +3,10 @@ import collections
 from typing import Any, Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.feature_column import feature_column as v1
-from tensorflow.python.feature_column import feature_column_v2 as v2
 
 from sok1x.feature_column import groups
+from sok1x.graph_ops.bridge.tensorflow_versions import feature_column as v1
+from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
 
 __all__ = ["categorical_column_with_embedding"]
 

@@ -9,11 +9,11 @@ import threading
 from typing import Any, Iterator
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.feature_column import feature_column as v1
-from tensorflow.python.feature_column import feature_column_v2 as v2
 
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.feature_column import key_column, lookups, tables
+from sok1x.graph_ops.bridge.tensorflow_versions import feature_column as v1
+from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
 
 _thread = threading.local()
 _WEIGHTS = "weights"  # TensorFlow's name of the variable

@@ -2,13 +2,13 @@
 from typing import Any, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.feature_column import feature_column_v2 as v2
 
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.deeprec.lookups import Lookup, lookup_many
 from sok1x.embeddings import learning_phase
 from sok1x.feature_column import groups, training
 from sok1x.feature_column.key_column import key_column_of
+from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
 
 Pair = v2.CategoricalColumn.IdWeightPair
 

@@ -2,13 +2,13 @@
 from typing import Any, Iterable, Optional
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.keras import backend
 
 from sok1x import launch
 from sok1x.core import initializers, joining, scoped_tables
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.deeprec import stepping, variables
 from sok1x.feature_column.key_column import key_column_of
+from sok1x.graph_ops.bridge.tensorflow_versions import keras_backend as backend
 from sok1x.variable import Variable
 
 

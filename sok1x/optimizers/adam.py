@@ -5,6 +5,7 @@ from typing import Any, Dict, Iterable, List, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable
 from sok1x.tf.keras.optimizers import adam
 
 
@@ -136,6 +137,6 @@ class Adam(adam.Adam):
 
     def _initializers(self) -> List[tf.Operation]:
         """Of the variables made so far in the default graph."""
-        variables = self.weights + [value for value in self._hyper.values() if isinstance(value, tf.Variable)]
+        variables = self.weights + [value for value in self._hyper.values() if isinstance(value, Variable)]
         graph = tf.get_default_graph()
         return [variable.initializer for variable in variables if variable.graph is graph]

@@ -2,9 +2,9 @@
 from typing import Any, List, Optional, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import ops as tf_ops
 
 from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.gradients import provenance
 from sok1x.graph_ops.operations import collectives, embedding, segments
 

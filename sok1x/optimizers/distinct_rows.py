@@ -5,6 +5,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core import growing_slots
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import KerasOptimizer
 from sok1x.graph_ops.operations import embedding, gradient_descent
 
 
@@ -33,5 +34,5 @@ class KnowsDistinctRows:
 # TensorFlow's own way for optimizers that do not say how they treat repeated indices.
 _MAKE_DISTINCT = [getattr(kind._resource_apply_sparse_duplicate_indices, "stock",
                           kind._resource_apply_sparse_duplicate_indices)
-                  for kind in (tf.train.Optimizer, tf.keras.optimizers.Optimizer)]
+                  for kind in (tf.train.Optimizer, KerasOptimizer)]
 _GRADIENT_DESCENT = tf.train.GradientDescentOptimizer._resource_apply_sparse_duplicate_indices

@@ -5,6 +5,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS
 from sok1x.optimizers import clipping, gradients
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
@@ -61,7 +62,7 @@ def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = 
         raise ValueError("DistributedOptimizer: clip_norm: got {}, expected a number above 0".format(clip_norm))
     if isinstance(optimizer, tf.train.Optimizer):
         mixin: type = _DistributedTrain
-    elif isinstance(optimizer, tf.keras.optimizers.Optimizer):
+    elif isinstance(optimizer, KERAS_OPTIMIZERS):
         mixin = _DistributedKeras
     else:
         raise TypeError("DistributedOptimizer: got {!r} of type {}, expected an optimizer of tf.train or "

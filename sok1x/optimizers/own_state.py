@@ -4,6 +4,7 @@ from typing import Any, Dict, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import growing_slots
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
 _TRAIN: Any = {"_slots": dict, "_non_slot_dict": dict, "_deferred_slot_restorations": dict}
@@ -43,7 +44,7 @@ def with_own_state(optimizer: Any) -> Any:
     base = type(optimizer)
     if isinstance(optimizer, tf.train.Optimizer):
         states = _TRAIN
-    elif isinstance(optimizer, tf.keras.optimizers.Optimizer):
+    elif isinstance(optimizer, KERAS_OPTIMIZERS):
         states = _KERAS
         base = next(one for one in base.__mro__ if one.__module__.split(".")[0] != "horovod")
     else:
@@ -55,7 +56,7 @@ def with_own_state(optimizer: Any) -> Any:
     own: Dict[str, Any] = {GIVEN: optimizer}
     own.update((name, make()) for name, make in states.items() if name in vars(optimizer))
     own.update((name, with_own_state(value)) for name, value in vars(optimizer).items()
-               if isinstance(value, (tf.train.Optimizer, tf.keras.optimizers.Optimizer)))
+               if isinstance(value, (tf.train.Optimizer, *KERAS_OPTIMIZERS)))
     twin: Any = object.__new__(_class(base))
     object.__setattr__(twin, "__dict__", own)
     return twin

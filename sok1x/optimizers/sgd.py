@@ -3,6 +3,7 @@ from typing import Any, Iterable, Optional
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable
 from sok1x.optimizers.wrapper import OptimizerWrapper
 
 
@@ -35,7 +36,7 @@ class SGD:
     """
 
     def __init__(self, lr: Any) -> None:
-        if not isinstance(lr, (tf.Variable, tf.Tensor)):
+        if not isinstance(lr, (Variable, tf.Tensor)):
             if isinstance(lr, (str, bytes, bool)):
                 raise TypeError("sok1x.SGD: lr: got {!r} of type {}, expected a number".format(lr, type(lr).__name__))
             with tf.init_scope():

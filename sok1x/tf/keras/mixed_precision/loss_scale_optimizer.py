@@ -4,13 +4,14 @@ from typing import Any, Callable, Iterable, List, Optional, Tuple, Union
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.keras.mixed_precision.experimental import loss_scale_optimizer as keras
-from tensorflow.python.training.experimental import loss_scale as scales
-from tensorflow.python.training.experimental import loss_scale_optimizer as train
 
+from sok1x.graph_ops.bridge.tensorflow_versions import KerasOptimizer, NewKerasOptimizer, loss_scale_weights
+from sok1x.graph_ops.bridge.tensorflow_versions import loss_scales as scales
+from sok1x.graph_ops.bridge.tensorflow_versions import train_loss_scale_optimizer as train
 from sok1x.graph_ops.operations import finite
 from sok1x.optimizers import distributed_optimizer
 from sok1x.tf.keras.mixed_precision import scaling
+from sok1x.tf.keras.mixed_precision.keras_base import KerasLossScaleOptimizer
 
 Gradient = Union[None, tf.Tensor, tf.IndexedSlices]
 
@@ -73,8 +74,12 @@ class LossScaleOptimizer:
             raise TypeError("LossScaleOptimizer: got a LossScaleOptimizer, expected a plain optimizer")
         if isinstance(opt, tf.train.Optimizer):
             return super().__new__(_OfTrain)
-        if isinstance(opt, tf.keras.optimizers.Optimizer):
+        if isinstance(opt, KerasOptimizer):
             return super().__new__(_OfKeras)
+        if NewKerasOptimizer is not None and isinstance(opt, NewKerasOptimizer):
+            raise TypeError("LossScaleOptimizer: opt: got {!r} of type {}, one of Keras' newer optimizers; expected "
+                            "one of tf.train or of tf.keras.optimizers.legacy (which tf.compat.v1.keras.optimizers has)"
+                            .format(opt, type(opt).__name__))
         raise TypeError("LossScaleOptimizer: opt: got {!r} of type {}, expected an optimizer of tf.train or "
                         "tf.keras.optimizers".format(opt, type(opt).__name__))
 
@@ -113,7 +118,7 @@ class LossScaleOptimizer:
             ...     session.run(optimizer.loss_scale())
             32768.0
         """
-        made = [variable.initializer for variable in scales.get_loss_scale_weights(self._loss_scale)]
+        made = [variable.initializer for variable in loss_scale_weights(self._loss_scale)]
         own = getattr(self._optimizer, "initializer", None)
         return tf.group(*made, *([] if own is None else [own]), name="init_loss_scale")
 
@@ -259,9 +264,9 @@ class _OfTrain(LossScaleOptimizer, train.MixedPrecisionLossScaleOptimizer):
 
     def variables(self) -> List[tf.Variable]:
         """The wrapped optimizer's, and the loss scale's."""
-        return self._optimizer.variables() + list(scales.get_loss_scale_weights(self._loss_scale))
+        return self._optimizer.variables() + list(loss_scale_weights(self._loss_scale))
 
 
-class _OfKeras(LossScaleOptimizer, keras.LossScaleOptimizer):
+class _OfKeras(LossScaleOptimizer, KerasLossScaleOptimizer):
     def __init__(self, opt: tf.keras.optimizers.Optimizer, loss_scale: Any) -> None:
-        keras.LossScaleOptimizer.__init__(self, opt, scaling.loss_scale_of(loss_scale))
+        KerasLossScaleOptimizer.__init__(self, opt, scaling.loss_scale_of(loss_scale))

@@ -4,7 +4,8 @@ import numbers
 from typing import Any, Iterator, List
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.training.experimental import loss_scale as scales
+
+from sok1x.graph_ops.bridge.tensorflow_versions import loss_scales as scales
 
 
 def loss_scale_of(given: Any) -> scales.LossScale:

@@ -1,0 +1,128 @@
+"""What TensorFlow keeps to itself, and what differs between its versions: the only file that knows of either.
+
+Everything else of sok1x takes these names from here, and is written once. `V2` says which branch has been taken: of
+TensorFlow 1.15 and of 2.x what is meant by a name is the same, and where it lies, or how it is made, is not.
+
+    V2                    whether this is TensorFlow 2.x, used through `tf.compat.v1`, eagerly, or in `tf.function`
+    Variable              the class of all variables; `tf.Variable` of 2.x's compat.v1 is not that of resource variables
+    KERAS_OPTIMIZERS      the classes of Keras' optimizers: KerasOptimizer, and of 2.x NewKerasOptimizer too, its newer
+                          kind, which knows nothing of the other; None of 1.15
+    keras_...             Keras' own modules: of 2.x those of the Keras in use (keras, tf_keras), not the old copy
+"""
+# ruff: noqa: F401  (names for others)
+import importlib
+from typing import Any, Callable, List, Tuple
+
+import tensorflow.compat.v1 as tf
+from tensorflow.core.framework import attr_value_pb2, variable_pb2
+from tensorflow.python.client import session as client_session
+from tensorflow.python.data.ops import dataset_ops
+from tensorflow.python.eager import context as eager_context
+from tensorflow.python.feature_column import feature_column, feature_column_v2
+from tensorflow.python.feature_column import utils as feature_column_utils
+from tensorflow.python.framework import func_graph, tensor_util
+from tensorflow.python.framework import ops as tf_ops
+from tensorflow.python.ops import (
+    control_flow_util,
+    gen_resource_variable_ops,
+    resource_variable_ops,
+    variable_scope,
+)
+from tensorflow.python.ops import variables as tf_variables
+from tensorflow.python.training import checkpoint_management, monitored_session, training, training_util
+from tensorflow.python.training.experimental import loss_scale as loss_scales
+from tensorflow.python.training.experimental import loss_scale_optimizer as train_loss_scale_optimizer
+from tensorflow.python.training.saving import saveable_object
+from tensorflow.python.util import deprecation, nest, tf_decorator
+
+V2 = not tf.__version__.startswith("1.")
+
+PartitionedVariable = tf_variables.PartitionedVariable
+ResourceVariable = resource_variable_ops.ResourceVariable
+
+
+def _keras() -> str:
+    """Of 2.x, the package whose classes `tf.keras` has: 'keras', or 'tf_keras'.
+
+    Raises:
+        ImportError: it is Keras 3, whose layers and optimizers are made for no particular library.
+    """
+    package = str(tf.keras.layers.Layer.__module__).split(".")[0]
+    version = str(getattr(importlib.import_module(package), "__version__", "2"))
+    if package == "keras" and version.split(".")[0] not in ("1", "2"):
+        raise ImportError((
+            "sok1x's layers are of Keras 2, and tf.keras of TensorFlow {} is Keras {}: install tf_keras (pip install "
+            "tf_keras=={}.*), and set TF_USE_LEGACY_KERAS=1 in the environment before TensorFlow is imported").format(
+                tf.__version__, version, ".".join(tf.__version__.split(".")[:2])))
+    return package
+
+
+def _keras_module(path: str) -> Any:
+    return importlib.import_module("{}.src.{}".format(_KERAS, path))
+
+
+if V2:
+    _KERAS = _keras()
+    Variable: Any = tf.compat.v2.Variable
+    keras_autocast_variable = _keras_module("mixed_precision.autocast_variable")
+    keras_backend = _keras_module("backend")
+    keras_base_layer = _keras_module("engine.base_layer")
+    keras_base_layer_v1 = _keras_module("engine.base_layer_v1")
+    keras_base_layer_utils = _keras_module("engine.base_layer_utils")
+    keras_layer_utils = _keras_module("utils.layer_utils")
+    keras_policies = _keras_module("mixed_precision.policy")
+    keras_training_v1 = _keras_module("engine.training_v1")
+    KerasOptimizer: Any = _keras_module("optimizers.legacy.optimizer_v2").OptimizerV2
+    NewKerasOptimizer: Any = _keras_module("optimizers.optimizer").Optimizer
+    KERAS_LAYERS: Tuple[Any, ...] = (keras_base_layer.Layer, keras_base_layer_v1.Layer)
+    KERAS_MODELS: Tuple[Any, ...] = (_keras_module("engine.training").Model, keras_training_v1.Model)
+    KerasLossScaleOptimizer: Any = None  # 2.x's has a loss scale of its own kind, and no place for another
+    automatic_control_dependencies: Any = importlib.import_module(
+        "tensorflow.python.framework.auto_control_deps").AutomaticControlDependencies
+else:
+    from tensorflow.python.keras import backend as keras_backend
+    from tensorflow.python.keras.engine import base_layer as keras_base_layer
+    from tensorflow.python.keras.engine import base_layer_utils as keras_base_layer_utils
+    from tensorflow.python.keras.engine import network as _keras_network
+    from tensorflow.python.keras.mixed_precision.experimental import autocast_variable as keras_autocast_variable
+    from tensorflow.python.keras.mixed_precision.experimental import loss_scale_optimizer as _keras_loss_scale
+    from tensorflow.python.keras.mixed_precision.experimental import policy as keras_policies
+    from tensorflow.python.keras.utils import layer_utils as keras_layer_utils
+    Variable = tf.Variable
+    KerasOptimizer, NewKerasOptimizer = tf.keras.optimizers.Optimizer, None
+    KERAS_LAYERS = (tf.keras.layers.Layer,)
+    KERAS_MODELS = (_keras_network.Network,)
+    KerasLossScaleOptimizer = _keras_loss_scale.LossScaleOptimizer
+
+
+KERAS_OPTIMIZERS: Tuple[Any, ...] = (KerasOptimizer,) if NewKerasOptimizer is None else (
+    KerasOptimizer, NewKerasOptimizer)
+# The Keras policy that computes in float16 on variables of float32. In 1.15 'mixed_float16' makes a loss scale, and
+# with it variables, whenever it is named.
+HALF_POLICY = "mixed_float16" if V2 else "float16_with_float32_vars"
+
+
+def keras_policy_set() -> Any:
+    """The Keras policy that somebody has set for all layers, or None."""
+    if V2:
+        return keras_policies._global_policy
+    return None if keras_policies.policy_defaults_to_floatx() else keras_policies.global_policy()
+
+
+def loss_scale_weights(loss_scale: Any) -> List[Any]:
+    """The variables of a `tf.train.experimental.LossScale`."""
+    return list(loss_scale._weights.values())
+
+
+def keras_calls() -> Tuple[List[Any], List[Any]]:
+    """The code of Keras' `Layer.__call__`, which has what a layer is called with in a local variable `inputs`; and that
+    of `Model._set_inputs`, which calls a subclassed model for fit, evaluate and predict of a graph."""
+    model = keras_training_v1.Model if V2 else tf.keras.Model
+    return ([tf_decorator.unwrap(layer.__call__)[1].__code__ for layer in KERAS_LAYERS],
+            [tf_decorator.unwrap(model._set_inputs)[1].__code__])
+
+
+def tensorflows_modules() -> List[Any]:
+    """The modules that have TensorFlow's public names."""
+    return [importlib.import_module(name) for name in (
+        ("tensorflow", "tensorflow.compat.v1") if V2 else ("tensorflow", "tensorflow.compat.v1", "tensorflow_core"))]
