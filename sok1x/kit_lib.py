@@ -5,7 +5,7 @@ def in_tensorflow2() -> bool:
     """Whether the installed TensorFlow is a 2.x.
 
     Returns:
-        False on TensorFlow 1.15, for which sok1x is made.
+        False on TensorFlow 1.15, True on 2.x.
 
     Raises:
         ImportError: TensorFlow is not installed.

@@ -27,6 +27,7 @@ sys.dont_write_bytecode = False
 # Garbage is collected less often, here and in all processes that tests start: start/sitecustomize.py says why.
 START = os.path.join(HERE, "start")
 runpy.run_path(os.path.join(START, "sitecustomize.py"))
+sys.path.insert(1, START)
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [START, os.environ.get("PYTHONPATH")]))
 
 # Which devices the tests that have a `device` run on; 'gpu' alone makes it an error that there is no GPU.

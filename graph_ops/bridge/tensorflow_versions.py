@@ -122,6 +122,16 @@ def keras_calls() -> Tuple[List[Any], List[Any]]:
             [tf_decorator.unwrap(model._set_inputs)[1].__code__])
 
 
+def linear_model_layers() -> List[Any]:
+    """The layers that TensorFlow's linear models over feature columns are: none where there are no such models."""
+    if not V2:
+        return [feature_column_v2._LinearModelLayer]
+    try:
+        return [importlib.import_module("tensorflow_estimator.python.estimator.canned.linear")._LinearModelLayer]
+    except ImportError:
+        return []
+
+
 def tensorflows_modules() -> List[Any]:
     """The modules that have TensorFlow's public names."""
     return [importlib.import_module(name) for name in (

@@ -19,7 +19,7 @@ def watch() -> None:
     for model in KERAS_MODELS:
         for name, replaced in (("save_weights", _save_weights), ("load_weights", _load_weights), ("save", _save)):
             if not hasattr(getattr(model, name), "sok1x"):
-                made = replaced(getattr(model, name))
+                made: Any = replaced(getattr(model, name))
                 made.sok1x = True
                 setattr(model, name, made)
 

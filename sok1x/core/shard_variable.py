@@ -37,6 +37,10 @@ class ShardVariable(ResourceVariable):
         super().__init__(*args, **kwargs)
         self._waits_for_init = True
 
+    @classmethod
+    def _variable_call(cls, *args: Any, **kwargs: Any) -> None:
+        """Asked by TensorFlow 2 before a variable is made, for one of another class: there is none."""
+
     def assign(self, value: Any, use_locking: Any = None, name: Any = None, read_value: bool = True) -> Any:
         """Assigns `value`, except one that Horovod broadcasts.
 

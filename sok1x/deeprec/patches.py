@@ -88,6 +88,6 @@ def _remove(owner: Any, name: str) -> None:
         return
     wrapper: Dict[str, Any] = owner.__dict__
     wrapper.pop(name, None)
-    wrapper["_tfmw_attr_map"].pop(name, None)
-    while name in wrapper["__all__"]:
+    wrapper.get("_tfmw_attr_map", {}).pop(name, None)  # which 1.15 has
+    while name in wrapper.get("__all__", ()):
         wrapper["__all__"].remove(name)

@@ -14,6 +14,7 @@ from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.feature_column import key_column, lookups, tables
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column as v1
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
+from sok1x.graph_ops.bridge.tensorflow_versions import linear_model_layers
 
 _thread = threading.local()
 _WEIGHTS = "weights"  # TensorFlow's name of the variable
@@ -22,7 +23,8 @@ _WEIGHTS = "weights"  # TensorFlow's name of the variable
 def watch() -> None:
     """From now on TensorFlow's linear models take columns of keys."""
     for owner, name, wrap in (
-            (v2._LinearModelLayer, "build", _layer_build), (v2._StateManagerImpl, "create_variable", _create_variable),
+            *((layer, "build", _layer_build) for layer in linear_model_layers()),
+            (v2._StateManagerImpl, "create_variable", _create_variable),
             (v2, "_create_categorical_column_weighted_sum", _sum_of_layer),
             (v1._FCLinearWrapper, "build", _wrapper_build),
             (v1, "_create_categorical_column_weighted_sum", _sum_of_builder)):

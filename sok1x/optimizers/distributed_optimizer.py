@@ -5,7 +5,8 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2
+from sok1x.graph_ops.operations import embedding
 from sok1x.optimizers import clipping, gradients
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
@@ -181,17 +182,39 @@ class _DistributedTrain(_Distributed):
 
 class _DistributedKeras(_Distributed):
     def get_gradients(self, loss: Any, params: Any) -> Any:
-        """As the optimizer's own, averaged, and then clipped by its clipnorm and clipvalue."""
+        """As the optimizer's own, averaged; and clipped by its clipnorm and clipvalue where those clip here."""
         with self._sok1x_without_clips() as clip:
             found = super().get_gradients(loss, params)  # type: ignore[misc]
         variables = tf.nest.flatten(params)
-        return [gradient for gradient, _ in clip(
-            gradients.average(zip(found, variables), self._sok1x_averages(), new=True))]
+        return [gradient for gradient, _ in self._sok1x_computed(zip(found, variables), clip)]
 
     def _compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
         with self._sok1x_without_clips() as clip:
             pairs = super()._compute_gradients(*args, **kwargs)  # type: ignore[misc]
-        return clip(gradients.average(pairs, self._sok1x_averages(), new=True))
+        return self._sok1x_computed(pairs, clip)
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        """As the newer optimizers' own, averaged."""
+        return gradients.average(super().compute_gradients(*args, **kwargs),  # type: ignore[misc]
+                                 self._sok1x_averages(), new=True)
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        """As the optimizer's own, with what is not averaged yet averaged, and clipped by all ranks' norms."""
+        pairs = prepare(self, grads_and_vars)
+        if not V2:  # which clips where it computes gradients
+            return apply_prepared(self, pairs, *args, **kwargs)
+        with self._sok1x_without_clips() as clip:
+            return apply_prepared(self, clip(pairs), *args, **kwargs)
+
+    def _deduplicate_sparse_grad(self, grads: Any) -> Any:
+        """What the newer optimizers do: a lookup's gradient has distinct indices, which are left as they are."""
+        made = iter(super()._deduplicate_sparse_grad([  # type: ignore[misc]
+            gradient for gradient in grads if not _is_lookups(gradient)]))
+        return [gradient if _is_lookups(gradient) else next(made) for gradient in grads]
+
+    def _sok1x_computed(self, pairs: Any, clip: Any) -> Any:
+        averaged = gradients.average(pairs, self._sok1x_averages(), new=True)
+        return averaged if V2 else clip(averaged)
 
     @contextlib.contextmanager
     def _sok1x_without_clips(self) -> Iterator[Any]:
@@ -199,18 +222,33 @@ class _DistributedKeras(_Distributed):
 
         Yields a function that clips pairs (gradient, variable) as the optimizer would on one rank.
         """
-        limits = {name: vars(self).pop(name) for name in ("clipnorm", "clipvalue") if name in vars(self)}
+        names = ("clipnorm", "clipvalue", "global_clipnorm") if V2 else ("clipnorm", "clipvalue")
+        limits = {name: getattr(self, name) for name in names if getattr(self, name, None) is not None}
 
         def clip(pairs: Any) -> Any:
             if "clipnorm" in limits:
                 pairs = clipping.clip_by_norms(pairs, limits["clipnorm"])
+            if "global_clipnorm" in limits and any(gradient is not None for gradient, _ in pairs):
+                found, variables = zip(*pairs)
+                pairs = list(zip(clipping.clip_by_global_norm(
+                    found, limits["global_clipnorm"], variables=variables)[0], variables))
             if "clipvalue" in limits:
                 value = limits["clipvalue"]
                 pairs = [(None if gradient is None else tf.clip_by_value(gradient, -value, value), variable)
                          for gradient, variable in pairs]
             return pairs
 
+        for name in limits:
+            if V2:
+                setattr(self, name, None)
+            else:
+                delattr(self, name)
         try:
             yield clip
         finally:
-            vars(self).update(limits)
+            for name, value in limits.items():
+                setattr(self, name, value)
+
+
+def _is_lookups(gradient: Any) -> bool:
+    return isinstance(gradient, tf.IndexedSlices) and embedding.looked_up(gradient.indices) is not None

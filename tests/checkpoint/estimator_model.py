@@ -37,7 +37,7 @@ def hashed(keys):
 
 def estimator(folder, saved_by, ranks, **config):
     """The tf.estimator.Estimator; saved_by: its 'own' hook, sok's 'hook', or sok's 'listener' of TensorFlow's hook."""
-    import tensorflow as tf
+    import tensorflow.compat.v1 as tf
 
     import sok1x as sok
 
@@ -66,7 +66,7 @@ def estimator(folder, saved_by, ranks, **config):
         with tf.control_dependencies(steps):
             step = tf.train.get_global_step().assign_add(1, read_value=False)
         hooks = {"own": lambda: [], "hook": lambda: [sok.CheckpointSaverHook(folder, save_steps=4)],
-                 "listener": lambda: [tf.compat.v1.train.CheckpointSaverHook(
+                 "listener": lambda: [tf.train.CheckpointSaverHook(
                      folder, save_steps=4, listeners=[sok.CheckpointSaverListener()])]}
         return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step, scaffold=scaffold,
                                           training_hooks=hooks[saved_by]())
@@ -78,7 +78,7 @@ def estimator(folder, saved_by, ranks, **config):
 def train_input(first, rank, ranks):
     """An input_fn of the batches from a step on: this rank's samples."""
     def input_fn():
-        import tensorflow as tf
+        import tensorflow.compat.v1 as tf
 
         def samples():
             step = first
@@ -92,7 +92,7 @@ def train_input(first, rank, ranks):
 def all_keys(steps=None):
     """An input_fn of all keys, the same on all ranks; with labels, what `expected` gives after so many steps."""
     def input_fn():
-        import tensorflow as tf
+        import tensorflow.compat.v1 as tf
         keys = np.stack([np.arange(KEYS)] * SLOTS, 1)
         if steps is None:
             return tf.data.Dataset.from_tensors(keys)

@@ -12,13 +12,13 @@ import sys
 
 import estimator_model
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from mpi4py import MPI
 
-tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+tf.logging.set_verbosity(tf.logging.ERROR)
 
 
-class Kill(tf.compat.v1.train.SessionRunHook):
+class Kill(tf.train.SessionRunHook):
     """Kills this process before a step."""
 
     def __init__(self, step):

@@ -1,11 +1,11 @@
 """A small model for tests of `sok.dump` and `sok.load`: two variables, a layer's table, an optimizer, a session."""
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.graph_ops.operations import embedding
 
-v1 = tf.compat.v1
+v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
 
 ROWS, D = 11, 3

@@ -7,12 +7,12 @@ import signal
 import sys
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from stopped_disk import StoppedDisk
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
 
 

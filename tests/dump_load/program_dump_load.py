@@ -10,7 +10,7 @@ import sys
 
 import kit_files
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from dump_model import ROWS, D, Model, same
 from mpi4py import MPI
 
@@ -28,7 +28,7 @@ shard_parts.CHUNK_BYTES = 2 * 4 * D
 
 
 def optimizer():
-    return tf.compat.v1.train.AdamOptimizer(0.1)
+    return tf.train.AdamOptimizer(0.1)
 
 
 def model(swapped=False, keys=KEYS):

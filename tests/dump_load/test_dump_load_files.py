@@ -4,13 +4,13 @@ import os
 import kit_files
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from dump_model import ROWS, D, Model, same
 from kit_files import Table
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 KERAS = tf.keras.optimizers
 # {optimizer: (its name in files, {slot in files: its own name})}, of SOK2's description and the map in slot_names.py.
 OPTIMIZERS = {

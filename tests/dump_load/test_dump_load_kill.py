@@ -5,14 +5,14 @@ import random
 import kit_files
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 from stopped_disk import StoppedDisk
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError
 
-v1 = tf.compat.v1
+v1 = tf
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_dump_kill.py")
 
 

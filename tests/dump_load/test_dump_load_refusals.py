@@ -6,14 +6,14 @@ import struct
 import kit_files
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from dump_model import Model, same
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError
 from sok1x.checkpoint.errors import DamagedError, MismatchError, NotFoundError
 
-v1 = tf.compat.v1
+v1 = tf
 KERAS = tf.keras.optimizers
 
 

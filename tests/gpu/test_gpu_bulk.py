@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import gpu
 from sok1x.graph_ops.bridge import bulk
@@ -13,7 +13,6 @@ from sok1x.graph_ops.bridge.bridge import Array
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "graph_ops"))
 from bulk_service import Service, member, variable  # noqa: E402
 
-tf = tf.compat.v1
 MEMBERS, SIZE = 6, 100000
 
 

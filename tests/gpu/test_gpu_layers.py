@@ -3,7 +3,7 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
 import sok1x as sok
@@ -12,7 +12,6 @@ from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores.table_variables import OWN
 
-tf = tf.compat.v1
 HERE = os.path.dirname(os.path.abspath(__file__))
 SMALL = 64 << 10  # bytes
 BATCH, SLOTS, DIM, ROWS = 512, 8, 64, 1 << 14

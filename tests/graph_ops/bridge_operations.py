@@ -3,7 +3,7 @@ import time
 from typing import NamedTuple, Optional, Tuple
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import library, pins
 from sok1x.graph_ops.bridge.configs import NoConfig

@@ -8,7 +8,7 @@ import time
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import bridge, bulk, library
 from sok1x.graph_ops.bridge.configs import NoConfig
@@ -54,7 +54,7 @@ def member(number, inputs=(), dtypes=(), variables=(), host_inputs=(), host_dtyp
 
 
 def variable(name, value):
-    return tf.compat.v1.get_variable(name, initializer=np.asarray(value, "float32"), use_resource=True)
+    return tf.get_variable(name, initializer=np.asarray(value, "float32"), use_resource=True)
 
 
 class Service:

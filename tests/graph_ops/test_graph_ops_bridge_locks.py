@@ -3,13 +3,11 @@ import threading
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from bulk_service import Service, member, tensor, variable
 
 from sok1x.graph_ops.bridge import bulk
 from sok1x.graph_ops.bridge.errors import CallError
-
-tf = tf.compat.v1
 
 
 @pytest.fixture

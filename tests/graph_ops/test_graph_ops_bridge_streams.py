@@ -3,7 +3,7 @@ import os
 import subprocess
 
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -26,6 +26,7 @@ driver = ctypes.CDLL("libcuda.so.1")
 import numpy as np
 import tensorflow.compat.v1 as tf
 from bulk_service import Service, member
+from own_words import own_words
 from sok1x.graph_ops.bridge import bulk
 tf.logging.set_verbosity(tf.logging.ERROR)
 seen = []
@@ -62,7 +63,7 @@ with tf.Session() as session:
     print(seen)
     fails = 719
     for error in Service(serve, 5).run(session, *nodes)[1:]:
-        print("error", type(error).__name__, error.message.splitlines()[0])
+        print("error", type(error).__name__, own_words(error.message).splitlines()[0])
 """
 
 

@@ -4,7 +4,7 @@ import pkgutil
 from typing import NamedTuple, Optional, Tuple
 
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x import graph_ops

@@ -1,7 +1,7 @@
 """all_finite on one rank; on several: tests/mpi/program_float16.py."""
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.graph_ops.operations import finite

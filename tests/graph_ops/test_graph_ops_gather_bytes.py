@@ -1,14 +1,14 @@
 """gather_bytes on one rank and on several."""
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
 import sok1x as sok
 from sok1x.graph_ops.operations import gather_bytes
 
 PROGRAM = """
-import numpy as np, tensorflow as tf, sok1x as sok
+import numpy as np, tensorflow.compat.v1 as tf, sok1x as sok
 from sok1x.graph_ops.operations import gather_bytes
 fed = tf.placeholder(tf.uint8, [None])
 gathered = gather_bytes.gather_bytes(fed)

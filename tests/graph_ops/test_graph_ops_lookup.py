@@ -1,7 +1,7 @@
 """The lookups' edges on one rank: what sparse batches may look like, keys without rows, which exchange is chosen."""
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.graph_ops.exchanges import choice

@@ -4,10 +4,9 @@ import time
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from bridge_operations import look, pinned, sleep
 
-tf = tf.compat.v1
 NONE = [-1, 0]
 
 

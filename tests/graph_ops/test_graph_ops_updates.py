@@ -3,13 +3,12 @@ import contextlib
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.graph_ops.bridge.registry import get
 from sok1x.graph_ops.groups import updates
 
-tf = tf.compat.v1
 DIMS = (1, 3, 4, 16, 33, 130)
 KINDS = {"sgd": ("operations.gradient_descent.step", tf.train.GradientDescentOptimizer),
          "lazy adam": ("operations.adam.lazy_step", sok.tf.keras.optimizers.LazyAdamOptimizer)}

@@ -2,7 +2,8 @@
 import collections
 
 import numpy as np
-import tensorflow as tf
+import stock_lazy_adam
+import tensorflow.compat.v1 as tf
 
 SLOTS, KEYS, MOST_KEYS = 3, 2, 4
 GLOBAL_BATCH, STEPS, VOCABULARY = 24, 16, 60
@@ -24,7 +25,7 @@ def optimizer(name):
     return {"SGD": lambda: tf.train.GradientDescentOptimizer(0.05),
             "Adagrad": lambda: tf.train.AdagradOptimizer(0.1),
             "Adam": lambda: tf.train.AdamOptimizer(0.01),
-            "LazyAdam": lambda: tf.contrib.opt.LazyAdamOptimizer(0.01)}[name]()
+            "LazyAdam": lambda: stock_lazy_adam.LazyAdamOptimizer(0.01)}[name]()
 
 
 def keys(case, seed):

@@ -3,7 +3,7 @@
 Used by program_even_steps.py on every rank and by the test that compares.
 """
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 SLOTS, MOST_KEYS, DIM, BATCH, VOCABULARY = 2, 3, 4, 8, 30
 SIZES = {2: (50, 37), 4: (50, 0, 19, 8)}  # samples of each rank

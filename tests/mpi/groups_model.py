@@ -5,7 +5,7 @@ import threading
 
 import lane_groups
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.graph_ops.bridge import bulk, library

@@ -11,7 +11,7 @@ import tempfile
 
 import columns_model as model
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 

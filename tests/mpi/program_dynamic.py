@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x import launch

@@ -8,7 +8,7 @@ import sys
 
 import equality_model as model
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 

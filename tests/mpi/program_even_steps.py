@@ -10,7 +10,7 @@ import time
 
 import even_steps_model as model
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from mpi4py import MPI
 
 import sok1x as sok

@@ -8,14 +8,14 @@ each rank and once in the end; sums are made in float32, whose own rounding is b
 import sys
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from mpi4py import MPI
 
 import sok1x as sok
 from sok1x import launch
 from sok1x.graph_ops.operations import embedding
 
-v1 = tf.compat.v1
+v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
 S, H, D, KEYS = 3, 4, 6, 40
 HALF, TINY = 2.0 ** -11 * 1.01, 2.0 ** -25 * 1.01  # half of a last place, relative and among the subnormal

@@ -8,7 +8,7 @@ import os
 import sys
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "cuda_kernels"))
 from forgetting_model import Ranks, Shard, TooFew  # noqa: E402
@@ -17,7 +17,6 @@ import sok1x as sok  # noqa: E402
 from sok1x.core.embedding_variable import EmbeddingVariable  # noqa: E402
 from sok1x.graph_ops.operations import embedding  # noqa: E402
 
-tf = tf.compat.v1
 tf.logging.set_verbosity(tf.logging.ERROR)
 DIM, RATE, JOB_SEED = 3, np.float32(0.25), 20240611
 

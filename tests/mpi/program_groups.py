@@ -12,7 +12,7 @@ import typing
 
 import lane_groups
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from groups_model import OPERATIONS, flatten, one_by_one
 from settled import settle
 

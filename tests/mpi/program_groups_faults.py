@@ -9,7 +9,7 @@ import sys
 import threading
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from groups_model import (
     BAG_FORWARD,
     FORWARD,

@@ -6,7 +6,7 @@ import threading
 import time
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from groups_model import BAG_FORWARD, FORWARD, Model, in_bags, keys, one_by_one, outcome, pause, same, session, sizes
 from settled import settle
 

@@ -8,7 +8,7 @@ import resource
 import time
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from groups_model import (
     BACKWARD,
     BAG_BACKWARD,

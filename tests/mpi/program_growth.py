@@ -10,7 +10,8 @@ that are made after the first growth, are among them. Then memory ends, at every
 import sys
 
 import numpy as np
-import tensorflow as tf
+import stock_lazy_adam
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x import launch
@@ -24,7 +25,7 @@ WRAPPED = sok.OptimizerWrapper
 # Of those that compute with whole slots, TensorFlow's Adams, it depends on their static shape in which order they do.
 OPTIMIZERS = [  # (whether it computes with whole slots, what makes it)
     (True, lambda: train.AdamOptimizer(0.1)), (False, lambda: train.GradientDescentOptimizer(0.1)),
-    (False, lambda: tf.contrib.opt.LazyAdamOptimizer(0.1)), (False, lambda: train.AdagradOptimizer(0.1)),
+    (False, lambda: stock_lazy_adam.LazyAdamOptimizer(0.1)), (False, lambda: train.AdagradOptimizer(0.1)),
     (False, lambda: WRAPPED(train.FtrlOptimizer(0.1))), (True, lambda: keras.Adam(0.1, amsgrad=True)),
     (False, lambda: sok.optimizers.Adam(0.1)), (False, lambda: keras.SGD(0.1, 0.9)),
     (False, lambda: train.RMSPropOptimizer(0.1)), (False, lambda: WRAPPED(keras.Ftrl(0.1))),

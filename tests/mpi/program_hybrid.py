@@ -11,9 +11,9 @@ import os
 import sys
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from hybrid_model import Shard, TooFew
-from tensorflow.contrib.opt import LazyAdamOptimizer
+from stock_lazy_adam import LazyAdamOptimizer
 
 import sok1x as sok
 from sok1x import launch
@@ -22,7 +22,6 @@ from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.stores import cache, host_tier
 from sok1x.graph_ops.stores.cached_store import CachedStore
 
-tf = tf.compat.v1
 tf.logging.set_verbosity(tf.logging.ERROR)
 STEPS, BATCH, CACHE, KEYS, RATE = 9, 24, 30, 60, 0.25
 train, keras = tf.train, tf.keras.optimizers

@@ -7,7 +7,7 @@ Every rank dumps its shards after every third step, each with what it has record
 import sys
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 

@@ -9,13 +9,13 @@ tf.train's, and for tables sok's own; a session that saves the tables, and one t
 import os
 import sys
 
+import keras_policies as mixed
 import numpy as np
-import tensorflow as tf
-from tensorflow.python.keras.engine import base_layer_utils
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 
-v1, mixed = tf.compat.v1, tf.keras.mixed_precision.experimental
+v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
 RANKS = int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1))
 S, H, KEYS, BATCH, STEPS, SCALE = 3, 2, 40, 32, 3, 1024
@@ -215,7 +215,7 @@ def main():
     seed, folder = int(sys.argv[1]), sys.argv[2]
     if hvd:
         hvd.init()
-    base_layer_utils.enable_v2_dtype_behavior()  # else TensorFlow 1.15 takes no such policy
+    mixed.base_layer_utils.enable_v2_dtype_behavior()  # else TensorFlow 1.15 takes no such policy
     mixed.set_policy("mixed_float16")
     cases = [("dense", 1), ("sparse", 2)] + [("dense", 2), ("sparse", 1)] * (sys.argv[3:] == ["all"])
     for kind, count in cases:

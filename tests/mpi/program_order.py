@@ -10,7 +10,7 @@ import threading
 import time
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 

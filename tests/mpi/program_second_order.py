@@ -6,14 +6,14 @@ and what a lookup whose exchange is fixed does not do.
 import sys
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from mpi4py import MPI
 
 import sok1x as sok
 from sok1x.cuda_kernels import partition, unique
 from sok1x.graph_ops.operations import embedding
 
-v1 = tf.compat.v1
+v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
 world = MPI.COMM_WORLD
 S, H, D, KEYS = 2, 3, 4, 24

@@ -6,7 +6,7 @@ import os
 import runpy
 import sys
 
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from static_model import RANK, N, rows_of
 
 import sok1x as sok
@@ -15,7 +15,7 @@ from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.table_rows import TableRows
 
-v1 = tf.compat.v1
+v1 = tf
 
 # Name, shape, dtype, and the modes with which it is saved, and restored.
 TABLES = [

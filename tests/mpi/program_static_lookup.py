@@ -8,12 +8,12 @@ import warnings
 
 import numpy as np
 import static_model as model
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from static_model import RANK, TABLES, N, world
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 warnings.filterwarnings("ignore", "Converting sparse IndexedSlices")
 
 

@@ -7,12 +7,13 @@ import warnings
 
 import numpy as np
 import static_model as model
-import tensorflow as tf
+import stock_lazy_adam
+import tensorflow.compat.v1 as tf
 from static_model import RANK, TABLES, N, world
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 warnings.filterwarnings("ignore", "Converting sparse IndexedSlices")
 STEPS = 12
 
@@ -20,7 +21,7 @@ STEPS = 12
 OPTIMIZERS = {
     "SGD": [lambda: v1.train.GradientDescentOptimizer(0.05)],
     "Adam": [lambda: v1.train.AdamOptimizer(0.01)],
-    "LazyAdam": [lambda: tf.contrib.opt.LazyAdamOptimizer(0.01)],
+    "LazyAdam": [lambda: stock_lazy_adam.LazyAdamOptimizer(0.01)],
     "our Adam": [lambda: sok.optimizers.Adam(0.01), lambda: tf.keras.optimizers.Adam(0.01)],
     "Keras Adagrad": [lambda: tf.keras.optimizers.Adagrad(0.05)],
 }

@@ -5,7 +5,7 @@
 import sys
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from static_model import RANK, N, rows_of, world
 
 import sok1x as sok
@@ -13,7 +13,7 @@ from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.stores.placement import Placement
 from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
 
-v1 = tf.compat.v1
+v1 = tf
 MODES = (None, "distributed", "localized:0", "localized:{}".format(N - 1))
 
 

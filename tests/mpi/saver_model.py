@@ -1,11 +1,11 @@
 """A table with all that a Saver does, for the programs that run on several ranks."""
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.graph_ops.operations import embedding
 
-v1 = tf.compat.v1
+v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
 
 

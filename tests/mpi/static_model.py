@@ -1,11 +1,11 @@
 """Tables, batches and references that the programs about `sok.Variable` share."""
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from mpi4py import MPI
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
 world = MPI.COMM_WORLD
 N, RANK = world.size, world.rank

@@ -3,13 +3,11 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks
-from tensorflow.contrib.opt import LazyAdamOptimizer
+from stock_lazy_adam import LazyAdamOptimizer
 
 import sok1x as sok
-
-tf = tf.compat.v1
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 

@@ -1,13 +1,14 @@
 """The same loss on a table and on a stock variable, which the tests of the Adams train side by side."""
 import numpy as np
-import tensorflow as tf
+import stock_lazy_adam
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, session
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 ROWS, DIM, STEPS = 24, 5, 100
-StockLazy, StockAdam = tf.contrib.opt.LazyAdamOptimizer, tf.keras.optimizers.Adam
+StockLazy, StockAdam = stock_lazy_adam.LazyAdamOptimizer, tf.keras.optimizers.Adam
 
 
 def functions():

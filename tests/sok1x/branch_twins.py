@@ -1,9 +1,9 @@
 """The same loss, with lookups inside branches and loops, of a table and of a stock variable fed the same batches."""
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, sparse_layer
 
-v1 = tf.compat.v1
+v1 = tf
 ROWS, DIM, SLOTS, HOT = 24, 3, 2, 2
 TURNS = 10  # of a loop at a time: ranks may come to their lookups and gradients in another order
 

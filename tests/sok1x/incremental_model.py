@@ -1,11 +1,11 @@
 """What the tests of incremental_dump share: a small model, and a dump whose values are checked."""
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 V, D = 32, 4
 
 

@@ -1,18 +1,19 @@
 """What the tests of LossScaleOptimizer share: optimizers to wrap, a small model, its state."""
 import numpy as np
-import tensorflow as tf
+import stock_lazy_adam
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 Scaled = sok.tf.keras.mixed_precision.LossScaleOptimizer
 KEYS = np.array([[[1, 2, 2], [3, 1, 0]]])
 OPTIMIZERS = {
     "SGD": lambda: v1.train.GradientDescentOptimizer(0.1),
     "Momentum": lambda: v1.train.MomentumOptimizer(0.1, 0.9),
     "Adam": lambda: v1.train.AdamOptimizer(0.1),
-    "contrib": lambda: tf.contrib.opt.LazyAdamOptimizer(0.1),
+    "contrib": lambda: stock_lazy_adam.LazyAdamOptimizer(0.1),
     "lazy": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.1),
     "distributed": lambda: sok.DistributedOptimizer(sok.tf.keras.optimizers.LazyAdamOptimizer(0.1)),
     "Keras": lambda: tf.keras.optimizers.Adam(0.1),

@@ -7,11 +7,11 @@ import sys
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
 KEYS, DIM, STEPS, BATCH = 40, 6, 6, 8
 

@@ -8,9 +8,9 @@ import os
 import sys
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
-v1 = tf.compat.v1
+v1 = tf
 KEYS, DIM, STEPS, BATCH = 24, 4, 60, 10
 RATE = 0.05
 OPTIMIZERS = ("lazy", "keras", "plugin")

@@ -6,12 +6,12 @@ import os
 import sys
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from branch_twins import DIM, HOT, SLOTS, WAYS, Twins
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
 RANK, RANKS = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
 STEPS = 20

@@ -5,11 +5,12 @@
 import sys
 
 import numpy as np
-import tensorflow as tf
+import stock_lazy_adam
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
 OVER = sys.argv[1]
 RANK, RANKS = int(__import__("os").environ["OMPI_COMM_WORLD_RANK"]), 2
@@ -88,7 +89,7 @@ def check_indexed_slices():
         every, own = of_rank(lambda rank: np.array([[1, 4, 1], [4, 6, 6]][rank]))
         table = v1.get_variable("table", initializer=np.ones([8, 2], np.float32), use_resource=True)
         loss = tf.reduce_sum(tf.gather(table, own) * [1.0, 10.0])
-        optimizer = sok.DistributedOptimizer(tf.contrib.opt.LazyAdamOptimizer(0.1))
+        optimizer = sok.DistributedOptimizer(stock_lazy_adam.LazyAdamOptimizer(0.1))
         (gradient, _), = optimizer.compute_gradients(loss, [table])
         assert isinstance(gradient, tf.IndexedSlices)
         step = optimizer.apply_gradients([(gradient, table)])
@@ -128,7 +129,8 @@ def check_broadcasts():
         loss = tf.reduce_sum(vectors) + tf.reduce_sum(bags * bags) + tf.reduce_sum(dense ** 2)
         plain = v1.train.GradientDescentOptimizer(0.5)
         sgd = sok.DistributedOptimizer(plain).minimize(tf.reduce_sum(vectors))
-        optimizers = [v1.train.AdamOptimizer(0.1), tf.keras.optimizers.Adam(0.1), tf.contrib.opt.LazyAdamOptimizer(0.1)]
+        optimizers = [v1.train.AdamOptimizer(0.1), tf.keras.optimizers.Adam(0.1),
+                      stock_lazy_adam.LazyAdamOptimizer(0.1)]
         shards = [layer.embedding_variable for layer in layers]
         with v1.variable_scope("training"):
             steps = [optimizers[0].minimize(loss), optimizers[2].minimize(loss),

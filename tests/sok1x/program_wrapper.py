@@ -12,12 +12,12 @@ it take the same gradients.
 import sys
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from wrapper_cases import cases
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
 ROWS, D = (13, 5), (3, 2)
 

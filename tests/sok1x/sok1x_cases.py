@@ -2,11 +2,11 @@
 import contextlib
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 
-tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+tf.logging.set_verbosity(tf.logging.ERROR)
 
 
 @contextlib.contextmanager
@@ -20,10 +20,10 @@ def graph():
 def session(initialize=True):
     """A session in the current graph, after sok.Init and the variables' initializers."""
     init = sok.Init(global_batch_size=8)
-    with tf.compat.v1.Session() as made:
+    with tf.Session() as made:
         made.run(init)
         if initialize:
-            made.run(tf.compat.v1.global_variables_initializer())
+            made.run(tf.global_variables_initializer())
         yield made
 
 
@@ -41,7 +41,7 @@ def sparse_value(bags, width, dtype=np.int64):
     """A SparseTensorValue from a list of lists of keys."""
     indices = [[row, column] for row, bag in enumerate(bags) for column in range(len(bag))]
     values = [key for bag in bags for key in bag]
-    return tf.compat.v1.SparseTensorValue(np.array(indices, np.int64).reshape(-1, 2), np.array(values, dtype),
+    return tf.SparseTensorValue(np.array(indices, np.int64).reshape(-1, 2), np.array(values, dtype),
                                           np.array([len(bags), width], np.int64))
 
 

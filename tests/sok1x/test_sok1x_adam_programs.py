@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 from sok1x_cases import dense_layer, graph, session
 
@@ -28,7 +28,7 @@ def test_model_of_keras():
                 tf.keras.backend.set_session(None)
         assert fitted.history["loss"][-1] < 0.5 * fitted.history["loss"][0]
         assert any(op.type == "Sok1xCall" and op.get_attr("function") == b"operations.adam.step"
-                   for op in tf.compat.v1.get_default_graph().get_operations())
+                   for op in tf.get_default_graph().get_operations())
 
 
 @pytest.mark.parametrize("program", [
@@ -36,7 +36,8 @@ def test_model_of_keras():
     "import sys; assert 'tensorflow' not in sys.modules; ours = module.Adam, module.LazyAdamOptimizer",
     "from sok1x.tf.keras.optimizers.adam import Adam; "
     "from sok1x.tf.keras.optimizers.lazy_adam import LazyAdamOptimizer; ours = Adam, LazyAdamOptimizer",
-    "import tensorflow as tf; from sok1x import *; assert tf.Session; import sok1x; sok1x.__dir__().index('tf'); "
+    "import tensorflow.compat.v1 as tf; from sok1x import *; assert tf.Session; import sok1x; "
+    "sok1x.__dir__().index('tf'); "
     "sok1x.install_as_sparse_operation_kit(); import sparse_operation_kit as sok; "
     "from sparse_operation_kit.tf.keras.optimizers.lazy_adam import LazyAdamOptimizer; "
     "ours = sok.tf.keras.optimizers.Adam, LazyAdamOptimizer",

@@ -4,10 +4,11 @@ import os
 import numpy as np
 import program_adam_steps as program
 import pytest
-import tensorflow as tf
+import stock_lazy_adam
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
-v1 = tf.compat.v1
+v1 = tf
 
 
 def stock(name, seed, rows):
@@ -16,7 +17,7 @@ def stock(name, seed, rows):
         table = v1.get_variable("table", initializer=rows, use_resource=True)
         keys = v1.placeholder(tf.int64, [None, 1, 2])
         weights = v1.placeholder(tf.float32, [None, 1, 2, program.DIM])
-        optimizer = (tf.contrib.opt.LazyAdamOptimizer if name == "lazy" else tf.keras.optimizers.Adam)(program.RATE)
+        optimizer = (stock_lazy_adam.LazyAdamOptimizer if name == "lazy" else tf.keras.optimizers.Adam)(program.RATE)
         loss = tf.reduce_sum(tf.gather(table, keys) * weights)
         step = optimizer.apply_gradients(zip(tf.gradients(loss, [table]), [table]))
         state = [table] + [optimizer.get_slot(table, slot) for slot in ("m", "v")]

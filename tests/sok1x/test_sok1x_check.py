@@ -96,12 +96,12 @@ def test_init_that_fails():
 
 def test_values_that_come_back_wrong():
     program = WITHOUT_HOROVOD + """
-import tensorflow as tf
-real = tf.compat.v1.train.GradientDescentOptimizer
+import tensorflow.compat.v1 as tf
+real = tf.train.GradientDescentOptimizer
 class Twice(real):
     def __init__(self, rate):
         super().__init__(2 * rate)
-tf.compat.v1.train.GradientDescentOptimizer = Twice
+tf.train.GradientDescentOptimizer = Twice
 """ + CHECK
     finished = run_ranks(0, program, check=False)
     found = lines_of(finished)

@@ -3,13 +3,13 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_gradients.py")
 
 

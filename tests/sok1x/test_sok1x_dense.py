@@ -3,14 +3,15 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import stock_lazy_adam
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
 from sok1x.core.shard_variable import ShardVariable
 
-v1 = tf.compat.v1
+v1 = tf
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_dense.py")
 
 
@@ -24,7 +25,7 @@ def test_two_ranks(over):
 MAKERS = {
     "GradientDescent": lambda: v1.train.GradientDescentOptimizer(0.5),
     "Adam": lambda: v1.train.AdamOptimizer(0.5),
-    "LazyAdam": lambda: tf.contrib.opt.LazyAdamOptimizer(0.5),
+    "LazyAdam": lambda: stock_lazy_adam.LazyAdamOptimizer(0.5),
     "keras.SGD": lambda: tf.keras.optimizers.SGD(0.5, momentum=0.9),
     "keras.Adam": lambda: tf.keras.optimizers.Adam(0.5),
 }

@@ -1,13 +1,14 @@
 """DistributedOptimizer applies a lookup's gradient without making its indices distinct once more."""
 import numpy as np
 import pytest
-import tensorflow as tf
+import stock_lazy_adam
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.graph_ops.operations import embedding
 
 OPTIMIZERS = {
-    "LazyAdam": lambda: tf.contrib.opt.LazyAdamOptimizer(0.1), "Adam": lambda: tf.train.AdamOptimizer(0.1),
+    "LazyAdam": lambda: stock_lazy_adam.LazyAdamOptimizer(0.1), "Adam": lambda: tf.train.AdamOptimizer(0.1),
     "Momentum": lambda: tf.train.MomentumOptimizer(0.1, 0.9), "SGD": lambda: tf.train.GradientDescentOptimizer(0.1),
     "KerasAdagrad": lambda: tf.keras.optimizers.Adagrad(0.1),
     "KerasMomentum": lambda: tf.keras.optimizers.SGD(0.1, momentum=0.9)}

@@ -3,14 +3,14 @@ import inspect
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session, sparse_layer
 
 import sok1x as sok
 from sok1x.core import growing_slots
 from sok1x.graph_ops.stores import growth, known_slots
 
-v1 = tf.compat.v1
+v1 = tf
 
 
 @pytest.mark.parametrize("options, error, words", [

@@ -4,7 +4,7 @@ Ranks with different numbers of batches are in tests/mpi/test_mpi_even_steps.py.
 """
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from tensorflow.python.eager import context
 
 import sok1x as sok

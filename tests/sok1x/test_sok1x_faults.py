@@ -1,7 +1,7 @@
 """A fault at every step of an insertion, an eviction and a growth: nothing is lost, and the job is able to save."""
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.core.embedding_variable import EmbeddingVariable
@@ -11,7 +11,6 @@ from sok1x.graph_ops.stores import growth
 from sok1x.graph_ops.stores.forgetful_store import ForgetfulStore
 from sok1x.graph_ops.stores.hashed_store import HashedStore
 
-tf = tf.compat.v1
 DIM = 2
 
 

@@ -1,7 +1,7 @@
 """Feature columns on one rank: when they train, groups, sequences, names, refusals, and what stays TensorFlow's."""
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from tensorflow.python.feature_column import feature_column_v2
 
 import sok1x as sok

@@ -1,17 +1,16 @@
 """Layers under Keras' float16 policies, on one rank: what the float32 lookup of the same table gives, rounded."""
 import contextlib
 
+import keras_policies as policies
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_layer
-from tensorflow.python.keras.engine import base_layer_utils
 
 import sok1x as sok
 from sok1x.graph_ops.operations import embedding
 
-v1 = tf.compat.v1
-policies = tf.keras.mixed_precision.experimental
+v1 = tf
 LAYERS = pytest.mark.parametrize("make", [dense_layer, sparse_layer], ids=["dense", "sparse"])
 BAGS = [[5, -6, 7], [5], [], [8, 8], [2 ** 40, 9, 1], [3, 4]]
 
@@ -19,15 +18,15 @@ BAGS = [[5, -6, 7], [5], [], [8, 8], [2 ** 40, 9, 1], [3, 4]]
 @contextlib.contextmanager
 def global_policy(policy):
     """Keras takes one for all layers only where dtypes are as in TensorFlow 2."""
-    before = base_layer_utils.v2_dtype_behavior_enabled()
-    base_layer_utils.enable_v2_dtype_behavior()
+    before = policies.base_layer_utils.v2_dtype_behavior_enabled()
+    policies.base_layer_utils.enable_v2_dtype_behavior()
     try:
         policies.set_policy(policy)
         yield
     finally:
         policies.set_policy(None)
         if not before:
-            base_layer_utils.disable_v2_dtype_behavior()
+            policies.base_layer_utils.disable_v2_dtype_behavior()
 
 
 def inputs(make, training_keys=True):

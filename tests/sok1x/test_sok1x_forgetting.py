@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.core.embedding_variable import EmbeddingVariable
@@ -14,7 +14,6 @@ from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.operations import embedding
 from sok1x.graph_ops.stores import eviction
 
-tf = tf.compat.v1
 DIM = 2
 
 

@@ -1,12 +1,11 @@
 """The options of tables that forget: who takes them, and what is refused."""
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.core.embedding_variable import EmbeddingVariable
 
-tf = tf.compat.v1
 DIM = 2
 
 

@@ -4,13 +4,13 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_layer
 from tensorflow.python.ops import control_flow_ops
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 
 
 def nodes(run, fetched, feed=None, kind="Sok1xCalls"):

@@ -4,14 +4,12 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from tensorflow.contrib.opt import LazyAdamOptimizer
+import tensorflow.compat.v1 as tf
+from stock_lazy_adam import LazyAdamOptimizer
 
 import sok1x as sok
 from sok1x.graph_ops.operations import embedding
 from sok1x.graph_ops.stores import cache, host_tier
-
-tf = tf.compat.v1
 
 
 @pytest.fixture(autouse=True)

@@ -3,14 +3,14 @@ import gc
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from incremental_model import D, Model, V, dump
 from sok1x_cases import dense_layer, graph, session, sparse_layer
 
 import sok1x as sok
 from sok1x.core import initialize
 
-v1 = tf.compat.v1
+v1 = tf
 
 
 @pytest.mark.parametrize("global_step", [True, False])

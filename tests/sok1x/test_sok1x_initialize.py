@@ -1,6 +1,6 @@
 """Init and InitHook in one process without a launcher."""
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 from sok1x_cases import graph
 
@@ -9,7 +9,7 @@ import sok1x as sok
 
 def test_value_is_ok_any_number_of_times_in_any_session():
     for _ in range(2):
-        with graph(), tf.compat.v1.Session() as session:
+        with graph(), tf.Session() as session:
             init = sok.Init(global_batch_size=8, seed=3)
             assert [session.run(init) for _ in range(2)] == [b"OK", b"OK"]
             assert session.run(sok.Init()) == b"OK"
@@ -34,20 +34,20 @@ def test_wrong_arguments_fail_at_construction(wrong, error, words):
 
 BEFORE_INIT = """
 import sys
-import tensorflow as tf
-tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+import tensorflow.compat.v1 as tf
+tf.logging.set_verbosity(tf.logging.ERROR)
 import sok1x as sok
 
 sparse = tf.SparseTensor([[0, 0]], tf.constant([7], tf.int64), [2, 3])
 by_key = sok.All2AllDenseEmbedding(16, 4, 2, 1)
 by_row = sok.All2AllDenseEmbedding(16, 4, 2, 1, embedding_initializer=tf.keras.initializers.Ones(), name="rows")
 combined = sok.DistributedEmbedding("sum", 16, 4, 2, 3)
-dense = tf.compat.v1.get_variable("dense", initializer=[1.0])
+dense = tf.get_variable("dense", initializer=[1.0])
 keys = tf.constant([[[7], [9]]], tf.int64)
 lookup, evaluation, combination = by_key(keys), by_key(keys, training=False), combined(sparse)
 loss = tf.reduce_sum(lookup)
-step = tf.compat.v1.train.AdamOptimizer().minimize(loss)
-own = sok.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0))
+step = tf.train.AdamOptimizer().minimize(loss)
+own = sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(1.0))
 averaged = own.compute_gradients(tf.reduce_sum(dense), [dense])[0][0]
 broadcast = sok.broadcast_global_variables(0)
 
@@ -59,23 +59,23 @@ def refused(fetch):
         return
     raise AssertionError("ran before Init: {}".format(fetch))
 
-with tf.compat.v1.Session() as session:
-    session.run([dense.initializer] + [slot.initializer for slot in tf.compat.v1.global_variables()
+with tf.Session() as session:
+    session.run([dense.initializer] + [slot.initializer for slot in tf.global_variables()
                                        if slot.op.name.startswith(("beta", "EmbeddingVariable/Adam"))])
     for layer in (by_key, by_row, combined):
         refused(layer.embedding_variable.initializer)
         shard = layer.embedding_variable
         for variable in shard.index + [shard.stamps, shard.steps]:
             refused(variable.initializer)
-    for fetch in (tf.compat.v1.global_variables_initializer(), lookup, evaluation, combination, step, averaged,
+    for fetch in (tf.global_variables_initializer(), lookup, evaluation, combination, step, averaged,
                   broadcast):
         refused(fetch)
     assert session.run(sok.Init(global_batch_size=8)) == b"OK"
-    session.run(tf.compat.v1.global_variables_initializer())
+    session.run(tf.global_variables_initializer())
     session.run([lookup, evaluation, combination, step, averaged, broadcast])
 
 # Initialized process, but a session whose variables are not: TensorFlow's own code, and what to run.
-with tf.compat.v1.Session() as session:
+with tf.Session() as session:
     try:
         session.run(lookup)
     except tf.errors.FailedPreconditionError as error:
@@ -92,22 +92,22 @@ def test_everything_before_init_says_to_run_it_first():
 
 MONITORED = """
 import sys
-import tensorflow as tf
-tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+import tensorflow.compat.v1 as tf
+tf.logging.set_verbosity(tf.logging.ERROR)
 import sok1x as sok
 
 layer = sok.All2AllDenseEmbedding(16, 4, 2, 1, embedding_initializer="ones")
 loss = tf.reduce_mean(layer(tf.constant([[[7], [9]]], tf.int64)) ** 2)
-step = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, tf.compat.v1.train.get_or_create_global_step())
-operations = len(tf.compat.v1.get_default_graph().get_operations())
+step = tf.train.GradientDescentOptimizer(0.1).minimize(loss, tf.train.get_or_create_global_step())
+operations = len(tf.get_default_graph().get_operations())
 hook = sok.InitHook(global_batch_size=1)
 hook.begin()
-assert len(tf.compat.v1.get_default_graph().get_operations()) == operations
+assert len(tf.get_default_graph().get_operations()) == operations
 
 def train(folder):
     losses = []
     hooks = [tf.estimator.StopAtStepHook(num_steps=5), sok.BroadcastGlobalVariablesHook(), hook]
-    with tf.compat.v1.train.MonitoredTrainingSession(checkpoint_dir=folder, hooks=hooks) as session:
+    with tf.train.MonitoredTrainingSession(checkpoint_dir=folder, hooks=hooks) as session:
         while not session.should_stop():
             losses.append(session.run([loss, step])[0])
     return losses

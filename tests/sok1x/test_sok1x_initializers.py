@@ -1,7 +1,7 @@
 """Rows' initial values: by key for names, by row for objects."""
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session
 
 from sok1x.core import initializers
@@ -50,7 +50,7 @@ def test_named_distributions_have_keras_parameters(name):
     assert abs(values.mean()) < 0.03 * deviation
     assert abs(values.std() - deviation) < 0.03 * deviation
     assert len(np.unique(values)) > 0.99 * values.size
-    with graph(), tf.compat.v1.Session() as run:  # and so does Keras itself
+    with graph(), tf.Session() as run:  # and so does Keras itself
         keras = KERAS.get("VarianceScaling" if name == "variance_scaling" else name or "uniform")
         theirs = run.run(keras([4096, 8], dtype=tf.float32))
     assert abs(theirs.std() - deviation) < 0.03 * deviation

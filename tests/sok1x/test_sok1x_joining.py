@@ -1,12 +1,12 @@
 """sok.init: joining the ranks from Python, before, after and beside sok.Init."""
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 from sok1x_cases import graph
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 
 
 def test_once_or_again_with_any_comm_tool_a_session_or_none():
@@ -38,8 +38,8 @@ def test_wrong_seeds(wrong, error, words):
 IN_ANY_ORDER = """
 import os, sys
 import numpy as np
-import tensorflow as tf
-tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+import tensorflow.compat.v1 as tf
+tf.logging.set_verbosity(tf.logging.ERROR)
 import sok1x as sok
 
 def refused(error, words, function, *arguments, **options):
@@ -55,25 +55,25 @@ with tf.Graph().as_default():
     refused(RuntimeError, "call sok1x.init() before", sok.Variable, [[1.0]], name="mine")
 order = sys.argv[1]
 if order == "init first":
-    with tf.compat.v1.Session() as session:  # made before the ranks have joined
+    with tf.Session() as session:  # made before the ranks have joined
         sok.init(seed=5)
         layer = sok.All2AllDenseEmbedding(16, 4, 1, 1)
         out = layer(tf.constant([[[7]]], tf.int64))
-        session.run(tf.compat.v1.global_variables_initializer())  # no sok.Init has run
+        session.run(tf.global_variables_initializer())  # no sok.Init has run
         session.run(out)
         assert session.run(sok.Init(global_batch_size=8)) == b"OK"
         assert session.run(sok.Init(global_batch_size=8, seed=5)) == b"OK"
         refused(tf.errors.InvalidArgumentError, "got seed 6 on rank", session.run, sok.Init(seed=6))
         sok.InitHook(global_batch_size=8).begin()
 else:
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         assert session.run(sok.Init(global_batch_size=8, seed=5)) == b"OK"
         sok.init()
         sok.init(seed=5)
         refused(ValueError, "seed: got 6, but the ranks have joined with seed 5", sok.init, seed=6)
         assert session.run(sok.Init(global_batch_size=8, seed=6)) == b"OK"  # as ever: nothing happens
 table = sok.Variable(shape=[2 * sok.communication.num_ranks(), 3], initializer="uniform", name="mine")
-with tf.compat.v1.Session() as session:
+with tf.Session() as session:
     session.run(table.initializer)
     print("rows", sok.communication.rank(), session.run(table).sum())
 if order == "init first" and sok.communication.num_ranks() == 1:
@@ -102,7 +102,7 @@ def test_init_and_the_op_in_any_order(ranks):
 
 
 FINALIZED = """
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from mpi4py import MPI
 import sok1x as sok
 MPI.Finalize()
@@ -121,7 +121,7 @@ def test_after_mpi_has_been_finalized(ranks):
 
 
 DISAGREEMENT = """
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 import sok1x as sok
 from mpi4py import MPI
 try:

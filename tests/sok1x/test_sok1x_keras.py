@@ -1,13 +1,14 @@
 """Models that Keras runs: what trains a table and what must not, and Keras' own session."""
+import keras_policies
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 from sok1x_cases import dense_layer, graph, session, sparse_layer
 
 import sok1x as sok
 
-v1, keras = tf.compat.v1, tf.keras
+v1, keras = tf, tf.keras
 ROWS, SHAPE = 32, [6, 2, 3]
 
 
@@ -170,8 +171,8 @@ def test_set_learning_phase_is_obeyed():
 KERAS_SESSION = """
 import sys
 import numpy as np
-import tensorflow as tf
-tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+import tensorflow.compat.v1 as tf
+tf.logging.set_verbosity(tf.logging.ERROR)
 import sok1x as sok
 
 backend = tf.keras.backend
@@ -238,7 +239,7 @@ def test_averaged_metrics_and_broadcasts_name_what_is_wrong():
 
 def test_autocast_variables_are_variables():
     """Keras wraps dense layers' variables under a policy that computes in float16."""
-    policy = keras.mixed_precision.experimental.Policy("float16_with_float32_vars")
+    policy = keras_policies.Policy(keras_policies.HALF)
     with graph():
         layer, dense = dense_layer(dtype=policy), keras.layers.Dense(1, dtype=policy)
         dense(layer(tf.zeros([1, 2, 3], tf.int64)))

@@ -1,7 +1,7 @@
 """Adam and LazyAdamOptimizer train a table as TensorFlow's own train a stock variable, step for step."""
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from adam_twins import DIM, ROWS, StockAdam, StockLazy, Twins, applied, check, functions, minimized, slots, updated
 from sok1x_cases import graph, session
 
@@ -10,7 +10,7 @@ from sok1x.core.shard_variable import ShardVariable
 from sok1x.tf.keras.optimizers.adam import Adam
 from sok1x.tf.keras.optimizers.lazy_adam import LazyAdamOptimizer
 
-v1 = tf.compat.v1
+v1 = tf
 
 CASES = {
     "lazy minimize": (LazyAdamOptimizer, StockLazy, minimized),

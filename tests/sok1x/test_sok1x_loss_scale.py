@@ -4,12 +4,12 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from loss_scale_model import OPTIMIZERS, Scaled, model, state, step_of
 from ranks import run_ranks
 from sok1x_cases import graph, session
 
-v1 = tf.compat.v1
+v1 = tf
 experimental = v1.train.experimental
 
 
@@ -82,7 +82,7 @@ def test_wrong_arguments(opt, scale, error, words):
 
 
 def test_eager_execution_is_refused():
-    text = ("import tensorflow as tf; tf.compat.v1.enable_eager_execution()\nimport sok1x as sok\n"
+    text = ("import tensorflow.compat.v1 as tf; tf.enable_eager_execution()\nimport sok1x as sok\n"
             "try: sok.tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), 'dynamic')\n"
             "except ValueError as error: assert 'got eager execution' in str(error)\nelse: raise AssertionError")
     run_ranks(0, text)

@@ -3,14 +3,14 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from loss_scale_model import OPTIMIZERS, Scaled, model, state, step_of
 from ranks import run_ranks
 from sok1x_cases import graph, session
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 experimental = v1.train.experimental
 
 
@@ -150,7 +150,7 @@ def test_control_flow_of_tensorflow_2():
     """Where tf.cond makes functions of its branches, in a process of its own: the switch is for good."""
     here = os.path.dirname(os.path.abspath(__file__))
     folders = [here, os.path.dirname(here)]
-    text = ("import sys; sys.path[:0] = {!r}\nimport tensorflow as tf; tf.enable_control_flow_v2()\n"
+    text = ("import sys; sys.path[:0] = {!r}\nimport tensorflow.compat.v1 as tf; tf.enable_control_flow_v2()\n"
             "import test_sok1x_loss_scale_optimizers as tests\n"
             "for name in ('lazy', 'ours', 'plugin', 'distributed'):\n"
             "    tests.test_a_power_of_two_changes_no_bit_and_a_bad_step_nothing(name)\n").format(folders)

@@ -5,13 +5,13 @@ import time
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
 from sok1x.graph_ops.stores import step_times
 
-v1 = tf.compat.v1
+v1 = tf
 PAUSE = 0.3
 
 

@@ -3,12 +3,12 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_layer
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 LAYERS = pytest.mark.parametrize("make", [dense_layer, sparse_layer], ids=["dense", "sparse"])
 
 

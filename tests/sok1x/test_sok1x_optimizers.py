@@ -1,12 +1,13 @@
 """Every optimizer of TensorFlow trains a table as it trains a stock variable that starts from the same rows."""
 import numpy as np
 import pytest
-import tensorflow as tf
+import stock_lazy_adam
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session, sparse_layer
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 ROWS, DIM, SLOTS, HOT, STEPS = 24, 5, 3, 2, 6
 
 TRAIN = {
@@ -19,7 +20,7 @@ TRAIN = {
     "Adam": lambda: v1.train.AdamOptimizer(0.05),
     "Ftrl": lambda: v1.train.FtrlOptimizer(0.1, l1_regularization_strength=0.001, l2_regularization_strength=0.01),
     "Adadelta": lambda: v1.train.AdadeltaOptimizer(1.0),
-    "LazyAdam": lambda: tf.contrib.opt.LazyAdamOptimizer(0.05),
+    "LazyAdam": lambda: stock_lazy_adam.LazyAdamOptimizer(0.05),
 }
 KERAS = {
     "SGD": lambda: tf.keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True),

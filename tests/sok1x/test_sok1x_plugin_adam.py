@@ -4,14 +4,14 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from adam_twins import StockAdam, Twins, applied, check, functions, slots, updated
 from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
 from sok1x.core.shard_variable import ShardVariable
 
-v1 = tf.compat.v1
+v1 = tf
 Adam = sok.optimizers.Adam
 FEED_KEYS = [[[4, 6]]]
 

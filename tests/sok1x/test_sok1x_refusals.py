@@ -7,7 +7,7 @@ import pkgutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session, sparse_layer
 
 import sok1x as sok
@@ -17,7 +17,7 @@ from sok1x.graph_ops.operations import local_lookup, segments
 from sok1x.graph_ops.stores import stamps
 from sok1x.graph_ops.transfer.shard_transfer import load, save
 
-v1 = tf.compat.v1
+v1 = tf
 errors = tf.errors
 V, D = 8, 4
 LABEL = "embedding table 'EmbeddingVariable' on rank 0"

@@ -4,14 +4,14 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
 from sok1x.graph_ops.operations import embedding
 from sok1x.graph_ops.transfer import distinct_keys, sok_dump, sok_restore, sok_values
 
-v1 = tf.compat.v1
+v1 = tf
 V, D = 40, 3
 ODD = {"int64": [-2 ** 63, 2 ** 63 - 1, 0, -1, 7], "uint32": [0, 2 ** 32 - 1, 2 ** 31, 5, 1],
        "int32": [-2 ** 31, 2 ** 31 - 1, 0, -1, 7]}

@@ -3,13 +3,15 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import stock_lazy_adam
+import tensorflow
+import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session, sparse_layer
 
 import sok1x as sok
 from sok1x.core.shard_variable import ShardVariable
 
-v1 = tf.compat.v1
+v1 = tf
 KEYS = np.array([[[5, -2, 5], [9, 2 ** 62, 0]]], np.int64)
 
 
@@ -55,7 +57,7 @@ def test_collections():
         beside = shard.index + [shard.stamps, shard.steps]
         assert names(layer.non_trainable_weights) == names(beside) and len(shard.index) == 2
         assert frozen.trainable_weights == [] and direct.embedding_variable.index == []
-        assert isinstance(shard, tf.Variable) and shard.shape == [32, 4] and shard.dtype == tf.float32
+        assert isinstance(shard, tensorflow.Variable) and shard.shape == [32, 4] and shard.dtype == tf.float32
         assert [(each.dtype.name, each.trainable, each.shape.as_list()) for each in beside] == [
             ("int64", False, [64, 2]), ("int64", False, []), ("int64", False, [32]), ("int64", False, [])]
         assert all(isinstance(each, ShardVariable) for each in beside)
@@ -89,7 +91,7 @@ def test_slots_belong_to_their_rank_as_the_shard_does(scope):
             v1.train.AdamOptimizer().minimize(loss)
             optimizer = tf.keras.optimizers.Adam()
             optimizer.apply_gradients(zip(tf.gradients(loss, variables), variables))
-            tf.contrib.opt.LazyAdamOptimizer().minimize(loss)
+            stock_lazy_adam.LazyAdamOptimizer().minimize(loss)
         v1.train.FtrlOptimizer(0.1).minimize(loss)
         made = [variable for variable in v1.global_variables() if variable not in before]
         slots = [variable for variable in made if "EmbeddingVariable" in variable.name]

@@ -1,15 +1,17 @@
 """`sok.OptimizerWrapper`, `sok.SGD`, `sok.filter_variables`."""
 import os
 
+import keras_policies
 import kit_files
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 KERAS = tf.keras.optimizers
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_wrapper.py")
 FIRST = np.arange(10).reshape(5, 2).astype(np.float32)
@@ -149,7 +151,7 @@ def test_sgd():
     rates = [0.5, np.float32(0.5), v1.get_variable("rate", initializer=0.5), tf.constant(0.5)]
     tables = [sok.Variable(FIRST) for _ in rates]
     optimizers = [sok.SGD(rate) for rate in rates]
-    assert optimizers[2].lr is rates[2] and isinstance(optimizers[0].lr, tf.Variable)
+    assert optimizers[2].lr is rates[2] and isinstance(optimizers[0].lr, tensorflow.Variable)
     count = v1.train.get_or_create_global_step()
     slices = tf.IndexedSlices(tf.ones([3, 2]), tf.constant([1, 4, 1]), tf.constant([5, 2]))
     steps = [optimizer.apply_gradients([(slices, table), (None, table)], global_step=count)
@@ -193,7 +195,7 @@ def test_what_is_refused():
     wrapped = sok.OptimizerWrapper(KERAS.Adam())
     for given, words in (("adam", "expected an optimizer of tf.train or tf.keras.optimizers"),
                          (wrapped, "expected the optimizer that it was made of"),
-                         (tf.keras.mixed_precision.experimental.LossScaleOptimizer(KERAS.Adam(), 8), "scales losses")):
+                         (keras_policies.LossScaleOptimizer(KERAS.Adam(), 8), "scales losses")):
         with pytest.raises(TypeError, match=words):
             sok.OptimizerWrapper(given)
     for pairs, words in (([], "no variables at all"), ([(None, table)], "no gradient for any variable: Variable:0")):

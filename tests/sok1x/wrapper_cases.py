@@ -2,11 +2,12 @@
 
 A case is a function of what both share: `rate`, a variable, and `step`, a variable that counts.
 """
-import tensorflow as tf
+import stock_lazy_adam
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 
-v1 = tf.compat.v1
+v1 = tf
 KERAS = tf.keras.optimizers
 SCHEDULES = KERAS.schedules
 
@@ -46,7 +47,7 @@ KERAS_CASES = {
 OURS = {
     "ours Adam": (lambda rate, step: sok.tf.keras.optimizers.Adam(0.1), KERAS_CASES["Adam"]),
     "ours LazyAdam": (lambda rate, step: sok.tf.keras.optimizers.LazyAdamOptimizer(0.1),
-                      lambda rate, step: tf.contrib.opt.LazyAdamOptimizer(0.1)),
+                      lambda rate, step: stock_lazy_adam.LazyAdamOptimizer(0.1)),
     "ours Distributed": (lambda rate, step: sok.DistributedOptimizer(v1.train.AdagradOptimizer(0.1)),
                          TRAIN["Adagrad"]),
 }

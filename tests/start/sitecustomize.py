@@ -1,6 +1,7 @@
 """Python imports this first of all, in every process that tests start: see tests/conftest.py."""
 import gc
 import importlib
+import os
 import sys
 from importlib.machinery import PathFinder
 
@@ -26,6 +27,9 @@ class QuickTensorFlow:
             def exec_module(module):
                 real(module)
                 importlib.import_module("tensorflow.python.util.deprecation")._PRINT_DEPRECATION_WARNINGS = False
+                if not module.__version__.startswith("1.") and os.environ.get("SOK1X_TEST_BEHAVIOR") != "v2":
+                    # Programs written for TensorFlow 1.15 begin with this line. Those that run eagerly take it back.
+                    module.compat.v1.disable_v2_behavior()
                 gc.freeze()
             spec.loader.exec_module = exec_module
         return spec
