@@ -29,7 +29,13 @@ from tensorflow.python.ops import (
     variable_scope,
 )
 from tensorflow.python.ops import variables as tf_variables
-from tensorflow.python.training import checkpoint_management, monitored_session, training, training_util
+from tensorflow.python.training import (
+    checkpoint_management,
+    monitored_session,
+    slot_creator,
+    training,
+    training_util,
+)
 from tensorflow.python.training.experimental import loss_scale as loss_scales
 from tensorflow.python.training.experimental import loss_scale_optimizer as train_loss_scale_optimizer
 from tensorflow.python.training.saving import saveable_object
@@ -130,6 +136,13 @@ def linear_model_layers() -> List[Any]:
         return [importlib.import_module("tensorflow_estimator.python.estimator.canned.linear")._LinearModelLayer]
     except ImportError:
         return []
+
+
+def lazy_adam() -> Any:
+    """The class of `tf.contrib.opt.LazyAdamOptimizer`, slow to import; sok1x's own where there is no contrib."""
+    if V2:
+        return importlib.import_module("sok1x.tf.keras.optimizers.lazy_adam").LazyAdamOptimizer
+    return importlib.import_module("tensorflow.contrib.opt").LazyAdamOptimizer
 
 
 def tensorflows_modules() -> List[Any]:

@@ -20,7 +20,7 @@ def AdamAsyncOptimizer(learning_rate: Any = 0.001, beta1: float = 0.9, beta2: fl
         apply_sparse_rmsprop: False.
 
     Returns:
-        A tf.contrib.opt.LazyAdamOptimizer.
+        A tf.contrib.opt.LazyAdamOptimizer; in TensorFlow 2, which has none, sok1x's own.
 
     Raises:
         ValueError: apply_sparse_rmsprop is True.
@@ -33,9 +33,8 @@ def AdamAsyncOptimizer(learning_rate: Any = 0.001, beta1: float = 0.9, beta2: fl
     if apply_sparse_rmsprop:
         raise ValueError("tf.train.AdamAsyncOptimizer: apply_sparse_rmsprop: got {!r}, expected False: it has no "
                          "counterpart in sok1x".format(apply_sparse_rmsprop))
-    import tensorflow.compat.v1  # noqa: F401
-    from tensorflow.contrib.opt import LazyAdamOptimizer  # slow to import
-    return LazyAdamOptimizer(learning_rate, beta1, beta2, epsilon, use_locking, name)
+    from sok1x.graph_ops.bridge import tensorflow_versions
+    return tensorflow_versions.lazy_adam()(learning_rate, beta1, beta2, epsilon, use_locking, name)
 
 
 def _refused(name: str, instead: str) -> Any:

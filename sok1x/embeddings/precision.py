@@ -44,6 +44,8 @@ def _compute_dtype(given: Any) -> Optional[str]:
         return given.compute_dtype or "float32"  # 'infer': the keys would be what it is inferred from
     if given in _HALVES:
         return "float16"
+    if given in ("infer", "_infer"):  # as TensorFlow 1.15 and 2.x say it
+        return "float32"
     try:
         return tf.as_dtype(given).name
     except TypeError:

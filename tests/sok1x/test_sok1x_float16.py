@@ -59,7 +59,7 @@ def test_policy_of_a_layer(make, given):
 
 
 @LAYERS
-@pytest.mark.parametrize("given", [None, "float32", np.float32, "infer"])
+@pytest.mark.parametrize("given", [None, "float32", np.float32, policies.INFER])
 def test_float32_otherwise(make, given):
     with graph():
         assert make(dtype=given)(inputs(make)).dtype == tf.float32
@@ -68,7 +68,7 @@ def test_float32_otherwise(make, given):
 
 @LAYERS
 @pytest.mark.parametrize("policy, dtype", [("mixed_float16", tf.float16), ("float16", tf.float16),
-                                           ("float32", tf.float32), ("infer", tf.float32), (None, tf.float32)])
+                                           ("float32", tf.float32), (policies.INFER, tf.float32), (None, tf.float32)])
 def test_policy_of_all_layers(make, policy, dtype):
     with graph(), global_policy(policy):
         assert make()(inputs(make)).dtype == dtype
@@ -83,7 +83,7 @@ def test_policies_that_tables_do_not_have(make):
             with global_policy(policy), pytest.raises(TypeError, match=words):
                 make(name="ads")
         with pytest.raises(TypeError, match="rows are float32"):
-            make(dtype=policies.Policy("float64_with_float32_vars"))
+            make(dtype=policies.Policy(policies.DOUBLE))
         assert not any("Embedding" in variable.name for variable in v1.global_variables())
 
 
@@ -172,7 +172,7 @@ def test_model_of_keras_keeps_the_policy_and_learns():
         hidden = tf.keras.layers.Dense(8, activation="relu", dtype=policy)(tf.keras.layers.Flatten()(vectors))
         model = tf.keras.Model(keys, tf.keras.layers.Dense(1, dtype="float32")(tf.cast(hidden, tf.float32)))
         assert hidden.dtype == tf.float16
-        optimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.Adam(0.05), policy.loss_scale)
+        optimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.Adam(0.05), "dynamic")
         model.compile(optimizer, "mse")
         with session() as run:
             tf.keras.backend.set_session(run)
