@@ -128,7 +128,7 @@ def test_the_reference_has_every_public_name():
 def test_the_python_of_all_pages_runs():
     pages = [name for name in PAGES if name != "README.md"]  # whose example test_setup_readme runs on two ranks
     done = subprocess.run([sys.executable, "-W", "ignore", os.path.join(ROOT, "tests", "docs", "run_pages.py")] + pages,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=240)
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=600)
     assert done.returncode == 0, done.stdout
     ran = set(re.findall(r"^ran (\S+)$", done.stdout, re.MULTILINE))
     assert ran == {"{}:{}".format(name, block.line) for name, block in BLOCKS

@@ -19,6 +19,7 @@ import pytest
 import tensorflow as tf
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example", "Note")
 DTYPES = re.compile(r"\b(u?int\d*|float\d*|bool\w*|string|str|bytes|dtype|keys?|variables?|gradients?)\b")
 EMPTY = re.compile(r"\s*((nothing|none|never|n/a|-)\b.*)?\s*$", re.IGNORECASE | re.DOTALL)
@@ -156,6 +157,21 @@ def test_every_public_docstring_has_its_parts(names):
 
 def test_every_module_says_what_it_is():
     assert not [name for name, module in public_names.modules().items() if not (module.__doc__ or "").strip()]
+
+
+def test_no_docstring_says_empty_words():
+    """Those of inner functions too, which the test above does not see."""
+    empty = re.compile(r"^ *(?:Raises|Returns|Yields):\n *(?:Nothing|None)\b\.?$|^ *>>> callable\([\w.]+\)$",
+                       re.MULTILINE)
+    found = []
+    for folder in ("sok1x", "graph_ops", "launch", "cuda_kernels"):
+        for place, inside, files in os.walk(os.path.join(ROOT, folder)):
+            for name in files:
+                if name.endswith(".py"):
+                    with open(os.path.join(place, name), encoding="utf-8") as file:
+                        found += [(name, match.group(0)) for match in empty.finditer(file.read())]
+    assert not found
+    assert empty.search("    Raises:\n        Nothing.\n") and empty.search("    >>> callable(sok.Saver)\n")
 
 
 def test_examples_run(names):
