@@ -103,7 +103,7 @@ _DEFINED_IN = {
     "tf_version": "versions",
 }
 _MODULES = ("communication", "core", "deeprec", "dump_load", "embeddings", "feature_column", "kit_lib", "operations",
-            "optimizers", "saver")
+            "optimizers", "saver", "serving")
 _UNLISTED = ("tf",)  # not in __all__: after `from sok1x import *`, `tf` must still be TensorFlow
 
 __all__ = [
@@ -157,6 +157,7 @@ __all__ = [
     "operations",
     "optimizers",
     "saver",
+    "serving",
     "set_comm_tool",
     "sparse_read_and_evict",
     "split_embedding_variable_from_others",

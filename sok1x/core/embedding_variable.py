@@ -132,7 +132,9 @@ class EmbeddingVariable(StampedVariable):
         """
         from sok1x.checkpoint import keras_weights, table_saver  # which need this module
         from sok1x.dump_load import transfers
+        from sok1x.serving import saving
         table_saver.watch()
+        saving.watch()
         keras_weights.watch()
         summaries.watch()
         newer_optimizers.watch()

@@ -1,0 +1,165 @@
+"""A model's GraphDef with our ops replaced by stock ops."""
+from typing import Any, Callable, Dict, List, Sequence
+
+import tensorflow.compat.v1 as tf
+from tensorflow.core.framework import graph_pb2
+
+from sok1x.graph_ops.bridge import registry
+from sok1x.graph_ops.operations import combined_lookup, dense_lookup, local_lookup, segments  # noqa: F401 (registers)
+from sok1x.serving import lookups, tables
+from sok1x.serving.subgraphs import LOOKUPS, SUMS, VARIABLES, Reference, Subgraph, config_of, function_of, reference
+
+HANDLE = "handle_"
+
+
+def rewritten(graph_def: Any, subgraph: Subgraph, served: Dict[str, tables.Served], given: Dict[str, str]) -> Any:
+    """The nodes of a subgraph for the served graph.
+
+    Args:
+        graph_def: whose subgraph it is: its functions come along.
+        subgraph: what is needed.
+        served: {table's name: how it is served}.
+        given: {name of a tensor: name of what stands for it in the served graph}.
+
+    Returns:
+        A GraphDef without variables; tensors of another graph that it names are those of `handle_name` and variables.
+
+    Raises:
+        ValueError: something of a lookup is needed that only training has.
+    """
+    made = graph_pb2.GraphDef()
+    made.versions.CopyFrom(graph_def.versions)
+    made.library.CopyFrom(graph_def.library)
+    stand_ins = {reference(name): new for name, new in given.items()}
+    stand_ins.update({Reference(node.name, 1): node.name + "/output_1" for node in subgraph.nodes
+                      if function_of(node) in SUMS})
+    ours = {node.name for node in subgraph.nodes if node.op == "Sok1xCall"}
+    for node in subgraph.nodes:
+        inputs = []
+        for text in subgraph.inputs(node):
+            one = reference(text)
+            if one.node in ours and one.output > 0 and one not in stand_ins \
+                    and LOOKUPS.get(function_of(subgraph.node(one.node))):
+                raise ValueError("sok1x.serving: op '{}' needs what the lookup '{}' leaves for its gradient: choose "
+                                 "outputs that need no gradients".format(node.name, one.node))
+            inputs.append(stand_ins.get(one, text))
+        if node.op == "Sok1xCall":
+            made.MergeFrom(_Fragment(node, inputs, served).graph_def(made.library))
+        elif node.op not in VARIABLES:
+            copy = made.node.add()
+            copy.CopyFrom(node)
+            del copy.input[:]
+            copy.input.extend(inputs)
+            copy.device = ""
+            copy.attr.pop("_class", None)  # whom it is to be beside
+    return made
+
+
+def handle_name(served: tables.Served, field: str) -> str:
+    """How a rewritten graph names a handle of a table, `field` of `tables.Handles`."""
+    return "{}{}/{}".format(HANDLE, served.name, field)
+
+
+class _Fragment:
+    """Stock ops in place of one op of ours.
+
+    Args:
+        node: the op.
+        inputs: what it takes here: as `subgraphs.taken`, then control inputs.
+        served: {table's name: how it is served}.
+    """
+
+    def __init__(self, node: Any, inputs: Sequence[str], served: Dict[str, tables.Served]) -> None:
+        self._node, self._served = node, served
+        self._inputs = [one for one in inputs if not one.startswith("^")]
+        self._controls = [one for one in inputs if one.startswith("^")]
+        self._in_loop = False
+        self._fields: Dict[str, str] = {}  # {placeholder: name in the whole graph}
+
+    def graph_def(self, library: Any) -> Any:
+        """The nodes; functions that `library` lacks are added to it. The op's own name is that of its output 0."""
+        with tf.Graph().as_default() as graph:
+            outputs = self._build()
+            for number, output in enumerate(outputs):
+                tf.identity(output, name="output_{}".format(number))
+        built = graph.as_graph_def()
+        known = {one.signature.name for one in library.function}
+        library.function.extend(one for one in built.library.function if one.signature.name not in known)
+        nodes = graph_pb2.GraphDef()
+        for node in built.node:
+            if node.name in self._fields:
+                continue
+            copy = nodes.node.add()
+            copy.CopyFrom(node)
+            copy.name = self._name(node.name)
+            del copy.input[:]
+            copy.input.extend(self._renamed(text) for text in node.input)
+            if self._in_loop and not node.input:
+                copy.input.append("^" + reference(self._inputs[0]).node)  # so that it is in the loop too
+            if copy.name == self._node.name:
+                copy.input.extend(self._controls)
+        return nodes
+
+    def _build(self) -> List[tf.Tensor]:
+        function = function_of(self._node)
+        config, place = config_of(self._node, registry.get(function).Config)
+        self._in_loop = place.loops > 0
+        types = list(self._node.attr["Tin"].list.type) + list(self._node.attr["Thost_in"].list.type)
+        combined = LOOKUPS.get(function) == "combined"
+        given = []
+        for number, text in enumerate(self._inputs):
+            name = "input_{}".format(number)
+            self._fields[name] = text
+            shape = [None, 2] if combined and config.form == "sparse" and not number else [None] if combined else None
+            given.append(tf.placeholder(tf.as_dtype(types[number]), shape, name=name))
+        if function in SUMS:
+            made = getattr(lookups, SUMS[function])(given)
+            return made if isinstance(made, list) else [made]
+        served = self._served[config.table.name]
+        if self._in_loop:
+            handles = tables.in_loop(served)
+        else:
+            handles = tables.placeholders(served)
+            self._fields.update((HANDLE + field, handle_name(served, field))
+                                for field, handle in handles._asdict().items() if handle is not None)
+        build: Callable[..., tf.Tensor] = getattr(lookups, LOOKUPS[function])
+        return [_with_shape(build(served, handles, config, given), self._node.attr["output_shapes"].list.shape[0])]
+
+    def _name(self, name: str) -> str:
+        """In the whole graph. Consumers know output 0 by the op's name, and others by a number behind it."""
+        return self._node.name if name == "output_0" else "{}/{}".format(self._node.name, name)
+
+    def _renamed(self, text: str) -> str:
+        one = reference(text)
+        if one.node in self._fields:
+            given = self._fields[one.node]
+            return "^" + reference(given).node if one.output < 0 else given
+        name = self._name(one.node)
+        return "^" + name if one.output < 0 else "{}:{}".format(name, one.output) if one.output else name
+
+
+def _with_shape(tensor: tf.Tensor, shape: Any) -> tf.Tensor:
+    """The tensor with what the graph knew of its shape."""
+    known = tf.TensorShape(shape)
+    if known.rank is None:
+        return tensor
+    dims = known.as_list()
+    if dims.count(None) <= 1 and 0 not in dims:
+        return tf.reshape(tensor, [-1 if dim is None else dim for dim in dims])
+    return tf.ensure_shape(tensor, known)
+
+
+def needed_tables(subgraph: Subgraph) -> Dict[str, Any]:
+    """{name: description} of the tables that a subgraph looks up; a `graph_ops.stores.table.Table` each."""
+    found = {}
+    for node in subgraph.nodes:
+        function = function_of(node)
+        if function in LOOKUPS:
+            table = config_of(node, registry.get(function).Config)[0].table
+            found[table.name] = table
+    return found
+
+
+def local_variables(subgraph: Subgraph) -> Dict[str, Any]:
+    """{name: node} of the variables, which are no tables, that a subgraph has."""
+    return {node.name: node for node in subgraph.nodes if node.op in VARIABLES}

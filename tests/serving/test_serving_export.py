@@ -1,0 +1,141 @@
+"""Exported models predict, in a process that cannot import sok1x, what an evaluation has predicted."""
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ranks import environment, run_ranks
+
+import sok1x as sok
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.cuda_kernels import row_init
+from sok1x.serving import initial_rows
+
+v1 = tf.compat.v1
+HERE = os.path.dirname(os.path.abspath(__file__))
+SMALLEST = 2.0 ** -24  # a half's last place below its normal numbers
+
+
+def exported(folder, ranks, seed, *forms):
+    """{(form, output): numbers} that program_served.py has printed."""
+    run_ranks(ranks, os.path.join(HERE, "program_export.py"), folder, seed, *forms, timeout=300)
+    done = run_ranks(0, os.path.join(HERE, "program_served.py"), folder, timeout=300)
+    lines = [line.split() for line in done.out.splitlines()]
+    return {tuple(line[:2]): [float(one) for one in line[2:]] for line in lines}
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory, request):
+    """What was exported of a model that two ranks have trained: its folder, and what was compared."""
+    seed = int(os.environ.get("SOK1X_TEST_SEED", np.random.randint(2 ** 31)))
+    print("SOK1X_TEST_SEED={}".format(seed))
+    folder = str(tmp_path_factory.mktemp("serving"))
+    return folder, exported(folder, 2, seed, "function", "command", "tables")
+
+
+def test_two_ranks(two_ranks):
+    """By a model function, and by the command from a checkpoint alone."""
+    found = two_ranks[1]
+    assert {form for form, _ in found} == {"function", "command", "tables"}
+    off = {name: numbers for name, numbers in found.items() if name[0] != "tables" and numbers[0] != 0}
+    assert not off
+    seen, unseen, _, beyond = found["tables", "dense"]
+    assert seen and unseen and beyond <= SMALLEST
+
+
+def predict(path, values, signature="serving_default"):
+    with tf.Graph().as_default(), v1.Session() as session:
+        found = v1.saved_model.load(session, ["serve"], path).signature_def[signature]
+        return session.run({name: one.name for name, one in found.outputs.items()},
+                           {found.inputs[name].name: value for name, value in values.items()})
+
+
+def test_an_update(two_ranks, tmp_path):
+    """Rows changed, added and taken out; all others stay."""
+    model = os.path.join(two_ranks[0], "models", "tables", "1")
+    values = np.load(os.path.join(two_ranks[0], "batch.npz"), allow_pickle=True)
+    every = np.unique(values["dense"])
+    before = predict(model, {"keys": every}, "EmbeddingVariable")["rows"]
+    known = every[(before != -1.5).any(1)]
+    unknown = np.setdiff1d(every, known)
+    changed = np.concatenate([known[::2], unknown[::2]])[::-1]
+    gone = known[1::4]
+    rows = np.random.RandomState(0).randint(-9, 9, [len(changed), 9]).astype(np.float32)
+    direct = {"EmbeddingVariable_2": (np.array([7, 0]), np.ones([2, 5]))}
+    path = str(tmp_path / "2")
+    assert sok.serving.update_saved_model(model, path, dict(EmbeddingVariable=(changed, rows), **direct),
+                                          {"EmbeddingVariable": gone}) == path
+    after = predict(path, {"keys": every}, "EmbeddingVariable")["rows"]
+    expected = before.copy()
+    expected[np.searchsorted(every, gone)] = -1.5
+    expected[np.searchsorted(every, changed)] = rows
+    np.testing.assert_array_equal(after, expected)
+    found = predict(path, {"keys": np.arange(9)}, "EmbeddingVariable_2")["rows"]
+    assert (found[[0, 7]] == 1).all() and (found[[1, 8]] != 1).all()
+    # The rows that nobody has any more are the first that new keys get.
+    length = v1.train.load_checkpoint(os.path.join(path, "variables", "variables")).get_variable_to_shape_map()
+    name = "sok1x_tables/EmbeddingVariable/"
+    assert length[name + "keys"][0] == len(known) - len(gone) + len(unknown[::2]) + \
+        np.setdiff1d(load_keys(model, name), every).size
+    assert length[name + "rows"][0] <= 1 + load_keys(model, name).size + len(unknown[::2])
+    for wrong, error, words in (
+            ({"other": (known, rows)}, CheckpointError, "no table 'other'"),
+            ({"EmbeddingVariable": (changed, rows[1:])}, ValueError, "got rows of shape"),
+            ({"EmbeddingVariable": (changed[[0, 0]], rows[:2])}, ValueError, "more than once"),
+            ({"EmbeddingVariable_2": ([10 ** 6], np.ones([1, 5]))}, ValueError, "expected keys in"),
+            ({"EmbeddingVariable": (changed[:1], rows[:1] + 1e6)}, CheckpointError, "float16 has numbers up to")):
+        with pytest.raises(error, match=words):
+            sok.serving.update_saved_model(model, str(tmp_path / "3"), wrong)
+    assert os.listdir(str(tmp_path)) == ["2"]
+
+
+def load_keys(model, name):
+    return v1.train.load_checkpoint(os.path.join(model, "variables", "variables")).get_tensor(name + "keys")
+
+
+@pytest.mark.parametrize("kind, a, b", [("uniform", -0.05, 0.05), ("normal", 0.1, 0.3), ("truncated_normal", 0.0, 0.2)])
+def test_first_rows_by_stock_ops_are_those_of_the_kernel(kind, a, b, seed):
+    random = np.random.RandomState(seed)
+    keys = np.concatenate([random.randint(-2 ** 63, 2 ** 63 - 1, 3000, dtype=np.int64), np.arange(-5, 5),
+                           [-2 ** 63, 2 ** 63 - 1]]).astype(np.int64)
+    table = int(random.randint(2 ** 62)) * 4 + 3
+    missing = random.rand(len(keys)) < 0.8
+    with tf.Graph().as_default(), v1.Session() as session:
+        expected, made = [], []
+        for dim in (1, 6, 16):
+            rows = np.zeros([len(keys), dim], np.float32)
+            row_init.initial_rows(seed, table, keys.ctypes.data, len(keys), dim, kind, a, b, 0, rows.ctypes.data)
+            rows[~missing] = 7
+            expected.append(rows)
+            draw = initial_rows.Draw(initial_rows.stream_of(seed, table), kind, a, b)
+            made.append(initial_rows.filled(tf.fill([len(keys), dim], 7.0), tf.constant(keys), tf.constant(missing),
+                                            draw))
+        for found, rows in zip(session.run(made), expected):
+            np.testing.assert_array_equal(found, rows)
+
+
+@pytest.mark.slow
+def test_one_rank_in_all_forms(tmp_path, seed):
+    """By tensors of the training graph, in float16, and from a tf.train.Saver's files."""
+    found = exported(str(tmp_path), 1, seed, "tensors", "half", "plain", "function")
+    assert not {name: numbers for name, numbers in found.items() if name[0] != "half" and numbers[0] != 0}
+    for output in ("dense", "small", "direct"):  # rows as they are
+        assert found["half", output][1] <= SMALLEST
+    assert 0 < found["half", "score"][0] < 0.01
+
+
+@pytest.mark.slow
+def test_saved_model_cli(tmp_path, seed):
+    """`saved_model_cli run` loads the default signature of tables alone."""
+    exported(str(tmp_path), 1, seed, "tables")
+    model = str(tmp_path / "models" / "tables" / "1")
+    program = os.path.join(os.path.dirname(sys.executable), "saved_model_cli")
+    done = subprocess.run(
+        [program, "run", "--dir", model, "--tag_set", "serve", "--signature_def", "EmbeddingVariable",
+         "--input_exprs", "keys=np.array([1, -7, 2**62], dtype=np.int64)", "--outdir", str(tmp_path / "out")],
+        env=environment({"PYTHONPATH": ""}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
+        timeout=120)
+    assert done.returncode == 0, done.stdout
+    assert np.load(str(tmp_path / "out" / "rows.npy")).shape == (3, 9)
