@@ -23,7 +23,7 @@ def files(package):
     return sorted({os.path.basename(name).split(".")[0] for name in ours} - {"__init__", "__main__"})
 
 
-@pytest.mark.parametrize("name", ROOMS + ["sok1x.launch", "sok1x.checkpoint", "sok1x.deeprec"])
+@pytest.mark.parametrize("name", ROOMS + ["sok1x.launch", "sok1x.checkpoint", "sok1x.deeprec", "sok1x.serving"])
 def test_a_map_names_every_file_once(name):
     package = importlib.import_module(name)
     assert sorted(named(package)) == files(package)
