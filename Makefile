@@ -69,7 +69,7 @@ test-slow: env-tests data ## Run the tests that take longer than a minute each
 test-gpu: env-tests ## Run the tests that have something to run on a GPU (needs a TensorFlow with GPUs, pycuda, nvcc)
 	@PYTHON=$(CURDIR)/$(PYTHON_ENV) tools/gpu_tests.sh $(ARGS)
 
-bench: env-tests ## Measure lookups, many tables, a whole model, growing tables, DCNv2 against stock TensorFlow, Horovod and dd; writes benchmarks/results/
+bench: env-tests ## Measure lookups, many tables, a whole model, growing tables, DCNv2, serving against stock TensorFlow, Horovod and dd; writes benchmarks/results/
 	@$(PYTHON_ENV) benchmarks/embedding.py $(ARGS)
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/optimizers.py
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/checkpoint.py
@@ -78,6 +78,7 @@ bench: env-tests ## Measure lookups, many tables, a whole model, growing tables,
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/dlrm.py
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/dynamic.py
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/dcnv2.py
+	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/serving.py
 
 bench-gpu: env-tests ## Measure on GPUs: lookups and steps, optimizers, checkpoints, the hash table, scaling, many tables, a whole model, growing tables, DCNv2; writes benchmarks/results/
 	@$(PYTHON_ENV) benchmarks/gpu_embedding.py $(ARGS)

@@ -1,0 +1,124 @@
+"""What an export cannot have is refused, with words, before it writes; and whoever saves our ops is warned."""
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sok1x as sok
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.serving import __main__ as command
+
+v1 = tf.compat.v1
+
+
+def layer(**options):
+    return sok.All2AllDenseEmbedding(**dict(dict(max_vocabulary_size_per_gpu=64, embedding_vec_size=4, slot_num=1,
+                                                 nnz_per_slot=1), **options))
+
+
+class Trained:
+    """A graph with a table, saved; `by_row` is one whose rows begin with a matrix."""
+
+    def __init__(self, folder):
+        self.folder, self.saved = folder, os.path.join(folder, "saved")
+        with tf.Graph().as_default() as self.graph, v1.Session() as self.session:
+            self.keys = v1.placeholder(tf.int64, [None, 1, 1], "keys")
+            self.rate = v1.placeholder(tf.float32, [], "rate")
+            table, by_row = layer(), layer(embedding_initializer=tf.keras.initializers.Orthogonal())
+            self.vectors = table(self.keys, training=True)
+            self.of_matrix = by_row(self.keys, training=True)
+            self.table = table.embedding_variable
+            self.dense = v1.get_variable("dense", [4], initializer=v1.ones_initializer())
+            self.later = v1.get_variable("later", [4])
+            self.gradient, = tf.gradients(self.vectors * self.dense, self.dense)
+            self.slices = tf.gradients(self.vectors, self.table)[0].values
+            self.session.run(sok.Init(global_batch_size=1))
+            self.session.run(v1.global_variables_initializer())
+            self.session.run([self.vectors, self.of_matrix], {self.keys: [[[7]], [[-1]]]})
+            v1.train.Saver([one for one in v1.global_variables() if one is not self.later]).save(
+                self.session, self.saved, write_meta_graph=False)
+
+    def export(self, output, **options):
+        return sok.serving.export_saved_model(os.path.join(self.folder, "model"), self.saved, **dict(
+            dict(inputs={"keys": self.keys}, outputs={"out": output}), **options))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return Trained(str(tmp_path_factory.mktemp("trained")))
+
+
+def test_outputs_that_need_more(trained):
+    with trained.graph.as_default():
+        cases = [
+            (trained.slices, ValueError, "runs operations.dense_lookup.backward: a served model can look up"),
+            (trained.vectors * trained.rate, ValueError, "need the placeholder 'rate'.*constants={'rate:0': value}"),
+            (tf.reduce_sum(trained.table), ValueError, "read variable 'EmbeddingVariable' of table 'Embedding"),
+            (trained.vectors + trained.later, CheckpointError, "has no variable 'later', which the outputs need"),
+            (trained.of_matrix, ValueError, "rows of table 'EmbeddingVariable_1' begin with those of a matrix"),
+        ]
+    for output, error, words in cases:
+        with pytest.raises(error, match=words):
+            trained.export(output)
+    with pytest.raises(CheckpointError, match="no table|There is no"):
+        trained.export(trained.vectors, step=3)
+    for options, error, words in (
+            (dict(storage="int8"), ValueError, "storage: got 'int8', expected 'float32' or 'float16'"),
+            (dict(index="tree"), ValueError, "index: got 'tree', expected 'table' or 'search'"),
+            (dict(unseen=[1.0, 2.0]), ValueError, r"of shape \[2\], expected a number or \[4\]"),
+            (dict(outputs=None), ValueError, "got inputs alone, expected inputs and outputs"),
+            (dict(model=lambda: None), ValueError, "got both a model, and inputs or outputs"),
+            (dict(model=3, inputs=None, outputs=None), TypeError, "expected a function"),
+            (dict(model=lambda: 3, inputs=None, outputs=None), TypeError, r"expected \(inputs, outputs\)")):
+        with pytest.raises(error, match=words):
+            trained.export(trained.vectors, **options)
+    assert not [name for name in os.listdir(trained.folder) if "model" in name]
+
+
+def test_what_may_be_chosen(trained, tmp_path):
+    """Constants, a row for unseen keys where none is known, a gradient that is none of a table; and the command."""
+    with trained.graph.as_default():
+        outputs = {"scaled": trained.of_matrix * trained.rate, "of_dense": trained.gradient}
+    path = str(tmp_path / "1")
+    sok.serving.export_saved_model(path, trained.saved, inputs={"keys": trained.keys}, outputs=outputs,
+                                   constants={trained.rate: 2.0}, unseen={"EmbeddingVariable_1": [1, 2, 3, 4]})
+    with tf.Graph().as_default(), v1.Session() as session:
+        found = v1.saved_model.load(session, ["serve"], path).signature_def["serving_default"]
+        scaled, of_dense = session.run([found.outputs["scaled"].name, found.outputs["of_dense"].name],
+                                       {found.inputs["keys"].name: [[[8]], [[7]]]})
+    np.testing.assert_array_equal(scaled[0, 0, 0], [2, 4, 6, 8])
+    assert scaled.shape == (2, 1, 1, 4) and of_dense.shape == (4,)
+    with pytest.raises(CheckpointError, match="it is there already"):
+        sok.serving.export_saved_model(path, trained.saved, inputs={}, outputs={})
+
+
+def test_the_command_says_what_is_wrong(trained, tmp_path, capsys):
+    to = str(tmp_path / "model")
+    for arguments, words in (
+            (["export", str(tmp_path / "nothing"), "--to", to], "There is no folder"),
+            (["export", trained.saved, "--to", to], "does not say how rows of table 'EmbeddingVariable' begin"),
+            (["export", trained.saved, "--to", to, "--input", "keys", "--output", "a=b"], "expected NAME=VALUE"),
+            (["export", trained.saved, "--to", to, "--output", "a=b"], "has no graph (a .meta file)"),
+            (["update", str(tmp_path), "--to", to], "is no SavedModel that sok1x.serving has exported"),
+            (["update", str(tmp_path), "--to", to, "--changes", "t=none.npz"], "Cannot read keys and values")):
+        assert command.main(arguments) == 1
+        assert words in capsys.readouterr().err
+    assert not os.listdir(str(tmp_path))
+
+
+def test_a_saved_model_with_our_ops_is_warned_of(tmp_path, caplog):
+    v1.logging.set_verbosity(v1.logging.WARN)
+    with tf.Graph().as_default(), v1.Session() as session:
+        keys = v1.placeholder(tf.int64, [None, 1, 1])
+        vectors = layer()(keys, training=True)
+        session.run(sok.Init(global_batch_size=1))
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, str(tmp_path / "ours"), {"keys": keys}, {"vectors": vectors})
+    words = [record.getMessage() for record in caplog.records if "has ops of sok1x" in record.getMessage()]
+    assert len(words) == 1 and "sok1x.serving.export_saved_model" in words[0] and str(tmp_path / "ours") in words[0]
+    caplog.clear()
+    with tf.Graph().as_default(), v1.Session() as session:
+        keys = v1.placeholder(tf.int64, [None, 1, 1])
+        v1.saved_model.simple_save(session, str(tmp_path / "stock"), {"keys": keys}, {"keys": keys + 1})
+    assert not [record for record in caplog.records if "sok1x" in record.getMessage()]
