@@ -102,8 +102,8 @@ _DEFINED_IN = {
     "table_stats": "statistics",
     "tf_version": "versions",
 }
-_MODULES = ("communication", "core", "deeprec", "dump_load", "embeddings", "feature_column", "kit_lib", "operations",
-            "optimizers", "saver", "serving")
+_MODULES = ("communication", "core", "deeprec", "dump_load", "embeddings", "feature_column", "kit_lib", "metrics",
+            "operations", "optimizers", "saver", "serving")
 _UNLISTED = ("tf",)  # not in __all__: after `from sok1x import *`, `tf` must still be TensorFlow
 
 __all__ = [
@@ -154,6 +154,7 @@ __all__ = [
     "kit_lib",
     "load",
     "lookup_sparse",
+    "metrics",
     "operations",
     "optimizers",
     "saver",

@@ -190,7 +190,7 @@ class DynamicVariable(PlacedVariable):
         keys = tf.convert_to_tensor(indices)
         if not keys.dtype.is_integer:
             raise TypeError("table '{}': got keys of dtype {}, expected integers".format(
-                self.m_var_name, keys.dtype.name))
+                self.table.name, keys.dtype.name))
         return local_lookup.lookup(self.table_variables, tf.cast(keys, self.table.key_dtype), name or "local_lookup")
 
 

@@ -85,7 +85,7 @@ def _checked(variables: List[Any]) -> List[EmbeddingVariable]:
                 "embedding_variable, or a list of them".format(variable, type(variable).__name__))
         if variable.graph is not variables[0].graph:
             raise ValueError("sok1x.incremental_dump: variables: got '{}' and '{}' of two graphs, expected variables "
-                             "of one".format(variables[0].m_var_name, variable.m_var_name))
+                             "of one".format(variables[0].table.name, variable.table.name))
     return variables
 
 

@@ -126,10 +126,10 @@ def _one(dtype: str, filtered: bool, table: EmbeddingVariable, ids: Any, weights
     if combiner not in COMBINERS:
         raise ValueError("sok1x.lookup_sparse: combiners: got {!r}, expected {}".format(
             combiner, " or ".join(map(repr, COMBINERS))))
-    bags = bags_of(table.m_var_name, ids)
+    bags = bags_of(table.table.name, ids)
     with tf.name_scope("lookup_sparse"):
         if weights is not None:
-            weights = weights_of(table.m_var_name, weights, bags)
+            weights = weights_of(table.table.name, weights, bags)
         return combined(table, bags, combiner, dtype=dtype, filtered=filtered, weights=weights)
 
 
@@ -201,7 +201,7 @@ def _check_filter(table: EmbeddingVariable) -> None:
     forgetting = table.table.forgetting
     if forgetting is None or forgetting.filter_ratio == 1:
         raise ValueError("sok1x.lookup_sparse: use_low_frequency_filter: got True for table '{}', expected one that "
-                         "has a filter_ratio below 1: give it to sok1x.DynamicVariable".format(table.m_var_name))
+                         "has a filter_ratio below 1: give it to sok1x.DynamicVariable".format(table.table.name))
 
 
 def _for_each(what: str, given: Any, several: bool, expected: int) -> List[Any]:
@@ -247,13 +247,13 @@ def checked(function: str, table: Any) -> EmbeddingVariable:
     if table.table.dtype != "float32":
         raise TypeError("sok1x.{}: params: got '{}' of dtype {}, expected float32 rows: make it with "
                         "sok1x.Variable(..., dtype=tf.float32), or read this rank's rows with tf.nn.embedding_lookup"
-                        .format(function, table.m_var_name, table.table.dtype))
+                        .format(function, table.table.name, table.table.dtype))
     current = tf.get_default_graph()
     if table.graph is not current:
         where = "inside a function body, where ranks cannot agree on the order of exchanges" \
             if current.building_function else "in another tf.Graph than that of the table"
         raise ValueError("sok1x.{}: params: got a call for '{}' {}; make the lookup in the graph of the table".format(
-            function, table.m_var_name, where))
+            function, table.table.name, where))
     return table
 
 

@@ -89,7 +89,7 @@ def incremental_model_dump(variables: Any, utc_datetime: Any, sess: Any = None, 
     session = sessions.session_of(_FUNCTION, tables[0].graph, sess) if tables else None
     ranks = talk()
     mine: List[_Dump] = []
-    with ranks.about("{} of {}".format(_FUNCTION, ", ".join("'{}'".format(table.m_var_name) for table in tables))):
+    with ranks.about("{} of {}".format(_FUNCTION, ", ".join("'{}'".format(table.table.name) for table in tables))):
 
         def dump() -> List[Tuple[int, int, bool]]:
             mine.extend(_run(session, tables, times, evicted))
@@ -110,7 +110,7 @@ def _tables(given: List[Any]) -> List[EmbeddingVariable]:
                                 _FUNCTION, table, type(table).__name__))
         if table.graph is not tables[0].graph:
             raise ValueError("{}: variables: got '{}' and '{}' of two graphs, expected tables of one".format(
-                _FUNCTION, tables[0].m_var_name, table.m_var_name))
+                _FUNCTION, tables[0].table.name, table.table.name))
     return tables
 
 

@@ -88,7 +88,7 @@ def assign(variable: Any, keys: Any, values: Any) -> tf.Operation:
     _checked("assign", variable)
     if variable.graph.finalized:
         raise ValueError("sok1x.assign: variable: got '{}' in a finalized graph, expected a graph that may grow; make "
-                         "the op before the session is created".format(variable.m_var_name))
+                         "the op before the session is created".format(variable.table.name))
     table = variable.table
     with variable.graph.as_default(), tf.name_scope("assign"):
         keys, values = tf.convert_to_tensor(keys), tf.convert_to_tensor(values)
@@ -97,7 +97,7 @@ def assign(variable: Any, keys: Any, values: Any) -> tf.Operation:
         if not keys.shape.is_compatible_with([None]) or not values.shape.is_compatible_with([None, table.dim]) \
                 or not keys.shape[:1].is_compatible_with(values.shape[:1]):
             raise ValueError("sok1x.assign: got keys of shape {} and values of shape {} for '{}', expected [n] and "
-                             "[n, {}]".format(keys.shape, values.shape, variable.m_var_name, table.dim))
+                             "[n, {}]".format(keys.shape, values.shape, variable.table.name, table.dim))
         return assign_rows.assign(variable.table_variables, tf.cast(keys, tf.int64), tf.cast(values, table.dtype))
 
 

@@ -1,9 +1,12 @@
-"""The one TensorFlow op, its Python side, and the thread that runs its requests. A request's way through the files:
+"""The one TensorFlow op, under several names, its Python side, and the thread that runs its requests.
+
+A request's way through the files:
 
 In a graph:
     library           loads the op, makes its nodes
     op_file           where the op's library for this TensorFlow lies; compiled if an installation lacks it
     build_op          how it is compiled
+    op_types          what types of nodes there are
     configs           what a node is told: an operation's config, and its place
     plan              a graph's ops that communicate, in the order in which they were built
     registry          the operations by name; what an operation is
@@ -11,6 +14,7 @@ In a graph:
 From TensorFlow's threads to ours (C++):
     bridge_signature  what a session.run is made of (a pass over its graph)
     bridge_fusing     ops that could run at the same time made one node (a pass after that one)
+    bridge_types      the types of the op
     bridge            the op (bridge.cc), which makes a request; bridge.py: requests and tensors as Python sees them
     bridge_member     what is known of an op before it runs, and a run of it as a request
     bridge_fused      the requests of a node that is several ops

@@ -1,5 +1,5 @@
-// The bridge between TensorFlow's executor and ours: one asynchronous op, "Sok1xCall", and "Sok1xCalls", which is
-// several of them at once (bridge_fusing.cc).
+// The bridge between TensorFlow's executor and ours: one asynchronous op, under several names (bridge_types.h), and one
+// that is several of them at once (bridge_fusing.cc).
 //
 // A TensorFlow thread that reaches the op makes a Request, puts it into a queue and goes on. One thread of our own,
 // written in Python (executor.py), takes requests out of the queue through the C functions of bridge_api.cc, reads the
@@ -14,6 +14,7 @@
 #include "bridge_member.h"
 #include "bridge_queue.h"
 #include "bridge_sessions.h"
+#include "bridge_types.h"
 
 namespace sok1x {
 
@@ -92,72 +93,79 @@ class FusedOp : public CallsOp {
   }
 };
 
-REGISTER_OP("Sok1xCall")
-    .Input("resources: Nr * resource")
-    .Input("inputs: Tin")
-    .Input("host_inputs: Thost_in")
-    .Output("outputs: Tout")
-    .Output("host_outputs: Thost_out")
-    .Attr("function: string")
-    .Attr("config: string")
-    .Attr("digest: int = 0")     // of an op that communicates: plan.py
-    .Attr("signature: int = 0")  // given by bridge_signature.cc
-    .Attr("fuse: bool = false")  // whether it may become a part of a Sok1xCalls: bridge_fusing.cc
-    .Attr("Nr: int >= 0")
-    .Attr("Tin: list(type) >= 0")
-    .Attr("Thost_in: list(type) >= 0")
-    .Attr("Tout: list(type) >= 0")
-    .Attr("Thost_out: list(type) >= 0")
-    .Attr("output_shapes: list(shape) >= 0")
-    .SetIsStateful()
-    .SetShapeFn([](tf::shape_inference::InferenceContext* c) {
-      std::vector<tf::PartialTensorShape> shapes;
-      TF_RETURN_IF_ERROR(c->GetAttr("output_shapes", &shapes));
-      for (size_t i = 0; i < shapes.size(); ++i) {
-        tf::shape_inference::ShapeHandle shape;
-        TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(shapes[i], &shape));
-        c->set_output(i, shape);
-      }
-      return tf::Status();
-    })
-    .Doc("Hands its inputs to the Python function named by `function`, run by sok1x's executor thread.");
+tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
+  std::vector<tf::PartialTensorShape> shapes;
+  TF_RETURN_IF_ERROR(c->GetAttr("output_shapes", &shapes));
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    tf::shape_inference::ShapeHandle shape;
+    TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(shapes[i], &shape));
+    c->set_output(i, shape);
+  }
+  return tf::Status();
+}
 
-// What members have, one after the other; of each how many.
-REGISTER_OP("Sok1xCalls")
-    .Input("resources: Nr * resource")
-    .Input("inputs: Tin")
-    .Input("host_inputs: Thost_in")
-    .Output("outputs: Tout")
-    .Output("host_outputs: Thost_out")
-    .Attr("labels: list(string)")
-    .Attr("functions: list(string)")
-    .Attr("configs: list(string)")
-    .Attr("signatures: list(int)")
-    .Attr("counts: list(int)")  // kSpans of each member
-    .Attr("Nr: int >= 0")
-    .Attr("Tin: list(type) >= 0")
-    .Attr("Thost_in: list(type) >= 0")
-    .Attr("Tout: list(type) >= 0")
-    .Attr("Thost_out: list(type) >= 0")
-    .SetIsStateful()
-    .SetShapeFn(tf::shape_inference::UnknownShape)
-    .Doc("Several Sok1xCall at once, made by sok1x's graph pass; not for graphs that are kept.");
+// digest: of an op that communicates (plan.py). signature: given by bridge_signature.cc. fuse: whether it may become a part
+// of a fused node (bridge_fusing.cc).
+#define SOK1X_REGISTER_OP(name)               \
+  REGISTER_OP(name)                           \
+      .Input("resources: Nr * resource")      \
+      .Input("inputs: Tin")                   \
+      .Input("host_inputs: Thost_in")         \
+      .Output("outputs: Tout")                \
+      .Output("host_outputs: Thost_out")      \
+      .Attr("function: string")               \
+      .Attr("config: string")                 \
+      .Attr("digest: int = 0")                \
+      .Attr("signature: int = 0")             \
+      .Attr("fuse: bool = false")             \
+      .Attr("Nr: int >= 0")                   \
+      .Attr("Tin: list(type) >= 0")           \
+      .Attr("Thost_in: list(type) >= 0")      \
+      .Attr("Tout: list(type) >= 0")          \
+      .Attr("Thost_out: list(type) >= 0")     \
+      .Attr("output_shapes: list(shape) >= 0") \
+      .SetIsStateful()                        \
+      .SetShapeFn(KnownShapes)                \
+      .Doc("Hands its inputs to the Python function named by `function`, run by sok1x's executor thread.")
 
-REGISTER_KERNEL_BUILDER(Name("Sok1xCall").Device(tf::DEVICE_CPU), CallOp);
-REGISTER_KERNEL_BUILDER(Name("Sok1xCalls").Device(tf::DEVICE_CPU), FusedOp);
-// Harmless in a TensorFlow that knows no GPU.
-REGISTER_KERNEL_BUILDER(Name("Sok1xCall")
-                            .Device(tf::DEVICE_GPU)
-                            .HostMemory("resources")
-                            .HostMemory("host_inputs")
-                            .HostMemory("host_outputs"),
-                        CallOp);
-REGISTER_KERNEL_BUILDER(Name("Sok1xCalls")
-                            .Device(tf::DEVICE_GPU)
-                            .HostMemory("resources")
-                            .HostMemory("host_inputs")
-                            .HostMemory("host_outputs"),
-                        FusedOp);
+// Of a fused node. What members have, one after the other; of each how many: `counts` has kSpans numbers of each member.
+#define SOK1X_REGISTER_FUSED_OP(name)       \
+  REGISTER_OP(name "s")                     \
+      .Input("resources: Nr * resource")    \
+      .Input("inputs: Tin")                 \
+      .Input("host_inputs: Thost_in")       \
+      .Output("outputs: Tout")              \
+      .Output("host_outputs: Thost_out")    \
+      .Attr("labels: list(string)")         \
+      .Attr("functions: list(string)")      \
+      .Attr("configs: list(string)")        \
+      .Attr("signatures: list(int)")        \
+      .Attr("counts: list(int)")            \
+      .Attr("Nr: int >= 0")                 \
+      .Attr("Tin: list(type) >= 0")         \
+      .Attr("Thost_in: list(type) >= 0")    \
+      .Attr("Tout: list(type) >= 0")        \
+      .Attr("Thost_out: list(type) >= 0")   \
+      .SetIsStateful()                      \
+      .SetShapeFn(tf::shape_inference::UnknownShape) \
+      .Doc("Several ops of ours at once, made by sok1x's graph pass; not for graphs that are kept.")
+
+// A kernel for a GPU does no harm in a TensorFlow that knows none.
+#define SOK1X_REGISTER_KERNELS_OF(name, kernel)                             \
+  REGISTER_KERNEL_BUILDER(Name(name).Device(tf::DEVICE_CPU), kernel);       \
+  REGISTER_KERNEL_BUILDER(Name(name)                                        \
+                              .Device(tf::DEVICE_GPU)                       \
+                              .HostMemory("resources")                      \
+                              .HostMemory("host_inputs")                    \
+                              .HostMemory("host_outputs"),                  \
+                          kernel)
+#define SOK1X_REGISTER_KERNELS(name)        \
+  SOK1X_REGISTER_KERNELS_OF(name, CallOp);  \
+  SOK1X_REGISTER_KERNELS_OF(name "s", FusedOp)
+
+SOK1X_FOR_EACH_TYPE(SOK1X_REGISTER_OP);
+SOK1X_FOR_EACH_TYPE(SOK1X_REGISTER_FUSED_OP);
+SOK1X_FOR_EACH_TYPE(SOK1X_REGISTER_KERNELS);
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// One run of a Sok1xCalls: TensorFlow is called back when the last of its requests has finished.
+// One run of a fused node: TensorFlow is called back when the last of its requests has finished.
 #ifndef SOK1X_BRIDGE_FUSED_H
 #define SOK1X_BRIDGE_FUSED_H
 

@@ -1,7 +1,7 @@
 // Of a model's many tables each lookup, each gradient and each optimizer's step is an op, and what TensorFlow does to
 // run an op and to go on after it costs more than the op's share of a group of requests (on a GPU's machine 10 us).
 // So in the graph that TensorFlow makes for a session.run, ops of ours that could run at the same time become one node,
-// a Sok1xCalls, which hands over a request for each of them.
+// a fused one (of type Sok1xLookups, …), which hands over a request for each of them.
 //
 // Ops could run at the same time if neither needs the other. Each op has a level: how many of the ops that wait for
 // other ranks, ours and Horovod's, come one after the other before it at most. Those of one level do not need each
@@ -29,6 +29,7 @@
 #include "tensorflow/core/lib/strings/strcat.h"
 
 #include "bridge_request.h"
+#include "bridge_types.h"
 
 namespace sok1x {
 namespace {
@@ -65,7 +66,7 @@ class Levels {
 
  private:
   static bool Waits(const tf::Node& node) {
-    return node.type_string() == "Sok1xCall" || node.type_string().find("Horovod") == 0;
+    return IsOurs(node.type_string()) || node.type_string().find("Horovod") == 0;
   }
 
   static void Insert(const Branches& from, Branches* to) { to->insert(from.begin(), from.end()); }
@@ -121,7 +122,7 @@ class FusingPass : public tf::GraphOptimizationPass {
       if (node->IsRecv() && tf::GetNodeAttr(node->attrs(), "client_terminated", &client).ok() && client) {
         return tf::Status();
       }
-      if (node->type_string() != "Sok1xCall") continue;
+      if (!IsOurs(node->type_string())) continue;
       if (tf::GetNodeAttr(node->attrs(), "fuse", &fuse).ok() && fuse) ours.push_back(node);
     }
     if (ours.size() < 2) return tf::Status();
@@ -211,7 +212,7 @@ class FusingPass : public tf::GraphOptimizationPass {
     lists.Place();
     tf::NodeDef def;
     def.set_name(lists.Name());
-    def.set_op("Sok1xCalls");
+    def.set_op(nodes[0]->type_string() + "s");
     def.set_device(nodes[0]->requested_device());
     tf::AddNodeAttr("labels", lists.labels, &def);
     tf::AddNodeAttr("functions", lists.functions, &def);

@@ -64,7 +64,7 @@ tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* 
   const size_t size = labels.size();
   if (functions.size() != size || configs.size() != size || signatures.size() != size ||
       counts.size() != size * kSpans) {
-    return tf::errors::InvalidArgument("sok1x: a Sok1xCalls whose lists do not belong to ", size, " ops");
+    return tf::errors::InvalidArgument("sok1x: a fused node whose lists do not belong to ", size, " ops");
   }
   int first[kSpans] = {};
   for (size_t i = 0; i < size; ++i) {

@@ -11,7 +11,7 @@ namespace sok1x {
 
 class Member {
  public:
-  // From the attributes of a Sok1xCall.
+  // From the attributes of an op of ours.
   tf::Status Read(tf::OpKernelConstruction* construction);
 
   // Makes the request of one run.
@@ -34,7 +34,7 @@ class Member {
   int first_[kSpans] = {};
 };
 
-// Of a Sok1xCalls.
+// Of a fused node.
 tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members);
 
 }  // namespace sok1x

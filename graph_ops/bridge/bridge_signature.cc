@@ -18,6 +18,7 @@
 #include "tensorflow/core/lib/hash/hash.h"
 
 #include "bridge_signature.h"
+#include "bridge_types.h"
 
 namespace sok1x {
 namespace {
@@ -38,7 +39,7 @@ class SignaturePass : public tf::GraphOptimizationPass {
     std::vector<tf::Node*> ours;
     for (tf::Node* node : (*options.graph)->op_nodes()) {
       int64_t digest = 0;
-      if (node->type_string() != "Sok1xCall" || !Get(node, "digest", &digest) || digest == 0) continue;
+      if (!IsOurs(node->type_string()) || !Get(node, "digest", &digest) || digest == 0) continue;
       signature += Mix(static_cast<uint64_t>(digest));
       ours.push_back(node);
     }

@@ -1,9 +1,9 @@
-"""Loads the op library once into TensorFlow and once, the same mapping, into ctypes; makes `Sok1xCall` nodes."""
+"""Loads the op library once into TensorFlow and once, the same mapping, into ctypes; makes our nodes."""
 import threading
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge import bridge, configs, executor, op_file, plan, registry
+from sok1x.graph_ops.bridge import bridge, configs, executor, op_file, op_types, plan, registry
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 
 _lock = threading.Lock()
@@ -35,7 +35,7 @@ def load():
 @tf.autograph.experimental.do_not_convert
 def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(), host_dtypes=(), host_shapes=(),
          name=None):
-    """A `Sok1xCall` node.
+    """A node of ours.
 
     Args:
       function: the registered operation's name.
@@ -54,7 +54,7 @@ def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(),
             from sok1x.graph_ops.operations import branches
             branches.guard(scope[:-1])
         place = _place(operation, config)
-        made = module.sok1x_call(
+        made = getattr(module, op_types.maker(operation.kind))(
             resources=list(resources), inputs=list(inputs), host_inputs=list(host_inputs), Tout=list(dtypes),
             Thost_out=list(host_dtypes), function=function, config=configs.encode(config, place),
             digest=0 if place.op is None else _signed(place.op[1]), signature=0, fuse=operation.group is not None,
@@ -84,10 +84,13 @@ def _place(operation, config):
     return configs.Place(of_graph.number, plan.PROCESS, op, described, loops)
 
 
-@tf_ops.RegisterGradient("Sok1xCall")
 def _gradient(op, *grads):
     """Hands over to the gradient that the operation's own file defines."""
     operation = registry.get(op.get_attr("function").decode())
     # What follows may have been a tf.gather.
     grads = [tf.convert_to_tensor(grad) if isinstance(grad, tf.IndexedSlices) else grad for grad in grads]
     return operation.gradient(op, configs.of_op(operation.Config, op), grads)
+
+
+for _type in op_types.TYPES:
+    tf_ops.RegisterGradient(_type)(_gradient)

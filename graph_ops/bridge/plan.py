@@ -10,7 +10,7 @@ import threading
 import uuid
 import weakref
 
-from sok1x.graph_ops.bridge import configs
+from sok1x.graph_ops.bridge import configs, op_types
 
 PROCESS = uuid.uuid4().hex  # tells ops built here from ops of a graph that another process wrote
 
@@ -56,7 +56,7 @@ class Plan:
 
     def adopt(self, graph):
         """Takes in the ops that `graph` has already, from a graph that was imported into it."""
-        ours = [op for op in graph.get_operations() if op.type == "Sok1xCall"]
+        ours = [op for op in graph.get_operations() if op_types.is_ours(op)]
         places = [configs.place_of(op) for op in ours]
         for place in sorted((place for place in places if place.op is not None), key=lambda place: place.op[0]):
             index, digest = place.op

@@ -1,4 +1,4 @@
-"""The operations that `Sok1xCall` can run, by name."""
+"""The operations that our ops can run, by name."""
 import importlib
 from typing import Any, Dict, Type
 
@@ -16,6 +16,7 @@ class Operation:
     """
 
     name = ""
+    kind = "Call"  # of its ops' type: op_types.py
     Config: Type[Any] = NoConfig  # a NamedTuple, of what the operation is told when its op is built
     communicates = False  # whether all ranks must run it together
     before_init = False  # whether it may run before sok1x.Init

@@ -6,6 +6,7 @@ Horovod's exchange of the gradient, and clipping by a norm that is computed from
 """
 import tensorflow.compat.v1 as tf
 
+from sok1x.graph_ops.bridge import op_types
 from sok1x.graph_ops.gradients import provenance, shard_gradients
 
 # Ops after which a gradient is still one, as far as Horovod and TensorFlow's ways before it have them.
@@ -79,7 +80,7 @@ def _scaling_by_norm(values):
                 return op
             reduces = op.type in _REDUCING and provenance.is_number(op.outputs[0])
             if (op, is_norm) in seen or provenance.is_new_gradient(op) or provenance.is_exchange(op) \
-                    or op.type == "Sok1xCall" or not (is_norm or reduces or op.type in _PASSING):
+                    or op_types.is_ours(op) or not (is_norm or reduces or op.type in _PASSING):
                 continue
             seen.add((op, is_norm))
             waiting += [(output, is_norm or reduces) for output in op.outputs]

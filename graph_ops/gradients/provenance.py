@@ -14,6 +14,7 @@ import sys
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
+from sok1x.graph_ops.bridge import op_types
 from sok1x.graph_ops.gradients import shard_gradients
 from sok1x.launch import launcher
 from sok1x.launch.errors import LaunchError
@@ -60,7 +61,7 @@ def ranks():
 
 def is_exchange(op):
     """Whether an op's outputs are equal on all ranks because they have exchanged them."""
-    if op.type == "Sok1xCall":
+    if op_types.is_ours(op):
         return op.get_attr("function").decode() in _EXCHANGES
     return op.type in _HOROVOD
 

@@ -60,6 +60,7 @@ class _LazyAdam(_Adam):
     """Moves the rows that have a gradient, and their moments."""
 
     name = "operations.adam.lazy_step"
+    kind = "Update"
     group = updates.Updates(updates.LAZY_ADAM)
 
     def step(self, store: Store, given: RowGradients, scalars: List[int], rows: int, arrays: Sequence[int]) -> None:
@@ -72,6 +73,7 @@ class _WholeAdam(_Adam):
     """Moves every row of the table, and its moments."""
 
     name = "operations.adam.step"
+    kind = "Update"
     every_row = True
 
     def step(self, store: Store, given: RowGradients, scalars: List[int], rows: int, arrays: Sequence[int]) -> None:

@@ -41,6 +41,7 @@ class _Gradient(Operation):
     and its `order`. Output: float32 [K]."""
 
     name = "operations.bag_weights.gradient"
+    kind = "Gradient"
     Config = WeightsConfig
     group = groups.Gradient()
 

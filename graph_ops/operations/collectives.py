@@ -56,6 +56,7 @@ class _AllReduce(Operation):
     """inputs: float tensors. Outputs: their sums over all ranks, or averages."""
 
     name = "operations.collectives.all_reduce"
+    kind = "Reduce"
     Config = ReduceConfig
     communicates = True
 
@@ -118,6 +119,7 @@ class _SquaredNorms(Operation):
     """
 
     name = "operations.collectives.squared_norms"
+    kind = "Reduce"
     Config = NormsConfig
     communicates = True
 
@@ -139,6 +141,7 @@ class _Broadcast(Operation):
     """inputs: tensors. Outputs: rank `root`'s."""
 
     name = "operations.collectives.broadcast"
+    kind = "Broadcast"
     Config = BroadcastConfig
     communicates = True
 

@@ -245,6 +245,7 @@ class _Forward(Operation):
     """
 
     name = "operations.combined_lookup.forward"
+    kind = "Lookup"
     communicates = True
     Config = ForwardConfig
     group = groups.Forward()
@@ -305,6 +306,7 @@ class _Backward(_Combined, Backward):
     """See `Backward`."""
 
     name = "operations.combined_lookup.backward"
+    kind = "Gradient"
     Config = BackwardConfig
     group = groups.Backward()
     spread, SpreadConfig = "operations.combined_lookup.spread", SpreadConfig
@@ -339,6 +341,7 @@ class _Spread(_Combined, Spread):
     """See `Spread`."""
 
     name = "operations.combined_lookup.spread"
+    kind = "Gradient"
     Config = SpreadConfig
     backward, BackwardConfig = "operations.combined_lookup.backward", BackwardConfig
 

@@ -114,6 +114,7 @@ class _Forward(Operation):
     """
 
     name = "operations.dense_lookup.forward"
+    kind = "Lookup"
     communicates = True
     Config = ForwardConfig
     group = groups.Forward()
@@ -154,6 +155,7 @@ class _Backward(_Dense, Backward):
     """See `Backward`."""
 
     name = "operations.dense_lookup.backward"
+    kind = "Gradient"
     Config = BackwardConfig
     group = groups.Backward()
     spread, SpreadConfig = "operations.dense_lookup.spread", SpreadConfig
@@ -169,6 +171,7 @@ class _Spread(_Dense, Spread):
     """See `Spread`."""
 
     name = "operations.dense_lookup.spread"
+    kind = "Gradient"
     Config = SpreadConfig
     backward, BackwardConfig = "operations.dense_lookup.backward", BackwardConfig
 

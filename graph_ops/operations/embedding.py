@@ -27,7 +27,7 @@ from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge import configs, registry
+from sok1x.graph_ops.bridge import configs, op_types, registry
 from sok1x.graph_ops.operations import combined_lookup, dense_lookup, distinct_rows
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import TableVariables
@@ -48,7 +48,7 @@ def looked_up(indices: Any) -> Optional[str]:
     """The name of the table of whose lookup's gradient a tensor is the indices, distinct; else None."""
     while isinstance(indices, tf.Tensor) and indices.op.type == "Identity":
         indices = indices.op.inputs[0]
-    if not isinstance(indices, tf.Tensor) or indices.op.type != "Sok1xCall":
+    if not isinstance(indices, tf.Tensor) or not op_types.is_ours(indices.op):
         return None
     function = indices.op.get_attr("function").decode()
     if (function, indices.value_index) not in _DISTINCT:

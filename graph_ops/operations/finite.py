@@ -26,6 +26,7 @@ class _AllFinite(Operation):
     """
 
     name = "operations.finite.all_finite"
+    kind = "Reduce"
     Config = FiniteConfig
     communicates = True
 

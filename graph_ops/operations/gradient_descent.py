@@ -35,6 +35,7 @@ class _GradientDescent(Operation):
     """
 
     name = "operations.gradient_descent.step"
+    kind = "Update"
     Config = DescentConfig
     group = updates.Updates(updates.DESCEND)
 

@@ -42,6 +42,7 @@ class _Forward(dense_lookup._Forward):
     """As of `operations.dense_lookup.forward`."""
 
     name = "operations.local_lookup.forward"
+    kind = "Lookup"
     communicates = False
     group = None
     Lookup = _LocalLookup
@@ -58,6 +59,7 @@ class _Backward(dense_lookup._Backward):
     """As of `operations.dense_lookup.backward`."""
 
     name = "operations.local_lookup.backward"
+    kind = "Gradient"
     communicates = False
     group = None
 

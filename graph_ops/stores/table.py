@@ -44,7 +44,7 @@ class Table(NamedTuple):
     """An embedding table's shard on this rank.
 
     Attributes:
-      name: the table's name, equal on all ranks.
+      name: the table's name, equal on all ranks: its variable's.
       rows: V, rows of this rank's shard; of a table that grows, those that it begins with. dim: D, floats a row.
       kind: HASHED: an index maps keys to rows. DIRECT: a key says itself which row of its owner it is.
       key_dtype: 'int64', 'uint32' or 'int32'.
@@ -56,6 +56,8 @@ class Table(NamedTuple):
       forgetting: which rows leave when it is at its largest, and which keys get rows; None: no row leaves, all get one.
       cache: of a table whose rows are in the host's memory, what of them the variables have; `rows` are its rows then,
         and `forgetting` is there, if only with what it is by default. None: the variables have all.
+      counted_name: what SOK 1.x calls it, `EmbeddingVariable` and a number, where that is not its name: its Saver's
+        files are called so, and initial rows are a function of it, as they were before layers' names were in names.
     """
 
     name: str
@@ -70,6 +72,12 @@ class Table(NamedTuple):
     growth: Optional[Growth] = None
     forgetting: Optional[Forgetting] = None
     cache: Optional[Cache] = None
+    counted_name: str = ""
+
+    @property
+    def kit_name(self) -> str:
+        """What SOK calls it: a variable's `m_var_name`."""
+        return self.counted_name or self.name
 
     @property
     def grows(self) -> bool:
@@ -101,7 +109,7 @@ class Table(NamedTuple):
     @property
     def identity(self) -> int:
         """64 bits that tell this table from others in the generator of initial rows."""
-        return int.from_bytes(hashlib.blake2b(self.name.encode(), digest_size=8).digest(), "little")
+        return int.from_bytes(hashlib.blake2b(self.kit_name.encode(), digest_size=8).digest(), "little")
 
     def total(self, ranks: int) -> int:
         """Rows of all ranks; without an index keys are in [0, total)."""

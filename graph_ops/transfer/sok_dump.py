@@ -167,7 +167,7 @@ class _Files:
     def __init__(self, store, folder, token):
         self._label, self._first = store.label, store.world.rank == 0
         self._folder = folder
-        self._names = sok_files.paths(folder, store.table.name)
+        self._names = sok_files.paths(folder, store.table.kit_name)
         self._partial = ["{}.{:014x}.tmp".format(name, token) for name in self._names]
         self._aside = ["{}.{:014x}.old".format(name, token) for name in self._names]
         self._left = []  # files that rank 0 has made and not renamed

@@ -5,7 +5,7 @@ from typing import Any, List, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import folders
+from sok1x.checkpoint import folders, former_names
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.tables import TableState, dense_of
@@ -34,6 +34,7 @@ class VariablesSaver(tf.train.Saver):
         self._wanted = {name or variable.op.name: (variable.shape, variable.dtype.base_dtype)
                         for name, variable in names
                         if isinstance(variable, Variable) and variable._save_slice_info is None}
+        self._former = former_names.of_graph(self._wanted)
 
     @property
     def bytes(self) -> int:
@@ -57,7 +58,8 @@ class VariablesSaver(tf.train.Saver):
             return
         reader = tf.train.NewCheckpointReader(prefix)
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-        for name, (shape, dtype) in self._wanted.items():
+        for variable, (shape, dtype) in self._wanted.items():
+            name = variable if variable in shapes else self._former.get(variable, variable)
             if name not in shapes:
                 raise MismatchError("{} has no variable '{}', which the model has; it has {}.".format(
                     where, name, ", ".join(sorted(shapes)) or "none"))
@@ -75,7 +77,8 @@ class VariablesSaver(tf.train.Saver):
 
     def restore_dense(self, sess: tf.Session, save_path: str) -> None:
         """As `tf.train.Saver.restore`; shards are left alone."""
-        super().restore(sess, save_path)
+        with former_names.translated(save_path, self._former) as path:
+            super().restore(sess, path)
 
 
 class DenseSaver(VariablesSaver):
@@ -110,7 +113,7 @@ class DenseSaver(VariablesSaver):
         """Raises where TensorFlow's checkpoint has tables in it: they would be lost."""
         saved = tf.train.NewCheckpointReader(prefix).get_variable_to_shape_map()
         for table in self._tables:
-            if table.name in saved:
+            if former_names.saved_as(table.name, saved, [table.variable]) in saved:
                 raise MismatchError((
                     "{} is no checkpoint that sok1x's hooks have saved: it has table '{}' among TensorFlow's "
                     "variables, as a tf.train.Saver on one rank saves it. Restore it with tf.train.Saver().restore("

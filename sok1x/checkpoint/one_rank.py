@@ -4,7 +4,7 @@ from typing import Any, Dict, Iterator, Optional, Set, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint import shard_names
+from sok1x.checkpoint import former_names, shard_names
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.reading import Wanted
 from sok1x.checkpoint.tables import TableState
@@ -43,12 +43,14 @@ class OneRankSource:
         self._prefix, self._table, self._rank, self._ranks, self._wanted = prefix, table, rank, ranks, wanted
         self._keys = self._rows = np.zeros([0], np.int64)
         self._without: Set[str] = set()  # parts that only a table that forgets has
+        self._saved: Dict[str, Any] = {}  # all names in the checkpoint
         self.total = 0
 
     def check(self) -> None:
         """Finds this rank's keys. Raises MismatchError where the checkpoint does not fit the model."""
         reader = tf.train.NewCheckpointReader(self._prefix)
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+        self._saved = shapes
         for part, name in self._names().items():
             dtype, row_shape = self._wanted.parts[part]
             if name not in shapes:
@@ -85,13 +87,16 @@ class OneRankSource:
 
     def _names(self) -> Dict[str, str]:
         """{part: its variable's name in the checkpoint}."""
-        names = {shard_names.ROWS: self._table.variable.op.name}
-        names.update((part, variable.op.name) for part, variable in self._table.parts.items())
+        names = {shard_names.ROWS: self._name_of(self._table.variable)}
+        names.update((part, self._name_of(variable)) for part, variable in self._table.parts.items())
         return {part: name for part, name in names.items() if part not in self._without}
+
+    def _name_of(self, variable: Any) -> str:
+        return former_names.saved_as(variable.op.name, self._saved, [self._table.variable])
 
     def _all_keys(self, reader: Any, shapes: Dict[str, Any]) -> Tuple[np.ndarray, np.ndarray]:
         """Keys int64 [n] and their rows, in the order of rows."""
-        name = self._table.variable.op.name
+        name = self._name_of(self._table.variable)
         hashed = name + "/index" in shapes
         if hashed != self._wanted.use_hashtable:
             raise MismatchError("table '{}' has use_hashtable={} in {}, and {} in the model.".format(
@@ -107,7 +112,7 @@ class OneRankSource:
         index = index[index[:, 1].argsort(kind="stable")]
         keys = index[:, 0]
         owners = np.unique(keys % self._ranks)
-        if len(keys) >= _TELLING and len(owners) == 1:
+        if self._ranks > 1 and len(keys) >= _TELLING and len(owners) == 1:
             raise MismatchError((
                 "All {} keys of table '{}' in {} belong to rank {} of {}: this is that rank's shard, not the whole "
                 "table; several ranks have saved over each other's files. Restore a checkpoint that all ranks have "

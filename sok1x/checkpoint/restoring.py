@@ -4,7 +4,7 @@ from typing import Any, List, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import dense_saver, folders, shard_names, transfer
+from sok1x.checkpoint import dense_saver, folders, former_names, shard_names, transfer
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.preparing import Prepared, prepare
@@ -77,7 +77,7 @@ class Restoring:
         checkpoint = Checkpoint(folder)
         world = launch.current()
         for table in self._tables:
-            source = TableSource(checkpoint, table.table.name, world.rank, world.size, wanted(table.table))
+            source = former_names.source_of(checkpoint, table.table, world.rank, world.size, wanted(table.table))
             source.check()
             sources.append(source)
         if self._dense is not None and self._ranks.rank == 0:

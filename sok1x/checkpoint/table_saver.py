@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import agreed_timer, one_rank, prefixes
+from sok1x.checkpoint import agreed_timer, former_names, one_rank, prefixes
 from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.held import Held, with_keys
@@ -172,7 +172,9 @@ class TableSaver(tf.train.Saver):
                     "{} has the shards of rank {} of {}, which saved them for itself, and cannot be restored on rank "
                     "{} of {}. Restore it on that rank of as many; to go from one number of ranks to another, "
                     "{}.").format(places[rank].prefix, mark[0], mark[1], rank, world.size, _TOGETHER))
-        if world.size == 1 or whose == own:
+        if world.size == 1:
+            return former_names.are_in(places[0].prefix, self._held.tables)  # as TensorFlow does not know them
+        if whose == own:
             return False
         if len({one.prefix for one in places}) > 1:
             raise MismatchError((

@@ -19,7 +19,7 @@ class TableState(NamedTuple):
     @property
     def name(self) -> str:
         """The table's name."""
-        return str(self.variable.m_var_name)
+        return str(self.variable.table.name)
 
     def variables(self) -> List[tf.Variable]:
         """All that belongs to this rank's shard: it is in the shard files, not in TensorFlow's checkpoint."""
@@ -41,7 +41,7 @@ def tables_of(graph: tf.Graph) -> List[TableState]:
         shard = slots.shard_of(variable, [table.variable for table in tables])
         # Scalars of a table or its optimizer are equal on all ranks: TensorFlow's checkpoint has them.
         if shard is not None and slots.has_rows_of(variable, shard):
-            by_name[shard.m_var_name].parts[shard_names.SLOT + variable.op.name] = variable
+            by_name[shard.table.name].parts[shard_names.SLOT + variable.op.name] = variable
     return tables
 
 

@@ -32,7 +32,8 @@ class EmbeddingVariable(StampedVariable):
     """The rows of one table's shard, float32 [V, D]; layers make it, users and optimizers read and update it.
 
     Whatever name scope, variable scope or control dependencies are open, it is created at the root of the graph as
-    `EmbeddingVariable`, `EmbeddingVariable_1`, …, in `GLOBAL_VARIABLES`, `TRAINABLE_VARIABLES` and sok1x's own
+    `EmbeddingVariable`, `EmbeddingVariable_1`, …, that of a layer which has been given a name as
+    `LAYER/EmbeddingVariable`, in `GLOBAL_VARIABLES`, `TRAINABLE_VARIABLES` and sok1x's own
     `GraphKeys.GLOBAL_EMBEDDING_VARIABLES`. Beside it lie variables that are not trainable. The hash index tells which
     key has which row: `NAME/index`, int64 [C, 2], a key and its row in each slot, and `NAME/count`, int64 [], rows in
     use. The stamps tell `sok.incremental_dump` which rows have changed: `NAME/stamps`, int64 [V], and `NAME/steps`,
@@ -51,11 +52,13 @@ class EmbeddingVariable(StampedVariable):
         init_capacity: where `rows` is None, V at the start; None: 8192, or `max_capacity` if that is less.
         max_capacity: where `rows` is None, the most rows that this rank's shard gets; None: as many as there is memory
             for.
+        layer: the name of its layer, which its own begins with; None: it has none.
         **options: what `forgetting_options.ForgettingOptions` has: which rows leave when keys need more, and which
             keys get rows; and what `cache_options.CacheOptions` has: whether all rows are in host memory.
 
     Attributes:
-        m_var_name: its name in the graph, without ':0'.
+        m_var_name: its name as SOK 1.x has it, `EmbeddingVariable`, `EmbeddingVariable_1`, … in the order of tables,
+            after which `sok.Saver` calls its files. Its name in the graph is `op.name`.
         index: the index's variables, empty without a hash table.
         forgetting: variables of a table that forgets or has a cache, else empty: see
             `graph_ops.stores.forgetful_store` and `cached_store`.
@@ -93,9 +96,13 @@ class EmbeddingVariable(StampedVariable):
 
     def __init__(self, rows: Optional[int], dim: int, use_hashtable: bool = True, key_dtype: str = "int64",
                  initializer: Any = None, trainable: bool = True, init_capacity: Optional[int] = None,
-                 max_capacity: Optional[int] = None, **options: Any) -> None:
+                 max_capacity: Optional[int] = None, layer: Optional[str] = None, **options: Any) -> None:
         with self._room():
-            name = tf.get_default_graph().unique_name("EmbeddingVariable", mark_as_used=False)
+            unique_name = tf.get_default_graph().unique_name
+            # Taken in any case: SOK counts all tables.
+            name = kit_name = unique_name("EmbeddingVariable", mark_as_used=layer is not None)
+            if layer is not None:
+                name = unique_name(layer + "/EmbeddingVariable", mark_as_used=False)
             label = "table '{}'".format(name)
             given = cache_options.taken_out_of(options)
             resolved = cache_options.resolve(label, int(dim), forgetting_options.resolve(
@@ -105,7 +112,8 @@ class EmbeddingVariable(StampedVariable):
             row_initializer = initializers.resolve(initializer, capacity.rows, dim, capacity.growth is not None)
             self._make(Table(name, capacity.rows, int(dim), HASHED if use_hashtable else DIRECT, key_dtype,
                              Initializer(**row_initializer.spec), growth=capacity.growth,
-                             forgetting=resolved.forgetting, cache=resolved.cache),
+                             forgetting=resolved.forgetting, cache=resolved.cache,
+                             counted_name="" if name == kit_name else kit_name),
                        row_initializer.fill, trainable)
 
     @staticmethod
@@ -132,8 +140,10 @@ class EmbeddingVariable(StampedVariable):
         """
         from sok1x.checkpoint import keras_weights, table_saver  # which need this module
         from sok1x.dump_load import transfers
+        from sok1x.metrics import evaluation
         from sok1x.serving import saving
         table_saver.watch()
+        evaluation.watch()
         saving.watch()
         keras_weights.watch()
         summaries.watch()
@@ -141,7 +151,7 @@ class EmbeddingVariable(StampedVariable):
         if table.grows:
             growing_slots.watch()
             parameter_counts.watch()
-        self.m_var_name = table.name
+        self.m_var_name = table.kit_name
         collections = list(options.pop("collections", None) or [tf.GraphKeys.GLOBAL_VARIABLES])
         StampedVariable.__init__(self, table, fill, trainable=trainable, name=table.name,
                                  collections=collections + [GraphKeys.GLOBAL_EMBEDDING_VARIABLES], **options)
@@ -171,7 +181,7 @@ class EmbeddingVariable(StampedVariable):
             raise ValueError((
                 "tf.train.init_from_checkpoint, and an Estimator's warm_start_from, cannot start table '{}': its rows "
                 "mean nothing without their keys. Restore the table with tf.train.Saver or sok.CheckpointManager, and "
-                "leave it out here (vars_to_warm_start, assignment_map).").format(self.m_var_name))
+                "leave it out here (vars_to_warm_start, assignment_map).").format(self.table.name))
         self.__dict__["_initializer_op"] = op
 
     def _make_index(self) -> List[ShardVariable]:

@@ -218,7 +218,7 @@ class _Made:
             raise ValueError((
                 "slot '{}' of table '{}', which grows: got an initial value of {} that is not one number, known when "
                 "the graph is built, for all rows and columns; rows that come later would not know what to begin with")
-                             .format(scope, shard.m_var_name, example.dtype.base_dtype.name))
+                             .format(scope, shard.table.name, example.dtype.base_dtype.name))
         self._slot = known_slots.Slot(scope, graph._container, value)
         row_shape = [shard.table.dim] if example.shape.rank is None else example.shape[1:].as_list()
         return initial.initial_slot(shard.table, self._slot, example.dtype.base_dtype, row_shape)
@@ -230,7 +230,7 @@ class _Made:
             return
         assert variable.handle.op.get_attr("shared_name").decode() == slot.name, variable.handle.op
         setattr(variable, _GROWS_WITH, (self._shard.table, slot))
-        known_slots.note_made(variable.graph, self._shard.m_var_name, slot)
+        known_slots.note_made(variable.graph, self._shard.table.name, slot)
 
 
 def create(next_creator: Callable[..., Any], shards: Iterable[Any], kwargs: Dict[str, Any]) -> Any:

@@ -132,7 +132,7 @@ class PlacedVariable(EmbeddingVariable):
             ...     sok.Variable([[1.0, 2.0], [3.0, 4.0]]).num_gpus
             1
         """
-        return int(_ranks(self.m_var_name))
+        return int(_ranks(self.table.name))
 
 
 def _ranks(name: str) -> Any:

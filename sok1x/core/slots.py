@@ -62,7 +62,7 @@ def has_rows_of(variable: Any, shard: Any) -> bool:
         True
     """
     if shard.table.grows:
-        return variable is shard.stamps or growing_slots.table_of(variable) == shard.m_var_name
+        return variable is shard.stamps or growing_slots.table_of(variable) == shard.table.name
     return bool(variable.shape[:1] == shard.shape[:1])
 
 
@@ -88,11 +88,11 @@ def shard_of(variable: ResourceVariable, shards: Iterable[Any]) -> Optional[Any]
     """
     groups = variable.handle.op.colocation_groups()
     for shard in shards:
-        if growing_slots.table_of(variable) == shard.m_var_name:
+        if growing_slots.table_of(variable) == shard.table.name:
             return shard
-        if not shard.named_by_user and "/{}/".format(shard.m_var_name) in "/{}/".format(variable.op.name):
+        if not shard.named_by_user and "/{}/".format(shard.table.name) in "/{}/".format(variable.op.name):
             return shard
         # Adam's beta powers are colocated with a shard too: but they are scalars, equal on all ranks.
-        if ("loc:@" + shard.m_var_name).encode() in groups and has_rows_of(variable, shard):
+        if ("loc:@" + shard.table.name).encode() in groups and has_rows_of(variable, shard):
             return shard
     return None

@@ -19,7 +19,7 @@ def watch(table: Any, steps_to_live: Optional[int], l2_threshold: Optional[float
     """
     if steps_to_live is None and l2_threshold is None:
         return
-    with table.graph.as_default(), tf.init_scope(), tf_ops.name_scope(table.m_var_name + "/"), tf.device(table.device):
+    with table.graph.as_default(), tf.init_scope(), tf_ops.name_scope(table.table.name + "/"), tf.device(table.device):
         if steps_to_live is not None:
             rows = tf.where(table.steps.value() - table.stamps.value() > steps_to_live)[:, 0]
         else:

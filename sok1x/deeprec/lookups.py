@@ -90,7 +90,7 @@ def _one(lookup: Lookup, partition_strategy: str) -> tf.Tensor:
         raise TypeError("sok1x.{}: params: got {!r} of type {}, expected EmbeddingVariables "
                         "(tf.get_embedding_variable), sok1x.Variables or tf.Variables".format(
                             lookup.function, params, type(params).__name__))
-    label = params.m_var_name if ours else params.name
+    label = params.table.name if ours else params.name
     bags = bags_of(label, lookup.ids, lookup.function)
     weights = None
     if lookup.weights is not None:

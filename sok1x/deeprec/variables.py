@@ -10,6 +10,7 @@ from sok1x.core import initializers, placed_variable, scoped_tables
 from sok1x.deeprec import leaving, meaning, stepping
 from sok1x.dump_load import transfers
 from sok1x.dynamic_variable import DynamicVariable
+from sok1x.graph_ops.bridge import op_types
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable
 from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
@@ -72,7 +73,7 @@ class EmbeddingVariable(DynamicVariable):
 
     @target_gpu.setter
     def target_gpu(self, rank: int) -> None:
-        label = "EmbeddingVariable '{}'".format(self.m_var_name)
+        label = "EmbeddingVariable '{}'".format(self.table.name)
         meaning.expect_integer(label, "target_gpu", rank, -1)
         placement = BY_KEY if rank == -1 else Placement(int(rank))
         world = placed_variable.launch.current()
@@ -81,7 +82,7 @@ class EmbeddingVariable(DynamicVariable):
                              "from 0 to {}".format(label, rank, world.size, world.size - 1))
         if placement == self.table.placement:
             return
-        if any(op.type == "Sok1xCall" and op.get_attr("function").decode().startswith(_LOOKUPS)
+        if any(op_types.is_ours(op) and op.get_attr("function").decode().startswith(_LOOKUPS)
                for op in self._handle.consumers()):
             raise ValueError("{}: target_gpu: got {} for a table that is looked up already, expected it before the "
                              "first lookup".format(label, rank))
@@ -219,7 +220,7 @@ def get_embedding_variable(name: str, embedding_dim: int, key_dtype: Any = tf.in
     found: Any = scoped_tables.get(name, make, reuse)
     if found.table.dim != embedding_dim:
         raise ValueError("{}: embedding_dim: got {}, but '{}' is there already, with {}".format(
-            label, embedding_dim, found.m_var_name, found.table.dim))
+            label, embedding_dim, found.table.name, found.table.dim))
     return found
 
 

@@ -46,7 +46,7 @@ def checked(function: str, path: Any, variables: Any, optimizer: Any, session: A
                             "with a tf.train.Saver".format(function, variable, type(variable).__name__))
         if variable.graph is not given[0].graph:
             raise ValueError("{}: got '{}' and '{}' of two graphs, expected variables of one".format(
-                function, given[0].m_var_name, variable.m_var_name))
+                function, given[0].table.name, variable.table.name))
     if not given:
         raise ValueError("{}: got no variables".format(function))
     _expect_names_apart(function, given)
@@ -57,32 +57,36 @@ def checked(function: str, path: Any, variables: Any, optimizer: Any, session: A
     for variable in given:
         if optimizer is not None and not _trains(optimizer, variable):
             raise ValueError("{}: optimizer: got a {} that has not trained '{}'; call its apply_gradients with it "
-                             "before".format(function, type(optimizer).__name__, variable.m_var_name))
+                             "before".format(function, type(optimizer).__name__, variable.table.name))
     if launch.current() is None:
         raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
     found = sessions.session_of(function, given[0].graph, session)
     tables = [transfers.of(variable, optimizer) for variable in given]
     path = os.path.abspath(path)
     return Call(path, tables, found, talk(), "{} of {} at {}".format(
-        function, ", ".join("'{}'".format(variable.m_var_name) for variable in given), path))
+        function, ", ".join("'{}'".format(variable.table.name) for variable in given), path))
 
 
 def stems(variable: EmbeddingVariable) -> List[str]:
-    """What a variable's files are called after; SOK's, by the name with or without ':0'. The first is ours."""
-    return [layout.stem(variable.name), layout.stem(variable.m_var_name)]
+    """What a variable's files are called after; SOK's, by the name with or without ':0'. The first is ours.
+
+    A layer's table was called by SOK's name of it before it had the layer's.
+    """
+    names = (variable.table.name, variable.m_var_name)
+    return list(dict.fromkeys(layout.stem(name + end) for name in names for end in (":0", "")))
 
 
 def _expect_names_apart(function: str, variables: List[EmbeddingVariable]) -> None:
     known: Dict[str, str] = {}
     for variable in variables:
-        other = known.setdefault(stems(variable)[0], variable.m_var_name)
-        if other != variable.m_var_name:
+        other = known.setdefault(stems(variable)[0], variable.table.name)
+        if other != variable.table.name:
             raise ValueError("{}: '{}' and '{}' would have files of one name, '{}': SOK's files have '_' for every "
                              "punctuation character; rename one".format(
-                                 function, other, variable.m_var_name, stems(variable)[0]))
+                                 function, other, variable.table.name, stems(variable)[0]))
     if len(known) < len(variables):
         raise ValueError("{}: got a variable twice: {}".format(
-            function, ", ".join(variable.m_var_name for variable in variables)))
+            function, ", ".join(variable.table.name for variable in variables)))
 
 
 def _trains(optimizer: Any, variable: EmbeddingVariable) -> bool:

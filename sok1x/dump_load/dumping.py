@@ -114,7 +114,7 @@ class _Dumping:
         expect_seen(self._path, "just made")
         for table, of_ranks in zip(self._call.tables, zip(*counts)):
             rank = self._world.rank
-            sink = ShardSink(self._files(table), table.variable.m_var_name, sum(of_ranks[:rank]), of_ranks[rank],
+            sink = ShardSink(self._files(table), table.variable.table.name, sum(of_ranks[:rank]), of_ranks[rank],
                              sum(of_ranks))
             try:
                 table.save.run(self._call.session, sink)

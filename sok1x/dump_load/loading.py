@@ -108,7 +108,7 @@ def _wanted(table: TableTransfers) -> Wanted:
     parts = {shard_names.ROWS: ("", variable.table.dtype)}
     parts.update((shard_names.SLOT + slot, (slot, made.dtype.base_dtype.name))
                  for slot, made in table.slots.variables.items())
-    return Wanted(variable.m_var_name, calls.stems(variable), variable.table.dim, parts,
+    return Wanted(variable.table.name, calls.stems(variable), variable.table.dim, parts,
                   (table.slots.optimizer,) + tuple(table.slots.known))
 
 

@@ -53,7 +53,7 @@ def of(variable: EmbeddingVariable, optimizer: Any = None) -> TableTransfers:
             raise RuntimeError(
                 "sok1x.dump and sok1x.load: the graph is finalized, and has no ops for the slots of optimizer {} for "
                 "table '{}'; give them the sok1x.OptimizerWrapper whose apply_gradients has trained it, or call one of "
-                "them once before the graph is finalized".format(slots.optimizer, variable.m_var_name))
+                "them once before the graph is finalized".format(slots.optimizer, variable.table.name))
         kept[key] = _make(variable, slots)
     save, load = kept[key]
     return TableTransfers(variable, slots, save, load)
@@ -68,6 +68,6 @@ def make_anew(variable: EmbeddingVariable) -> None:
 def _make(variable: EmbeddingVariable, slots: Slots) -> Tuple[Transfer, Transfer]:
     state = TableState(variable, {shard_names.SLOT + slot: made for slot, made in slots.variables.items()})
     with variable.graph.as_default(), tf.init_scope(), tf.control_dependencies(None), tf.device(None), \
-            tf_ops.name_scope(variable.m_var_name + "/"):
+            tf_ops.name_scope(variable.table.name + "/"):
         return (Transfer(state, shard_transfer.save, "dump_shard"),
                 Transfer(state, shard_transfer.load, "load_dumped_shard"))

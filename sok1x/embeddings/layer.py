@@ -1,4 +1,5 @@
 """What both embedding layers have in common."""
+import re
 from typing import Any, Dict, Optional
 
 import tensorflow.compat.v1 as tf
@@ -26,8 +27,10 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         init_capacity, max_capacity: of a table that grows: see `sok.EmbeddingVariable`.
         **kwargs: which rows leave when keys need more, and which keys get rows: see
             `sok1x.core.forgetting_options.ForgettingOptions`. Whether rows are in host memory, and how many in a cache
-            on the device: see `sok1x.core.cache_options.CacheOptions`. And what every Keras layer takes: name,
-            trainable, dtype (see `precision.policy`).
+            on the device: see `sok1x.core.cache_options.CacheOptions`. And what every Keras layer takes:
+            trainable, dtype (see `precision.policy`), name: the table is called `NAME/EmbeddingVariable`, in variables,
+            checkpoints and messages. Without one, or with what Keras would make up, it has SOK's name,
+            `EmbeddingVariable`, `EmbeddingVariable_1`, …, in the order of tables.
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.
@@ -73,11 +76,25 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         self._table = EmbeddingVariable(
             rows=self.max_vocabulary_size_per_gpu, dim=self.embedding_vec_size, use_hashtable=self.use_hashtable,
             key_dtype=self.key_dtype.name, initializer=self.embedding_initializer, trainable=self.trainable,
-            init_capacity=self.init_capacity, max_capacity=self.max_capacity, **dict(self._options))
+            init_capacity=self.init_capacity, max_capacity=self.max_capacity, layer=self._given_name(),
+            **dict(self._options))
         # Keras then saves and counts them with the layer's weights.
         self._index = self._table.index
         self._stamps = [self._table.stamps, self._table.steps]
         self._forgets = list(self._table.forgetting.values())
+
+    def _given_name(self) -> Optional[str]:
+        """The layer's name; None where Keras has made it up, which counts the layers that were built before.
+
+        By its form, for a copy by `from_config` is given the name that Keras has made up.
+        """
+        words = re.sub("([a-z])([A-Z])", r"\1_\2", re.sub("(.)([A-Z][a-z0-9]+)", r"\1_\2", type(self).__name__))
+        if re.match(words.lower() + r"(_\d+)?\Z", self.name.lower()):
+            return None
+        if not re.match(r"[A-Za-z0-9.][A-Za-z0-9_./-]*\Z", self.name):
+            raise ValueError("layer '{0}': name: got '{0}', expected what TensorFlow's ops can be called: letters, "
+                             "digits, '_', '.', '-' and '/', the first a letter, a digit or '.'".format(self.name))
+        return str(self.name).rstrip("/")
 
     @property
     def embedding_variable(self) -> EmbeddingVariable:
@@ -128,9 +145,9 @@ class EmbeddingLayer(tf.keras.layers.Layer):
             ...     layer = sok.All2AllDenseEmbedding(
             ...         max_vocabulary_size_per_gpu=16, embedding_vec_size=4, slot_num=2, nnz_per_slot=1, name="ads")
             >>> layer.label
-            "layer 'ads' (table 'EmbeddingVariable')"
+            "layer 'ads' (table 'ads/EmbeddingVariable')"
         """
-        return "layer '{}' (table '{}')".format(self.name, self.embedding_variable.m_var_name)
+        return "layer '{}' (table '{}')".format(self.name, self.embedding_variable.table.name)
 
     def get_config(self) -> Dict[str, Any]:
         """The layer's arguments, for `from_config`.

@@ -186,7 +186,7 @@ def _variables(method: str, variable: Any) -> TableVariables:
                         "embedding_variable)".format(method, variable, type(variable).__name__))
     if variable.table.dtype != "float32":
         raise TypeError("{}: embedding_variable: got '{}' of {}, and SOK 1.x's files have rows of float32; use "
-                        "sok1x.dump and sok1x.load".format(method, variable.m_var_name, variable.table.dtype))
+                        "sok1x.dump and sok1x.load".format(method, variable.table.name, variable.table.dtype))
     return variable.table_variables
 
 

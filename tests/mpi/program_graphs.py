@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 import sok1x as sok
 from sok1x import launch
 from sok1x.checkpoint import CheckpointError
-from sok1x.graph_ops.bridge import configs, executor, library, registry
+from sok1x.graph_ops.bridge import configs, executor, library, op_types, registry
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 FOLDER, SEED = sys.argv[1], int(sys.argv[2])
@@ -192,7 +192,7 @@ def counts_that_do_not_fit():
             tf.SparseTensor([[0, 0], [1, 0]], tf.constant([RANK, 3], tf.int64), [2, 1]))
         for fetched, lookup, place in ((dense, "dense_lookup", 0), (combined, "combined_lookup", 1)):
             function = "operations.{}.backward".format(lookup)
-            while fetched.op.type != "Sok1xCall":
+            while not op_types.is_ours(fetched.op):
                 fetched = fetched.op.inputs[0]
             config = configs.of_op(registry.get("operations.{}.forward".format(lookup)).Config, fetched.op)
             kind = registry.get(function).Config

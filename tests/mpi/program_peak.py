@@ -14,7 +14,7 @@ from settled import settle
 
 import sok1x as sok
 from sok1x import launch
-from sok1x.graph_ops.bridge import bridge
+from sok1x.graph_ops.bridge import bridge, op_types
 from sok1x.graph_ops.groups.lookup_run import LookupRun
 
 B, S, H, D = 64, 3, 4, 24
@@ -112,7 +112,7 @@ def check(dtype, item):
             scratch = (36 * (k + max(asked, pairs)) + 16 * (u + owned) + 8192) * tf.test.is_gpu_available()
             for name, outs, _ in outputs:
                 after = [op.name for op in tf.get_default_graph().get_operations()
-                         if op.type == "Sok1xCall" and any(tensor.op is out.op for tensor in op.inputs for out in outs)]
+                         if op_types.is_ours(op) and any(tensor.op is out.op for tensor in op.inputs for out in outs)]
                 assert len(after) == 2 * len(outs), after  # the rows made distinct, and the gradient
                 for ops, limit in (([out.op.name for out in outs], forward[name]), (after, backward[name])):
                     limit = (limit + scratch) * len(outs)

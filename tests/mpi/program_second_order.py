@@ -11,6 +11,7 @@ from mpi4py import MPI
 
 import sok1x as sok
 from sok1x.cuda_kernels import partition, unique
+from sok1x.graph_ops.bridge import op_types
 from sok1x.graph_ops.operations import embedding
 
 v1 = tf
@@ -61,7 +62,7 @@ def gradients_of(loss, variable, orders):
     """
     first = tf.gradients(loss, variable)[0]
     dense = tf.convert_to_tensor(first)
-    values = first.values if isinstance(first, tf.IndexedSlices) and "Sok1xCall" == first.values.op.type else dense
+    values = first.values if isinstance(first, tf.IndexedSlices) and op_types.is_ours(first.values.op) else dense
     penalty = tf.reduce_sum(tf.square(values)) + tf.reduce_sum(tf.square(dense) * tf.constant([1, 2, -1, 0.5]))
     second = tf.convert_to_tensor(tf.gradients(penalty, variable)[0])
     if orders == 2:

@@ -5,6 +5,7 @@ import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, session
 
 import sok1x as sok
+from sok1x.graph_ops.bridge import op_types
 
 v1 = tf
 ROWS, DIM, STEPS = 24, 5, 100
@@ -14,7 +15,7 @@ StockLazy, StockAdam = stock_lazy_adam.LazyAdamOptimizer, tf.keras.optimizers.Ad
 def functions():
     """The sok1x functions of the default graph's ops."""
     return [op.get_attr("function").decode() for op in v1.get_default_graph().get_operations()
-            if op.type == "Sok1xCall"]
+            if op_types.is_ours(op)]
 
 
 class Twins:

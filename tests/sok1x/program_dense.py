@@ -9,6 +9,7 @@ import stock_lazy_adam
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
+from sok1x.graph_ops.bridge import op_types
 
 v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
@@ -51,7 +52,7 @@ def check_means(steps, average, keras=False):
         step = steps(loss, weights + [unused])
         ops = v1.get_default_graph().get_operations()
         assert any(op.type == "HorovodAllreduce" for op in ops) == (OVER != "own")
-        assert any(op.type == "Sok1xCall" and op.get_attr("function")
+        assert any(op_types.is_ours(op) and op.get_attr("function")
                    == b"operations.collectives.all_reduce" for op in ops) == (OVER == "own")
         with session() as run:
             run.run(step)

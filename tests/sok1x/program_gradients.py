@@ -14,6 +14,7 @@ import tensorflow.compat.v1 as tf
 from mpi4py import MPI
 
 import sok1x as sok
+from sok1x.graph_ops.bridge import op_types
 
 v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
@@ -159,7 +160,7 @@ def check_keras_clips(random):
 
 def exchanges():
     """How many ops of the graph add values up over the ranks."""
-    return sum(op.type.startswith("HorovodAllreduce") or op.type == "Sok1xCall" and op.get_attr(
+    return sum(op.type.startswith("HorovodAllreduce") or op_types.is_ours(op) and op.get_attr(
         "function") == b"operations.collectives.all_reduce" for op in v1.get_default_graph().get_operations())
 
 

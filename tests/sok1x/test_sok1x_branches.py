@@ -11,6 +11,7 @@ from ranks import run_ranks
 from sok1x_cases import graph, session
 
 import sok1x as sok
+from sok1x.graph_ops.bridge import op_types
 
 v1 = tf
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_branches.py")
@@ -101,7 +102,7 @@ def test_one_guard_a_decision():
             if way != "in_cond_in_loop":
                 tf.gradients(twins.our_loss, [twins.table])
             guards = [op for op in made.get_operations()
-                      if op.type == "Sok1xCall" and op.get_attr("function") == b"operations.branches.agree"]
+                      if op_types.is_ours(op) and op.get_attr("function") == b"operations.branches.agree"]
             assert len(guards) == expected, (way, [op.name for op in guards])
 
 

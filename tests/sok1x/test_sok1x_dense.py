@@ -10,6 +10,7 @@ from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
 from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops.bridge import op_types
 
 v1 = tf
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_dense.py")
@@ -68,7 +69,7 @@ def test_twice_is_refused():
 
 
 def exchanges(made):
-    return [op.get_attr("function").decode() for op in made.get_operations() if op.type == "Sok1xCall"]
+    return [op.get_attr("function").decode() for op in made.get_operations() if op_types.is_ours(op)]
 
 
 def test_every_dense_gradient_travels_once_and_in_one_op():
@@ -129,7 +130,7 @@ def test_broadcast_takes_the_dense_variables_only():
         loss = tf.reduce_sum(layer(tf.constant([[[1, 2, 3]] * 2], tf.int64))) * tf.reduce_sum(dense)
         v1.train.AdamOptimizer().minimize(loss)
         sok.broadcast_global_variables(0)
-        call, = [op for op in made.get_operations() if op.type == "Sok1xCall"
+        call, = [op for op in made.get_operations() if op_types.is_ours(op)
                  and op.get_attr("function") == b"operations.collectives.broadcast"]
         expected = [variable for variable in v1.global_variables() if not isinstance(variable, ShardVariable)]
         assert len(call.outputs) == len(expected) == 5  # dense and its two slots, two beta powers

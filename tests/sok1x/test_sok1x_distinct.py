@@ -5,6 +5,7 @@ import stock_lazy_adam
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
+from sok1x.graph_ops.bridge import op_types
 from sok1x.graph_ops.operations import embedding
 
 OPTIMIZERS = {
@@ -81,7 +82,7 @@ def test_what_counts_as_distinct():
         assert not embedding.are_distinct(tf.concat([trained.indices, evaluated.indices], 0), own)
         for saved in trained.values.op.inputs[1:3]:  # which row each key has: some come twice
             assert not embedding.are_distinct(saved, own)
-        found = next(op for op in own.graph.get_operations() if op.type == "Sok1xCall"
+        found = next(op for op in own.graph.get_operations() if op_types.is_ours(op)
                      and op.get_attr("function")
                      == b"operations.distinct_rows.find" and evaluated.values.op.inputs[3].op is op)
         assert not embedding.are_distinct(found.outputs[1], own)  # there may be keys without rows, a -1 each

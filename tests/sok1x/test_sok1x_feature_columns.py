@@ -6,6 +6,7 @@ from tensorflow.python.feature_column import feature_column_v2
 
 import sok1x as sok
 from sok1x.deeprec import feature_columns
+from sok1x.graph_ops.bridge import op_types
 
 ours, stock = sok.feature_column, tf.feature_column
 
@@ -101,7 +102,7 @@ def test_a_group_waits_for_the_columns_that_are_asked_for_and_no_others(graph):
     features = {name: tf.constant([[7]], tf.int64) for name in "ab"}
     stock.input_layer(features, made[:2])
     barrier = graph.get_operation_by_name("fields_ids")
-    lookups = [op for op in graph.get_operations() if op.type == "Sok1xCall" and barrier in op.control_inputs]
+    lookups = [op for op in graph.get_operations() if op_types.is_ours(op) and barrier in op.control_inputs]
     assert len(lookups) == 2 and len(barrier.control_inputs) == 4
     with pytest.raises(ValueError, match="Feature c is not in features"):
         stock.input_layer(features, made)

@@ -9,18 +9,28 @@ from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_lay
 from tensorflow.python.ops import control_flow_ops
 
 import sok1x as sok
+from sok1x.graph_ops.bridge import op_types
 
 v1 = tf
 
 
-def nodes(run, fetched, feed=None, kind="Sok1xCalls"):
-    """The functions of the nodes of a kind that a run is made of: a list of its members' functions for each."""
+TYPES = {"dense_lookup.forward": "Sok1xLookup", "combined_lookup.forward": "Sok1xLookup",
+         "dense_lookup.backward": "Sok1xGradient", "combined_lookup.backward": "Sok1xGradient",
+         "distinct_rows.find": "Sok1xDistinctRows", "adam.lazy_step": "Sok1xUpdate",
+         "gradient_descent.step": "Sok1xUpdate"}
+
+
+def nodes(run, fetched, feed=None, fused=True):
+    """The functions of the fused nodes, or of the others, that a run is made of: a list of members' for each."""
     metadata = v1.RunMetadata()
     run.run(fetched, feed, options=v1.RunOptions(output_partition_graphs=True), run_metadata=metadata)
-    found = [node for made in metadata.partition_graphs for node in made.node if node.op == kind]
-    of = {"Sok1xCalls": lambda node: list(node.attr["functions"].list.s),
-          "Sok1xCall": lambda node: [node.attr["function"].s]}[kind]
-    return sorted([name.decode().split(".", 1)[1] for name in of(node)] for node in found)
+    found = []
+    for node in [node for made in metadata.partition_graphs for node in made.node if node.op.startswith("Sok1x")]:
+        if (node.op not in op_types.TYPES) == fused:
+            functions = list(node.attr["functions"].list.s) if fused else [node.attr["function"].s]
+            found.append([name.decode().split(".", 1)[1] for name in functions])
+            assert {TYPES.get(name, "Sok1xCall") + "s" * fused for name in found[-1]} == {node.op}
+    return sorted(found)
 
 
 def keys(random, count=4):
@@ -47,13 +57,13 @@ def test_a_step_of_many_tables(seed):
                 with session() as run:
                     losses = [run.run([loss, train])[0] for _ in range(3)]
                     found.append((losses, run.run(values)))
-                    apart = nodes(run, [loss, train], kind="Sok1xCall")
+                    apart = nodes(run, [loss, train], fused=False)
                     together = nodes(run, [loss, train])
                 assert len(apart) == (0 if fuse == "1" else 20), apart
                 assert together == ([] if fuse == "0" else [
                     ["adam.lazy_step"] * 5, ["combined_lookup.backward"] * 2, ["combined_lookup.forward"] * 2,
                     ["dense_lookup.backward"] * 3, ["dense_lookup.forward"] * 3, ["distinct_rows.find"] * 5])
-                assert all(op.type != "Sok1xCalls" for op in made.get_operations())
+                assert all(op_types.is_ours(op) for op in made.get_operations() if op.type.startswith("Sok1x"))
         finally:
             del os.environ["SOK1X_FUSE"]
     for one, other in zip(*found):
@@ -75,7 +85,7 @@ def test_what_needs_each_other_stays_apart():
         with session() as run:
             assert nodes(run, [ab, ba]) == [["dense_lookup.forward"] * 2] * 2
             # What else is asked for makes other nodes of the same ops.
-            assert nodes(run, ab) == [] and nodes(run, ab, kind="Sok1xCall") == [["dense_lookup.forward"]] * 2
+            assert nodes(run, ab) == [] and nodes(run, ab, fused=False) == [["dense_lookup.forward"]] * 2
             one, other = run.run([ab, ba])
             np.testing.assert_array_equal(one, run.run(ab))
             np.testing.assert_array_equal(other, run.run(ba))
@@ -157,7 +167,7 @@ def test_one_that_fails_is_named_and_fails_alone():
             with pytest.raises(tf.errors.ResourceExhaustedError) as caught:
                 run.run(train, dict(zip(fed, [small, large, small])))
             assert layers[1].trainable_variables[0].op.name in caught.value.message
-            assert caught.value.op is not None and caught.value.op.type == "Sok1xCall"
+            assert caught.value.op is not None and caught.value.op.type == "Sok1xLookup"
             assert fed[1] in caught.value.op.inputs[:] or fed[1].op in [i.op for i in caught.value.op.inputs]
             np.testing.assert_array_equal(
                 before, run.run([layer.trainable_variables[0].read_value() for layer in layers]))

@@ -9,6 +9,7 @@ from ranks import run_ranks
 from sok1x_cases import graph, session
 
 import sok1x as sok
+from sok1x.graph_ops.bridge import op_types
 
 v1 = tf
 experimental = v1.train.experimental
@@ -82,7 +83,7 @@ def test_around_distributed_optimizer_and_within():
             optimizer = make(v1.train.AdamOptimizer(0.1))
             step = optimizer.minimize(loss, var_list=variables)
             averaged = [op for op in v1.get_default_graph().get_operations()
-                        if op.type == "Sok1xCall" and op.get_attr("function") == b"operations.collectives.all_reduce"]
+                        if op_types.is_ours(op) and op.get_attr("function") == b"operations.collectives.all_reduce"]
             assert len(averaged) == 1 and averaged[0]._get_control_flow_context() is None
             assert optimizer.get_slot(variables[1], "m") is not None and optimizer.get_slot_names() == ["m", "v"]
             with session() as run:

@@ -25,14 +25,16 @@ def test_made_at_the_root_whatever_surrounds_it():
             blocked = v1.placeholder(tf.bool, [])
             with tf.control_dependencies([blocked]):
                 first = dense_layer()
-        second = sparse_layer(name="other")
+        second = sparse_layer(name="other")  # its table is called after it, at the root too
         built = []
         v1.while_loop(lambda i: i < 1, lambda i: (built.append(dense_layer()), i + 1)[1], [0])
         v1.cond(blocked, lambda: built.append(dense_layer()) or tf.constant(0), lambda: tf.constant(1))
         layers = [first, second] + built
         got = [layer.embedding_variable.m_var_name for layer in layers]
         assert got == ["EmbeddingVariable", "EmbeddingVariable_1", "EmbeddingVariable_2", "EmbeddingVariable_3"]
+        got[1] = "other/EmbeddingVariable"
         assert [layer.embedding_variable.name for layer in layers] == [name + ":0" for name in got]
+        assert [layer.embedding_variable.table.name for layer in layers] == got
         with session() as run:  # the placeholder is not fed: nothing may depend on it
             run.run([layer.embedding_variable for layer in layers])
     with graph():

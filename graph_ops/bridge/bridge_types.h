@@ -1,0 +1,31 @@
+// The types of our ops. All have the same attributes and one kernel, which runs what the attribute `function` names; the
+// types tell profilers what it is. A fused node (bridge_fusing.cc) has its members' type and an "s".
+#ifndef SOK1X_BRIDGE_TYPES_H
+#define SOK1X_BRIDGE_TYPES_H
+
+#include <string>
+
+// For each type: f(its name). As op_types.py has them.
+#define SOK1X_FOR_EACH_TYPE(f) \
+  f("Sok1xCall");              \
+  f("Sok1xLookup");            \
+  f("Sok1xGradient");          \
+  f("Sok1xDistinctRows");      \
+  f("Sok1xUpdate");            \
+  f("Sok1xReduce");            \
+  f("Sok1xBroadcast")
+
+namespace sok1x {
+
+// Whether an op of this type is one of ours, and no fused node.
+inline bool IsOurs(const std::string& type) {
+#define SOK1X_IS_IT(name) \
+  if (type == name) return true
+  SOK1X_FOR_EACH_TYPE(SOK1X_IS_IT);
+#undef SOK1X_IS_IT
+  return false;
+}
+
+}  // namespace sok1x
+
+#endif  // SOK1X_BRIDGE_TYPES_H

@@ -1,0 +1,124 @@
+"""What an Estimator's `evaluate` gives, over the samples of all ranks.
+
+`tf.metrics` add up what their values are computed from in local variables; the loss, of which an Estimator takes the
+mean, is one of them. A hook replaces these sums by those of all ranks when the last batch has been counted, before the
+Estimator reads the values; and so it writes and returns the same on all ranks.
+"""
+import functools
+import sys
+from typing import Any, List
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.core.graph_keys import GraphKeys
+from sok1x.graph_ops.operations import collectives
+from sok1x.launch import launcher
+from sok1x.metrics.accumulators import OVER_RANKS
+
+# What variables of tf.metrics and tf.keras.metrics are called that are sums over samples.
+_SUMS = frozenset(("total", "count", "true_positives", "true_negatives", "false_positives", "false_negatives",
+                   "total_confusion_matrix", "total_compute_iou"))
+_ESTIMATORS = "tensorflow_estimator.python.estimator.estimator"
+
+
+def watch() -> None:
+    """From now on `tf.estimator.Estimator.evaluate` gives results over all ranks, where the graph has tables.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> from sok1x.metrics import evaluation
+        >>> evaluation.watch()
+    """
+    module: Any = sys.modules.get(_ESTIMATORS)  # else no Estimator calls us
+    kind = getattr(module, "Estimator", None)
+    if kind is None or hasattr(kind._evaluate_run, "__wrapped__"):
+        return
+    stock = kind._evaluate_run
+
+    @functools.wraps(stock)
+    def evaluate_run(self: Any, checkpoint_path: Any, scaffold: Any, update_op: Any, eval_dict: Any, all_hooks: Any,
+                     output_dir: Any) -> Any:
+        if tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
+            all_hooks = [*(all_hooks or []), OverRanksHook()]
+        return stock(self, checkpoint_path, scaffold, update_op, eval_dict, all_hooks, output_dir)
+
+    kind._evaluate_run = evaluate_run
+
+
+class OverRanksHook(tf.train.SessionRunHook):
+    """At the end of a session, has what tf.metrics have counted be what they have counted on all ranks.
+
+    All ranks come to the end alike. Metrics of `sok1x.metrics` are left alone, for they are over all ranks themselves;
+    and those of others that do not add up (their variables' names tell), of which a warning says so.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.metrics.evaluation import OverRanksHook
+        >>> with tf.Graph().as_default():
+        ...     value, update = tf.metrics.mean([1.0, 3.0])
+        ...     with tf.train.MonitoredTrainingSession(hooks=[sok.InitHook(), OverRanksHook()]) as session:
+        ...         float(session.run(update))
+        2.0
+    """
+
+    def __init__(self) -> None:
+        self._assign: List[tf.Operation] = []
+
+    def begin(self) -> None:
+        """Makes the ops."""
+        if not _several_ranks():
+            return
+        variables = [variable for variable in tf.get_collection(tf.GraphKeys.METRIC_VARIABLES)
+                     if not getattr(variable, OVER_RANKS, False)]
+        others = {_scope(variable) for variable in variables if not _is_sum(variable)}
+        if others:
+            tf.logging.warning("Metrics of this rank's samples alone, since they do not add up: %s. Take those of "
+                               "tf.metrics or sok1x.metrics for values over all ranks.", ", ".join(sorted(others)))
+        sums = [variable for variable in variables if _scope(variable) not in others]
+        with tf.name_scope("metrics_over_ranks"):
+            with tf.device("/device:CPU:0"):  # in float64, so that counts stay whole numbers
+                added = collectives.all_reduce([tf.cast(variable, tf.float64) for variable in sums], average=False)
+            self._assign = [tf.assign(variable, tf.cast(value, variable.dtype.base_dtype)).op
+                            for variable, value in zip(sums, added)]
+
+    def end(self, session: tf.Session) -> None:
+        """Adds up, before the values are read.
+
+        Args:
+            session: has run the last step.
+
+        Raises:
+            tf.errors.OpError: a rank has failed.
+
+        Example:
+            >>> from sok1x.metrics.evaluation import OverRanksHook
+            >>> OverRanksHook().end(None)
+        """
+        if self._assign:
+            session.run(self._assign)
+
+
+def _several_ranks() -> bool:
+    world = launch.current()
+    if world is not None:
+        return bool(world.size > 1)
+    try:
+        found = launcher.detect()
+    except launch.LaunchError:  # told when the ranks join
+        return False
+    return found is not None and (found.size or 2) > 1
+
+
+def _scope(variable: Any) -> str:
+    return str(variable.op.name.rpartition("/")[0] or variable.op.name)
+
+
+def _is_sum(variable: Any) -> bool:
+    return variable.op.name.rpartition("/")[2].rstrip("0123456789").rstrip("_") in _SUMS

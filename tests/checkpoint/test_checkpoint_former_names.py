@@ -1,0 +1,77 @@
+"""Checkpoints that were written before layers' names were in tables' names: former_model.py says how."""
+import json
+import os
+import tarfile
+
+import pytest
+import tensorflow as tf
+from former_model import BATCHES, Model
+
+import sok1x as sok
+from sok1x.checkpoint import former_names
+from sok1x.checkpoint.errors import CheckpointError
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@pytest.fixture
+def before(tmp_path):
+    with tarfile.open(os.path.join(HERE, "before_names.tar.gz")) as archive:
+        archive.extractall(str(tmp_path))
+    return tmp_path
+
+
+def test_all_of_it_is_restored_to_the_bit(before):
+    """Rows, keys, slots, dense variables: so the next step is what it would have been."""
+    expected = json.loads((before / "expected.json").read_text())
+    for way in ("manager", "saver of the folder", "saver of one rank"):
+        with tf.Graph().as_default(), tf.Session() as session:
+            init, model = sok.Init(global_batch_size=3), Model()
+            assert [table.op.name for table in model.tables] == [
+                "ads/EmbeddingVariable", "users/of/EmbeddingVariable", "EmbeddingVariable_2"]
+            assert [table.m_var_name for table in model.tables] == [
+                "EmbeddingVariable", "EmbeddingVariable_1", "EmbeddingVariable_2"]
+            saver, manager = tf.train.Saver(), sok.CheckpointManager(str(before / "whole"))
+            again = sok.CheckpointManager(str(before / way))
+            session.run(init)
+            if way == "manager":
+                assert manager.restore(session) == 3
+            else:
+                saver.restore(session, str(before / ("whole/model.ckpt-3" if "folder" in way else "alone/model.ckpt")))
+            assert model.rows(session) == expected["saved"], way
+            assert session.run(tf.train.get_global_step()) == 2
+            again.save(session, 5)
+            model.train(session, BATCHES[2:])
+            assert model.rows(session) == expected["next"], way
+            session.run(tf.global_variables_initializer())
+            assert again.restore(session) == 5 and model.rows(session) == expected["saved"]  # under the new names
+            model.train(session, BATCHES[2:])
+            assert model.rows(session) == expected["next"], way
+
+
+def test_a_table_that_is_there_under_neither_name(before):
+    with tf.Graph().as_default(), tf.Session() as session:
+        init = sok.Init(global_batch_size=3)
+        for name in ("ads", "users/of", None, "more"):
+            sok.All2AllDenseEmbedding(40, 2, 2, 1, name=name)
+        saver, manager = tf.train.Saver(), sok.CheckpointManager(str(before / "whole"))
+        session.run(init)
+        with pytest.raises(CheckpointError, match="no table 'more/EmbeddingVariable'.* has EmbeddingVariable, "):
+            manager.restore(session)
+        with pytest.raises(CheckpointError, match="no variable 'more/EmbeddingVariable'"):
+            saver.restore(session, str(before / "alone/model.ckpt"))
+
+
+def test_what_a_former_name_is():
+    class Given:
+        def __init__(self, name, m_var_name):
+            self.table, self.m_var_name = type("Table", (), {"name": name}), m_var_name
+
+    tables = [Given("ads/EmbeddingVariable", "EmbeddingVariable"), Given("EmbeddingVariable_1", "EmbeddingVariable_1"),
+              Given("ads/EmbeddingVariable_1", "EmbeddingVariable_2")]
+    for name, then in (("ads/EmbeddingVariable", "EmbeddingVariable"),
+                       ("slot:ads/EmbeddingVariable/Adam", "slot:EmbeddingVariable/Adam"),
+                       ("training/Adam/ads/EmbeddingVariable_1/m", "training/Adam/EmbeddingVariable_2/m"),
+                       ("EmbeddingVariable_1/steps", "EmbeddingVariable_1/steps"), ("ads/kernel", "ads/kernel"),
+                       ("loads/EmbeddingVariable", "loads/EmbeddingVariable"), ("rows", "rows")):
+        assert former_names.former(name, tables) == then
