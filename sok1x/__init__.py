@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from sok1x.row_access import assign, export
     from sok1x.saver.saver import Saver
     from sok1x.statistics import table_stats
+    from sok1x.summary_hook import SummaryHook
+    from sok1x.table_summary import summary
     from sok1x.variable import Variable
     from sok1x.versions import tf_version
 
@@ -79,6 +81,7 @@ _DEFINED_IN = {
     "SGD": "optimizers.sgd",
     "Saver": "saver.saver",
     "Scaffold": "core.scaffold",
+    "SummaryHook": "summary_hook",
     "Variable": "variable",
     "all2all_dense_embedding": "lookup",
     "assign": "row_access",
@@ -99,11 +102,12 @@ _DEFINED_IN = {
     "set_comm_tool": "core.joining",
     "sparse_read_and_evict": "forgetting",
     "split_embedding_variable_from_others": "optimizers.utils",
+    "summary": "table_summary",
     "table_stats": "statistics",
     "tf_version": "versions",
 }
 _MODULES = ("communication", "core", "deeprec", "dump_load", "embeddings", "feature_column", "kit_lib", "metrics",
-            "operations", "optimizers", "saver", "serving")
+            "operations", "optimizers", "saver", "serving", "timeline")
 _UNLISTED = ("tf",)  # not in __all__: after `from sok1x import *`, `tf` must still be TensorFlow
 
 __all__ = [
@@ -129,6 +133,7 @@ __all__ = [
     "SGD",
     "Saver",
     "Scaffold",
+    "SummaryHook",
     "Variable",
     "__version__",
     "all2all_dense_embedding",
@@ -162,8 +167,10 @@ __all__ = [
     "set_comm_tool",
     "sparse_read_and_evict",
     "split_embedding_variable_from_others",
+    "summary",
     "table_stats",
     "tf_version",
+    "timeline",
 ]
 
 __getattr__, __dir__ = lazy.exports(globals(), _DEFINED_IN, _MODULES + _UNLISTED)

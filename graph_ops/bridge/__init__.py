@@ -18,6 +18,7 @@ From TensorFlow's threads to ours (C++):
     bridge            the op (bridge.cc), which makes a request; bridge.py: requests and tensors as Python sees them
     bridge_member     what is known of an op before it runs, and a run of it as a request
     bridge_fused      the requests of a node that is several ops
+    bridge_timeline   when a request has come to what
     bridge_sessions   sessions that have kernels of ours
     bridge_shared     what there is one of in a process
     bridge_request    the request
@@ -47,6 +48,7 @@ The executor's thread:
     pins              steps in flight, as an operation asks for them
     agreed            outcomes that ranks agree on inside an exchange
     errors            what an operation raises to fail its op
+    timeline          when requests have come to what, in a file, if SOK1X_TIMELINE names one
 
 Everywhere:
     tensorflow_versions  what TensorFlow keeps to itself, and what differs between its versions

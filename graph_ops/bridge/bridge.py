@@ -7,7 +7,7 @@ import ctypes
 
 import numpy as np
 
-from sok1x.graph_ops.bridge import arena, op_file
+from sok1x.graph_ops.bridge import arena, op_file, timeline
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INTERNAL, RESOURCE_EXHAUSTED, CallError
 
 PATH = op_file.path()
@@ -124,7 +124,11 @@ class Library:
                 ("group_begin", None, [pointer] * 3), ("group_inputs", None, [pointer, pointer, i32]),
                 ("group_lock", i32, [pointer, i32, pointer, i32, pointer]), ("group_unlock", None, [pointer]),
                 ("group_outputs", None, [pointer, i32] + [pointer] * 6), ("group_temporary", i32, [pointer, i64, out]),
-                ("group_finish", None, [pointer])):
+                ("group_finish", None, [pointer]),
+                # Of the timeline: timeline.py.
+                ("timeline_record_bytes", i32, []), ("timeline_begin", None, [i64]),
+                ("timeline_take", i64, [pointer, i64, dims]), ("timeline_noted", i64, []),
+                ("timeline_stamp", None, [pointer, i32, i32]), ("timeline_ready", i64, [pointer])):
             function = getattr(library, "sok1x_" + name)
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
@@ -155,6 +159,11 @@ class Request:
         (self.handle, self._function_at, self._config_at, self._name_at, self._inputs_at, self.id, self.kernel,
          self.step, self.session, self.signature, self.frame, self.iteration, self.stream, self.input_count,
          self.host_input_count, self.resource_count, self.device_output_count) = row
+
+    def come(self, stamp, last=-1):
+        """Notes on the timeline, while it is on, that it has come to `stamp`: timeline.py."""
+        if timeline.on:
+            self.library.timeline_stamp(self.handle, stamp, last)
 
     @property
     def name(self):

@@ -24,6 +24,10 @@ tf::AsyncOpKernel::DoneCallback Request::Conclude(const tf::Status& given) {
     if (cancellable) context->cancellation_manager()->DeregisterCallback(cancellation);
     if (!status.ok()) context->SetStatus(status);
   }
+  if (Timeline::On()) {
+    Timeline::Get()->Add(stamps, last, label, function, context->step_id() + 1, reinterpret_cast<intptr_t>(this),
+                         static_cast<int32_t>(status.code()));
+  }
   if (stream == nullptr) {
     for (const tf::Tensor& block : temporaries) Scratch::Get()->Give(block);
   }

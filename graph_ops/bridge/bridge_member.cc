@@ -90,6 +90,8 @@ tf::Status Member::Begin(tf::OpKernelContext* context, uint64_t session, Queued*
   request->context = context;
   request->stream = StreamOf(context);
   request->label = label_.c_str();
+  request->function = function_.c_str();
+  request->Come(kStampReady);
   for (int span = 0; span < kSpans; ++span) request->first[span] = first_[span];
   request->device_inputs = counts_[kDeviceInputs];
   request->device_outputs = counts_[kDeviceOutputs];

@@ -15,6 +15,7 @@
 
 #include "bridge_cuda.h"
 #include "bridge_scratch.h"
+#include "bridge_timeline.h"
 
 namespace sok1x {
 
@@ -85,6 +86,7 @@ struct Request {
   tf::OpKernelContext* context;
   tf::AsyncOpKernel::DoneCallback done;
   const char* label;       // the op's name
+  const char* function;    // the operation's
   int first[kSpans];       // where the op's inputs and outputs begin among those of its kernel
   int device_inputs, device_outputs;
   Fused* fused = nullptr;  // of requests of which TensorFlow knows as one
@@ -100,6 +102,8 @@ struct Request {
   void* own_stream = nullptr;  // ours, once the executor has begun with the request
   void* event = nullptr;
   int cuda_error = 0;
+  int64_t stamps[kStampCount] = {};  // while the timeline is on
+  int32_t last = -1;             // the rank that was the last to be ready
   Group* group = nullptr;  // of requests that run as one (bridge_group.h), until the request finishes
 
   // Where input or output i of the op, those in host memory last, is among its kernel's; inputs without resources.
@@ -133,6 +137,11 @@ struct Request {
       }
     }
     held.clear();
+  }
+
+  // It has come to a stamp of the timeline's.
+  void Come(Stamp stamp) {
+    if (Timeline::On()) stamps[stamp] = Timeline::Now();
   }
 
   // Ends the op. The request is gone afterwards.

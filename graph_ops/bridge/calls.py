@@ -18,11 +18,12 @@ class Call:
       context: the Context of its session. gpu: the `Gpu` that it runs on, None for the CPU.
       alike: what calls have in common whose requests may run together as long as they have not been decided, as their
         operation's group form says (groups/form.py); None where only the request can tell.
+      waits: as `Operation.waits_of` says.
       learned: whether C++ has learned what the kernel is: `learn`.
       op: how the coordinator knows it, None where it does not communicate. name: the op's.
     """
 
-    __slots__ = ("operation", "config", "place", "plan", "context", "gpu", "alike", "op", "name",
+    __slots__ = ("operation", "config", "place", "plan", "context", "gpu", "alike", "op", "name", "waits",
                  "learned", "_lane", "_of_graph", "_tie")
 
     def __init__(self, request, contexts):
@@ -36,6 +37,7 @@ class Call:
         self._of_graph = self.context.plans[self.plan]
         # None where it is 0 for all.
         self._tie = None if type(self.operation).tie is registry.Operation.tie else self.operation.tie
+        self.waits = self.operation.waits_of(self.config)
         self.alike = self._lane = None
         self.learned = False
         if self.operation.group is not None:

@@ -245,6 +245,7 @@ class Executor(threading.Thread):
                     continue
                 taken.call.met()
                 taken.request.exchange = decision.number
+                taken.waited(decision.headers)
                 try:
                     if taken.error is not None:  # it has been announced by C++, for which all was well
                         raise taken.error

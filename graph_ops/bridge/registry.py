@@ -38,6 +38,10 @@ class Operation:
         """Fills the request's outputs. headers: int64 [N, h], or None for an operation that does not communicate."""
         raise NotImplementedError
 
+    def waits_of(self, config):
+        """What is to be told how long it has waited for other ranks, a function of seconds; None: nobody asks."""
+        return None
+
     def gradient(self, op, config, grads):
         """Gradients for the op's inputs; by default none has one."""
         return [None] * len(op.inputs)

@@ -25,8 +25,10 @@ from tensorflow.python.framework import ops as tf_ops
 from tensorflow.python.ops import (
     control_flow_util,
     gen_resource_variable_ops,
+    metrics_impl,
     resource_variable_ops,
     variable_scope,
+    weights_broadcast_ops,
 )
 from tensorflow.python.ops import variables as tf_variables
 from tensorflow.python.training import (

@@ -9,11 +9,12 @@ which all ranks see, and from nothing else.
 """
 import itertools
 import operator
+import time
 
 import numpy as np
 
 from sok1x import launch
-from sok1x.graph_ops.bridge import bulk, devices
+from sok1x.graph_ops.bridge import bulk, devices, timeline
 from sok1x.graph_ops.bridge.errors import CallError, status_of
 
 
@@ -31,6 +32,13 @@ class Taken:
 
     def __init__(self, request, call):
         self.request, self.call = request, call
+        self._since = time.monotonic()
+
+    def waited(self, headers):
+        """It has been decided, after it has waited for other ranks. headers: of all, as they were announced."""
+        if self.call.waits is not None:
+            self.call.waits(time.monotonic() - self._since)
+        self.request.come(timeline.AGREED, timeline.last_of(headers))
 
     @property
     def config(self):
@@ -105,6 +113,8 @@ class Group:
                 taken.error = _error(error, world)
             else:
                 taken.header = devices.mark(request, header)
+        if timeline.on:
+            timeline.mark(self.members)
 
     def _initialized(self, world):
         """The members whose variables have been initialized; the others get an error."""
@@ -121,6 +131,9 @@ class Group:
     def run(self, world):
         """Runs all members and answers them."""
         left = self.members
+        if not self.operation.communicates or world is None or world.size == 1:
+            for taken in left:
+                taken.request.come(timeline.AGREED)
         if self.together(world):
             if world.size == 1 or not self.operation.communicates:
                 left.sort(key=_kernel)  # in one order each time, as for all ranks those that communicate are

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from sok1x.cuda_kernels import dense
+from sok1x.graph_ops.bridge import timeline
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.exchanges import ties
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners, ask_owners
@@ -25,6 +26,7 @@ from sok1x.graph_ops.exchanges.layouts import Positions
 from sok1x.graph_ops.exchanges.lookup import Gradient, Lookup, row_bytes
 from sok1x.graph_ops.exchanges.row_sums import Kept, sum_by_row
 from sok1x.graph_ops.exchanges.training import check_training
+from sok1x.graph_ops.stores import figures
 from sok1x.graph_ops.stores.distinct import make_distinct
 from sok1x.graph_ops.stores.store import request_store
 
@@ -48,6 +50,9 @@ class All2All(Exchange):
         check_training(lookup.table, every.training)
         recv_counts = np.ascontiguousarray(every.send_counts[:, lookup.world.rank])
         lookup.leave_counts(self.number, [asked.send_counts, recv_counts])
+        figures.batch(lookup.table.name, lookup.keys.size, asked.count)
+        figures.asked(lookup.table.name, lookup.world.rank, asked.send_counts, recv_counts,
+                      row_bytes(lookup.table, out.dtype), keys=True)
         values = self._ask(lookup, asked, recv_counts, out.dtype)
         lookup.leave_rest()
         lookup.layout.spread(values, asked.inverse, out)
@@ -60,10 +65,12 @@ class All2All(Exchange):
         received = int(recv_counts.sum())
         keys = request.temporary("int64", received)
         request.communicator.all_to_all(asked.keys.pointer, asked.send_counts, keys.pointer, recv_counts, 8)
+        request.come(timeline.KEYS)
         answers = request.temporary(dtype, received, lookup.table.dim)
         _answer(lookup, keys, answers)
         values = request.temporary(dtype, asked.count, lookup.table.dim)
         request.communicator.all_to_all(answers.pointer, recv_counts, values.pointer, asked.send_counts, item)
+        request.come(timeline.ROWS)
         return values
 
     def prepare_backward(self, back: Gradient) -> None:
@@ -84,6 +91,8 @@ class All2All(Exchange):
         gradients = request.temporary(summed.dtype, requested.size, back.table.dim)
         request.communicator.all_to_all(summed.pointer, sent, gradients.pointer, received,
                                         row_bytes(back.table, summed.dtype))
+        figures.asked(back.table.name, back.world.rank, sent, received, row_bytes(back.table, summed.dtype), keys=False)
+        request.come(timeline.ROWS)
         sum_by_row(back, gradients, Positions(back.table.dim, requested.size), requested)
 
     def spread(self, back: Gradient, kept: Kept, headers: np.ndarray, out: Any) -> None:

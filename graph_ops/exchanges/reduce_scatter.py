@@ -19,6 +19,7 @@ import numpy as np
 
 from sok1x.cuda_kernels import bags as bag_kernels
 from sok1x.cuda_kernels import combine, partition, parts, unique
+from sok1x.graph_ops.bridge import timeline
 from sok1x.graph_ops.exchanges import ties
 from sok1x.graph_ops.exchanges.asked import by_owner
 from sok1x.graph_ops.exchanges.exchange import Exchange
@@ -26,6 +27,7 @@ from sok1x.graph_ops.exchanges.layouts import Bags
 from sok1x.graph_ops.exchanges.lookup import Gradient, Lookup, row_bytes
 from sok1x.graph_ops.exchanges.row_sums import Kept, sum_by_row
 from sok1x.graph_ops.exchanges.training import check_training
+from sok1x.graph_ops.stores import figures
 from sok1x.graph_ops.stores.distinct import make_distinct
 from sok1x.graph_ops.stores.store import check_keys, request_store
 
@@ -63,6 +65,8 @@ class ReduceScatter(Exchange):
                 store.keep_from_gradient(found.rows)
         lookup.leave_rest()
         _add_up(request, world, partial, counts, bags, out)
+        request.come(timeline.ROWS)
+        _count_sums(lookup, counts, out.dtype, gathers=False)
 
     def prepare_backward(self, back: Gradient) -> None:
         """See `Exchange.prepare_backward`."""
@@ -78,6 +82,8 @@ class ReduceScatter(Exchange):
         ties.check_equal(request.name, headers)
         gradients = request.temporary(dtype, int(counts.sum()), dim)
         request.communicator.all_gather(back.state.pointer, gradients.pointer, counts, row_bytes(back.table, dtype))
+        request.come(timeline.ROWS)
+        _count_sums(back, counts, dtype, gathers=True)
         sum_by_row(back, gradients, Bags(dim, back.saved.all_offsets, False), back.saved.requested)
 
     def spread(self, back: Gradient, kept: Kept, headers: np.ndarray, out: Any) -> None:
@@ -88,6 +94,13 @@ class ReduceScatter(Exchange):
         partial = request.temporary(out.dtype, int(counts.sum()), dim)
         Bags(dim, back.saved.all_offsets, False).spread(back.given, kept.places(back.saved.requested), partial)
         _add_up(request, back.world, partial, counts, back.layout, out)
+
+
+def _count_sums(run: Any, counts: np.ndarray, dtype: str, gathers: bool) -> None:
+    """Counts bytes of a `Lookup`'s partial sums, or of gradients that all ranks gather; counts: bags of each rank."""
+    mine, size = int(counts[run.world.rank]), row_bytes(run.table, dtype)
+    to_all, others = mine * (len(counts) - 1) * size, (int(counts.sum()) - mine) * size
+    figures.moved(run.table.name, *((to_all, others) if gathers else (others, to_all)))
 
 
 def _exchange_pairs(lookup: Lookup, bags: Bags, first: int) -> Tuple[Any, Any]:
@@ -112,6 +125,9 @@ def _exchange_pairs(lookup: Lookup, bags: Bags, first: int) -> Tuple[Any, Any]:
     keys, key_bags = request.temporary("int64", received), request.temporary("int64", received)
     request.communicator.all_to_all(grouped.pointer, send_counts, keys.pointer, recv_counts, 8)
     request.communicator.all_to_all(sent_bags.pointer, send_counts, key_bags.pointer, recv_counts, 8)
+    request.come(timeline.KEYS)
+    others = [int(counts.sum() - counts[lookup.world.rank]) for counts in (send_counts, recv_counts)]
+    figures.moved(lookup.table.name, 16 * others[0], 16 * others[1])
     return keys, key_bags
 
 

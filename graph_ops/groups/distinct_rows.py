@@ -7,10 +7,10 @@ from sok1x.graph_ops.bridge.errors import CallError
 from sok1x.graph_ops.groups import lane
 from sok1x.graph_ops.groups.form import GroupForm
 from sok1x.graph_ops.groups.lookup_run import LookupRun
-from sok1x.graph_ops.stores import clock, known_distinct, step_times
+from sok1x.graph_ops.stores import clock, figures, known_distinct, step_times
 from sok1x.graph_ops.stores.store import request_store
 
-_ROWS, _REQUESTED = 1, 2  # inputs: operations/distinct_rows.py
+_INVERSE, _ROWS, _REQUESTED = range(3)  # inputs: operations/distinct_rows.py
 
 
 class Distinct(GroupForm):
@@ -49,7 +49,9 @@ class Distinct(GroupForm):
         made.call("distinct", world.size == 1, ahead, at_least, rows, counts, left)
         if global_step:
             clock.tell(request, int(at_least[-1]))
-        for taken, name, at, count in zip(members, names, rows.tolist(), counts.tolist()):
+        for taken, name, at, count, other in zip(members, names, rows.tolist(), counts.tolist(), left.tolist()):
+            if world.size == 1 and not other:
+                figures.batch(name, taken.request.length(_INVERSE), count)
             if taken.config.rows_known:
                 known_distinct.note_at(request, name, at, count)
         return made.leave(left.tolist())

@@ -222,6 +222,7 @@ void Lane::Run(const Team& team, std::vector<uint8_t>* left) {
   for (Request* request : group->members()) {
     request->own_stream = first.stream;
     request->event = first.event;
+    request->Come(kStampAgreed);
   }
   group->Expect(scratch);
   std::string error;
@@ -285,6 +286,7 @@ int Lane::Forward(const Team& team, LookupRun* run, uint8_t* left) {
   const int count = team.members.size();
   std::vector<int64_t> fresh(count);
   const int code = run->ForwardAlone(team.training, left, fresh.data());
+  for (const RequestInfo* member : team.members) static_cast<Request*>(member->request)->Come(kStampKeys);
   if (code != 0 || std::find_if(fresh.begin(), fresh.end(), [](int64_t n) { return n > 0; }) == fresh.end()) return code;
   std::vector<NewRows> rows(count);
   for (int t = 0; t < count; ++t) {
@@ -314,6 +316,12 @@ int Lane::Distinct(const Team& team, LookupRun* run, uint8_t* left) {
   }
   const int code = run->Distinct(team.op->alone, ahead.data(), at_least.data(), rows.data(), counts.data(), left);
   if (code != 0) return code;
+  for (int t = 0; t < count && team.op->alone; ++t) {
+    if (left[t]) continue;
+    int64_t* const figures = OpOf(team.members[t]).figures;
+    figures[kFigureKeys] += team.members[t]->inputs[0].elements;
+    figures[kFigureDistinct] += counts[t];
+  }
   int64_t* const graph = OpOf(team.members[0]).graph;
   if (global_step && graph != nullptr) {
     graph[0] = team.members[0]->step;

@@ -7,7 +7,7 @@ import numpy as np
 from sok1x.cuda_kernels import group_steps
 from sok1x.graph_ops.bridge import plan
 from sok1x.graph_ops.groups import lookup_run
-from sok1x.graph_ops.stores import clock_numbers, known_distinct
+from sok1x.graph_ops.stores import clock_numbers, figures, known_distinct
 
 # The kinds of ops that it can run: LaneKind there.
 FORWARD, DISTINCT, BACKWARD, UPDATE, WEIGHTS = range(5)
@@ -19,8 +19,8 @@ UPDATE_FACTS = np.dtype([(name, np.int64) for name in ("dim", "rows_at", "slots_
 _OP = np.dtype([(name, np.int64) for name in ("kind", "team", "training", "alone", "note", "table")] + [
     ("facts", lookup_run.FACTS), ("update", UPDATE_FACTS)] + [
         (name, np.int64) for name in (
-            "kernel", "host_inputs", "counted", "graph", "stream", "event", "context", "device", "ranks", "met", "one",
-            "choose", "place", "digest", "session", "loops", "tied")])
+            "kernel", "host_inputs", "counted", "figures", "graph", "stream", "event", "context", "device",
+            "ranks", "met", "one", "choose", "place", "digest", "session", "loops", "tied")])
 
 _teams: Dict[Tuple[Any, ...], int] = {}
 _begun = False
@@ -57,6 +57,7 @@ class LaneOp:
             op["host_inputs"] = request.host_input_count
         self._counted, self._step = clock_numbers.counted(table.name), of_graph and of_graph.step
         op["counted"] = ctypes.addressof(self._counted)
+        op["figures"] = ctypes.addressof(figures.of(table.name))
         op["graph"] = 0 if self._step is None else ctypes.addressof(self._step)
         if call.op is not None and world.size > 1:
             op["ranks"] = world.size

@@ -15,6 +15,9 @@ enum LaneKind { kLaneForward, kLaneDistinct, kLaneBackward, kLaneUpdate, kLaneWe
 // What Python and C++ both know of a table's clock: stores/clock_numbers.py says what these are.
 enum ClockNumber { kRun, kStamped, kDue };
 
+// What is counted of a table's lookups and exchanges: stores/figures.py says what these are.
+enum Figure { kFigureKeys, kFigureDistinct, kFigureSent, kFigureReceived, kFigureWaited, kFigureExchanges };
+
 // What is known of an op (a node in one session) before it runs. Kept in step with lane.py's LaneOp, whose memory it is.
 struct LaneOp {
   int64_t kind;
@@ -29,6 +32,7 @@ struct LaneOp {
   const UpdateKernel* kernel;
   int64_t host_inputs;
   int64_t* counted;  // of the table's clock: kRun and so on
+  int64_t* figures;  // of the table: kFigureKeys and so on
   int64_t* graph;    // the last run that trained by the graph's global step, and that step; null where it is gone
   // Of a GPU: our stream, an event, the context, and what steps know of it.
   void *stream, *event, *context, *device;

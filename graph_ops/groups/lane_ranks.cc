@@ -93,6 +93,9 @@ bool LaneRanks::Announce(const std::vector<const RequestInfo*>& members, const s
     held_.pop_back();
     return false;
   }
+  for (int t = 0; t < held.size() && Timeline::On(); ++t) {  // as together.py does
+    held.headers[t * held.width] |= static_cast<Request*>(held.members[t].request)->stamps[kStampReady] << 1;
+  }
   held.ticket = ticket_;
   ticket_ += held.size();
   Say(held);

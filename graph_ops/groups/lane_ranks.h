@@ -147,7 +147,9 @@ class LaneRanks {
   void Run(Held* held, const Word& word);
   int Forward(Held* held, const Word& word, std::vector<uint8_t>* left);
   int Backward(Held* held, const Word& word, std::vector<uint8_t>* left);
-  int Exchange(const Held& held);
+  int Exchange(const Held& held, Stamp stamp);
+  // Counts what an exchange moves, and how long this rank has waited for it (stores/figures.py).
+  void Count(const Held& held, const Word& word) const;
   int Insert(Held* held, const std::vector<uint8_t>& left);
 
   Exchanges exchanges_;

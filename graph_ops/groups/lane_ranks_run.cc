@@ -13,6 +13,8 @@ constexpr int kPythonKnows = -100;  // in place of a status: what has failed has
 // Numbers of a header, as devices.mark and exchanges/lookup.py make it.
 enum Header { kMark, kFlag, kBags, kKeys, kDistinct };
 constexpr int kExchange = 2;  // of a gradient of bags: how the lookup has gone
+constexpr int kDenseKeys = 0, kCombinedKeys = 1;  // among a lookup's inputs
+constexpr int64_t kOnGpu = 1;  // the mark's first bit; the others say when an op was ready, while there is a timeline
 
 }  // namespace
 
@@ -26,7 +28,7 @@ bool LaneRanks::Usual(const Held& held, const Word& word) const {
     for (int r = 0; r < ranks(); ++r) {
       const int64_t* header = &word.headers[(r * count + t) * word.width];
       // Devices of one kind; all train, or none does; all know that there are rows.
-      if (header[kMark] != held.headers[kMark] || header[kFlag] != held.headers[kFlag]) return false;
+      if ((header[kMark] & kOnGpu) != (held.headers[kMark] & kOnGpu) || header[kFlag] != held.headers[kFlag]) return false;
       if (by_bag && backward && header[kExchange] != kAll2All) return false;
       if (!by_bag || backward) continue;
       bags += header[kBags];
@@ -52,6 +54,7 @@ void LaneRanks::Run(Held* held, const Word& word) {
       std::copy(from, from + word.width, &turned.headers[(t * ranks() + r) * word.width]);
     }
   }
+  Count(*held, turned);
   std::vector<uint8_t> left(count, 0);
   std::string error;
   int code = first.context == nullptr ? 0 : Cuda::Get()->Enter(first.context);
@@ -94,9 +97,48 @@ void LaneRanks::Run(Held* held, const Word& word) {
   if (watcher_ != nullptr) watcher_(0, 0, 0);
 }
 
-int LaneRanks::Exchange(const Held& held) {
-  return exchanges_.AllToAll(held.ops[0]->context != nullptr, held.members[0].name, pointers_[0], gives_.data(),
-                             pointers_[1], takes_.data(), pointers_[2]) == 0 ? 0 : kPythonKnows;
+void LaneRanks::Count(const Held& held, const Word& word) const {
+  const bool forward = held.ops[0]->kind == kLaneForward;
+  const int64_t waited = Now() - held.since;
+  for (int t = 0; t < held.size(); ++t) {
+    const int64_t* const headers = &word.headers[t * ranks() * word.width];  // [N, width]
+    int64_t asks = 0, others_ask = 0, mine = 0, latest = 0;
+    auto* request = static_cast<Request*>(held.members[t].request);
+    for (int r = 0; r < ranks(); ++r) {
+      const int64_t* const own = headers + rank() * word.width;
+      // Of a lookup each rank's header ends with what it asks of each; of a gradient with that, what each asks of it,
+      // and the tie.
+      const int64_t ask = own[word.width - ranks() + r - (forward ? 0 : ranks() + 1)];
+      (r == rank() ? mine : asks) += ask;
+      if (r != rank()) {
+        others_ask += forward ? headers[r * word.width + word.width - ranks() + rank()] : own[word.width - ranks() + r - 1];
+      }
+      const int64_t ready = headers[r * word.width + kMark] >> 1;
+      if (ready > latest) {
+        latest = ready;
+        request->last = r;
+      }
+    }
+    request->Come(kStampAgreed);
+    const int64_t row_bytes = held.facts[t].dim * (held.facts[t].half ? 2 : 4);
+    int64_t* const figures = held.ops[t]->figures;
+    figures[kFigureSent] += forward ? 8 * asks + row_bytes * others_ask : row_bytes * asks;
+    figures[kFigureReceived] += forward ? 8 * others_ask + row_bytes * asks : row_bytes * others_ask;
+    figures[kFigureWaited] += waited;
+    figures[kFigureExchanges] += 1;
+    if (forward) {
+      const int keys = held.facts[t].by_bag != 0 ? kCombinedKeys : kDenseKeys;
+      figures[kFigureKeys] += held.members[t].inputs[keys].elements;
+      figures[kFigureDistinct] += asks + mine;
+    }
+  }
+}
+
+int LaneRanks::Exchange(const Held& held, Stamp stamp) {
+  const int code = exchanges_.AllToAll(held.ops[0]->context != nullptr, held.members[0].name, pointers_[0], gives_.data(),
+                                         pointers_[1], takes_.data(), pointers_[2]) == 0 ? 0 : kPythonKnows;
+  for (const RequestInfo& member : held.members) static_cast<Request*>(member.request)->Come(stamp);
+  return code;
 }
 
 int LaneRanks::Insert(Held* held, const std::vector<uint8_t>& left) {
@@ -126,7 +168,7 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
   }
   int code = run->ForwardAsk(rank(), ranks(), word.width, word.headers.data(), numbers.data(), sent.data(),
                              held->begins.data(), true, pointers_.data(), gives_.data(), takes_.data());
-  if (code == 0) code = Exchange(*held);
+  if (code == 0) code = Exchange(*held, kStampKeys);
   if (code == 0) {
     code = run->ForwardAnswer(training, missing.data(), fresh.data(), pointers_.data(), gives_.data(), takes_.data());
   }
@@ -142,7 +184,7 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
     if (exchanges_.AnyRankAnswer(op, left->data(), count) != 0) return kPythonKnows;
     code = Insert(held, *left);
   }
-  if (code == 0) code = Exchange(*held);
+  if (code == 0) code = Exchange(*held, kStampRows);
   if (code == 0 && asked && exchanges_.AnyRankAnswer(op, left->data(), count) != 0) code = kPythonKnows;
   return code == 0 ? run->ForwardTake(left->data()) : code;
 }
@@ -150,7 +192,7 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
 int LaneRanks::Backward(Held* held, const Word& word, std::vector<uint8_t>* left) {
   int code = held->run->BackwardSend(rank(), ranks(), word.width, word.headers.data(), left->data(), pointers_.data(),
                                      gives_.data(), takes_.data());
-  if (code == 0) code = Exchange(*held);
+  if (code == 0) code = Exchange(*held, kStampRows);
   return code == 0 ? held->run->BackwardTake() : code;
 }
 

@@ -15,10 +15,13 @@ from typing import Any, List, NamedTuple
 import numpy as np
 
 from sok1x.cuda_kernels import row_numbers
+from sok1x.graph_ops.bridge import timeline
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups.lookup_run import TOO_MANY_DIMENSIONS, LookupRun, again
+from sok1x.graph_ops.stores import figures
 
 
 class Prepared(NamedTuple):
@@ -72,13 +75,16 @@ def forward(members: List[Any], world: Any) -> LookupRun:
                 run.kept is not None, *said.exchange_at) == TOO_MANY_DIMENSIONS:
         return run.leave([1] * size)  # on all ranks: keys' dimensions are part of the plan
     training = int(headers[0, 0])
+    count_exchanges(run, members, world, forward=True)
     run.exchange(communicator, said)
+    come(members, timeline.KEYS)
     run.call("forward_answer", training, *said.found_at, *said.exchange_at)
     left, new = bytes([count > 0 for count in said.missing.tolist()]), said.fresh.tolist()
     if not training and run.team.begins:  # keys without a row read what they would begin with: nobody leaves anything
         if any(left):
             raise CallError(INTERNAL, "the variables of a table were there when its lookup was prepared, and are gone")
         run.exchange(communicator, said)
+        come(members, timeline.ROWS)
         run.call("forward_take", left)
         return run
     # No rank waits for others here but one that inserts keys: before that, none may have a full shard.
@@ -87,10 +93,32 @@ def forward(members: List[Any], world: Any) -> LookupRun:
         left, everywhere = everywhere(), None
         run.insert(world, new, left)
     run.exchange(communicator, said)
+    come(members, timeline.ROWS)
     if everywhere is not None:
         left = everywhere()
     run.call("forward_take", left)
     return run.leave(left)
+
+
+def come(members: List[Any], stamp: int) -> None:
+    """Has members' requests come to a stamp of the timeline's."""
+    for taken in members if timeline.on else ():
+        taken.request.come(stamp)
+
+
+def count_exchanges(run: LookupRun, members: List[Any], world: Any, forward: bool) -> None:
+    """Counts what members' exchanges move: stores/figures.py. As lane_ranks_run.cc does."""
+    ranks, rank = world.size, world.rank
+    for taken in members:
+        headers, config = taken.headers, taken.config
+        row_bytes = config.table.dim * ITEM_BYTES[
+            config.dtype if forward else taken.request.inputs[0].dtype]
+        if forward:
+            sends, receives = headers[rank, -ranks:], headers[:, headers.shape[1] - ranks + rank]
+            figures.batch(config.table.name, taken.request.length(1 if run.by_bag else 0), int(sends.sum()))
+        else:
+            sends, receives = headers[rank, -1 - 2 * ranks:-1 - ranks], headers[rank, -1 - ranks:-1]
+        figures.asked(config.table.name, rank, sends, receives, row_bytes, keys=forward)
 
 
 def _kept(members: List[Any]) -> Any:

@@ -3,6 +3,8 @@ from typing import Any, List
 
 import numpy as np
 
+from sok1x.graph_ops.bridge import timeline
+from sok1x.graph_ops.groups import lookup_ranks
 from sok1x.graph_ops.groups.lookup_run import LookupRun, again
 
 
@@ -29,5 +31,7 @@ def backward(members: List[Any], world: Any) -> LookupRun:
     left, said = np.empty(size, np.uint8), run.team.said(world.size)
     run.call("backward_send", world.rank, world.size, width, headers, left, *said.exchange_at)
     run.exchange(members[0].request.communicator, said)
+    lookup_ranks.count_exchanges(run, members, world, forward=False)
+    lookup_ranks.come(members, timeline.ROWS)
     run.call("backward_take")
     return run.leave(left.tolist())

@@ -23,6 +23,7 @@ from sok1x.graph_ops.operations import bag_weights, dense_lookup, distinct_rows,
 from sok1x.graph_ops.operations.lookup_gradient import Backward, OfLookup
 from sok1x.graph_ops.operations.second_order import Spread
 from sok1x.graph_ops.operations.sparse_batch import RaggedBatch, SparseBatch
+from sok1x.graph_ops.stores import figures
 from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import CONTENT, Held, TableVariables
@@ -250,6 +251,7 @@ class _Forward(Operation):
     Config = ForwardConfig
     group = groups.Forward()
     Lookup = CombinedLookup
+    waits_of = staticmethod(figures.waits_of)
 
     def prepare(self, request: Any, config: ForwardConfig, world: Any) -> np.ndarray:
         request.state = self.Lookup(request, config, world)
@@ -310,6 +312,7 @@ class _Backward(_Combined, Backward):
     Config = BackwardConfig
     group = groups.Backward()
     spread, SpreadConfig = "operations.combined_lookup.spread", SpreadConfig
+    waits_of = staticmethod(figures.waits_of)
 
     def prepare(self, request: Any, config: BackwardConfig, world: Any) -> np.ndarray:
         header = super().prepare(request, config, world)

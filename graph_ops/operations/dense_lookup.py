@@ -15,6 +15,7 @@ from sok1x.graph_ops.groups import dense_lookup as groups
 from sok1x.graph_ops.operations import distinct_rows, lookup_gradient
 from sok1x.graph_ops.operations.lookup_gradient import Backward, OfLookup
 from sok1x.graph_ops.operations.second_order import Spread
+from sok1x.graph_ops.stores import figures
 from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import CONTENT, Held, TableVariables
@@ -120,6 +121,7 @@ class _Forward(Operation):
     group = groups.Forward()
     Lookup = DenseLookup
     backward = "operations.dense_lookup.backward"
+    waits_of = staticmethod(figures.waits_of)
 
     def prepare(self, request: Any, config: ForwardConfig, world: Any) -> np.ndarray:
         request.state = self.Lookup(request, config, world)
@@ -159,6 +161,7 @@ class _Backward(_Dense, Backward):
     Config = BackwardConfig
     group = groups.Backward()
     spread, SpreadConfig = "operations.dense_lookup.spread", SpreadConfig
+    waits_of = staticmethod(figures.waits_of)
 
     def prepare(self, request: Any, config: BackwardConfig, world: Any) -> np.ndarray:
         header = super().prepare(request, config, world)

@@ -11,7 +11,7 @@ from sok1x.cuda_kernels import row_numbers
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.groups.distinct_rows import Distinct
-from sok1x.graph_ops.stores import clock, known_distinct
+from sok1x.graph_ops.stores import clock, figures, known_distinct
 from sok1x.graph_ops.stores.distinct import make_distinct
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
@@ -70,6 +70,8 @@ class _Find(Operation):
             distinct, count = make_distinct(request, at, numbers)
             rows = request.output(PLACES.rows, "int32", (count,))
             row_numbers.narrow(distinct.pointer, count, rows.pointer)
+            if world.size == 1:
+                figures.batch(config.table.name, at.size, count)
         if config.rows_known:
             known_distinct.note(request, config.table, rows)
         with request_store(request, config, world, exclusive=True) as store:

@@ -27,6 +27,7 @@
     row_gradients    a sparse gradient made ready for a kernel
     clock            when rows changed: the stamps, and the step they are of
     clock_numbers    what is known of clocks without reading them
+    figures          what is counted of lookups and exchanges
     step_times       which step a time was
     step_at          the operation that says it
     stamps           operations on them

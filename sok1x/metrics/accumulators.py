@@ -3,8 +3,8 @@ import contextlib
 from typing import Any, Callable, Iterator, Optional, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import ops as tf_ops
 
+from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.operations import collectives
 
 OVER_RANKS = "_sok1x_over_ranks"  # the attribute of an accumulator whose metric is over all ranks by itself

@@ -3,8 +3,8 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops import metrics_impl, weights_broadcast_ops
 
+from sok1x.graph_ops.bridge.tensorflow_versions import metrics_impl, weights_broadcast_ops
 from sok1x.metrics import accumulators
 
 _METHODS = ("trapezoidal", "careful_interpolation", "minoring", "majoring")

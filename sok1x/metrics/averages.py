@@ -2,8 +2,8 @@
 from typing import Any, Optional, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops import metrics_impl, weights_broadcast_ops
 
+from sok1x.graph_ops.bridge.tensorflow_versions import metrics_impl, weights_broadcast_ops
 from sok1x.metrics import accumulators
 
 

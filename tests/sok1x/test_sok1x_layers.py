@@ -131,7 +131,7 @@ def test_narrow_keys_are_the_same_keys(make, dtype):
 def test_dense_static_shapes_that_do_not_fit(shape):
     with graph():
         layer = dense_layer(name="ads")
-        with pytest.raises(ValueError, match=r"'ads' \(table 'EmbeddingVariable'\): got keys of shape .* expected "
+        with pytest.raises(ValueError, match=r"'ads' \(table 'ads/EmbeddingVariable'\): got keys of shape .* expected "
                                              r"\[B, 2, 3\]; .*slot_num or nnz_per_slot"):
             layer(v1.placeholder(tf.int64, shape))
         with pytest.raises(ValueError, match=r"expected \[K\].*dynamic_input=False"):

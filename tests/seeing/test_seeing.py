@@ -1,0 +1,125 @@
+"""Summaries of tables, and timelines: figures are NumPy's, and files what Chrome reads."""
+import json
+import os
+import threading
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from ranks import run_ranks
+
+import sok1x as sok
+from sok1x import timeline
+from sok1x.graph_ops.bridge import executor
+from sok1x.graph_ops.bridge import timeline as of_bridge
+
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_seeing.py")
+
+
+def inside(event, other, slack=0):
+    """Whether an event is within another, to the microsecond."""
+    return other["ts"] - slack <= event["ts"] and event["ts"] + event["dur"] <= other["ts"] + other["dur"] + slack
+
+
+def check_file(path, rank):
+    """A rank's timeline: every op with its parts, which follow each other. Returns its events."""
+    with open(path) as file:
+        events = json.load(file)  # closed at the end
+    assert timeline.read(path) == events
+    drawn = [event for event in events if event["ph"] == "X"]
+    assert {event["pid"] for event in events} == {rank} and len(drawn) > 50
+    assert not [event for event in events if "no room" in event["name"]]
+    rows = {}
+    for event in drawn:
+        rows.setdefault(event["tid"], []).append(event)
+    kinds = set()
+    for of_row in rows.values():
+        for event in of_row:
+            if "args" in event:
+                op, at = event, event["ts"]
+                continue
+            assert event["ts"] == at and inside(event, op), (event, op)  # right after the one before it
+            at += event["dur"]
+            kinds.add((op["args"]["function"].split(".", 1)[1], event["name"]))
+        ops = sorted([event for event in of_row if "args" in event], key=lambda event: event["ts"])
+        assert all(one["ts"] + one["dur"] <= other["ts"] for one, other in zip(ops, ops[1:]))
+    return drawn, kinds
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+def test_of_all_ranks(tmp_path, seed, ranks):
+    finished = run_ranks(ranks, PROGRAM, tmp_path, seed, env={"SOK1X_TIMELINE": str(tmp_path / "trace.json")})
+    assert finished.out.count("done") == ranks, str(finished)
+    files = sorted(path.name for path in tmp_path.glob("trace*.json"))
+    assert files == (["trace.json"] if ranks == 1 else ["trace.{}.json".format(rank) for rank in range(ranks)])
+    paths = [str(tmp_path / name) for name in files]
+    for rank, path in enumerate(paths):
+        drawn, kinds = check_file(path, rank)
+        names = {event["name"] for event in drawn}
+        assert any(name.startswith("late/lookup") for name in names), names
+        waits = {name for _, name in kinds if name.startswith("waiting for rank")}
+        if ranks == 1:
+            assert not waits and ("dense_lookup.forward", "keys") in kinds
+            continue
+        assert {("dense_lookup.forward", name) for name in ("keys", "rows", "done")} <= kinds
+        assert {("dense_lookup.backward", name) for name in ("rows", "done")} <= kinds
+        assert "waiting for rank {}".format(rank) not in waits
+        late = [event for event in drawn if event["name"] == "waiting for rank 1" and event["dur"] > 50000]
+        assert late or rank != 0
+
+    # With TensorFlow's own of the last step, in one file, by one clock.
+    merged = str(tmp_path / "merged.json")
+    assert timeline.main(["merge", merged] + paths + [str(tmp_path / "metadata")]) == 0
+    with open(merged) as file:
+        events = json.load(file)["traceEvents"]
+    assert len({event["pid"] for event in events}) >= ranks + 2
+    theirs = [event for event in events if event["ph"] == "X" and event["name"] == "Sok1xLookup"]
+    ours = [event for event in events if event["ph"] == "X" and event["name"].startswith("late/lookup")]
+    assert theirs and all(any(inside(event, other, slack=2000) for event in ours) for other in theirs[:0] + [max(
+        theirs, key=lambda event: event["dur"])]), (theirs, ours)
+
+    # Killed at any moment, a file has all events but the last.
+    with open(paths[0], "rb") as file:
+        data = file.read()
+    cut = np.random.RandomState(seed).randint(data.index(b"\n", 5) + 1, len(data) - 2)
+    (tmp_path / "cut.json").write_bytes(data[:cut])
+    whole = [json.loads(line.rstrip(b",")) for line in data[:cut].split(b"\n")[1:-1]]
+    assert timeline.read(str(tmp_path / "cut.json"))[:len(whole)] == whole and whole
+
+
+def test_costs_nothing_while_it_is_off():
+    """Nothing is noted by a step, no thread waits, and no message is longer."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        out = sok.All2AllDenseEmbedding(100, 4, 1, 1)(tf.constant([[[5]], [[6]]], tf.int64), training=True)
+        step = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(out))
+        session.run(sok.Init(global_batch_size=2))
+        session.run(tf.global_variables_initializer())
+        for _ in range(3):
+            session.run(step)
+    assert not of_bridge.on and executor._executor._library.timeline_noted() == 0
+    assert "sok1x-timeline" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_names_of_files_and_what_is_none(tmp_path):
+    for given, rank, ranks, path in (("a/t.json", 0, 1, "a/t.json"), ("a/t.json", 1, 2, "a/t.1.json"),
+                                     ("a.b/t", 0, 2, "a.b/t.0"), ("t-{rank}.json", 0, 1, "t-0.json")):
+        assert of_bridge.path_of(given, rank, ranks) == path
+    (tmp_path / "none").write_bytes(b"\xff\x00")
+    with pytest.raises(ValueError, match="got neither trace events in JSON nor a tf.RunMetadata"):
+        timeline.read(str(tmp_path / "none"))
+    assert timeline.main(["merge", str(tmp_path / "all.json"), str(tmp_path / "missing")]) == 1
+
+
+def test_refusals(tmp_path):
+    for options, words in ((dict(save_steps=0, output_dir="x"), "save_steps: got 0, expected a positive integer"),
+                           (dict(save_steps=1), "expected one of them"),
+                           (dict(save_steps=1, output_dir="x", summary_writer=1), "expected one of them"),
+                           (dict(save_steps=1, summary_writer=1, every_rank=True), "every_rank: got a summary_writer")):
+        with pytest.raises(ValueError, match=words):
+            sok.SummaryHook(**options)
+    with pytest.raises(TypeError, match="sok1x.summary: table: got 3 of type int, expected a layer"):
+        sok.summary(3)
+    with pytest.raises(TypeError, match="sok1x.SummaryHook: table: got 3 of type int"):
+        sok.SummaryHook(1, str(tmp_path), tables=[3])
+    with tf.Graph().as_default(), pytest.raises(ValueError, match="got a graph without a global step"):
+        sok.SummaryHook(1, str(tmp_path)).begin()
