@@ -72,6 +72,7 @@ Rank 0's part:
     lane                 what C++ decides beside the leader
 
 How they end:
+    ending               a job that is told to end: where all ranks stop
     failure              a process ends cleanly, or all ranks do
     stall                ops that wait too long
     leader_watch         a rank 0 that gives no answer

@@ -19,6 +19,7 @@ from . import messages
 from .announcements import Announcements
 from .announcing import Announcer
 from .channel import Channel
+from .ending import Notice
 from .errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, LaunchError
 from .leader import Leader
 from .leader_watch import LeaderWatch
@@ -58,6 +59,7 @@ class Coordinator:
         all_ended: After a failure: every rank has called `end`.
         on_job_error: None, or a function (LaunchError) called once when the job has failed, on the thread that
             noticed.
+        notice: This rank's part where the job is told to end: see ending.py.
         spin_microseconds: How long `wait_microseconds` asks to look again at once; 0 where ranks share a CPU.
         transport, stall_seconds, abort_seconds, warn: As given.
     """
@@ -75,6 +77,7 @@ class Coordinator:
         if size > 1 and rank == 0:
             self._channel.leader = Leader(size, self._channel.tell, self._channel.tell_all, stall_seconds,
                                           abort_seconds, clock, deadlock_seconds)
+        self.notice = Notice(self._channel.say)
         self._still = still or Stillness(clock).still
         self._leader_watch = LeaderWatch(rank, stall_seconds, abort_seconds)
         self._announcer, self._announcements = Announcer(), Announcements(rank)
@@ -88,6 +91,7 @@ class Coordinator:
         self._handlers = {
             messages.Run: self._run, messages.Refuse: self._announcements.refuse,
             messages.Cancel: self._announcements.cancel,
+            messages.AskPlace: self.notice.answer, messages.EndAt: self.notice.agreed,
             messages.JobFailed: self._job_failed, messages.Ask: self._asked, messages.Warn: self._warned,
             messages.Left: self._has_left, messages.LeaderLeft: self._leader_has_left,
             messages.AllLeft: self._all_have_left, messages.AllEnded: self._all_have_ended}
@@ -180,6 +184,7 @@ class Coordinator:
         if self.size > 1:
             if self._to_tell is not None:
                 self._tell_failure()
+            self.notice.poll()
             if self._channel.receive(self.fail_job):
                 self._active_at = self._clock()
             now = self._clock()

@@ -16,6 +16,7 @@ from .agreement import rank_list
 from .batches import Batch, Decided
 from .bundles import Bundle
 from .deadlock import DeadlockWatch, deadlock_error
+from .ending import Ending
 from .errors import CANCELLED, INTERNAL, SAME_STEPS, LaunchError
 from .lane import FIRST, Lane
 from .pairing import Pairing
@@ -58,6 +59,7 @@ class Leader:
         self._doomed = collections.OrderedDict()
         self._left, self._left_at = set(), None
         self._ended = set()
+        self._ending = Ending(size, tell_all)
         self._last = None
         self.lane = Lane()
         self.job_error = None
@@ -65,6 +67,7 @@ class Leader:
         self._handlers = {
             messages.Withdraw: self._withdrawn, messages.Undone: self._undone,
             messages.Gone: self._gone, messages.Leave: self._leave, messages.Ended: self._end,
+            messages.Noticed: self._ending.noticed, messages.Reached: self._ending.reached,
             messages.Answer: lambda rank, message: self._watch.answered(rank, message, self._clock()),
             messages.Failed: lambda rank, message: self.fail(message.error)}
 
@@ -261,6 +264,7 @@ class Leader:
         self._drop(rank, lambda other: True, None)
         self._left.add(rank)
         self._left_at = self._clock()
+        self._ending.left(rank)
         self._tell(rank, messages.Left())
         if rank == 0 and self.job_error is None:
             self._tell_all(messages.LeaderLeft())

@@ -1,7 +1,8 @@
 """What ranks tell rank 0 and what rank 0 tells them, as bytes: fixed struct fields, then texts and arrays.
 
-A rank's messages: Bundle (bundles.py), Announce, Withdraw, Undone, Gone, Answer, Leave, Failed, Ended. The leader's
-words: Run (bundles.py), Refuse, Cancel, Ask, JobFailed, Warn, Left, LeaderLeft, AllLeft, AllEnded.
+A rank's messages: Bundle (bundles.py), Announce, Withdraw, Undone, Gone, Answer, Noticed, Reached, Leave, Failed,
+Ended. The leader's words: Run (bundles.py), Refuse, Cancel, Ask, AskPlace, EndAt, JobFailed, Warn, Left, LeaderLeft,
+AllLeft, AllEnded.
 
 `encode` gives the bytes of one or several, to be sent as one, and `decode` the tuples again.
 """
@@ -78,6 +79,15 @@ class Answer(NamedTuple):
     still: bool
 
 
+class Noticed(NamedTuple):
+    """This rank has been told to end: see ending.py."""
+
+
+class Reached(NamedTuple):
+    """The answer to AskPlace: the furthest that this rank may come by the end of what it is doing."""
+    place: int
+
+
 class Leave(NamedTuple):
     """This rank will announce nothing more."""
 
@@ -108,6 +118,15 @@ class Ask(NamedTuple):
     serial: int
 
 
+class AskPlace(NamedTuple):
+    """The job is to end: how far has your rank come?"""
+
+
+class EndAt(NamedTuple):
+    """All ranks stop at this place."""
+    place: int
+
+
 class JobFailed(NamedTuple):
     """The job has failed: everything undecided fails, and nothing will be decided any more."""
     error: LaunchError
@@ -134,9 +153,10 @@ class AllEnded(NamedTuple):
     """After a failure of the job: every rank has told its user."""
 
 
-_PLAIN = (Leave, Ended, Left, LeaderLeft, AllLeft, AllEnded)
+_PLAIN = (Leave, Ended, Left, LeaderLeft, AllLeft, AllEnded, Noticed, AskPlace)
 _NUMBERS = {Withdraw: struct.Struct("<q"), Undone: struct.Struct("<q"), Gone: struct.Struct("<q"),
-            Ask: struct.Struct("<q"), Answer: struct.Struct("<q?")}
+            Ask: struct.Struct("<q"), Answer: struct.Struct("<q?"), Reached: struct.Struct("<q"),
+            EndAt: struct.Struct("<q")}
 _KINDS = (Bundle, Announce, Failed, Run, Refuse, Cancel, JobFailed, Warn) + tuple(_NUMBERS) + _PLAIN
 _NUMBER = {kind: number for number, kind in enumerate(_KINDS)}
 # Several messages in one: this, their number and lengths, then they themselves.

@@ -43,6 +43,8 @@ In a session, all ranks together:
     manager            `sok.CheckpointManager`, for a loop of one's own
     saver_hook         `sok.CheckpointSaverHook`
     schedule           when to save
+    told_to_end        where all ranks stop and save, when they are told to end
+    stop_hook          the same for sessions that TensorFlow's hooks save
 
 By way of TensorFlow's own Savers and hooks, and Keras:
     table_saver        `tf.train.Saver` for graphs with tables

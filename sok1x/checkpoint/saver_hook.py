@@ -11,8 +11,10 @@ from sok1x.checkpoint.ranks import Ranks
 from sok1x.checkpoint.restoring import Restoring
 from sok1x.checkpoint.saving import Saving
 from sok1x.checkpoint.schedule import Schedule
+from sok1x.checkpoint.stop_hook import check_alike, save_now
 from sok1x.checkpoint.tables import tables_of
 from sok1x.checkpoint.talk import talk
+from sok1x.checkpoint.told_to_end import Signals, signals_of, told_to_end
 from sok1x.graph_ops.bridge.tensorflow_versions import training_util
 
 
@@ -36,10 +38,14 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         save_steps: or steps between them.
         listeners: `tf.train.CheckpointSaverListener`s, called as TensorFlow's hook does, on every rank.
         keep_checkpoint_max: how many checkpoints stay; None or 0: all.
+        save_on_sigterm: True: from when the hook is made until its session ends, SIGTERM, to one rank or more, has all
+            ranks save after the same step, one or two further on, and end the session as `request_stop` does; so that
+            the program ends with code 0. Signals, as `signal.SIGUSR1` or a list, stand in the place of SIGTERM. Who has
+            been told once may be told again. Equal on all ranks.
 
     Raises:
         ValueError: neither or both of save_secs and save_steps are given, or not above 0, or keep_checkpoint_max is
-            negative.
+            negative, or save_on_sigterm is something else, or given elsewhere than on the main thread.
         RuntimeError: (at a session's begin) the graph has no global step.
         sok1x.checkpoint.errors.CheckpointError: (on all ranks) a checkpoint cannot be written, is damaged, or does
             not fit the model; the message names the file, and nothing has changed.
@@ -70,11 +76,13 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
 
     def __init__(self, checkpoint_dir: str, save_secs: Optional[float] = None, save_steps: Optional[int] = None,
                  listeners: Optional[List[tf.train.CheckpointSaverListener]] = None,
-                 keep_checkpoint_max: Optional[int] = 5) -> None:
+                 keep_checkpoint_max: Optional[int] = 5, save_on_sigterm: Signals = False) -> None:
         if (save_secs is None) == (save_steps is None) or not (save_secs or save_steps or 0) > 0:
             raise ValueError("CheckpointSaverHook: got save_secs={} and save_steps={}, expected one of them, above "
                              "0".format(save_secs, save_steps))
         check_keep("CheckpointSaverHook", keep_checkpoint_max)
+        self._signals = signals_of("CheckpointSaverHook", save_on_sigterm)
+        told_to_end.listen("CheckpointSaverHook", self._signals)
         super().__init__(checkpoint_dir, save_secs=save_secs, save_steps=save_steps, listeners=listeners)
         self._save_secs, self._save_steps, self._keep = save_secs, save_steps, keep_checkpoint_max
         self._graph: Optional[tf.Graph] = None  # the one that has the ops
@@ -86,6 +94,7 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         Raises:
             RuntimeError: the graph has no global step.
         """
+        told_to_end.listen("CheckpointSaverHook", self._signals)
         self._global_step_tensor = training_util._get_or_create_global_step_read()
         if self._global_step_tensor is None:
             raise RuntimeError("CheckpointSaverHook: the graph has no global step; make one with "
@@ -116,11 +125,13 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         self._saving.open(session)
         restored = self._restoring.restore(session)
         step = int(session.run(self._global_step_tensor))
-        self._ranks.agree(session, lambda: self._write_graph(session.graph))
+        check_alike("CheckpointSaverHook", self._ranks.agree(session, lambda: self._write_graph(session.graph)))
         if restored is None:
             self._save(session, step)
         else:
             tf.logging.info("Restored all variables from %s.", restored.folder)
+        if self._signals:
+            told_to_end.begun(step)
         self._schedule.started(step)
         self._timer.update_last_triggered_step(step)
 
@@ -134,7 +145,12 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one of them cannot save.
         """
-        if not self._schedule.may_be_due(int(run_values.results)):
+        session, seen = run_context.session, int(run_values.results)
+        if self._signals and told_to_end.passed(seen, lambda: int(session.run(self._global_step_tensor))):
+            run_context.request_stop()
+            save_now(self, session)
+            return
+        if not self._schedule.may_be_due(seen):
             return
         step = int(run_context.session.run(self._global_step_tensor))
         if not self._schedule.is_due(run_context.session, step):
@@ -155,6 +171,8 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         """
         super().end(session)
         self._saving.close()
+        if self._signals:
+            told_to_end.over()
 
     def _save(self, session: tf.Session, step: int) -> bool:
         """Saves, and returns whether a listener wants training to stop. Called by TensorFlow's `end` too."""
@@ -169,13 +187,14 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
                 status=tf.SessionLog.CHECKPOINT, checkpoint_path=folder), step)
         return any([listener.after_save(session, step) for listener in self._listeners])
 
-    def _write_graph(self, graph: tf.Graph) -> None:
-        """What TensorFlow's hook writes for TensorBoard, on rank 0."""
+    def _write_graph(self, graph: tf.Graph) -> List[int]:
+        """What TensorFlow's hook writes for TensorBoard, on rank 0. Returns the signals, which ranks compare."""
         if self._ranks.rank:
-            return
+            return list(self._signals)
         definition = graph.as_graph_def(add_shapes=True)
         path = os.path.join(self._checkpoint_dir, "graph.pbtxt")
         with tensorflow_errors.refusals(path, definition.ByteSize()):
             tf.train.write_graph(definition, self._checkpoint_dir, "graph.pbtxt")
             self._summary_writer = tf.summary.FileWriterCache.get(self._checkpoint_dir)
         self._summary_writer.add_graph(graph)
+        return list(self._signals)

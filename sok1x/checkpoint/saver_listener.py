@@ -8,9 +8,11 @@ from sok1x.checkpoint import agreed_timer, dense_saver
 from sok1x.checkpoint.manager import check_keep
 from sok1x.checkpoint.restoring import Restoring
 from sok1x.checkpoint.saving import Saving
+from sok1x.checkpoint.stop_hook import add_to_session, check_alike
 from sok1x.checkpoint.table_saver import TableSaver
 from sok1x.checkpoint.tables import tables_of
 from sok1x.checkpoint.talk import talk
+from sok1x.checkpoint.told_to_end import Signals, signals_of, told_to_end
 
 
 class CheckpointSaverListener(tf.train.CheckpointSaverListener):
@@ -36,9 +38,11 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         checkpoint_dir: the folder, on a file system that all ranks share; None is the hook's.
         keep_checkpoint_max: how many steps' tables stay; as many as TensorFlow's Saver keeps checkpoints, or more.
             None or 0: all.
+        save_on_sigterm: as of `sok.CheckpointSaverHook`.
 
     Raises:
-        ValueError: keep_checkpoint_max is negative; or (at a session's begin) there is no hook to tell the folder.
+        ValueError: keep_checkpoint_max is negative; save_on_sigterm is no signal; or (at a session's begin) there is
+            no hook to tell the folder.
         sok1x.checkpoint.errors.CheckpointError: (on all ranks, when saving or restoring) it cannot be done.
 
     Example:
@@ -56,9 +60,13 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         ['model.ckpt-0']
     """
 
-    def __init__(self, checkpoint_dir: Optional[str] = None, keep_checkpoint_max: Optional[int] = 5) -> None:
+    def __init__(self, checkpoint_dir: Optional[str] = None, keep_checkpoint_max: Optional[int] = 5,
+                 save_on_sigterm: Signals = False) -> None:
         check_keep("CheckpointSaverListener", keep_checkpoint_max)
+        self._signals = signals_of("CheckpointSaverListener", save_on_sigterm)
+        told_to_end.listen("CheckpointSaverListener", self._signals)
         self._directory, self._keep = checkpoint_dir, keep_checkpoint_max
+        self._told: Any = None  # the last session for which the ranks have compared signals
         self._session: Any = None  # the last one that was restored or begun anew
 
     def begin(self) -> None:
@@ -67,6 +75,8 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         Raises:
             ValueError: the folder was not given, and no hook calls that could tell it.
         """
+        if self._signals:
+            add_to_session("CheckpointSaverListener", self._signals, begin=False)
         directory = _directory_of_hook(self) if self._directory is None else self._directory
         tables = tables_of(tf.get_default_graph())
         dense_saver.for_graph(tables, None)
@@ -87,6 +97,10 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         hook = _hook_of(self)
         if hook is not None and launch.current().size > 1:
             agreed_timer.share_clocks(hook, talk())
+            if self._told is not session:
+                self._told = session
+                with talk().about("a CheckpointSaverListener's first save"):
+                    check_alike("CheckpointSaverListener", talk().exchange(None, self._signals))
         if hook is not None and _saves_tables(hook._get_saver()):
             return  # the hook's own Saver does it, as under an Estimator, which made it before us
         if self._session is not session:

@@ -16,11 +16,13 @@ class Scaffold(tf.train.Scaffold):
     Args:
         global_batch_size: as in `Init`.
         seed: as in `Init`.
+        save_on_sigterm: as of `sok.CheckpointSaverHook`: in a session that trains and saves checkpoints SIGTERM has all
+            ranks save after the same step, by TensorFlow's hook, and end the session.
         **options: as for `tf.train.Scaffold`.
 
     Raises:
         TypeError: a value that is no integer.
-        ValueError: global_batch_size is not positive, or seed not in [0, 2**63).
+        ValueError: global_batch_size is not positive, or seed not in [0, 2**63); save_on_sigterm is no signal.
         tf.errors.InvalidArgumentError: the ranks gave different arguments.
 
     Example:
@@ -44,6 +46,32 @@ class Scaffold(tf.train.Scaffold):
         3
     """
 
-    def __init__(self, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED, **options: Any) -> None:
+    def __init__(self, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED, save_on_sigterm: Any = False,
+                 **options: Any) -> None:
+        from sok1x.checkpoint import told_to_end  # which needs this module's neighbours
+        self._signals = told_to_end.signals_of("Scaffold", save_on_sigterm)
+        told_to_end.told_to_end.listen("Scaffold", self._signals)
         InitHook(global_batch_size, seed).begin()
         super().__init__(**options)
+
+    def finalize(self) -> tf.train.Scaffold:
+        """Makes what is missing, and finalizes the graph; called by the session.
+
+        Returns:
+            This scaffold.
+
+        Raises:
+            RuntimeError: a session is to train until SIGTERM, and its graph has no global step.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     scaffold = sok.Scaffold(global_batch_size=1)
+            ...     scaffold.finalize() is scaffold
+            True
+        """
+        if self._signals:
+            from sok1x.checkpoint import stop_hook
+            stop_hook.add_to_session("Scaffold", self._signals, begin=True)
+        return super().finalize()
