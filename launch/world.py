@@ -31,6 +31,8 @@ class World:
         coordinator: coordinator.Coordinator for their order.
         host_threads: Threads for the host kernels, int >= 1.
         description: Dict of str to str for people: launcher, MPI library, thread level, ...
+        short_headers: Whether counts of keys for each rank are left out of what ops tell all ranks, and go from rank to
+            rank instead: N of N ranks' would be N * N numbers in each of N messages of rank 0.
         grace_seconds: Seconds this process may go on after the job failed.
         spin_microseconds: How long to look for the next request before sleeping.
     """
@@ -45,6 +47,7 @@ class World:
         self.gpu_communicator = None
         self.host_threads = host_threads
         self.description = description
+        self.short_headers = size > environment.whole_headers()
         self.grace_seconds = environment.grace_seconds()
         self.mpi = mpi
 
@@ -136,7 +139,7 @@ def _join(arguments, found):
     global _mpi
     stall, abort = environment.stall_seconds(), environment.abort_seconds()
     deadlock = environment.deadlock_seconds()
-    environment.grace_seconds(), environment.num_threads()
+    environment.grace_seconds(), environment.num_threads(), environment.whole_headers()
     who = "sok1x: rank {}".format(found.rank if found else "?")
     patience = agreement.Patience(who, stall, abort, print_line)
     if _mpi is None:

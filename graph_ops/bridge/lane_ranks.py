@@ -31,7 +31,8 @@ class _Ways(ctypes.Structure):
 
 
 class _Standing(ctypes.Structure):
-    _fields_ = [(name, _I64) for name in ("rank", "ranks", "announces", "decides", "spin_us", "told", "pending")]
+    _fields_ = [(name, _I64) for name in (
+        "rank", "ranks", "announces", "decides", "spin_us", "told", "pending", "short_headers")]
 
 
 class _EventInfo(ctypes.Structure):
@@ -112,7 +113,8 @@ class LaneRanks(Meeting):
         self._flags = np.empty(0, np.uint8)
         self._ways = _Ways(_ALL_TO_ALL(self._guarded(self._all_to_all)), _ANY_RANK(self._guarded(self._any_rank)),
                            _ANY_RANK(self._guarded(self._any_rank_answer)), _ENDED(self._guarded(self._ended)))
-        self._standing = _Standing(world.rank, world.size, 0, 0, world.coordinator.spin_microseconds, 0, 0)
+        self._standing = _Standing(world.rank, world.size, 0, 0, world.coordinator.spin_microseconds, 0, 0,
+                                   world.short_headers)
         self._info = _EventInfo()
         host = getattr(world.communicator, "direct", None)
         self._loaded.sok1x_ranks_begin(ctypes.byref(self._ways), host and ctypes.byref(host),

@@ -48,7 +48,7 @@ class All2All(Exchange):
         asked, every = lookup.state, lookup.headers(headers)
         out = lookup.embeddings()
         check_training(lookup.table, every.training)
-        recv_counts = np.ascontiguousarray(every.send_counts[:, lookup.world.rank])
+        recv_counts = lookup.recv_counts(every, asked.send_counts)
         lookup.leave_counts(self.number, [asked.send_counts, recv_counts])
         figures.batch(lookup.table.name, lookup.keys.size, asked.count)
         figures.asked(lookup.table.name, lookup.world.rank, asked.send_counts, recv_counts,

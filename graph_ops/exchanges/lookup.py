@@ -31,7 +31,7 @@ class Header(NamedTuple):
     """What a rank tells all others before they exchange; of all ranks, each field has one dimension more.
 
     Attributes:
-      training: 1 where the run trains. send_counts: [N], keys for each rank.
+      training: 1 where the run trains. send_counts: [N], keys for each rank; nothing where headers are short.
       bags, keys, distinct: how many this rank has; distinct 0 where nobody counts. None where a lookup goes by the
         same exchange whatever they are.
     """
@@ -103,9 +103,21 @@ class Lookup(abc.ABC):
         """
 
     def header(self, distinct: int, send_counts: np.ndarray) -> np.ndarray:
-        """This rank's `Header`, int64: training, then bags, keys and distinct, then send_counts."""
+        """This rank's `Header`, int64: training, then bags, keys and distinct, then send_counts, unless it is short."""
         counted = [self.layout.count, self.keys.size, distinct] if self.tells_sizes else []
+        if self.world.short_headers:
+            send_counts = NOTHING
         return np.concatenate([[self.training, *counted], send_counts]).astype(np.int64)
+
+    def recv_counts(self, every: Header, send_counts: np.ndarray) -> np.ndarray:
+        """int64 [N], the keys that each rank has for this one. All ranks call it alike, with what they have for others.
+
+        Args:
+          every: of all ranks.
+        """
+        if not self.world.short_headers:
+            return np.ascontiguousarray(every.send_counts[:, self.world.rank])
+        return counts_for_this_rank(self.world, send_counts[np.newaxis])[0]
 
     def headers(self, headers: np.ndarray) -> Header:
         """The `Header` of all ranks."""
@@ -135,6 +147,18 @@ class Lookup(abc.ABC):
                 self.leave(name, 0)
         if not self._counted:
             self.request.host_output(0, "int64", (0,))
+
+
+def counts_for_this_rank(world: Any, counts: np.ndarray) -> np.ndarray:
+    """Of several lookups, from each rank's int64 [T, N], which all ranks call with: this rank's, [T, N].
+
+    C++ does the same (groups/lane_ranks_run.cc).
+    """
+    lookups, ranks = counts.shape
+    given, taken = np.ascontiguousarray(counts.T), np.empty((ranks, lookups), np.int64)
+    each = np.full(ranks, lookups, np.int64)
+    world.communicator.all_to_all(given.ctypes.data, each, taken.ctypes.data, each, 8)
+    return np.ascontiguousarray(taken.T)
 
 
 class Gradient:

@@ -1,6 +1,7 @@
 // See brief.h.
 #include "brief.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace sok1x {
@@ -20,6 +21,13 @@ class Writer {
     for (int64_t i = 0; i < rows * width; ++i) {
       Number(static_cast<int64_t>(static_cast<uint64_t>(values[i]) -
                                   static_cast<uint64_t>(i < width ? 0 : values[i - width])));
+    }
+  }
+  // Numbers [size], as what they differ in from others (null: from 0).
+  void Changes(const int64_t* values, const int64_t* before, int64_t size) {
+    for (int64_t i = 0; i < size; ++i) {
+      Number(static_cast<int64_t>(static_cast<uint64_t>(values[i]) -
+                                  (before == nullptr ? 0 : static_cast<uint64_t>(before[i]))));
     }
   }
   void Text(const std::string& text) {
@@ -60,6 +68,12 @@ class Reader {
       (*values)[i] = static_cast<int64_t>(before + static_cast<uint64_t>(Number()));
     }
     return good_;
+  }
+  void Changes(int64_t* values, const int64_t* before, int64_t size) {
+    for (int64_t i = 0; i < size && good_; ++i) {
+      values[i] = static_cast<int64_t>(static_cast<uint64_t>(Number()) +
+                                       (before == nullptr ? 0 : static_cast<uint64_t>(before[i])));
+    }
   }
   std::string Text() {
     const int64_t bytes = Number();
@@ -166,30 +180,55 @@ bool ReadBriefSeveral(const std::string& data, std::vector<std::string>* message
   return from.ended();
 }
 
-std::string PackHeaders(const Word& word) {
-  Writer to(0);
-  to.Number(word.width);
-  to.Rows(word.headers.data(), word.ranks * word.count, word.width);
-  return to.data()->substr(1);
-}
-
-std::string BriefRun(const Word& word, const std::string& headers) {
+std::string BriefRun(const Word& word, const std::vector<int64_t>& tickets) {
   Writer to(kBriefRun);
   to.Number(word.number);
-  to.Number(word.ticket);
   to.Number(word.count);
   to.Number(word.ranks);
-  return *to.data() + headers;
+  to.Number(word.width);
+  const int64_t size = word.count * word.width;
+  const int64_t* before = nullptr;
+  int64_t ticket = 0;
+  for (int64_t r = 0; r < word.ranks; ++r) {
+    const int64_t* const headers = word.headers.data() + r * size;
+    const bool alike = before != nullptr && tickets[r] == ticket && std::equal(headers, headers + size, before);
+    to.Number(alike);  // to the rank before
+    if (!alike) {
+      to.Number(tickets[r] - ticket);
+      to.Changes(headers, before, size);
+    }
+    before = headers;
+    ticket = tickets[r];
+  }
+  return *to.data();
 }
 
-bool ReadBriefRun(const std::string& data, Word* word) {
+bool ReadBriefRun(const std::string& data, int rank, Word* word) {
   Reader from(data);
   word->number = from.Number();
-  word->ticket = from.Number();
   word->count = from.Count();
   word->ranks = from.Count();
   word->width = from.Number();
-  return from.Rows(word->ranks * word->count, word->width, &word->headers) && from.ended();
+  const int64_t size = word->count * word->width, ranks = word->ranks;
+  if (!from.good() || word->width < 0 || word->width > kMostNumbers || rank >= ranks ||
+      size > kMostNumbers / ranks) {
+    return false;
+  }
+  word->headers.resize(ranks * size);
+  int64_t ticket = 0;
+  for (int64_t r = 0; r < ranks && from.good(); ++r) {
+    int64_t* const headers = word->headers.data() + r * size;
+    const int64_t* const before = r == 0 ? nullptr : headers - size;
+    if (from.Number()) {
+      if (before == nullptr) return false;
+      std::copy(before, before + size, headers);
+    } else {
+      ticket += from.Number();
+      from.Changes(headers, before, size);
+    }
+    if (r == rank) word->ticket = ticket;
+  }
+  return from.ended();
 }
 
 std::string PlainRun(const Word& word) {

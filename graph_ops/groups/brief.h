@@ -30,7 +30,7 @@ struct Bundle {
   std::vector<int64_t> headers;  // [T, width]
 };
 
-// As launch/bundles.py's Run, of one rank's bundle: its members' tickets follow each other.
+// As launch/bundles.py's Run, of one rank's bundle: its members' tickets follow each other, and `ticket` is the first.
 struct Word {
   int64_t number = 0, ticket = 0, count = 0, ranks = 0, width = 0;
   std::vector<int64_t> headers;  // [N, T, width]
@@ -46,10 +46,10 @@ std::string PlainBundle(const Bundle& bundle);
 std::string BriefSeveral(const std::vector<std::string>& messages);
 bool ReadBriefSeveral(const std::string& data, std::vector<std::string>* messages);
 
-// headers: of all ranks, packed by `PackHeaders`.
-std::string BriefRun(const Word& word, const std::string& headers);
-std::string PackHeaders(const Word& word);
-bool ReadBriefRun(const std::string& data, Word* word);
+// One message for all ranks. tickets: [N], the first of each rank. What ranks have said alike is in it once.
+std::string BriefRun(const Word& word, const std::vector<int64_t>& tickets);
+// As `rank` reads it.
+bool ReadBriefRun(const std::string& data, int rank, Word* word);
 // For one rank: the tickets are its own, also where those of others belong.
 std::string PlainRun(const Word& word);
 // False also where a plain Run's tickets of this rank do not follow each other, or widths differ; then `tickets` says

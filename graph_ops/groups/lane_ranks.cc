@@ -105,22 +105,41 @@ bool LaneRanks::Announce(const std::vector<const RequestInfo*>& members, const s
 
 bool LaneRanks::Prepare(Held* held, bool training) {
   const LaneOp& first = *held->ops[0];
-  const int count = held->size();
+  const int count = held->size(), counted = first.kind == kLaneForward ? ranks() : 2 * ranks();
   const bool by_bag = first.facts.by_bag != 0;
   std::vector<uint8_t> marks(count);
+  int64_t& width = held->whole_width;
   if (first.kind == kLaneForward) {
-    held->width = ranks() + (by_bag ? 5 : 2);
-    held->headers.resize(count * held->width);
+    width = counted + (by_bag ? 5 : 2);
+    held->whole.resize(count * width);
     held->begins.resize(count * ranks());
-    return held->run->Prepare(ranks(), training, held->width, held->headers.data(), held->begins.data(), &held->sent,
-                              marks.data()) == 0 &&
-           std::count(marks.begin(), marks.end(), 0) == count;
+    if (held->run->Prepare(ranks(), training, width, held->whole.data(), held->begins.data(), &held->sent,
+                           marks.data()) != 0 ||
+        std::count(marks.begin(), marks.end(), 0) != count) {
+      return false;
+    }
+  } else {
+    width = counted + (by_bag ? 4 : 3);
+    held->whole.assign(count * width, 1);
+    for (int t = 0; t < count; ++t) held->whole[t * width] = first.context != nullptr;
+    if (held->run->BackwardHeaders(width, held->whole.data(), marks.data()) != 0 ||
+        std::count(marks.begin(), marks.end(), 0) != 0) {
+      return false;
+    }
   }
-  held->width = 2 * ranks() + (by_bag ? 4 : 3);
-  held->headers.assign(count * held->width, 1);
-  for (int t = 0; t < count; ++t) held->headers[t * held->width] = first.context != nullptr;
-  return held->run->BackwardHeaders(held->width, held->headers.data(), marks.data()) == 0 &&
-         std::count(marks.begin(), marks.end(), 0) == 0;
+  held->width = width;
+  held->headers = held->whole;
+  if (!standing_->short_headers) return true;
+  // Counts are last; of a gradient its lookup's number comes behind them.
+  const int behind = first.kind == kLaneForward ? 0 : 1;
+  held->width = width - counted;
+  held->headers.clear();
+  for (int t = 0; t < count; ++t) {
+    const auto from = held->whole.begin() + t * width;
+    held->headers.insert(held->headers.end(), from, from + held->width - behind);
+    held->headers.insert(held->headers.end(), from + width - behind, from + width);
+  }
+  return true;
 }
 
 void LaneRanks::Say(const Held& held) {
@@ -157,21 +176,22 @@ void LaneRanks::Say(const Held& held) {
   bundle.step = held.step;
   bundle.width = held.width;
   bundle.headers = held.headers;
-  if (rank() == 0) return Add(0, bundle);
+  if (rank() == 0) return Add(0, std::move(bundle));
   const bool room = said_.size() < kTeamsRemembered;
   const int64_t number = known ? said->second : room ? static_cast<int64_t>(said_.size()) : -1;
   if (!known && room) said_[kernels] = number;
   Send(0, BriefBundle(bundle, number, known));
 }
 
-void LaneRanks::Add(int rank, const Bundle& bundle) {
-  std::vector<Word> words;
-  const Meeting::Outcome met = meeting_->Add(rank, bundle, Now(), &words);
+void LaneRanks::Add(int rank, Bundle bundle) {
+  Word word;
+  std::vector<int64_t> tickets;
+  const Meeting::Outcome met = meeting_->Add(rank, std::move(bundle), Now(), &word, &tickets);
   if (met == Meeting::kPython) return HandOver();
   if (met == Meeting::kWaits) return;
-  const std::string headers = PackHeaders(words[0]);
-  for (int r = 1; r < ranks(); ++r) Send(r, BriefRun(words[r], headers));
-  TakeWord(words[0], "");
+  const std::string brief = BriefRun(word, tickets);
+  for (int r = 1; r < ranks(); ++r) Send(r, brief);
+  TakeWord(word, "");
 }
 
 void LaneRanks::Ship() {
@@ -227,11 +247,11 @@ void LaneRanks::Take(int source, const std::string& data) {
     return;
   }
   if (kind == kBriefBundle && meeting_ != nullptr && ReadBriefBundle(data, &ops_[source], &bundle)) {
-    if (decides()) return Add(source, bundle);
+    if (decides()) return Add(source, std::move(bundle));
     HandOver();  // what waits here comes before it
     return Message(source, PlainBundle(bundle));
   }
-  if (kind == kBriefRun && meeting_ == nullptr && ReadBriefRun(data, &word)) return TakeWord(word, PlainRun(word));
+  if (kind == kBriefRun && meeting_ == nullptr && ReadBriefRun(data, rank(), &word)) return TakeWord(word, PlainRun(word));
   if (kind == kPlainRun && meeting_ == nullptr) {
     if (ReadPlainRun(data, rank(), &word, &tickets)) return TakeWord(word, data);
     const auto python = [](int64_t ticket) { return ticket < Meeting::kFirst; };
@@ -303,7 +323,7 @@ std::vector<std::string> LaneRanks::Plain(int source, const std::string& data) {
     return plain;
   }
   if (kind == kBriefBundle && ReadBriefBundle(data, &ops_[source], &bundle)) return {PlainBundle(bundle)};
-  if (kind == kBriefRun && ReadBriefRun(data, &word)) return {PlainRun(word)};
+  if (kind == kBriefRun && ReadBriefRun(data, rank(), &word)) return {PlainRun(word)};
   return {data};
 }
 

@@ -34,6 +34,7 @@ struct Standing {
   int64_t spin_us;           // how long to look all the time for an answer
   int64_t told;              // 1: Python has been told what to run next, before anything that comes now
   int64_t pending;           // out: how many groups have been decided that come before what Python decides
+  int64_t short_headers;     // 1: counts of keys are not in what is announced (launch/world.py)
 };
 
 // What is Python's. Kept in step with bridge/lane_ranks.py.
@@ -109,8 +110,9 @@ class LaneRanks {
     std::vector<LookupFacts> facts;
     Group* group;
     std::unique_ptr<LookupRun> run;
-    int64_t ticket, step, width, sent, since;
-    std::vector<int64_t> headers, begins;  // [T, width], [T, N]
+    int64_t ticket, step, width, whole_width, sent, since;
+    std::vector<int64_t> headers, begins;  // as announced [T, width], [T, N]
+    std::vector<int64_t> whole;            // with all counts [T, whole_width]
     int64_t* expected;
     int64_t alike;
 
@@ -138,7 +140,7 @@ class LaneRanks {
   void Send(int rank, std::string data) { unsent_[rank].push_back(std::move(data)); }
   // Sends what is to be sent, as one message to each.
   void Ship();
-  void Add(int rank, const Bundle& bundle);
+  void Add(int rank, Bundle bundle);
   void Take(int source, const std::string& data);
   void TakeWord(const Word& word, const std::string& plain);
   void Message(int source, std::string data);
@@ -150,6 +152,8 @@ class LaneRanks {
   int Exchange(const Held& held, Stamp stamp);
   // Counts what an exchange moves, and how long this rank has waited for it (stores/figures.py).
   void Count(const Held& held, const Word& word) const;
+  // The word with the counts that this rank needs, where they are not in it: member after member, [T, N, whole_width].
+  int Complete(const Held& held, const Word& word, Word* whole);
   int Insert(Held* held, const std::vector<uint8_t>& left);
 
   Exchanges exchanges_;

@@ -54,7 +54,6 @@ void LaneRanks::Run(Held* held, const Word& word) {
       std::copy(from, from + word.width, &turned.headers[(t * ranks() + r) * word.width]);
     }
   }
-  Count(*held, turned);
   std::vector<uint8_t> left(count, 0);
   std::string error;
   int code = first.context == nullptr ? 0 : Cuda::Get()->Enter(first.context);
@@ -62,7 +61,11 @@ void LaneRanks::Run(Held* held, const Word& word) {
     error = "CUDA could not use the GPU's context (driver error " + std::to_string(code) + ")";
     code = kInternal;
   } else {
-    code = first.kind == kLaneForward ? Forward(held, turned, &left) : Backward(held, turned, &left);
+    Word whole;
+    if (standing_->short_headers) code = Complete(*held, turned, &whole);
+    const Word& all = standing_->short_headers ? whole : turned;
+    if (code == 0) Count(*held, all);
+    if (code == 0) code = first.kind == kLaneForward ? Forward(held, all, &left) : Backward(held, all, &left);
     if (code == 0 && exchanges_.Ended(first.context != nullptr) != 0) code = kPythonKnows;
     if (code > 0) {
       const int failed = held->run->failed();
@@ -139,6 +142,49 @@ int LaneRanks::Exchange(const Held& held, Stamp stamp) {
                                          pointers_[1], takes_.data(), pointers_[2]) == 0 ? 0 : kPythonKnows;
   for (const RequestInfo& member : held.members) static_cast<Request*>(member.request)->Come(stamp);
   return code;
+}
+
+int LaneRanks::Complete(const Held& held, const Word& word, Word* whole) {
+  const int count = held.size(), ranks = this->ranks();
+  const bool forward = held.ops[0]->kind == kLaneForward;
+  const int behind = forward ? 0 : 1;
+  const int64_t before = word.width - behind;  // numbers before the counts
+  *whole = word;
+  whole->width = held.whole_width;
+  whole->headers.assign(count * ranks * whole->width, 0);
+  const auto at = [&](int t, int r) { return &whole->headers[(t * ranks + r) * whole->width]; };
+  for (int t = 0; t < count; ++t) {
+    for (int r = 0; r < ranks; ++r) {
+      const int64_t* const from = &word.headers[(t * ranks + r) * word.width];
+      std::copy(from, from + before, at(t, r));
+      std::copy(from + before, from + word.width, at(t, r) + whole->width - behind);
+    }
+    const int64_t* const own = &held.whole[t * whole->width];
+    std::copy(own + before, own + whole->width - behind, at(t, rank()) + before);
+  }
+  if (!forward) {  // the others have counted what this rank has
+    for (int t = 0; t < count; ++t) {
+      const int64_t* const sent = at(t, rank()) + before;
+      for (int r = 0; r < ranks; ++r) {
+        at(t, r)[before + rank()] = sent[ranks + r];
+        at(t, r)[before + ranks + rank()] = sent[r];
+      }
+    }
+    return 0;
+  }
+  // exchanges/lookup.py: counts_for_this_rank.
+  std::vector<int64_t> given(ranks * count), taken(ranks * count), each(ranks, count);
+  for (int r = 0; r < ranks; ++r) {
+    for (int t = 0; t < count; ++t) given[r * count + t] = at(t, rank())[before + r];
+  }
+  if (exchanges_.AllToAll(false, held.members[0].name, reinterpret_cast<int64_t>(given.data()), each.data(),
+                          reinterpret_cast<int64_t>(taken.data()), each.data(), 8) != 0) {
+    return kPythonKnows;
+  }
+  for (int r = 0; r < ranks; ++r) {
+    for (int t = 0; t < count; ++t) at(t, r)[before + rank()] = taken[r * count + t];
+  }
+  return 0;
 }
 
 int LaneRanks::Insert(Held* held, const std::vector<uint8_t>& left) {

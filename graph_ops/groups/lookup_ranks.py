@@ -19,6 +19,7 @@ from sok1x.graph_ops.bridge import timeline
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners
+from sok1x.graph_ops.exchanges.lookup import counts_for_this_rank
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups.lookup_run import TOO_MANY_DIMENSIONS, LookupRun, again
 from sok1x.graph_ops.stores import figures
@@ -60,14 +61,16 @@ def prepare(members: List[Any], world: Any) -> None:
     run.kept = np.full(size, at), begins
     for taken, header, begin, other in zip(members, headers, begins, left.tolist()):
         if not other:  # else its own `prepare` puts it in order, or says what is wrong
-            taken.header, taken.prepared = header, Prepared(at, begin, header[-ranks:], run)
+            taken.header = header[:-ranks] if world.short_headers else header
+            taken.prepared = Prepared(at, begin, header[-ranks:], run)
     run.prepared(whole=not left.any())
 
 
 def forward(members: List[Any], world: Any) -> LookupRun:
     """The forward of decided members. Returns its run."""
     run, size, ranks = again(members), len(members), world.size
-    headers, width = np.concatenate([taken.headers for taken in members]), members[0].headers.shape[1]  # [T N, h]
+    headers = _whole_headers(members, world)  # [T N, h]
+    width = headers.shape[1]
     numbers = np.array([taken.request.exchange for taken in members])
     sent, begins = run.kept if run.kept is not None else _kept(members)
     said, communicator = run.team.said(ranks), members[0].request.communicator
@@ -75,7 +78,7 @@ def forward(members: List[Any], world: Any) -> LookupRun:
                 run.kept is not None, *said.exchange_at) == TOO_MANY_DIMENSIONS:
         return run.leave([1] * size)  # on all ranks: keys' dimensions are part of the plan
     training = int(headers[0, 0])
-    count_exchanges(run, members, world, forward=True)
+    count_exchanges(run, members, world, headers, forward=True)
     run.exchange(communicator, said)
     come(members, timeline.KEYS)
     run.call("forward_answer", training, *said.found_at, *said.exchange_at)
@@ -106,11 +109,11 @@ def come(members: List[Any], stamp: int) -> None:
         taken.request.come(stamp)
 
 
-def count_exchanges(run: LookupRun, members: List[Any], world: Any, forward: bool) -> None:
-    """Counts what members' exchanges move: stores/figures.py. As lane_ranks_run.cc does."""
+def count_exchanges(run: LookupRun, members: List[Any], world: Any, every: np.ndarray, forward: bool) -> None:
+    """Counts what members' exchanges move: stores/figures.py. As lane_ranks_run.cc does. every: headers, [T N, h]."""
     ranks, rank = world.size, world.rank
-    for taken in members:
-        headers, config = taken.headers, taken.config
+    for taken, headers in zip(members, every.reshape(len(members), ranks, -1)):
+        config = taken.config
         row_bytes = config.table.dim * ITEM_BYTES[
             config.dtype if forward else taken.request.inputs[0].dtype]
         if forward:
@@ -119,6 +122,20 @@ def count_exchanges(run: LookupRun, members: List[Any], world: Any, forward: boo
         else:
             sends, receives = headers[rank, -1 - 2 * ranks:-1 - ranks], headers[rank, -1 - ranks:-1]
         figures.asked(config.table.name, rank, sends, receives, row_bytes, keys=forward)
+
+
+def _whole_headers(members: List[Any], world: Any) -> np.ndarray:
+    """The headers of all ranks, int64 [T N, h], with what each has for this rank, and this one for each."""
+    headers = np.stack([taken.headers for taken in members])
+    if not world.short_headers:
+        return headers.reshape(-1, headers.shape[2])
+    counts = np.stack([_prepared_of(taken).counts for taken in members])
+    whole = np.zeros(headers.shape[:2] + (headers.shape[2] + world.size,), np.int64)
+    whole[..., :headers.shape[2]] = headers
+    of_ranks = whole[..., headers.shape[2]:]
+    of_ranks[..., world.rank] = counts_for_this_rank(world, counts)
+    of_ranks[:, world.rank] = counts
+    return whole.reshape(-1, whole.shape[2])
 
 
 def _kept(members: List[Any]) -> Any:

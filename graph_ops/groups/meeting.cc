@@ -10,6 +10,8 @@ namespace sok1x {
 namespace {
 
 constexpr size_t kMostSessions = 1000, kPastWords = 100, kPlaceBytes = 16;
+// Teams that are kept for the next bundles, of whatever ops.
+constexpr size_t kIdleTeams = 8;
 
 std::vector<int64_t> IndicesOf(const Ops& ops) {
   std::vector<int64_t> indices(ops.count);
@@ -24,6 +26,14 @@ bool Overlap(const Ops& one, const Ops& other) {
   std::vector<int64_t> common;
   std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(common));
   return !common.empty();
+}
+
+// The first that there is of a team's bundles.
+template <typename Place>
+Place FirstOf(const std::vector<std::deque<Place>>& of_ranks) {
+  size_t r = 0;
+  while (of_ranks[r].empty()) ++r;
+  return of_ranks[r].front();
 }
 
 std::string NameOf(const std::string& names, int64_t number) {
@@ -54,57 +64,98 @@ void Meeting::Forget() { known_.clear(); }
 
 void Meeting::GiveUp(int rank, int64_t step) { given_up_[rank] = std::max(given_up_[rank], step); }
 
-Meeting::Outcome Meeting::Add(int rank, const Bundle& bundle, int64_t now, std::vector<Word>* words) {
+Meeting::Outcome Meeting::Add(int rank, Bundle bundle, int64_t now, Word* word, std::vector<int64_t>* tickets) {
   const auto known = known_.find(Key(rank, bundle.ops.context, bundle.ops.signature));
   const int sessions = known == known_.end() ? -1 : known->second;
-  waiting_.push_back({rank, bundle, sessions, now});
-  if (sessions < 0 || bundle.step <= given_up_[rank]) return kPython;
-  std::vector<std::list<Waiting>::iterator> met(ranks_, waiting_.end());
-  for (auto one = waiting_.begin(); one != waiting_.end(); ++one) {
-    if (one->sessions != sessions) continue;
-    if (one->bundle.ops.places != bundle.ops.places) {
-      if (Overlap(one->bundle.ops, bundle.ops)) return kPython;
-    } else if (met[one->rank] == waiting_.end() && one->bundle.runs == bundle.runs) {
-      met[one->rank] = one;
-    }
+  const bool given_up = bundle.step <= given_up_[rank];
+  waiting_.push_back({rank, std::move(bundle), now});
+  const Place place = std::prev(waiting_.end());
+  if (sessions < 0 || given_up) return kPython;
+  Team* const team = TeamOf(sessions, place->bundle);
+  if (team == nullptr) return kPython;
+  std::deque<Place>& of_rank = team->of_ranks[rank];
+  team->missing -= of_rank.empty();
+  team->waiting += 1;
+  of_rank.push_back(place);
+  if (team->missing > 0) return kWaits;
+  for (const auto& one : team->of_ranks) {
+    if (one.front()->bundle.width != place->bundle.width) return kPython;
   }
-  if (std::find(met.begin(), met.end(), waiting_.end()) != met.end()) return kWaits;
-  for (const auto& one : met) {
-    if (one->bundle.width != bundle.width) return kPython;
-  }
-  Decide(met, now, words);
+  Decide(team, now, word, tickets);
   return kDecided;
 }
 
-void Meeting::Decide(const std::vector<std::list<Waiting>::iterator>& met, int64_t now, std::vector<Word>* words) {
-  const Bundle& first = met[0]->bundle;
-  Word word;
-  word.number = next_;
-  word.count = first.ops.count;
-  word.ranks = ranks_;
-  word.width = first.width;
-  Past past = {next_, first.ops.names, word.count, {}};
-  for (const auto& one : met) {
-    word.headers.insert(word.headers.end(), one->bundle.headers.begin(), one->bundle.headers.end());
-    past.steps.push_back(one->bundle.step);
+Meeting::Team* Meeting::TeamOf(int sessions, const Bundle& bundle) {
+  Team* found = nullptr;
+  size_t idle = 0;
+  for (auto one = teams_.begin(); one != teams_.end();) {
+    if (one->waiting == 0) {
+      if (++idle > kIdleTeams) {
+        one = teams_.erase(one);
+      } else {
+        ++one;
+      }
+      continue;
+    }
+    if (one->sessions == sessions) {
+      // One that waits stands for all of its team.
+      const Bundle& other = FirstOf(one->of_ranks)->bundle;
+      if (other.ops.places != bundle.ops.places) {
+        if (Overlap(other.ops, bundle.ops)) return nullptr;
+      } else if (other.runs == bundle.runs) {
+        found = &*one;
+      }
+    }
+    ++one;
   }
-  words->assign(ranks_, word);
-  for (int r = 0; r < ranks_; ++r) (*words)[r].ticket = met[r]->bundle.ticket;
-  next_ += word.count;
-  last_ = NameOf(first.ops.names, word.count - 1);
+  if (found != nullptr) return found;
+  const auto idler = std::find_if(teams_.begin(), teams_.end(), [](const Team& one) { return one.waiting == 0; });
+  if (idler == teams_.end()) {
+    teams_.push_back({sessions, 0, ranks_, std::vector<std::deque<Place>>(ranks_)});
+    return &teams_.back();
+  }
+  idler->sessions = sessions;
+  return &*idler;
+}
+
+void Meeting::Decide(Team* team, int64_t now, Word* word, std::vector<int64_t>* tickets) {
+  const Bundle& first = team->of_ranks[0].front()->bundle;
+  word->number = next_;
+  word->count = first.ops.count;
+  word->ranks = ranks_;
+  word->width = first.width;
+  word->ticket = first.ticket;
+  word->headers.clear();
+  word->headers.reserve(ranks_ * first.headers.size());
+  tickets->clear();
+  Past past = {next_, first.ops.names, word->count, {}};
+  for (const auto& of_rank : team->of_ranks) {
+    const Bundle& bundle = of_rank.front()->bundle;
+    word->headers.insert(word->headers.end(), bundle.headers.begin(), bundle.headers.end());
+    tickets->push_back(bundle.ticket);
+    past.steps.push_back(bundle.step);
+  }
+  next_ += word->count;
+  last_ = NameOf(past.names, word->count - 1);
   last_at_ = now;
-  past_.push_back(past);
+  past_.push_back(std::move(past));
   if (past_.size() > kPastWords) {
     undone_.erase(undone_.begin(), undone_.lower_bound(past_[1].first));
     past_.pop_front();
   }
-  for (const auto& one : met) waiting_.erase(one);
+  for (auto& of_rank : team->of_ranks) {
+    waiting_.erase(of_rank.front());
+    of_rank.pop_front();
+    team->missing += of_rank.empty();
+  }
+  team->waiting -= ranks_;
 }
 
 std::vector<std::pair<int, Bundle>> Meeting::TakeAll() {
   std::vector<std::pair<int, Bundle>> all;
   for (Waiting& one : waiting_) all.emplace_back(one.rank, std::move(one.bundle));
   waiting_.clear();
+  teams_.clear();
   return all;
 }
 

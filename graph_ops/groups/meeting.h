@@ -31,9 +31,9 @@ class Meeting {
 
   enum Outcome { kWaits, kDecided, kPython };
 
-  // Takes a bundle of a rank. kDecided: `words` [N] are what to tell each rank; kPython: all that waits is Python's,
-  // this bundle last: `TakeAll`.
-  Outcome Add(int rank, const Bundle& bundle, int64_t now, std::vector<Word>* words);
+  // Takes a bundle of a rank. kDecided: `word` is what to tell all ranks, with the `tickets` [N] of each, and in the word
+  // that of rank 0; kPython: all that waits is Python's, this bundle last: `TakeAll`.
+  Outcome Add(int rank, Bundle bundle, int64_t now, Word* word, std::vector<int64_t>* tickets);
 
   // What waits, in the order in which it came, with the ranks.
   std::vector<std::pair<int, Bundle>> TakeAll();
@@ -59,8 +59,14 @@ class Meeting {
   struct Waiting {
     int rank;
     Bundle bundle;
-    int sessions;  // the number of those that belong together
     int64_t came;
+  };
+  typedef std::list<Waiting>::iterator Place;
+  // Bundles of the same ops and runs that wait, of sessions that belong together: of each rank, in order.
+  struct Team {
+    int sessions;  // the number of those that belong together
+    int64_t waiting, missing;  // how many bundles; how many ranks have none
+    std::vector<std::deque<Place>> of_ranks;
   };
   struct Past {
     int64_t first;
@@ -69,11 +75,14 @@ class Meeting {
     std::vector<int64_t> steps;
   };
 
-  void Decide(const std::vector<std::list<Waiting>::iterator>& met, int64_t now, std::vector<Word>* words);
+  // The team of a bundle; null where it has ops in common with another's.
+  Team* TeamOf(int sessions, const Bundle& bundle);
+  void Decide(Team* team, int64_t now, Word* word, std::vector<int64_t>* tickets);
 
   const int ranks_;
   std::vector<int64_t> given_up_;
   std::list<Waiting> waiting_;
+  std::list<Team> teams_;  // those in which something waits, and few besides
   std::map<Key, int> known_;
   int sessions_ = 0;
   std::deque<Past> past_;

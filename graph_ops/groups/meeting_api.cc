@@ -35,13 +35,15 @@ void sok1x_meeting_close(void* meeting) { delete static_cast<Opened*>(MeetingOf(
 // messages: the word for each rank, or all that waits, with the ranks from which it came.
 int sok1x_meeting_hear(void* meeting, int rank, const char* data, int64_t bytes, Tell tell) {
   sok1x::Bundle bundle;
-  std::vector<sok1x::Word> words;
+  sok1x::Word word;
+  std::vector<int64_t> tickets;
   auto* opened = static_cast<Opened*>(MeetingOf(meeting));
   if (!sok1x::ReadBriefBundle(std::string(data, bytes), &opened->known[rank], &bundle)) return -1;
-  const sok1x::Meeting::Outcome met = opened->Add(rank, bundle, 0, &words);
-  for (size_t r = 0; r < words.size(); ++r) {
+  const sok1x::Meeting::Outcome met = opened->Add(rank, bundle, 0, &word, &tickets);
+  const std::string brief = tickets.empty() ? "" : sok1x::BriefRun(word, tickets);
+  for (size_t r = 0; r < tickets.size(); ++r) {
     sok1x::Word read;
-    if (!sok1x::ReadBriefRun(sok1x::BriefRun(words[r], sok1x::PackHeaders(words[r])), &read)) return -1;
+    if (!sok1x::ReadBriefRun(brief, r, &read)) return -1;
     const std::string plain = sok1x::PlainRun(read);
     tell(r, plain.data(), plain.size());
   }

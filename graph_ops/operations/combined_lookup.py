@@ -287,6 +287,8 @@ class _Forward(Operation):
 class _Combined(OfLookup):
     """See `OfLookup`: of a combined lookup."""
 
+    before_counts = 1  # the exchange's number
+
     def exchange(self, request: Any, world: Any) -> Exchange:
         return choice.of_route(world, request.host_inputs[0].numpy())
 

@@ -7,6 +7,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.tensorflow_versions import gen_resource_variable_ops
+from sok1x.graph_ops.exchanges import ties
 from sok1x.graph_ops.gradients import shard_gradients, table_means
 from sok1x.graph_ops.operations.of_lookup import OfLookup
 from sok1x.graph_ops.stores.table import Table
@@ -25,7 +26,7 @@ class Backward(OfLookup):
         back = request.state = self.taken(request, config, world)
         check_gradient(config.table, world, back.given, back.layout.count)
         self.exchange(request, world).prepare_backward(back)
-        return request.host_inputs[0].numpy()
+        return ties.header(world, request.host_inputs[0].numpy(), self.before_counts)
 
     def run(self, request: Any, config: Any, world: Any, headers: np.ndarray) -> None:
         """See `Operation.run`."""

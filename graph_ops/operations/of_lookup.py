@@ -10,6 +10,7 @@ class OfLookup(Operation):
     """An op that goes a lookup's ways again: its gradient, and the gradient of that."""
 
     communicates = True
+    before_counts = 0  # numbers that the lookup has saved before its counts
 
     def tie(self, request: Any) -> int:
         """See `Operation.tie`."""

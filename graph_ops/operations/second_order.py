@@ -15,6 +15,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
+from sok1x.graph_ops.exchanges import ties
 from sok1x.graph_ops.exchanges.row_sums import Kept
 from sok1x.graph_ops.operations.of_lookup import OfLookup
 
@@ -36,7 +37,7 @@ class Spread(OfLookup):
                 "embedding table '{}' on rank {}: got a gradient of shape {} for the values of a lookup's gradient, "
                 "expected [{}, {}]").format(table.name, world.rank, list(back.given.shape), kept.count, table.dim))
         request.state = back, kept
-        return request.host_inputs[0].numpy()
+        return ties.header(world, request.host_inputs[0].numpy(), self.before_counts)
 
     def run(self, request: Any, config: Any, world: Any, headers: np.ndarray) -> None:
         """See `Operation.run`."""
