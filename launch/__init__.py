@@ -23,6 +23,9 @@ For tables on GPUs, all ranks at the same point, with the GPU's context current:
 Its exchanges are enqueued on gpu.stream and not waited for. When the job fails while one is under way, it is aborted
 within some seconds, so that waits for the GPU end: check `world.gpu_communicator.failure` after such a wait.
 
+In messages a rank is `named(rank)`, which says on which host it is where there are several; at the start of a sentence
+`starting(rank)`.
+
 At exit (one atexit handler of graph_ops, registered when Init runs; main thread): tell the executor to stop, then
 conclude(world, thread), which waits for its thread. The executor, told to stop:
 
@@ -35,6 +38,7 @@ Who the ranks are:
     launcher             what started this process
     mpi_library          MPI loaded, begun and ended, shared with others in the process
     world                all ranks, as one process sees them
+    hosts                which host a rank is on, in messages
     agreement            whether all gave sok.Init equal arguments
     environment          the environment variables
     errors               the one exception of this folder
@@ -79,14 +83,18 @@ How they end:
     deadlock             a job in which every rank waits
     stillness            whether anything moves in this process
     exchange_watch       exchanges that do not end
+    heartbeat            other hosts that are gone
+    heartbeat_sockets    its connections
+    orphans              an mpiexec that waits for a host that is gone
 """
 from .announcements import Decision, Ready
 from .coordinator import Coordinator
 from .errors import LaunchError
 from .failure import conclude, finish
 from .gpu_connection import connect_gpu
+from .hosts import named, starting
 from .messages import Instance, Op
 from .world import World, current, start, stay_alone
 
 __all__ = ["Coordinator", "Decision", "Instance", "LaunchError", "Op", "Ready", "World", "conclude", "connect_gpu",
-           "current", "finish", "start", "stay_alone"]
+           "current", "finish", "named", "start", "starting", "stay_alone"]

@@ -6,6 +6,7 @@ import time
 import numpy as np
 
 from .errors import DEADLINE_EXCEEDED, INVALID_ARGUMENT, LaunchError
+from .hosts import rank_list
 
 _MISSING = "(not given)"
 
@@ -13,18 +14,6 @@ _MISSING = "(not given)"
 def encode(arguments):
     """JSON text (bytes) of a dict of arguments; values that JSON does not know go by their repr."""
     return json.dumps(arguments, sort_keys=True, default=repr).encode("utf-8")
-
-
-def rank_list(ranks):
-    """Ranks as a user reads them: [1] -> 'rank 1', [0, 2, 3, 4] -> 'ranks 0, 2-4'."""
-    ranks = sorted(ranks)
-    parts, first = [], 0
-    for i in range(1, len(ranks) + 1):
-        if i == len(ranks) or ranks[i] != ranks[i - 1] + 1:
-            run = ranks[first:i]
-            parts += ["{}-{}".format(run[0], run[-1])] if len(run) > 2 else [str(rank) for rank in run]
-            first = i
-    return "{} {}".format("rank" if len(ranks) == 1 else "ranks", ", ".join(parts))
 
 
 def compare(everyones):

@@ -21,6 +21,7 @@ from .announcing import Announcer
 from .channel import Channel
 from .ending import Notice
 from .errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, LaunchError
+from .hosts import named
 from .leader import Leader
 from .leader_watch import LeaderWatch
 from .lines import print_line
@@ -35,7 +36,7 @@ _SENT_SECONDS = 10.0
 
 
 def _ended(rank):
-    return LaunchError(CANCELLED, "the program ends on rank {}".format(rank), rank)
+    return LaunchError(CANCELLED, "the program ends on {}".format(named(rank)), rank)
 
 
 class Coordinator:
@@ -273,7 +274,7 @@ class Coordinator:
 
     def _warned(self, word):
         self._leader_watch.warned(self._clock())
-        self.warn("sok1x: rank {}: {}".format(self.rank, word.text))
+        self.warn("sok1x: {}: {}".format(named(self.rank), word.text))
 
     def _has_left(self, _):
         self._fail_waiting(_ended(self.rank))
@@ -302,8 +303,9 @@ class Coordinator:
             leader.tick()
         if self.transport.closed and (self._announcements.undecided or self.job_error is not None):
             self._fail_here(LaunchError(FAILED_PRECONDITION, (
-                "rank {}: MPI was finalised while ops still waited for other ranks. If the program calls "
-                "hvd.shutdown() or MPI.Finalize(), call it after the last use of sok1x.").format(self.rank), self.rank))
+                "{}: MPI was finalised while ops still waited for other ranks. If the program calls "
+                "hvd.shutdown() or MPI.Finalize(), call it after the last use of sok1x.").format(
+                    named(self.rank)), self.rank))
         if self._settle_at is not None and now >= self._settle_at:
             self._fail_waiting(self.job_error)
         if self._leaving_at is not None and now >= self._leaving_at + _ANSWER_SECONDS and not self.left:

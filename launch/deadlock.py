@@ -4,8 +4,8 @@ That every rank waits for an op which another has not announced proves nothing: 
 before that op, in another branch of its graph or on another thread. So rank 0 asks, and each rank looks at itself
 (stillness.py). A job in which nothing has moved on any rank for some seconds ends.
 """
-from .agreement import rank_list
 from .errors import DEADLINE_EXCEEDED, SAME_STEPS, LaunchError
+from .hosts import rank_list, starting
 from .messages import Ask
 
 _ASK_SECONDS = 0.25
@@ -23,7 +23,7 @@ class DeadlockWatch:
         self._size, self._tell_all = size, tell_all
         self._serial = 0
         self._asked_at = None
-        self._still_since = {}
+        self._still_since, self._answered_at = {}, {}
 
     def changed(self):
         """Something has moved: what has been answered counts no more."""
@@ -31,6 +31,7 @@ class DeadlockWatch:
             self._asked_at = None
             self._serial += 1
             self._still_since.clear()
+            self._answered_at.clear()
 
     def still_seconds(self, now):
         """Asks all ranks, now and then; returns for how long nothing has moved on any of them (float)."""
@@ -39,11 +40,14 @@ class DeadlockWatch:
             self._tell_all(Ask(self._serial))
         if len(self._still_since) < self._size:
             return 0.0
-        return now - max(self._still_since.values())
+        # An answer that is old says nothing of now: what its rank has announced since may be under way, for as long as
+        # the network takes. A new one has come after all that.
+        return min(self._answered_at.values()) - max(self._still_since.values())
 
     def answered(self, rank, answer, now):
         """Takes a rank's Answer."""
         if answer.serial == self._serial and self._asked_at is not None:
+            self._answered_at[rank] = now
             if answer.still:
                 self._still_since.setdefault(rank, now)
             else:
@@ -64,8 +68,8 @@ def deadlock_error(pairing, plans, seconds, limit):
             oldest.setdefault(rank, op)
     text = ["every rank waits for an op that another rank does not run, and nothing has moved on any of them for "
             "{:.0f} s (SOK1X_DEADLOCK_SECONDS={:g}).".format(seconds, limit)]
-    text += ["Rank {} waits in op '{}', which {} did not announce.".format(rank, op.name, rank_list(op.missing()))
-             for rank, op in sorted(oldest.items())]
+    text += ["{} waits in op '{}', which {} did not announce.".format(
+        starting(rank), op.name, rank_list(op.missing())) for rank, op in sorted(oldest.items())]
     text.append("Every rank must run the same ops, in graphs built alike, and be chief in its "
                 "MonitoredTrainingSession. " + SAME_STEPS)
     places = [pairing.place_of(rank, op) for rank, op in sorted(oldest.items())]

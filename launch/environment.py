@@ -4,6 +4,9 @@ SOK1X_STALL_SECONDS   seconds that an op may wait for other ranks before they wa
 SOK1X_ABORT_SECONDS   seconds that an op may wait for other ranks before the job fails; unset: for ever
 SOK1X_DEADLOCK_SECONDS  seconds after which the job fails if every rank waits for an op that another one has not
                       announced, and nothing moves on any of them; 0: never (10)
+SOK1X_HEARTBEAT_SECONDS  seconds that another host may be silent before the job fails, where a job has several hosts;
+                      0: nobody looks (30)
+SOK1X_HEARTBEAT_PORT  the port on which the first rank of each host hears of the others'; unset: any
 SOK1X_GRACE_SECONDS   seconds that a process has to end by itself after the job failed, before it is ended (5)
 SOK1X_NUM_THREADS     threads of the host kernels; unset: this rank's share of the CPUs that it may run on
 SOK1X_COMMUNICATOR    how GPUs exchange: nccl, mpi (through pinned host memory), or auto: NCCL where it can (auto)
@@ -42,6 +45,19 @@ def abort_seconds():
 def deadlock_seconds():
     """Seconds before a job that cannot go on fails (float), or None for never. Raises LaunchError for a bad value."""
     return _seconds("SOK1X_DEADLOCK_SECONDS", 10.0) or None
+
+
+def heartbeat_seconds():
+    """Seconds that another host may be silent (float), or None for no watch. Raises LaunchError for a bad value."""
+    return _seconds("SOK1X_HEARTBEAT_SECONDS", 30.0) or None
+
+
+def heartbeat_port():
+    """SOK1X_HEARTBEAT_PORT as an int, 0 where it is unset. Raises LaunchError for a bad value."""
+    text = os.environ.get("SOK1X_HEARTBEAT_PORT", "").strip()
+    if text and not (text.isdigit() and int(text) < 65536):
+        raise LaunchError(INVALID_ARGUMENT, "SOK1X_HEARTBEAT_PORT must be a port, 1 to 65535; got {!r}".format(text))
+    return int(text or 0)
 
 
 def grace_seconds():

@@ -8,6 +8,7 @@ import time
 
 from . import messages
 from .errors import LaunchError
+from .hosts import named
 
 # What is under way when the job fails may still end by itself, and is given that long.
 _LAST_SECONDS = 0.5
@@ -47,7 +48,7 @@ class ExchangeWatch:
     def _look_for_trouble(self, communicator):
         trouble = communicator.trouble()
         if trouble is not None:
-            self._world.coordinator.fail_job("rank {}: {}".format(self._world.rank, trouble))
+            self._world.coordinator.fail_job("{}: {}".format(named(self._world.rank), trouble))
             communicator.abort(self._world.coordinator.job_error)
 
     def _look_for_delay(self, communicator):
@@ -68,10 +69,10 @@ class ExchangeWatch:
         text = "{} of op '{}' has waited {:.0f} s for other ranks; one of them is stuck in this op.".format(
             what, op, waited)
         if coordinator.abort_seconds is not None and waited >= coordinator.abort_seconds:
-            coordinator.fail_job("rank {}: {} The limit is SOK1X_ABORT_SECONDS={:g}.".format(
-                self._world.rank, text, coordinator.abort_seconds))
+            coordinator.fail_job("{}: {} The limit is SOK1X_ABORT_SECONDS={:g}.".format(
+                named(self._world.rank), text, coordinator.abort_seconds))
         elif coordinator.stall_seconds is not None and waited >= coordinator.stall_seconds * (warned + 1):
-            coordinator.warn("sok1x: rank {}: {}".format(self._world.rank, text))
+            coordinator.warn("sok1x: {}: {}".format(named(self._world.rank), text))
             return int(waited / coordinator.stall_seconds)
         return warned
 

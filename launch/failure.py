@@ -18,6 +18,7 @@ import threading
 import time
 
 from .exchange_watch import ExchangeWatch
+from .hosts import named
 from .lines import print_line
 
 # After the grace, for those that have told their user already and only wait for others to.
@@ -39,6 +40,8 @@ def install(world):
     world.coordinator.on_job_error = _monitor.failed
     _chain_excepthook(world)
     _monitor.start()
+    if world.heartbeat is not None:
+        world.heartbeat.begin()
 
 
 def give_up():
@@ -65,8 +68,8 @@ def _chain_excepthook(world):
             return
         text = _uncaught = str(value).strip()
         previous(kind, value, trace)
-        world.coordinator.fail_job("rank {} failed: {}{}".format(
-            world.rank, kind.__name__, ": " + text if text else ""))
+        world.coordinator.fail_job("{} failed: {}{}".format(
+            named(world.rank), kind.__name__, ": " + text if text else ""))
 
     sys.excepthook = hook
 
@@ -118,11 +121,11 @@ class Monitor(threading.Thread):
         except Exception as error:  # from MPI or NCCL, when they are gone
             if not self._complained:
                 self._complained = True
-                print_line("sok1x: rank {}: the watch over exchanges failed: {!r}".format(self._world.rank, error))
+                print_line("sok1x: {}: the watch over exchanges failed: {!r}".format(named(self._world.rank), error))
 
 
 def _obituary(world):
-    return "sok1x: rank {}: the job has failed: {}".format(world.rank, world.coordinator.job_error.message)
+    return "sok1x: {}: the job has failed: {}".format(named(world.rank), world.coordinator.job_error.message)
 
 
 def _arm_alarm(seconds):
@@ -167,6 +170,8 @@ def finish(world):
         while not (coordinator.all_left or coordinator.job_error or transport.closed):
             coordinator.poll()
             time.sleep(0.002)
+    if world.heartbeat is not None:
+        world.heartbeat.leave()
     if coordinator.job_error is None:
         transport.flush(1.0)
         if world.gpu_communicator is not None:

@@ -6,7 +6,7 @@ import socket
 
 import numpy as np
 
-from . import agreement, environment, nccl_library
+from . import agreement, environment, hosts, nccl_library
 from .errors import FAILED_PRECONDITION, LaunchError
 from .lines import print_line
 from .local_communicator import LocalCommunicator
@@ -145,7 +145,7 @@ def _groups(values):
 
 
 def _names(ranks):
-    return " and ".join(agreement.rank_list(ranks).rsplit(", ", 1))
+    return " and ".join(hosts.rank_list(ranks).rsplit(", ", 1))
 
 
 def _connect_nccl(world, gpu):
@@ -156,7 +156,7 @@ def _connect_nccl(world, gpu):
         try:
             unique_id[:] = np.frombuffer(library.unique_id(), np.uint8)
         except LaunchError as error:
-            code, message = error.code, "on rank 0, {}{}".format(error, _HINT)
+            code, message = error.code, "on {}, {}{}".format(hosts.named(0), error, _HINT)
     # No rank goes into NCCL, where nobody could call it back, unless all do.
     failed = host.agree(code, message)
     if failed is not None:
@@ -167,7 +167,7 @@ def _connect_nccl(world, gpu):
             handle = library.init_rank(host.size, unique_id.tobytes(), host.rank)
     except LaunchError as error:
         # The others may still wait for this rank inside NCCL, so nothing can be agreed on any more.
-        message = "on rank {}, {}{}".format(host.rank, error, _HINT)
+        message = "on {}, {}{}".format(hosts.named(host.rank), error, _HINT)
         world.coordinator.fail_job(message)
         raise LaunchError(error.code, message, host.rank)
     return NcclCommunicator(library, handle, gpu, host)

@@ -12,12 +12,12 @@ bundles.
 import collections
 
 from . import messages
-from .agreement import rank_list
 from .batches import Batch, Decided
 from .bundles import Bundle
 from .deadlock import DeadlockWatch, deadlock_error
 from .ending import Ending
 from .errors import CANCELLED, INTERNAL, SAME_STEPS, LaunchError
+from .hosts import rank_list
 from .lane import FIRST, Lane
 from .pairing import Pairing
 from .plans import PlanBook

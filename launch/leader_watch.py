@@ -1,5 +1,6 @@
 """What a rank does by itself when rank 0, which orders the exchanges, gives no answer."""
 from .errors import DEADLINE_EXCEEDED, INTERNAL, SAME_STEPS, LaunchError
+from .hosts import named
 from .leader import LEAVE_SECONDS
 
 
@@ -35,13 +36,13 @@ class LeaderWatch:
             if now - max(left_at, oldest.since) < LEAVE_SECONDS:
                 return None, None
             return LaunchError(INTERNAL, (
-                "op '{}' waits for rank 0 that left: the program has ended there, while rank {} went on. {}").format(
-                    oldest.ready.name, self._rank, SAME_STEPS), 0), None
-        text = "op '{}' has waited {:.0f} s and rank 0, which orders the exchanges, does not answer.".format(
-            oldest.ready.name, waited)
+                "op '{}' waits for {} that left: the program has ended there, while {} went on. {}").format(
+                    oldest.ready.name, named(0), named(self._rank), SAME_STEPS), 0), None
+        text = "op '{}' has waited {:.0f} s and {}, which orders the exchanges, does not answer.".format(
+            oldest.ready.name, waited, named(0))
         if self._abort is not None and waited >= self._abort + max(2.0, 0.1 * self._abort):
-            return LaunchError(DEADLINE_EXCEEDED, "rank {}: {} The limit is SOK1X_ABORT_SECONDS={:g}.".format(
-                self._rank, text, self._abort), 0), None
+            return LaunchError(DEADLINE_EXCEEDED, "{}: {} The limit is SOK1X_ABORT_SECONDS={:g}.".format(
+                named(self._rank), text, self._abort), 0), None
         if self._stall is not None:
             since = oldest.since if self._warned_at is None else max(oldest.since, self._warned_at)
             if now - since >= self._stall + max(1.0, 0.1 * self._stall):

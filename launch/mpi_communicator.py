@@ -15,6 +15,7 @@ import numpy as np
 from . import direct
 from .communicator import Communicator, check_dtype, check_root
 from .errors import INTERNAL, LaunchError
+from .hosts import named
 
 _TAG = 1
 _PIECE_BYTES = 1 << 30
@@ -33,8 +34,8 @@ def _exchange(method):
             try:
                 return method(self, *arguments)
             except self._MPI.Exception as error:
-                raise LaunchError(INTERNAL, "{} of op '{}' failed on rank {}: {}".format(
-                    what, self.op, self.rank, error), rank=self.rank)
+                raise LaunchError(INTERNAL, "{} of op '{}' failed on {}: {}".format(
+                    what, self.op, named(self.rank), error), rank=self.rank)
             finally:
                 self._busy = None
     return guarded

@@ -12,6 +12,7 @@ from . import direct
 from .communicator import check_dtype, check_root
 from .errors import INTERNAL, LaunchError
 from .gpu_communicator import GpuCommunicator
+from .hosts import named
 from .lines import print_line
 
 _CLOSE_SECONDS = 5.0
@@ -37,8 +38,8 @@ def _exchange(method):
             except LaunchError as error:
                 if error.code != INTERNAL:
                     raise
-                raise LaunchError(INTERNAL, "{} of op '{}' failed on rank {}: {}".format(
-                    what, self.op, self.rank, error), rank=self.rank)
+                raise LaunchError(INTERNAL, "{} of op '{}' failed on {}: {}".format(
+                    what, self.op, named(self.rank), error), rank=self.rank)
             finally:
                 self._inside = None
     return guarded
@@ -153,7 +154,7 @@ class NcclCommunicator(GpuCommunicator):
             try:
                 how(comm)
             except LaunchError as error:
-                print_line("sok1x: rank {}: {}".format(self.rank, error))
+                print_line("sok1x: {}: {}".format(named(self.rank), error))
 
     @_exchange
     def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):

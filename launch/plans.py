@@ -7,8 +7,8 @@ A plan is the list of a graph's ops that communicate, one text an op. A rank sen
     graphs           how many graphs with such ops the rank's process has built by now; 0 of a graph that does not count
     rivals           other sessions of the rank, begun earlier, whose graph has this very op as well (pairing.py)
 """
-from .agreement import rank_list
 from .errors import INVALID_ARGUMENT, LaunchError
+from .hosts import rank_list
 
 _SHOWN_OPS = 40
 

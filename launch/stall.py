@@ -1,6 +1,6 @@
 """Ops that wait too long for other ranks: who is missing, what each rank is at, and when to give up."""
-from .agreement import rank_list
 from .errors import DEADLINE_EXCEEDED, LaunchError
+from .hosts import rank_list, starting
 
 _SHOWN_OPS = 5
 
@@ -65,4 +65,4 @@ class StallInspector:
         missing = op.missing()
         return "op '{}' has waited {:.0f} s for {}. {}".format(
             op.name, now - op.since, rank_list(missing),
-            " ".join("Rank {} {}.".format(rank, self._describe(rank, op, now)) for rank in missing))
+            " ".join("{} {}.".format(starting(rank), self._describe(rank, op, now)) for rank in missing))

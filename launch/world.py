@@ -3,9 +3,9 @@ import ctypes
 import os
 import threading
 
-from . import agreement, environment, failure, launcher, mpi_library
+from . import agreement, environment, failure, heartbeat, hosts, launcher, mpi_library, orphans
 from .coordinator import Coordinator
-from .errors import DEADLINE_EXCEEDED, FAILED_PRECONDITION, LaunchError
+from .errors import DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, LaunchError
 from .lines import print_line
 from .local_communicator import LocalCommunicator
 from .mpi_communicator import MpiCommunicator
@@ -13,6 +13,8 @@ from .mpi_transport import MpiTransport
 from .pauses import spin_for_requests, spin_for_words
 
 _PR_SET_TIMERSLACK = 29
+# After a lost host, what the launcher has beyond the ranks' own time.
+_LAUNCHER_SECONDS = 5.0
 _lock = threading.Lock()
 _world = None
 _mpi = None
@@ -24,6 +26,7 @@ class World:
 
     Attributes:
         rank, size: This rank and the number of ranks N.
+        name: This rank as messages name it: 'rank 3', with its host where there are several.
         local_rank, local_size: The same among the ranks of this host.
         arguments: The dict given to `start`, equal on all ranks.
         communicator: communicator.Communicator for the exchanges of host memory.
@@ -33,6 +36,7 @@ class World:
         description: Dict of str to str for people: launcher, MPI library, thread level, ...
         short_headers: Whether counts of keys for each rank are left out of what ops tell all ranks, and go from rank to
             rank instead: N of N ranks' would be N * N numbers in each of N messages of rank 0.
+        heartbeat: heartbeat.Heartbeat, or None.
         grace_seconds: Seconds this process may go on after the job failed.
         spin_microseconds: How long to look for the next request before sleeping.
     """
@@ -44,12 +48,25 @@ class World:
         self.local_rank, self.local_size = local_rank, local_size
         self.arguments = dict(arguments)
         self.communicator, self.coordinator = communicator, coordinator
-        self.gpu_communicator = None
+        self.gpu_communicator = self.heartbeat = None
         self.host_threads = host_threads
         self.description = description
         self.short_headers = size > environment.whole_headers()
         self.grace_seconds = environment.grace_seconds()
         self.mpi = mpi
+
+    @property
+    def name(self):
+        """See the class."""
+        return hosts.named(self.rank)
+
+    def lost(self, message, rank):
+        """Fails the job because a rank is gone (any thread), and says so at once: the launcher may end this process."""
+        if self.coordinator.job_error is None:
+            print_line("sok1x: {}: {}".format(self.name, message))
+            self.coordinator.fail_job(message, INTERNAL, rank)
+            if self.local_rank == 0:
+                orphans.see_off_launcher(2 * self.grace_seconds + _LAUNCHER_SECONDS)
 
 
 class _Mpi:
@@ -87,8 +104,8 @@ def stay_alone():
     global _alone_by_choice
     with _lock:
         if _world is not None and _world.size > 1:
-            raise LaunchError(FAILED_PRECONDITION, "rank {} has joined {} ranks already, and cannot go on alone".format(
-                _world.rank, _world.size))
+            raise LaunchError(FAILED_PRECONDITION, "{} has joined {} ranks already, and cannot go on alone".format(
+                hosts.named(_world.rank), _world.size))
         _alone_by_choice = True
 
 
@@ -140,7 +157,9 @@ def _join(arguments, found):
     stall, abort = environment.stall_seconds(), environment.abort_seconds()
     deadlock = environment.deadlock_seconds()
     environment.grace_seconds(), environment.num_threads(), environment.whole_headers()
-    who = "sok1x: rank {}".format(found.rank if found else "?")
+    environment.heartbeat_seconds(), environment.heartbeat_port()
+    who = "sok1x: rank {}{}".format(
+        found.rank if found else "?", " (host {})".format(hosts.own_name()) if hosts.several() else "")
     patience = agreement.Patience(who, stall, abort, print_line)
     if _mpi is None:
         MPI = mpi_library.load()
@@ -152,13 +171,15 @@ def _join(arguments, found):
     with _mpi.gate:
         if _mpi.control is None:
             _mpi.control = agreement.duplicate(MPI, MPI.COMM_WORLD, patience)
+        names = agreement.exchange(MPI, _mpi.control, hosts.own_name().encode(), patience)
+        hosts.know([name.decode("utf-8", "replace") for name in names])
         texts = agreement.exchange(MPI, _mpi.control, agreement.encode(arguments), patience)
         agreement.compare_texts(texts)
         # All ranks are here now, so collective calls may block.
-        hosts = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
-        local_rank, local_size = hosts.Get_rank(), hosts.Get_size()
-        cpus = hosts.allgather(_cpus())
-        hosts.Free()
+        shared = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
+        local_rank, local_size = shared.Get_rank(), shared.Get_size()
+        cpus, first = shared.allgather(_cpus()), shared.bcast(_mpi.rank)
+        shared.Free()
         exchanges = agreement.duplicate(MPI, MPI.COMM_WORLD, patience)
     # The launcher may have told no size, and be alone after all.
     communicator = MpiCommunicator(MPI, exchanges, _mpi.gate) if _mpi.size > 1 else LocalCommunicator()
@@ -167,13 +188,16 @@ def _join(arguments, found):
     share = _cpu_share(cpus, local_rank)
     coordinator.spin_microseconds = spin_for_words(share)
     _shorten_sleeps()
-    return World(_mpi.rank, _mpi.size, local_rank, local_size, arguments, communicator, coordinator,
+    world = World(_mpi.rank, _mpi.size, local_rank, local_size, arguments, communicator, coordinator,
                  _host_threads(cpus, local_rank), {
                      "launcher": found.name if found else "unknown",
                      "MPI": MPI.Get_library_version().split("\n")[0].strip().rstrip("\0"),
                      "thread level": mpi_library.thread_level(MPI),
                      "MPI initialised by": "sok1x" if _mpi.ours else "another library",
                      "communicator": "MPI" if _mpi.size > 1 else "local"}, _mpi, share)
+    with _mpi.gate:
+        world.heartbeat = heartbeat.prepare(MPI, _mpi.control, first, local_size < _mpi.size, world.lost, patience)
+    return world
 
 
 def _cpus():

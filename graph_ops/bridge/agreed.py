@@ -32,5 +32,5 @@ def agreed(world: Any, work: Callable[[], Any]) -> None:
     except Exception as error:  # whatever it is, the other ranks must hear of it
         code, message = status_of(error)
         if not isinstance(error, CallError):  # which name the rank themselves
-            message = "on rank {}: {}".format(world.rank, message)
+            message = "on {}: {}".format(world.name, message)
     agree(world, code, message)

@@ -171,8 +171,8 @@ class LaneRanks(Meeting):
                                         np.int64).reshape(shape).copy()
             error, self._error = self._error, None
             if info.code < 0 and error is None:
-                error = CallError(INTERNAL, "an exchange on rank {} failed: its library reports an error".format(
-                    self._world.rank))
+                error = CallError(INTERNAL, "an exchange on {} failed: its library reports an error".format(
+                    self._world.name))
             yield Event(info.kind, rows, (_I64 * count).from_address(info.numbers)[:] if count else [], headers,
                         info.source, ctypes.string_at(info.data, info.bytes), info.code, error)
 

@@ -123,7 +123,7 @@ class Group:
             return members
         for taken in members:
             try:
-                taken.request.check_initialized(taken.config.table.name, " on rank {}".format(world.rank))
+                taken.request.check_initialized(taken.config.table.name, " on {}".format(world.name))
             except BaseException as error:
                 taken.error = _error(error, world)
         return [taken for taken in members if taken.error is None]
@@ -188,8 +188,8 @@ class Group:
             taken.prepared = None  # it knows its members
         if many and not agreed:
             # The others are in the middle of this exchange and will wait for ever: the job is lost.
-            world.coordinator.fail_job("op '{}' failed on rank {} in the middle of an exchange: {}".format(
-                members[0].request.name, world.rank, message))
+            world.coordinator.fail_job("op '{}' failed on {} in the middle of an exchange: {}".format(
+                members[0].request.name, world.name, message))
 
 
 class _device:

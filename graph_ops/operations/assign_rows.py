@@ -69,9 +69,9 @@ def _check(request: Any, table: Table, world: Any) -> None:
     keys, values = request.inputs
     if len(keys.shape) != 1 or values.shape != (keys.size, table.dim):
         raise CallError(INVALID_ARGUMENT, (
-            "embedding table '{}' on rank {}: got keys of shape {} and values of shape {} to assign, expected [n] and "
+            "embedding table '{}' on {}: got keys of shape {} and values of shape {} to assign, expected [n] and "
             "[n, {}]; nothing was changed").format(
-                table.name, world.rank, list(keys.shape), list(values.shape), table.dim))
+                table.name, world.name, list(keys.shape), list(values.shape), table.dim))
     check_keys(request, table, world, keys, keys.size, "position {} of the keys to assign".format)
 
 

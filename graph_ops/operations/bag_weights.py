@@ -50,9 +50,9 @@ class _Gradient(Operation):
         dim = config.table.dim
         if gradient.size != (offsets.size - 1) * dim or rows.size != weights.size * dim:
             raise CallError(INVALID_ARGUMENT, (
-                "embedding table '{}' on rank {}: got a gradient of shape {} for embeddings of {} samples with rows of "
+                "embedding table '{}' on {}: got a gradient of shape {} for embeddings of {} samples with rows of "
                 "{} numbers, and {} rows for {} weights").format(
-                    config.table.name, world.rank, list(gradient.shape), offsets.size - 1, dim, rows.shape[0],
+                    config.table.name, world.name, list(gradient.shape), offsets.size - 1, dim, rows.shape[0],
                     weights.size))
         out = request.output(0, "float32", weights.shape)
         members = group_records.members(group_weights.WEIGHTS, 1)

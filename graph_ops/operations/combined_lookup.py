@@ -158,8 +158,8 @@ class CombinedLookup(Lookup):
         weights = self.request.inputs[2]
         if weights.shape != (keys,):
             raise CallError(INVALID_ARGUMENT, (
-                "embedding table '{}' on rank {}: got weights of shape {} for {} keys, expected one for each "
-                "key").format(self.table.name, self.world.rank, list(weights.shape), keys))
+                "embedding table '{}' on {}: got weights of shape {} for {} keys, expected one for each "
+                "key").format(self.table.name, self.world.name, list(weights.shape), keys))
 
     def _lay_out(self, offsets: Any, order: Any) -> None:
         mean, keys = COMBINERS[self.config.combiner], self.keys.size

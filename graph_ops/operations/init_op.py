@@ -46,9 +46,9 @@ class _Init(Operation):
         """`sok1x.Init` after `sok1x.init`: tables may have been made with the seed that this one had."""
         if config.seed not in (DEFAULT_SEED, world.arguments["seed"]):
             raise CallError(INVALID_ARGUMENT, (
-                "sok1x.Init: got seed {} on rank {}, but the ranks have joined with seed {}, by sok1x.init; give the "
+                "sok1x.Init: got seed {} on {}, but the ranks have joined with seed {}, by sok1x.init; give the "
                 "seed there, as in sok1x.init(seed={})").format(
-                    config.seed, world.rank, world.arguments["seed"], config.seed))
+                    config.seed, world.name, world.arguments["seed"], config.seed))
         if world.arguments["global_batch_size"] is None:
             world.arguments["global_batch_size"] = config.global_batch_size
 

@@ -45,9 +45,9 @@ def check_gradient(table: Table, world: Any, gradient: Any, count: int) -> None:
     """Raises where a lookup's gradient was given an `Array` that does not have the embeddings' `count` rows."""
     if gradient.size != count * table.dim or gradient.dtype not in ("float16", "float32"):
         raise CallError(INVALID_ARGUMENT, (
-            "embedding table '{}' on rank {}: got a gradient of {} and shape {} for a lookup's embeddings, expected "
+            "embedding table '{}' on {}: got a gradient of {} and shape {} for a lookup's embeddings, expected "
             "as many numbers as these have, {} x {}, of float16 or float32").format(
-                table.name, world.rank, gradient.dtype, list(gradient.shape), count, table.dim))
+                table.name, world.name, gradient.dtype, list(gradient.shape), count, table.dim))
 
 
 def rows_are_known(table: Table, training: Any) -> bool:

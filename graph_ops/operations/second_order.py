@@ -34,8 +34,8 @@ class Spread(OfLookup):
         kept = Kept(request, back.saved.rows, config.rows_known)
         if back.given.shape != (kept.count, table.dim):
             raise CallError(INVALID_ARGUMENT, (
-                "embedding table '{}' on rank {}: got a gradient of shape {} for the values of a lookup's gradient, "
-                "expected [{}, {}]").format(table.name, world.rank, list(back.given.shape), kept.count, table.dim))
+                "embedding table '{}' on {}: got a gradient of shape {} for the values of a lookup's gradient, "
+                "expected [{}, {}]").format(table.name, world.name, list(back.given.shape), kept.count, table.dim))
         request.state = back, kept
         return ties.header(world, request.host_inputs[0].numpy(), self.before_counts)
 

@@ -31,7 +31,7 @@ class SparseBatch:
         self._indices: Any = request.inputs[0]
         self.keys: Any = request.inputs[1]
         slots = config.slots
-        self._where = where = "embedding table '{}' on rank {}".format(table.name, world.rank)
+        self._where = where = "embedding table '{}' on {}".format(table.name, world.name)
         self._shape = shape = request.host_inputs[0].numpy().tolist()
         if self._indices.shape != (self.keys.size, 2) or len(self.keys.shape) != 1:
             raise CallError(INVALID_ARGUMENT, (
@@ -93,7 +93,7 @@ class RaggedBatch:
 
     def __init__(self, request: Any, config: Any, world: Any, new_offsets: Callable[[int], Any]) -> None:
         self._splits, self.keys = request.inputs[:2]
-        self._where = "embedding table '{}' on rank {}".format(config.table.name, world.rank)
+        self._where = "embedding table '{}' on {}".format(config.table.name, world.name)
         if len(self.keys.shape) != 1 or len(self._splits.shape) != 1 or not self._splits.size:
             raise CallError(INVALID_ARGUMENT, (
                 "{}: got a RaggedTensor with row splits of shape {} and values of shape {}, expected [B + 1] and "

@@ -61,7 +61,7 @@ class Store(abc.ABC):
     @property
     def label(self) -> str:
         """The table and the rank, as errors name them."""
-        return "embedding table '{}' on rank {}".format(self.table.name, self.world.rank)
+        return "embedding table '{}' on {}".format(self.table.name, self.world.name)
 
     # ---- keys
 

@@ -22,8 +22,8 @@ class DirectStore(Store):
         if bad < 0:
             return
         raise CallError(INVALID_ARGUMENT, (
-            "embedding table '{}' on rank {}: got key {} at {}, expected keys in {}{}").format(
-                table.name, world.rank, int(keys.read()[bad]), position(bad), table.expected_keys(world.size),
+            "embedding table '{}' on {}: got key {} at {}, expected keys in {}{}").format(
+                table.name, world.name, int(keys.read()[bad]), position(bad), table.expected_keys(world.size),
                 "" if table.keys is not None else
                 "; raise max_vocabulary_size_per_gpu, or set use_hashtable=True to take any key"))
 

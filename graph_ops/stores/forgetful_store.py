@@ -205,9 +205,9 @@ class ForgetfulStore(HashedStore):
         for slot, array in found.items():
             if array.shape[0] < self.capacity or ITEM_BYTES[array.dtype] not in (4, 8):
                 raise CallError(FAILED_PRECONDITION, (
-                    "embedding table '{}' on rank {}: got its slot '{}' as {} {}, expected a number of 4 or 8 bytes "
+                    "embedding table '{}' on {}: got its slot '{}' as {} {}, expected a number of 4 or 8 bytes "
                     "for each of {} rows; nothing was changed. Initialize the slot again").format(
-                        self.table.name, self.world.rank, slot.name, array.dtype, list(array.shape), self.capacity))
+                        self.table.name, self.world.name, slot.name, array.dtype, list(array.shape), self.capacity))
         return found
 
     def _let_go(self) -> None:

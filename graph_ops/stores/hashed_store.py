@@ -74,9 +74,9 @@ class HashedStore(Store):
         if table.grows and used + missing <= table.most_rows:
             growth.grow(self, used + missing)
             return
-        asked = ("embedding table '{}' is full on rank {}: {} of {} rows ({}) are in use and the batch has {} new "
+        asked = ("embedding table '{}' is full on {}: {} of {} rows ({}) are in use and the batch has {} new "
                  "keys; nothing was changed. ").format(
-                     table.name, self.world.rank, used, table.most_rows,
+                     table.name, self.world.name, used, table.most_rows,
                      "max_capacity" if table.grows else "max_vocabulary_size_per_gpu", missing)
         if table.grows:
             raise CallError(RESOURCE_EXHAUSTED, asked + (

@@ -38,10 +38,10 @@ def checked(request: Any, config: Any, world: Any, rows: Any) -> Any:
     place = row_numbers.first_out_of_range(wide.pointer, rows.size, there)
     if place >= 0:
         raise CallError(INVALID_ARGUMENT, (
-            "embedding table '{}' on rank {}: got row {} at position {} of {} row numbers, expected rows in [0, {}), "
+            "embedding table '{}' on {}: got row {} at position {} of {} row numbers, expected rows in [0, {}), "
             "those of this rank's shard (max_vocabulary_size_per_gpu); nothing was changed. Row numbers are not keys: "
             "take those of a lookup's gradient").format(
-                table.name, world.rank, int(wide.read().reshape(-1)[place]), place, rows.size, there))
+                table.name, world.name, int(wide.read().reshape(-1)[place]), place, rows.size, there))
     return wide
 
 
@@ -50,8 +50,8 @@ def check_scalars(table: Table, world: Any, names: Sequence[str], scalars: Seque
     for name, scalar in zip(names, scalars):
         if scalar.size != 1:
             raise CallError(INVALID_ARGUMENT, (
-                "embedding table '{}' on rank {}: got {} of shape {}, expected a scalar; nothing was changed").format(
-                    table.name, world.rank, name, list(scalar.shape)))
+                "embedding table '{}' on {}: got {} of shape {}, expected a scalar; nothing was changed").format(
+                    table.name, world.name, name, list(scalar.shape)))
 
 
 def check_variables(table: Table, world: Any, variables: Sequence[Any], rows: int) -> None:
@@ -59,7 +59,7 @@ def check_variables(table: Table, world: Any, variables: Sequence[Any], rows: in
     for variable in variables:
         if variable.shape != (rows, table.dim) or variable.dtype != "float32":
             raise CallError(INVALID_ARGUMENT, (
-                "embedding table '{}' on rank {}: got a variable of {} and shape {} for its rows or their slots, "
+                "embedding table '{}' on {}: got a variable of {} and shape {} for its rows or their slots, "
                 "expected float32 {}; nothing was changed").format(
-                    table.name, world.rank, variable.dtype, list(variable.shape),
+                    table.name, world.name, variable.dtype, list(variable.shape),
                     [rows, table.dim]))

@@ -36,9 +36,9 @@ class RowGradients:
         values, rows = request.inputs[:2]
         if len(rows.shape) != 1 or values.shape != (rows.size, table.dim) or values.dtype != "float32":
             raise CallError(INVALID_ARGUMENT, (
-                "embedding table '{}' on rank {}: got gradients of shape {} for {} rows, expected [{}, {}] of float32 "
+                "embedding table '{}' on {}: got gradients of shape {} for {} rows, expected [{}, {}] of float32 "
                 "for rows of shape [{}], got {} for {}; nothing was changed").format(
-                    table.name, world.rank, list(values.shape), rows.size, rows.size, table.dim, rows.size,
+                    table.name, world.name, list(values.shape), rows.size, rows.size, table.dim, rows.size,
                     values.dtype, list(rows.shape)))
         self.values, self.rows = values, rows
         self.from_lookup = config.from_lookup and (not rows.size or known_distinct.noted(request, table, rows))

@@ -38,8 +38,8 @@ class _Assign(Operation):
             if value.dtype != slot.dtype or len(value.shape) != len(slot.shape) or value.shape[1:] != slot.shape[1:] \
                     or value.shape[0] > slot.shape[0]:
                 raise CallError(INVALID_ARGUMENT, (
-                    "embedding table '{}' on rank {}: got {} {} to assign to slot '{}', expected {} {}; nothing was "
-                    "changed").format(config.table.name, world.rank, value.dtype, list(value.shape), config.slot.name,
+                    "embedding table '{}' on {}: got {} {} to assign to slot '{}', expected {} {}; nothing was "
+                    "changed").format(config.table.name, world.name, value.dtype, list(value.shape), config.slot.name,
                                       slot.dtype, list(slot.shape)))
             dense.copy(value.pointer, value.size * ITEM_BYTES[value.dtype], slot.pointer)
 

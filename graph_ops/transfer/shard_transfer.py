@@ -58,8 +58,8 @@ class _Transfer(Operation):
         token = int(given) if given.size == 1 else given.tolist()
         if given.size != 1 or token not in _offered:
             raise CallError(FAILED_PRECONDITION, (
-                "{} of embedding table '{}' on rank {}: got token {}, expected one of shard_transfer.offered in this "
-                "process, inside its block").format(self.name, table.name, world.rank, token))
+                "{} of embedding table '{}' on {}: got token {}, expected one of shard_transfer.offered in this "
+                "process, inside its block").format(self.name, table.name, world.name, token))
         with request_store(request, config, world, exclusive=self.exclusive) as store, _errors_of_objects():
             self.transfer(store, _offered[token])
 

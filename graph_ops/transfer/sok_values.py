@@ -45,14 +45,14 @@ class _LoadValues(Operation):
         for place, array in enumerate(request.inputs):
             if len(array.shape) != 2 or array.shape[1] != table.dim:
                 raise CallError(INVALID_ARGUMENT, (
-                    "embedding table '{}' on rank {}: got values of shape {} at position {} of the tensors, expected "
-                    "[rows, {}]").format(table.name, world.rank, list(array.shape), place, table.dim))
+                    "embedding table '{}' on {}: got values of shape {} at position {} of the tensors, expected "
+                    "[rows, {}]").format(table.name, world.name, list(array.shape), place, table.dim))
         rows = sum(array.shape[0] for array in request.inputs)
         most = table.most_rows * table.placement.parts(world.size) if table.grows else table.total(world.size)
         if rows > most:
             raise CallError(INVALID_ARGUMENT, (
-                "embedding table '{}' on rank {}: got {} rows of values, expected at most {} {}").format(
-                    table.name, world.rank, rows, most, _of(table, world.size)))
+                "embedding table '{}' on {}: got {} rows of values, expected at most {} {}").format(
+                    table.name, world.name, rows, most, _of(table, world.size)))
         return np.array([rows], np.int64)
 
     def run(self, request, config, world, headers):

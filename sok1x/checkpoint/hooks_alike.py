@@ -30,7 +30,7 @@ def expect_hooks_alike(init_hook: Any) -> None:
             "save and restore them together; nothing was written. Give every rank's MonitoredTrainingSession the same "
             "checkpoint_dir, or every rank a CheckpointSaverHook (rank 0 alone writes what is not in tables); a hook "
             "with a tf.train.Saver of the dense variables alone may run on one rank.").format("; ".join(
-                "rank {}: {}".format(rank, ", ".join(one) or "none") for rank, one in enumerate(told))))
+                "{}: {}".format(launch.named(rank), ", ".join(one) or "none") for rank, one in enumerate(told))))
 
 
 def _hooks_beside(init_hook: Any) -> List[Any]:

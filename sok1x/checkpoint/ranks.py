@@ -51,7 +51,7 @@ class Ranks:
             raise failed
         for rank, (message, _) in enumerate(told):
             if message is not None:
-                raise CheckpointError("Rank {}: {}".format(rank, message))
+                raise CheckpointError("{}: {}".format(launch.starting(rank), message))
         return [given for _, given in told]
 
 
@@ -59,8 +59,8 @@ def expect_seen(folder: str, by_rank_0: str) -> None:
     """Raises CheckpointError where this rank does not see a folder that rank 0 does; `by_rank_0`: what it did there."""
     if not os.path.isdir(folder):
         raise CheckpointError((
-            "{} does not see the folder {} that rank 0 has {}: checkpoint_dir must be on a file system that all ranks "
-            "share").format(socket.gethostname(), folder, by_rank_0))
+            "{} does not see the folder {} that {} has {}: checkpoint_dir must be on a file system that all ranks "
+            "share").format(socket.gethostname(), folder, launch.named(0), by_rank_0))
 
 
 def _message(error: Optional[Exception]) -> Optional[str]:

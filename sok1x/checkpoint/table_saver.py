@@ -297,4 +297,4 @@ def _is_temporary(path: str) -> bool:
 
 
 def _by_rank(values: List[str]) -> str:
-    return ", ".join("rank {}: {}".format(rank, value) for rank, value in enumerate(values))
+    return ", ".join("{}: {}".format(launch.named(rank), value) for rank, value in enumerate(values))

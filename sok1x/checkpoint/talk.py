@@ -6,6 +6,7 @@ from typing import Any, Iterator, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.ranks import Ranks
 from sok1x.graph_ops.bridge import plan
@@ -65,8 +66,9 @@ class Talk(Ranks):
             told = super().exchange(session, [self._what, value])
         for rank, (what, _) in enumerate(told):
             if what != self._what:
-                raise CheckpointError("Rank {} is at '{}', and rank {} at '{}': all ranks must do the same with "
-                                      "tables, in one order.".format(self.rank, self._what, rank, what))
+                raise CheckpointError("{} is at '{}', and {} at '{}': all ranks must do the same with "
+                                      "tables, in one order.".format(
+                                          launch.starting(self.rank), self._what, launch.named(rank), what))
         return [given for _, given in told]
 
 

@@ -8,6 +8,7 @@ from typing import Any, DefaultDict, Dict, List, Sequence
 
 import numpy as np
 
+from sok1x import launch
 from sok1x.checkpoint import shard_names
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.manifest import File, Manifest, Part, Table
@@ -144,8 +145,8 @@ def assemble(token: str, step: int, outcomes: Sequence[Sequence[Dict[str, Any]]]
                 table = table._replace(rows=known.rows)
             if (outcome["rank"], outcome["ranks"], len(known.counts)) != (rank, len(outcomes), rank) \
                     or table != known._replace(counts=[]):
-                raise CheckpointError("Rank {} saved table '{}' as {}, and the ranks before it as {}: all ranks must "
-                                      "build the same model.".format(rank, name, table, known))
+                raise CheckpointError("{} saved table '{}' as {}, and the ranks before it as {}: all ranks must "
+                                      "build the same model.".format(launch.starting(rank), name, table, known))
             known.counts.append(outcome["used"])
             strays_of[name].append(outcome.get("strays", 0))
             files.update({file: File(**facts) for file, facts in outcome["files"].items()})

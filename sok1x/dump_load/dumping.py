@@ -104,8 +104,8 @@ class _Dumping:
     def _create(self, described: List[Any], counts: List[List[int]]) -> None:
         for rank, one in enumerate(described):
             if one != described[0]:
-                raise CheckpointError("Rank {} dumps {}, and rank 0 dumps {}: all ranks must build the same "
-                                      "model.".format(rank, one, described[0]))
+                raise CheckpointError("{} dumps {}, and rank 0 dumps {}: all ranks must build the same "
+                                      "model.".format(launch.starting(rank), one, described[0]))
         if self._folder is not None:
             for table, of_ranks in zip(self._call.tables, zip(*counts)):
                 create(self._files(table), sum(of_ranks))

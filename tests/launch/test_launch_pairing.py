@@ -200,6 +200,24 @@ def test_a_rank_that_is_slow_is_not_hit():
     assert job.ranks[0].job_error is not None
 
 
+def test_a_network_that_is_cut_for_long_is_no_deadlock():
+    """Rank 1 has said that nothing moves, then announces what rank 0 waits for, and that takes a minute to arrive."""
+    job = Job(2, deadlock=10.0)
+    job.ranks[0].announce(ready(0))
+    job.ranks[1].announce(ready(1))
+    for _ in range(8):
+        job.settle(0.25)
+    job.ranks[1].announce(ready(0))
+    for _ in range(240):
+        job.clock.now += 0.25
+        job.poll(0)
+        job.poll(1)
+    assert job.ranks[0].job_error is None, job.ranks[0].job_error
+    job.ranks[0].announce(ready(1))
+    job.settle(0.25)
+    assert headers(job) == headers(job, 1) and len(job.heard[0]) == 2 and job.ranks[0].job_error is None
+
+
 @pytest.mark.parametrize("together", [1, 5])
 @pytest.mark.parametrize("size", [2, 4])
 def test_an_op_that_fails_on_all_ranks_takes_its_step_along(size, together, seed):
