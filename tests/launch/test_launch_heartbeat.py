@@ -151,9 +151,11 @@ def test_ranks_with_their_hosts():
     try:
         assert hosts.named(4) == "rank 4 (host b)" and hosts.named(-1) == "rank -1" and hosts.named(9) == "rank 9"
         assert hosts.rank_list([1]) == "rank 1 (host a)"
+        assert hosts.described() == {"hosts": "a (ranks 0-3), b (ranks 4, 5)"}
         assert hosts.rank_list([5, 0, 1, 2, 4]) == "ranks 0-2 (host a), 4, 5 (host b)"
     finally:
         hosts.know(["a", "a"])
+    assert hosts.described() == {} and hosts.starting(1) == "Rank 1"
     assert hosts.named(1) == "rank 1" and hosts.rank_list([0, 1, 2]) == "ranks 0-2"
     assert hosts.several({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})
     assert not hosts.several({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"})
