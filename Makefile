@@ -16,7 +16,7 @@ TF ?= 2.15
 
 # Not make's business to run two set-ups at once.
 .NOTPARALLEL:
-.PHONY: help env env-tests build data demo check docs lint test test-tf2 test-slow test-gpu wheel bench bench-gpu \
+.PHONY: help env env-tests build data demo check docs lint test test-tf2 test-slow test-hosts test-gpu wheel bench bench-gpu \
     clean distclean
 
 help: ## List these targets
@@ -65,6 +65,9 @@ test-tf2: ## Set up TensorFlow 2.15 in .venv-2.15 and run the tests there; TF=2.
 
 test-slow: env-tests data ## Run the tests that take longer than a minute each
 	@$(PYTHON_ENV) -m pytest -m slow $(ARGS)
+
+test-hosts: env-tests data ## Run ranks on several hosts, network namespaces of this machine (as root; ARGS="-m slow": long faults)
+	@$(PYTHON_ENV) -m pytest tests/hosts $(if $(ARGS),,-m "not slow") $(ARGS)
 
 test-gpu: env-tests ## Run the tests that have something to run on a GPU (needs a TensorFlow with GPUs, pycuda, nvcc)
 	@PYTHON=$(CURDIR)/$(PYTHON_ENV) tools/gpu_tests.sh $(ARGS)

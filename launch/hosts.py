@@ -2,6 +2,7 @@
 
 Where all ranks are on one host, or on hosts of one name, messages name ranks alone.
 """
+import collections
 import os
 import socket
 
@@ -26,6 +27,15 @@ def know(names):
     """From now on messages name hosts. names: that of each rank's host, in rank order."""
     global _names
     _names = tuple(names) if len(set(names)) > 1 else ()
+
+
+def described():
+    """{"hosts": their names and which ranks are there}, of several; {} of one."""
+    by_host = collections.OrderedDict()
+    for rank, name in enumerate(_names):
+        by_host.setdefault(name, []).append(rank)
+    return {"hosts": ", ".join("{} (rank{} {})".format(name, "s" * (len(ranks) > 1), ", ".join(_runs(ranks)))
+                               for name, ranks in by_host.items())} if by_host else {}
 
 
 def named(rank):

@@ -194,7 +194,8 @@ def _join(arguments, found):
                      "MPI": MPI.Get_library_version().split("\n")[0].strip().rstrip("\0"),
                      "thread level": mpi_library.thread_level(MPI),
                      "MPI initialised by": "sok1x" if _mpi.ours else "another library",
-                     "communicator": "MPI" if _mpi.size > 1 else "local"}, _mpi, share)
+                     "communicator": "MPI" if _mpi.size > 1 else "local",
+                     **hosts.described()}, _mpi, share)
     with _mpi.gate:
         world.heartbeat = heartbeat.prepare(MPI, _mpi.control, first, local_size < _mpi.size, world.lost, patience)
     return world
