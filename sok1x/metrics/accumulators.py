@@ -49,9 +49,6 @@ def stream(of_batch: Sequence[Tuple[str, tf.Tensor]], compute: Callable[..., tf.
     Returns:
         (value, update_op) as `tf.metrics` give them: see `sok1x.metrics.mean`.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> import tensorflow as tf
         >>> import sok1x as sok

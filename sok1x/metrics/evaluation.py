@@ -25,9 +25,6 @@ _ESTIMATORS = "tensorflow_estimator.python.estimator.estimator"
 def watch() -> None:
     """From now on `tf.estimator.Estimator.evaluate` gives results over all ranks, where the graph has tables.
 
-    Raises:
-        Nothing.
-
     Example:
         >>> from sok1x.metrics import evaluation
         >>> evaluation.watch()
@@ -53,9 +50,6 @@ class OverRanksHook(tf.train.SessionRunHook):
 
     All ranks come to the end alike. Metrics of `sok1x.metrics` are left alone, for they are over all ranks themselves;
     and those of others that do not add up (their variables' names tell), of which a warning says so.
-
-    Raises:
-        Nothing.
 
     Example:
         >>> import tensorflow as tf
