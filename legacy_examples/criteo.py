@@ -9,7 +9,7 @@ import shutil
 import tempfile
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 NUMBERS = ["I{}".format(number) for number in range(1, 14)]
 STRINGS = ["C{}".format(number) for number in range(1, 27)]

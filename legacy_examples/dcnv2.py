@@ -17,7 +17,7 @@ import time
 
 import criteo
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from model import auc
 from mpi4py import MPI
 
@@ -157,7 +157,7 @@ def main():
     entropy = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
     # The strategy averages gradients over the ranks: so the losses of the ranks average to that of all their samples.
     loss = tf.reduce_sum(entropy) * ranks / tf.cast(train.samples, tf.float32)
-    step = tf.contrib.opt.LazyAdamOptimizer(options.learning_rate).minimize(loss, tf.train.get_or_create_global_step())
+    step = tf.train.AdamAsyncOptimizer(options.learning_rate).minimize(loss, tf.train.get_or_create_global_step())
 
     test = sok1x.EvenSteps(criteo.batches(criteo.files(data, "test", rank, ranks), share))
     test_features, test_labels = test.get_next()

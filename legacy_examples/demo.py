@@ -13,7 +13,7 @@ import time
 
 import movielens
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from model import WideAndDeep, add_arguments, auc, batches, make_optimizers, part_of, shuffled
 from mpi4py import MPI
 

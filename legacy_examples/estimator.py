@@ -12,7 +12,7 @@ import sys
 
 import movielens
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from demo import train_op
 from model import WideAndDeep, add_arguments, auc, batches, part_of, shuffled
 from mpi4py import MPI

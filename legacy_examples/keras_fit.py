@@ -11,13 +11,14 @@ import sys
 
 import movielens
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from mpi4py import MPI
 
 import sok1x as sok
 
 # TensorFlow 1.15 warns of 2.0 at every other call.
-tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+tf.logging.set_verbosity(tf.logging.ERROR)
+tf.disable_v2_behavior()
 
 DIM, HIDDEN = 8, (64, 32)
 
@@ -61,10 +62,10 @@ def train(options):
     inputs, labels = part_of(data, train_rows, comm.rank, comm.size)
     tested = part_of(data, test_rows, comm.rank, comm.size)
     np.random.seed(options.seed)  # fit shuffles
-    tf.compat.v1.set_random_seed(options.seed)
+    tf.set_random_seed(options.seed)
 
     # Ranks share the cores of their host, so one thread each for TensorFlow's own kernels.
-    tf.keras.backend.set_session(tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(
+    tf.keras.backend.set_session(tf.Session(config=tf.ConfigProto(
         intra_op_parallelism_threads=1, inter_op_parallelism_threads=2)))
     model = build_model(data)
     # Gradients are summed over the ranks, so each rank's loss, a mean over its own samples, counts for 1 / ranks.

@@ -1,17 +1,29 @@
 """The wide-and-deep click model that demo.py, monitored.py and estimator.py train, and what they need around it."""
 import movielens
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 
 # TensorFlow 1.15 warns of 2.0 at every other call.
-tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+tf.logging.set_verbosity(tf.logging.ERROR)
+tf.disable_v2_behavior()
 
 DIM, HIDDEN, L2 = 16, (128, 64), 0.03
 
+
+def contribs_lazy_adam(rate):
+    """Of TensorFlow 1.15; 2 has no tf.contrib."""
+    try:
+        from tensorflow.contrib.opt import LazyAdamOptimizer
+    except ImportError:
+        raise SystemExit("--optimizer lazyadam is of tf.contrib, which TensorFlow {} has not: take sok_lazyadam".format(
+            tf.__version__)) from None
+    return LazyAdamOptimizer(rate)
+
+
 OPTIMIZERS = {
-    "lazyadam": lambda: tf.contrib.opt.LazyAdamOptimizer(0.002),
+    "lazyadam": lambda: contribs_lazy_adam(0.002),
     "adam": lambda: tf.train.AdamOptimizer(0.002),
     "adagrad": lambda: tf.train.AdagradOptimizer(0.2, initial_accumulator_value=1e-4),
     "rmsprop": lambda: tf.train.RMSPropOptimizer(0.002),
@@ -36,7 +48,8 @@ def make_optimizers(name):
 def add_arguments(parser):
     """The options that all scripts have."""
     parser.add_argument("--batch_size", type=int, default=1024, help="samples of all ranks in a step")
-    parser.add_argument("--optimizer", choices=sorted(OPTIMIZERS), default="lazyadam")
+    parser.add_argument("--optimizer", choices=sorted(OPTIMIZERS),
+                        default="lazyadam" if tf.__version__.startswith("1.") else "sok_lazyadam")
     parser.add_argument("--seed", type=int, default=1, help="of first values and of the order of samples")
     parser.add_argument("--data", default=movielens.DEFAULT_FOLDER, help="folder of MovieLens-100k; fetched if missing")
 

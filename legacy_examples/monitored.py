@@ -12,7 +12,7 @@ import sys
 import horovod.tensorflow as hvd
 import movielens
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from model import WideAndDeep, add_arguments, auc, batches, make_optimizers, part_of, shuffled
 from mpi4py import MPI
 

@@ -12,7 +12,7 @@ import tempfile
 
 import horovod.tensorflow as hvd
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 
@@ -88,7 +88,8 @@ def main():
     parser.add_argument("--folder", default=os.path.join(tempfile.gettempdir(), "sok2_get_started"),
                         help="where to dump to, a folder that all ranks see")
     args = parser.parse_args()
-    tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    tf.disable_v2_behavior()
     tf.set_random_seed(args.seed)
     hvd.init()
     sok.init()

@@ -10,7 +10,7 @@ import time
 
 import horovod.tensorflow as hvd
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 
@@ -75,7 +75,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     hvd.init()
-    tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    tf.disable_v2_behavior()
     tf.set_random_seed(args.seed)
 
     sok_init = sok.Init(global_batch_size=args.global_batch_size)
