@@ -81,7 +81,9 @@ def _horovod() -> str:
     try:
         version = importlib.import_module("horovod").__version__
     except ImportError:
-        raise Note("not installed: only scripts that use it need it\n" + install.format("0.28.1")) from None
+        raise Note("not installed: only scripts that use it need it; {}".format(
+            "its last release, 0.28.1, is for TensorFlow up to 2.15" if sys.version_info >= (3, 12) else
+            install.format("0.28.1"))) from None
     remedy = "build it again for this TensorFlow and this MPI: " + install.format(version)
     try:
         hvd = importlib.import_module("horovod.tensorflow")

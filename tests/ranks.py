@@ -12,7 +12,9 @@ _starting = threading.Lock()
 
 # Lines that libraries other than ours write to stderr on a healthy run.
 _HARMLESS = ("FutureWarning", "np_resource = np.dtype", "_np_q", "DeprecationWarning", "WARNING:tensorflow",
-             "WARNING: Logging before flag parsing", "exchanges go through host memory (MPI)")
+             "WARNING: Logging before flag parsing", "exchanges go through host memory (MPI)",
+             # TensorFlow 2.21, which has GPUs in every wheel, where there is none
+             "absl::InitializeLog()", "failed call to cuInit", "oneDNN custom operations are on")
 
 
 class Finished:
