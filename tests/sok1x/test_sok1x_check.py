@@ -4,6 +4,7 @@ import sys
 
 import pytest
 import tensorflow
+import tensorflow2_skips
 from ranks import run_ranks
 
 CHECK = "import runpy; runpy.run_module('sok1x.check', run_name='__main__')"
@@ -86,7 +87,8 @@ def test_launch_without_mpi_and_another_tensorflow():
     assert finished.code == 1
     assert found["launcher"][0] == "FAILED" and "horovodrun --mpi" in found["launcher"][1]
     assert found["TensorFlow"] == ("FAILED", "2.4.0 is installed, and sok1x is made for 1.15, 2.15 and 2.21")
-    assert "what to do:     pip install 'tensorflow==1.15.5'" in finished.out
+    fitting = "2.15.1" if tensorflow2_skips.ON_TENSORFLOW_2 else "1.15.5"
+    assert "what to do:     pip install 'tensorflow=={}'".format(fitting) in finished.out
 
 
 def test_init_that_fails():
