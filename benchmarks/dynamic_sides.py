@@ -1,6 +1,7 @@
 """One table of sok1x with LazyAdam on it, of fixed size, growing or forgetting, for dynamic.py."""
 import time
 
+import contrib
 import numpy as np
 import tensorflow.compat.v1 as tf
 from gpu_sides import session_config  # noqa: F401 (for dynamic.py)
@@ -122,9 +123,8 @@ class Side:
 
     def peak(self):
         """The most bytes that TensorFlow's allocator has given at a time."""
-        from tensorflow.contrib.memory_stats import MaxBytesInUse
         with self.graph.as_default(), tf.device(self._options.device_name):
-            return int(self._session.run(MaxBytesInUse()))
+            return int(self._session.run(contrib.most_bytes_in_use()))
 
     def close(self):
         """Gives the memory back."""

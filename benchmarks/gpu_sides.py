@@ -5,6 +5,7 @@ pays for its input. The loss is half the squared distance of the embeddings from
 subtraction, the op `top` in the same size, so that little but the embedding's own work is timed and a step cannot do
 without its lookup.
 """
+import contrib
 import numpy as np
 import tensorflow.compat.v1 as tf
 from workload import MOST_KEYS
@@ -192,8 +193,7 @@ class Stock(Side):
         if mode == "sgd":
             optimizer = tf.train.GradientDescentOptimizer(RATE)
         else:
-            import tensorflow
-            optimizer = tensorflow.contrib.opt.LazyAdamOptimizer(RATE)
+            optimizer = contrib.lazy_adam(RATE)
         return optimizer.apply_gradients(optimizer.compute_gradients(
             embeddings, var_list=[self.table], grad_loss=gradient))
 

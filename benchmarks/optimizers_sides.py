@@ -4,21 +4,16 @@ update   the optimizer alone, on the same gradient: a row for each key of the ba
          ones are still to be added up
 step     lookup, half the squared distance from a target as loss, gradient, and the optimizer
 """
+import contrib
 import gpu_sides
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 
-
-def _stock_lazy(rate):
-    import tensorflow
-    return tensorflow.contrib.opt.LazyAdamOptimizer(rate)
-
-
 # Name -> ours, TensorFlow's.
 OPTIMIZERS = {
-    "tf.keras LazyAdamOptimizer": (lambda rate: sok.tf.keras.optimizers.LazyAdamOptimizer(rate), _stock_lazy),
+    "tf.keras LazyAdamOptimizer": (lambda rate: sok.tf.keras.optimizers.LazyAdamOptimizer(rate), contrib.lazy_adam),
     "tf.keras Adam": (lambda rate: sok.tf.keras.optimizers.Adam(rate), tf.keras.optimizers.Adam),
     "optimizers.Adam": (lambda rate: sok.optimizers.Adam(rate), tf.keras.optimizers.Adam),
 }

@@ -4,6 +4,7 @@ Both sides have the same batches in variables of the graph, rows of the same siz
 The loss is half the squared distance of the embeddings from a fixed target: its gradient is one subtraction, so that
 little but the embedding's own work is timed, and a step cannot do without its lookup.
 """
+import contrib
 import numpy as np
 import tensorflow.compat.v1 as tf
 from workload import MOST_KEYS
@@ -12,14 +13,9 @@ import sok1x as sok
 
 OPTIMIZERS = {
     "sgd": lambda: tf.train.GradientDescentOptimizer(0.01),
-    "lazyadam": lambda: _lazy_adam()(0.001),
+    "lazyadam": lambda: contrib.lazy_adam(0.001),
 }
 _FILL_ROWS = 4096  # samples in a batch that fills the table
-
-
-def _lazy_adam():
-    import tensorflow
-    return tensorflow.contrib.opt.LazyAdamOptimizer
 
 
 class Side:

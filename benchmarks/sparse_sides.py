@@ -9,6 +9,7 @@ All add the rows of a sample, have the same ids, start from rows of ones, and ta
 """
 import time
 
+import contrib
 import model_sides
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -19,15 +20,10 @@ import sok1x as sok
 LAYOUTS = {"one": "dense", "several": "sparse"}  # ids of a sample -> what workload.py calls it
 
 
-def _stock_lazy(rate):
-    import tensorflow
-    return tensorflow.contrib.opt.LazyAdamOptimizer(rate)
-
-
 # Optimizers by the names of their steps.
 OURS = {"sgd": tf.train.GradientDescentOptimizer, "adam": tf.train.AdamOptimizer,
         "lazyadam": lambda rate: sok.tf.keras.optimizers.LazyAdamOptimizer(rate)}
-STOCK = dict(OURS, lazyadam=_stock_lazy)
+STOCK = dict(OURS, lazyadam=contrib.lazy_adam)
 
 
 class Batch:
