@@ -29,7 +29,7 @@ GROUPS: List[Tuple[str, str]] = [
     (r"(Broadcast.*|broadcast_.*|MetricAverageCallback)$", "Dense variables and metrics"),
     (r"(Checkpoint.*|Saver|dump|load|incremental_.*|checkpoint\..*|evicted_keys|sparse_read_and_evict)$",
      "Checkpoints and files"),
-    (r"(table_stats|statistics\..*|summar.*|Summar.*|metrics\..*)$", "Seeing what happens"),
+    (r"(table_stats|statistics\..*|summar.*|Summar.*|metrics\..*|timeline\..*)$", "Seeing what happens"),
     (r"feature_column\.", "Feature columns"),
     (r"serving\.", "Serving"),
     (r"operations\.", "Operations"),
