@@ -53,7 +53,7 @@ def _served(source: sources.Source, options: Options, name: str, table: Optional
         reads = unseen.of_table(name, facts.dim, options.unseen, table, source, seed)
     absent = (0, 0, 0)
     if facts.hashed and options.find_by == "table":
-        absent = tables.choose_absent(name, source.keys(name))
+        absent = tables.choose_absent(name, lambda: source.keys(name))
     return tables.Served(name, facts.dim, facts.hashed, options.storage, reads.draw, options.find_by,
                          table_data.is_wide(facts), absent), reads
 

@@ -23,7 +23,7 @@ def export_saved_model(export_dir: str, checkpoint: str, model: Optional[Callabl
 
     TensorFlow Serving, `saved_model_cli` and any TensorFlow load it, without sok1x. Lookups of all kinds (layers,
     `lookup_sparse`, feature columns) become lookups in whole tables, whose rows are put together from all ranks' shards
-    a stretch at a time: memory is 28 bytes for each key of the largest table, and about 200 MB. Tables are among the
+    a stretch at a time: memory is 36 bytes for each key of the largest table, and about 200 MB. Tables are among the
     SavedModel's variables, so their size is not limited. On the host predictions are the same bit for bit as those of
     an evaluation on one rank, and on several where bags go by `exchange='all2all'`; by 'reduce_scatter' their sums are
     rounded in another order.

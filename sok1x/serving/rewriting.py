@@ -44,7 +44,7 @@ def rewritten(graph_def: Any, subgraph: Subgraph, served: Dict[str, tables.Serve
                                  "outputs that need no gradients".format(node.name, one.node))
             inputs.append(stand_ins.get(one, text))
         if node.op == "Sok1xCall":
-            made.MergeFrom(_Fragment(node, inputs, served).graph_def(made.library))
+            made.MergeFrom(_Fragment(node, inputs, served, _entrances(node, subgraph)).graph_def(made.library))
         elif node.op not in VARIABLES:
             copy = made.node.add()
             copy.CopyFrom(node)
@@ -53,6 +53,16 @@ def rewritten(graph_def: Any, subgraph: Subgraph, served: Dict[str, tables.Serve
             copy.device = ""
             copy.attr.pop("_class", None)  # whom it is to be beside
     return made
+
+
+def _entrances(node: Any, subgraph: Subgraph) -> List[Any]:
+    """The Enter ops by which an op's first variable comes into the tf.while_loops around it, outermost first."""
+    found: List[Any] = []
+    while node.op not in VARIABLES and node.input:
+        node = subgraph.node(reference(node.input[0]).node)
+        if node.op in ("Enter", "RefEnter"):
+            found.insert(0, node)
+    return found
 
 
 def handle_name(served: tables.Served, field: str) -> str:
@@ -67,14 +77,17 @@ class _Fragment:
         node: the op.
         inputs: what it takes here: as `subgraphs.taken`, then control inputs.
         served: {table's name: how it is served}.
+        entrances: of the loops around it.
     """
 
-    def __init__(self, node: Any, inputs: Sequence[str], served: Dict[str, tables.Served]) -> None:
-        self._node, self._served = node, served
+    def __init__(self, node: Any, inputs: Sequence[str], served: Dict[str, tables.Served],
+                 entrances: Sequence[Any]) -> None:
+        self._node, self._served, self._entrances = node, served, entrances
         self._inputs = [one for one in inputs if not one.startswith("^")]
         self._controls = [one for one in inputs if one.startswith("^")]
         self._in_loop = False
         self._fields: Dict[str, str] = {}  # {placeholder: name in the whole graph}
+        self._entering = graph_pb2.GraphDef()
 
     def graph_def(self, library: Any) -> Any:
         """The nodes; functions that `library` lacks are added to it. The op's own name is that of its output 0."""
@@ -85,7 +98,7 @@ class _Fragment:
         built = graph.as_graph_def()
         known = {one.signature.name for one in library.function}
         library.function.extend(one for one in built.library.function if one.signature.name not in known)
-        nodes = graph_pb2.GraphDef()
+        nodes = self._entering
         for node in built.node:
             if node.name in self._fields:
                 continue
@@ -116,14 +129,25 @@ class _Fragment:
             made = getattr(lookups, SUMS[function])(given)
             return made if isinstance(made, list) else [made]
         served = self._served[config.table.name]
-        if self._in_loop:
-            handles = tables.in_loop(served)
-        else:
-            handles = tables.placeholders(served)
-            self._fields.update((HANDLE + field, handle_name(served, field))
-                                for field, handle in handles._asdict().items() if handle is not None)
+        handles = tables.placeholders(served)
+        for field, handle in handles._asdict().items():
+            if handle is not None:
+                self._fields[HANDLE + field] = self._entered(handle_name(served, field), field)
         build: Callable[..., tf.Tensor] = getattr(lookups, LOOKUPS[function])
         return [_with_shape(build(served, handles, config, given), self._node.attr["output_shapes"].list.shape[0])]
+
+    def _entered(self, name: str, field: str) -> str:
+        """A handle as it is known here, having come into the loops around."""
+        for number, entrance in enumerate(self._entrances):
+            made = self._entering.node.add()
+            made.CopyFrom(entrance)
+            made.name = "{}/enter_{}_{}".format(self._node.name, field, number)
+            made.device = ""
+            made.attr.pop("_class", None)
+            del made.input[:]
+            made.input.append(name)
+            name = made.name
+        return name
 
     def _name(self, name: str) -> str:
         """In the whole graph. Consumers know output 0 by the op's name, and others by a number behind it."""

@@ -53,8 +53,8 @@ class Source:
         """(keys int64 [n], rows float32 [n, D]) of a table, each key once; without an index in the order of keys."""
         raise NotImplementedError
 
-    def keys(self, name: str) -> np.ndarray:
-        """The keys of a table with an index, int64 [n], perhaps some of them twice."""
+    def keys(self, name: str) -> Iterator[np.ndarray]:
+        """The keys of a table with an index, chunks int64 [n], perhaps some of them twice."""
         raise NotImplementedError
 
     @property
@@ -107,9 +107,9 @@ class _Shards(Source):
         for keys, parts in source.chunks():
             yield keys, parts[shard_names.ROWS]
 
-    def keys(self, name: str) -> np.ndarray:
+    def keys(self, name: str) -> Iterator[np.ndarray]:
         """See `Source.keys`."""
-        return np.concatenate([np.zeros([0], np.int64)] + list(TableRows(self._checkpoint, name).keys()))
+        return TableRows(self._checkpoint, name).keys()
 
 
 class _Variables(Source):
@@ -132,7 +132,7 @@ class _Variables(Source):
                 hashed = name + "/index" in self._shapes
                 self.tables[name] = TableFacts(shape[1], hashed, shape[0])
                 if hashed:
-                    self.tables[name] = TableFacts(shape[1], True, len(self.keys(name)))
+                    self.tables[name] = TableFacts(shape[1], True, len(self._index(name)[0]))
 
     def chunks(self, name: str) -> Iterator[Chunk]:
         """See `Source.chunks`."""
@@ -150,9 +150,9 @@ class _Variables(Source):
                 values = bundles.read_slice(self.where, name, (rows, dim), first, min(step, rows - first), np.float32)
                 yield keys[begin:end], values[places[begin:end] - first]
 
-    def keys(self, name: str) -> np.ndarray:
+    def keys(self, name: str) -> Iterator[np.ndarray]:
         """See `Source.keys`."""
-        return self._index(name)[0]
+        yield self._index(name)[0]
 
     def _index(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
         """Keys int64 [n] and their rows, in the order of rows."""

@@ -17,7 +17,7 @@ one, and the reserved ones are such as the table does not have. By index='search
 is searched for, in steps whose number is log2 n. docs/serving.md has the figures by which the first is the default.
 """
 import hashlib
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -78,17 +78,16 @@ class Handles(NamedTuple):
     numbers: Any = None
 
 
-def choose_absent(name: str, keys: np.ndarray) -> Tuple[int, int, int]:
-    """Three `mixed` keys that are none of `keys`, int64 [n]: the same each time."""
-    chosen: List[int] = []
+def choose_absent(name: str, keys: Callable[[], Iterable[np.ndarray]]) -> Tuple[int, int, int]:
+    """Three `mixed` keys that are none of those that `keys` gives in chunks, int64 [n]: the same each time."""
     attempt = 0
-    while len(chosen) < 3:
-        digest = hashlib.blake2b("{} {}".format(name, attempt).encode(), digest_size=8).digest()
-        candidate = np.frombuffer(digest, np.int64)[0]
-        if int(candidate) not in chosen and not np.any(keys == unmixed(candidate)):
-            chosen.append(int(candidate))
+    while True:
+        digest = hashlib.blake2b("{} {}".format(name, attempt).encode(), digest_size=24).digest()
+        candidates = np.frombuffer(digest, np.int64)
+        taken = [unmixed(candidate) for candidate in candidates]
+        if len(set(taken)) == 3 and not any(np.isin(chunk, taken).any() for chunk in keys()):
+            return absent_of(candidates.tolist())
         attempt += 1
-    return chosen[0], chosen[1], chosen[2]
 
 
 def absent_of(given: List[int]) -> Tuple[int, int, int]:
@@ -148,20 +147,6 @@ def make(served: Served) -> Tuple[Handles, List[Any]]:
     keys = _variable(served.tensor("keys"), [None], "int64")
     numbers = _variable(served.tensor("row_numbers"), [None], served.number_dtype)
     return Handles(rows.handle, None, keys.handle, numbers.handle), [rows, keys, numbers]
-
-
-def in_loop(served: Served) -> Handles:
-    """The same variables, by ops that may be in a tf.while_loop, into which no tensor comes from outside."""
-    def handle(part: str, shape: List[Optional[int]], dtype: str) -> tf.Tensor:
-        return tf.raw_ops.VarHandleOp(dtype=tf.as_dtype(dtype), shape=tf.TensorShape(shape),
-                                      shared_name=served.tensor(part))
-
-    rows = handle("rows", [None, served.dim], served.row_dtype)
-    if not served.hashed:
-        return Handles(rows)
-    if served.find_by == "table":
-        return Handles(rows, _hash_table(served))
-    return Handles(rows, None, handle("keys", [None], "int64"), handle("row_numbers", [None], served.number_dtype))
 
 
 def placeholders(served: Served) -> Handles:

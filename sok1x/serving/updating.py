@@ -215,8 +215,7 @@ def _rewrite_hashed(writer: bundles.BundleWriter, served: Served, old: _OldTable
                               "model anew from a checkpoint.".format(served.name, old.rows + more))
     at[~known] = np.concatenate([free, old.rows + np.arange(more)])
     _write_rows(writer, served, old, old.rows + more, at, rows)
-    table_data.write_index(writer, served, np.concatenate([keys, changed[~known]]),
-                           np.concatenate([numbers, at[~known]]))
+    table_data.write_index(writer, served, [keys, changed[~known]], np.concatenate([numbers, at[~known]]))
 
 
 def _write_rows(writer: bundles.BundleWriter, served: Served, old: _OldTable, total: int, at: np.ndarray,

@@ -130,12 +130,14 @@ def test_one_rank_in_all_forms(tmp_path, seed):
 def test_a_table_of_more_than_two_gigabytes(tmp_path):
     """It is put together from two ranks' shards in a process that never has it in memory."""
     program = os.path.join(HERE, "program_large.py")
-    run_ranks(2, program, "make", tmp_path, timeout=900)
-    grew = run_ranks(0, program, "export", tmp_path, timeout=900).out.split()
+    assert run_ranks(2, program, "make", tmp_path, timeout=900, check=False).code == 0
+    export = run_ranks(0, program, "export", tmp_path, timeout=900, check=False)  # which tells how far it is
+    assert export.code == 0, str(export)
+    grew = export.out.split()
     model = tmp_path / "model" / "1" / "variables"
     assert sum(os.path.getsize(str(model / name)) for name in os.listdir(str(model))) > 2 ** 31
-    # 28 bytes for each of 9 million keys, and parts of files.
-    assert int(grew[-1]) < 28 * 9000000 + (300 << 20), grew
+    # 36 bytes for each of 9 million keys, and parts of files.
+    assert int(grew[-1]) < 36 * 9000000 + (300 << 20), grew
     run_ranks(0, program, "serve", tmp_path, timeout=900)
 
 
