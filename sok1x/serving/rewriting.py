@@ -33,7 +33,7 @@ def rewritten(graph_def: Any, subgraph: Subgraph, served: Dict[str, tables.Serve
     stand_ins = {reference(name): new for name, new in given.items()}
     stand_ins.update({Reference(node.name, 1): node.name + "/output_1" for node in subgraph.nodes
                       if function_of(node) in SUMS})
-    ours = {node.name for node in subgraph.nodes if node.op == "Sok1xCall"}
+    ours = {node.name for node in subgraph.nodes if function_of(node)}
     for node in subgraph.nodes:
         inputs = []
         for text in subgraph.inputs(node):
@@ -43,7 +43,7 @@ def rewritten(graph_def: Any, subgraph: Subgraph, served: Dict[str, tables.Serve
                 raise ValueError("sok1x.serving: op '{}' needs what the lookup '{}' leaves for its gradient: choose "
                                  "outputs that need no gradients".format(node.name, one.node))
             inputs.append(stand_ins.get(one, text))
-        if node.op == "Sok1xCall":
+        if function_of(node):
             made.MergeFrom(_Fragment(node, inputs, served, _entrances(node, subgraph)).graph_def(made.library))
         elif node.op not in VARIABLES:
             copy = made.node.add()

@@ -2,14 +2,16 @@
 import re
 from typing import Any, Dict, Iterable, List, NamedTuple, Set, Tuple
 
-from sok1x.graph_ops.bridge import configs
+from sok1x.graph_ops.bridge import configs, op_types
 
 VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
 LOOKUPS = {"operations.dense_lookup.forward": "dense", "operations.local_lookup.forward": "dense",
            "operations.combined_lookup.forward": "combined"}
 SUMS = {"operations.segments.segment_sum": "segment_sum", "operations.segments.unique": "unique"}
 _NEUTRAL = ("operations.branches.agree",)  # whether all ranks take the same branch: there are none
-OUR_OPS = ("Sok1xCall", "Sok1xCalls")
+# Also those of graphs that sok1x 0.1 has saved.
+_ONE = tuple(op_types.TYPES) + ("Sok1xCall",)
+OUR_OPS = _ONE + tuple(name + "s" for name in _ONE)  # fused ones
 
 
 class Reference(NamedTuple):
@@ -28,12 +30,12 @@ def reference(text: str) -> Reference:
 
 
 def function_of(node: Any) -> str:
-    """What a `Sok1xCall` runs, or ''."""
-    return str(node.attr["function"].s.decode()) if node.op == "Sok1xCall" else ""
+    """What an op of ours runs, or ''."""
+    return str(node.attr["function"].s.decode()) if node.op in _ONE else ""
 
 
 def config_of(node: Any, kind: Any) -> Tuple[Any, configs.Place]:
-    """A `Sok1xCall`'s config, a `kind`, and its place."""
+    """The config of an op of ours, a `kind`, and its place."""
     return configs.decode(kind, node.attr["config"].s.decode())
 
 

@@ -11,6 +11,7 @@ from ranks import environment, run_ranks
 import sok1x as sok
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.cuda_kernels import row_init
+from sok1x.serving import __main__ as command
 from sok1x.serving import initial_rows
 
 v1 = tf.compat.v1
@@ -63,10 +64,18 @@ def test_an_update(two_ranks, tmp_path):
     changed = np.concatenate([known[::2], unknown[::2]])[::-1]
     gone = known[1::4]
     rows = np.random.RandomState(0).randint(-9, 9, [len(changed), 9]).astype(np.float32)
-    direct = {"EmbeddingVariable_2": (np.array([7, 0]), np.ones([2, 5]))}
+    direct = np.array([7, 0]), np.ones([2, 5])
     path = str(tmp_path / "2")
-    assert sok.serving.update_saved_model(model, path, dict(EmbeddingVariable=(changed, rows), **direct),
-                                          {"EmbeddingVariable": gone}) == path
+    files = str(tmp_path / "{}.npz")
+    np.savez(files.format(0), keys=changed[:3], values=rows[:3])  # as each rank has written its own
+    np.savez(files.format(1), keys=changed[3:], values=rows[3:])
+    np.savez(files.format("gone"), keys=gone)
+    np.savez(files.format("direct"), keys=direct[0], values=direct[1])
+    given = ["--changes", "EmbeddingVariable_2=" + files.format("direct"),
+             "--evicted", "EmbeddingVariable=" + files.format("gone")]
+    for rank in range(2):
+        given += ["--changes", "EmbeddingVariable=" + files.format(rank)]
+    assert command.main(["update", model, "--to", path] + given) == 0
     after = predict(path, {"keys": every}, "EmbeddingVariable")["rows"]
     expected = before.copy()
     expected[np.searchsorted(every, gone)] = -1.5
@@ -88,7 +97,7 @@ def test_an_update(two_ranks, tmp_path):
             ({"EmbeddingVariable": (changed[:1], rows[:1] + 1e6)}, CheckpointError, "float16 has numbers up to")):
         with pytest.raises(error, match=words):
             sok.serving.update_saved_model(model, str(tmp_path / "3"), wrong)
-    assert os.listdir(str(tmp_path)) == ["2"]
+    assert [name for name in os.listdir(str(tmp_path)) if not name.endswith(".npz")] == ["2"]
 
 
 def load_keys(model, name):
