@@ -17,11 +17,13 @@ import ctypes
 import json
 import os
 import threading
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 
 from sok1x import launch
+from sok1x.launch import launcher
+from sok1x.launch.lines import print_line
 
 READY, AGREED, KEYS, ROWS = range(4)  # Stamp in bridge_timeline.h
 VARIABLE = "SOK1X_TIMELINE"
@@ -133,7 +135,7 @@ class Writer:
             except OSError as error:  # a full disk must not end a training run
                 self._library.timeline_begin(0)
                 self._ended.set()
-                launch.print_line("sok1x: the timeline {} ends here: {}".format(self._path, error))
+                print_line("sok1x: the timeline {} ends here: {}".format(self._path, error))
 
     def _run(self) -> None:
         while not self._ended.wait(_SECONDS):
@@ -162,7 +164,7 @@ class Writer:
             self._file.flush()
 
     def _open(self, world: Any) -> None:
-        self._rank, ranks = (0, 1) if world is None else (world.rank, world.size)
+        self._rank, ranks = _launched() if world is None else (world.rank, world.size)
         path = path_of(self._path, self._rank, ranks)
         if os.path.dirname(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -182,6 +184,15 @@ class Writer:
             self._ends.append(0)
         self._ends[row] = record.done
         return row
+
+
+def _launched() -> Tuple[int, int]:
+    """(rank, ranks) of a process that has not joined the others, or has left them already."""
+    try:
+        found = launcher.detect()
+    except launch.LaunchError:
+        return 0, 1
+    return (0, 1) if found is None else (found.rank, found.size or 2)
 
 
 def _metadata(name: str, rank: int, arguments: Dict[str, Any]) -> Dict[str, Any]:

@@ -4,7 +4,7 @@ import os
 import tarfile
 
 import pytest
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from former_model import BATCHES, Model
 
 import sok1x as sok
