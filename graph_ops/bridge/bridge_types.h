@@ -10,7 +10,7 @@
   f("Sok1xCall");              \
   f("Sok1xLookup");            \
   f("Sok1xGradient");          \
-  f("Sok1xDistinctRows");      \
+  f("Sok1xDistinct");          \
   f("Sok1xUpdate");            \
   f("Sok1xReduce");            \
   f("Sok1xBroadcast")

@@ -2,7 +2,7 @@
 
 An operation says its kind (`registry.Operation.kind`); the C++ ops are those of bridge_types.h.
 """
-KINDS = ("Call", "Lookup", "Gradient", "DistinctRows", "Update", "Reduce", "Broadcast")
+KINDS = ("Call", "Lookup", "Gradient", "Distinct", "Update", "Reduce", "Broadcast")
 TYPES = frozenset("Sok1x" + kind for kind in KINDS)
 
 
@@ -12,5 +12,5 @@ def is_ours(op):
 
 
 def maker(kind):
-    """What the function that TensorFlow makes for the op of this kind is called: 'sok1x_distinct_rows'."""
+    """What the function that TensorFlow makes for the op of this kind is called: 'sok1x_distinct'."""
     return "sok1x" + "".join("_" + letter.lower() if letter.isupper() else letter for letter in kind)

@@ -51,7 +51,7 @@ class _Find(Operation):
     """inputs, outputs: `Rows`. The resources are the table's stamps and clock. Host inputs: `clock.step_inputs`."""
 
     name = "operations.distinct_rows.find"
-    kind = "DistinctRows"
+    kind = "Distinct"
     Config = DistinctConfig
     group = Distinct()
 

@@ -16,7 +16,7 @@ v1 = tf
 
 TYPES = {"dense_lookup.forward": "Sok1xLookup", "combined_lookup.forward": "Sok1xLookup",
          "dense_lookup.backward": "Sok1xGradient", "combined_lookup.backward": "Sok1xGradient",
-         "distinct_rows.find": "Sok1xDistinctRows", "adam.lazy_step": "Sok1xUpdate",
+         "distinct_rows.find": "Sok1xDistinct", "adam.lazy_step": "Sok1xUpdate",
          "gradient_descent.step": "Sok1xUpdate"}
 
 

@@ -77,11 +77,11 @@ def test_a_profiler_tells_ops_apart(monkeypatch, fuse):
                  if op.type.startswith("Sok1x")}
         assert types["dense_lookup.forward"] == types["combined_lookup.forward"] == "Sok1xLookup"
         assert types["dense_lookup.backward"] == types["combined_lookup.backward"] == "Sok1xGradient"
-        assert types["distinct_rows.find"] == "Sok1xDistinctRows" and types["adam.lazy_step"] == "Sok1xUpdate"
+        assert types["distinct_rows.find"] == "Sok1xDistinct" and types["adam.lazy_step"] == "Sok1xUpdate"
         with session() as run:
             metadata = v1.RunMetadata()
             run.run(train, options=v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), run_metadata=metadata)
         events = json.loads(timeline.Timeline(metadata.step_stats).generate_chrome_trace_format())["traceEvents"]
         shown = {event["name"] for event in events if event["name"].startswith("Sok1x")}
         assert shown == {name + "s" * int(fuse) for name in (
-            "Sok1xLookup", "Sok1xGradient", "Sok1xDistinctRows", "Sok1xUpdate")}
+            "Sok1xLookup", "Sok1xGradient", "Sok1xDistinct", "Sok1xUpdate")}
