@@ -9,7 +9,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_loops_threads_and_sessions(ranks, seed):
-    run_ranks(ranks, os.path.join(HERE, "program_in_flight.py"), seed % 10 ** 6, timeout=240)
+    run_ranks(ranks, os.path.join(HERE, "program_in_flight.py"), seed % 10 ** 6, timeout=240,
+              env={"SOK1X_WHOLE_HEADERS": "2"})
 
 
 def test_graphs_that_some_ranks_have_alone_and_steps_that_fail(tmp_path, seed):
