@@ -106,14 +106,14 @@ def cases(loaded, messages):
                               for own, counts in (forward, backward)]
                     case = {"kind": kind, "tables": tables, "ranks": ranks, "headers": headers,
                             "used": (headers == "whole") == (ranks <= WHOLE_UP_TO)}
-                    if ranks * tables * max(widths) > 2e6:
+                    if ranks * tables * max(widths) > 3e5:
                         continue  # hundreds of megabytes a step
                     words = []
                     for width, varied in zip(widths, (forward[0] > 2 or headers == "whole", headers == "whole")):
                         read, write, bundle, word = in_cpp(loaded, ranks, tables, width, varied)
                         words.append((read + write, bundle, word))
                     found.append(dict(case, by="C++", **step(words, ranks, messages["C++"])))
-                    if kind == "a row a key" and ranks * tables <= 2000 and ranks * tables * max(widths) < 2e5:
+                    if kind == "a row a key" and ranks <= 64 and ranks * tables * max(widths) < 1e5:
                         found.append(dict(case, by="Python", **step(
                             [in_python(ranks, tables, width) for width in widths], ranks, messages["Python"])))
                     print(json.dumps(found[-1]))

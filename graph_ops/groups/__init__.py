@@ -24,6 +24,7 @@ exchanges as of one.
     lane_ranks_run  (C++ alone) and run
     meeting        (C++ alone) what it decides on rank 0
     meeting_api    (C++ alone) what Python calls of it
+    leader_cost    (C++ alone) how long that takes, for benchmarks/coordinator.py
     brief          (C++ alone) what ranks tell each other of groups
     post           (C++ alone) messages, sent and received
     exchanges      (C++ alone) exchanges by MPI's and NCCL's own functions
