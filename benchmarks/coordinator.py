@@ -24,7 +24,7 @@ sys.path.insert(0, os.path.join(machine.ROOT, "tests", "launch"))
 RANKS = (2, 8, 16, 64, 256)
 TABLES = (1, 26)
 STEP_MS, SHARE = 1.0, 0.1  # rank 0 is to take no more than this share of such a step at 64 ranks
-WHOLE_UP_TO = 16  # launch/environment.py: whole_headers
+WHOLE_UP_TO = 8  # launch/environment.py: whole_headers
 OUT = os.path.join(machine.ROOT, "benchmarks", "results", "coordinator.json")
 
 # Of lookups and gradients: numbers of a header without the counts, how many counts a rank tells.

@@ -11,7 +11,7 @@ SOK1X_GRACE_SECONDS   seconds that a process has to end by itself after the job 
 SOK1X_NUM_THREADS     threads of the host kernels; unset: this rank's share of the CPUs that it may run on
 SOK1X_COMMUNICATOR    how GPUs exchange: nccl, mpi (through pinned host memory), or auto: NCCL where it can (auto)
 SOK1X_WHOLE_HEADERS   up to how many ranks what an op tells all ranks goes through rank 0 whole; with more, counts of
-                      keys go from rank to rank (16)
+                      keys go from rank to rank (8)
 SOK1X_NCCL_LIBRARY    the file of NCCL's library; unset: the system's libnccl.so.2, else the wheel's
 """
 import os
@@ -78,7 +78,7 @@ def num_threads():
 
 def whole_headers():
     """SOK1X_WHOLE_HEADERS, an int. Raises LaunchError for a bad value."""
-    text = os.environ.get("SOK1X_WHOLE_HEADERS", "").strip() or "16"
+    text = os.environ.get("SOK1X_WHOLE_HEADERS", "").strip() or "8"
     if not text.isdigit():
         raise LaunchError(INVALID_ARGUMENT,
                           "SOK1X_WHOLE_HEADERS must be a whole number, 0 or more; got {!r}".format(text))

@@ -4,8 +4,8 @@ An op can be in flight several times: in loops, on several threads. So a lookup 
 exchanged, the number of the decision that had all ranks run it. Its gradient is announced with this number, and meets
 on the other ranks the gradients of the very same lookup.
 
-With short headers (launch/world.py) ranks compare this number, but not their counts: these are what the lookup has saved,
-unless somebody feeds a gradient what it would never get; then the exchange fails, and with it the job.
+With short headers (launch/world.py) ranks compare this number, but not their counts: these are what the lookup has
+saved, unless somebody feeds a gradient what it would never get; then the exchange fails, and with it the job.
 """
 import numpy as np
 

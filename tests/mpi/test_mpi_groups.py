@@ -9,7 +9,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 @pytest.mark.parametrize("ranks", [0, 2, 4])
 def test_together_as_one_by_one(ranks, seed):
-    # More than two ranks tell each other counts themselves, as more than 16 do.
+    # More than two ranks tell each other counts themselves, as more than 8 do.
     finished = run_ranks(ranks, os.path.join(HERE, "program_groups.py"), seed, timeout=240,
                          env={"SOK1X_WHOLE_HEADERS": "2"})
     assert finished.out.count("together") == max(1, ranks), str(finished)
