@@ -152,6 +152,7 @@ class Request:
     exchange = 0
     state = None  # what an operation's `prepare` leaves for its `run`
     finished = _begun = False
+    again = False  # whether a group has begun with it, and left it to its operation
     _arena = _inputs = _host_inputs = None
 
     def __init__(self, library, row):

@@ -145,6 +145,8 @@ class Group:
                 return
             batch.finish()
             left = batch.left
+            for taken in left:
+                taken.request.again = True
         for taken in left:
             try:
                 with _device([taken], world):
@@ -158,6 +160,8 @@ class Group:
 
     def run_left(self, world):
         """Runs members that a group in C++ has left, one by one: each is prepared once more, by itself."""
+        for taken in self.members:
+            taken.request.again = True
         self.prepare(world)
         for taken in self.members:
             if taken.error is not None:

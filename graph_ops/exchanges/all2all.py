@@ -50,7 +50,8 @@ class All2All(Exchange):
         check_training(lookup.table, every.training)
         recv_counts = lookup.recv_counts(every, asked.send_counts)
         lookup.leave_counts(self.number, [asked.send_counts, recv_counts])
-        figures.batch(lookup.table.name, lookup.keys.size, asked.count)
+        if not lookup.request.again:
+            figures.batch(lookup.table.name, lookup.keys.size, asked.count)
         figures.asked(lookup.table.name, lookup.world.rank, asked.send_counts, recv_counts,
                       row_bytes(lookup.table, out.dtype), keys=True)
         values = self._ask(lookup, asked, recv_counts, out.dtype)
