@@ -14,7 +14,8 @@ _starting = threading.Lock()
 _HARMLESS = ("FutureWarning", "np_resource = np.dtype", "_np_q", "DeprecationWarning", "WARNING:tensorflow",
              "WARNING: Logging before flag parsing", "exchanges go through host memory (MPI)",
              # TensorFlow 2.21, which has GPUs in every wheel, where there is none
-             "absl::InitializeLog()", "failed call to cuInit", "oneDNN custom operations are on")
+             "absl::InitializeLog()", "failed call to cuInit", "Could not find cuda drivers",
+             "oneDNN custom operations are on", "oneDNN supports DT_HALF")
 
 
 class Finished:

@@ -3,7 +3,7 @@ import sys
 import time
 
 import horovod.tensorflow as hvd
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from stand_in_executor import Executor
 
 from sok1x.launch.errors import LaunchError
@@ -67,5 +67,5 @@ def raises(first):
 
 
 if __name__ == "__main__":
-    tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+    tf.logging.set_verbosity(tf.compat.v1.logging.ERROR)
     globals()[sys.argv[1]](sys.argv[2])
