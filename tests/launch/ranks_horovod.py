@@ -67,5 +67,5 @@ def raises(first):
 
 
 if __name__ == "__main__":
-    tf.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+    tf.logging.set_verbosity(tf.logging.ERROR)
     globals()[sys.argv[1]](sys.argv[2])

@@ -87,14 +87,16 @@ for folder in {!r}:
 import sok1x, sok1x.graph_ops, sok1x.cuda_kernels, sok1x.launch
 for module in (sok1x, sok1x.graph_ops, sok1x.cuda_kernels, sok1x.launch):
     print(module.__file__)
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
+tf.logging.set_verbosity("ERROR")
+tf.disable_v2_behavior()
 init = sok1x.Init(global_batch_size=4)
 layer = sok1x.All2AllDenseEmbedding(max_vocabulary_size_per_gpu=8, embedding_vec_size=2, slot_num=1, nnz_per_slot=1,
                                     embedding_initializer="ones")
 out = layer(tf.constant([[[3]], [[-5]]], tf.int64), training=True)
-with tf.compat.v1.Session() as session:
+with tf.Session() as session:
     print(session.run(init).decode())
-    session.run(tf.compat.v1.global_variables_initializer())
+    session.run(tf.global_variables_initializer())
     print(session.run(tf.reduce_sum(out)))
 """.format([str(target), site_packages])
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OMPI_"))}
