@@ -149,5 +149,6 @@ def lazy_adam() -> Any:
 
 def tensorflows_modules() -> List[Any]:
     """The modules that have TensorFlow's public names."""
-    return [importlib.import_module(name) for name in (
-        ("tensorflow", "tensorflow.compat.v1") if V2 else ("tensorflow", "tensorflow.compat.v1", "tensorflow_core"))]
+    made = [importlib.import_module(name) for name in ("tensorflow",) + (() if V2 else ("tensorflow_core",))]
+    # What `import tensorflow.compat.v1` gives; the module of that name in sys.modules is another one.
+    return made + [made[0].compat.v1]
