@@ -1,8 +1,8 @@
 """Whether anything still moves in this process, beside threads that only wait.
 
 A rank that waits for others may have more to announce: a thread that computes, sleeps or reads the next batch will
-bring it about. What counts as waiting: Python threads inside `session.run`, at a lock or a queue; native threads that
-use no CPU and wait for no disk.
+bring it about. What counts as waiting: Python threads inside `session.run`, an eager call of our op or a tf.function,
+at a lock or a queue; native threads that use no CPU and wait for no disk.
 """
 import ctypes
 import os
@@ -15,9 +15,11 @@ _BUSY_SHARE = 0.05
 # Where Python threads wait without doing anything: files, by the ends of their paths.
 _WAITING = tuple(path.replace("/", os.sep) for path in (
     "/tensorflow_core/python/client/session.py", "/tensorflow/python/client/session.py",
+    "/tensorflow/python/eager/execute.py",  # a tf.function's run
     "/threading.py", "/queue.py", "/selectors.py", "/socketserver.py", "/multiprocessing/pool.py",
     "/multiprocessing/connection.py", "/multiprocessing/queues.py", "/multiprocessing/synchronize.py",
     "/concurrent/futures/thread.py", "/concurrent/futures/process.py", "/concurrent/futures/_base.py"))
+_EAGER_FILE, _EAGER_CALL = "<string>", "sok1x_"  # TensorFlow's wrappers of our ops, which wait in eager calls
 _OURS = "sok1x-"
 _SYS_GETTID = 186  # Linux on x86_64
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -46,6 +48,7 @@ class Stillness:
     def _python_moves():
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         return any(not names.get(ident, "").startswith(_OURS) and not frame.f_code.co_filename.endswith(_WAITING)
+                   and not (frame.f_code.co_filename == _EAGER_FILE and frame.f_code.co_name.startswith(_EAGER_CALL))
                    for ident, frame in sys._current_frames().items())
 
 

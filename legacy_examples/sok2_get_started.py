@@ -35,6 +35,14 @@ class Ratings:
         return items, groups, weights, lengths, (self.items[items] + of_groups > 0).astype(np.float32)[:, np.newaxis]
 
 
+def even_start(variables, seed):
+    """(variable, its first value) of dense layers, whatever a version of TensorFlow draws."""
+    random = np.random.RandomState(seed)
+    for variable in variables:
+        shape = variable.shape.as_list()
+        yield variable, (random.uniform(-1, 1, shape) / np.sqrt(shape[0]) * (len(shape) > 1)).astype(np.float32)
+
+
 class Model:
     """The graph, for batches that are fed."""
 
@@ -66,6 +74,7 @@ class Model:
         self.global_step = tf.train.get_or_create_global_step()
         self.train = tf.group(self.sok_optimizer.apply_gradients(zip(gradients, tables)),
                               optimizer.apply_gradients(zip(dense_gradients, others), global_step=self.global_step))
+        self.dense = others
         self.total = hvd.allreduce(self.loss, op=hvd.Sum)
         self.spoil = [table.assign(tf.zeros_like(table)) for table in tables]
 
@@ -85,6 +94,8 @@ def main():
     parser.add_argument("--units", type=int, default=32)
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--even_start", action="store_true",
+                        help="dense layers begin with the same numbers on every version of TensorFlow")
     parser.add_argument("--folder", default=os.path.join(tempfile.gettempdir(), "sok2_get_started"),
                         help="where to dump to, a folder that all ranks see")
     args = parser.parse_args()
@@ -105,10 +116,13 @@ def main():
             print(*words, flush=True)
 
     with tf.train.MonitoredTrainingSession(hooks=[hvd.BroadcastGlobalVariablesHook(0)]) as session:
+        if args.even_start:
+            for variable, value in even_start(model.dense, args.seed):
+                session.run_step_fn(lambda step_context: variable.load(value, step_context.session))
         for step in range(1, args.steps + 1):
             session.run(model.train, model.feed(ratings.batch(random, share)))
             if step == 1 or step % 20 == 0:
-                say("step {}: loss {:.4f}".format(step, session.run(model.total, test)))
+                say("step {}: loss {:.7f}".format(step, session.run(model.total, test)))
         trained = session.run(model.total, test)
         sok.dump(path, [model.items, model.groups], model.sok_optimizer, session=session)
         say("dumped:", ", ".join(sorted(os.listdir(path))))

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import cache_options, capacities, forgetting_options, initializers, joining
+from sok1x.core import cache_options, capacities, eager, forgetting_options, initializers, joining
 from sok1x.core.cache_options import CacheOptions
 from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.core.placed_variable import PlacedVariable, check_rank, placement_of
@@ -117,7 +117,7 @@ class DynamicVariable(PlacedVariable):
                                  label, *("forgets", "evict_strategy=None") if cache is None else
                                  ("has a cache", "neither max_hbm_for_vectors nor cache_rows")))
         with tf.init_scope():
-            unique = str(tf.get_default_graph().unique_name(name or "DynamicVariable", mark_as_used=False))
+            unique = self._unique_name(name or "DynamicVariable")
         table = Table(unique, capacity.rows, self.dimension, HASHED, self.key_type.name, Initializer(**begins.spec),
                       placement, growth=capacity.growth, forgetting=forgetting, cache=cache)
         fill = None if begins.rows is None else lambda: initial.repeated_rows(table, begins.rows)
@@ -164,7 +164,7 @@ class DynamicVariable(PlacedVariable):
             ...     session.run(items.size).tolist()
             [0, 4]
         """
-        with self.graph.as_default():
+        with contextlib.ExitStack() if eager.is_on() else self.graph.as_default():
             return tf.stack([self.rows_in_use(), tf.constant(self.dimension, tf.int64)])
 
     def sparse_read(self, indices: Any, name: Any = None) -> tf.Tensor:

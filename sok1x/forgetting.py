@@ -4,7 +4,7 @@ from typing import Any, Optional, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x import incremental
-from sok1x.core import sessions
+from sok1x.core import eager, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.operations import evictions
 
@@ -96,7 +96,7 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
         ([7, 9], True)
     """
     table = _forgets("evicted_keys", variable)
-    if session is None and not table.graph.finalized:
+    if session is None and not table.graph.finalized and not eager.is_on():
         with table.graph.as_default():
             return evictions.since(table.table_variables, incremental.since_tensor("evicted_keys", since_step))
     step = incremental.since_number("evicted_keys", since_step)

@@ -5,7 +5,7 @@ from typing import Any, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import sessions
+from sok1x.core import eager, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.stores import stamps
 
@@ -66,7 +66,7 @@ def incremental_dump(variables: Any, since_step: Any, session: Optional[tf.Sessi
     several = isinstance(variables, (list, tuple))
     checked = _checked(list(variables) if several else [variables])
     graph = checked[0].graph if checked else tf.get_default_graph()
-    if session is None and not graph.finalized:
+    if session is None and not graph.finalized and not eager.is_on():
         with graph.as_default():
             since = since_tensor("incremental_dump", since_step)
             dumps = [tuple(stamps.changed(variable.table_variables, since, name="incremental_dump"))

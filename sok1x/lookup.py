@@ -3,6 +3,7 @@ from typing import Any, List, Optional, Union
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings import precision
 from sok1x.embeddings.autograph import graph_code
@@ -249,7 +250,7 @@ def checked(function: str, table: Any) -> EmbeddingVariable:
                         "sok1x.Variable(..., dtype=tf.float32), or read this rank's rows with tf.nn.embedding_lookup"
                         .format(function, table.table.name, table.table.dtype))
     current = tf.get_default_graph()
-    if table.graph is not current:
+    if table.graph is not current and not (eager.is_on() and table.graph is eager.graph()):
         where = "inside a function body, where ranks cannot agree on the order of exchanges" \
             if current.building_function else "in another tf.Graph than that of the table"
         raise ValueError("sok1x.{}: params: got a call for '{}' {}; make the lookup in the graph of the table".format(

@@ -4,6 +4,7 @@ from typing import Any, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import incremental
+from sok1x.core import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.operations import assign_rows
 
@@ -48,7 +49,7 @@ def export(variable: Any, session: Optional[tf.Session] = None) -> Any:
     if session is not None or variable.graph.finalized:
         return incremental.incremental_dump(variable, _EVERY_ROW, session)
     keys, values = incremental.incremental_dump(variable, _EVERY_ROW)
-    with variable.graph.as_default(), tf.device("/cpu:0"):
+    with eager.at(variable), tf.device("/cpu:0"):
         return tf.identity(keys, name="keys"), tf.identity(values, name="values")
 
 
@@ -90,7 +91,7 @@ def assign(variable: Any, keys: Any, values: Any) -> tf.Operation:
         raise ValueError("sok1x.assign: variable: got '{}' in a finalized graph, expected a graph that may grow; make "
                          "the op before the session is created".format(variable.table.name))
     table = variable.table
-    with variable.graph.as_default(), tf.name_scope("assign"):
+    with eager.at(variable), tf.name_scope("assign"):
         keys, values = tf.convert_to_tensor(keys), tf.convert_to_tensor(values)
         if keys.dtype not in (tf.int32, tf.int64):
             raise TypeError("sok1x.assign: keys: got dtype {}, expected int32 or int64".format(keys.dtype.name))

@@ -4,6 +4,7 @@ from typing import Any, List, NamedTuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import tables
+from sok1x.core import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings.layer import EmbeddingLayer
 from sok1x.graph_ops.bridge.tensorflow_versions import gen_resource_variable_ops
@@ -86,7 +87,7 @@ def table_stats(table: Any) -> TableStats:
     if not isinstance(variable, EmbeddingVariable):
         raise TypeError("sok1x.table_stats: table: got {!r} of type {}, expected a layer of sok1x or an embedding "
                         "variable".format(table, type(table).__name__))
-    with variable.graph.as_default(), tf.name_scope("table_stats"):
+    with eager.at(variable), tf.name_scope("table_stats"):
         capacity = _shape(variable)[0]
         used = variable.rows_in_use()
         evicted = admitted = refused = tf.zeros([], tf.int64)

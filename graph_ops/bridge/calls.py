@@ -33,8 +33,10 @@ class Call:
         self.context = contexts.of(request.session, self.plan)
         self.gpu = devices.find(request)
         self.op = None if self.place.op is None else launch.Op(self.context.number, *self.place.op)
-        self.name = request.name
+        self.name = self.place.label or request.name
         self._of_graph = self.context.plans[self.plan]
+        if isinstance(self._of_graph, plan.Unordered):
+            self._of_graph = None  # there is no order to show
         # None where it is 0 for all.
         self._tie = None if type(self.operation).tie is registry.Operation.tie else self.operation.tie
         self.waits = self.operation.waits_of(self.config)

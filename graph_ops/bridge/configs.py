@@ -18,7 +18,7 @@ class Place(NamedTuple):
     Attributes:
       plan: number of its graph's plan in the process that built it (plan.py). process: that process, `plan.PROCESS`.
       op: for an op that communicates, its number in the plan and its digest; else None. described: what the plan says
-        of it. loops: tf.while_loops around it.
+        of it. loops: tf.while_loops around it. label: the op's name, where it has none because it runs at once.
     """
 
     plan: int
@@ -26,6 +26,7 @@ class Place(NamedTuple):
     op: Optional[Tuple[int, int]] = None
     described: str = ""
     loops: int = 0
+    label: str = ""
 
 
 def encode(config: Any, place: Place) -> str:

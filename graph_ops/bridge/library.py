@@ -4,7 +4,7 @@ import threading
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import bridge, configs, executor, op_file, op_types, plan, registry, timeline
-from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
+from sok1x.graph_ops.bridge.tensorflow_versions import eager_context, is_eager_outside, tf_ops
 
 _lock = threading.Lock()
 _loaded = None
@@ -47,15 +47,17 @@ def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(),
       host_inputs, host_dtypes, host_shapes: inputs and outputs in host memory whatever the op's device: flags, counts.
 
     Returns:
-      The list of output tensors, those in host memory last; where there are none, the operation.
+      The list of output tensors, those in host memory last; where there are none, the operation, or None in eager
+      execution.
     """
     operation = registry.get(function)
     module = load()
     with tf_ops.name_scope(name, function.replace(".", "_")) as scope:
+        scope = scope or "{}{}/".format(eager_context.context().scope_name, name or function)  # eager
         if operation.communicates:
             from sok1x.graph_ops.operations import branches
             branches.guard(scope[:-1])
-        place = _place(operation, config)
+        place = _place(operation, config, scope[:-1])
         made = getattr(module, op_types.maker(operation.kind))(
             resources=list(resources), inputs=list(inputs), host_inputs=list(host_inputs), Tout=list(dtypes),
             Thost_out=list(host_dtypes), function=function, config=configs.encode(config, place),
@@ -63,7 +65,7 @@ def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(),
             output_shapes=[tf.TensorShape(shape) for shape in list(shapes) + list(host_shapes)], name=scope)
     if dtypes or host_dtypes:
         return list(made.outputs) + list(made.host_outputs)
-    return tf_ops.get_default_graph().get_operation_by_name(scope[:-1])
+    return None if tf.executing_eagerly() else tf_ops.get_default_graph().get_operation_by_name(scope[:-1])
 
 
 def _signed(digest):
@@ -71,8 +73,10 @@ def _signed(digest):
     return digest - (digest >> 63 << 64)
 
 
-def _place(operation, config):
+def _place(operation, config, name):
     """Where the op that is being built stands: in its graph's plan, and in loops."""
+    if is_eager_outside():
+        return _unordered_place(operation, config, name)
     graph = tf_ops.get_default_graph()
     of_graph = plan.of(graph)
     if not operation.communicates:
@@ -84,6 +88,17 @@ def _place(operation, config):
         loops += context.IsWhileContext()
         context = context.outer_context
     return configs.Place(of_graph.number, plan.PROCESS, op, described, loops)
+
+
+def _unordered_place(operation, config, name):
+    """As `_place`, of what runs at once or is in the body of a function that is called from there."""
+    known, at_once = plan.unordered(), tf.executing_eagerly()
+    label = name if at_once else ""
+    if not operation.communicates:
+        return configs.Place(known.number, plan.PROCESS, label=label)
+    described = operation.describe(config)
+    op = known.add_to(None if at_once else tf_ops.get_default_graph(), described)
+    return configs.Place(known.number, plan.PROCESS, op, described, label=label)
 
 
 def _gradient(op, *grads):

@@ -17,6 +17,7 @@ PROCESS = uuid.uuid4().hex  # tells ops built here from ops of a graph that anot
 _plans = weakref.WeakKeyDictionary()  # graph -> Plan
 _by_number = weakref.WeakValueDictionary()
 _made = 0
+_unordered = None
 _filled = 0
 _lock = threading.Lock()
 
@@ -63,6 +64,44 @@ class Plan:
             while len(self.entries) <= index:  # what was left out when the graph was written has no text
                 self.add("")
             self.entries[index], self._digests[index] = place.described, digest
+
+
+class Unordered(Plan):
+    """The ops of eager execution, and of the bodies of functions that are called from there.
+
+    Ranks build such bodies again as they please, one rank alone even, and call them in an order of their own. So an op
+    is known by what it is, and by the how-manieth of its kind it is in its body: 0 of what runs at once.
+    """
+
+    def __init__(self, number):
+        super().__init__(number)
+        self.counted = False
+        self._bodies = weakref.WeakKeyDictionary()  # body -> {description: how many there are}
+
+    def add_to(self, body, description):
+        """(number, digest) of an op. body: the graph of a function; None: it runs at once."""
+        place = 0
+        if body is not None:
+            with _lock:
+                kinds = self._bodies.setdefault(body, {})
+                place = kinds[description] = kinds.get(description, -1) + 1
+        hashed = hashlib.blake2b(place.to_bytes(8, "little") + description.encode(), digest_size=8)
+        digest = int.from_bytes(hashed.digest(), "little")
+        return digest >> 1, digest
+
+    def has(self, index, digest):
+        """As of a plan: nothing tells that it has not."""
+        return False
+
+
+def unordered():
+    """The one plan of this kind."""
+    global _made, _unordered
+    with _lock:
+        if _unordered is None:
+            _unordered = _by_number[_made] = Unordered(_made)
+            _made += 1
+    return _unordered
 
 
 def of(graph):

@@ -32,7 +32,6 @@ from tensorflow.python.ops import (
 )
 from tensorflow.python.ops import variables as tf_variables
 from tensorflow.python.training import (
-    checkpoint_management,
     monitored_session,
     slot_creator,
     training,
@@ -82,9 +81,13 @@ if V2:
     keras_training_v1 = _keras_module("engine.training_v1")
     KerasOptimizer: Any = _keras_module("optimizers.legacy.optimizer_v2").OptimizerV2
     NewKerasOptimizer: Any = _keras_module("optimizers.optimizer").Optimizer
+    checkpoint_management: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint_management")
     KERAS_LAYERS: Tuple[Any, ...] = (keras_base_layer.Layer, keras_base_layer_v1.Layer)
     KERAS_MODELS: Tuple[Any, ...] = (_keras_module("engine.training").Model, keras_training_v1.Model)
     KerasLossScaleOptimizer: Any = None  # 2.x's has a loss scale of its own kind, and no place for another
+    # What is ours is written as it is to run: AutoGraph would rewrite what a tf.function calls of it.
+    _autograph = importlib.import_module("tensorflow.python.autograph.core.config")
+    _autograph.CONVERSION_RULES = (_autograph.DoNotConvert("sok1x"),) + _autograph.CONVERSION_RULES
     automatic_control_dependencies: Any = importlib.import_module(
         "tensorflow.python.framework.auto_control_deps").AutomaticControlDependencies
 else:
@@ -96,6 +99,7 @@ else:
     from tensorflow.python.keras.mixed_precision.experimental import loss_scale_optimizer as _keras_loss_scale
     from tensorflow.python.keras.mixed_precision.experimental import policy as keras_policies
     from tensorflow.python.keras.utils import layer_utils as keras_layer_utils
+    from tensorflow.python.training import checkpoint_management
     Variable = tf.Variable
     KerasOptimizer, NewKerasOptimizer = tf.keras.optimizers.Optimizer, None
     KERAS_LAYERS = (tf.keras.layers.Layer,)
@@ -108,6 +112,12 @@ KERAS_OPTIMIZERS: Tuple[Any, ...] = (KerasOptimizer,) if NewKerasOptimizer is No
 # The Keras policy that computes in float16 on variables of float32. In 1.15 'mixed_float16' makes a loss scale, and
 # with it variables, whenever it is named.
 HALF_POLICY = "mixed_float16" if V2 else "float16_with_float32_vars"
+
+
+def is_eager_outside() -> bool:
+    """Whether this is eager execution, or the body of a function that is called from there: not a `tf.Graph` that a
+    session runs. In TensorFlow 1.15 sok1x works in such graphs alone."""
+    return V2 and bool(tf_ops.executing_eagerly_outside_functions())
 
 
 def keras_policy_set() -> Any:

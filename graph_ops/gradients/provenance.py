@@ -15,6 +15,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.graph_ops.bridge import op_types
+from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
 from sok1x.graph_ops.gradients import shard_gradients
 from sok1x.launch import launcher
 from sok1x.launch.errors import LaunchError
@@ -84,6 +85,8 @@ def scaled_by(number):
 def standing(gradient, kind=_GRADIENT, depth=0):
     """The `Standing` of a tensor or tf.IndexedSlices. depth: of calls inside each other."""
     start = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    if is_eager_outside():
+        return _by_marks(start, kind)
     graph = start.graph
     known = shard_gradients.names(graph)
     trainable = {variable.op.name for variable in graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)
@@ -116,6 +119,17 @@ def standing(gradient, kind=_GRADIENT, depth=0):
                 op.type.startswith("Placeholder") and (is_number(tensor) or tensor.shape.rank is None)):
             own.append(op)
     return Standing(exchanged, own, tables, scaled_by_table)
+
+
+def _by_marks(tensor, kind):
+    """The `Standing` of a tensor of eager execution, or of a function's body: of a tape no graph tells what it made."""
+    if shard_gradients.is_marked_exchanged(tensor):
+        return Standing(True, [], [], [])
+    table = shard_gradients.eager_table_of(tensor)
+    if table is None and hasattr(tensor, "graph") and tensor.name in shard_gradients.names(tensor.graph):
+        table = tensor.name
+    found = [] if table is None else [table]
+    return Standing(False, found or ["a tape"], [] if kind == _FACTOR else found, found if kind == _FACTOR else [])
 
 
 def _inputs(op, depth):

@@ -1,13 +1,49 @@
-"""The gradients of tables' rows that a graph has, by name: who handles one must know that it is a rank's own."""
+"""The gradients of tables' rows that a graph has, by name: who handles one must know that it is a rank's own.
+
+An eager tensor has no graph and no name: there the tensor itself is marked.
+"""
 import weakref
 
 _made = weakref.WeakKeyDictionary()  # graph -> {table's name: [(name of the values, name of the row numbers or None)]}
+_TABLE, _DISTINCT, _EXCHANGED = "_sok1x_gradient_of", "_sok1x_distinct_rows_of", "_sok1x_exchanged"
 
 
-def add(table_name, values, indices=None):
-    """Notes the gradient of a table's rows: values [u, D] and row numbers [u], or values [V, D] of all rows."""
+def _is_eager(tensor):
+    return not hasattr(tensor, "graph")
+
+
+def add(table_name, values, indices=None, distinct=False):
+    """Notes the gradient of a table's rows: values [u, D] and row numbers [u], or values [V, D] of all rows.
+
+    distinct: whether the row numbers are for certain.
+    """
+    if _is_eager(values):
+        setattr(values, _TABLE, table_name)
+        if distinct:
+            setattr(indices, _DISTINCT, table_name)
+        return
     of_graph = _made.setdefault(values.graph, {})
     of_graph.setdefault(table_name, []).append((values.name, None if indices is None else indices.name))
+
+
+def distinct_of(indices):
+    """The table of whose gradient an eager tensor is the row numbers, distinct; else None."""
+    return getattr(indices, _DISTINCT, None)
+
+
+def eager_table_of(values):
+    """The table of whose gradient a tensor is the values, by its mark; else None."""
+    return getattr(values, _TABLE, None)
+
+
+def mark_exchanged(tensor):
+    """Notes that a tensor has what ranks have exchanged, where its graph does not say so."""
+    setattr(tensor, _EXCHANGED, True)
+
+
+def is_marked_exchanged(tensor):
+    """Whether `mark_exchanged` was told so."""
+    return getattr(tensor, _EXCHANGED, False)
 
 
 def of_table(graph, table_name):

@@ -59,6 +59,8 @@ def guard(inside):
     Args:
       inside: the op's name, for the message.
     """
+    if tf.executing_eagerly():
+        return
     graph = tf.get_default_graph()
     context = graph._get_control_flow_context()
     while context is not None and context.IsXLAContext():

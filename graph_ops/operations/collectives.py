@@ -167,7 +167,8 @@ class _Broadcast(Operation):
 def _described(tensors):
     """(label, names) of a config."""
     label = " ".join("{}{}".format(tensor.dtype.name, tensor.shape) for tensor in tensors)
-    return label, tuple(tensor.op.name for tensor in tensors)
+    return label, tuple("number {}".format(i) if tf.executing_eagerly() else tensor.op.name
+                        for i, tensor in enumerate(tensors))
 
 
 def all_reduce(tensors, average=True, name="all_reduce"):

@@ -97,7 +97,7 @@ def find(op: tf.Operation, config: Any, given: Rows) -> Rows:
 
 def keep_from_feeds(tensors: Sequence[tf.Tensor]) -> None:
     """Makes it an error to feed tensors: what one of our ops leaves for another."""
-    for tensor in tensors:
+    for tensor in () if tf.executing_eagerly() else tensors:
         tensor.graph.prevent_feeding(tensor)
 
 

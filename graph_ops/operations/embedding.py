@@ -28,6 +28,7 @@ from typing import Any, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import configs, op_types, registry
+from sok1x.graph_ops.gradients import shard_gradients
 from sok1x.graph_ops.operations import combined_lookup, dense_lookup, distinct_rows
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import TableVariables
@@ -46,6 +47,8 @@ def from_lookup(indices: Any, table: Table) -> bool:
 
 def looked_up(indices: Any) -> Optional[str]:
     """The name of the table of whose lookup's gradient a tensor is the indices, distinct; else None."""
+    if isinstance(indices, tf.Tensor) and not hasattr(indices, "graph"):  # eager: it has come from no op
+        return shard_gradients.distinct_of(indices)
     while isinstance(indices, tf.Tensor) and indices.op.type == "Identity":
         indices = indices.op.inputs[0]
     if not isinstance(indices, tf.Tensor) or not op_types.is_ours(indices.op):
@@ -67,6 +70,8 @@ def are_distinct(indices: Any, variable: Any) -> bool:
     table = getattr(variable, "table", None)
     if table is None or not from_lookup(indices, table):
         return False
+    if not hasattr(indices, "graph"):  # eager: nothing is fed
+        return True
     while indices.op.type == "Identity":
         indices.graph.prevent_feeding(indices)
         indices = indices.op.inputs[0]

@@ -17,6 +17,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import stamps
 from sok1x.graph_ops.bridge import plan
+from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
 from sok1x.graph_ops.stores import step_times
 from sok1x.graph_ops.stores.clock_numbers import RUN, counted
 from sok1x.graph_ops.stores.table import Table
@@ -34,6 +35,8 @@ def _global_step() -> Optional[tf.Tensor]:
 
     Not `tf.train.get_global_step`: that takes any tensor of this name, one that must be fed too.
     """
+    if is_eager_outside():
+        return None
     found = tf.get_collection(tf.GraphKeys.GLOBAL_STEP) or [
         variable for variable in tf.global_variables() if variable.name == "global_step:0"]
     if not found or not found[0].dtype.base_dtype.is_integer or found[0].shape.rank not in (0, None):

@@ -8,6 +8,7 @@ from sok1x.checkpoint import dense_saver
 from sok1x.checkpoint.restoring import Restoring
 from sok1x.checkpoint.saving import Saving
 from sok1x.checkpoint.tables import tables_of
+from sok1x.core import eager
 
 
 class CheckpointManager:
@@ -46,6 +47,9 @@ class CheckpointManager:
 
     def __init__(self, checkpoint_dir: str, keep_checkpoint_max: Optional[int] = 5) -> None:
         check_keep("CheckpointManager", keep_checkpoint_max)
+        if eager.is_on():
+            raise ValueError("CheckpointManager: got eager execution, expected a tf.Graph; in eager execution save "
+                             "tables with sok1x.dump, and dense variables with tf.train.Checkpoint on rank 0")
         tables = tables_of(tf.get_default_graph())
         dense = dense_saver.for_graph(tables, checkpoint_dir)
         self._saving = Saving(checkpoint_dir, tables, dense, keep_checkpoint_max)

@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
+from sok1x.core import eager
 from sok1x.graph_ops.operations.gather_bytes import gather_bytes
 
 
@@ -16,7 +17,7 @@ class Ranks:
     """Exchanges small values between the ranks' hooks. Made before the graph is finalized; all ranks call alike."""
 
     def __init__(self, name: str) -> None:
-        self._payload = tf.placeholder(tf.uint8, [None], name=name + "_payload")
+        self._payload = eager.placeholder(tf.uint8, [None], name=name + "_payload")
         self._gathered = gather_bytes(self._payload, name=name)
 
     @property

@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.tables import TableState
+from sok1x.core import eager
 from sok1x.graph_ops.transfer import shard_transfer
 
 
@@ -25,7 +26,7 @@ class Transfer:
 
     def __init__(self, table: TableState, make: Callable[..., tf.Operation], name: str) -> None:
         self.table = table
-        self.token = tf.placeholder(tf.int64, [], name=name + "_token")
+        self.token = eager.placeholder(tf.int64, [], name=name + "_token")
         self.op = make(table.variable.table_variables, table.parts, self.token, name=name)
 
     def run(self, session: tf.Session, obj: Any) -> None:

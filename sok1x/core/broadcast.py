@@ -70,7 +70,8 @@ def of_variables(variables: Iterable[tf.Variable], root_rank: int) -> tf.Operati
     if not dense:
         return tf.no_op()
     values = collectives.broadcast([_packed(variable) for variable in dense], root_rank)
-    return tf.group(*[_assignment(variable, value) for variable, value in zip(dense, values)])
+    made = [_assignment(variable, value) for variable, value in zip(dense, values)]
+    return tf.no_op() if tf.executing_eagerly() else tf.group(*made)
 
 
 class BroadcastGlobalVariablesHook(tf.train.SessionRunHook):
@@ -159,4 +160,5 @@ def _assignment(variable: tf.Variable, value: tf.Tensor) -> tf.Operation:
         value = tf.bitcast(value, dtype)
     # On several ranks a value's static shape is the variable's on each of them; ref variables insist on it.
     value.set_shape(variable.shape)
-    return variable.assign(value).op
+    assigned = variable.assign(value)
+    return None if tf.executing_eagerly() else assigned.op

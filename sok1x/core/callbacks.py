@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.ranks import Ranks
-from sok1x.core import broadcast
+from sok1x.core import broadcast, eager
 
 
 class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
@@ -52,12 +52,12 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         Raises:
             ValueError: the ranks' batches or epochs differ in number.
         """
-        session = tf.keras.backend.get_session()
+        session = _session()
         # Variables may have been made since the last time, so that the ops are made each time.
         with session.graph.as_default():
             ranks = Ranks("fit")
             with tf.device(self.device):
-                everywhere = broadcast.broadcast_global_variables(self.root_rank)
+                everywhere = None if eager.is_on() else broadcast.broadcast_global_variables(self.root_rank)
         lengths = ranks.exchange(session, _length(self.params))
         for place, what in enumerate(("batches an epoch", "epochs")):
             numbers = [length[place] for length in lengths]
@@ -65,7 +65,18 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
                 raise ValueError("fit: got {} {} on the ranks in turn, expected one number, as each step takes all "
                                  "ranks: give every rank equally many samples, or the same steps_per_epoch".format(
                                      numbers, what))
-        session.run(everywhere)
+        if everywhere is not None:
+            session.run(everywhere)
+            return
+        # What `fit` is about to train: eager variables are in no graph's list.
+        optimizer = self.model.optimizer
+        made = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+        with tf.init_scope(), tf.device(self.device):
+            broadcast.of_variables(list(self.model.variables) + list(made), self.root_rank)
+
+
+def _session() -> Any:
+    return eager.session() if eager.is_on() else tf.keras.backend.get_session()
 
 
 def _length(params: Dict[str, Any]) -> List[Optional[int]]:
@@ -126,7 +137,7 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
             {'loss': 0.5, 'accuracy': 0.75}
         """
         logs = {} if logs is None else logs
-        session = tf.keras.backend.get_session()
+        session = _session()
         if self._ranks is None or self._graph is not session.graph:
             with session.graph.as_default():
                 self._ranks, self._graph = Ranks("metrics"), session.graph

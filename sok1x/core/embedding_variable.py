@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.core import (
     cache_options,
     capacities,
+    eager,
     forgetting_options,
     growing_slots,
     initializers,
@@ -98,11 +99,10 @@ class EmbeddingVariable(StampedVariable):
                  initializer: Any = None, trainable: bool = True, init_capacity: Optional[int] = None,
                  max_capacity: Optional[int] = None, layer: Optional[str] = None, **options: Any) -> None:
         with self._room():
-            unique_name = tf.get_default_graph().unique_name
             # Taken in any case: SOK counts all tables.
-            name = kit_name = unique_name("EmbeddingVariable", mark_as_used=layer is not None)
+            name = kit_name = self._unique_name("EmbeddingVariable", taken=layer is not None)
             if layer is not None:
-                name = unique_name(layer + "/EmbeddingVariable", mark_as_used=False)
+                name = self._unique_name(layer + "/EmbeddingVariable")
             label = "table '{}'".format(name)
             given = cache_options.taken_out_of(options)
             resolved = cache_options.resolve(label, int(dim), forgetting_options.resolve(
@@ -120,14 +120,22 @@ class EmbeddingVariable(StampedVariable):
     @contextlib.contextmanager
     def _room() -> Iterator[None]:
         """Where a table's variables are made: at the root of the graph."""
-        if tf.executing_eagerly():
+        if tf.executing_eagerly() and not eager.is_on():
             raise ValueError(
-                "sok1x makes tables in a tf.Graph: got eager execution; remove tf.enable_eager_execution(), or build "
-                "the model under `with tf.Graph().as_default():`")
+                "sok1x makes tables in a tf.Graph: got eager execution of TensorFlow 1.15; remove "
+                "tf.enable_eager_execution(), or build the model under `with tf.Graph().as_default():`")
+        eager.strategy()  # or words about it
         # init_scope leaves functions, control flow and control dependencies; the empty scope leaves name scopes.
         # TensorFlow warns of an argument that it passes itself to every resource variable.
         with tf.init_scope(), tf_ops.name_scope(None), deprecation.silence():
             yield
+
+    @staticmethod
+    def _unique_name(name: str, taken: bool = False) -> str:
+        """A name that no table has yet; taken: and none gets from now on, though nothing of that name is made."""
+        if tf.executing_eagerly():
+            return str(eager.graph().unique_name(name))
+        return str(tf.get_default_graph().unique_name(name, mark_as_used=taken))
 
     def _make(self, table: Table, fill: Optional[Callable[[], tf.Tensor]], trainable: bool, **options: Any) -> None:
         """Makes the variables, inside `_room`.
@@ -148,6 +156,10 @@ class EmbeddingVariable(StampedVariable):
         keras_weights.watch()
         summaries.watch()
         newer_optimizers.watch()
+        if table.grows and eager.is_on():
+            raise ValueError("table '{}' grows (or has a cache): got eager execution, expected a tf.Graph; give it a "
+                             "fixed number of rows, or build the model under `with tf.Graph().as_default():`".format(
+                                 table.name))
         if table.grows:
             growing_slots.watch()
             parameter_counts.watch()
@@ -161,9 +173,12 @@ class EmbeddingVariable(StampedVariable):
             self.forgetting = self._make_forgetting()
             handles["forgetting"] = {name: variable.handle for name, variable in self.forgetting.items()}
             self.table_variables = dataclasses.replace(self.table_variables, **handles)
-            since = tf.placeholder(tf.int64, [], name="since")
+        if not self._in_graph_mode:
+            eager.add(self, GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+        with eager.room(), tf_ops.name_scope(table.name + "/"), tf.device(self.device):
+            since = eager.placeholder(tf.int64, [], name="since")
             self.changed = (since, *stamps.changed(self.table_variables, since))
-            time = tf.placeholder(tf.int64, [], name="time")
+            time = eager.placeholder(tf.int64, [], name="time")
             self.step_at = (time, step_at.step_at(self.table_variables, time))
             self.evicted = (since, *evictions.since(self.table_variables, since)) if self.forgetting else None
         transfers.of(self)
@@ -290,5 +305,7 @@ class EmbeddingVariable(StampedVariable):
 
     def _in_hand(self) -> None:
         """Somebody, perhaps an optimizer, has asked for what ops on the variable need."""
+        if not self._in_graph_mode:
+            return
         slots.watch(tf.get_default_graph())
         gradient_checks.check(self._handle.graph, self.table.name)

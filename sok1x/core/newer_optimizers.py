@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterator, List
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import growing_slots
+from sok1x.core import eager, growing_slots, slots
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge import tensorflow_versions
 from sok1x.graph_ops.bridge.tensorflow_versions import NewKerasOptimizer, tf_ops
@@ -26,6 +26,10 @@ def watch() -> None:
         return
     NewKerasOptimizer.add_variable_from_reference = _slots_made(NewKerasOptimizer.add_variable_from_reference)
     NewKerasOptimizer.apply_gradients = _whole_steps(NewKerasOptimizer.apply_gradients)
+    tensorflow_versions.KerasOptimizer.add_slot = _eager_slots(tensorflow_versions.KerasOptimizer.add_slot)
+    slot_creator = tensorflow_versions.slot_creator
+    for name in ("create_slot", "create_slot_with_initializer"):
+        setattr(slot_creator, name, _eager_slots(getattr(slot_creator, name)))
 
 
 def _slots_made(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,13 +37,33 @@ def _slots_made(stock: Callable[..., Any]) -> Callable[..., Any]:
         if not hasattr(model_variable, "table"):
             return stock(self, model_variable, *args, **kwargs)
         with _beside(model_variable):
-            made = stock(self, model_variable, *args, **kwargs)
-        if type(made) is tensorflow_versions.ResourceVariable and made.shape.rank:
-            made.__class__ = ShardVariable  # the same state, with the other class's `assign`
-        return made
+            return _owned(stock(self, model_variable, *args, **kwargs), model_variable)
 
     add_variable_from_reference.stock = stock  # type: ignore[attr-defined]
     return add_variable_from_reference
+
+
+def _owned(made: Any, shard: Any) -> Any:
+    """A slot of a shard, which is a rank's own; but not a number that is equal on all ranks."""
+    # In a tf.function a variable is first of a class that has no initial value yet.
+    if isinstance(made, tensorflow_versions.Variable) and hasattr(made, "_handle") and made.shape.rank \
+            and not isinstance(made, ShardVariable):
+        made.__class__ = ShardVariable  # the same state, with the other class's `assign`
+        if not made._in_graph_mode:
+            setattr(made, slots.OWNER, shard)
+            eager.add(made)
+    return made
+
+
+def _eager_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Of the other optimizers, whose slots slots.py knows in graphs, by colocation."""
+    def make_slot(*args: Any, **kwargs: Any) -> Any:
+        made = stock(*args, **kwargs)
+        primary = args[1] if isinstance(args[0], tensorflow_versions.KerasOptimizer) else args[0]
+        return _owned(made, primary) if eager.is_on() and hasattr(primary, "table") else made
+
+    make_slot.stock = stock  # type: ignore[attr-defined]
+    return make_slot
 
 
 @contextlib.contextmanager

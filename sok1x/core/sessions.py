@@ -3,7 +3,7 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import initialize
+from sok1x.core import eager, initialize
 
 
 def session_of(label: str, graph: tf.Graph, session: Any) -> tf.Session:
@@ -29,6 +29,8 @@ def session_of(label: str, graph: tf.Graph, session: Any) -> tf.Session:
         ...     sessions.session_of("sok1x.dump", graph, None) is session
         True
     """
+    if eager.is_on() and graph is eager.graph():
+        return eager.session()
     if session is not None:
         if not isinstance(session, tf.Session) and hasattr(session, "_tf_sess"):
             session = session._tf_sess()  # inside a MonitoredSession, whose hooks are not concerned

@@ -4,8 +4,22 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import growing_slots
+from sok1x.core import eager, growing_slots
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
+
+
+class _NameOfEager:
+    """What an eager variable has of an op.
+
+    Attributes:
+        name: the variable's, without ':0'. type, graph: as of a graph's.
+    """
+
+    type = "VarHandleOp"
+
+    def __init__(self, name: str) -> None:
+        self.name = name.rpartition(":")[0] or name
+        self.graph = eager.graph()
 
 
 class ShardVariable(ResourceVariable):
@@ -34,8 +48,21 @@ class ShardVariable(ResourceVariable):
     _initialized_by_keras = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        strategy = eager.strategy()
+        super().__init__(*args, **kwargs, **({} if strategy is None else {"distribute_strategy": strategy}))
         self._waits_for_init = True
+        if not self._in_graph_mode:
+            eager.add(self)
+
+    @property
+    def graph(self) -> Any:
+        """The graph of its ops; of an eager one that of those which are made once."""
+        return self._handle.graph if self._in_graph_mode else eager.graph()
+
+    @property
+    def op(self) -> Any:
+        """The op that makes the handle; of an eager one no more than its name."""
+        return super().op if self._in_graph_mode else _NameOfEager(self._handle_name)
 
     @classmethod
     def _variable_call(cls, *args: Any, **kwargs: Any) -> None:
@@ -66,7 +93,7 @@ class ShardVariable(ResourceVariable):
             ...     session.run(variable).tolist()
             [3, 4]
         """
-        if isinstance(value, tf.Tensor) and value.op.type.startswith("HorovodBroadcast"):
+        if isinstance(value, tf.Tensor) and hasattr(value, "graph") and value.op.type.startswith("HorovodBroadcast"):
             return tf.no_op(name=name or "kept_by_its_rank")
         with self._assign_dependencies():
             assigned = growing_slots.assigned(self, value, name)
@@ -90,10 +117,19 @@ class ShardVariable(ResourceVariable):
 
     def _gather_saveables_for_checkpoint(self) -> Any:
         """Asked by `tf.train.Checkpoint`, for which each rank's shard is a whole variable."""
+        self._refuse_on_several_ranks()
+        return super()._gather_saveables_for_checkpoint()
+
+    def _serialize_to_tensors(self) -> Any:
+        """The same, asked by TensorFlow 2's; of a graph's variable it is a tf.train.Saver that asks."""
+        if not self._in_graph_mode:
+            self._refuse_on_several_ranks()
+        return super()._serialize_to_tensors()
+
+    def _refuse_on_several_ranks(self) -> None:
         world = launch.current()
         if world is not None and world.size > 1:
             raise RuntimeError((
                 "tf.train.Checkpoint cannot save or restore '{}' on {} ranks: it is one rank's shard of a table, and "
                 "all ranks would write it to one place. Use tf.train.Saver, or sok.CheckpointManager, on all "
                 "ranks.").format(self.op.name, world.size))
-        return super()._gather_saveables_for_checkpoint()

@@ -15,6 +15,8 @@ from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
 
+OWNER = "_sok1x_slot_of"  # of an eager variable: the shard whose slot it is
+
 
 def watch(graph: tf.Graph) -> None:
     """Makes sure that slots of shards created in `graph` by this thread become `ShardVariable`s.
@@ -86,6 +88,9 @@ def shard_of(variable: ResourceVariable, shards: Iterable[Any]) -> Optional[Any]
         ...     slots.shard_of(variable, []) is None
         True
     """
+    if not variable._in_graph_mode:  # nothing is colocated: who made it has noted whose it is
+        owner = getattr(variable, OWNER, None)
+        return next((shard for shard in shards if shard is owner), None)
     groups = variable.handle.op.colocation_groups()
     for shard in shards:
         if growing_slots.table_of(variable) == shard.table.name:

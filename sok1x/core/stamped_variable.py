@@ -4,6 +4,7 @@ from typing import Any, Callable, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import eager
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops, tf_ops
@@ -58,7 +59,8 @@ class StampedVariable(ShardVariable):
             self.steps = ShardVariable(
                 initial_value=lambda: initial.initial_count(table), trainable=False, name="steps")
             self.table_variables = TableVariables(table, self._handle, self.stamps.handle, self.steps.handle)
-            self._loaded = stamps.mark_loaded(self.table_variables)
+            with eager.room():
+                self._loaded = stamps.mark_loaded(self.table_variables)
 
     def load(self, value: Any, session: Any = None) -> None:
         """Loads a new value into the variable at once.
@@ -112,6 +114,9 @@ class StampedVariable(ShardVariable):
     @contextlib.contextmanager
     def _stamping_reads(self) -> Iterator[None]:
         """Reads made inside have gradients that mark rows."""
+        if tf.executing_eagerly():
+            yield
+            return
         with tf.get_default_graph().gradient_override_map(_GRADIENTS):
             yield
 

@@ -55,7 +55,7 @@ class StaticVariable(PlacedVariable):
         world = _world(label)
         check_rank(label, placement, world.size)
         with tf.init_scope():
-            unique = str(tf.get_default_graph().unique_name(name or "Variable", mark_as_used=False))
+            unique = self._unique_name(name or "Variable")
             whole = initial_values.whole(label, initial_value, shape, initializer, dtype)
             mine = placement.rows_of(whole.rows, world.rank, world.size)
             if mine > _MOST_ROWS:

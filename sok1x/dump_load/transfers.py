@@ -1,5 +1,6 @@
 """The ops that move a table's shard, made once: a table's own with the table, those of its slots with their optimizer's
 first step, or later where the graph may still grow."""
+import contextlib
 from typing import Any, Dict, NamedTuple, Tuple
 
 import tensorflow.compat.v1 as tf
@@ -7,6 +8,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.checkpoint import shard_names
 from sok1x.checkpoint.tables import TableState
 from sok1x.checkpoint.transfer import Transfer
+from sok1x.core import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.dump_load import slot_names
 from sok1x.dump_load.slot_names import Slots
@@ -67,7 +69,11 @@ def make_anew(variable: EmbeddingVariable) -> None:
 
 def _make(variable: EmbeddingVariable, slots: Slots) -> Tuple[Transfer, Transfer]:
     state = TableState(variable, {shard_names.SLOT + slot: made for slot, made in slots.variables.items()})
-    with variable.graph.as_default(), tf.init_scope(), tf.control_dependencies(None), tf.device(None), \
-            tf_ops.name_scope(variable.table.name + "/"):
-        return (Transfer(state, shard_transfer.save, "dump_shard"),
+    with variable.graph.as_default(), contextlib.ExitStack() as stack:
+        if not eager.is_on():  # of whose graph there is no way out
+            stack.enter_context(tf.init_scope())
+        for place in (tf.control_dependencies(None), tf.device(None), tf_ops.name_scope(variable.table.name + "/")):
+            stack.enter_context(place)
+        made = (Transfer(state, shard_transfer.save, "dump_shard"),
                 Transfer(state, shard_transfer.load, "load_dumped_shard"))
+    return made

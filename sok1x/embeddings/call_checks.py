@@ -4,6 +4,7 @@ from typing import Any, Optional, Union
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import eager
 from sok1x.embeddings import learning_phase
 from sok1x.embeddings.arguments import KEY_DTYPES
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable
@@ -184,7 +185,7 @@ def graph(layer: Any) -> None:
         ...     call_checks.graph(layer)
     """
     current, home = tf.get_default_graph(), layer.embedding_variable.graph
-    if current is home:
+    if current is home or (eager.is_on() and home is eager.graph()):
         return
     if current.building_function:
         raise ValueError("{}: got a call inside a tf.function, a tf.data function or another function body, expected "

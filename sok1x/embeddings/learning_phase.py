@@ -4,7 +4,7 @@ from typing import Any, Union
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge.tensorflow_versions import attr_value_pb2, keras_calls
+from sok1x.graph_ops.bridge.tensorflow_versions import attr_value_pb2, is_eager_outside, keras_calls
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_backend as backend
 
 # `Layer.__call__` has its inputs in a local variable; `Model._set_inputs` calls a subclassed model for fit, evaluate
@@ -37,6 +37,8 @@ def untold(inputs: Any) -> Union[bool, tf.Tensor]:
     # Keras' public function would make a placeholder where nothing has been set, and only knows for eager execution
     # whether it was.
     phase = backend._GRAPH_LEARNING_PHASES.get(tf.get_default_graph())
+    if is_eager_outside():  # there Keras tells every layer that it runs
+        return bool(phase) if isinstance(phase, int) else True
     if isinstance(phase, int):
         return bool(phase)
     return backend.learning_phase() if _is_run_by_keras(inputs) else True

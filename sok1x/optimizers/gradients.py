@@ -5,7 +5,8 @@ from typing import Any, List, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops.gradients import provenance
+from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
+from sok1x.graph_ops.gradients import provenance, shard_gradients
 from sok1x.graph_ops.operations import collectives
 
 Pairs = List[Tuple[Any, tf.Variable]]
@@ -59,6 +60,8 @@ def average(grads_and_vars: Any, mean: bool = True, new: bool = False) -> Pairs:
             averaged = _by_horovod(horovod, gradients, mean) if horovod else _by_own(gradients, mean)
         for i, gradient in zip(chosen, averaged):
             pairs[i] = (gradient, pairs[i][1])
+            if is_eager_outside():
+                shard_gradients.mark_exchanged(gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient)
     return pairs
 
 

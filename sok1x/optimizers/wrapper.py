@@ -3,6 +3,7 @@ from typing import Any, Iterable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.optimizers.own_state import with_own_state
 
@@ -191,6 +192,6 @@ class OptimizerWrapper:
         """Makes what `sok.dump` and `sok.load` of slots need, for by then the graph may be finalized."""
         from sok1x.dump_load import transfers  # which need this module
         for variable in variables:
-            if isinstance(variable, EmbeddingVariable):
+            if isinstance(variable, EmbeddingVariable) and not eager.is_on():
                 transfers.of(variable, self)
         self._trained += [variable for variable in variables if not self.trains(variable)]

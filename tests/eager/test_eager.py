@@ -1,0 +1,32 @@
+"""Tables in eager execution and in tf.functions, on one rank and on several, as TensorFlow's own variables."""
+import os
+
+import pytest
+import tensorflow
+from ranks import run_ranks
+
+pytestmark = pytest.mark.skipif(tensorflow.__version__.startswith("1."), reason="TensorFlow 1.15 works in graphs")
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_as_tensorflows_own(ranks, seed, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_eager.py"), seed, tmp_path / "dump", timeout=300)
+    assert finished.out.count("ok") == ranks
+
+
+def test_two_ranks_that_call_different_layers():
+    program = """
+import sys
+import tensorflow as tf
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok
+from sok1x import launch
+sok.init()
+rank = launch.current().rank
+layers = [sok.All2AllDenseEmbedding(8, 2, 1, 1, name=name) for name in ("ads", "items")]
+layers[rank](tf.constant([[[1]]], tf.int64), training=True)
+"""
+    finished = run_ranks(2, program, check=False, timeout=120, env={"SOK1X_DEADLOCK_SECONDS": "2"})
+    assert finished.code != 0
+    assert "ads/lookup" in finished.err and "items/lookup" in finished.err, str(finished)
