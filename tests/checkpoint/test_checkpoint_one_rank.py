@@ -92,8 +92,14 @@ def test_what_belongs_to_other_ranks_is_refused(tmp_path):
     assert sorted(found) == sorted(KEYS)
     one_rank._TELLING, telling = 3, one_rank._TELLING
     try:
-        source = one_rank.OneRankSource(str(tmp_path / "whole"), table, 0, 1, wanted)
-        with pytest.raises(MismatchError, match="All 6 keys .* belong to rank 0 of 1"):
+        with tf.Graph().as_default(), tf.Session() as other:
+            values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+            values["EmbeddingVariable/index"][:, 0] *= 2
+            variables = {name: tf.Variable(value) for name, value in values.items()}
+            other.run(tf.global_variables_initializer())
+            tf.train.Saver(variables).save(other, str(tmp_path / "even"))
+        source = one_rank.OneRankSource(str(tmp_path / "even"), table, 0, 2, wanted)
+        with pytest.raises(MismatchError, match="All 6 keys .* belong to rank 0 of 2"):
             source.check()
     finally:
         one_rank._TELLING = telling
