@@ -11,7 +11,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "cuda_kernels"), os.path.join(HERE, "dump_load")]
 import tensorflow2_skips  # noqa: E402
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", tensorflow2_skips.LOG_LEVEL)
+
 # TensorFlow would take nearly all of a GPU's memory at its first session, or at its first look at the GPU.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 # TensorFlow imports distutils, for which setuptools would load itself, a tenth of the time that each of the hundreds of

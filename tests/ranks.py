@@ -7,6 +7,8 @@ import sys
 import tempfile
 import threading
 
+from tensorflow2_skips import LOG_LEVEL
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 _starting = threading.Lock()
 
@@ -38,7 +40,7 @@ def environment(env=None):
     """What programs that tests start find in their environment."""
     values = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                   OMPI_MCA_mpi_yield_when_idle="1",  # other tests run beside this one
-                  TF_CPP_MIN_LOG_LEVEL="2", PYTHONWARNINGS="ignore", PYTHONUNBUFFERED="1", PYTHONFAULTHANDLER="1")
+                  TF_CPP_MIN_LOG_LEVEL=LOG_LEVEL, PYTHONWARNINGS="ignore", PYTHONUNBUFFERED="1", PYTHONFAULTHANDLER="1")
     values.update(env or {})
     return values
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from tensorflow2_skips import LOG_LEVEL
 
 import sok1x
 
@@ -13,7 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 def python(program, folder=ROOT, **environment):
     """Runs a program in a clean interpreter; returns (exit code, stdout, stderr)."""
     child = subprocess.run([sys.executable, "-W", "ignore", "-c", program], cwd=folder, timeout=120,
-                           env=dict(os.environ, PYTHONPATH=ROOT, TF_CPP_MIN_LOG_LEVEL="2", **environment),
+                           env=dict(os.environ, PYTHONPATH=ROOT, TF_CPP_MIN_LOG_LEVEL=LOG_LEVEL, **environment),
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
     return child.returncode, child.stdout, child.stderr
 
