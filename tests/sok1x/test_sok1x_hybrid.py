@@ -108,7 +108,7 @@ def test_memory_is_a_sessions_and_goes_with_it():
     other.close()
     before = resident()
     assert fill(one, 1 << 14) >= 1024 * (1 << 16)
-    assert resident() - before > 1000 << 16
+    assert resident() - before > 800 << 16  # of 1024: some pages had been touched before
     one.session.close()
     assert resident() - before < 200 << 16
 
