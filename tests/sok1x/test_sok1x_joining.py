@@ -75,7 +75,7 @@ else:
 table = sok.Variable(shape=[2 * sok.communication.num_ranks(), 3], initializer="uniform", name="mine")
 with tf.Session() as session:
     session.run(table.initializer)
-    print("rows", sok.communication.rank(), session.run(table).sum())
+    sys.stdout.write("rows {} {}\\n".format(sok.communication.rank(), session.run(table).sum()))
 if order == "init first" and sok.communication.num_ranks() == 1:
     child = os.fork()
     if not child:
