@@ -111,9 +111,12 @@ class MpiTransport:
         """Waits up to `seconds` until everything is sent; True if it is (or never will be: MPI is finalised)."""
         begin = time.monotonic()
         while self._gate.open:
-            with self._gate:
-                while self._sending and self._sending[0][0].Test():
-                    self._sending.popleft()
+            try:
+                with self._gate:
+                    while self._sending and self._sending[0][0].Test():
+                        self._sending.popleft()
+            except LaunchError:  # finalised since the look above
+                return True
             if not self._sending:
                 return True
             waited = time.monotonic() - begin

@@ -8,6 +8,7 @@ import pytest
 
 from sok1x.launch import agreement, bundles, environment, launcher, messages, world
 from sok1x.launch.errors import DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, INVALID_ARGUMENT, LaunchError
+from sok1x.launch.mpi_transport import MpiTransport
 from sok1x.launch.pool import apart
 
 
@@ -227,3 +228,18 @@ def test_launch_names_no_tensorflow():
             with open(os.path.join(folder, name)) as source:
                 lines = [line.strip() for line in source]
             assert not [line for line in lines if line.startswith(("import tensorflow", "from tensorflow"))], name
+
+
+def test_messages_are_done_with_where_mpi_ends_while_one_waits_for_them():
+    class Gate:
+        open = True
+
+        def __enter__(self):
+            raise LaunchError(FAILED_PRECONDITION, "MPI was finalised")
+
+        def __exit__(self, *_):
+            raise AssertionError("never entered")
+
+    transport = MpiTransport.__new__(MpiTransport)
+    transport._gate, transport._sending = Gate(), [None]
+    assert transport.flush(1.0)
