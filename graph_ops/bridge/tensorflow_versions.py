@@ -14,13 +14,14 @@ import importlib
 from typing import Any, Callable, List, Tuple
 
 import tensorflow.compat.v1 as tf
-from tensorflow.core.framework import attr_value_pb2, variable_pb2
+from tensorflow.core.framework import attr_value_pb2, graph_pb2, variable_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.client import session as client_session
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.feature_column import feature_column, feature_column_v2
 from tensorflow.python.feature_column import utils as feature_column_utils
-from tensorflow.python.framework import func_graph, tensor_util
+from tensorflow.python.framework import func_graph, function, tensor_util
 from tensorflow.python.framework import ops as tf_ops
 from tensorflow.python.ops import (
     control_flow_util,
@@ -31,6 +32,7 @@ from tensorflow.python.ops import (
     weights_broadcast_ops,
 )
 from tensorflow.python.ops import variables as tf_variables
+from tensorflow.python.saved_model import builder_impl
 from tensorflow.python.training import (
     monitored_session,
     slot_creator,

@@ -87,11 +87,10 @@ def events_of(record: Any, rank: int, row: int) -> Iterator[Dict[str, Any]]:
     yield _event("done" if keys or rows else "run", "op", at, done, rank, row, {})
 
 
-def _event(name: str, kind: str, begin: int, end: int, rank: int, row: int, arguments: Dict[str, Any]) -> Dict[str,
-Any]:
+def _event(name: str, kind: str, begin: int, end: int, rank: int, row: int, more: Dict[str, Any]) -> Dict[str, Any]:
     made = {"ph": "X", "name": name, "cat": kind, "ts": begin, "dur": max(0, end - begin), "pid": rank, "tid": row}
-    if arguments:
-        made["args"] = arguments
+    if more:
+        made["args"] = more
     return made
 
 

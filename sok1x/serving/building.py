@@ -3,9 +3,9 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.core.framework import graph_pb2
 
 from sok1x.checkpoint.errors import MismatchError
+from sok1x.graph_ops.bridge.tensorflow_versions import graph_pb2
 from sok1x.graph_ops.stores.table import Table
 from sok1x.serving import models, rewriting, sources, subgraphs, table_data, tables, unseen
 

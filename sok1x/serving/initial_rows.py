@@ -10,7 +10,8 @@ from typing import Any, List, NamedTuple, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.framework import function
+
+from sok1x.graph_ops.bridge.tensorflow_versions import function
 
 RANDOM = ("uniform", "normal", "truncated_normal")  # kinds that differ from key to key
 

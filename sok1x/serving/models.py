@@ -3,11 +3,11 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.core.protobuf import meta_graph_pb2
 
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core import joining
+from sok1x.graph_ops.bridge.tensorflow_versions import meta_graph_pb2
 from sok1x.launch import launcher
 
 _SIGNATURES = "sok1x_serving_signatures"  # the graph's collection

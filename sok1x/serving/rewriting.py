@@ -2,9 +2,9 @@
 from typing import Any, Callable, Dict, List, Sequence
 
 import tensorflow.compat.v1 as tf
-from tensorflow.core.framework import graph_pb2
 
 from sok1x.graph_ops.bridge import registry
+from sok1x.graph_ops.bridge.tensorflow_versions import graph_pb2
 from sok1x.graph_ops.operations import combined_lookup, dense_lookup, local_lookup, segments  # noqa: F401 (registers)
 from sok1x.serving import lookups, tables
 from sok1x.serving.subgraphs import LOOKUPS, SUMS, VARIABLES, Reference, Subgraph, config_of, function_of, reference

@@ -6,10 +6,10 @@ import shutil
 from typing import Any, Callable, Dict, Iterator, List
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.util import deprecation
 
 from sok1x.checkpoint import errors, folders
 from sok1x.checkpoint.progress import Progress
+from sok1x.graph_ops.bridge.tensorflow_versions import deprecation
 from sok1x.serving import bundles, sources, table_data, tables
 from sok1x.serving.building import Built
 

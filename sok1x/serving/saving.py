@@ -2,8 +2,8 @@
 from typing import Any
 
 import tensorflow.compat.v1 as tf
-from tensorflow.python.saved_model import builder_impl
 
+from sok1x.graph_ops.bridge.tensorflow_versions import builder_impl
 from sok1x.serving.subgraphs import OUR_OPS
 
 WORDS = ("The SavedModel in %s has ops of sok1x (as '%s'), and only a process that has called sok1x.init() can load "

@@ -21,8 +21,8 @@ from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.training import saver as saver_lib
 
+from sok1x.graph_ops.bridge.tensorflow_versions import saveable_object
 from sok1x.serving import initial_rows
 
 ROOT = "sok1x_tables"
@@ -116,7 +116,7 @@ def _mixed_back(keys: tf.Tensor) -> tf.Tensor:
     return tf.bitwise.bitwise_xor(keys, high)
 
 
-class _IndexSaveable(saver_lib.BaseSaverBuilder.SaveableObject):
+class _IndexSaveable(saveable_object.SaveableObject):
     """Has a Saver fill the hash table with the keys and row numbers of the bundle."""
 
     def __init__(self, served: Served, handle: tf.Tensor) -> None:
@@ -124,7 +124,7 @@ class _IndexSaveable(saver_lib.BaseSaverBuilder.SaveableObject):
         keys, numbers = tf.raw_ops.LookupTableExportV2(table_handle=handle, Tkeys=tf.int64,
                                                        Tvalues=tf.as_dtype(served.number_dtype))
         there = tf.raw_ops.Where(condition=numbers > 0)[:, 0]  # what is exported has free places too
-        specs = [saver_lib.BaseSaverBuilder.SaveSpec(tensor, "", served.tensor(part)) for part, tensor in (
+        specs = [saveable_object.SaveSpec(tensor, "", served.tensor(part)) for part, tensor in (
             ("keys", _mixed_back(tf.gather(keys, there))), ("row_numbers", tf.gather(numbers, there)))]
         super().__init__(handle, specs, served.tensor("index"))
 
