@@ -10,19 +10,16 @@ from sok1x.graph_ops.bridge import bridge
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
 
 _I, _P, _I64 = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
-_DECLARED = {
-    "reach": (_I, [_P, ctypes.c_char_p, ctypes.c_char_p]), "keep_variables": (None, [_P, _I]),
-    "variable_count": (_I, [_P]), "larger": (_I, [_P, _I, _I64, _P]), "take_larger": (None, [_P, _I]),
-    "cut": (None, [_P, _I, _I64, _P]), "rows": (_I64, [_P, _I]), "bytes_left": (_I64, [_P])}
+_DECLARED = (
+    ("reach", _I, [_P, ctypes.c_char_p, ctypes.c_char_p]), ("keep_variables", None, [_P, _I]),
+    ("variable_count", _I, [_P]), ("larger", _I, [_P, _I, _I64, _P]), ("take_larger", None, [_P, _I]),
+    ("cut", None, [_P, _I, _I64, _P]), ("rows", _I64, [_P, _I]), ("bytes_left", _I64, [_P]))
 _functions: Dict[str, Any] = {}
 
 
 def _call(request: Any, name: str, *arguments: Any) -> Any:
     if not _functions:
-        for known, (result, types) in _DECLARED.items():
-            function = getattr(request.library.loaded, "sok1x_" + known)
-            function.restype, function.argtypes = result, types
-            _functions[known] = function
+        _functions.update(bridge.declare(request.library.loaded, *_DECLARED))
     return _functions[name](request.handle, *arguments)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from sok1x.graph_ops.bridge.bridge import RequestInfo
+from sok1x.graph_ops.bridge.bridge import RequestInfo, declare
 from sok1x.graph_ops.bridge.bulk import REQUEST
 from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
 from sok1x.launch.direct import Direct
@@ -72,11 +72,9 @@ class Meeting(Lane):
     def __init__(self, loaded: Any, size: int, address: int) -> None:
         self._loaded, self._size, self.address = loaded, size, address
         numbers = ctypes.POINTER(_I64)
-        for name, result, arguments in (
-                ("agree", None, [_P, numbers, _P]), ("disagree", None, [_P]), ("give_up", None, [_P, _I, _I64]),
-                ("undo", _I64, [_P, _I64, numbers, ctypes.c_char_p, _I64])):
-            function = getattr(loaded, "sok1x_meeting_" + name)
-            function.restype, function.argtypes = result, arguments
+        declare(loaded, ("meeting_agree", None, [_P, numbers, _P]), ("meeting_disagree", None, [_P]),
+                ("meeting_give_up", None, [_P, _I, _I64]),
+                ("meeting_undo", _I64, [_P, _I64, numbers, ctypes.c_char_p, _I64]))
 
     def agree(self, contexts: Sequence[int], signatures: Sequence[int]) -> None:
         """See Lane.agree."""
@@ -226,13 +224,10 @@ class LaneRanks(Meeting):
 
     def _declare(self) -> None:
         loaded, numbers = self._loaded, ctypes.POINTER(_I64)
-        for name, result, arguments in (
-                ("bytes", None, [numbers]), ("begin", None, [_P, _P, _P]), ("gpu", None, [_P]),
-                ("hear", None, [_I, ctypes.c_char_p, _I64]), ("stop", _I, []), ("event", _I, [_P]),
-                ("plain", None, [_I, ctypes.c_char_p, _I64, _TELL]),
-                ("hand_over", None, []), ("meeting", _P, [])):
-            function = getattr(loaded, "sok1x_ranks_" + name)
-            function.restype, function.argtypes = result, arguments
+        declare(loaded, ("ranks_bytes", None, [numbers]), ("ranks_begin", None, [_P, _P, _P]),
+                ("ranks_gpu", None, [_P]), ("ranks_hear", None, [_I, ctypes.c_char_p, _I64]), ("ranks_stop", _I, []),
+                ("ranks_event", _I, [_P]), ("ranks_plain", None, [_I, ctypes.c_char_p, _I64, _TELL]),
+                ("ranks_hand_over", None, []), ("ranks_meeting", _P, []))
         sizes = (_I64 * 4)()
         loaded.sok1x_ranks_bytes(sizes)
         here = [ctypes.sizeof(kind) for kind in (_Ways, _Standing, _EventInfo, Direct)]

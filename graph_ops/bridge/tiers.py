@@ -2,11 +2,13 @@
 import ctypes
 from typing import Any, Dict, NamedTuple
 
+from sok1x.graph_ops.bridge import bridge
+
 _I, _P, _I64, _S = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
-_DECLARED = {
-    "column_info_bytes": (_I, []), "variable_name": (_S, [_P, _I]), "tier": (_P, [_P, _S, _S]),
-    "tier_column": (None, [_P, _S, _P]), "tier_grow": (_I, [_P, _S, _I64, _I64, _I64, _P, _P]),
-    "tier_drop": (None, [_P, _S]), "tier_bytes": (_I64, [_P, ctypes.POINTER(_I64)])}
+_DECLARED = (
+    ("column_info_bytes", _I, []), ("variable_name", _S, [_P, _I]), ("tier", _P, [_P, _S, _S]),
+    ("tier_column", None, [_P, _S, _P]), ("tier_grow", _I, [_P, _S, _I64, _I64, _I64, _P, _P]),
+    ("tier_drop", None, [_P, _S]), ("tier_bytes", _I64, [_P, ctypes.POINTER(_I64)]))
 _functions: Dict[str, Any] = {}
 
 
@@ -18,10 +20,7 @@ class _Info(ctypes.Structure):
 
 def _call(request: Any, name: str, *arguments: Any) -> Any:
     if not _functions:
-        for known, (result, types) in _DECLARED.items():
-            function = getattr(request.library.loaded, "sok1x_" + known)
-            function.restype, function.argtypes = result, types
-            _functions[known] = function
+        _functions.update(bridge.declare(request.library.loaded, *_DECLARED))
         assert _functions["column_info_bytes"]() == ctypes.sizeof(_Info), "bridge_tier.h is of another version"
     return _functions[name](*arguments)
 
