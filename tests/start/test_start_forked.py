@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -39,6 +40,18 @@ def test_it_finds_what_a_fresh_one_finds(from_file, tmp_path):
     assert (ours[12], fresh[12]) == (True, False)
     for values in zip(ours[7:10], neighbours[7:10], fresh[7:10]):
         assert len(set(values)) == 3, "hashes of strings and random numbers are each process' own"
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_line_is_one_write(fresh, stream):
+    """Else another rank's may come between a line and its end."""
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # which keeps writes apart
+    env = environment()
+    program = "import sys; print('a', 1, file=sys.{0}); print('b', file=sys.{0}, flush=True)".format(stream)
+    subprocess.run(python(program, env, fresh), env=env, timeout=60, check=True, **{stream: writer})
+    writer.close()
+    assert list(iter(lambda: reader.recv(4096), b"")) == [b"a 1\n", b"b\n"]
 
 
 @pytest.mark.parametrize("fresh", [True, False])
