@@ -115,10 +115,10 @@ def test_what_is_no_strict_json(text):
 
 def test_a_long_number_is_refused_before_it_is_converted():
     """To convert it would take time that grows with the square of its length."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(strict_json.NotStrict, match="more than 64 bits"):
         strict_json.loads(b'{"a":' + b"9" * 10 ** 6 + b"}")
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
 
 
 def test_strict_json_comes_back():

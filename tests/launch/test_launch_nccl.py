@@ -127,14 +127,14 @@ def test_busy_while_the_gpu_has_not_come_by(alone):
     alone.op = "first"
     assert alone._host.op == "first"
     begin = time.monotonic()
-    alone._gpu.sleep(1000)
+    alone._gpu.sleep(2000)
     sum_of(alone, array)
-    assert time.monotonic() - begin < 0.9, "the exchange was waited for"
+    assert time.monotonic() - begin < 1.9, "the exchange was waited for"
     busy = alone.busy
     assert busy[:2] == ("all_reduce", "first") and begin <= busy[2] <= time.monotonic()
     alone.op = "second"
     alone.exchange_counts(np.array([1]))
-    alone._gpu.sleep(1000)
+    alone._gpu.sleep(2000)
     alone.broadcast(array.ctypes.data, 8, 0)
     assert alone.busy is busy, "the oldest is told, and as the same object"
     while alone.busy is busy:
@@ -173,20 +173,21 @@ def test_an_asynchronous_error_is_told_with_its_op(alone, monkeypatch):
 @pytest.mark.parametrize("ending", ["close", "abort"])
 def test_nobody_waits_for_nccl_to_end_a_communicator(ending, alone, monkeypatch):
     """A call that hangs inside NCCL, in another thread, and ends that hang."""
-    monkeypatch.setattr(nccl_communicator, "_CLOSE_SECONDS", 0.3)
+    monkeypatch.setattr(nccl_communicator, "_CLOSE_SECONDS", 1)
     array = np.arange(3.0)
     monkeypatch.setenv("STAND_IN_NCCL_HANG", "ncclAllReduce")
     inside = threading.Thread(target=sum_of, args=(alone, array), daemon=True)
     inside.start()
-    time.sleep(0.1)
+    while alone.busy is None:
+        time.sleep(0.01)
     assert alone.busy[0] == "all_reduce", "also while the call itself waits"
     assert alone.trouble() is None
     begin = time.monotonic()
     if ending == "abort":
         alone.abort(LaunchError(INTERNAL, "x"))
-        assert time.monotonic() - begin < 0.1
+        assert time.monotonic() - begin < 0.9, "it waited"
     alone.close()
-    assert time.monotonic() - begin < 0.6
+    assert time.monotonic() - begin < 20
     monkeypatch.setenv("STAND_IN_NCCL_HANG", "ncclCommAbort" if ending == "abort" else "ncclCommDestroy")
     inside.join()
     begin = time.monotonic()
@@ -194,7 +195,7 @@ def test_nobody_waits_for_nccl_to_end_a_communicator(ending, alone, monkeypatch)
     if ending == "abort":
         with pytest.raises(LaunchError, match="^x$"):
             sum_of(alone, array)
-    assert time.monotonic() - begin < 0.6
+    assert time.monotonic() - begin < 20
     monkeypatch.setenv("STAND_IN_NCCL_HANG", "")
 
 
