@@ -34,6 +34,7 @@ from tensorflow.python.ops import (
 from tensorflow.python.ops import variables as tf_variables
 from tensorflow.python.saved_model import builder_impl
 from tensorflow.python.training import (
+    checkpoint_utils,
     monitored_session,
     slot_creator,
     training,

@@ -155,6 +155,7 @@ class EmbeddingVariable(StampedVariable):
         saving.watch()
         keras_weights.watch()
         summaries.watch()
+        warm_start.watch()
         newer_optimizers.watch()
         if table.grows and eager.is_on():
             raise ValueError("table '{}' grows (or has a cache): got eager execution, expected a tf.Graph; give it a "
@@ -193,10 +194,7 @@ class EmbeddingVariable(StampedVariable):
         if self.__dict__.get("_initializer_op") is not None:
             if warm_start.has_no_rows(op):
                 return  # so its rows begin as ever
-            raise ValueError((
-                "tf.train.init_from_checkpoint, and an Estimator's warm_start_from, cannot start table '{}': its rows "
-                "mean nothing without their keys. Restore the table with tf.train.Saver or sok.CheckpointManager, and "
-                "leave it out here (vars_to_warm_start, assignment_map).").format(self.table.name))
+            raise warm_start.refusal(self.table.name)
         self.__dict__["_initializer_op"] = op
 
     def _make_index(self) -> List[ShardVariable]:
