@@ -1,6 +1,6 @@
 """Initial values that TensorFlow takes from checkpoints: tf.train.init_from_checkpoint, an Estimator's warm start."""
 import functools
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 import tensorflow.compat.v1 as tf
 
@@ -25,14 +25,14 @@ def refusal(table: str) -> ValueError:
     return ValueError((
         "tf.train.init_from_checkpoint, and an Estimator's warm_start_from, cannot start table '{}': its rows mean "
         "nothing without their keys. Leave it out there (vars_to_warm_start, assignment_map), and restore it by a "
-        "Saver when the session starts: sok.Scaffold(..., init_fn=lambda scaffold, session: saver.restore(session, path)), "
-        "where saver = tf.train.Saver([the table, ...]) was made with the graph.").format(table))
+        "Saver when the session starts: sok.Scaffold(..., init_fn=lambda scaffold, session: saver.restore(session, "
+        "path)), where saver = tf.train.Saver([the table, ...]) was made with the graph.").format(table))
 
 
 def watch() -> None:
-    """Has TensorFlow refuse a table as `refusal` says also where the checkpoint is one of several ranks.
+    """Has TensorFlow do with tables in checkpoints of several ranks what it does with those of one.
 
-    Such a checkpoint has no table that TensorFlow could find; its error would list what else is there.
+    They are no variables of such a checkpoint, so that its error would list what else is there.
     """
     stock = checkpoint_utils._init_from_checkpoint
     if hasattr(stock, "sok1x"):
@@ -40,27 +40,43 @@ def watch() -> None:
 
     @functools.wraps(stock)
     def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Dict[str, Any]) -> Any:
+        tables = _tables_in(assignment_map)
         try:
-            return stock(ckpt_dir_or_file, assignment_map)
+            saved = _rows_by_table(ckpt_dir_or_file) if tables else {}
+            for name in tables:
+                if saved.get(name, 0):
+                    raise refusal(tables[name])
+            return stock(ckpt_dir_or_file, {name: variable for name, variable in assignment_map.items()
+                                            if name not in tables or name not in saved})
         except ValueError as error:
-            name = _name_of_a_table(assignment_map)
-            if name is None or "is not found in" not in str(error):
+            if not tables or "is not found in" not in str(error):
                 raise
-            raise refusal(name) from error
+            raise refusal(next(iter(tables.values()))) from error
 
     marked: Any = init_from_checkpoint
     marked.sok1x = True
     checkpoint_utils._init_from_checkpoint = marked
 
 
-def _name_of_a_table(assignment_map: Dict[str, Any]) -> Optional[str]:
-    tables = tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
-    for asked in assignment_map.values():
+def _tables_in(assignment_map: Dict[str, Any]) -> Dict[str, str]:
+    """Names in the checkpoint of what is to start tables, and the tables' own."""
+    names = {variable.table.name: variable for variable in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)}
+    found = {}
+    for saved, asked in assignment_map.items():
         for each in asked if isinstance(asked, list) else [asked]:
-            for variable in tables:
-                if each is variable or each == variable.table.name:
-                    return str(variable.table.name)
-    return None
+            for name, variable in names.items():
+                if each is variable or (isinstance(each, str) and each == name):
+                    found[saved] = name
+    return found
+
+
+def _rows_by_table(ckpt_dir_or_file: str) -> Dict[str, int]:
+    """Rows in use of the tables of a checkpoint that several ranks have saved; nothing of others."""
+    from sok1x.checkpoint import manifest, prefixes  # which need this module's neighbours
+    folder = prefixes.folder_of(checkpoint_utils._get_checkpoint_filename(ckpt_dir_or_file))
+    if folder is None:
+        return {}
+    return {name: sum(table.counts) for name, table in manifest.read(folder).tables.items()}
 
 
 def has_no_rows(initializer: Any) -> bool:

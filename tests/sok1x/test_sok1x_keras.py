@@ -227,6 +227,31 @@ def test_init_runs_in_keras_own_session_whenever_that_was_made(tmp_path):
     assert run_ranks(0, KERAS_SESSION, str(tmp_path)).out == "done\n"
 
 
+# Before an Estimator trains a Keras model it saves the model's first values, and starts from these.
+ESTIMATOR_OF_RANKS = """
+import sys
+import tensorflow.compat.v1 as tf
+import sok1x as sok
+
+sok.init()
+keys = tf.keras.Input([1, 1], dtype=tf.int64, name="keys")
+layer = sok.All2AllDenseEmbedding(max_vocabulary_size_per_gpu=16, embedding_vec_size=4, slot_num=1, nnz_per_slot=1)
+model = tf.keras.Model(keys, tf.keras.layers.Dense(1)(tf.keras.layers.Flatten()(layer(keys))))
+model.compile(sok.DistributedOptimizer(tf.keras.optimizers.SGD(0.1), average=False), "mse", loss_weights=[0.5])
+estimator = tf.keras.estimator.model_to_estimator(model, model_dir=sys.argv[1])
+rows = lambda: tf.data.Dataset.range(8).map(lambda i: ({"keys": tf.reshape(i, [1, 1])}, tf.ones([1]))).batch(4).repeat()
+estimator.train(rows, steps=1)
+first = estimator.evaluate(rows, steps=2)["loss"]
+estimator.train(rows, steps=20)
+assert estimator.evaluate(rows, steps=2)["loss"] < first
+print("done", flush=True)
+"""
+
+
+def test_an_estimator_of_a_keras_model_on_several_ranks(tmp_path):
+    assert run_ranks(2, ESTIMATOR_OF_RANKS, str(tmp_path)).out.count("done") == 2
+
+
 def test_averaged_metrics_and_broadcasts_name_what_is_wrong():
     for wrong, error in ((-1, ValueError), ("0", TypeError), (True, TypeError)):
         with pytest.raises(error, match="root_rank: got"):

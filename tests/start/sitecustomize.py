@@ -9,9 +9,9 @@ from importlib.machinery import PathFinder
 # for it after every 700 of them, as Python does by default, is a quarter of what a small program costs.
 gc.set_threshold(50000)
 
-# Ranks write to one pipe, and tests read lines: a line is one write, where an unbuffered print makes two of it, its text
-# and its end, between which another rank's may come.
-# pytest, whose process has this from conftest.py, captures what it prints in its own way.
+# Ranks write to one pipe, and tests read lines: a line is one write, where an unbuffered print makes two of it, its
+# text and its end, between which another rank's may come. pytest, whose process has this from conftest.py, captures
+# what it prints in its own way.
 if __name__ == "sitecustomize":
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, write_through=False)
