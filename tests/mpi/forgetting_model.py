@@ -3,8 +3,6 @@
 It is written from the description alone: which keys have which rows, when each was last asked for, which rows are free,
 what the optimizer's slot holds. Nothing here is fast, and nothing comes from the kernels but initial rows.
 """
-import copy
-
 import numpy as np
 from kernel_checks import mix64
 
@@ -34,8 +32,14 @@ class Shard:
         self.free, self.given, self.tick, self.clock, self.seen, self.evicted = [], 0, 0, 0, {}, []
         self.admitted = self.refused = 0
         self.in_flight = []  # first ticks of steps that are held open
+        self._initial = {}
 
     def initial(self, key):
+        if key not in self._initial:
+            self._initial[key] = self._compute_initial(key)
+        return self._initial[key].copy()
+
+    def _compute_initial(self, key):
         out, keys = np.empty((1, self.table.dim), np.float32), np.array([key], np.int64)
         kind, a, b = self.table.distribution(1)
         row_init.initial_rows(self.seed, self.table.identity, keys.ctypes.data, 1, self.table.dim, kind, a, b, 0,
@@ -64,6 +68,16 @@ class Shard:
         self.grow(min(needed, self.most))
         leaving = self.leaving(needed - self.capacity) if needed > self.capacity else []
         return new, leaving
+
+    def certainly_fits(self, keys):
+        """Whether a lookup of distinct keys (a set) finds room for all that are new."""
+        new = sum(key not in self.rows for key in keys)
+        lacking = self.given + max(0, new - len(self.free)) - self.most
+        if lacking <= 0 or not self.options.strategy:
+            return lacking <= 0
+        asked = {self.rows[key] for key in keys if key in self.rows}
+        limit = self.clock - self.options.time_to_live if self.options.strategy == "ttl" else np.inf
+        return lacking <= sum(row not in asked and self.stamp[row] <= limit for row in self.rows.values())
 
     def admits(self, key, filtered):
         options = self.options
@@ -172,13 +186,11 @@ class Ranks:
         for shard, one in zip(self.shards, prepared):
             shard.commit(one)
 
-    def would_fit(self, batches, filtered=False):
-        """Whether `look_up` would succeed; nothing changes."""
-        try:
-            copy.deepcopy(self).look_up(batches, filtered)
-        except TooFew:
-            return False
-        return True
+    def certainly_fits(self, batches):
+        """Whether `look_up` would succeed even if all new keys were admitted; nothing changes."""
+        size = len(self.shards)
+        return all(shard.certainly_fits({key for batch in batches for key in batch if key % size == owner})
+                   for owner, shard in enumerate(self.shards))
 
     def read(self, keys):
         return np.array([self.shards[key % len(self.shards)].read(key) for key in keys], np.float32)

@@ -1,11 +1,14 @@
 """Tables that grow, forget and admit, followed through random operations by a model in NumPy, on any number of ranks.
 
-    mpiexec -np N python program_forgetting.py SEED OPERATIONS
+    mpiexec -np N python program_forgetting.py SEED OPERATIONS [COPIES]
 
-An operation is a training step of one table or of all, an evaluation, an assignment, or a step that must fail.
+An operation is a training step of one table, an evaluation, an assignment, or one of these that must fail. A
+session.run has one of each table; but one that might fail runs by itself, for nobody knows how far the others got where
+one fails. COPIES: tables of each description, of different sizes.
 """
 import os
 import sys
+import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -67,17 +70,33 @@ class Table:
     def exact(self):
         return self.update is momentum
 
+    def equal(self, got, expected):
+        """Compares rows float32 [K, D]."""
+        if self.exact:
+            assert got.tobytes() == expected.tobytes(), (got, expected)
+        else:
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
-def tables(seed, ranks):
-    made = [Table(seed, ranks, evict_strategy="lru", init_capacity=4, max_capacity=20),
-            Table(seed, ranks, evict_strategy="kLFU", init_capacity=16, max_capacity=16, adagrads=True, bags="all2all"),
-            Table(seed, ranks, evict_strategy="ttl", time_to_live=12, init_capacity=3, max_capacity=33,
+
+TRAIN, EVALUATE, ASSIGN = range(3)
+PATTERNS = 8  # of what is done to which table in one session.run
+
+
+def tables(seed, ranks, scale):
+    """A table of each description, `scale` times as large as the smallest: few rows leave at a time, or many."""
+    made = [Table(seed, ranks, evict_strategy="lru", init_capacity=4, max_capacity=20 * scale),
+            Table(seed, ranks, evict_strategy="kLFU", init_capacity=16 * scale, max_capacity=16 * scale, adagrads=True,
+                  bags="all2all"),
+            Table(seed, ranks, evict_strategy="ttl", time_to_live=12, init_capacity=3, max_capacity=33 * scale,
                   remember_evicted=0),
-            Table(seed, ranks, evict_strategy="lru", init_capacity=5, max_capacity=24, filter_ratio=0.4, filtered=True),
-            Table(seed, ranks, evict_strategy="lfu", max_capacity=18, admit_after=3, admission_counters=1 << 16,
-                  remember_evicted=5, bags="reduce_scatter")]
+            Table(seed, ranks, evict_strategy="lru", init_capacity=5, max_capacity=24 * scale, filter_ratio=0.4,
+                  filtered=True),
+            Table(seed, ranks, evict_strategy="lfu", max_capacity=18 * scale, admit_after=3,
+                  admission_counters=1 << 16, remember_evicted=5, bags="reduce_scatter"),
+            Table(seed, ranks, evict_strategy="lru", init_capacity=16, max_capacity=160 * scale, remember_evicted=9)]
     for number, table in enumerate(made):  # keys that hash anywhere; some tables are asked for more than they can hold
-        table.spread, table.offset = (70, 60, 50, 90, 80)[number] * ranks, (0, -40, 2 ** 40, 5, 0)[number]
+        table.spread = (70, 60, 50, 90, 80, 400)[number] * ranks * scale
+        table.offset = (0, -40, 2 ** 40, 5, 0, -1000)[number]
     return made
 
 
@@ -86,38 +105,70 @@ class Run:
 
     def __init__(self, session, made, random, rank, ranks):
         self.session, self.tables, self.random, self.rank, self.ranks = session, made, random, rank, ranks
-        self.failed = self.steps = 0
+        self.failed = self.steps = self.operations = 0
+        # Few, so that TensorFlow prunes few graphs.
+        self.patterns = random.choice([TRAIN, EVALUATE, ASSIGN], (PATTERNS, len(made)), p=[0.75, 0.15, 0.1])
 
-    def batches(self, table, most):
+    def batches(self, table, kind):
         """Keys of every rank: near ones often, so that some are asked for again and again."""
-        counts = self.random.randint(0, most, self.ranks)
+        counts = self.random.randint(0, 6 if kind == ASSIGN else 12, self.ranks)
         return [(table.offset + (table.spread * self.random.random_sample(count) ** 2).astype(np.int64)).tolist()
                 for count in counts]
 
-    def train(self, chosen):
-        given = [(table, self.batches(table, 12)) for table in chosen]
-        if len(given) > 1 and not all(table.model.would_fit(batches, table.filtered) for table, batches in given):
-            given = given[:1]  # where one table fails nobody knows how far the others got
-        feed, expected = {}, {}
-        weights = [[self.random.randint(-4, 5, (len(batch), DIM)).astype(np.float32) for batch in batches]
-                   for _, batches in given]
-        for (table, batches), gradients in zip(given, weights):
-            feed.update({table.keys: batches[self.rank], table.weights: gradients[self.rank]})
-        fetches = [[table.step, table.found] for table, _ in given]
-        try:
-            for table, batches in given:
-                table.model.look_up(batches, table.filtered)
-                expected[table] = table.model.read(batches[self.rank]).reshape(-1, DIM)
-        except TooFew:
+    def run(self):
+        """One session.run of all tables, and one each of those that might fail."""
+        first, later = [], []
+        for table, kind in zip(self.tables, self.patterns[self.random.randint(PATTERNS)].tolist()):
+            batches = self.batches(table, kind)
+            if kind != EVALUATE and not table.model.certainly_fits(self.looked_up(kind, batches)):
+                later.append((table, kind, batches))
+                batches = [[] for _ in batches]
+            first.append((table, kind, batches))
+        self.together(first)
+        for one in later:
+            self.together([one])
+        self.operations += len(first)
+        if later or self.random.random_sample() < 0.2:
+            self.check()
+
+    def looked_up(self, kind, batches):
+        """The keys of every rank that a training lookup has, or an assignment: there each rank writes its own keys."""
+        if kind == TRAIN:
+            return batches
+        return [[key for key in batch if key % self.ranks == owner] for owner, batch in enumerate(batches)]
+
+    def together(self, chosen):
+        """Runs operations [(table, kind, batches)] in one session.run, and has the models do the same."""
+        fetches, feed, expected, changes, fails = [], {}, [], [], False
+        for table, kind, batches in chosen:
+            given = [self.random.randint(-4, 5, (len(batch), DIM)).astype(np.float32) for batch in batches]
+            feed[table.keys] = batches[self.rank]
+            if kind == EVALUATE:
+                fetches.append([table.evaluated, table.of_evaluation])
+            elif kind == TRAIN:
+                fetches.append([table.found, table.step])
+                feed[table.weights] = given[self.rank]
+            else:
+                fetches.append([table.assign])
+                feed[table.assigned] = given[self.rank]
+            try:
+                if kind != EVALUATE:
+                    table.model.look_up(self.looked_up(kind, batches), table.filtered if kind == TRAIN else None)
+            except TooFew:
+                fails = True
+            changes.append(given)
+            expected.append(None if fails or kind == ASSIGN else table.model.read(batches[self.rank]).reshape(-1, DIM))
+        assert not fails or len(chosen) == 1
+        if fails:
             self.fails(lambda: self.session.run(fetches, feed))
             return
-        for (_, found), (table, batches) in zip(self.session.run(fetches, feed), given):
-            if table.exact:
-                assert found.tobytes() == expected[table].tobytes()
-            else:
-                np.testing.assert_allclose(found, expected[table], rtol=1e-4, atol=1e-5)
-        for (table, batches), gradients in zip(given, weights):
-            table.model.train(batches, gradients, table.update)
+        for (table, kind, _), got, values in zip(chosen, self.session.run(fetches, feed), expected):
+            if values is not None:
+                table.equal(got[0], values)
+            if kind == EVALUATE:
+                assert len(got[1]) == 0, got[1]
+        for (table, kind, batches), given in zip(chosen, changes):
+            self.change(table, kind, batches, given)
         self.steps += 1
 
     def fails(self, run):
@@ -129,84 +180,44 @@ class Run:
         else:
             raise AssertionError("no error")
 
-    def evaluate(self, table):
-        batches = self.batches(table, 12)
-        found, rows = self.session.run([table.evaluated, table.of_evaluation], {table.keys: batches[self.rank]})
-        expected = table.model.read(batches[self.rank]).reshape(-1, DIM)
-        np.testing.assert_allclose(found, expected, rtol=1e-4 * (not table.exact), atol=1e-5 * (not table.exact))
-        assert len(rows) == 0, rows
-        for shard in table.model.shards:
-            shard.clock += 1  # that of a gradient, though of no row
-
-    def assign(self, table):
-        batches = self.batches(table, 6)
-        values = [self.random.normal(size=(len(batch), DIM)).astype(np.float32) for batch in batches]
-        feed = {table.keys: batches[self.rank], table.assigned: values[self.rank]}
-        try:
-            self._assign(table, batches, values)
-        except TooFew:
-            self.fails(lambda: self.session.run(table.assign, feed))
+    def change(self, table, kind, batches, given):
+        """What follows a lookup: a gradient, though of no row where it was an evaluation, or values."""
+        if kind == TRAIN:
+            table.model.train(batches, given, table.update)
             return
-        self.session.run(table.assign, feed)
-
-    def _assign(self, table, batches, values):
-        """Every rank writes those of its own keys that it is given itself."""
-        prepared = []
-        failed = False
         for owner, shard in enumerate(table.model.shards):
-            mine = [key for key in dict.fromkeys(batches[owner]) if key % self.ranks == owner]
-            try:
-                prepared.append(shard.prepare(mine, None))
-            except TooFew:
-                failed = True
-        if failed:
-            raise TooFew
-        for owner, (shard, one) in enumerate(zip(table.model.shards, prepared)):
-            shard.commit(one)
             shard.clock += 1
-            for key, value in zip(batches[owner], values[owner]):
+            for key, value in zip(batches[owner], given[owner]) if kind == ASSIGN else ():
                 if key % self.ranks == owner:
                     shard.values[shard.rows[key]] = value
                     shard.stamp[shard.rows[key]] = shard.clock
 
-    def check(self, chosen):
-        for table, got in zip(chosen, self.session.run([table.state for table in chosen])):
+    def check(self):
+        for table, got in zip(self.tables, self.session.run([table.state for table in self.tables])):
             table.model.shards[self.rank].check(got, table.exact)
 
-    def operation(self):
-        kind = self.random.random_sample()
-        table = self.tables[self.random.randint(len(self.tables))]
-        if kind < 0.3:
-            chosen = [self.tables[i] for i in self.random.permutation(len(self.tables))]
-            self.train(chosen)
-        elif kind < 0.8:
-            chosen = [table]
-            self.train(chosen)
-        else:
-            chosen = [table]
-            (self.evaluate if kind < 0.92 else self.assign)(table)
-        self.check(chosen)
 
-
-def main(seed, operations):
+def main(seed, operations, copies=1):
     sok.init(seed=JOB_SEED)
     rank, ranks = sok.communication.rank(), sok.communication.num_ranks()
+    began = time.time()
     with tf.Graph().as_default(), tf.Session() as session:
-        made = tables(JOB_SEED, ranks)
+        made = [table for copy in range(copies) for table in tables(JOB_SEED, ranks, 1 + copy)]
         session.run(tf.global_variables_initializer())
         run = Run(session, made, np.random.RandomState(seed), rank, ranks)
-        for number in range(operations):
+        while run.operations < operations:
             try:
-                run.operation()
+                run.run()
             except Exception:
-                print("seed {}, operation {}, rank {}".format(seed, number, rank), file=sys.stderr)
+                print("seed {}, operation {}, rank {}".format(seed, run.operations, rank), file=sys.stderr)
                 raise
+        run.check()
         evicted = [len(table.model.shards[rank].evicted) for table in made]
-        assert run.failed and max(evicted) > 20, (run.failed, evicted)
-        assert operations < 200 or min(evicted) > 0, evicted
-        print("followed", operations, "operations;", run.steps, "steps,", run.failed, "failed; left:", evicted,
-              flush=True)
+        assert operations < 500 or (run.failed and max(evicted) > 20), (run.failed, evicted)
+        assert operations < 10000 or min(evicted) > 0, evicted
+        print("followed {} operations; {} runs, {} failed; left: {}; {:.0f} s".format(
+            run.operations, run.steps, run.failed, evicted, time.time() - began), flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(*map(int, sys.argv[1:]))
