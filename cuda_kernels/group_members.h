@@ -147,6 +147,29 @@ struct StampMember {
   i64 ahead, at_least;
 };
 
+// A variable in which rows that are given out again begin anew: rows of `words` 32-bit words, `low`, `high`, `low`, ...
+struct ResetMember {
+  i32* data;
+  i64 words;
+  i32 low, high;
+};
+
+// What a table that forgets has besides, on the host (row_use.cu says what it is).
+struct UseMember {
+  i64* used;       // null: it does not forget
+  i64* frequency;  // null: nobody counts
+  i64 *tick, *known;
+  i64 unknown;  // what *known is where it becomes the clock's step
+  const i64* clock;
+};
+
+// A training lookup has asked for rows, -1 among them.
+struct TouchMember {
+  UseMember use;
+  const i32* rows;
+  i64 n;
+};
+
 // New keys of one table: `rows` of distinct keys are -1 where a key has none yet, `fresh` times.
 struct InsertMember {
   Slot* index;
@@ -165,6 +188,14 @@ struct InsertMember {
   i64 ahead, at_least;
   const i64* clock;
   i64* stamps;
+  // Of a table that forgets, whose keys first get the rows at the end of `free` [n_free]; `used` says how many rows have
+  // been given out. A touch of the rows follows.
+  UseMember use;
+  const i64* free;
+  i64 n_free;
+  i64 *free_count, *admitted;
+  const ResetMember* resets;
+  i64 n_resets;
 };
 
 // An optimizer's step, whose rows are distinct.

@@ -71,7 +71,8 @@ class GroupSteps(ctypes.Structure):
                 ("bag_offsets", _step(_POINTER, _I64, _POINTER)), ("combine", _step(_POINTER, _I64)),
                 ("segment_sum", _step(_POINTER, _I64)), ("weights", _step(_POINTER, _I64)),
                 ("stamp", _step(_POINTER, _I64)),
-                ("insert", _step(_POINTER, _I64)), ("descend", _step(_POINTER, _I64)),
+                ("insert", _step(_POINTER, _I64)), ("touch", _step(_POINTER, _I64)),
+                ("descend", _step(_POINTER, _I64)),
                 ("lazy_adam", _step(_POINTER, _I64)), ("kernels", ctypes.CFUNCTYPE(_I64))]
 
 

@@ -212,7 +212,7 @@ class Step {
   GroupDevice* device_;
 };
 
-// The steps, each in the file that says it; group_steps.h says what they do. host_group_lookups.cu:
+// The steps, each in the file that says it; group_steps.h says what they do. host_group_lookups.cu, host_group_inserts.cu:
 int find(GroupWork* work, const FindMember* members, i64 count, i64* missing);
 int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing);
 int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts);
@@ -226,6 +226,7 @@ int stamp(GroupWork* work, const StampMember* members, i64 count);
 int descend(GroupWork* work, const UpdateMember* members, i64 count);
 int lazy_adam(GroupWork* work, const UpdateMember* members, i64 count);
 int insert(GroupWork* work, const InsertMember* members, i64 count);
+int touch(GroupWork* work, const TouchMember* members, i64 count);
 // host_group_sums.cu:
 std::vector<i64> combine_tiles(const CombineMember* members, i64 count);  // running sum of members' tiles on a GPU
 Kernel combine_kernel(const CombineMember* members, i64 count);           // which of the two for them

@@ -1,4 +1,4 @@
-// The steps of group_steps.h that find, insert, order and copy rows.
+// The steps of group_steps.h that find, order and copy rows.
 #ifndef __CUDACC__
 #include "host_group_device.h"
 #include "unique_slots.h"
@@ -20,13 +20,6 @@ SOK_EXPORT void sok1x_group_longest_bags(const BagsMember* members, const i64* s
                                          i64* counts);
 SOK_EXPORT void sok1x_group_move_clocks(const StampMember* members, i64 count);
 SOK_EXPORT void sok1x_group_stamp_rows(const StampMember* members, const i64* starts, i64 count, i64 items);
-
-// And of those that work on one table.
-SOK_EXPORT i64 sok1x_insert(Slot* index, i64 capacity, const i64* keys, i64 n, i32* rows, i32 next_row);
-SOK_EXPORT void sok1x_collect_new(const i64* keys, const i32* rows, i64 n, i64 first, i64* out);
-SOK_EXPORT void sok1x_initial_rows(u64 seed, u64 table, const i64* keys, i64 n, i64 dim, i32 kind, float a, float b,
-                                   const i32* only_where_negative, float* out);
-SOK_EXPORT void sok1x_stamp_range(i64 first, i64 n, i64 ahead, i64 at_least, const i64* clock, i64* stamps);
 
 namespace group_steps {
 
@@ -248,48 +241,6 @@ int stamp(GroupWork* work, const StampMember* members, i64 count) {
   const auto at = step.place(members, count, {&starts});
   if (clocks) step.launch(MOVE_CLOCKS, count, at.members, count);
   step.launch(STAMP_ROWS, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
-  return step.error;
-}
-
-namespace {
-
-void insert(Step* step, const InsertMember& m) {
-  float* const out = m.table + m.used * m.dim;
-  char* const memory = step->memory(8 * m.fresh + 16 + (step->on_gpu() ? scan_state_bytes(m.n) : 0));
-  if (step->error) return;
-  i64* const new_keys = (i64*)memory;
-  if (!step->on_gpu()) {
-    kernels_run += 4;
-    sok1x_insert(m.index, m.capacity, m.keys, m.n, m.rows, (i32)m.used);
-    sok1x_collect_new(m.keys, m.rows, m.n, m.used, new_keys);
-    if (m.kind >= 0) {
-      sok1x_initial_rows((u64)m.seed, (u64)m.identity, new_keys, m.fresh, m.dim, (i32)m.kind, (float)m.a, (float)m.b,
-                         nullptr, out);
-    }
-    *m.count = m.used + m.fresh;
-    sok1x_stamp_range(m.used, m.fresh, m.ahead, m.at_least, m.clock, m.stamps);
-    return;
-  }
-  i64* const inserted = new_keys + m.fresh;  // the kernels' own count, twice
-  char* const state = (char*)(inserted + 2);
-  step->clear(inserted, 16 + scan_state_bytes(m.n));
-  step->launch(NUMBER_NEW, scan_tiles(m.n) * kScanBlock, m.keys, m.n, m.rows, (i32)m.used, new_keys, inserted,
-               inserted + 1, state);
-  step->launch(CLAIM_SLOTS, m.fresh, m.index, m.capacity, new_keys, inserted + 1, (i32)m.used, m.fresh);
-  step->launch(WRITE_KEYS, m.fresh, m.index, m.capacity, new_keys, inserted + 1, (i32)m.used, m.fresh);
-  if (m.kind >= 0) {
-    step->launch(INITIAL_ROWS, m.fresh * row_lanes(m.dim), (u64)m.seed, (u64)m.identity, new_keys, m.fresh, m.dim,
-                 (i32)m.kind, (float)m.a, (float)m.b, (const i32*)nullptr, out);
-  }
-  step->launch(FILL_INT64, 1, m.count, (i64)1, m.used + m.fresh);
-  step->launch(STAMP_RANGE, m.fresh, m.used, m.fresh, m.ahead, m.at_least, m.clock, m.stamps);
-}
-
-}  // namespace
-
-int insert(GroupWork* work, const InsertMember* members, i64 count) {
-  Step step(work);
-  for (i64 t = 0; t < count; ++t) insert(&step, members[t]);
   return step.error;
 }
 

@@ -14,6 +14,7 @@ exchanges as of one.
     lookup_run_alone      (C++ alone) the part of one rank
     lookup_run_ranks      (C++ alone) that of several
     lookup_run_new        (C++ alone) keys that get rows
+    lookup_run_forgetful  (C++ alone) tables that forget
     lookup_run_gradients  (C++ alone) rows made distinct, and gradients
     lookup_run_api        (C++ alone) what Python calls
     updates        the grouped forms of optimizers' steps on rows

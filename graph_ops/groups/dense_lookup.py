@@ -8,7 +8,7 @@ class Forward(GroupForm):
 
     def fixed_key(self, config):
         """See GroupForm.fixed_key: where it is known whether they train."""
-        if config.training is None or config.table.forgetting is not None:
+        if config.training is None or config.table.forgetting is not None:  # what it runs on is not known here
             return None
         return "training", config.training
 
@@ -18,8 +18,8 @@ class Forward(GroupForm):
         return taken.config.training is True or not (taken.config.table.hashed and taken.config.table.by_row)
 
     def key(self, taken, world):
-        """See GroupForm.key. Which rows a table that forgets has free, a group does not know."""
-        if taken.config.table.forgetting is not None:
+        """See GroupForm.key."""
+        if _by_itself(taken.call):
             return None
         if world.size == 1:
             return lookup_alone.key(taken)
@@ -27,7 +27,7 @@ class Forward(GroupForm):
 
     def lane(self, request, call, world):
         """See GroupForm.lane."""
-        return None if call.config.table.forgetting is not None else lane.LaneOp(lane.FORWARD, (), request, call, world)
+        return None if _by_itself(call) else lane.LaneOp(lane.FORWARD, (), request, call, world)
 
     def prepare(self, members, world):
         """See GroupForm.prepare."""
@@ -75,3 +75,9 @@ class Backward(GroupForm):
     def run(self, members, world):
         """See GroupForm.run."""
         return lookup_alone.backward(members) if world.size == 1 else lookup_ranks_backward.backward(members, world)
+
+
+def _by_itself(call):
+    """Whether a call's lookups are for Python: of tables with a cache, and on a GPU of those that forget."""
+    table = call.config.table
+    return table.cache is not None or (table.forgetting is not None and call.gpu is not None)

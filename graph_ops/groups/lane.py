@@ -51,7 +51,7 @@ class LaneOp:
         op["alone"] = world.size == 1
         op["note"], op["table"] = getattr(config, "rows_known", False), known_distinct.number(table.name)
         if update is None:
-            op["facts"] = lookup_run.facts_of(request.kernel, config)
+            op["facts"] = lookup_run.facts_of(request, config)
         else:
             op["update"], op["kernel"] = update
             op["host_inputs"] = request.host_input_count

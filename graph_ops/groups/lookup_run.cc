@@ -88,10 +88,12 @@ int LookupRun::Embeddings(int t, void** data) {
   return Made(t, kEmbeddings, given.rank + 1, dims, Allocate(member(t), kEmbeddings, given.rank + 1, dims, data));
 }
 
-int LookupRun::Lock(bool exclusive) {
+int LookupRun::Lock(bool exclusive, bool slots) {
+  if (slots) ReachSlots();
   variables_.resize(size() * width_);
   codes_.assign(size(), 0);
   const int code = group_->Lock(exclusive, variables_.data(), width_, codes_.data());
+  if (slots) TakeSlots();
   if (code == 0) return 0;
   error_ = "a group of requests, or one of them, holds locks already";
   return kInternal;

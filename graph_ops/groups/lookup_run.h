@@ -34,7 +34,15 @@ struct LookupFacts {
   int64_t kept;          // the output where rows are left for a gradient to weights; 0: nobody asks for them
   // How rows begin, as initial_rows in row_init.cu takes it; kind -1: as they are in the variable.
   int64_t seed, identity, kind;
-  double a, b;
+  // Of a table that forgets (stores/forgetful_store.py): the places of its variables, -1 for none; whether the lookup may
+  // refuse new keys; SlotsOf*, where its optimizers' slots are said, and null there while they are not known; and whether
+  // keys without a row read `absent` in all places.
+  int64_t used_at, free_at, counters_at, frequency_at, filters;
+  const struct SlotsOf* const* slots_of;
+  int64_t has_absent;
+  double a, b, absent;
+
+  bool forgets() const { return used_at >= 0; }
 
   int64_t parts_of(int64_t ranks) const { return parts != 0 ? parts : ranks; }
   int64_t keys_of(int64_t ranks) const { return keys != 0 ? keys : parts_of(ranks) * rows; }
@@ -73,6 +81,16 @@ struct Buffer {
     return {base, ranks, starts_at + (ranks + 1) * member, offsets_at + ranks * member};
   }
   i64 rows_of(int member) const { return starts[(member + 1) * (ranks + 1) - 1]; }
+};
+
+// The slots that optimizers keep for a table's rows. Kept in step with stores/known_slots.py.
+struct SlotsOf {
+  struct Slot {
+    const char *container, *name;  // '' for TensorFlow's default container
+    double value;                  // of a new row
+  };
+  int64_t count;
+  Slot slots[1];  // [count]
 };
 
 // When new rows of a member's table are stamped. Kept in step with lookup_run.py's NEW.
@@ -164,7 +182,8 @@ class LookupRun {
   GroupWork* Work();
   char* Scratch(int64_t bytes);
   i64* Numbers(int64_t count) { return reinterpret_cast<i64*>(Scratch(8 * count)); }
-  int Lock(bool exclusive);
+  // slots: whether those that optimizers keep for tables that forget are locked too.
+  int Lock(bool exclusive, bool slots = false);
   // Fills batches_. Returns false where embeddings cannot have one dimension more than some member's keys.
   bool TakeBatches();
   // Finds where bags begin, counts: [3 T], as group_bags.offsets; `offsets_` are where.
@@ -205,6 +224,25 @@ class LookupRun {
   // many are `fresh`; missing becomes 0.
   int Unseen(int64_t* missing, int64_t* fresh);
 
+  // ---- lookup_run_forgetful.cc
+
+  // Adds the slots of tables that forget to their members' variables, so that they are locked too.
+  void ReachSlots();
+  bool AnyForgets() const;
+  // Says what they are once they are locked, and lets the members go of them: the group holds them.
+  void TakeSlots();
+  // What an insertion has to know besides of a member whose table forgets. Returns false where it is for Python: rows must
+  // leave first, or the table must grow.
+  bool WhereFree(int t, int64_t lacking, int64_t given, InsertMember* insert) const;
+  UseMember UseOf(int t) const;
+  i64* CountersOf(int t) const { return static_cast<i64*>(variable(t, facts_[t].counters_at).data); }
+  // Whether TensorFlow says when the member's step ends, where its rows must stay until then.
+  bool CanPin(int t) const;
+  // Counts the training lookups of tables that forget, and pins their rows until their steps end; variables are locked.
+  int Touch(const uint8_t* left);
+  // Evaluations of such tables leave nothing for a gradient: they pin nothing.
+  void LeaveNothing(const uint8_t* left);
+
   // ---- lookup_run_gradients.cc
 
   bool Fits(int t) const;
@@ -233,6 +271,15 @@ class LookupRun {
   std::vector<void*> kept_;              // [T], outputs; null where nobody asks for them
   std::vector<InsertMember> inserts_;    // of `inserted_`
   std::vector<int> inserted_;            // numbers of members
+  struct Reached {
+    int place;  // among the member's variables
+    double value;
+  };
+  std::vector<std::vector<Reached>> reached_;     // [T], slots of tables that forget
+  std::vector<std::vector<ResetMember>> resets_;  // [T], the same, once they are locked
+  std::vector<uint8_t> unreached_;                // [T], 1 where these are not all that there are
+  bool training_ = false;
+  bool touched_ = false;
 };
 
 // What to exchange, as ForwardAsk says it.
@@ -247,6 +294,7 @@ inline void Tell(const Buffer& given, const Buffer& taken, int64_t* pointers, in
 // TensorFlow's status codes, and key types as numbered in common.cuh.
 constexpr int kResourceExhausted = 8, kInvalidArgument = 3, kInternal = 13;
 constexpr int kKeyInt64 = 0, kKeyInt32 = 1;
+constexpr int kConstant = 1;  // how rows begin that are all one number: row_init.py
 
 }  // namespace sok1x
 

@@ -1,6 +1,6 @@
 """Runs of the lookups' groups in C++ (lookup_run.h), as Python decides them."""
 import ctypes
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -10,13 +10,14 @@ from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import CallError
 from sok1x.graph_ops.exchanges.layouts import COMBINERS
 from sok1x.graph_ops.groups.run import Run
-from sok1x.graph_ops.stores import clock
+from sok1x.graph_ops.stores import clock, known_slots
 
 # What is known of a member before it runs: LookupFacts in lookup_run.h.
 FACTS = np.dtype([(name, np.int64) for name in (
     "dim", "rows", "hashed", "half", "global_step", "count_at", "stamps_at", "clock_at", "parts", "first", "keys",
-    "by_bag", "slots", "most", "mean", "ragged", "weighted", "kept", "seed", "identity", "kind")] + [
-        ("a", np.float64), ("b", np.float64)])
+    "by_bag", "slots", "most", "mean", "ragged", "weighted", "kept", "seed", "identity", "kind", "used_at", "free_at",
+    "counters_at", "frequency_at", "filters", "slots_of", "has_absent")] + [
+        (name, np.float64) for name in ("a", "b", "absent")])
 # When new rows are stamped: NewRows there.
 NEW = np.dtype([("ahead", np.int64), ("at_least", np.int64)])
 
@@ -73,7 +74,7 @@ class Team:
     """
 
     def __init__(self, members: List[Any]) -> None:
-        self.facts = np.array([facts_of(taken.request.kernel, taken.config) for taken in members], FACTS)
+        self.facts = np.array([facts_of(taken.request, taken.config) for taken in members], FACTS)
         self.names = [taken.config.table.name for taken in members]
         self.by_bag = bool(self.facts["by_bag"][0])
         self.hashed = bool(self.facts["hashed"].any())
@@ -89,21 +90,27 @@ class Team:
         return self._said[ranks]
 
 
-def facts_of(kernel: int, config: Any) -> Tuple[int, ...]:
-    """The `FACTS` of a kernel (a node in one session) with this config."""
+def facts_of(request: Any, config: Any) -> Tuple[Any, ...]:
+    """The `FACTS` of a request's kernel (a node in one session) with this config."""
+    kernel = request.kernel
     if kernel not in _facts:
         if len(_facts) >= _KERNELS_REMEMBERED:
             _facts.clear()
         table = config.table
         held = config.held.names if hasattr(config, "held") else ()
+
+        def place(*names: str) -> List[int]:
+            return [held.index(name) if name in held else -1 for name in names]
+
         _facts[kernel] = (table.dim, table.rows, table.hashed,
                           ITEM_BYTES[getattr(config, "dtype", "float32")] == 2, getattr(config, "global_step", False),
-                          *[held.index(name) if name in held else -1 for name in ("count", "stamps", "clock")],
+                          *place("count", "stamps", "clock"),
                           table.placement.rank is not None, table.placement.first, table.keys or 0,
                           hasattr(config, "combiner"), getattr(config, "slot_num", None) or 0,
                           getattr(config, "max_nnz", 0), COMBINERS[getattr(config, "combiner", "sum")],
                           getattr(config, "form", "") == "ragged", getattr(config, "weighted", False),
-                          getattr(config, "kept", 0), *_beginning(table))
+                          getattr(config, "kept", 0), *_beginning(table)[:3],
+                          *_forgetting(request, config, place), *_beginning(table)[3:], _absent(table) or 0.0)
     return _facts[kernel]
 
 
@@ -221,6 +228,21 @@ def _beginning(table: Any) -> Tuple[Any, ...]:
     world = launch.current()
     kind, a, b = ("", 0.0, 0.0) if table.by_row else table.distribution(world.size)
     return signed(world.arguments["seed"]), signed(table.identity), row_init.KINDS[kind] if kind else -1, a, b
+
+
+def _absent(table: Any) -> Optional[float]:
+    """What keys without a row read in all places, if that is not what their rows would begin with."""
+    return None if table.forgetting is None else table.forgetting.absent
+
+
+def _forgetting(request: Any, config: Any, place: Callable[..., List[int]]) -> Tuple[int, ...]:
+    """Of a lookup, what `FACTS` say of a table that forgets."""
+    table, forgetting = config.table, config.table.forgetting
+    if forgetting is None or not hasattr(config, "filtered"):
+        return -1, -1, -1, -1, 0, 0, 0
+    filters = forgetting.admit_after > 1 or (config.filtered and forgetting.filter_ratio < 1)
+    return (*place("used", "free", "counters", "frequency"), filters, known_slots.address(request, table),
+            _absent(table) is not None)
 
 
 def signed(number: int) -> int:

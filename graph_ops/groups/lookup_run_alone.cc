@@ -38,20 +38,23 @@ int LookupRun::ForwardAlone(bool training, uint8_t* left, int64_t* fresh) {
     const int code = batches_[t].fits ? OutputsAlone(t) : 0;
     if (code != 0) return code;
   }
-  int code = Lock(training);
+  int code = Lock(training, training);
   if (code != 0) return code;
   for (int t = 0; t < count; ++t) Open(t);
+  training_ = training;
   code = by_bag_ ? LookUpBags() : LookUpKeys(training);
   if (code == 0 && training) code = Unseen(counts_.data(), fresh);
+  for (int t = 0; t < count; ++t) left[t] = counts_[t] > 0 || codes_[t] != 0 || !batches_[t].fits || !CanPin(t);
+  if (code == 0 && !training) LeaveNothing(left);
+  if (code == 0 && inserts_.empty()) code = Touch(left);
   if (inserts_.empty()) group_->Unlock();
-  for (int t = 0; t < count; ++t) left[t] = counts_[t] > 0 || codes_[t] != 0 || !batches_[t].fits;
   return code;
 }
 
 bool LookupRun::AllBegin() const {
   for (int t = 0; t < size(); ++t) {
     // Of several ranks keys have been looked at where they come from.
-    const bool begins = facts_[t].hashed ? facts_[t].kind >= 0 : ranks_ > 1;
+    const bool begins = facts_[t].hashed ? facts_[t].kind >= 0 || facts_[t].has_absent : ranks_ > 1;
     if (!begins || codes_[t] != 0) return false;
   }
   return true;
@@ -64,6 +67,10 @@ int LookupRun::Begin() {
     if (!facts_[t].hashed) continue;
     members.push_back({from.keys, from.key_type, from.n, from.rows, from.out, from.out_half, from.dim, facts_[t].seed,
                        facts_[t].identity, facts_[t].kind, facts_[t].a, facts_[t].b});
+    if (facts_[t].has_absent) {
+      members.back().kind = kConstant;
+      members.back().a = facts_[t].absent;
+    }
   }
   return members.empty() ? 0 : steps_->initial(Work(), members.data(), members.size());
 }

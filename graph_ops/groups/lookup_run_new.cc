@@ -57,10 +57,13 @@ int LookupRun::Unseen(int64_t* missing, int64_t* fresh) {
   for (int i = 0; i < count; ++i) {
     const int t = inserted_[i];
     const TensorInfo& rows = variable(t, 0);
-    if (used[i] < 0 || used[i] + lacking[i] > rows.dims[0]) continue;  // its own `run` says so
+    InsertMember m = InsertMember();
+    if (facts_[t].forgets() ? !WhereFree(t, lacking[i], used[i], &m)
+                            : used[i] < 0 || used[i] + lacking[i] > rows.dims[0]) {
+      continue;  // its own `run` says so
+    }
     missing[t] = 0;
     fresh[t] = lacking[i];
-    InsertMember m = InsertMember();
     m.index = const_cast<Slot*>(asked[i].index);
     m.capacity = asked[i].capacity;
     m.keys = keys[i].values;
@@ -113,8 +116,10 @@ int LookupRun::ForwardInsert(const NewRows* rows, const uint8_t* left) {
     }
     if (code == 0 && !kept.empty()) code = steps_->gather(Work(), kept.data(), kept.size());
   }
+  code = Done(code);
+  if (code == 0) code = Touch(left);
   group_->Unlock();
-  return Done(code);
+  return code;
 }
 
 }  // namespace sok1x

@@ -179,7 +179,7 @@ int LookupRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, in
                              int64_t* takes) {
   const int count = size();
   std::fill(fresh, fresh + count, 0);
-  int code = Lock(training);
+  int code = Lock(training, training);
   if (code != 0) return code;
   found_.assign(count, FindMember());
   counts_.assign(count, 0);
@@ -196,9 +196,12 @@ int LookupRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, in
     batches_[t].fits = true;  // which is known where it is prepared
     Open(t);
   }
+  training_ = training;
   code = LookUpKeys(training);
   for (int t = 0; t < count; ++t) missing[t] = counts_[t] + (codes_[t] != 0);
   if (code == 0 && training) code = Unseen(missing, fresh);
+  for (int t = 0; t < count; ++t) missing[t] += !CanPin(t);
+  if (code == 0 && !training) LeaveNothing(nullptr);
   if (inserts_.empty()) group_->Unlock();
   Tell(answers_, values_, pointers, gives, takes);
   return code;
@@ -206,6 +209,12 @@ int LookupRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, in
 
 int LookupRun::ForwardTake(const uint8_t* left) {
   const int count = size();
+  if (training_ && !touched_ && AnyForgets()) {  // only now it is known who is left
+    int code = Lock(true);
+    if (code == 0) code = Touch(left);
+    group_->Unlock();
+    if (code != 0) return code;
+  }
   std::vector<GatherMember> rows;
   std::vector<CombineMember> bags;
   kept_.assign(count, nullptr);

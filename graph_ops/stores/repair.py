@@ -3,7 +3,8 @@
 Rooms, memory and agreement of ranks come before anything changes; what can fail after that is the machine. Even so no
 row may be lost, and the job be able to save: so the index gets the keys that it had, but for those that had left, and
 what lists free rows is made anew. On one rank the lookup fails; of several the others have gone on, so that it ends as
-if the new keys were refused, and the table's next lookup fails, on all ranks alike, with the message of the fault.
+if the new keys were refused, and the table's next lookup of new keys fails, on all ranks alike, with the message of the
+fault.
 """
 from typing import Any, Dict, Optional, Tuple
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from sok1x.cuda_kernels import fill, hash_index, index_rows
 from sok1x.graph_ops.bridge.errors import CallError, status_of
+from sok1x.graph_ops.stores import known_slots
 from sok1x.graph_ops.stores.forgetting import EVICTED, FREE, KNOWN
 
 UNKNOWN_STEP = 2 ** 62
@@ -60,10 +62,12 @@ def note(store: Any, error: Exception) -> None:
     if store.world.communicator.size == 1:
         raise failed from error
     _faults[store.request.session, store.table.name] = failed
+    known_slots.leave_to_python(store.request.session, store.table.name, True)
 
 
 def raise_noted(store: Any) -> None:
     """Raises what `note` has kept, once."""
     failed = _faults.pop((store.request.session, store.table.name), None)
     if failed is not None:
+        known_slots.leave_to_python(store.request.session, store.table.name, False)
         raise failed

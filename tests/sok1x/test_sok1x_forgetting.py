@@ -13,6 +13,7 @@ from sok1x.graph_ops.bridge.bridge import Request
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.operations import embedding
 from sok1x.graph_ops.stores import eviction
+from sok1x.graph_ops.stores.forgetful_store import ForgetfulStore
 
 DIM = 2
 
@@ -134,6 +135,51 @@ def test_no_gradient_reaches_another_keys_row(graph, seed):
     keys = sorted(model.held())
     for key, value in zip(keys, model.read(keys)):
         assert value % key == 0, (key, value)
+
+
+@pytest.mark.parametrize("strategy", ["lru", "lfu"])
+def test_rows_that_are_free_are_given_out_without_python(graph, monkeypatch, strategy):
+    """Python has rows leave, a sixteenth at a time; until they are given out C++ looks up and inserts."""
+    model = Model(init_capacity=64, max_capacity=64, evict_strategy=strategy)
+    model.train(range(64), np.ones(64))
+    model.train(range(32, 64), np.ones(32))
+    in_python, real = [], ForgetfulStore.insert
+    monkeypatch.setattr(ForgetfulStore, "insert", lambda self, *given: in_python.append(1) or real(self, *given))
+    for number in range(3):  # four leave each time: the first lookup needs one row, the others have three
+        new = [100 + 4 * number + i for i in range(4)]
+        for key in new:
+            model.train([32, key, key], [0.0, key, key])
+            assert len(in_python) == number + 1, (number, key)
+        model.look_up([32] + new)  # no new key
+        assert len(in_python) == number + 1
+        assert model.read(new) == [2.0 * key for key in new]
+    state = model.session.run(model.state)
+    rows = dict(state["index"][state["index"][:, 1] >= 0].tolist())
+    # What has been there before is gone from the slot, too.
+    assert [state["slot"][rows[key], 0] for key in range(100, 112)] == [-2.0 * key for key in range(100, 112)]
+    ticks = 2 + 3 * 5
+    assert state["counters"].tolist() == [ticks, 0, 12, 0, 76, 0] and state["count"] == 64
+    assert state["used"][rows[32]] == state["used"][rows[111]] == ticks and state["used"][rows[107]] == ticks - 5
+    if strategy == "lfu":
+        assert state["frequency"][[rows[key] for key in (32, 33, 111, 107)]].tolist() == [ticks, 2, 2, 2]
+    assert (state["stamps"][[rows[key] for key in range(100, 112)]] == np.arange(3, 15)).all()
+
+
+def test_a_slot_that_is_made_late_begins_anew_with_its_rows(graph):
+    model = Model(init_capacity=32, max_capacity=32, evict_strategy="lru")
+    model.train(range(32))
+    late = tf.train.AdagradOptimizer(1.0, initial_accumulator_value=0.5)
+    step = late.minimize(tf.reduce_sum(model.rows), var_list=[model.table])
+    accumulator = late.get_slot(model.table, "accumulator")
+    session = model.session
+    session.run(accumulator.initializer)
+    session.run(step, {model.keys: range(32)})
+    for keys in ([50], [51]):  # two leave: the second is C++'s
+        session.run(step, {model.keys: keys})
+    index, values = session.run([model.table.index[0], accumulator])
+    rows = dict(index[index[:, 1] >= 0].tolist())
+    assert [values[rows[key], 0] for key in (50, 51, 31)] == [1.5, 1.5, 1.5]
+    assert session.run(model.table.forgetting["counters"])[1] == 0
 
 
 class Fault(Exception):
