@@ -33,6 +33,7 @@ From TensorFlow's threads to ours (C++):
     bridge_api        what Python calls, for one request
     bridge_bulk       and for many
     bridge_grow       and for variables that get larger
+    bridge_reserved   host memory in which they do so in place
 
 The executor's thread:
     executor          takes requests in, announces them, runs them in the order that all ranks have

@@ -248,6 +248,11 @@ class Request:
         self._check(self.library.output(self.handle, index, len(shape), dims, ctypes.byref(data)), dtype, shape)
         return self._made(data.value, dtype, shape, gpu)
 
+    def made(self, code, pointer, dtype, shape):
+        """The `Array` of an output that a function of C++ has made, or the error for its code."""
+        self._check(code, dtype, shape)
+        return self._made(pointer, dtype, shape, self.gpu)
+
     def outputs(self, wanted, wanted_in_host=()):
         """The op's outputs from the first on, in one call: a list of `Array`s.
 

@@ -5,6 +5,20 @@
 
 #include "bridge_calls.h"
 #include "bridge_group.h"
+#include "bridge_reserved.h"
+
+namespace {
+
+constexpr int kResourceExhausted = 8;  // TensorFlow's status
+
+// Bytes of a tensor on the host that may be in a range of addresses; 0 for others.
+int64_t BytesToReserve(const sok1x::Request* request, tensorflow::DataType dtype, const tensorflow::TensorShape& shape) {
+  if (request->stream != nullptr) return 0;
+  const int64_t bytes = shape.num_elements() * tensorflow::DataTypeSize(dtype);
+  return bytes < sok1x::kLeastReserved ? 0 : bytes;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -39,12 +53,23 @@ int sok1x_variable_count(void* handle) {
 }
 
 // A buffer for variable `index`, which is locked exclusively, with another number of rows: described in *info, not
-// filled, and not the variable's yet. Returns 0 or a status code; the allocator does not wait for memory.
-int sok1x_larger(void* handle, int index, int64_t rows, sok1x::TensorInfo* info) {
+// filled, and not the variable's yet. in_place: it may be the variable's own memory, with what is there; then it is no more
+// to be given back. *clean: what has been there from that byte on is zero. Returns 0 or a status code; the allocator does
+// not wait for memory.
+int sok1x_larger(void* handle, int index, int64_t rows, int in_place, sok1x::TensorInfo* info, int64_t* clean) {
   auto* request = static_cast<sok1x::Request*>(handle);
   const tensorflow::Tensor* tensor = request->variables[index]->tensor();
   tensorflow::TensorShape shape = tensor->shape();
   shape.set_dim(0, rows);
+  *clean = shape.num_elements() * tensorflow::DataTypeSize(tensor->dtype());
+  if (in_place && BytesToReserve(request, tensor->dtype(), shape) > 0) {
+    if (!sok1x::Extend(*tensor, shape, &request->larger, clean) &&
+        !sok1x::Reserve(tensor->dtype(), shape, &request->larger, clean)) {
+      return kResourceExhausted;
+    }
+    sok1x::Describe(request->larger, info);
+    return 0;
+  }
   tensorflow::AllocationAttributes once;
 #if TF_MAJOR_VERSION == 1
   once.no_retry_on_failure = true;
@@ -74,6 +99,23 @@ void sok1x_cut(void* handle, int index, int64_t rows, sok1x::TensorInfo* info) {
   tensorflow::Tensor* tensor = static_cast<sok1x::Request*>(handle)->variables[index]->tensor();
   *tensor = tensor->Slice(0, rows);
   sok1x::Describe(*tensor, info);
+}
+
+// Output `index`, the value of a variable that may grow, as sok1x_output gives it.
+int sok1x_output_to_grow(void* handle, int index, int rank, const int64_t* dims, void** data) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  tensorflow::TensorShape shape;
+  for (int i = 0; i < rank; ++i) shape.AddDim(dims[i]);
+  const int at = request->OutputAt(index);
+  const tensorflow::DataType dtype = request->context->expected_output_dtype(at);
+  tensorflow::Tensor tensor;
+  int64_t clean;
+  if (BytesToReserve(request, dtype, shape) > 0 && sok1x::Reserve(dtype, shape, &tensor, &clean)) {
+    request->context->set_output(at, tensor);
+  }
+  const int code = sok1x::Allocate(request, index, rank, dims, data);  // where it is there already, that one
+  if (code == 0) request->FollowTensorFlow();
+  return code;
 }
 
 // Rows of variable `index`, which need not be locked; -1 where it has not been initialized.

@@ -4,7 +4,7 @@ Inside `Request.variables(exclusive=True)`: `Reached` unlocks, adds variables by
 TensorFlow's order; when it ends the request has its own again, as they are then. Between, others may have had them.
 """
 import ctypes
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 from sok1x.graph_ops.bridge import bridge
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
@@ -12,8 +12,9 @@ from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
 _I, _P, _I64 = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
 _DECLARED = (
     ("reach", _I, [_P, ctypes.c_char_p, ctypes.c_char_p]), ("keep_variables", None, [_P, _I]),
-    ("variable_count", _I, [_P]), ("larger", _I, [_P, _I, _I64, _P]), ("take_larger", None, [_P, _I]),
-    ("cut", None, [_P, _I, _I64, _P]), ("rows", _I64, [_P, _I]), ("bytes_left", _I64, [_P]))
+    ("variable_count", _I, [_P]), ("larger", _I, [_P, _I, _I64, _I, _P, _P]), ("take_larger", None, [_P, _I]),
+    ("cut", None, [_P, _I, _I64, _P]), ("output_to_grow", _I, [_P, _I, _I, _P, _P]), ("rows", _I64, [_P, _I]),
+    ("bytes_left", _I64, [_P]))
 _functions: Dict[str, Any] = {}
 
 
@@ -36,6 +37,13 @@ def rows_by_name(request: Any, container: str, name: str) -> int:
     return found
 
 
+def output(request: Any, dtype: str, shape: Sequence[int]) -> Any:
+    """Output 0 of a request, the value of a variable that may grow (bridge_reserved.h): an `Array`."""
+    data, dims = ctypes.c_void_p(), (_I64 * len(shape))(*shape)
+    code = _call(request, "output_to_grow", 0, len(shape), dims, ctypes.byref(data))
+    return request.made(code, data.value, dtype, shape)
+
+
 def bytes_left(request: Any) -> int:
     """Bytes that TensorFlow's allocator may still give on the request's device; -1 where it does not say."""
     return int(_call(request, "bytes_left"))
@@ -51,10 +59,11 @@ class Reached:
 
     Attributes:
       arrays: {what: `Array`}, of those that exist and have a value. They are kept up to date.
+      clean: of what `larger` has given last, the byte from which on it is zero; all bytes where that is not known.
     """
 
     def __init__(self, request: Any, table: str, names: Dict[Any, Tuple[str, str]]) -> None:
-        self._request, self._table = request, table
+        self._request, self._table, self.clean = request, table, 0
         request.library.unlock(request.handle)
         found = {what: _call(request, "reach", container.encode(), name.encode())
                  for what, (container, name) in names.items()}
@@ -75,16 +84,22 @@ class Reached:
         """The request's own variables, as they have been locked: a list of `Array`s."""
         return [bridge.array(self._infos[i], self._request.gpu) for i in range(self._request.resource_count)]
 
-    def larger(self, what: Any, count: int) -> Any:
+    def larger(self, what: Any, count: int, in_place: bool = True) -> Any:
         """An `Array` of `count` rows that the next `take` makes the variable's; it is to be filled.
+
+        Args:
+          in_place: whether it may be where the variable is, with the rows that are there: then it must be taken.
+            `clean` says from which byte on it is zero.
 
         Raises:
           CallError: there is no memory for it.
         """
-        info = bridge.TensorInfo()
-        code = _call(self._request, "larger", self._index[what], count, ctypes.byref(info))
+        info, clean = bridge.TensorInfo(), ctypes.c_int64()
+        code = _call(self._request, "larger", self._index[what], count, in_place, ctypes.byref(info),
+                     ctypes.byref(clean))
         if code:
             raise CallError(code, "no memory")
+        self.clean = clean.value
         return bridge.array(info, self._request.gpu)
 
     def take(self, what: Any, array: Any) -> None:

@@ -100,14 +100,14 @@ def begin_again(store: Any, first: int) -> None:
 def _grow_to(request: Any, reached: Any, values: Dict[Any, float], before: int, after: int) -> None:
     """Grows everything from `before` rows to `after`, or nothing."""
     _grow_index(request, reached, after)
-    grown: List[Any] = []
+    rows = {what: reached.arrays[what].shape[0] for what in values}
     try:
         for what, value in values.items():
             _resize(reached, what, min(before, reached.arrays[what].shape[0]), after, value)
-            grown.append(what)
             if not what and START in reached.arrays:
                 write_repeated(request, reached.arrays[START], before, reached.arrays[what])
     except BaseException:
+        grown = [what for what in values if reached.arrays[what].shape[0] != rows[what]]
         for what in grown:
             reached.cut(what, before)
         for what in reversed(grown):
@@ -119,13 +119,18 @@ def _grow_to(request: Any, reached: Any, values: Dict[Any, float], before: int, 
 
 
 def _resize(reached: Any, what: Any, keep: int, count: int, value: float) -> None:
-    """A buffer of `count` rows for a variable: the first `keep` are those that it has, the rest gets a value."""
+    """Memory of `count` rows for a variable: the first `keep` are those that it has, the rest gets a value."""
     old, new = reached.arrays[what], reached.larger(what, count)
-    row_bytes = ITEM_BYTES[old.dtype] * int(np.prod(old.shape[1:], dtype=np.int64))
-    host_memory.advise_large_pages(new.pointer, count * row_bytes)
-    dense.copy(old.pointer, keep * row_bytes, new.pointer)
-    write_value(new, keep * row_bytes // ITEM_BYTES[old.dtype], new.size, value)
+    item = ITEM_BYTES[old.dtype]
+    row_bytes = item * int(np.prod(old.shape[1:], dtype=np.int64))
+    if new.pointer != old.pointer:
+        host_memory.advise_large_pages(new.pointer, count * row_bytes)
+        dense.copy(old.pointer, keep * row_bytes, new.pointer)
     reached.take(what, new)
+    first, end = keep * row_bytes // item, new.size
+    if not np.array(value, old.dtype).view("int{}".format(8 * item)):
+        end = min(end, max(first, reached.clean // item))
+    write_value(new, first, end, value)
 
 
 def write_value(array: Array, first: int, end: int, value: float) -> None:
@@ -167,7 +172,7 @@ def larger_index(request: Any, reached: Any, what: str, slots: int, ticks: Array
     """
     old = reached.arrays[what]
     keys = request.temporary("int64", given)
-    new = reached.larger(what, slots)
+    new = reached.larger(what, slots, in_place=False)
     host_memory.advise_large_pages(new.pointer, 16 * slots)
     in_use, there, places = rows_in_use(request, ticks, given)
     stamps.numbered_keys(old.pointer, old.shape[0], places.pointer, given, "int64", keys.pointer)

@@ -47,9 +47,9 @@ def rows_now(request: Any, table: Table) -> int:
     return table.rows if there < 0 else there
 
 
-def _array(request: Any, dtype: str, shape: Sequence[int]) -> Any:
-    """Output 0, not yet touched, on large pages where that pays."""
-    out = request.output(0, dtype, shape)
+def _array(request: Any, grows: bool, dtype: str, shape: Sequence[int]) -> Any:
+    """Output 0, not yet touched, on large pages where that pays; what grows can do so in place."""
+    out = growing.output(request, dtype, shape) if grows else request.output(0, dtype, shape)
     host_memory.advise_large_pages(out.pointer, out.size * ITEM_BYTES[dtype])
     return out
 
@@ -66,7 +66,7 @@ class _Rows(Operation):
         rows = rows_now(request, table)
         if table.grows:
             known_slots.note_initialized(request, table.name)
-        out = _array(request, "float32", (rows, table.dim))
+        out = _array(request, table.grows, "float32", (rows, table.dim))
         kind, a, b = ("zeros", 0.0, 0.0) if table.hashed else table.distribution(world.size)
         placement = table.placement
         row_init.initial_rows_of_shard(world.arguments["seed"], table.identity, world.rank - placement.first,
@@ -82,7 +82,7 @@ class _Index(Operation):
 
     def run(self, request: Any, config: InitialConfig, world: Any, headers: Any) -> None:
         slots = hash_index.capacity(rows_now(request, config.table))
-        hash_index.clear(_array(request, "int64", (slots, 2)).pointer, slots)
+        hash_index.clear(_array(request, False, "int64", (slots, 2)).pointer, slots)
 
 
 @register
@@ -116,7 +116,7 @@ class _Stamps(Operation):
     def run(self, request: Any, config: InitialConfig, world: Any, headers: Any) -> None:
         rows = rows_now(request, config.table)
         step_times.begin(request, config.table.name)
-        fill.fill_int64(_array(request, "int64", (rows,)).pointer, rows, 0)
+        fill.fill_int64(_array(request, config.table.grows, "int64", (rows,)).pointer, rows, 0)
 
 
 @register
@@ -129,7 +129,7 @@ class _RepeatedRows(Operation):
     def run(self, request: Any, config: InitialConfig, world: Any, headers: Any) -> None:
         table = config.table
         known_slots.note_initialized(request, table.name)
-        out = _array(request, "float32", (rows_now(request, table), table.dim))
+        out = _array(request, table.grows, "float32", (rows_now(request, table), table.dim))
         growth.write_repeated(request, request.inputs[0], 0, out)
 
 
@@ -143,7 +143,7 @@ class _Zeros(Operation):
     def run(self, request: Any, config: ZerosConfig, world: Any, headers: Any) -> None:
         table, rows = config.table, rows_now(request, config.table)
         description: Any = table.cache if config.variable in cache.VARIABLES else table.forgetting
-        out = _array(request, "int64", description.shape_of(config.variable, rows))
+        out = _array(request, table.grows, "int64", description.shape_of(config.variable, rows))
         fill.fill_int64(out.pointer, out.size, 0)
 
 
@@ -158,7 +158,7 @@ class _Slot(Operation):
         known_slots.note_initialized(request, config.table.name, config.slot)
         if config.table.cache is not None:
             host_tier.forget_slot(request, config.table, config.slot.name)
-        out = _array(request, config.dtype, (rows_now(request, config.table),) + config.shape)
+        out = _array(request, config.table.grows, config.dtype, (rows_now(request, config.table),) + config.shape)
         growth.write_value(out, 0, out.size, config.slot.value)
 
 

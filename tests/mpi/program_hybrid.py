@@ -254,12 +254,12 @@ def memory_ends():
     stock_plan = CachedStore._plan
 
     def scarce(place, error):
-        def call(self, *arguments):
+        def call(self, *arguments, **how):
             if left[0] is not None and inside[0]:
                 left[0] -= 1
                 if left[0] == -1:
                     raise error
-            return stock[place](self, *arguments)
+            return stock[place](self, *arguments, **how)
         return call
 
     def plan(self, *arguments):

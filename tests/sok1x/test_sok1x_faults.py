@@ -178,3 +178,65 @@ def test_a_growth(graph, monkeypatch, tmp_path):
 
     failed = in_turn(monkeypatch, growth, "_grow_to", lambda: model.train(range(10, 40)), check)
     assert len(failed) >= 12 and set(model.held()) == set(range(40)), failed
+
+
+def test_a_growth_in_place(graph, monkeypatch):
+    """Rows stay where they are: what a fault leaves behind them is not what later rows begin with."""
+    model = Model(rows=None, init_capacity=1 << 17, max_capacity=1 << 20, evict_strategy="lru")
+    model.train(range(1 << 17))
+    copies, copy, write = [], growth.dense.copy, growth.write_value
+    monkeypatch.setattr(growth.dense, "copy", lambda *given: copies.append(given) or copy(*given))
+    before = model.session.run(model.state)
+    rows = [name for name, value in before.items() if len(np.shape(value)) and len(value) == 1 << 17]
+
+    def failing(number):
+        def write_other(array, first, end, value):
+            if write_other.left == 0:
+                write(array, first, array.size, 7)
+                raise Fault("at the value of new rows")
+            write_other.left -= 1
+            write(array, first, end, value)
+        write_other.left = number
+        return write_other
+
+    assert len(rows) == 5
+    for number in range(5):
+        with monkeypatch.context() as patched:
+            patched.setattr(growth, "write_value", failing(number))
+            with pytest.raises(tf.errors.InternalError, match="at the value of new rows"):
+                model.train([1 << 17])
+        after = model.session.run(model.state)
+        for name in rows:
+            assert after[name].tobytes() == before[name].tobytes(), (number, name)
+    for first, last, capacity in ((1 << 17, 1 << 17, 1 << 18), ((1 << 17) + 1, 1 << 18, 1 << 19)):
+        model.train(range(first, last + 1))
+        after = model.session.run(model.state)
+        for name in rows:
+            assert len(after[name]) == capacity and after[name][:1 << 17].tobytes() == before[name].tobytes(), name
+            assert not after[name][last + 1:].any(), name
+    assert not copies
+    values = after[model.table.op.name]
+    assert (values[:last + 1] == -1).all()  # 1 less its gradient, 2
+
+
+def test_a_variable_that_grows_in_place_is_one_of_tensorflows(graph, tmp_path):
+    """Assigned, saved, restored and initialized as a whole, between growths."""
+    model = Model(rows=None, init_capacity=1 << 17)
+    model.train(range(1 << 17))
+    held, table, session = model.session.run(model.table), model.table, model.session
+    shared = session.run([table.value(), model.state[table.op.name + "/Momentum"]])
+    session.run(table.assign(2 * held))  # TensorFlow's own memory
+    model.train(range((1 << 17) + 1))
+    values = session.run(table)
+    # Its gradient is 2 at first, then -4: the slot has 2, then -3; and 2 of the new row.
+    assert len(values) == 1 << 18 and (values[:1 << 17] == 1).all() and (values[1 << 17] == -1).all()
+    path = model.saver.save(session, str(tmp_path / "model"))
+    model.train(range(1 << 18, (1 << 18) + (1 << 17)))
+    assert len(session.run(table)) == 1 << 19
+    model.saver.restore(session, path)
+    np.testing.assert_array_equal(session.run(table)[:1 << 18], values)
+    assert (shared[0] == held).all()
+    session.run(tf.global_variables_initializer())
+    assert session.run(table.index[1]) == 0
+    model.train(range(10))
+    assert (session.run(table)[:10] == -1).all()
