@@ -5,7 +5,8 @@
 One table for each optimizer, looked up by key or by bag, some of them in groups with tables of fixed size. All are
 trained twice from the same start: once with room for every key from the start, once from few rows on. Embeddings of
 every step, rows, slots, stamps and indexes are compared bit for bit. Slots of two optimizers on one table, and slots
-that are made after the first growth, are among them. Then memory ends, at every allocation of a growth in turn.
+that are made after the first growth, are among them. Then memory ends, at every allocation of a growth in turn; and
+kernels fail on one rank at every step of an eviction.
 """
 import sys
 
@@ -15,8 +16,9 @@ import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x import launch
+from sok1x.cuda_kernels import index_rows, row_use
 from sok1x.graph_ops.bridge import growing
-from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.bridge.errors import INTERNAL, RESOURCE_EXHAUSTED, CallError
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 STEPS, LARGE, SMALL, BATCH = 20, 1024, 16, 24
@@ -182,6 +184,68 @@ def memory_ends(once):
             growing.Reached.larger = stock
 
 
+def kernels_fail():
+    """On the last rank, at each step of an eviction: the others go on, no row that stays is lost, all hear of it."""
+    world = launch.current()
+    size, fails = world.size, world.rank == world.size - 1
+    places = [(index_rows.kernels, "sweep_runs"), (row_use.kernels, "free_rows"), (row_use.kernels, "list_free"),
+              (row_use.kernels, "give_rows"), (index_rows.kernels, "place_keys"), (row_use.kernels, "begin_rows"),
+              (row_use.kernels, "stamp_given")]
+
+    def failing_once(place, name):
+        stock = getattr(place, name)
+
+        def fault(*_):
+            setattr(place, name, stock)
+            raise CallError(INTERNAL, "as it should")
+        return fault
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        tables = [sok.EmbeddingVariable(rows=None, dim=2, init_capacity=32, max_capacity=32, evict_strategy="lru")
+                  for _ in range(2)]
+        keys = tf.placeholder(tf.int64, [None])
+        rows = [sok.all2all_dense_embedding(table, keys) for table in tables]
+        step = [Model.step(one, table, train.MomentumOptimizer(0.1, 0.9)) for one, table in zip(rows, tables)]
+        known = [sok.export(table) for table in tables]
+        session.run(tf.global_variables_initializer())
+
+        def held():
+            found = [dict(zip(keys.tolist(), values.tolist())) for keys, values in session.run(known)]
+            assert all(len(of_table) <= 32 for of_table in found)
+            return found
+
+        new = 32 * size
+        session.run(step, {keys: range(new)})
+        for place, name in places:
+            before, stock = held(), getattr(place, name)
+            if fails:
+                setattr(place, name, failing_once(place, name))
+            try:
+                batch = range(new, new + 3 * size)
+                session.run(rows, {keys: batch})
+            except tf.errors.InternalError as error:
+                assert size == 1 and "as it should" in error.message, error
+            else:
+                assert size > 1 or not fails, name
+            finally:
+                setattr(place, name, stock)
+            after = held()
+            for one, other in zip(before, after):
+                assert all(other[key] == one[key] for key in set(one) & set(other)), name
+            if size > 1:  # one table's next lookup of new keys says so, on all ranks
+                there = [len(set(batch) & set(of_table)) for of_table in after]
+                assert sorted(there) == ([0, 3] if fails else [3, 3]), (name, there)
+                try:
+                    session.run(rows, {keys: batch})
+                except tf.errors.InternalError as error:
+                    assert "while keys got rows: as it should" in error.message, error
+                else:
+                    raise AssertionError(name)
+            session.run(step, {keys: batch})
+            assert all(set(batch[world.rank::size]) <= set(of_table) for of_table in held()), name
+            new += 3 * size
+
+
 def resident(name):
     """Bytes of this process's memory: VmRSS now, VmHWM at most since the last `forget_peak`."""
     with open("/proc/self/status") as lines:
@@ -222,6 +286,8 @@ def main(seed):
     same_bits(seed)
     memory_ends(once=True)
     memory_ends(once=False)
+    if not tf.test.is_gpu_available():
+        kernels_fail()
     if launch.current().size == 1 and not tf.test.is_gpu_available():  # it is the memory of the process
         memory_peak(lambda: train.GradientDescentOptimizer(0.1), slots=0)
         memory_peak(lambda: train.MomentumOptimizer(0.1, 0.9), slots=1)
