@@ -39,6 +39,7 @@ Who the ranks are:
     mpi_library          MPI loaded, begun and ended, shared with others in the process
     world                all ranks, as one process sees them
     hosts                which host a rank is on, in messages
+    by_hosts             which ranks exchange with which, where exchanges go by hosts
     agreement            whether all gave sok.Init equal arguments
     environment          the environment variables
     errors               the one exception of this folder

@@ -7,6 +7,7 @@ coordinator's order). Counts are int64 NumPy arrays [N] of items, always in host
 """
 import abc
 
+from .by_hosts import ALL
 from .errors import INVALID_ARGUMENT, LaunchError
 
 DTYPES = ("float16", "float32", "float64", "int32", "int64")
@@ -37,7 +38,7 @@ class Communicator(abc.ABC):
     failure = None
 
     @abc.abstractmethod
-    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):
+    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes, among=ALL):
         """Gives `send_counts[r]` items to each rank r, and takes `recv_counts[r]` from it.
 
         Args:
@@ -46,10 +47,15 @@ class Communicator(abc.ABC):
             recv: Pointer to room for sum(recv_counts) items; they come grouped by rank.
             recv_counts: int64 [N], items from each rank (what that rank sends here).
             item_bytes: Bytes of an item, int > 0.
+            among: by_hosts.INSIDE or ACROSS where only these ranks have anything for each other, after `split`: nothing
+                is sent to others, not even that there is nothing.
 
         Raises:
             LaunchError: INTERNAL where the exchange fails.
         """
+
+    def split(self, grouped):
+        """Readies exchanges among some ranks: see `all_to_all` (all ranks). grouped: a by_hosts.ByHosts."""
 
     @abc.abstractmethod
     def reduce_scatter(self, send, recv, counts, dim):

@@ -8,7 +8,8 @@ _FUNCTIONS = {
     "alltoallv": "MPI_Alltoallv", "iallreduce": "MPI_Iallreduce", "wait": "MPI_Wait",
     "group_start": "ncclGroupStart", "group_end": "ncclGroupEnd", "send": "ncclSend", "recv": "ncclRecv"}
 _NUMBERS = ("rank", "ranks", "limit", "inside", "since", "bytes_sent", "exchanges", "comm", "alltoallv", "iallreduce",
-            "wait", "byte", "uint8", "max", "status", "group_start", "group_end", "send", "recv", "stream")
+            "wait", "byte", "uint8", "max", "status", "local", "inside_comm", "across_comm", "group_start", "group_end",
+            "send", "recv", "stream")
 
 
 class Direct(ctypes.Structure):

@@ -12,6 +12,8 @@ SOK1X_NUM_THREADS     threads of the host kernels; unset: this rank's share of t
 SOK1X_COMMUNICATOR    how GPUs exchange: nccl, mpi (through pinned host memory), or auto: NCCL where it can (auto)
 SOK1X_WHOLE_HEADERS   up to how many ranks what an op tells all ranks goes through rank 0 whole; with more, counts of
                       keys go from rank to rank (8)
+SOK1X_EXCHANGE_BY_HOSTS  1: lookups exchange inside each host before they do between hosts; L > 1: so many ranks that
+                      follow each other are taken for a host; 0: every rank exchanges with every other (0)
 SOK1X_NCCL_LIBRARY    the file of NCCL's library; unset: the system's libnccl.so.2, else the wheel's
 """
 import os
@@ -82,6 +84,16 @@ def whole_headers():
     if not text.isdigit():
         raise LaunchError(INVALID_ARGUMENT,
                           "SOK1X_WHOLE_HEADERS must be a whole number, 0 or more; got {!r}".format(text))
+    return int(text)
+
+
+def exchange_by_hosts():
+    """SOK1X_EXCHANGE_BY_HOSTS, an int. Raises LaunchError for a bad value."""
+    text = os.environ.get("SOK1X_EXCHANGE_BY_HOSTS", "").strip() or "0"
+    if not text.isdigit():
+        raise LaunchError(INVALID_ARGUMENT, (
+            "SOK1X_EXCHANGE_BY_HOSTS must be 0, 1, or a number of ranks that are taken for a host; got {!r}").format(
+                text))
     return int(text)
 
 

@@ -1,6 +1,7 @@
 """The communicator of a job with one rank: copies, and no MPI or NCCL."""
 import ctypes
 
+from .by_hosts import ALL
 from .communicator import Communicator, check_dtype, check_root
 from .errors import LaunchError
 
@@ -19,7 +20,7 @@ class LocalCommunicator(Communicator):
         if nbytes and source != target:
             self._move(target, source, nbytes)
 
-    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):
+    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes, among=ALL):
         """See Communicator.all_to_all."""
         self._copy(send, recv, int(send_counts[0]) * item_bytes)
 

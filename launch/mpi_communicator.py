@@ -13,6 +13,7 @@ import time
 import numpy as np
 
 from . import direct
+from .by_hosts import ACROSS, ALL, INSIDE
 from .communicator import Communicator, check_dtype, check_root
 from .errors import INTERNAL, LaunchError
 from .hosts import named
@@ -67,7 +68,18 @@ class MpiCommunicator(Communicator):
         self._scratch = np.empty(1, np.uint8)
         self._types = {"float32": MPI.FLOAT, "float64": MPI.DOUBLE, "int32": MPI.INT32_T, "int64": MPI.INT64_T}
         self._verdict = np.zeros(1, np.int32)
+        self._circles = {}
         self._asked = None  # by any_rank: (what is being found, MPI's request)
+
+    def split(self, grouped):
+        """Makes communicators of those that exchange inside a host, and across (collective). grouped: a ByHosts."""
+        colors = {INSIDE: grouped.first, ACROSS: self.rank % grouped.local}
+        for among, color in colors.items():
+            comm = self._comm.Split(color, self.rank)
+            comm.Set_errhandler(self._MPI.ERRORS_RETURN)
+            self._circles[among] = comm, grouped.ranks(among)
+        handles = [self._MPI._handleof(self._circles[among][0]) for among in (INSIDE, ACROSS)]
+        self.direct.local, (self.direct.inside_comm, self.direct.across_comm) = grouped.local, handles
 
     @property
     def busy(self):
@@ -95,25 +107,28 @@ class MpiCommunicator(Communicator):
         return self._items[nbytes]
 
     @_exchange
-    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):
+    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes, among=ALL):
         """See Communicator.all_to_all."""
         # Plain lists: with few ranks they are several times as fast as small arrays, here and inside mpi4py.
         send_counts, recv_counts = send_counts.tolist(), recv_counts.tolist()
         self.bytes_sent += (sum(send_counts) - send_counts[self.rank]) * item_bytes
-        item = self._item(item_bytes)
+        item, comm = self._item(item_bytes), self._comm
+        if among != ALL:
+            comm, ranks = self._circles[among]
+            send_counts, recv_counts = ([counts[rank] for rank in ranks] for counts in (send_counts, recv_counts))
         # Both ends of a pair know its count, and nobody knows another pair's: so the pair decides. Pairs above the
         # share go from rank to rank; the others together stay below the limit.
-        share = self.limit // self.size
+        share = self.limit // len(send_counts)
         if max(send_counts) <= share and max(recv_counts) <= share:
-            self._comm.Alltoallv(self._parts(send, send_counts, item_bytes, item),
-                                 self._parts(recv, recv_counts, item_bytes, item))
+            comm.Alltoallv(self._parts(send, send_counts, item_bytes, item),
+                           self._parts(recv, recv_counts, item_bytes, item))
             return
         outbox, inbox = _Side(send, send_counts, item_bytes, share), _Side(recv, recv_counts, item_bytes, share)
-        requests = self._pieces(inbox.large, item_bytes, self._comm.Irecv) + self._pieces(
-            outbox.large, item_bytes, self._comm.Isend)
+        requests = self._pieces(inbox.large, item_bytes, comm.Irecv) + self._pieces(
+            outbox.large, item_bytes, comm.Isend)
         outbox.gather()
-        self._comm.Alltoallv(self._parts(outbox.packed.ctypes.data, outbox.counts, item_bytes, item),
-                             self._parts(inbox.packed.ctypes.data, inbox.counts, item_bytes, item))
+        comm.Alltoallv(self._parts(outbox.packed.ctypes.data, outbox.counts, item_bytes, item),
+                       self._parts(inbox.packed.ctypes.data, inbox.counts, item_bytes, item))
         inbox.scatter()
         self._MPI.Request.Waitall(requests)
 
@@ -282,6 +297,8 @@ class MpiCommunicator(Communicator):
                 for item in self._items.values():
                     item.Free()
                 self._items.clear()
+                for comm, _ in self._circles.values():
+                    comm.Free()
                 self._comm.Free()
 
 

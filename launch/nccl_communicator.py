@@ -9,6 +9,7 @@ import threading
 import time
 
 from . import direct
+from .by_hosts import ALL
 from .communicator import check_dtype, check_root
 from .errors import INTERNAL, LaunchError
 from .gpu_communicator import GpuCommunicator
@@ -157,7 +158,7 @@ class NcclCommunicator(GpuCommunicator):
                 print_line("sok1x: {}: {}".format(named(self.rank), error))
 
     @_exchange
-    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):
+    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes, among=ALL):
         """See Communicator.all_to_all."""
         gives = [count * item_bytes for count in send_counts.tolist()]
         takes = [count * item_bytes for count in recv_counts.tolist()]

@@ -4,6 +4,7 @@ For several ranks on one GPU, which NCCL does not allow, and for jobs without NC
 """
 import numpy as np
 
+from .by_hosts import ALL
 from .communicator import check_dtype, check_root
 from .gpu_communicator import GpuCommunicator
 
@@ -43,12 +44,12 @@ class StagedCommunicator(GpuCommunicator):
         if nbytes:
             self._gpu.to_device(pointer, buffer, nbytes)
 
-    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes):
+    def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes, among=ALL):
         """See Communicator.all_to_all."""
         outgoing = self._fetch(send, int(send_counts.sum()) * item_bytes)
         nbytes = int(recv_counts.sum()) * item_bytes
         incoming = self._buffer("recv", nbytes)
-        self._through_host("all_to_all", outgoing, send_counts, incoming, recv_counts, item_bytes)
+        self._through_host("all_to_all", outgoing, send_counts, incoming, recv_counts, item_bytes, among)
         self._put(recv, incoming, nbytes)
 
     def reduce_scatter(self, send, recv, counts, dim):

@@ -3,7 +3,7 @@ import ctypes
 import os
 import threading
 
-from . import agreement, environment, failure, heartbeat, hosts, launcher, mpi_library, orphans
+from . import agreement, by_hosts, environment, failure, heartbeat, hosts, launcher, mpi_library, orphans
 from .coordinator import Coordinator
 from .errors import DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, LaunchError
 from .lines import print_line
@@ -36,6 +36,7 @@ class World:
         description: Dict of str to str for people: launcher, MPI library, thread level, ...
         short_headers: Whether counts of keys for each rank are left out of what ops tell all ranks, and go from rank to
             rank instead: N of N ranks' would be N * N numbers in each of N messages of rank 0.
+        by_hosts: by_hosts.ByHosts where lookups exchange inside each host first, or None. Headers are short then.
         heartbeat: heartbeat.Heartbeat, or None.
         grace_seconds: Seconds this process may go on after the job failed.
         spin_microseconds: How long to look for the next request before sleeping.
@@ -48,12 +49,18 @@ class World:
         self.local_rank, self.local_size = local_rank, local_size
         self.arguments = dict(arguments)
         self.communicator, self.coordinator = communicator, coordinator
-        self.gpu_communicator = self.heartbeat = None
+        self.gpu_communicator = self.heartbeat = self.by_hosts = None
         self.host_threads = host_threads
         self.description = description
         self.short_headers = size > environment.whole_headers()
         self.grace_seconds = environment.grace_seconds()
         self.mpi = mpi
+
+    def exchange_by_hosts(self, grouped):
+        """From now on, a by_hosts.ByHosts; before anything is exchanged, on all ranks."""
+        self.by_hosts, self.short_headers = grouped, True
+        self.communicator.split(grouped)
+        self.description["exchange"] = grouped.described()
 
     @property
     def name(self):
@@ -158,6 +165,7 @@ def _join(arguments, found):
     deadlock = environment.deadlock_seconds()
     environment.grace_seconds(), environment.num_threads(), environment.whole_headers()
     environment.heartbeat_seconds(), environment.heartbeat_port()
+    wanted = environment.exchange_by_hosts()
     who = "sok1x: rank {}{}".format(
         found.rank if found else "?", " (host {})".format(hosts.own_name()) if hosts.several() else "")
     patience = agreement.Patience(who, stall, abort, print_line)
@@ -180,6 +188,13 @@ def _join(arguments, found):
         local_rank, local_size = shared.Get_rank(), shared.Get_size()
         cpus, first = shared.allgather(_cpus()), shared.bcast(_mpi.rank)
         shared.Free()
+        told = [tuple(map(int, text.split())) for text in agreement.exchange(
+            MPI, _mpi.control, b"%d %d" % (wanted, first), patience)]
+        by_hosts.compare([one for one, _ in told])
+        grouped, why_not = by_hosts.find(wanted, [one for _, one in told], _mpi.rank)
+        if why_not and _mpi.rank == 0:
+            print_line("sok1x: SOK1X_EXCHANGE_BY_HOSTS={}, but {}: every rank exchanges with every other".format(
+                wanted, why_not))
         exchanges = agreement.duplicate(MPI, MPI.COMM_WORLD, patience)
     # The launcher may have told no size, and be alone after all.
     communicator = MpiCommunicator(MPI, exchanges, _mpi.gate) if _mpi.size > 1 else LocalCommunicator()
@@ -197,6 +212,8 @@ def _join(arguments, found):
                      "communicator": "MPI" if _mpi.size > 1 else "local",
                      **hosts.described()}, _mpi, share)
     with _mpi.gate:
+        if grouped is not None:
+            world.exchange_by_hosts(grouped)
         world.heartbeat = heartbeat.prepare(MPI, _mpi.control, first, local_size < _mpi.size, world.lost, patience)
     return world
 

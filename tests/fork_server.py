@@ -1,11 +1,12 @@
 """Has TensorFlow imported, and forks a process for each program that tests start: `fork_server.py SOCKET`.
 
 TensorFlow's import is most of what a small program costs, and tests start hundreds of them. A process forked here is
-what `python PROGRAM` is once it has imported TensorFlow: it has the environment, folder, descriptors and cores of the
-process that asks for it (forked.py), random numbers, `__main__` and `sys.path` of its own, and one thread. The server
-ends when its stdin does.
+what `python PROGRAM` is once it has imported TensorFlow: it has the environment, folder, descriptors, cores and
+namespaces (tests/hosts) of the process that asks for it (forked.py), random numbers, `__main__` and `sys.path` of its
+own, and one thread. The server ends when its stdin does.
 """
 import array
+import ctypes
 import fcntl
 import json
 import os
@@ -35,8 +36,21 @@ def received(connection):
     return json.loads(text.decode()), list(descriptors)
 
 
+def enter_namespaces(pid):
+    """Those of the process that asks: a host of tests/hosts is its network, its name and what is mounted."""
+    theirs, libc = "/proc/{}/ns/".format(pid), ctypes.CDLL(None, use_errno=True)
+    different = [name for name in ("net", "uts", "mnt") if os.readlink(theirs + name) != os.readlink(
+        "/proc/self/ns/" + name)]
+    entrances = [os.open(theirs + name, os.O_RDONLY) for name in different]  # before /proc is another's
+    for entrance in entrances:
+        if libc.setns(entrance, 0):
+            raise OSError(ctypes.get_errno(), "setns")
+        os.close(entrance)
+
+
 def become(asked, descriptors):
     """Makes this process, just forked, the one that was asked for."""
+    enter_namespaces(asked["pid"])
     for target, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, target)
         os.close(descriptor)

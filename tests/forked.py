@@ -20,7 +20,7 @@ def asked(sockets, argv):
     # The writing end of this pipe lives as long as this process.
     alive, _ = os.pipe()
     descriptors = array.array("i", [0, 1, 2, alive])
-    text = json.dumps({"argv": argv, "environ": dict(os.environ), "cwd": os.getcwd(),
+    text = json.dumps({"argv": argv, "environ": dict(os.environ), "cwd": os.getcwd(), "pid": os.getpid(),
                        "affinity": sorted(os.sched_getaffinity(0))}).encode()
     sent = connection.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
     connection.sendall(text[sent:])

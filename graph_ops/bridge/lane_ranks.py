@@ -19,7 +19,7 @@ HELD, MESSAGE, LEFT, FAILED = range(1, 5)
 
 _NAME_BYTES = 1000
 _I, _I64, _P = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p
-_ALL_TO_ALL = ctypes.CFUNCTYPE(_I, _I64, ctypes.c_char_p, _I64, _P, _I64, _P, _I64)
+_ALL_TO_ALL = ctypes.CFUNCTYPE(_I, _I64, ctypes.c_char_p, _I64, _P, _I64, _P, _I64, _I64)
 _ANY_RANK = ctypes.CFUNCTYPE(_I, _P, _I64)
 _TELL = ctypes.CFUNCTYPE(None, _P, _I64)
 _ENDED = ctypes.CFUNCTYPE(_I, _I64)
@@ -32,7 +32,7 @@ class _Ways(ctypes.Structure):
 
 class _Standing(ctypes.Structure):
     _fields_ = [(name, _I64) for name in (
-        "rank", "ranks", "announces", "decides", "spin_us", "told", "pending", "short_headers")]
+        "rank", "ranks", "announces", "decides", "spin_us", "told", "pending", "short_headers", "local")]
 
 
 class _EventInfo(ctypes.Structure):
@@ -112,7 +112,7 @@ class LaneRanks(Meeting):
         self._ways = _Ways(_ALL_TO_ALL(self._guarded(self._all_to_all)), _ANY_RANK(self._guarded(self._any_rank)),
                            _ANY_RANK(self._guarded(self._any_rank_answer)), _ENDED(self._guarded(self._ended)))
         self._standing = _Standing(world.rank, world.size, 0, 0, world.coordinator.spin_microseconds, 0, 0,
-                                   world.short_headers)
+                                   world.short_headers, world.by_hosts.local if world.by_hosts else 0)
         self._info = _EventInfo()
         host = getattr(world.communicator, "direct", None)
         self._loaded.sok1x_ranks_begin(ctypes.byref(self._ways), host and ctypes.byref(host),
@@ -201,11 +201,12 @@ class LaneRanks(Meeting):
     def _numbers(self, at: int) -> np.ndarray:
         return np.frombuffer((_I64 * self._world.size).from_address(at), np.int64)
 
-    def _all_to_all(self, gpu: int, name: bytes, give: int, gives: int, take: int, takes: int, unit: int) -> None:
+    def _all_to_all(self, gpu: int, name: bytes, give: int, gives: int, take: int, takes: int, unit: int,
+                    among: int) -> None:
         communicator = self._communicator(gpu)
         communicator.op = self._world.communicator.op = name.decode("utf-8", "replace")
         with self._current(gpu):
-            communicator.all_to_all(give, self._numbers(gives), take, self._numbers(takes), unit)
+            communicator.all_to_all(give, self._numbers(gives), take, self._numbers(takes), unit, among)
 
     def _any_rank(self, flags: int, count: int) -> None:
         self._answer = self._world.communicator.any_rank(ctypes.string_at(flags, count))

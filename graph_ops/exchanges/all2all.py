@@ -8,8 +8,9 @@ number), in a forward; E D U for gradients in a backward. Forward leaves
   requested  which of `rows` each received key is; where `rows` is nothing, its row itself
   counts     keys sent to each rank, keys received from each
 
-and backward goes the same way in the other direction, with sums where forward spreads. Where embeddings are float16,
-so is what travels: rows, rounded by their owner, and each rank's sums of gradients, rounded once. Sums are made in
+and backward goes the same way in the other direction, with sums where forward spreads. How keys, rows and sums go there
+and back is in direct.py; by_hosts.py does it in two steps, for ranks of several hosts. Where embeddings are float16, so
+is what travels: rows, rounded by their owner, and each rank's sums of gradients, rounded once. Sums are made in
 float32.
 """
 from typing import Any
@@ -17,13 +18,12 @@ from typing import Any
 import numpy as np
 
 from sok1x.cuda_kernels import dense
-from sok1x.graph_ops.bridge import timeline
 from sok1x.graph_ops.bridge.agreed import agreed
-from sok1x.graph_ops.exchanges import ties
-from sok1x.graph_ops.exchanges.asked import AskedOfOwners, ask_owners
+from sok1x.graph_ops.exchanges import by_hosts, direct, ties
+from sok1x.graph_ops.exchanges.asked import ask_owners
 from sok1x.graph_ops.exchanges.exchange import Exchange
 from sok1x.graph_ops.exchanges.layouts import Positions
-from sok1x.graph_ops.exchanges.lookup import Gradient, Lookup, row_bytes
+from sok1x.graph_ops.exchanges.lookup import Gradient, Lookup
 from sok1x.graph_ops.exchanges.row_sums import Kept, sum_by_row
 from sok1x.graph_ops.exchanges.training import check_training
 from sok1x.graph_ops.stores import figures
@@ -48,31 +48,12 @@ class All2All(Exchange):
         asked, every = lookup.state, lookup.headers(headers)
         out = lookup.embeddings()
         check_training(lookup.table, every.training)
-        recv_counts = lookup.recv_counts(every, asked.send_counts)
-        lookup.leave_counts(self.number, [asked.send_counts, recv_counts])
         if not lookup.request.again:
             figures.batch(lookup.table.name, lookup.keys.size, asked.count)
-        figures.asked(lookup.table.name, lookup.world.rank, asked.send_counts, recv_counts,
-                      row_bytes(lookup.table, out.dtype), keys=True)
-        values = self._ask(lookup, asked, recv_counts, out.dtype)
+        values = _way(lookup).ask(self.number, lookup, every, asked, out.dtype, _answer)
         lookup.leave_rest()
         lookup.layout.spread(values, asked.inverse, out)
         lookup.keep(lambda positions, kept: positions.spread(values, asked.inverse, kept))
-
-    @staticmethod
-    def _ask(lookup: Lookup, asked: AskedOfOwners, recv_counts: np.ndarray, dtype: str) -> Any:
-        """The values of the keys asked for, of `dtype` [U, D]; and this rank's answers to what others ask."""
-        request, item = lookup.request, row_bytes(lookup.table, dtype)
-        received = int(recv_counts.sum())
-        keys = request.temporary("int64", received)
-        request.communicator.all_to_all(asked.keys.pointer, asked.send_counts, keys.pointer, recv_counts, 8)
-        request.come(timeline.KEYS)
-        answers = request.temporary(dtype, received, lookup.table.dim)
-        _answer(lookup, keys, answers)
-        values = request.temporary(dtype, asked.count, lookup.table.dim)
-        request.communicator.all_to_all(answers.pointer, recv_counts, values.pointer, asked.send_counts, item)
-        request.come(timeline.ROWS)
-        return values
 
     def prepare_backward(self, back: Gradient) -> None:
         """See `Exchange.prepare_backward`: sums over this rank's positions, in the dtype in which they travel."""
@@ -86,27 +67,23 @@ class All2All(Exchange):
 
     def backward(self, back: Gradient, headers: np.ndarray) -> None:
         """See `Exchange.backward`."""
-        request, summed, requested = back.request, back.state, back.saved.requested
-        ties.check_counts(request.name, headers, back.world.size)
-        sent, received = back.sent_and_received()
-        gradients = request.temporary(summed.dtype, requested.size, back.table.dim)
-        request.communicator.all_to_all(summed.pointer, sent, gradients.pointer, received,
-                                        row_bytes(back.table, summed.dtype))
-        figures.asked(back.table.name, back.world.rank, sent, received, row_bytes(back.table, summed.dtype), keys=False)
-        request.come(timeline.ROWS)
+        requested = back.saved.requested
+        ties.check_counts(back.request.name, headers, back.world.size)
+        gradients = _way(back).to_owners(back, back.state)
         sum_by_row(back, gradients, Positions(back.table.dim, requested.size), requested)
 
     def spread(self, back: Gradient, kept: Kept, headers: np.ndarray, out: Any) -> None:
         """See `Exchange.spread`."""
         request, requested, dim = back.request, back.saved.requested, back.table.dim
         ties.check_counts(request.name, headers, back.world.size)
-        sent, received = back.sent_and_received()
         answers = request.temporary(out.dtype, requested.size, dim)
         Positions(dim, requested.size).spread(back.given, kept.places(requested), answers)
-        values = request.temporary(out.dtype, int(sent.sum()), dim)
-        request.communicator.all_to_all(answers.pointer, received, values.pointer, sent,
-                                        row_bytes(back.table, out.dtype))
-        back.layout.spread(values, back.saved.inverse, out)
+        back.layout.spread(_way(back).to_requesters(back, answers), back.saved.inverse, out)
+
+
+def _way(run: Any) -> Any:
+    """The module by which a `Lookup`, or `Gradient`, goes."""
+    return direct if run.by_hosts is None else by_hosts
 
 
 def _answer(lookup: Lookup, keys: Any, answers: Any) -> None:

@@ -1,6 +1,6 @@
 """The requester's side: a batch's distinct keys, and whom they are asked of."""
 import dataclasses
-from typing import Any
+from typing import Any, Optional, Tuple
 
 import numpy as np
 
@@ -26,10 +26,10 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True)
 class AskedOfOwners(Asked):
-    """The same in the order in which they are sent: by owner.
+    """The same in the order in which they are sent: by owner, or, where they go by hosts, by who is to ask the owner.
 
     Attributes:
-      send_counts: int64 [N], keys of each owner.
+      send_counts: int64 [N], keys that go to each rank.
     """
 
     send_counts: np.ndarray
@@ -51,22 +51,28 @@ def ask(lookup: Lookup, inverse: Any) -> Asked:
 
 
 def ask_owners(lookup: Lookup, inverse: Any) -> AskedOfOwners:
-    """As `ask`, brought into the order of their owners."""
-    asked = ask(lookup, inverse)
+    """As `ask`, brought into the order in which they are sent."""
+    asked, hosts = ask(lookup, inverse), lookup.by_hosts
     position, keys = lookup.request.temporary("int32", asked.count), lookup.request.temporary("int64", asked.count)
-    counts = by_owner(lookup, asked.keys, asked.count, keys, position)
+    # N is a multiple of a host's ranks, so that a key's owner has the local number that the key has here.
+    to = None if hosts is None else (hosts.local, hosts.first)
+    counts = by_owner(lookup, asked.keys, asked.count, keys, position, to)
     partition.remap(inverse.pointer, position.pointer, inverse.size)
     return AskedOfOwners(keys, asked.count, inverse, counts)
 
 
-def by_owner(lookup: Lookup, keys: Any, count: int, grouped: Any, position: Any) -> np.ndarray:
+def by_owner(lookup: Lookup, keys: Any, count: int, grouped: Any, position: Any,
+             to: Optional[Tuple[int, int]] = None) -> np.ndarray:
     """Keys int64 [count] in the order of their owners, in `grouped`; position int32 [count]: where each one went.
 
+    Args:
+      to: (parts, first): by ranks first + key mod parts instead.
+
     Returns:
-      int64 [N], keys of each owner.
+      int64 [N], keys of each.
     """
     request, ranks, placement = lookup.request, lookup.world.size, lookup.table.placement
-    parts, first = placement.parts(ranks), placement.first
+    parts, first = to or (placement.parts(ranks), placement.first)
     counts = request.temporary("int64", parts)
     partition.partition(keys.pointer, count, parts, counts.pointer, grouped.pointer, position.pointer)
     of_all = np.zeros(ranks, np.int64)

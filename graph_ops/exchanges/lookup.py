@@ -10,6 +10,7 @@ from sok1x.graph_ops.exchanges.layouts import Layout, Positions
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.table import Table
+from sok1x.launch.by_hosts import ALL
 
 NOTHING = np.empty(0, np.int64)  # the header of an op that has nothing to say
 
@@ -21,6 +22,7 @@ SAVED_DTYPES: Dict[str, str] = {
     "rows": "int32",        # [u], rows of the distinct keys that this rank was asked for, -1 for none; or nothing
     "requested": "int32",   # [R], which of `rows` each received key is; where `rows` is nothing, its row
     "all_offsets": "int64",  # where each bag of all ranks begins among the received pairs (reduce_scatter.py)
+    "relayed": "int32",     # which of the keys that it has asked for itself each key of its host has (by_hosts.py)
     # Of bags with weights, K keys in the order of their bags:
     "scales": "float32",    # [K], what each key's row has been multiplied with: its weight, divided as the bags are
     "order": "int32",       # [K], which of the given weights each key has; nothing where they are in order
@@ -55,7 +57,7 @@ class Lookup(abc.ABC):
 
     Attributes:
       request, config, world: as the operation runs with. table: the config's. training: whether it trains.
-      writes: whether it may write to the table's variables.
+      writes: whether it may write to the table's variables. by_hosts: as `Placement.by_hosts` says.
       Saved: names of what it leaves for its gradient, `SAVED_DTYPES` and one more.
       tells_sizes: whether the exchange depends on how much each would move.
       keys: `Array` of any key type, K of them. layout: of its embeddings. Both are there after `start`.
@@ -71,6 +73,7 @@ class Lookup(abc.ABC):
         self.request, self.config, self.world, self.table = request, config, world, config.table
         self.training = training_of(request, config)
         self.writes = self.training and self.table.hashed
+        self.by_hosts = self.table.placement.by_hosts(world)
         self.state: Any = None
         self._left: List[str] = []
         self._counted = False
@@ -149,23 +152,30 @@ class Lookup(abc.ABC):
             self.request.host_output(0, "int64", (0,))
 
 
-def counts_for_this_rank(world: Any, counts: np.ndarray) -> np.ndarray:
+def counts_for_this_rank(world: Any, counts: np.ndarray, among: int = ALL) -> np.ndarray:
     """Of several lookups, from each rank's int64 [T, N], which all ranks call with: this rank's, [T, N].
 
     C++ does the same (groups/lane_ranks_run.cc).
+
+    Args:
+      among: see `Communicator.all_to_all`; counts of other ranks are 0.
     """
     lookups, ranks = counts.shape
-    given, taken = np.ascontiguousarray(counts.T), np.empty((ranks, lookups), np.int64)
-    each = np.full(ranks, lookups, np.int64)
-    world.communicator.all_to_all(given.ctypes.data, each, taken.ctypes.data, each, 8)
-    return np.ascontiguousarray(taken.T)
+    met = list(range(ranks) if among == ALL else world.by_hosts.ranks(among))
+    given, taken = np.ascontiguousarray(counts.T[met]), np.empty((len(met), lookups), np.int64)
+    each = np.zeros(ranks, np.int64)
+    each[met] = lookups
+    world.communicator.all_to_all(given.ctypes.data, each, taken.ctypes.data, each, 8, among)
+    of_all = np.zeros((lookups, ranks), np.int64)
+    of_all[:, met] = taken.T
+    return of_all
 
 
 class Gradient:
     """One run of what is taken from a lookup: its gradient, or the gradient of that.
 
     Attributes:
-      request, config, world, table: as of `Lookup`.
+      request, config, world, table, by_hosts: as of `Lookup`.
       given: the embeddings' gradient, float32 or float16; or, float32 [u, D], what the gradient's values are given.
       saved: the lookup's `Saved`. layout: of its embeddings.
       counts: int64, as `Lookup.leave_counts` was given them, one after the other; nothing where nothing was exchanged.
@@ -175,12 +185,18 @@ class Gradient:
     def __init__(self, request: Any, config: Any, world: Any, saved: Any, layout: Layout, counts: np.ndarray) -> None:
         self.request, self.config, self.world, self.table = request, config, world, config.table
         self.given, self.saved, self.layout, self.counts = request.inputs[0], saved, layout, counts
+        self.by_hosts = self.table.placement.by_hosts(world)
         self.state: Any = None
 
-    def sent_and_received(self) -> Tuple[np.ndarray, np.ndarray]:
-        """Of an all2all lookup: (keys that it has sent to each rank, that each has sent to it), int64 [N] each."""
+    def sent_and_received(self, exchange: int = 0) -> Tuple[np.ndarray, np.ndarray]:
+        """Of an all2all lookup: (keys that it has sent to each rank, that each has sent to it), int64 [N] each.
+
+        Args:
+          exchange: by hosts, 0: inside its own; 1: across hosts.
+        """
         ranks = self.world.size
-        return self.counts[:ranks].copy(), self.counts[ranks:2 * ranks].copy()
+        begin = 2 * ranks * exchange
+        return self.counts[begin:begin + ranks].copy(), self.counts[begin + ranks:begin + 2 * ranks].copy()
 
 
 def row_bytes(table: Table, dtype: str) -> int:

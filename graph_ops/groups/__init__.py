@@ -9,10 +9,12 @@ exchanges as of one.
     distinct_rows  and of the one that makes the rows of many lookups distinct
     lookup_alone   what lookups do on one rank
     lookup_ranks   and on several, where rows go by all2all: forward
+    lookup_hosts   and what is different by hosts
     lookup_ranks_backward  and backward
     lookup_run     how: in C++, a few calls for a group
     lookup_run_alone      (C++ alone) the part of one rank
     lookup_run_ranks      (C++ alone) that of several
+    lookup_run_hosts      (C++ alone) and what that has besides where exchanges go by hosts
     lookup_run_new        (C++ alone) keys that get rows
     lookup_run_forgetful  (C++ alone) tables that forget
     lookup_run_gradients  (C++ alone) rows made distinct, and gradients
@@ -23,6 +25,7 @@ exchanges as of one.
     lane_op        (C++ alone) what it knows of an op
     lane_ranks     (C++ alone) its part with other ranks: groups announced and decided
     lane_ranks_run  (C++ alone) and run
+    lane_ranks_hosts  (C++ alone) and what is different by hosts
     meeting        (C++ alone) what it decides on rank 0
     meeting_api    (C++ alone) what Python calls of it
     leader_cost    (C++ alone) how long that takes, for benchmarks/coordinator.py

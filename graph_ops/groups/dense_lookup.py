@@ -10,7 +10,7 @@ class Forward(GroupForm):
         """See GroupForm.fixed_key: where it is known whether they train."""
         if config.training is None or config.table.forgetting is not None:  # what it runs on is not known here
             return None
-        return "training", config.training
+        return ("training", config.training) + lookup_ranks.way(config)
 
     def serves_one(self, taken, world):
         """See GroupForm.serves_one: an evaluation, too, unless it may have to be done again: what keys without a row
@@ -27,7 +27,9 @@ class Forward(GroupForm):
 
     def lane(self, request, call, world):
         """See GroupForm.lane."""
-        return None if _by_itself(call) else lane.LaneOp(lane.FORWARD, (), request, call, world)
+        if _by_itself(call):
+            return None
+        return lane.LaneOp(lane.FORWARD, lookup_ranks.way(call.config), request, call, world)
 
     def prepare(self, members, world):
         """See GroupForm.prepare."""
@@ -49,7 +51,7 @@ class Backward(GroupForm):
 
     def fixed_key(self, config):
         """See GroupForm.fixed_key."""
-        return ("known",) if config.rows_known else None
+        return ("known",) + lookup_ranks.way(config) if config.rows_known else None
 
     def serves_one(self, taken, world):
         """See GroupForm.serves_one."""
@@ -58,11 +60,13 @@ class Backward(GroupForm):
     def key(self, taken, world):
         """See GroupForm.key."""
         known = taken.config.rows_known if taken.headers is None else taken.headers[:, 0].all()
-        return ("known",) if known else None
+        return ("known",) + lookup_ranks.way(taken.config) if known else None
 
     def lane(self, request, call, world):
         """See GroupForm.lane."""
-        return lane.LaneOp(lane.BACKWARD, (), request, call, world) if call.config.rows_known else None
+        if not call.config.rows_known:
+            return None
+        return lane.LaneOp(lane.BACKWARD, lookup_ranks.way(call.config), request, call, world)
 
     def prepare(self, members, world):
         """See GroupForm.prepare."""

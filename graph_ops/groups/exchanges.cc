@@ -24,24 +24,37 @@ void Begins(Direct* direct, const char* op) {
 }  // namespace
 
 int Exchanges::AllToAll(bool gpu, const char* op, int64_t give, const int64_t* gives, int64_t take,
-                        const int64_t* takes, int64_t unit) {
-  const int code = gpu ? ByNccl(op, give, gives, take, takes, unit) : ByMpi(op, give, gives, take, takes, unit);
-  return code == kByPython ? ways_->all_to_all(gpu, op, give, gives, take, takes, unit) : code;
+                        const int64_t* takes, int64_t unit, Among among) {
+  const int code = gpu ? ByNccl(op, give, gives, take, takes, unit) : ByMpi(op, give, gives, take, takes, unit, among);
+  return code == kByPython ? ways_->all_to_all(gpu, op, give, gives, take, takes, unit, among) : code;
 }
 
 int Exchanges::ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
-                     int64_t unit) {
+                     int64_t unit, Among among) {
   if (!allowed_ || host_ == nullptr) return kByPython;
   Direct& direct = *host_;
-  const int ranks = direct.ranks;
+  // The ranks `first`, `first + step`, ...
+  int ranks = direct.ranks, first = 0, step = 1;
+  int64_t comm = direct.comm;
+  if (among == kInside) {
+    ranks = direct.local;
+    first = direct.rank / ranks * ranks;
+    comm = direct.inside_comm;
+  } else if (among == kAcross) {
+    step = direct.local;
+    first = direct.rank % step;
+    ranks /= step;
+    comm = direct.across_comm;
+  }
   std::vector<int> counts(4 * ranks);
   int64_t given = 0, taken = 0, most = 0;
-  for (int r = 0; r < ranks; ++r) {
+  for (int i = 0; i < ranks; ++i) {
+    const int r = first + i * step;
     most = std::max(most, std::max(gives[r], takes[r]));
-    counts[r] = gives[r] * unit;
-    counts[ranks + r] = given;
-    counts[2 * ranks + r] = takes[r] * unit;
-    counts[3 * ranks + r] = taken;
+    counts[i] = gives[r] * unit;
+    counts[ranks + i] = given;
+    counts[2 * ranks + i] = takes[r] * unit;
+    counts[3 * ranks + i] = taken;
     given += gives[r] * unit;
     taken += takes[r] * unit;
     if (given > kMostBytes || taken > kMostBytes) return kByPython;
@@ -52,7 +65,7 @@ int Exchanges::ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t
   // Bytes, where Python's side of the same exchange may have rows: to MPI that is one.
   const int error = direct.alltoallv(reinterpret_cast<void*>(give), counts.data(), counts.data() + ranks, direct.byte,
                                      reinterpret_cast<void*>(take), counts.data() + 2 * ranks,
-                                     counts.data() + 3 * ranks, direct.byte, direct.comm);
+                                     counts.data() + 3 * ranks, direct.byte, comm);
   direct.since = 0;
   return error == 0 ? 0 : 1;
 }

@@ -10,12 +10,16 @@
 
 namespace sok1x {
 
+// With whom a rank exchanges: with all; where exchanges go by hosts, inside its own, or with those of its local number on
+// all. Others then have nothing for it. Kept in step with launch/by_hosts.py.
+enum Among { kAll, kInside, kAcross };
+
 // How ranks exchange, as Python does it. All return 0, or not: then Python knows why. Kept in step with
 // bridge/lane_ranks.py.
 struct Ways {
   // Units of memory, all ranks' side by side: what goes to each and comes from each, [N].
   int (*all_to_all)(int64_t gpu, const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
-                    int64_t unit);
+                    int64_t unit, int64_t among);
   // Begins to find out which of flags [count] are not 0 on any rank; and waits for that.
   int (*any_rank)(const uint8_t* flags, int64_t count);
   int (*any_rank_answer)(uint8_t* flags, int64_t count);
@@ -40,6 +44,7 @@ struct Direct {
   int (*wait)(int64_t* request, void* status);
   int64_t byte, uint8, max;
   void* status;
+  int64_t local, inside_comm, across_comm;  // of exchanges by hosts: ranks of a host, and as `comm`; else 0
 
   // Of NCCL:
   int (*group_start)();
@@ -63,13 +68,14 @@ class Exchanges {
 
   // As Ways.
   int AllToAll(bool gpu, const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
-               int64_t unit);
+               int64_t unit, Among among);
   int AnyRank(const char* op, const uint8_t* flags, int64_t count);
   int AnyRankAnswer(const char* op, uint8_t* flags, int64_t count);
   int Ended(bool gpu) { return gpu || host_ == nullptr ? ways_->ended(gpu) : 0; }
 
  private:
-  int ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit);
+  int ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit,
+            Among among);
   int ByNccl(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit);
 
   const Ways* ways_ = nullptr;

@@ -105,7 +105,8 @@ bool LaneRanks::Announce(const std::vector<const RequestInfo*>& members, const s
 
 bool LaneRanks::Prepare(Held* held, bool training) {
   const LaneOp& first = *held->ops[0];
-  const int count = held->size(), counted = first.kind == kLaneForward ? ranks() : 2 * ranks();
+  const int count = held->size();
+  const int counted = first.kind == kLaneForward ? ranks() : first.facts.counted(ranks());
   const bool by_bag = first.facts.by_bag != 0;
   std::vector<uint8_t> marks(count);
   int64_t& width = held->whole_width;

@@ -35,6 +35,7 @@ struct Standing {
   int64_t told;              // 1: Python has been told what to run next, before anything that comes now
   int64_t pending;           // out: how many groups have been decided that come before what Python decides
   int64_t short_headers;     // 1: counts of keys are not in what is announced (launch/world.py)
+  int64_t local;             // where exchanges go by hosts, ranks of a host; else 0
 };
 
 // What is Python's. Kept in step with bridge/lane_ranks.py.
@@ -51,6 +52,8 @@ struct EventInfo {
   int64_t bytes;
   int64_t code;                // a status; -1: Python knows why
 };
+
+constexpr int kPythonKnows = -100;  // in place of a status: what has failed has told Python why
 
 class LaneRanks {
  public:
@@ -149,9 +152,19 @@ class LaneRanks {
   void Run(Held* held, const Word& word);
   int Forward(Held* held, const Word& word, std::vector<uint8_t>* left);
   int Backward(Held* held, const Word& word, std::vector<uint8_t>* left);
-  int Exchange(const Held& held, Stamp stamp);
+  // Exchanges what the run has said.
+  int Exchange(const Held& held, Among among);
+  void Come(const Held& held, Stamp stamp);
   // Counts what an exchange moves, and how long this rank has waited for it (stores/figures.py).
   void Count(const Held& held, const Word& word) const;
+  // The counts [T, N] that other ranks have for this one, from those that this one has for them.
+  int TakeCounts(const Held& held, const int64_t* given, Among among, int64_t* taken);
+  // By hosts, lane_ranks_hosts.cc: the keys of this host's ranks, as ForwardAsk takes them; numbers of keys for each rank,
+  // by all ranks that this one knows of, in `headers` [T, N, N].
+  int AskNear(Held* held, const Word& word, std::vector<int64_t>* headers, std::vector<int64_t>* sent,
+              std::vector<int64_t>* begins);
+  int SumNear(Held* held);
+  void CountFar(const Held& held, int t, const int64_t* gives, const int64_t* takes, bool forward) const;
   // The word with the counts that this rank needs, where they are not in it: member after member, [T, N, whole_width].
   int Complete(const Held& held, const Word& word, Word* whole);
   int Insert(Held* held, const std::vector<uint8_t>& left);

@@ -9,7 +9,6 @@ namespace sok1x {
 namespace {
 
 constexpr int kAll2All = 0;        // number of the exchange: exchanges/all2all.py
-constexpr int kPythonKnows = -100;  // in place of a status: what has failed has told Python why
 // Numbers of a header, as devices.mark and exchanges/lookup.py make it.
 enum Header { kMark, kFlag, kBags, kKeys, kDistinct };
 constexpr int kExchange = 2;  // of a gradient of bags: how the lookup has gone
@@ -137,11 +136,37 @@ void LaneRanks::Count(const Held& held, const Word& word) const {
   }
 }
 
-int LaneRanks::Exchange(const Held& held, Stamp stamp) {
-  const int code = exchanges_.AllToAll(held.ops[0]->context != nullptr, held.members[0].name, pointers_[0], gives_.data(),
-                                         pointers_[1], takes_.data(), pointers_[2]) == 0 ? 0 : kPythonKnows;
+int LaneRanks::Exchange(const Held& held, Among among) {
+  return exchanges_.AllToAll(held.ops[0]->context != nullptr, held.members[0].name, pointers_[0], gives_.data(),
+                             pointers_[1], takes_.data(), pointers_[2], among) == 0 ? 0 : kPythonKnows;
+}
+
+void LaneRanks::Come(const Held& held, Stamp stamp) {
   for (const RequestInfo& member : held.members) static_cast<Request*>(member.request)->Come(stamp);
-  return code;
+}
+
+int LaneRanks::TakeCounts(const Held& held, const int64_t* given, Among among, int64_t* taken) {
+  const int count = held.size(), ranks = this->ranks();
+  const auto meets = [&](int r) {
+    return among == kAll || (among == kInside ? r / standing_->local == rank() / standing_->local
+                                              : r % standing_->local == rank() % standing_->local);
+  };
+  std::vector<int64_t> gives, takes(ranks * count), each(ranks);  // member after member of each rank that it meets
+  for (int r = 0; r < ranks; ++r) {
+    if (!meets(r)) continue;
+    each[r] = count;
+    for (int t = 0; t < count; ++t) gives.push_back(given[t * ranks + r]);
+  }
+  if (exchanges_.AllToAll(false, held.members[0].name, reinterpret_cast<int64_t>(gives.data()), each.data(),
+                          reinterpret_cast<int64_t>(takes.data()), each.data(), 8, among) != 0) {
+    return kPythonKnows;
+  }
+  std::fill(taken, taken + count * ranks, 0);
+  auto from = takes.begin();
+  for (int r = 0; r < ranks; ++r) {
+    for (int t = 0; t < count && meets(r); ++t) taken[t * ranks + r] = *from++;
+  }
+  return 0;
 }
 
 int LaneRanks::Complete(const Held& held, const Word& word, Word* whole) {
@@ -149,8 +174,9 @@ int LaneRanks::Complete(const Held& held, const Word& word, Word* whole) {
   const bool forward = held.ops[0]->kind == kLaneForward;
   const int behind = forward ? 0 : 1;
   const int64_t before = word.width - behind;  // numbers before the counts
+  const int64_t counted = forward ? ranks : 2 * ranks;  // by hosts those of the ranks' own hosts
   *whole = word;
-  whole->width = held.whole_width;
+  whole->width = before + counted + behind;
   whole->headers.assign(count * ranks * whole->width, 0);
   const auto at = [&](int t, int r) { return &whole->headers[(t * ranks + r) * whole->width]; };
   for (int t = 0; t < count; ++t) {
@@ -159,8 +185,8 @@ int LaneRanks::Complete(const Held& held, const Word& word, Word* whole) {
       std::copy(from, from + before, at(t, r));
       std::copy(from + before, from + word.width, at(t, r) + whole->width - behind);
     }
-    const int64_t* const own = &held.whole[t * whole->width];
-    std::copy(own + before, own + whole->width - behind, at(t, rank()) + before);
+    const int64_t* const own = &held.whole[t * held.whole_width];
+    std::copy(own + before, own + before + counted, at(t, rank()) + before);
   }
   if (!forward) {  // the others have counted what this rank has
     for (int t = 0; t < count; ++t) {
@@ -173,18 +199,11 @@ int LaneRanks::Complete(const Held& held, const Word& word, Word* whole) {
     return 0;
   }
   // exchanges/lookup.py: counts_for_this_rank.
-  std::vector<int64_t> given(ranks * count), taken(ranks * count), each(ranks, count);
-  for (int r = 0; r < ranks; ++r) {
-    for (int t = 0; t < count; ++t) given[r * count + t] = at(t, rank())[before + r];
-  }
-  if (exchanges_.AllToAll(false, held.members[0].name, reinterpret_cast<int64_t>(given.data()), each.data(),
-                          reinterpret_cast<int64_t>(taken.data()), each.data(), 8) != 0) {
-    return kPythonKnows;
-  }
-  for (int r = 0; r < ranks; ++r) {
-    for (int t = 0; t < count; ++t) at(t, r)[before + rank()] = taken[r * count + t];
-  }
-  return 0;
+  std::vector<int64_t> given(count * ranks), taken(count * ranks);
+  for (int t = 0; t < count; ++t) std::copy(at(t, rank()) + before, at(t, rank()) + before + ranks, &given[t * ranks]);
+  const int code = TakeCounts(held, given.data(), held.facts[0].by_hosts() ? kInside : kAll, taken.data());
+  for (int i = 0; i < count * ranks && code == 0; ++i) at(i / ranks, i % ranks)[before + rank()] = taken[i];
+  return code;
 }
 
 int LaneRanks::Insert(Held* held, const std::vector<uint8_t>& left) {
@@ -212,9 +231,17 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
     hashed = hashed || held->facts[t].hashed;
     begins = begins && !(held->facts[t].hashed && held->facts[t].kind < 0);
   }
-  int code = run->ForwardAsk(rank(), ranks(), word.width, word.headers.data(), numbers.data(), sent.data(),
-                             held->begins.data(), true, pointers_.data(), gives_.data(), takes_.data());
-  if (code == 0) code = Exchange(*held, kStampKeys);
+  const bool by_hosts = held->facts[0].by_hosts();
+  const Among owners = by_hosts ? kAcross : kAll;
+  std::vector<int64_t> far, begins_of = held->begins;
+  int code = by_hosts ? AskNear(held, word, &far, &sent, &begins_of) : 0;
+  if (code == 0) {
+    code = run->ForwardAsk(rank(), ranks(), by_hosts ? ranks() : word.width, (by_hosts ? far : word.headers).data(),
+                           numbers.data(), sent.data(), begins_of.data(), true, pointers_.data(), gives_.data(),
+                           takes_.data());
+  }
+  if (code == 0) code = Exchange(*held, owners);
+  Come(*held, kStampKeys);
   if (code == 0) {
     code = run->ForwardAnswer(training, missing.data(), fresh.data(), pointers_.data(), gives_.data(), takes_.data());
   }
@@ -230,7 +257,12 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
     if (exchanges_.AnyRankAnswer(op, left->data(), count) != 0) return kPythonKnows;
     code = Insert(held, *left);
   }
-  if (code == 0) code = Exchange(*held, kStampRows);
+  if (code == 0) code = Exchange(*held, owners);
+  if (code == 0 && by_hosts) {
+    code = run->NearAnswer(pointers_.data(), gives_.data(), takes_.data());
+    if (code == 0) code = Exchange(*held, kInside);
+  }
+  Come(*held, kStampRows);
   if (code == 0 && asked && exchanges_.AnyRankAnswer(op, left->data(), count) != 0) code = kPythonKnows;
   return code == 0 ? run->ForwardTake(left->data()) : code;
 }
@@ -238,7 +270,10 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
 int LaneRanks::Backward(Held* held, const Word& word, std::vector<uint8_t>* left) {
   int code = held->run->BackwardSend(rank(), ranks(), word.width, word.headers.data(), left->data(), pointers_.data(),
                                      gives_.data(), takes_.data());
-  if (code == 0) code = Exchange(*held, kStampRows);
+  const bool by_hosts = held->facts[0].by_hosts();
+  if (code == 0) code = Exchange(*held, by_hosts ? kInside : kAll);
+  if (code == 0 && by_hosts) code = SumNear(held);
+  Come(*held, kStampRows);
   return code == 0 ? held->run->BackwardTake() : code;
 }
 

@@ -10,10 +10,11 @@ order of its keys, numbers and orders are the same.
 Which exchange a lookup by bag goes by is known when all ranks have seen its header: one that goes by reduce_scatter
 then is run by itself.
 """
-from typing import Any, List, NamedTuple
+from typing import Any, List, NamedTuple, Tuple
 
 import numpy as np
 
+from sok1x import launch
 from sok1x.cuda_kernels import row_numbers
 from sok1x.graph_ops.bridge import timeline
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
@@ -21,8 +22,10 @@ from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners
 from sok1x.graph_ops.exchanges.lookup import counts_for_this_rank
 from sok1x.graph_ops.exchanges.training import training_of
-from sok1x.graph_ops.groups.lookup_run import TOO_MANY_DIMENSIONS, LookupRun, again
+from sok1x.graph_ops.groups import lookup_hosts
+from sok1x.graph_ops.groups.lookup_run import TOO_MANY_DIMENSIONS, LookupRun, Said, again
 from sok1x.graph_ops.stores import figures
+from sok1x.launch.by_hosts import ACROSS, ALL, INSIDE
 
 
 class Prepared(NamedTuple):
@@ -30,7 +33,8 @@ class Prepared(NamedTuple):
 
     Attributes:
       sent: a pointer to the keys of all members that were prepared together, [owner][member][keys].
-      begins: int64 [N], where this member's keys for each owner begin there, in keys. counts: int64 [N], how many.
+      begins: int64 [N], where this member's keys for each owner begin there, in keys. counts: int64 [N], how many. By
+        hosts: for each rank of this host, which is to ask their owners.
       memory: keeps what lies there.
     """
 
@@ -43,9 +47,14 @@ class Prepared(NamedTuple):
 def forward_key(taken: Any) -> Any:
     """What members of a group must have in common, here before they are announced and there when they are decided."""
     if taken.headers is None:
-        return "training", training_of(taken.request, taken.config)
+        return ("training", training_of(taken.request, taken.config)) + way(taken.config)
     flags = taken.headers[:, 0].tolist()
-    return ("training", flags[0] != 0) if flags.count(flags[0]) == len(flags) else None
+    return ("training", flags[0] != 0) + way(taken.config) if flags.count(flags[0]) == len(flags) else None
+
+
+def way(config: Any) -> Tuple[str, ...]:
+    """Of a member's key, how an op with this config exchanges: by hosts, or as usual."""
+    return () if config.table.placement.by_hosts(launch.current()) is None else ("by hosts",)
 
 
 def prepare(members: List[Any], world: Any) -> None:
@@ -74,20 +83,24 @@ def forward(members: List[Any], world: Any) -> LookupRun:
     numbers = np.array([taken.request.exchange for taken in members])
     sent, begins = run.kept if run.kept is not None else _kept(members)
     said, communicator = run.team.said(ranks), members[0].request.communicator
-    if run.call("forward_ask", world.rank, ranks, width, headers, numbers, sent, begins,
-                run.kept is not None, *said.exchange_at) == TOO_MANY_DIMENSIONS:
+    training, whole, every, owners = int(headers[0, 0]), run.kept is not None, headers, ALL
+    if run.team.by_hosts:
+        asked = lookup_hosts.ask_near(run, members, world, headers, sent, begins, whole)
+        if asked is None:
+            return run.leave([1] * size)
+        (headers, sent, begins), width, whole, owners = asked, ranks, True, ACROSS
+    if run.call("forward_ask", world.rank, ranks, width, headers, numbers, sent, begins, whole,
+                *said.exchange_at) == TOO_MANY_DIMENSIONS:
         return run.leave([1] * size)  # on all ranks: keys' dimensions are part of the plan
-    training = int(headers[0, 0])
-    count_exchanges(run, members, world, headers, forward=True)
-    run.exchange(communicator, said)
+    count_exchanges(run, members, world, every, forward=True)
+    run.exchange(communicator, said, owners)
     come(members, timeline.KEYS)
     run.call("forward_answer", training, *said.found_at, *said.exchange_at)
     left, new = bytes([count > 0 for count in said.missing.tolist()]), said.fresh.tolist()
     if not training and run.team.begins:  # keys without a row read what they would begin with: nobody leaves anything
         if any(left):
             raise CallError(INTERNAL, "the variables of a table were there when its lookup was prepared, and are gone")
-        run.exchange(communicator, said)
-        come(members, timeline.ROWS)
+        _take_rows(run, members, said, owners)
         run.call("forward_take", left)
         return run
     # No rank waits for others here but one that inserts keys: before that, none may have a full shard.
@@ -95,12 +108,20 @@ def forward(members: List[Any], world: Any) -> LookupRun:
     if any(new):
         left, everywhere = everywhere(), None
         run.insert(world, new, left)
-    run.exchange(communicator, said)
-    come(members, timeline.ROWS)
+    _take_rows(run, members, said, owners)
     if everywhere is not None:
         left = everywhere()
     run.call("forward_take", left)
     return run.leave(left)
+
+
+def _take_rows(run: LookupRun, members: List[Any], said: Said, owners: int) -> None:
+    communicator = members[0].request.communicator
+    run.exchange(communicator, said, owners)
+    if run.team.by_hosts:
+        run.call("near_answer", *said.exchange_at)
+        run.exchange(communicator, said, INSIDE)
+    come(members, timeline.ROWS)
 
 
 def come(members: List[Any], stamp: int) -> None:
@@ -130,10 +151,11 @@ def _whole_headers(members: List[Any], world: Any) -> np.ndarray:
     if not world.short_headers:
         return headers.reshape(-1, headers.shape[2])
     counts = np.stack([_prepared_of(taken).counts for taken in members])
+    among = INSIDE if way(members[0].config) else ALL
     whole = np.zeros(headers.shape[:2] + (headers.shape[2] + world.size,), np.int64)
     whole[..., :headers.shape[2]] = headers
     of_ranks = whole[..., headers.shape[2]:]
-    of_ranks[..., world.rank] = counts_for_this_rank(world, counts)
+    of_ranks[..., world.rank] = counts_for_this_rank(world, counts, among)
     of_ranks[:, world.rank] = counts
     return whole.reshape(-1, whole.shape[2])
 

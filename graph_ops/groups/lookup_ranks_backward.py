@@ -5,8 +5,9 @@ import numpy as np
 
 from sok1x.graph_ops.bridge import timeline
 from sok1x.graph_ops.exchanges import ties
-from sok1x.graph_ops.groups import lookup_ranks
+from sok1x.graph_ops.groups import lookup_hosts, lookup_ranks
 from sok1x.graph_ops.groups.lookup_run import LookupRun, again
+from sok1x.launch.by_hosts import ALL, INSIDE
 
 
 def prepare_backward(members: List[Any], world: Any) -> None:
@@ -15,7 +16,7 @@ def prepare_backward(members: List[Any], world: Any) -> None:
     A header is 1 for rows that are known, then what the lookup has saved: see exchanges/ties.py.
     """
     run = LookupRun(members)
-    width = 2 * world.size + (4 if run.by_bag else 3)
+    width = (4 if run.team.by_hosts else 2) * world.size + (4 if run.by_bag else 3)
     headers, fits = np.ones((len(members), width), np.int64), np.empty(len(members), np.uint8)
     headers[:, 0] = members[0].request.gpu is not None  # as devices.mark makes them
     run.call("backward_headers", width, headers, fits)
@@ -32,8 +33,10 @@ def backward(members: List[Any], world: Any) -> LookupRun:
     width = headers.shape[1]
     left, said = np.empty(size, np.uint8), run.team.said(world.size)
     run.call("backward_send", world.rank, world.size, width, headers, left, *said.exchange_at)
-    run.exchange(members[0].request.communicator, said)
+    run.exchange(members[0].request.communicator, said, INSIDE if run.team.by_hosts else ALL)
     lookup_ranks.count_exchanges(run, members, world, headers, forward=False)
+    if run.team.by_hosts:
+        lookup_hosts.sum_near(run, members, world)
     lookup_ranks.come(members, timeline.ROWS)
     run.call("backward_take")
     return run.leave(left.tolist())
@@ -44,7 +47,10 @@ def _told(header: np.ndarray, by_bag: int, world: Any) -> np.ndarray:
 
 
 def _whole_headers(members: List[Any], by_bag: int, world: Any) -> np.ndarray:
-    """The headers of all ranks, int64 [T N, h]. Where they are short other ranks count what this one does."""
+    """The headers of all ranks, int64 [T N, h]. Where they are short other ranks count what this one does.
+
+    By hosts the counts are those inside hosts.
+    """
     headers = np.stack([taken.headers for taken in members])
     if not world.short_headers:
         return headers.reshape(-1, headers.shape[2])

@@ -10,7 +10,7 @@ namespace sok1x {
 
 namespace {
 
-const Places kByKey = {0, 1, -1, 2, 3, -1}, kByBag = {1, 1, 2, 3, 4, 5};
+const Places kByKey = {0, 1, -1, 2, 3, -1, 4}, kByBag = {1, 1, 2, 3, 4, 5, 6};
 constexpr int64_t kMostBags = int64_t{1} << 31;  // of a member; one that has more is run by itself
 
 }  // namespace

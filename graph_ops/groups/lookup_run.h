@@ -32,6 +32,9 @@ struct LookupFacts {
   int64_t ragged;        // by bag, 1: offsets are given as row splits, else by the indices of a SparseTensor
   int64_t weighted;      // by bag, 1: each key has a weight
   int64_t kept;          // the output where rows are left for a gradient to weights; 0: nobody asks for them
+  // Where exchanges go by hosts, the ranks that this one asks, those of its own host: it asks near_first + key mod
+  // near_parts, and these ask the owners; near_parts 0: it asks the owners itself.
+  int64_t near_parts, near_first;
   // How rows begin, as initial_rows in row_init.cu takes it; kind -1: as they are in the variable.
   int64_t seed, identity, kind;
   // Of a table that forgets (stores/forgetful_store.py): the places of its variables, -1 for none; whether the lookup may
@@ -45,6 +48,9 @@ struct LookupFacts {
   bool forgets() const { return used_at >= 0; }
 
   int64_t parts_of(int64_t ranks) const { return parts != 0 ? parts : ranks; }
+  bool by_hosts() const { return near_parts != 0; }
+  // How many numbers a lookup counts for its gradient.
+  int64_t counted(int64_t ranks) const { return (by_hosts() ? 4 : 2) * ranks; }
   int64_t keys_of(int64_t ranks) const { return keys != 0 ? keys : parts_of(ranks) * rows; }
 };
 
@@ -52,13 +58,13 @@ struct LookupFacts {
 // operations/combined_lookup.py); embeddings are the first, `counts` are behind them. Its gradient has the same as inputs,
 // in the same places.
 struct Places {
-  int keys, inverse, offsets, rows, requested, all_offsets;
+  int keys, inverse, offsets, rows, requested, all_offsets, relayed;
 };
 
 // Of a lookup by bag, the other inputs: indices or row splits, weights if there are any, and behind them the dense shape
 // of indices. What a lookup with weights leaves besides; of its gradient the first alone is an input, too.
 constexpr int kIndices = 0, kWeights = 2, kDenseShape = 2;
-constexpr int kScales = 6, kOrder = 7, kKept = 8;
+constexpr int kScales = 7, kOrder = 8, kKept = 9;
 constexpr int kEmbeddings = 0, kGradient = 0;
 
 // A member's batch.
@@ -127,7 +133,7 @@ class LookupRun {
 
   // ---- several ranks; all arrays with a dimension of N or T are int64 and contiguous
 
-  // Makes keys distinct and groups them by owner. headers: [T, width], out: as devices.mark makes them. begins: [T, N],
+  // Makes keys distinct and groups them by owner, or, by hosts, by the rank of this host that is to ask. headers: [T, width], out: as devices.mark makes them. begins: [T, N],
   // out: where the keys for each owner begin in *sent. left: those that their own `prepare` has to look at.
   int Prepare(int ranks, bool training, int width, int64_t* headers, int64_t* begins, int64_t* sent, uint8_t* left);
 
@@ -154,6 +160,23 @@ class LookupRun {
                    int64_t* gives, int64_t* takes);
   int BackwardTake();
 
+  // ---- by hosts, in all members: lookup_run_hosts.cc. Rows that this rank asks others of its host for, or gives them
+  // for others, are `near`.
+
+  // Before ForwardAsk, which follows NearRelay. given, taken: [T, N], keys that go to, and come from, ranks of this host.
+  // sent, begins, whole, and what is to be exchanged, as ForwardAsk's.
+  int NearAsk(int ranks, const int64_t* given, const int64_t* taken, const int64_t* sent, const int64_t* begins,
+              bool whole, int64_t* pointers, int64_t* gives, int64_t* takes);
+  // Makes what has come distinct. Out, as Prepare's: counts [T, N], keys for each owner; begins, sent [T].
+  int NearRelay(int64_t* counts, int64_t* begins, int64_t* sent);
+  // After what ForwardAnswer has said is exchanged, and before ForwardTake: the rows for ranks of this host.
+  int NearAnswer(int64_t* pointers, int64_t* gives, int64_t* takes);
+  // After what BackwardSend has said, with the near counts in the headers, is exchanged, and before BackwardTake: sums
+  // for the owners.
+  int NearSum(int64_t* pointers, int64_t* gives, int64_t* takes);
+  // Of a gradient's member t, what its lookup has counted: near given, near taken, given, taken, [N] each.
+  const int64_t* Counted(int t) const;
+
  private:
   int size() const { return static_cast<int>(group_->members().size()); }
   Request* member(int t) const { return group_->members()[t]; }
@@ -167,7 +190,7 @@ class LookupRun {
   const TensorInfo& variable(int t, int place) const { return variables_[t * width_ + place]; }
   bool on_gpu() const { return work_.device != nullptr; }
   // Where a lookup leaves what it has counted.
-  int CountsPlace(int t) const { return !by_bag_ ? 4 : facts_[t].weighted ? kKept + 1 : kScales; }
+  int CountsPlace(int t) const { return !by_bag_ ? 5 : facts_[t].weighted ? kKept + 1 : kScales; }
 
   // ---- lookup_run.cc
 
@@ -200,6 +223,11 @@ class LookupRun {
   int Make(Buffer* buffer, int ranks, int64_t unit, const std::vector<int64_t>& counts,
            const std::vector<int64_t>& row_bytes);
   int Place(Buffer* buffer);
+  // Keys as `Prepare` has left them, in the order in which they are sent; given: [T, N].
+  int Collect(int ranks, const std::vector<int64_t>& given, const int64_t* sent, const int64_t* begins, bool whole,
+              Buffer* collected);
+  // Sums that go to other ranks: in `values_`, of members without num_segments none.
+  int SumForOthers(std::vector<SumMember>* members);
   // Memory for rows that go to other ranks, `values_`, or come from them, `answers_`; given, taken: [T, N], rows.
   int MakeRows(int ranks, const std::vector<int64_t>& given, const std::vector<int64_t>& taken,
                const std::vector<int64_t>& row_bytes);
@@ -266,6 +294,9 @@ class LookupRun {
   std::vector<int64_t> counts_;
   std::vector<uint8_t> left_;
   Buffer keys_, answers_, values_;
+  std::vector<int64_t> near_given_, near_taken_;  // [T, N], by hosts
+  std::vector<void*> relayed_;                    // [T], outputs
+  Buffer near_keys_, passed_on_;                  // the latter: what has come from the other side of this rank
   std::vector<FindMember> found_;
   std::vector<CombineMember> combined_;  // by bag, on one rank
   std::vector<void*> kept_;              // [T], outputs; null where nobody asks for them

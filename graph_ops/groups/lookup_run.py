@@ -11,12 +11,13 @@ from sok1x.graph_ops.bridge.errors import CallError
 from sok1x.graph_ops.exchanges.layouts import COMBINERS
 from sok1x.graph_ops.groups.run import Run
 from sok1x.graph_ops.stores import clock, known_slots
+from sok1x.launch.by_hosts import ALL
 
 # What is known of a member before it runs: LookupFacts in lookup_run.h.
 FACTS = np.dtype([(name, np.int64) for name in (
     "dim", "rows", "hashed", "half", "global_step", "count_at", "stamps_at", "clock_at", "parts", "first", "keys",
-    "by_bag", "slots", "most", "mean", "ragged", "weighted", "kept", "seed", "identity", "kind", "used_at", "free_at",
-    "counters_at", "frequency_at", "filters", "slots_of", "has_absent")] + [
+    "by_bag", "slots", "most", "mean", "ragged", "weighted", "kept", "near_parts", "near_first", "seed", "identity",
+    "kind", "used_at", "free_at", "counters_at", "frequency_at", "filters", "slots_of", "has_absent")] + [
         (name, np.float64) for name in ("a", "b", "absent")])
 # When new rows are stamped: NewRows there.
 NEW = np.dtype([("ahead", np.int64), ("at_least", np.int64)])
@@ -45,7 +46,9 @@ _DECLARED = {
     "forward_ask": (_I, [_P, _I, _I, _I] + [_P] * 4 + [_I] + [_P] * 3),
     "forward_answer": (_I, [_P, _I] + [_P] * 5), "forward_take": (_I, [_P, _P]),
     "backward_headers": (_I, [_P, _I, _P, _P]), "backward_send": (_I, [_P, _I, _I, _I] + [_P] * 5),
-    "backward_take": (_I, [_P])}
+    "backward_take": (_I, [_P]),
+    "near_ask": (_I, [_P, _I] + [_P] * 4 + [_I] + [_P] * 3), "near_relay": (_I, [_P] * 4),
+    "near_answer": (_I, [_P] * 4), "near_sum": (_I, [_P] * 4)}
 
 
 class Said:
@@ -70,7 +73,7 @@ class Team:
     Attributes:
       facts: `FACTS` [T]. names: the tables', a list of str. by_bag: whether they are lookups by bag, or gradients of
         such. hashed: whether any of them has an index. begins: whether what keys without a row read is a function of
-        the keys, for all of them.
+        the keys, for all of them. by_hosts: whether their exchanges go by hosts: of all of them, or of none.
     """
 
     def __init__(self, members: List[Any]) -> None:
@@ -78,6 +81,7 @@ class Team:
         self.names = [taken.config.table.name for taken in members]
         self.by_bag = bool(self.facts["by_bag"][0])
         self.hashed = bool(self.facts["hashed"].any())
+        self.by_hosts = bool(self.facts["near_parts"][0])
         self.begins = not (self.facts["hashed"] & (self.facts["kind"] < 0)).any()
         self._expected = np.zeros(1, np.int64)  # bytes of scratch memory that their last run took
         self.addresses = self.facts.ctypes.data, self._expected.ctypes.data
@@ -109,7 +113,7 @@ def facts_of(request: Any, config: Any) -> Tuple[Any, ...]:
                           hasattr(config, "combiner"), getattr(config, "slot_num", None) or 0,
                           getattr(config, "max_nnz", 0), COMBINERS[getattr(config, "combiner", "sum")],
                           getattr(config, "form", "") == "ragged", getattr(config, "weighted", False),
-                          getattr(config, "kept", 0), *_beginning(table)[:3],
+                          getattr(config, "kept", 0), *_near(table), *_beginning(table)[:3],
                           *_forgetting(request, config, place), *_beginning(table)[3:], _absent(table) or 0.0)
     return _facts[kernel]
 
@@ -187,10 +191,10 @@ class LookupRun(Run):
         return code
 
     @staticmethod
-    def exchange(communicator: Any, said: Said) -> None:
-        """Exchanges what a function has said."""
+    def exchange(communicator: Any, said: Said, among: int = ALL) -> None:
+        """Exchanges what a function has said; among: see Communicator.all_to_all."""
         give, take, unit = said.pointers.tolist()
-        communicator.all_to_all(give, said.gives, take, said.takes, unit)
+        communicator.all_to_all(give, said.gives, take, said.takes, unit, among)
 
     @property
     def scratch_bytes(self) -> int:
@@ -221,6 +225,12 @@ class LookupRun(Run):
         for taken in self.members:
             taken.request.ended()
         _functions["finish"](self._handle)
+
+
+def _near(table: Any) -> Tuple[int, int]:
+    """The ranks that this one asks where exchanges go by hosts, as `FACTS` say it."""
+    hosts = table.placement.by_hosts(launch.current())
+    return (0, 0) if hosts is None else (hosts.local, hosts.first)
 
 
 def _beginning(table: Any) -> Tuple[Any, ...]:

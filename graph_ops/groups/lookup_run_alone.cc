@@ -11,7 +11,8 @@ int LookupRun::OutputsAlone(int t) {
   int code = Embeddings(t, &out);
   if (code == 0) code = Output(t, places_.inverse, {batch.keys}, &at);
   if (code == 0 && by_bag_) code = Output(t, places_.offsets, {batch.bags + 1}, &offsets_[t]);
-  if (code == 0) code = Nothing(t, {places_.rows, places_.requested, places_.all_offsets, CountsPlace(t)});
+  if (code == 0) code = Nothing(t, {places_.rows, places_.requested, places_.all_offsets, places_.relayed,
+                                           CountsPlace(t)});
   if (code != 0) return code;
   FindMember& m = found_[t];
   m.keys.base = static_cast<char*>(keys(t).data);

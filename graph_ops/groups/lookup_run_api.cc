@@ -112,6 +112,23 @@ int sok1x_lookup_backward_send(void* opened, int rank, int ranks, int width, con
   return RunOf(opened)->BackwardSend(rank, ranks, width, headers, left, pointers, gives, takes);
 }
 
+int sok1x_lookup_near_ask(void* opened, int ranks, const int64_t* given, const int64_t* taken, const int64_t* sent,
+                          const int64_t* begins, int whole, int64_t* pointers, int64_t* gives, int64_t* takes) {
+  return RunOf(opened)->NearAsk(ranks, given, taken, sent, begins, whole != 0, pointers, gives, takes);
+}
+
+int sok1x_lookup_near_relay(void* opened, int64_t* counts, int64_t* begins, int64_t* sent) {
+  return RunOf(opened)->NearRelay(counts, begins, sent);
+}
+
+int sok1x_lookup_near_answer(void* opened, int64_t* pointers, int64_t* gives, int64_t* takes) {
+  return RunOf(opened)->NearAnswer(pointers, gives, takes);
+}
+
+int sok1x_lookup_near_sum(void* opened, int64_t* pointers, int64_t* gives, int64_t* takes) {
+  return RunOf(opened)->NearSum(pointers, gives, takes);
+}
+
 int sok1x_lookup_backward_take(void* opened) { return RunOf(opened)->BackwardTake(); }
 
 }  // extern "C"

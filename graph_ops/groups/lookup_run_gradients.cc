@@ -124,12 +124,20 @@ int LookupRun::BackwardSend(int rank, int ranks, int width, const int64_t* heade
   int code = MakeRows(ranks, given, taken, row_bytes);
   if (code != 0) return code;
   std::vector<SumMember> members(count, SumMember());
-  int64_t wide = 0;
   for (int t = 0; t < count; ++t) {
-    SumMember& m = members[t];
-    m.dim = facts_[t].dim;
+    members[t].dim = facts_[t].dim;
+    if (!left_[t]) members[t] = Terms(t);
+  }
+  code = SumForOthers(&members);
+  Tell(values_, answers_, pointers, gives, takes);
+  return code;
+}
+
+int LookupRun::SumForOthers(std::vector<SumMember>* members) {
+  int64_t wide = 0;
+  for (int t = 0; t < size(); ++t) {
+    SumMember& m = (*members)[t];
     if (left_[t]) continue;
-    m = Terms(t);
     m.num_segments = values_.rows_of(t);
     (m.values_half ? m.half : m.sums) = values_.of(t);
     if (m.values_half) wide += m.num_segments * m.dim;
@@ -137,15 +145,13 @@ int LookupRun::BackwardSend(int rank, int ranks, int width, const int64_t* heade
   if (wide > 0) {  // summed as float32 elsewhere, and rounded once into what is sent
     float* at = reinterpret_cast<float*>(Scratch(4 * wide));
     if (at == nullptr) return Done(GROUP_NO_MEMORY);
-    for (SumMember& m : members) {
+    for (SumMember& m : *members) {
       if (!m.values_half) continue;
       m.sums.base = reinterpret_cast<char*>(at);
       at += m.num_segments * m.dim;
     }
   }
-  code = Done(steps_->segment_sum(Work(), members.data(), count));
-  Tell(values_, answers_, pointers, gives, takes);
-  return code;
+  return Done(steps_->segment_sum(Work(), members->data(), size()));
 }
 
 int LookupRun::BackwardTake() {

@@ -40,7 +40,7 @@ int LookupRun::Prepare(int ranks, bool training, int width, int64_t* headers, in
     UniqueMember& m = keys_of[t];
     PartitionMember& p = parts[t];
     m.values = values + first;
-    p.parts = facts_[t].parts_of(ranks);
+    p.parts = facts_[t].by_hosts() ? facts_[t].near_parts : facts_[t].parts_of(ranks);
     if (!batches_[t].fits) continue;
     void* out;
     int code = Output(t, places_.inverse, {batches_[t].keys}, &out);
@@ -54,7 +54,7 @@ int LookupRun::Prepare(int ranks, bool training, int width, int64_t* headers, in
     p.n = p.n_inverse = m.n;
     p.position = position + first;
     p.inverse = m.inverse;
-    p.first = facts_[t].first;
+    p.first = facts_[t].by_hosts() ? facts_[t].near_first : facts_[t].first;
     first += m.n;
   }
   int code = by_bag_ ? StartBags(counted) : 0;
@@ -135,44 +135,58 @@ int LookupRun::ForwardAsk(int rank, int ranks, int width, const int64_t* headers
     if (code == 0) code = Output(t, places_.inverse, {batches_[t].keys}, &inverse_[t]);
     if (code == 0 && by_bag_) code = Output(t, places_.offsets, {batches_[t].bags + 1}, &offsets_[t]);
     if (code == 0) code = Output(t, places_.requested, {received}, &requested_[t]);
-    if (code == 0) code = Output(t, CountsPlace(t), {by_bag_ + 2 * ranks + 1}, &data);
+    if (code == 0) code = Output(t, CountsPlace(t), {by_bag_ + facts_[t].counted(ranks) + 1}, &data);
     if (code != 0) return code;
     int64_t* saved = static_cast<int64_t*>(data);  // exchanges/ties.py
     if (by_bag_) *saved++ = kAll2All;
-    std::copy(&given[t * ranks], &given[t * ranks] + ranks, saved);
-    std::copy(&taken[t * ranks], &taken[t * ranks] + ranks, saved + ranks);
-    saved[2 * ranks] = numbers[t];
+    const auto save = [&](const std::vector<int64_t>& counts) {
+      saved = std::copy(&counts[t * ranks], &counts[t * ranks] + ranks, saved);
+    };
+    if (facts_[t].by_hosts()) {
+      save(near_given_);
+      save(near_taken_);
+    }
+    save(given);
+    save(taken);
+    *saved = numbers[t];
   }
   const std::vector<int64_t> key_bytes(count, 8);
   int code = Make(&keys_, ranks, 8, taken, key_bytes);
   if (code == 0) code = MakeRows(ranks, given, taken, row_bytes);
   if (code != 0) return code;
   Buffer collected;
+  code = Collect(ranks, given, sent, begins, whole, &collected);
+  if (code == 0) Tell(collected, keys_, pointers, gives, takes);
+  return code;
+}
+
+int LookupRun::Collect(int ranks, const std::vector<int64_t>& given, const int64_t* sent, const int64_t* begins,
+                       bool whole, Buffer* collected) {
+  const int count = size();
   if (whole) {
-    collected.base = reinterpret_cast<char*>(sent[0]);
-    collected.unit = 8;
-    collected.units.assign(ranks, 0);
-    for (int i = 0; i < count * ranks; ++i) collected.units[i % ranks] += given[i];
-  } else {
-    code = Make(&collected, ranks, 8, given, key_bytes);
-    Buffer prepared = collected;  // the same sizes, where `Prepare` has left them
-    for (int i = 0; i < count * ranks; ++i) prepared.offsets[i] = 8 * begins[i];
-    if (code == 0) code = Place(&prepared);
-    std::vector<GatherMember> copies(count, GatherMember());
-    for (int t = 0; t < count; ++t) {
-      prepared.base = reinterpret_cast<char*>(sent[t]);
-      GatherMember& m = copies[t];
-      m.source = prepared.of(t);
-      m.dim = 2;  // a key moves as two 32-bit numbers
-      m.n = collected.rows_of(t);
-      m.out = collected.of(t);
-    }
-    if (code == 0) code = Done(steps_->gather(Work(), copies.data(), count));
-    if (code != 0) return code;
+    collected->base = reinterpret_cast<char*>(sent[0]);
+    collected->unit = 8;
+    collected->units.assign(ranks, 0);
+    for (int i = 0; i < count * ranks; ++i) collected->units[i % ranks] += given[i];
+    group_->Ready();
+    return 0;
   }
+  int code = Make(collected, ranks, 8, given, std::vector<int64_t>(count, 8));
+  Buffer prepared = *collected;  // the same sizes, where `Prepare` has left them
+  for (int i = 0; i < count * ranks; ++i) prepared.offsets[i] = 8 * begins[i];
+  if (code == 0) code = Place(&prepared);
+  std::vector<GatherMember> copies(count, GatherMember());
+  for (int t = 0; t < count; ++t) {
+    prepared.base = reinterpret_cast<char*>(sent[t]);
+    GatherMember& m = copies[t];
+    m.source = prepared.of(t);
+    m.dim = 2;  // a key moves as two 32-bit numbers
+    m.n = collected->rows_of(t);
+    m.out = collected->of(t);
+  }
+  if (code == 0) code = Done(steps_->gather(Work(), copies.data(), count));
   group_->Ready();
-  Tell(collected, keys_, pointers, gives, takes);
-  return 0;
+  return code;
 }
 
 int LookupRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, int64_t* pointers, int64_t* gives,
@@ -220,7 +234,7 @@ int LookupRun::ForwardTake(const uint8_t* left) {
   kept_.assign(count, nullptr);
   for (int t = 0; t < count; ++t) {
     if (left[t]) continue;
-    int code = Nothing(t, {places_.rows, places_.all_offsets});
+    int code = Nothing(t, {places_.rows, places_.all_offsets, facts_[t].by_hosts() ? -1 : places_.relayed});
     if (code != 0) return code;
     const auto* inverse = static_cast<const i32*>(inverse_[t]);
     Blocks out = Blocks();

@@ -42,6 +42,7 @@ class Saved(NamedTuple):
     rows: Any
     requested: Any
     all_offsets: Any
+    relayed: Any
     route: Any
 
 
@@ -58,6 +59,7 @@ class WeightedSaved(NamedTuple):
     rows: Any
     requested: Any
     all_offsets: Any
+    relayed: Any
     scales: Any
     order: Any
     kept: Any
@@ -271,10 +273,11 @@ class _Forward(Operation):
 
         def make(dtypes: List[tf.DType], shapes: List[Any]) -> List[tf.Tensor]:
             made = library.call("operations.combined_lookup.backward", back,
-                                [grads[0], *saved[:1 + (saved._fields.index("scales") if config.weighted else 4)]],
+                                [grads[0], *saved[:1 + (saved._fields.index("scales") if config.weighted else 5)]],
                                 dtypes, shapes, host_inputs=[saved.route], name="lookup_gradient")
             if config.weighted and not bag_weights.is_nothing(grads[_KEPT]):  # second order
-                made[0] += dense_lookup.position_sums(back, grads[_KEPT], found, saved.route[1:], dtypes, shapes)
+                made[0] += dense_lookup.position_sums(back, grads[_KEPT], found, saved.relayed, saved.route[1:], dtypes,
+                                                      shapes)
             return made
 
         made = lookup_gradient.slices(config, handle, found.rows, make)
@@ -293,9 +296,9 @@ class _Combined(OfLookup):
         return choice.of_route(world, request.host_inputs[0].numpy())
 
     def taken(self, request: Any, config: Any, world: Any) -> Gradient:
-        saved = Saved(*request.inputs[1:6] + request.host_inputs)
+        saved = Saved(*request.inputs[1:7] + request.host_inputs)
         if config.weighted:
-            scales = request.inputs[6]
+            scales = request.inputs[7]
             if scales.size != saved.inverse.size:
                 raise CallError(INTERNAL, "op '{}': got {} scales for {} keys".format(
                     request.name, scales.size, saved.inverse.size))
@@ -328,17 +331,18 @@ class _Backward(_Combined, Backward):
         """See `Backward.gradient`. With weights it is that of the same, made of a gradient for each key."""
         if not config.weighted:
             return super().gradient(op, config, grads)
-        given, (inverse, offsets, rows, requested, _, scales), route = op.inputs[0], op.inputs[1:7], op.inputs[7]
+        given, (inverse, offsets, rows, requested, _, relayed, scales) = op.inputs[0], op.inputs[1:8]
+        route = op.inputs[8]
 
         def same(given: tf.Tensor, scales: tf.Tensor) -> tf.Tensor:
             bags = bag_weights.bags_of(offsets, scales)
             positions = tf.gather(tf.cast(given, tf.float32), bags) * scales[:, tf.newaxis]
             return dense_lookup.position_sums(
-                config, tf.cast(positions, given.dtype), distinct_rows.Rows(inverse, rows, requested), route[1:],
-                [output.dtype for output in op.outputs], [output.shape for output in op.outputs])
+                config, tf.cast(positions, given.dtype), distinct_rows.Rows(inverse, rows, requested), relayed,
+                route[1:], [output.dtype for output in op.outputs], [output.shape for output in op.outputs])
 
         of_given, of_scales = bag_weights.differentiate(same, [given, scales], grads[0])
-        return [of_given] + [None] * 5 + [of_scales, None]
+        return [of_given] + [None] * 6 + [of_scales, None]
 
 
 @register

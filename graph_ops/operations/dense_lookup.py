@@ -26,12 +26,13 @@ class Saved(NamedTuple):
 
     Attributes:
       counts: int64 [2N + 1], keys sent to each rank, keys received from each, and the exchange's number (ties.py), in
-        host memory; empty where nothing was exchanged.
+        host memory; [4N + 1] by hosts (by_hosts.py); empty where nothing was exchanged.
     """
 
     inverse: Any
     rows: Any
     requested: Any
+    relayed: Any
     counts: Any
 
 
@@ -136,7 +137,7 @@ class _Forward(Operation):
         handle, = config.held.pick(op.inputs, "rows")
         made = lookup_gradient.slices(config, handle, found.rows, lambda dtypes, shapes: library.call(
             self.backward, BackwardConfig(config.table, config.label, config.rows_known),
-            [grads[0], *found], dtypes, shapes, host_inputs=[saved.counts], name="lookup_gradient"))
+            [grads[0], *found, saved.relayed], dtypes, shapes, host_inputs=[saved.counts], name="lookup_gradient"))
         return [made] + [None] * (len(op.inputs) - 1)
 
 
@@ -179,16 +180,16 @@ class _Spread(_Dense, Spread):
     backward, BackwardConfig = "operations.dense_lookup.backward", BackwardConfig
 
 
-def position_sums(config: Any, gradient: tf.Tensor, found: distinct_rows.Rows, counts: tf.Tensor,
+def position_sums(config: Any, gradient: tf.Tensor, found: distinct_rows.Rows, relayed: tf.Tensor, counts: tf.Tensor,
                   dtypes: List[tf.DType], shapes: List[Any]) -> tf.Tensor:
     """The values of a gradient, as `lookup_gradient.slices` has them, from a gradient for each key.
 
     Args:
       config: of the lookup's gradient, with `table`, `label` and `rows_known`.
-      gradient: [K, D]. found, counts: what the lookup has left.
+      gradient: [K, D]. found, relayed, counts: what the lookup has left.
     """
     back = BackwardConfig(config.table, config.label, config.rows_known)
-    return library.call("operations.dense_lookup.backward", back, [gradient, *found], dtypes, shapes,
+    return library.call("operations.dense_lookup.backward", back, [gradient, *found, relayed], dtypes, shapes,
                         host_inputs=[counts], name="lookup_gradient")[0]
 
 

@@ -23,6 +23,13 @@ class Placement(NamedTuple):
         """How many ranks have keys."""
         return ranks if self.rank is None else 1
 
+    def by_hosts(self, world: Any) -> Any:
+        """How keys, rows and gradients go by hosts, a launch.by_hosts.ByHosts; None where they do not.
+
+        Keys of one rank's table do not: each of them has one owner to go to, whatever its host.
+        """
+        return None if world is None or self.rank is not None else world.by_hosts
+
     def has_keys(self, rank: int) -> bool:
         """Whether keys may belong to a rank."""
         return self.rank is None or self.rank == rank

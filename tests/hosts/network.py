@@ -9,6 +9,7 @@ runs on the first host, and `agent.sh`, in place of ssh, starts its daemons on t
 
 All of it goes when this process does, however it ends: by a process that waits for that (`_Cleaner`).
 """
+import contextlib
 import json
 import os
 import shutil
@@ -18,11 +19,10 @@ import sys
 import tempfile
 import threading
 
-from ranks import Finished, environment
+from ranks import Finished, environment, python
 from wire import Wire
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TESTS = os.path.dirname(HERE)
 LETTERS = "abcdefgh"
 # What of the environment goes to every host, as `mpiexec -x` does it: the agent starts with none, as ssh does.
 _EXPORTED = ("OMP_", "PYTHON", "SETUPTOOLS_", "SOK1X_", "TF_", "HOROVOD_", "MALLOC_", "TMPDIR")
@@ -30,7 +30,6 @@ _HOLD = """
 hostname "$1"
 mount -t tmpfs -o size=512m tmpfs /dev/shm
 mount --bind "$2/etc_hosts" /etc/hosts
-mount --bind "$2/$1" "$2/own"
 shift 2
 for folder; do mount -t tmpfs tmpfs "$folder"; done
 echo ready
@@ -89,7 +88,6 @@ class Host:
     def hold(self, private):
         """Makes the namespaces besides the network's, and a process that keeps them until it is killed."""
         folder = self._network.folder
-        os.mkdir(os.path.join(folder, self.name))
         self._holder = subprocess.Popen(
             ["ip", "netns", "exec", self.namespace, "unshare", "--uts", "--mount", "sh", "-ec", _HOLD, "sh", self.name,
              folder] + [str(path) for path in private], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -114,16 +112,8 @@ class Host:
     def vanish(self):
         """Kills every process of the host at once."""
         for pid in _do("ip", "netns", "pids", self.namespace).split():
-            os.kill(int(pid), signal.SIGKILL)
-
-    def serve(self, values):
-        """Starts a process that forks those of this host's ranks, TensorFlow imported (fork_server.py)."""
-        own = os.path.join(self._network.folder, self.name)
-        os.symlink("0", os.path.join(own, "1"))
-        server = subprocess.Popen(
-            self.entering() + [sys.executable, os.path.join(TESTS, "fork_server.py"), os.path.join(own, "0")],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=values)
-        return server
+            with contextlib.suppress(ProcessLookupError):  # it has ended because of another one's end
+                os.kill(int(pid), signal.SIGKILL)
 
 
 class Network:
@@ -144,7 +134,7 @@ class Network:
         self.prefix = "sok1x-{}-{}-".format(os.getpid(), os.path.basename(self.folder)[-4:])
         self.hosts = [Host(self, number) for number in range(count)]
         self.slots = slots
-        self._switch, self.wires, self._servers = self.prefix + "switch", [], []
+        self._switch, self.wires = self.prefix + "switch", []
         self._cleaner = _Cleaner([host.namespace for host in self.hosts] + [self._switch], self.folder)
         try:
             self._make(slots, private, wires)
@@ -157,7 +147,6 @@ class Network:
             "{} {}\n".format(host.address, host.name) for host in self.hosts))
         self.hostfile = self._write("hostfile", "".join(
             "{} slots={}\n".format(host.name, slots) for host in self.hosts))
-        os.mkdir(os.path.join(self.folder, "own"))
         switch = ["ip", "-n", self._switch]
         _do("ip", "netns", "add", self._switch)
         _do(*switch, "link", "add", "bridge0", "type", "bridge")
@@ -192,7 +181,7 @@ class Network:
         self._cleaner.close()
         for wire in self.wires:
             wire.close()
-        for child in [host._holder for host in self.hosts if host._holder is not None] + self._servers:
+        for child in [host._holder for host in self.hosts if host._holder is not None]:
             child.kill()
             child.wait()
 
@@ -202,13 +191,10 @@ class Network:
     def __exit__(self, *_):
         self.close()
 
-    def python(self, values):
+    @staticmethod
+    def python(values):
         """The words that run a program's file on any host: in a process that has imported TensorFlow already."""
-        if not self._servers:
-            self._servers = [host.serve(values) for host in self.hosts]
-            for server in self._servers:
-                assert server.stdout.readline() == b"ready\n"
-        return [sys.executable, "-E", "-s", "-S", os.path.join(TESTS, "forked.py"), os.path.join(self.folder, "own")]
+        return python(__file__, values)[:-1]
 
     def start(self, ranks, program, *arguments, env=None, mpiexec=("--bind-to", "none"), fresh=False, hostfile=True):
         """Starts mpiexec on the first host; a Running.

@@ -1,9 +1,10 @@
 """Trains tables of both kinds and a dense layer, the same on any hosts, and prints a line of JSON for each rank.
 
-    program_hosts.py [--horovod] [--save FOLDER] [--steps N] [--pause SECONDS] [--slow SECONDS]
+    program_hosts.py [--horovod] [--save FOLDER [--resume]] [--steps N] [--pause SECONDS] [--slow SECONDS]
 
 "begun R" comes from each rank after two steps, from when the test breaks what it wants to. --save: saves after half of
-the steps, goes on, restores, and goes on again, to the same end. --slow: the last rank sleeps before its last step.
+the steps, says "saved R", goes on, restores, and goes on again, to the same end. --resume: begins with what is saved
+there. --slow: the last rank sleeps before its last step.
 """
 import argparse
 import hashlib
@@ -68,6 +69,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--horovod", action="store_true")
     parser.add_argument("--save")
+    parser.add_argument("--resume", action="store_true")
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--slow", type=float, default=0.0)
     parser.add_argument("--pause", type=float, default=0.0)
@@ -95,12 +97,16 @@ def main():
             return [digest(session.run(table)) for table in model.tables], digest(session.run(model.kernel))
 
         half = options.steps // 2
-        steps(0, half)
-        if manager:
+        if options.resume:
+            assert manager.restore(session) == half
+        else:
+            steps(0, half)
+        if manager and not options.resume:
             manager.save(session, half)
+            say("saved {}".format(world.rank))
         steps(half, options.steps)
         tables, dense = state()
-        if manager:
+        if manager and not options.resume:
             assert manager.restore(session) == half
             steps(half, options.steps)
             assert state() == (tables, dense) and losses[half:options.steps] == losses[options.steps:]
@@ -109,7 +115,8 @@ def main():
             "host": os.uname().nodename, "threads": world.host_threads, "cpus": len(os.sched_getaffinity(0)),
             "peers": world.heartbeat.peers if world.heartbeat else None, "sent": world.communicator.bytes_sent,
             "horovod": [hvd.rank(), hvd.local_rank(), hvd.local_size()] if options.horovod else None,
-            "tables": tables, "dense": dense, "losses": digest(losses[:options.steps])}))
+            "tables": tables, "dense": dense, "losses": digest(losses[:options.steps]),
+            "last": float(losses[-1])}))
 
 
 if __name__ == "__main__":

@@ -85,6 +85,45 @@ def test_check(hosts):
     assert not clean(finished), str(finished)
 
 
+def test_exchanges_by_hosts(two_hosts):
+    """To the same bits as ranks of one host that are taken for hosts; and less comes from the other host."""
+    told, came = {}, {}
+    two_hosts.python(environment())
+    for wanted in ("0", "1"):
+        before = [host.received() for host in two_hosts.hosts]
+        finished = two_hosts.run(4, PROGRAM, "--steps", 20, env={"SOK1X_EXCHANGE_BY_HOSTS": wanted})
+        assert not clean(finished), str(finished)
+        came[wanted] = sum(host.received() - start for host, start in zip(two_hosts.hosts, before))
+        told[wanted] = reports(finished)
+    with Network(1, 4) as one:
+        taken_for_hosts = reports(one.run(4, PROGRAM, "--steps", 20, env={"SOK1X_EXCHANGE_BY_HOSTS": "2"}))
+    assert bits(told["1"]) == bits(taken_for_hosts)
+    # Of a host's keys 17 % are asked for by both ranks.
+    print("bytes from host to host:", came)
+    assert came["1"] < 0.95 * came["0"], came
+    # Sums are made in another order, and so no more than that differs.
+    losses = [sum(one["last"] for one in told[wanted]) for wanted in ("0", "1")]
+    assert abs(losses[0] - losses[1]) < 1e-3 * losses[0], losses
+
+
+def test_a_job_that_is_killed_goes_on_on_fewer_hosts(tmp_path):
+    """SIGKILL for all of it on both hosts; then from its checkpoint on one host with half of the ranks."""
+    with Network(2, 2) as hosts:
+        job = hosts.start(4, PROGRAM, "--save", tmp_path / "killed", "--steps", 12, "--slow", 1000)
+        job.expect("saved", 4)
+        for host in hosts.hosts:
+            host.vanish()
+        assert job.finish(60).code != 0
+    with Network(1, 4) as host:
+        through = reports(host.run(4, PROGRAM, "--save", tmp_path / "ended", "--steps", 12))
+        went_on = [reports(host.run(2, PROGRAM, "--save", tmp_path / folder, "--resume", "--steps", 12))
+                   for folder in ("killed", "ended")]
+    assert bits(went_on[0]) == bits(went_on[1])
+    # Two ranks have the same samples as four, and add their gradients up in another order.
+    losses = [sum(one["last"] for one in told) for told in (through, went_on[0])]
+    assert abs(losses[0] - losses[1]) < 1e-3 * losses[0], losses
+
+
 def test_horovod_averages_the_dense_part(two_hosts):
     told = reports(two_hosts.run(4, PROGRAM, "--horovod"))
     assert [one["horovod"] for one in told] == [[rank, rank % 2, 2] for rank in range(4)]

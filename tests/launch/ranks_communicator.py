@@ -9,6 +9,7 @@ import devices
 import numpy as np
 
 import sok1x.launch as launch
+from sok1x.launch import by_hosts
 from sok1x.launch.errors import INVALID_ARGUMENT, OUT_OF_RANGE, LaunchError
 
 _GUARD = 64
@@ -53,6 +54,24 @@ def all_to_all(comm, rng, high, item_bytes):
     comm.all_to_all(device.put(data[me]), table[me], room.pointer, recv_counts, item_bytes)
     room.check(expected)
     assert n == 1 or comm.bytes_sent - before == 8 * (n - 1) + (table[me].sum() - table[me, me]) * item_bytes
+
+
+def all_to_all_by_hosts(comm, grouped, rng, high, item_bytes):
+    """Inside hosts, and across them: the ranks of one circle, each with counts of its own for the others."""
+    for among in by_hosts.INSIDE, by_hosts.ACROSS:
+        met, n, me = list(grouped.ranks(among)), comm.size, comm.rank
+        table = np.zeros((n, n), np.int64)
+        everyones = np.random.RandomState([rng.randint(2 ** 31), among, met[0]])  # equal in a circle, and only there
+        table[np.ix_(met, met)] = counts_of(everyones, (len(met), len(met)), high)
+        data = {rank: everyones.randint(0, 256, (int(table[rank].sum()), item_bytes)).astype(np.uint8) for rank in met}
+        parts = {rank: np.split(data[rank], np.cumsum(table[rank])[:-1]) for rank in met}
+        expected = np.concatenate([parts[source][me] for source in met])
+        room = Room(expected.nbytes)
+        before = comm.bytes_sent
+        comm.all_to_all(device.put(data[me]), table[me], room.pointer, np.ascontiguousarray(table[:, me]), item_bytes,
+                        among)
+        room.check(expected)
+        assert comm.bytes_sent - before == (table[me].sum() - table[me, me]) * item_bytes
 
 
 def reduce_scatter(comm, rng, high, dim):
@@ -181,12 +200,17 @@ def check(world, comm, seed):
     rng = np.random.RandomState(seed % 2 ** 32)
     through_mpi = comm.size > 1 and os.environ.get("SOK1X_COMMUNICATOR") != "nccl"
     usual = getattr(world.communicator, "limit", None)
+    grouped = by_hosts.ByHosts(comm.rank, 2, comm.size // 2) if comm.size > 2 and comm.size % 2 == 0 else None
+    if grouped:
+        world.communicator.split(grouped)
     # With a small limit every exchange goes the way that counts beyond 2^31 go.
     for limit in (usual, 37, 5) if through_mpi else (usual,):
         world.communicator.limit = limit
         for _ in range(12):
             high = int(rng.choice((0, 1, 9, 60)))
             all_to_all(comm, rng, high, int(rng.choice((1, 8, 12, 4 * 33))))
+            if grouped:
+                all_to_all_by_hosts(comm, grouped, rng, high, int(rng.choice((1, 8, 12))))
             reduce_scatter(comm, rng, high, int(rng.choice((1, 3, 16))))
             all_gather(comm, rng, high, int(rng.choice((1, 8, 20))))
             for dtype in ("float16", "float32", "float64", "int32", "int64"):
