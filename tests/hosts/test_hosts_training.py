@@ -17,7 +17,11 @@ LAYOUTS = [(2, 1), (2, 2), (3, 1), (3, 2)]
 CPUS = len(os.sched_getaffinity(0))
 
 
-@pytest.fixture(scope="module", params=LAYOUTS, ids=lambda layout: "{}_hosts_of_{}".format(*layout))
+def named(layout):
+    return "{}_hosts_of_{}".format(*layout)
+
+
+@pytest.fixture(scope="module", params=LAYOUTS, ids=named)
 def hosts(request):
     with Network(*request.param) as made:
         yield made
@@ -76,7 +80,10 @@ def test_training_and_a_shared_checkpoint(hosts, tmp_path):
         assert came[number] > 0.7 * of_others * slots / (ranks - 1), (came, [one["sent"] for one in told])
 
 
+@pytest.mark.parametrize("hosts", [layout if layout in ((2, 1), (3, 2)) else pytest.param(
+    layout, marks=pytest.mark.slow) for layout in LAYOUTS], indirect=True, ids=named)
 def test_check(hosts):
+    """Fewest and most; what the other layouts are told is the same."""
     ranks = len(hosts.hosts) * hosts.slots
     finished = hosts.run(ranks, *CHECK)
     assert "all is well" in finished.out and "{} ranks".format(ranks) in finished.out, str(finished)
@@ -91,12 +98,12 @@ def test_exchanges_by_hosts(two_hosts):
     two_hosts.python(environment())
     for wanted in ("0", "1"):
         before = [host.received() for host in two_hosts.hosts]
-        finished = two_hosts.run(4, PROGRAM, "--steps", 20, env={"SOK1X_EXCHANGE_BY_HOSTS": wanted})
+        finished = two_hosts.run(4, PROGRAM, "--steps", 20, env={"SOK1X_EXCHANGE_BY_HOSTS": wanted}, timeout=300)
         assert not clean(finished), str(finished)
         came[wanted] = sum(host.received() - start for host, start in zip(two_hosts.hosts, before))
         told[wanted] = reports(finished)
     with Network(1, 4) as one:
-        taken_for_hosts = reports(one.run(4, PROGRAM, "--steps", 20, env={"SOK1X_EXCHANGE_BY_HOSTS": "2"}))
+        taken_for_hosts = reports(one.run(4, PROGRAM, "--steps", 20, env={"SOK1X_EXCHANGE_BY_HOSTS": "2"}, timeout=300))
     assert bits(told["1"]) == bits(taken_for_hosts)
     # Of a host's keys 17 % are asked for by both ranks.
     print("bytes from host to host:", came)
@@ -110,13 +117,13 @@ def test_a_job_that_is_killed_goes_on_on_fewer_hosts(tmp_path):
     """SIGKILL for all of it on both hosts; then from its checkpoint on one host with half of the ranks."""
     with Network(2, 2) as hosts:
         job = hosts.start(4, PROGRAM, "--save", tmp_path / "killed", "--steps", 12, "--slow", 1000)
-        job.expect("saved", 4)
+        job.expect("saved", 4, timeout=300)
         for host in hosts.hosts:
             host.vanish()
         assert job.finish(60).code != 0
     with Network(1, 4) as host:
-        through = reports(host.run(4, PROGRAM, "--save", tmp_path / "ended", "--steps", 12))
-        went_on = [reports(host.run(2, PROGRAM, "--save", tmp_path / folder, "--resume", "--steps", 12))
+        through = reports(host.run(4, PROGRAM, "--save", tmp_path / "ended", "--steps", 12, timeout=300))
+        went_on = [reports(host.run(2, PROGRAM, "--save", tmp_path / folder, "--resume", "--steps", 12, timeout=300))
                    for folder in ("killed", "ended")]
     assert bits(went_on[0]) == bits(went_on[1])
     # Two ranks have the same samples as four, and add their gradients up in another order.
