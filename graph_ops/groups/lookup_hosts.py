@@ -32,7 +32,8 @@ def ask_near(run: LookupRun, members: List[Any], world: Any, headers: np.ndarray
     if run.call("near_ask", ranks, given, taken, sent, begins, whole, *said.exchange_at) == TOO_MANY_DIMENSIONS:
         return None
     run.exchange(members[0].request.communicator, said, INSIDE)
-    sent, begins = np.empty(size, np.int64), np.empty((size, ranks), np.int64)
+    # What is counted of these exchanges still needs the headers' numbers, which `given` may be: new memory.
+    given, begins, sent = np.empty_like(given), np.empty_like(given), np.empty(size, np.int64)
     run.call("near_relay", given, begins, sent)
     taken = counts_for_this_rank(world, given, ACROSS)
     far = np.zeros((size, ranks, ranks), np.int64)
