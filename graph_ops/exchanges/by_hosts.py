@@ -1,13 +1,13 @@
 """The way of all2all where it goes by hosts (launch/by_hosts.py): what leaves a host is distinct, and few messages.
 
 A rank asks none but the ranks of its own host: for a key, the one that has its owner's local number. That one, the
-*relay*, makes the keys of all ranks of the host distinct, and asks their owners, which have its local number on all
-hosts. Rows come back the same way; of gradients the relay adds up what the ranks of its host have for one key. So a
+*proxy*, makes the keys of all ranks of the host distinct, and asks their owners, which have its local number on all
+hosts. Rows come back the same way; of gradients the proxy adds up what the ranks of its host have for one key. So a
 rank has two exchanges each way, among L ranks and among H, in place of one among L H.
 
 Bytes that cross hosts: as directly (all2all.py), but of the distinct keys of a host, not of each of its ranks. Sums of
 gradients are those of the ranks of a host, then those of hosts: in another order than directly, the same in each run.
-Where embeddings are float16, a relay rounds its sums once more.
+Where embeddings are float16, a proxy rounds its sums once more.
 
 Forward leaves, besides what all2all does,
 
