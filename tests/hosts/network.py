@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 from ranks import Finished, environment, python
 from wire import Wire
@@ -117,16 +118,22 @@ class Host:
         return int(self.output("cat", "/sys/class/net/eth0/statistics/rx_bytes"))
 
     def vanish(self):
-        """Kills every process of the host at once.
+        """Kills every process of the host.
 
-        As on a host that loses its power none hears of another's end: so all are stopped first, and those with
-        many threads, the ranks, are killed before mpiexec's daemon, whose end has mpiexec end the job.
+        As on a host that loses its power none hears of another's end: so all are stopped first, and those with many
+        threads, the ranks, are killed a second before mpiexec's daemon, whose end has mpiexec kill the other ranks.
         """
         pids = _do("ip", "netns", "pids", self.namespace).split()
-        for number, order in ((signal.SIGSTOP, pids), (signal.SIGKILL, sorted(pids, key=_threads, reverse=True))):
-            for pid in order:
+        ranks = [pid for pid in pids if _threads(pid) > 4]
+        for number, some in ((signal.SIGSTOP, pids), (signal.SIGKILL, ranks), (signal.SIGKILL, pids)):
+            for pid in some:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), number)
+            if some is ranks:
+                until = time.monotonic() + 10
+                while any(_threads(pid) for pid in ranks) and time.monotonic() < until:
+                    time.sleep(0.01)
+                time.sleep(1)
 
 
 class Network:
