@@ -4,12 +4,14 @@
 
 Measured are the cost of a message, between two ranks of this machine over MPI, in C++ and in Python; and what rank 0
 does with the messages, on all ranks' messages made here: by C++, which has the steps after the first, and by Python,
-which has the first, and whatever is unusual. A step is one word for all lookups and one for all gradients; rank 0 gets
-a message of each other rank for a word, and sends one to each. All times are of the CPU, of one thread, so that other
-programs on this machine count little. Writes benchmarks/results/coordinator.json.
+which has the first, and whatever is unusual. A step is one word for all lookups and one for all gradients. For a word
+rank 0 gets a message of each other rank, and sends one to each; or of the few that talk with it in a tree
+(launch/tree.py), of which the busiest other rank is looked at too. All times are of the CPU, of one thread, so that
+other programs on this machine count little. Writes benchmarks/results/coordinator.json.
 """
 import argparse
 import ctypes
+import itertools
 import json
 import os
 import sys
@@ -25,6 +27,8 @@ RANKS = (2, 8, 16, 64, 256)
 TABLES = (1, 26)
 STEP_MS, SHARE = 1.0, 0.1  # rank 0 is to take no more than this share of such a step at 64 ranks
 WHOLE_UP_TO = 8  # launch/environment.py: whole_headers
+WIDTHS = (2, 3, 4, 6, 8)  # of trees; None: all talk with rank 0
+PER_HOST = 8
 OUT = os.path.join(machine.ROOT, "benchmarks", "results", "coordinator.json")
 
 # Of lookups and gradients: numbers of a header without the counts, how many counts a rank tells.
@@ -37,41 +41,55 @@ def library():
     from sok1x.graph_ops.bridge import library as op_library
     op_library.load()
     loaded = bridge.Library(bridge.PATH).loaded
-    loaded.sok1x_leader_cost.argtypes = [ctypes.c_int] * 5 + [ctypes.c_void_p] * 2
+    loaded.sok1x_leader_cost.argtypes = [ctypes.c_int] * 5 + [ctypes.c_void_p] * 3
     return loaded
 
 
-def in_cpp(loaded, ranks, tables, width, varied):
-    """One word: (seconds to read and decide, seconds to write the word, bytes of a bundle, bytes of a word)."""
-    words = max(3, min(300, int(3e6 / (ranks * tables * width))))
+def parents_of(ranks, width):
+    """By way of which rank each one talks with rank 0: see launch/tree.py."""
+    from sok1x.launch import tree
+    return tree.deep([rank // PER_HOST for rank in range(ranks)], width) if width else tree.flat(ranks)
+
+
+def in_cpp(loaded, ranks, tables, numbers, varied, width):
+    """One word: dict of seconds (deciding, a rank on the way), messages to rank 0 and their bytes, words and bytes."""
+    words = max(3, min(300, int(3e6 / (ranks * tables * numbers))))
+    parents = parents_of(ranks, width)
     found = []
     for _ in range(3):
-        seconds, sizes = (ctypes.c_double * 3)(), (ctypes.c_int64 * 2)()
-        code = loaded.sok1x_leader_cost(ranks, tables, width, varied, words, seconds, sizes)
+        seconds, sizes = (ctypes.c_double * 4)(), (ctypes.c_int64 * 4)()
+        code = loaded.sok1x_leader_cost(ranks, tables, numbers, varied, words, (ctypes.c_int64 * ranks)(*parents),
+                                        seconds, sizes)
         assert code == 0, code
-        found.append((seconds[0], seconds[1]))
-    return tuple(np.min(found, axis=0)) + tuple(sizes)
+        found.append(seconds[:])
+    read, write, _, passing = np.min(found, axis=0)
+    return {"deciding": read + write, "passing": passing, "in": sizes[0], "bytes in": sizes[1], "out": sizes[2],
+            "a word": sizes[3]}
 
 
-def in_python(ranks, tables, numbers):
-    """One word, by the leader in Python, with headers of so many numbers: (seconds, bytes of a bundle, of a word)."""
+def in_python(ranks, tables, numbers, width):
+    """One word, by the leader in Python, with headers of so many numbers: as `in_cpp`."""
     from launch_simulation import Job, ready
-    job, plan = Job(ranks), "\n".join("op {}".format(op) for op in range(tables))
-    found = []
+    job, plan = Job(ranks, width=width), "\n".join("op {}".format(op) for op in range(tables))
+    found, children = [], job.ranks[0].tree.children
     for step in range(4):
         for rank, coordinator in enumerate(job.ranks):
             coordinator.announce_all([ready(op, np.arange(numbers) * 7 + rank, plan=plan, step=step + 1, instance=(
                 0, 0, 0, 5)) for op in range(tables)])
-        if ranks > 1:
-            bundle = len(job.wires.under_way[1, 0][-1])
+        for _ in range(job.depth - 1):
+            job.wires.deliver_all()
+            for rank in range(ranks - 1, 0, -1):
+                job.poll(rank)
+        came = [len(data) for child in children for data in job.wires.under_way[child, 0]]
         job.wires.deliver_all()
         began = time.thread_time()
         job.poll(0)
         found.append(time.thread_time() - began)
-        word = len(job.wires.under_way[0, 1][-1])
+        words = [len(data) for child in children for data in job.wires.under_way[0, child]]
         job.settle()
         assert all(len(heard) == (step + 1) * tables for heard in job.heard)
-    return min(found[1:]), bundle, word  # the first introduces ops
+    return {"deciding": min(found[1:]), "passing": 0.0, "in": len(came), "bytes in": sum(came),
+            "out": len(words), "a word": words[0]}  # the first word introduces ops
 
 
 def at(costs, size):
@@ -82,16 +100,20 @@ def at(costs, size):
     return seconds[-1] + (size - sizes[-1]) * max(0.0, (seconds[-1] - seconds[-2]) / (sizes[-1] - sizes[-2]))
 
 
-def step(words, ranks, messages):
-    """The figures of a step. words: of each (seconds, bytes of a bundle, of a word). messages: their costs."""
-    others = ranks - 1
-    took = {"deciding": sum(word[0] for word in words),
-            "receiving": others * sum(at(messages["receive"], word[1]) for word in words),
-            "sending": others * sum(at(messages["send"], word[2]) for word in words)}
+def step(words, messages):
+    """The figures of a step. words: what `in_cpp` gives of each. messages: their costs."""
+    took = {"deciding": sum(word["deciding"] for word in words),
+            "receiving": sum(word["in"] * at(messages["receive"], word["bytes in"] / word["in"]) for word in words),
+            "sending": sum(word["out"] * at(messages["send"], word["a word"]) for word in words)}
     total = 1e3 * sum(took.values())
-    return {"messages": 2 * others * len(words), "bytes in": others * sum(word[1] for word in words),
-            "bytes out": others * sum(word[2] for word in words),
+    # A rank on the way hears no more ranks than rank 0 does, and gets one word and sends one message besides.
+    besides = sum(word["passing"] - word["deciding"] + at(messages["receive"], word["a word"]) + at(
+        messages["send"], word["bytes in"] / word["in"]) for word in words)
+    return {"messages": sum(word["in"] + word["out"] for word in words),
+            "bytes in": sum(word["bytes in"] for word in words),
+            "bytes out": sum(word["out"] * word["a word"] for word in words),
             "ms": dict({name: round(1e3 * value, 4) for name, value in took.items()}, all=round(total, 4)),
+            "ms of a rank on the way, at most": round(total + 1e3 * besides, 4) if words[0]["passing"] else None,
             "share of {:g} ms".format(STEP_MS): round(total / STEP_MS, 4)}
 
 
@@ -99,24 +121,22 @@ def cases(loaded, messages):
     """All cases, a list."""
     found = []
     for kind, (forward, backward) in KINDS.items():
-        for tables in TABLES:
-            for ranks in RANKS:
-                for headers in ("short", "whole"):
-                    widths = [own + (counts * ranks if headers == "whole" else 0)
-                              for own, counts in (forward, backward)]
-                    case = {"kind": kind, "tables": tables, "ranks": ranks, "headers": headers,
-                            "used": (headers == "whole") == (ranks <= WHOLE_UP_TO)}
-                    if ranks * tables * max(widths) > 3e5:
-                        continue  # hundreds of megabytes a step
-                    words = []
-                    for width, varied in zip(widths, (forward[0] > 2 or headers == "whole", headers == "whole")):
-                        read, write, bundle, word = in_cpp(loaded, ranks, tables, width, varied)
-                        words.append((read + write, bundle, word))
-                    found.append(dict(case, by="C++", **step(words, ranks, messages["C++"])))
-                    if kind == "a row a key" and ranks <= 64 and ranks * tables * max(widths) < 1e5:
-                        found.append(dict(case, by="Python", **step(
-                            [in_python(ranks, tables, width) for width in widths], ranks, messages["Python"])))
-                    print(json.dumps(found[-1]))
+        for tables, ranks in itertools.product(TABLES, RANKS):
+            for headers, width in itertools.product(("short", "whole"), (None,) + WIDTHS):
+                numbers = [own + (counts * ranks if headers == "whole" else 0) for own, counts in (forward, backward)]
+                case = {"kind": kind, "tables": tables, "ranks": ranks, "headers": headers, "width": width,
+                        "used": (headers == "whole") == (ranks <= WHOLE_UP_TO)}
+                if ranks * tables * max(numbers) > 3e5:
+                    continue  # hundreds of megabytes a step
+                if width and (ranks <= 8 or headers == "whole"):
+                    continue
+                words = [in_cpp(loaded, ranks, tables, one, varied, width) for one, varied in zip(
+                    numbers, (forward[0] > 2 or headers == "whole", headers == "whole"))]
+                found.append(dict(case, by="C++", **step(words, messages["C++"])))
+                print(json.dumps(found[-1]))
+                if kind == "a row a key" and ranks <= 64 and ranks * tables * max(numbers) < 1e5 and width in (None, 4):
+                    found.append(dict(case, by="Python", **step(
+                        [in_python(ranks, tables, one, width) for one in numbers], messages["Python"])))
     return found
 
 

@@ -63,6 +63,8 @@ In which order. A rank's part:
     bundles              ops announced together, ops decided together: one message each
     messages             all other messages
     channel              the way to rank 0 and back
+    tree                 by way of which ranks that goes
+    envelopes            what is around messages there
     mpi_transport        the messages over MPI
     inbox                whether there are any, for who sleeps meanwhile
     pauses               how long to sleep between two looks

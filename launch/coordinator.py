@@ -8,14 +8,14 @@ exchanges anything. Ops that are announced together go in one message and are de
 Pure protocol: messages go through a transport with
     send(rank, data)     gives bytes to a rank; never blocks
     receive()            list of (rank, bytes) that have come; never blocks; in order for each sender
-    flush(seconds)       waits until what was sent has gone; False if it has not
+    flush(seconds, but)  waits until what was sent has gone, but for messages to rank `but`; False if it has not
     closed               True when nothing can be sent any more (MPI was finalised)
     peek()               what `receive` would give, left there; for exchange_watch, on any thread
 """
 import threading
 import time
 
-from . import messages
+from . import messages, tree
 from .announcements import Announcements
 from .announcing import Announcer
 from .channel import Channel
@@ -51,6 +51,7 @@ class Coordinator:
         clock: Function giving seconds.
         deadlock_seconds: Seconds after which the job fails if every rank waits and nothing moves on any, or None.
         still: Function giving whether nothing has moved on this rank since it was last called.
+        parents: By way of which ranks messages go to rank 0 and back: see tree.py. None: all talk with rank 0.
 
     Attributes:
         job_error: None, or the LaunchError with which every request must fail from now on. Decisions to run that
@@ -62,11 +63,12 @@ class Coordinator:
             noticed.
         notice: This rank's part where the job is told to end: see ending.py.
         spin_microseconds: How long `wait_microseconds` asks to look again at once; 0 where ranks share a CPU.
+        tree: This rank's tree.Tree.
         transport, stall_seconds, abort_seconds, warn: As given.
     """
 
     def __init__(self, rank, size, transport, stall_seconds=60.0, abort_seconds=None, warn=print_line,
-                 clock=time.monotonic, deadlock_seconds=10.0, still=None):
+                 clock=time.monotonic, deadlock_seconds=10.0, still=None, parents=None):
         self.rank, self.size = rank, size
         self.job_error = None
         self.left = self.all_left = self.all_ended = False
@@ -74,18 +76,21 @@ class Coordinator:
         self.transport, self.warn, self._clock = transport, warn, clock
         self.stall_seconds, self.abort_seconds = stall_seconds, abort_seconds
         self.spin_microseconds = 60
-        self._channel = Channel(rank, size, transport, lambda word: self._handlers[type(word)](word))
+        self.tree = tree.of(rank, parents or tree.flat(size))
+        self._announcer, self._announcements = Announcer(), Announcements(rank)
+        self._channel = Channel(self.tree, transport, lambda word: self._handlers[type(word)](word),
+                                lambda: self._announcements.decided, self._alarmed)
         if size > 1 and rank == 0:
             self._channel.leader = Leader(size, self._channel.tell, self._channel.tell_all, stall_seconds,
-                                          abort_seconds, clock, deadlock_seconds)
+                                          abort_seconds, clock, deadlock_seconds, self.tree)
         self.notice = Notice(self._channel.say)
         self._still = still or Stillness(clock).still
-        self._leader_watch = LeaderWatch(rank, stall_seconds, abort_seconds)
-        self._announcer, self._announcements = Announcer(), Announcements(rank)
+        self._leader_watch = LeaderWatch(rank, stall_seconds, abort_seconds, self.tree.way(rank))
         self._lock = threading.Lock()
         self._to_tell = None           # a failure of our own that rank 0 has not been told
         self._settle_at = None         # when undecided ops fail without the leader's word
         self._leaving_at = None
+        self._alarm = None             # a failure that has come without the tree, and until when the word may follow
         self._leader_left_at = None
         self._next_check = 0.0
         self._active_at = clock()
@@ -132,9 +137,9 @@ class Coordinator:
         if self.left or (self.job_error is not None and self._to_tell is None and self._settle_at is None):
             self._fail_waiting(self.job_error or _ended(self.rank))  # those before have failed
 
-    def share(self, through, lane):
-        """Lets C++ announce, decide and hear as well: see Channel.through, and lane.py for rank 0's leader."""
-        self._channel.through = through
+    def share(self, through, plain, lane):
+        """Lets C++ announce, decide and hear as well: see Channel.through, plain, and lane.py for rank 0's leader."""
+        self._channel.through, self._channel.plain = through, plain
         if self._channel.leader is not None:
             self._channel.leader.lane = lane
 
@@ -142,6 +147,17 @@ class Coordinator:
         """Hears a message (bytes) that has come from a rank."""
         self._active_at = self._clock()
         self._channel.hear([(source, data)], self.fail_job)
+
+    def take(self, came):
+        """Takes messages that have come when C++ does no more: a list of (rank, bytes)."""
+        self._active_at = self._clock()
+        self._channel.through = None
+        self._channel.take(came, self.fail_job)
+
+    def pass_on(self, rank, data):
+        """Sends a message (bytes) of C++'s to a rank, which C++ acts on when it has gone."""
+        self._channel.pass_on(rank, data)
+        self.transport.flush(_SENT_SECONDS, self.tree.parent)
 
     @property
     def decided(self):
@@ -194,10 +210,11 @@ class Coordinator:
                 self._check(now)
             self._channel.send()
         decisions = self._announcements.take()
-        if decisions and self._channel.leader is not None:
+        if decisions and self.tree.children:
             # MPI sends a long word in pieces, and only while this rank is inside MPI. Who runs what the word has
-            # decided may wait outside of it (for a GPU) for ranks that have not got all of the word.
-            self.transport.flush(_SENT_SECONDS)
+            # decided may wait outside of it (for a GPU) for ranks that have not got all of the word. What goes up is
+            # not waited for: the rank above may wait for this one.
+            self.transport.flush(_SENT_SECONDS, self.tree.parent)
         return decisions
 
     def fail_job(self, message, code=INTERNAL, rank=None):
@@ -229,6 +246,15 @@ class Coordinator:
             self._channel.say(messages.Ended())
             self._channel.send()
 
+    def part(self):
+        """Says to the rank above, at the very end, that nothing more will come."""
+        self._channel.part()
+
+    @property
+    def serves(self):
+        """Whether ranks whose messages go by way of this one may still have something to say."""
+        return self.tree.relays and len(self._channel.parted) < len(self.tree.children)
+
     @property
     def leader_left(self):
         """Whether rank 0 has left, after which nobody may answer."""
@@ -259,6 +285,17 @@ class Coordinator:
 
     def _asked(self, word):
         self._channel.say(messages.Answer(word.serial, self._still()))
+
+    def _alarmed(self, message):
+        if self.job_error is None and self._alarm is None:
+            self._alarm = message, self._clock() + _ANSWER_SECONDS
+
+    def _raise_alarm(self, message):
+        """The way of a failure's word is blocked."""
+        if type(message) is messages.JobFailed:
+            self._job_failed(message)
+        elif self._channel.leader is not None:
+            self._channel.leader.fail(message.error)
 
     def _job_failed(self, word):
         with self._lock:
@@ -308,6 +345,10 @@ class Coordinator:
                     named(self.rank)), self.rank))
         if self._settle_at is not None and now >= self._settle_at:
             self._fail_waiting(self.job_error)
+        if self._alarm is not None and now >= self._alarm[1]:
+            (message, _), self._alarm = self._alarm, None
+            if self.job_error is None:
+                self._raise_alarm(message)
         if self._leaving_at is not None and now >= self._leaving_at + _ANSWER_SECONDS and not self.left:
             self._has_left(None)
         if self._announcements.undecided and leader is None:

@@ -14,6 +14,9 @@ SOK1X_WHOLE_HEADERS   up to how many ranks what an op tells all ranks goes throu
                       keys go from rank to rank (8)
 SOK1X_EXCHANGE_BY_HOSTS  1: lookups exchange inside each host before they do between hosts; L > 1: so many ranks that
                       follow each other are taken for a host; 0: every rank exchanges with every other (0)
+SOK1X_TREE_RANKS      from how many ranks on what they say to rank 0, and its words, go by way of other ranks; 0: never.
+                      Rank 0's counts for all (24)
+SOK1X_TREE_WIDTH      how many ranks talk with one there. Rank 0's counts for all (4)
 SOK1X_NCCL_LIBRARY    the file of NCCL's library; unset: the system's libnccl.so.2, else the wheel's
 """
 import os
@@ -80,10 +83,13 @@ def num_threads():
 
 def whole_headers():
     """SOK1X_WHOLE_HEADERS, an int. Raises LaunchError for a bad value."""
-    text = os.environ.get("SOK1X_WHOLE_HEADERS", "").strip() or "8"
-    if not text.isdigit():
-        raise LaunchError(INVALID_ARGUMENT,
-                          "SOK1X_WHOLE_HEADERS must be a whole number, 0 or more; got {!r}".format(text))
+    return _whole("SOK1X_WHOLE_HEADERS", "8", 0)
+
+
+def _whole(name, default, least):
+    text = os.environ.get(name, "").strip() or default
+    if not text.isdigit() or int(text) < least:
+        raise LaunchError(INVALID_ARGUMENT, "{} must be a whole number, {} or more; got {!r}".format(name, least, text))
     return int(text)
 
 
@@ -95,6 +101,16 @@ def exchange_by_hosts():
             "SOK1X_EXCHANGE_BY_HOSTS must be 0, 1, or a number of ranks that are taken for a host; got {!r}").format(
                 text))
     return int(text)
+
+
+def tree_ranks():
+    """SOK1X_TREE_RANKS, an int. Raises LaunchError for a bad value."""
+    return _whole("SOK1X_TREE_RANKS", "24", 0)
+
+
+def tree_width():
+    """SOK1X_TREE_WIDTH, an int. Raises LaunchError for a bad value."""
+    return _whole("SOK1X_TREE_WIDTH", "4", 1)
 
 
 def communicator():

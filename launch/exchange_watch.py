@@ -6,7 +6,7 @@ by itself when a rank is missing, so when the job has failed the communicator is
 """
 import time
 
-from . import messages
+from . import envelopes, messages
 from .errors import LaunchError
 from .hosts import named
 
@@ -83,7 +83,7 @@ class ExchangeWatch:
         """
         for _, data in self._world.coordinator.transport.peek():
             try:
-                said = messages.decode(data)
+                said = [message for one in envelopes.opened(data) for message in messages.decode(one)]
             except LaunchError:
                 continue  # the executor will say so
             for message in said:

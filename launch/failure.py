@@ -170,6 +170,12 @@ def finish(world):
         while not (coordinator.all_left or coordinator.job_error or transport.closed):
             coordinator.poll()
             time.sleep(0.002)
+    # Others may go on, and talk with rank 0 by way of this rank.
+    while coordinator.serves and not (coordinator.all_left or coordinator.job_error or transport.closed):
+        coordinator.poll()
+        time.sleep(0.002)
+    if coordinator.job_error is None and not transport.closed:
+        coordinator.part()
     if world.heartbeat is not None:
         world.heartbeat.leave()
     if coordinator.job_error is None:
@@ -193,6 +199,7 @@ def finish(world):
     while not (coordinator.all_ended or unheard or transport.closed) and time.monotonic() < limit:
         coordinator.poll()
         time.sleep(0.002)
+    coordinator.part()
     transport.flush(0.5)
 
 

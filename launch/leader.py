@@ -43,18 +43,20 @@ class Leader:
         stall, abort: Seconds, or None, as in StallInspector.
         clock: Function giving seconds.
         deadlock: Seconds after which a job in which every rank waits and nothing moves fails, or None.
+        tree: Rank 0's tree.Tree, or None where all ranks talk with it directly.
 
     Attributes:
         lane: See lane.py.
     """
 
-    def __init__(self, size, tell, tell_all, stall, abort, clock, deadlock=None):
+    def __init__(self, size, tell, tell_all, stall, abort, clock, deadlock=None, tree=None):
         self._size, self._tell, self._tell_all, self._clock = size, tell, tell_all, clock
         self._pairing, self._pool = Pairing(size), Pool(size)
         self._complete = []  # of the pairing, what all ranks have announced and is not yet decided
         self._plans = PlanBook()
         self._inspector = StallInspector(stall, abort, self._describe)
         self._watch, self._deadlock = DeadlockWatch(size, tell_all), deadlock
+        self._tree = tree
         self._decided = Decided()
         self._doomed = collections.OrderedDict()
         self._left, self._left_at = set(), None
@@ -283,6 +285,12 @@ class Leader:
             self._tell_all(messages.AllEnded())
 
     def _describe(self, rank, asked, now):
+        missing = set(asked.missing())
+        way = [one for one in self._tree.way(rank) if one in missing] if self._tree else ()
+        return self._seen(rank, asked, now) + (
+            " (rank 0 hears it by way of {}, which did not announce it either)".format(rank_list(way)) if way else "")
+
+    def _seen(self, rank, asked, now):
         if rank in self._left:
             return "has left (its program ended)"
         others = [op for op in self._pairing.pending.values() if op.queues[rank]]

@@ -1,6 +1,6 @@
 """What a rank does by itself when rank 0, which orders the exchanges, gives no answer."""
 from .errors import DEADLINE_EXCEEDED, INTERNAL, SAME_STEPS, LaunchError
-from .hosts import named
+from .hosts import named, rank_list
 from .leader import LEAVE_SECONDS
 
 
@@ -10,10 +10,11 @@ class LeaderWatch:
     Args:
         rank: This rank, not 0.
         stall, abort: Seconds after which to warn, and to fail, or None. Rank 0 itself warns and fails a little sooner.
+        way: The ranks by way of which this one talks with rank 0.
     """
 
-    def __init__(self, rank, stall, abort):
-        self._rank, self._stall, self._abort = rank, stall, abort
+    def __init__(self, rank, stall, abort, way=()):
+        self._rank, self._stall, self._abort, self._way = rank, stall, abort, way
         self._warned_at = None
 
     def warned(self, now):
@@ -38,13 +39,14 @@ class LeaderWatch:
             return LaunchError(INTERNAL, (
                 "op '{}' waits for {} that left: the program has ended there, while {} went on. {}").format(
                     oldest.ready.name, named(0), named(self._rank), SAME_STEPS), 0), None
-        text = "op '{}' has waited {:.0f} s and {}, which orders the exchanges, does not answer.".format(
-            oldest.ready.name, waited, named(0))
+        text = "op '{}' has waited {:.0f} s and {}, which orders the exchanges, does not answer{}.".format(
+            oldest.ready.name, waited, named(0), " by way of " + rank_list(self._way) if self._way else "")
         if self._abort is not None and waited >= self._abort + max(2.0, 0.1 * self._abort):
             return LaunchError(DEADLINE_EXCEEDED, "{}: {} The limit is SOK1X_ABORT_SECONDS={:g}.".format(
                 named(self._rank), text, self._abort), 0), None
         if self._stall is not None:
             since = oldest.since if self._warned_at is None else max(oldest.since, self._warned_at)
             if now - since >= self._stall + max(1.0, 0.1 * self._stall):
-                return None, text + " It may be busy in a long operation, or stopped."
+                return None, text + (
+                    " One of them may be" if self._way else " It may be") + " busy in a long operation, or stopped."
         return None, None

@@ -26,7 +26,7 @@ class MpiTransport:
         self._MPI, self._comm, self._gate = MPI, comm, gate
         self._status = MPI.Status()
         # A message's bytes must live until MPI has sent them.
-        self._sending = collections.deque()
+        self._sending = []  # (request, bytes, to whom)
         # Messages that MPI has begun to bring: (request, source, bytearray), in the order in which they were sent. A
         # long one comes in pieces, for which its sender must look after MPI too, and it may be busy for long.
         self._coming = collections.deque()
@@ -46,7 +46,7 @@ class MpiTransport:
             with self._gate:
                 request = self._comm.Isend([data, self._MPI.BYTE], rank, _TAG)
                 if not request.Test():
-                    self._sending.append((request, data))
+                    self._sending.append((request, data, rank))
         except LaunchError:
             return
 
@@ -55,8 +55,7 @@ class MpiTransport:
         try:
             with self._gate:
                 self._take_in()
-                while self._sending and self._sending[0][0].Test():
-                    self._sending.popleft()
+                self._look_after_sent()
                 came, self._came = self._came, []
         except LaunchError:
             # The gate is shut, so nobody else is at the list either.
@@ -107,17 +106,24 @@ class MpiTransport:
                 late.add(source)
                 self._coming.append(entry)
 
-    def flush(self, seconds):
-        """Waits up to `seconds` until everything is sent; True if it is (or never will be: MPI is finalised)."""
+    def _look_after_sent(self):
+        if self._sending:
+            self._sending = [entry for entry in self._sending if not entry[0].Test()]
+
+    def flush(self, seconds, but=None):
+        """Waits up to `seconds` until everything is sent, but for messages to rank `but`.
+
+        Returns:
+            True if it is (or never will be: MPI is finalised).
+        """
         begin = time.monotonic()
         while self._gate.open:
             try:
                 with self._gate:
-                    while self._sending and self._sending[0][0].Test():
-                        self._sending.popleft()
+                    self._look_after_sent()
             except LaunchError:  # finalised since the look above
                 return True
-            if not self._sending:
+            if not any(rank != but for _, _, rank in self._sending):
                 return True
             waited = time.monotonic() - begin
             if waited >= seconds:

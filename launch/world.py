@@ -3,7 +3,7 @@ import ctypes
 import os
 import threading
 
-from . import agreement, by_hosts, environment, failure, heartbeat, hosts, launcher, mpi_library, orphans
+from . import agreement, by_hosts, environment, failure, heartbeat, hosts, launcher, mpi_library, orphans, tree
 from .coordinator import Coordinator
 from .errors import DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, LaunchError
 from .lines import print_line
@@ -166,6 +166,7 @@ def _join(arguments, found):
     environment.grace_seconds(), environment.num_threads(), environment.whole_headers()
     environment.heartbeat_seconds(), environment.heartbeat_port()
     wanted = environment.exchange_by_hosts()
+    talks = environment.tree_ranks(), environment.tree_width()
     who = "sok1x: rank {}{}".format(
         found.rank if found else "?", " (host {})".format(hosts.own_name()) if hosts.several() else "")
     patience = agreement.Patience(who, stall, abort, print_line)
@@ -180,13 +181,15 @@ def _join(arguments, found):
         if _mpi.control is None:
             _mpi.control = agreement.duplicate(MPI, MPI.COMM_WORLD, patience)
         names = agreement.exchange(MPI, _mpi.control, hosts.own_name().encode(), patience)
-        hosts.know([name.decode("utf-8", "replace") for name in names])
+        names = [name.decode("utf-8", "replace") for name in names]
+        hosts.know(names)
         texts = agreement.exchange(MPI, _mpi.control, agreement.encode(arguments), patience)
         agreement.compare_texts(texts)
         # All ranks are here now, so collective calls may block.
         shared = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
         local_rank, local_size = shared.Get_rank(), shared.Get_size()
         cpus, first = shared.allgather(_cpus()), shared.bcast(_mpi.rank)
+        at_least, width = _mpi.control.bcast(talks)
         shared.Free()
         told = [tuple(map(int, text.split())) for text in agreement.exchange(
             MPI, _mpi.control, b"%d %d" % (wanted, first), patience)]
@@ -199,7 +202,8 @@ def _join(arguments, found):
     # The launcher may have told no size, and be alone after all.
     communicator = MpiCommunicator(MPI, exchanges, _mpi.gate) if _mpi.size > 1 else LocalCommunicator()
     transport = MpiTransport(MPI, _mpi.control, _mpi.gate)
-    coordinator = Coordinator(_mpi.rank, _mpi.size, transport, stall, abort, deadlock_seconds=deadlock)
+    parents = tree.deep(names, width) if 0 < at_least <= _mpi.size else None
+    coordinator = Coordinator(_mpi.rank, _mpi.size, transport, stall, abort, deadlock_seconds=deadlock, parents=parents)
     share = _cpu_share(cpus, local_rank)
     coordinator.spin_microseconds = spin_for_words(share)
     _shorten_sleeps()

@@ -131,6 +131,9 @@ class Executor(threading.Thread):
             if event.kind == lane_ranks.MESSAGE:
                 world.coordinator.hear(event.source, event.data)
                 continue
+            if event.kind == lane_ranks.SEND:
+                world.coordinator.pass_on(event.source, event.data)
+                continue
             members = [self._known(bridge.Request(self._library, row)) for row in event.rows]
             self._current = [taken.request for taken in members]
             group = together.Group(members[0].call.operation, event.kind == lane_ranks.HELD)

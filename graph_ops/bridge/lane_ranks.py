@@ -15,13 +15,13 @@ from sok1x.launch.direct import Direct
 from sok1x.launch.lane import Lane
 
 # The kinds of events: EventKind there.
-HELD, MESSAGE, LEFT, FAILED = range(1, 5)
+HELD, MESSAGE, LEFT, FAILED, SEND = range(1, 6)
 
 _NAME_BYTES = 1000
 _I, _I64, _P = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p
 _ALL_TO_ALL = ctypes.CFUNCTYPE(_I, _I64, ctypes.c_char_p, _I64, _P, _I64, _P, _I64, _I64)
 _ANY_RANK = ctypes.CFUNCTYPE(_I, _P, _I64)
-_TELL = ctypes.CFUNCTYPE(None, _P, _I64)
+_TELL = ctypes.CFUNCTYPE(None, _I, _P, _I64)
 _ENDED = ctypes.CFUNCTYPE(_I, _I64)
 
 
@@ -45,10 +45,12 @@ class Event(NamedTuple):
 
     Attributes:
       kind: HELD: requests that have been announced, and wait; LEFT: that have been decided and are left to be run by
-        themselves; FAILED: that have failed in the midst of it. MESSAGE: what another rank has said.
+        themselves; FAILED: that have failed in the midst of it. MESSAGE: what another rank has said. SEND: what is to
+        be sent to another.
       rows: of the requests, as `Intake.rows`. numbers: tickets of those that are held; else the decisions'.
       headers: int64 [T, N, width] of those that are left.
-      source, data: of a message, its rank and bytes; of a failure `data` says what, in code `code`.
+      source, data: of a message, its rank and bytes, or to whom it is to be sent; of a failure `data` says what, in
+        code `code`.
       error: the exception instead, where it was one of Python's.
     """
 
@@ -115,11 +117,13 @@ class LaneRanks(Meeting):
                                    world.short_headers, world.by_hosts.local if world.by_hosts else 0)
         self._info = _EventInfo()
         host = getattr(world.communicator, "direct", None)
+        tree = world.coordinator.tree
         self._loaded.sok1x_ranks_begin(ctypes.byref(self._ways), host and ctypes.byref(host),
-                                       ctypes.byref(self._standing))
+                                       ctypes.byref(self._standing), -1 if tree.parent is None else tree.parent,
+                                       (_I64 * world.size)(*tree.hops))
         self._stopped = self._has_gpu = False
         super().__init__(self._loaded, world.size, self._loaded.sok1x_ranks_meeting())
-        world.coordinator.share(self.hear, self)
+        world.coordinator.share(self.hear, self._plain, self)
 
     def stand(self) -> None:
         """Says what C++ may do until the next call."""
@@ -137,12 +141,11 @@ class LaneRanks(Meeting):
 
     def hear(self, came: Sequence[Tuple[int, bytes]]) -> None:
         """Takes messages that Python has received."""
+        if self._stopped:
+            self._world.coordinator.take(came)
+            return
         for source, data in came:
-            if self._stopped:
-                for plain in self._plain(source, data):
-                    self._world.coordinator.hear(source, plain)
-            else:
-                self._loaded.sok1x_ranks_hear(source, data, len(data))
+            self._loaded.sok1x_ranks_hear(source, data, len(data))
 
     @property
     def pending(self) -> bool:
@@ -174,10 +177,10 @@ class LaneRanks(Meeting):
             yield Event(info.kind, rows, (_I64 * count).from_address(info.numbers)[:] if count else [], headers,
                         info.source, ctypes.string_at(info.data, info.bytes), info.code, error)
 
-    def _plain(self, source: int, data: bytes) -> List[bytes]:
-        plain: List[bytes] = []
+    def _plain(self, source: int, data: bytes) -> List[Tuple[int, bytes]]:
+        plain: List[Tuple[int, bytes]] = []
         self._loaded.sok1x_ranks_plain(source, data, len(data), _TELL(
-            lambda at, length: plain.append(ctypes.string_at(at, length))))
+            lambda rank, at, length: plain.append((rank, ctypes.string_at(at, length)))))
         return plain
 
     def _guarded(self, method: Any) -> Any:
@@ -225,7 +228,7 @@ class LaneRanks(Meeting):
 
     def _declare(self) -> None:
         loaded, numbers = self._loaded, ctypes.POINTER(_I64)
-        declare(loaded, ("ranks_bytes", None, [numbers]), ("ranks_begin", None, [_P, _P, _P]),
+        declare(loaded, ("ranks_bytes", None, [numbers]), ("ranks_begin", None, [_P, _P, _P, _I, numbers]),
                 ("ranks_gpu", None, [_P]), ("ranks_hear", None, [_I, ctypes.c_char_p, _I64]), ("ranks_stop", _I, []),
                 ("ranks_event", _I, [_P]), ("ranks_plain", None, [_I, ctypes.c_char_p, _I64, _TELL]),
                 ("ranks_hand_over", None, []), ("ranks_meeting", _P, []))

@@ -26,6 +26,9 @@ exchanges as of one.
     lane_ranks     (C++ alone) its part with other ranks: groups announced and decided
     lane_ranks_run  (C++ alone) and run
     lane_ranks_hosts  (C++ alone) and what is different by hosts
+    lane_ranks_messages  (C++ alone) how they talk with rank 0
+    relay          (C++ alone) and pass on what others say to it
+    relay_api      (C++ alone) what tests call of it
     meeting        (C++ alone) what it decides on rank 0
     meeting_api    (C++ alone) what Python calls of it
     leader_cost    (C++ alone) how long that takes, for benchmarks/coordinator.py

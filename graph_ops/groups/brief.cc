@@ -10,6 +10,22 @@ namespace {
 
 constexpr int64_t kPlaceBytes = 16, kMostMembers = 1 << 20, kMostNumbers = 1 << 26;
 
+// When the members of a bundle were ready: what their marks, the first number of each header, all have above their
+// first bit; 0 where they differ. headers: [T, width].
+int64_t ReadyOf(const int64_t* headers, int64_t count, int64_t width) {
+  if (width == 0) return 0;
+  const int64_t ready = headers[0] >> 1;
+  for (int64_t t = 1; t < count && ready != 0; ++t) {
+    if (headers[t * width] >> 1 != ready) return 0;
+  }
+  return ready;
+}
+
+// Takes that out of the marks, or puts it in again (below 0: out).
+void Mark(int64_t* headers, int64_t count, int64_t width, int64_t ready) {
+  for (int64_t t = 0; t < count && ready != 0; ++t) headers[t * width] += 2 * ready;
+}
+
 // Numbers as differences, in as many groups of seven bits as they need.
 class Writer {
  public:
@@ -29,6 +45,15 @@ class Writer {
       Number(static_cast<int64_t>(static_cast<uint64_t>(values[i]) -
                                   (before == nullptr ? 0 : static_cast<uint64_t>(before[i]))));
     }
+  }
+  // Headers [rows, width], and before them when the ops were ready.
+  void Marked(const std::vector<int64_t>& headers, int64_t rows, int64_t width) {
+    const int64_t ready = ReadyOf(headers.data(), rows, width);
+    Number(ready);
+    if (ready == 0) return Rows(headers.data(), rows, width);
+    std::vector<int64_t> bare = headers;
+    Mark(bare.data(), rows, width, -ready);
+    Rows(bare.data(), rows, width);
   }
   void Text(const std::string& text) {
     Number(text.size());
@@ -68,6 +93,12 @@ class Reader {
       (*values)[i] = static_cast<int64_t>(before + static_cast<uint64_t>(Number()));
     }
     return good_;
+  }
+  bool Marked(int64_t rows, int64_t width, std::vector<int64_t>* headers) {
+    const int64_t ready = Number();
+    if (!Rows(rows, width, headers)) return false;
+    if (width > 0) Mark(headers->data(), rows, width, ready);
+    return true;
   }
   void Changes(int64_t* values, const int64_t* before, int64_t size) {
     for (int64_t i = 0; i < size && good_; ++i) {
@@ -109,48 +140,53 @@ void AddNumber(std::string* data, Type value) {
 
 std::string BriefBundle(const Bundle& bundle, int64_t ops, bool said) {
   Writer to(kBriefBundle);
+  const Ops& said_of = *bundle.ops;
   to.Number(ops);
   to.Number(said);
   if (!said) {
-    to.Number(bundle.ops.context);
-    to.Number(static_cast<int64_t>(bundle.ops.signature));
-    to.Number(bundle.ops.count);
-    to.Text(bundle.ops.places);
-    to.Text(bundle.ops.names);
+    to.Number(said_of.context);
+    to.Number(static_cast<int64_t>(said_of.signature));
+    to.Number(said_of.count);
+    to.Text(said_of.places);
+    to.Text(said_of.names);
   }
   to.Number(bundle.ticket);
   to.Number(bundle.step);
-  to.Rows(bundle.runs.data(), bundle.ops.count, 3);
+  to.Rows(bundle.runs.data(), said_of.count, 3);
   to.Number(bundle.width);
-  to.Rows(bundle.headers.data(), bundle.ops.count, bundle.width);
+  to.Marked(bundle.headers, said_of.count, bundle.width);
   return *to.data();
 }
 
-bool ReadBriefBundle(const std::string& data, std::vector<Ops>* known, Bundle* bundle) {
+bool ReadBriefBundle(const std::string& data, KnownOps* known, Bundle* bundle, int64_t* ops, bool* said) {
   Reader from(data);
   const int64_t number = from.Number();
-  if (from.Number()) {
+  const bool knows = from.Number() != 0;
+  if (knows) {
     if (number < 0 || number >= static_cast<int64_t>(known->size())) return false;
     bundle->ops = (*known)[number];
   } else {
-    Ops& ops = bundle->ops;
-    ops.context = from.Number();
-    ops.signature = static_cast<uint64_t>(from.Number());
-    ops.count = from.Count();
-    ops.places = from.Text();
-    ops.names = from.Text();
-    if (!from.good() || static_cast<int64_t>(ops.places.size()) != kPlaceBytes * ops.count) return false;
-    if (number == static_cast<int64_t>(known->size())) known->push_back(ops);  // below 0: said each time
+    auto all = std::make_shared<Ops>();
+    all->context = from.Number();
+    all->signature = static_cast<uint64_t>(from.Number());
+    all->count = from.Count();
+    all->places = from.Text();
+    all->names = from.Text();
+    if (!from.good() || static_cast<int64_t>(all->places.size()) != kPlaceBytes * all->count) return false;
+    bundle->ops = all;
+    if (number == static_cast<int64_t>(known->size())) known->push_back(bundle->ops);  // below 0: said each time
   }
+  if (ops != nullptr) *ops = number;
+  if (said != nullptr) *said = knows;
   bundle->ticket = from.Number();
   bundle->step = from.Number();
-  if (!from.Rows(bundle->ops.count, 3, &bundle->runs)) return false;
+  if (!from.Rows(bundle->ops->count, 3, &bundle->runs)) return false;
   bundle->width = from.Number();
-  return from.Rows(bundle->ops.count, bundle->width, &bundle->headers) && from.ended();
+  return from.Marked(bundle->ops->count, bundle->width, &bundle->headers) && from.ended();
 }
 
 std::string PlainBundle(const Bundle& bundle) {
-  const Ops& ops = bundle.ops;
+  const Ops& ops = *bundle.ops;
   std::string data(1, static_cast<char>(kPlainBundle));
   AddNumber(&data, bundle.ticket);
   AddNumber(&data, ops.context);
@@ -180,6 +216,98 @@ bool ReadBriefSeveral(const std::string& data, std::vector<std::string>* message
   return from.ended();
 }
 
+std::string BriefMerged(const std::vector<Rising>& bundles, size_t bytes, size_t* at) {
+  Writer to(kBriefMerged);
+  const Bundle& first = bundles[*at].bundle;
+  const int64_t count = first.ops->count, size = count * first.width;
+  to.Number(bundles[*at].rank);
+  to.Number(bundles[*at].ops);
+  to.Number(first.ticket);
+  to.Number(first.step);
+  to.Rows(first.runs.data(), count, 3);
+  to.Number(first.width);
+  std::vector<int64_t> before = first.headers, bare;
+  int64_t ready = ReadyOf(before.data(), count, first.width);
+  Mark(before.data(), count, first.width, -ready);
+  to.Number(ready);
+  to.Rows(before.data(), count, first.width);
+  int64_t regular = 0;  // that follow, each the next rank, which says the same as the one before it
+  for (++*at; *at < bundles.size() && to.data()->size() < bytes; ++*at) {
+    const Rising &one = bundles[*at], &last = bundles[*at - 1];
+    const Bundle& bundle = one.bundle;
+    bare = bundle.headers;
+    const int64_t now = ReadyOf(bare.data(), count, bundle.width);
+    Mark(bare.data(), count, bundle.width, -now);
+    const bool alike = bare == before;
+    if (alike && one.rank == last.rank + 1 && one.ops == last.ops && bundle.ticket == last.bundle.ticket &&
+        bundle.step == last.bundle.step && now == ready) {
+      ++regular;
+      continue;
+    }
+    to.Number(regular + 1);
+    regular = 0;
+    to.Number(one.rank - last.rank);
+    to.Number(one.ops - last.ops);
+    to.Number(bundle.ticket - last.bundle.ticket);
+    to.Number(bundle.step - last.bundle.step);
+    to.Number(now - ready);
+    to.Number(alike);
+    if (!alike) to.Changes(bare.data(), before.data(), size);
+    ready = now;
+    before.swap(bare);
+  }
+  if (regular > 0) to.Number(-regular);
+  return *to.data();
+}
+
+bool ReadBriefMerged(const std::string& data, const std::vector<KnownOps>& known, std::vector<Rising>* bundles) {
+  Reader from(data);
+  Rising one;
+  const int64_t ranks = known.size();
+  const auto knows = [&](int64_t rank, int64_t ops) {
+    return from.good() && rank >= 0 && rank < ranks && ops >= 0 && ops < static_cast<int64_t>(known[rank].size());
+  };
+  one.rank = from.Number();
+  one.ops = from.Number();
+  if (!knows(one.rank, one.ops)) return false;
+  Bundle& bundle = one.bundle;
+  bundle.ops = known[one.rank][one.ops];
+  bundle.ticket = from.Number();
+  bundle.step = from.Number();
+  const int64_t count = bundle.ops->count;
+  if (!from.Rows(count, 3, &bundle.runs)) return false;
+  bundle.width = from.Number();
+  int64_t ready = from.Number();
+  std::vector<int64_t> before;
+  if (!from.Rows(count, bundle.width, &before)) return false;
+  const auto add = [&] {
+    if (!knows(one.rank, one.ops) || known[one.rank][one.ops]->count != count) return false;
+    bundle.ops = known[one.rank][one.ops];
+    bundle.headers = before;
+    if (bundle.width > 0) Mark(bundle.headers.data(), count, bundle.width, ready);
+    bundles->push_back(one);
+    return true;
+  };
+  if (!add()) return false;
+  while (from.good() && !from.ended()) {
+    const int64_t told = from.Number(), regular = told < 0 ? -told : told - 1;
+    if (regular > ranks) return false;
+    for (int64_t i = 0; i < regular; ++i) {
+      ++one.rank;
+      if (!add()) return false;
+    }
+    if (told < 0) continue;
+    one.rank += from.Number();
+    one.ops += from.Number();
+    bundle.ticket += from.Number();
+    bundle.step += from.Number();
+    ready += from.Number();
+    if (!from.Number()) from.Changes(before.data(), before.data(), before.size());
+    if (!add()) return false;
+  }
+  return from.ended();
+}
+
 std::string BriefRun(const Word& word, const std::vector<int64_t>& tickets) {
   Writer to(kBriefRun);
   to.Number(word.number);
@@ -187,19 +315,28 @@ std::string BriefRun(const Word& word, const std::vector<int64_t>& tickets) {
   to.Number(word.ranks);
   to.Number(word.width);
   const int64_t size = word.count * word.width;
-  const int64_t* before = nullptr;
-  int64_t ticket = 0;
+  std::vector<int64_t> before(size, 0), bare(size);
+  int64_t ticket = 0, ready = 0, alike = 0;  // how many ranks say the same as the one before them
   for (int64_t r = 0; r < word.ranks; ++r) {
-    const int64_t* const headers = word.headers.data() + r * size;
-    const bool alike = before != nullptr && tickets[r] == ticket && std::equal(headers, headers + size, before);
-    to.Number(alike);  // to the rank before
-    if (!alike) {
-      to.Number(tickets[r] - ticket);
-      to.Changes(headers, before, size);
+    bare.assign(word.headers.begin() + r * size, word.headers.begin() + (r + 1) * size);
+    const int64_t now = ReadyOf(bare.data(), word.count, word.width);
+    Mark(bare.data(), word.count, word.width, -now);
+    const bool same = bare == before;
+    if (r > 0 && same && tickets[r] == ticket && now == ready) {
+      ++alike;
+      continue;
     }
-    before = headers;
+    to.Number(alike);
+    alike = 0;
+    to.Number(tickets[r] - ticket);
+    to.Number(now - ready);
+    to.Number(same);
+    if (!same) to.Changes(bare.data(), before.data(), size);
+    before.swap(bare);
     ticket = tickets[r];
+    ready = now;
   }
+  if (alike > 0) to.Number(alike);
   return *to.data();
 }
 
@@ -215,18 +352,24 @@ bool ReadBriefRun(const std::string& data, int rank, Word* word) {
     return false;
   }
   word->headers.resize(ranks * size);
-  int64_t ticket = 0;
-  for (int64_t r = 0; r < ranks && from.good(); ++r) {
+  std::vector<int64_t> before(size, 0);
+  int64_t ticket = 0, ready = 0;
+  const auto add = [&](int64_t r) {
     int64_t* const headers = word->headers.data() + r * size;
-    const int64_t* const before = r == 0 ? nullptr : headers - size;
-    if (from.Number()) {
-      if (before == nullptr) return false;
-      std::copy(before, before + size, headers);
-    } else {
-      ticket += from.Number();
-      from.Changes(headers, before, size);
-    }
+    std::copy(before.begin(), before.end(), headers);
+    if (word->width > 0) Mark(headers, word->count, word->width, ready);
     if (r == rank) word->ticket = ticket;
+  };
+  for (int64_t r = 0; r < ranks;) {
+    const int64_t alike = from.Number();
+    if (!from.good() || alike < 0 || alike > ranks - r || (alike > 0 && r == 0)) return false;
+    for (int64_t i = 0; i < alike; ++i) add(r++);
+    if (r == ranks) break;
+    ticket += from.Number();
+    ready += from.Number();
+    if (!from.Number()) from.Changes(before.data(), before.data(), size);
+    if (!from.good()) return false;
+    add(r++);
   }
   return from.ended();
 }

@@ -4,13 +4,16 @@
 #define SOK1X_GROUPS_BRIEF_H
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sok1x {
 
 // First bytes of messages. The plain ones are numbered in launch/messages.py, by which the brief ones are never made.
-constexpr uint8_t kPlainBundle = 0, kPlainRun = 3, kBriefBundle = 0xf0, kBriefRun = 0xf1, kBriefSeveral = 0xf2;
+constexpr uint8_t kPlainBundle = 0, kPlainRun = 3, kBriefBundle = 0xf0, kBriefRun = 0xf1, kBriefSeveral = 0xf2,
+                  kBriefMerged = 0xf7;
 
 // The ops of a bundle, which the sender says once.
 struct Ops {
@@ -23,7 +26,7 @@ struct Ops {
 
 // As launch/bundles.py's Bundle; all members' headers have one width.
 struct Bundle {
-  Ops ops;
+  std::shared_ptr<const Ops> ops;
   int64_t ticket = 0, step = 0;
   std::vector<int64_t> runs;  // [T, 3]: tie, frame, iteration
   int64_t width = 0;
@@ -36,11 +39,32 @@ struct Word {
   std::vector<int64_t> headers;  // [N, T, width]
 };
 
+// What a rank has said of ops, by its numbers for them.
+typedef std::vector<std::shared_ptr<const Ops>> KnownOps;
+
+// A bundle on its way to rank 0, with the rank that said it and that rank's number for its ops.
+struct Rising {
+  int rank;
+  int64_t ops;
+  Bundle bundle;
+};
+
+// When an op was ready, if there is a timeline, is in its header's mark, and differs from rank to rank (devices.mark).
+// In brief messages it comes once for a bundle, whose members all have the same: so what ranks say alike is alike.
+
 // ops: the number by which the receiver is to know them; said: whether it knows them already.
 std::string BriefBundle(const Bundle& bundle, int64_t ops, bool said);
-// known: what has been said of ops by this sender, by number; the bundle's are added. False where data is not that.
-bool ReadBriefBundle(const std::string& data, std::vector<Ops>* known, Bundle* bundle);
+// known: what has been said of ops by this sender, by number; the bundle's are added. ops: the bundle's number of them,
+// below 0 if it does not say them for good; said: as above. False where data is not that.
+bool ReadBriefBundle(const std::string& data, KnownOps* known, Bundle* bundle, int64_t* ops = nullptr,
+                     bool* said = nullptr);
 std::string PlainBundle(const Bundle& bundle);
+
+// Bundles of several ranks as one: what they say alike is in it once. All have the same ops, runs and widths, each rank
+// one, in the order of the ranks; from *at on, as many of them as fit into some `bytes`, one at least.
+std::string BriefMerged(const std::vector<Rising>& bundles, size_t bytes, size_t* at);
+// known: of each rank, as for ReadBriefBundle.
+bool ReadBriefMerged(const std::string& data, const std::vector<KnownOps>& known, std::vector<Rising>* bundles);
 
 // Several messages as one, and the other way round.
 std::string BriefSeveral(const std::vector<std::string>& messages);

@@ -89,6 +89,13 @@ int Lane::Take(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pau
 
 int Lane::TakeAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, int64_t lane_us,
                          RequestInfo* infos, int capacity, int* count) {
+  const int kind = TurnAmongRanks(spin_us, wait_us, inbox, pause_us, lane_us, infos, capacity, count);
+  ranks_.EndTurn();
+  return kind;
+}
+
+int Lane::TurnAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, int64_t lane_us,
+                         RequestInfo* infos, int capacity, int* count) {
   typedef std::chrono::steady_clock Clock;
   const auto until = Clock::now() + std::chrono::microseconds(kTurn);
   const bool allowed = lane_us >= 0 && allowed_.load();
@@ -99,7 +106,8 @@ int Lane::TakeAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, i
   for (int kind = 0; !ranks_.HasEvents(); spin_us = lane_us) {
     if (ranks_.holds()) {  // launch/pauses.py: waiting_pause
       const int64_t quiet = ranks_.quiet();
-      kind = Queue::Get()->PopMany(ranks_.spin_us() - quiet, kTurn, inbox, quiet < 1000 ? 1 : 50, infos, capacity, count);
+      kind = Queue::Get()->PopMany(ranks_.spin_us() - quiet, ranks_.Patience(kTurn), inbox, quiet < 1000 ? 1 : 50, infos,
+                                   capacity, count);
     } else {
       kind = Queue::Get()->PopMany(spin_us, wait_us, inbox, pause_us, infos, capacity, count);
     }

@@ -66,6 +66,8 @@ class Lane {
 
   int TakeAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, int64_t lane_us,
                      RequestInfo* infos, int capacity, int* count);
+  int TurnAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, int64_t lane_us,
+                     RequestInfo* infos, int capacity, int* count);
   bool Expects(const RequestInfo* infos, int count);
   void Gather(RequestInfo* infos, int capacity, int* count);
   // Runs what it can of requests; returns how many are left for Python, the first of `infos` then.

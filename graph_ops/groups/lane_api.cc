@@ -42,8 +42,9 @@ void sok1x_ranks_bytes(int64_t* sizes) {
 }
 
 // host, gpu: null where the communicator is Python's alone.
-void sok1x_ranks_begin(const sok1x::Ways* ways, sok1x::Direct* host, sok1x::Standing* standing) {
-  sok1x::Lane::Get()->ranks()->Begin(ways, host, standing);
+void sok1x_ranks_begin(const sok1x::Ways* ways, sok1x::Direct* host, sok1x::Standing* standing, int parent,
+                       const int64_t* hops) {
+  sok1x::Lane::Get()->ranks()->Begin(ways, host, standing, parent, hops);
 }
 
 void sok1x_ranks_gpu(sok1x::Direct* gpu) { sok1x::Lane::Get()->ranks()->SetGpu(gpu); }
@@ -56,10 +57,11 @@ int sok1x_ranks_stop() { return sok1x::Lane::Get()->ranks()->Stop(); }
 
 int sok1x_ranks_event(sok1x::EventInfo* event) { return sok1x::Lane::Get()->ranks()->Next(event); }
 
-// Has `tell` called for each message that one is without briefness.
-void sok1x_ranks_plain(int source, const char* data, int64_t bytes, void (*tell)(const char* data, int64_t bytes)) {
-  for (const std::string& one : sok1x::Lane::Get()->ranks()->Plain(source, std::string(data, bytes))) {
-    tell(one.data(), one.size());
+// Has `tell` called for each message that one is without briefness, with the rank that has said it.
+void sok1x_ranks_plain(int source, const char* data, int64_t bytes,
+                       void (*tell)(int rank, const char* data, int64_t bytes)) {
+  for (const auto& one : sok1x::Lane::Get()->ranks()->Plain(source, std::string(data, bytes))) {
+    tell(one.first, one.second.data(), one.second.size());
   }
 }
 

@@ -1,4 +1,5 @@
-// See lane_ranks.h: how groups are announced and decided. How they run is in lane_ranks_run.cc.
+// See lane_ranks.h: how groups are announced and decided. How they run is in lane_ranks_run.cc, how messages
+// go and come in lane_ranks_messages.cc.
 #include "lane_ranks.h"
 
 #include <algorithm>
@@ -12,8 +13,6 @@ namespace {
 
 // After which what is held is Python's, which keeps the clocks (launch/leader.py: _WHOLE_SECONDS); microseconds.
 constexpr int64_t kHoldsAtMost = 50000;
-// How long a word may take to be under way before this rank acts on it (launch/coordinator.py: _SENT_SECONDS).
-constexpr int64_t kSentAtMost = 10000000;
 constexpr size_t kTeamsRemembered = 1000;
 
 bool Initialized(const RequestInfo* member) {
@@ -41,10 +40,18 @@ int64_t LaneRanks::Now() {
 
 int64_t LaneRanks::quiet() const { return Now() - active_; }
 
-void LaneRanks::Begin(const Ways* ways, Direct* host, Standing* standing) {
+void LaneRanks::Begin(const Ways* ways, Direct* host, Standing* standing, int parent, const int64_t* hops) {
   exchanges_.Begin(ways, host);
   standing_ = standing;
+  parent_ = parent;
+  hops_.assign(hops, hops + ranks());
+  std::vector<bool> below(ranks());
+  for (int r = 0; r < ranks(); ++r) {
+    below[r] = hops_[r] >= 0;
+    if (r != rank() && hops_[r] == r) children_.push_back(r);
+  }
   if (rank() == 0) meeting_.reset(new Meeting(ranks()));
+  if (parent_ >= 0 && !children_.empty()) relay_.reset(new Relay(below));
   ops_.resize(ranks());
   unsent_.resize(ranks());
   pointers_.resize(3);
@@ -93,9 +100,11 @@ bool LaneRanks::Announce(const std::vector<const RequestInfo*>& members, const s
     held_.pop_back();
     return false;
   }
-  for (int t = 0; t < held.size() && Timeline::On(); ++t) {  // as together.py does
-    held.headers[t * held.width] |= static_cast<Request*>(held.members[t].request)->stamps[kStampReady] << 1;
+  int64_t ready = 0;  // one for all, so that ranks' headers are alike but for it
+  for (int t = 0; t < held.size() && Timeline::On(); ++t) {
+    ready = std::max(ready, static_cast<Request*>(held.members[t].request)->stamps[kStampReady]);
   }
+  for (int t = 0; t < held.size(); ++t) held.headers[t * held.width] |= ready << 1;  // as together.py does
   held.ticket = ticket_;
   ticket_ += held.size();
   Say(held);
@@ -145,7 +154,7 @@ bool LaneRanks::Prepare(Held* held, bool training) {
 
 void LaneRanks::Say(const Held& held) {
   Bundle bundle;
-  Ops& ops = bundle.ops;
+  Ops ops;
   ops.context = held.ops[0]->session;
   ops.signature = held.members[0].signature;
   ops.count = held.size();
@@ -164,13 +173,22 @@ void LaneRanks::Say(const Held& held) {
     bundle.runs.push_back(op.loops > 0 ? member.iteration : 0);
   }
   const auto said = said_.find(kernels);
-  const bool known = said != said_.end() && rank() != 0;
-  if (!known) {
+  const bool known = said != said_.end();
+  const bool room = said_.size() < kTeamsRemembered;
+  const int64_t number = known ? said->second : room ? static_cast<int64_t>(said_.size()) : -1;
+  if (known) {
+    bundle.ops = ops_[rank()][number];
+  } else {
     for (int t = 0; t < held.size(); ++t) {
       AddBytes(&ops.places, held.ops[t]->place);
       AddBytes(&ops.places, held.ops[t]->digest);
       if (t > 0) ops.names += '\0';
       ops.names += held.members[t].name;
+    }
+    bundle.ops = std::make_shared<Ops>(ops);
+    if (room) {
+      said_[kernels] = number;
+      ops_[rank()].push_back(bundle.ops);
     }
   }
   bundle.ticket = held.ticket;
@@ -178,10 +196,13 @@ void LaneRanks::Say(const Held& held) {
   bundle.width = held.width;
   bundle.headers = held.headers;
   if (rank() == 0) return Add(0, std::move(bundle));
-  const bool room = said_.size() < kTeamsRemembered;
-  const int64_t number = known ? said->second : room ? static_cast<int64_t>(said_.size()) : -1;
-  if (!known && room) said_[kernels] = number;
-  Send(0, BriefBundle(bundle, number, known));
+  if (relay_ == nullptr) return Send(parent_, BriefBundle(bundle, number, known));
+  if (!known) {
+    relay_->Add(rank(), BriefBundle(bundle, number, false), Now());
+    Rise();
+  } else if (relay_->Add({rank(), number, std::move(bundle)}, Now())) {
+    Rise();
+  }
 }
 
 void LaneRanks::Add(int rank, Bundle bundle) {
@@ -191,20 +212,14 @@ void LaneRanks::Add(int rank, Bundle bundle) {
   if (met == Meeting::kPython) return HandOver();
   if (met == Meeting::kWaits) return;
   const std::string brief = BriefRun(word, tickets);
-  for (int r = 1; r < ranks(); ++r) Send(r, brief);
+  for (int child : children_) Send(child, brief);
   TakeWord(word, "");
 }
 
-void LaneRanks::Ship() {
-  bool any = false;
-  for (int r = 0; r < ranks(); ++r) {
-    std::vector<std::string>& messages = unsent_[r];
-    if (messages.empty()) continue;
-    post_.Send(r, messages.size() == 1 ? messages[0] : BriefSeveral(messages));
-    messages.clear();
-    any = true;
-  }
-  if (any && rank() == 0) post_.Flush(kSentAtMost);
+void LaneRanks::AddOrTell(int rank, Bundle bundle) {
+  if (decides()) return Add(rank, std::move(bundle));
+  HandOver();  // what waits here comes before it
+  Message(rank, PlainBundle(bundle));
 }
 
 bool LaneRanks::Listen(bool* longer) {
@@ -215,12 +230,13 @@ bool LaneRanks::Listen(bool* longer) {
   const bool takes = !standing_->told;
   // What is decided runs in the order in which it was: what is Python's, before what comes after.
   for (; events_.empty(); any = true) {
-    if (takes && !arrived_.empty()) {
+    if (takes && !arrived_.empty() && !Early(arrived_.front())) {
       const std::pair<int, std::string> one = arrived_.front();
       arrived_.pop_front();
       Take(one.first, one.second);
     } else if (!decided_.empty()) {
       Ship();
+      if (!events_.empty()) break;  // Python is to send first
       const std::pair<Held*, Word> next = decided_.front();
       decided_.pop_front();
       Run(next.first, next.second);
@@ -237,31 +253,6 @@ bool LaneRanks::Listen(bool* longer) {
   return any;
 }
 
-void LaneRanks::Take(int source, const std::string& data) {
-  const uint8_t kind = data.empty() ? 0xff : static_cast<uint8_t>(data[0]);
-  Bundle bundle;
-  Word word;
-  std::vector<int64_t> tickets;
-  std::vector<std::string> several;
-  if (kind == kBriefSeveral && ReadBriefSeveral(data, &several)) {
-    for (auto one = several.rbegin(); one != several.rend(); ++one) arrived_.emplace_front(source, *one);
-    return;
-  }
-  if (kind == kBriefBundle && meeting_ != nullptr && ReadBriefBundle(data, &ops_[source], &bundle)) {
-    if (decides()) return Add(source, std::move(bundle));
-    HandOver();  // what waits here comes before it
-    return Message(source, PlainBundle(bundle));
-  }
-  if (kind == kBriefRun && meeting_ == nullptr && ReadBriefRun(data, rank(), &word)) return TakeWord(word, PlainRun(word));
-  if (kind == kPlainRun && meeting_ == nullptr) {
-    if (ReadPlainRun(data, rank(), &word, &tickets)) return TakeWord(word, data);
-    const auto python = [](int64_t ticket) { return ticket < Meeting::kFirst; };
-    if (!tickets.empty() && std::all_of(tickets.begin(), tickets.end(), python)) return Message(source, data);
-  }
-  HandOver();
-  Message(source, data);
-}
-
 void LaneRanks::TakeWord(const Word& word, const std::string& plain) {
   for (Held& held : held_) {
     const auto same = [&](const std::pair<Held*, Word>& one) { return one.first == &held; };
@@ -274,20 +265,14 @@ void LaneRanks::TakeWord(const Word& word, const std::string& plain) {
   Message(0, plain.empty() ? PlainRun(word) : plain);
 }
 
-void LaneRanks::Message(int source, std::string data) {
-  Event event;
-  event.kind = kMessage;
-  event.source = source;
-  event.data = std::move(data);
-  events_.push_back(std::move(event));
-}
-
 void LaneRanks::Age() {
+  if (relays() && Now() - relay_->oldest() >= Relay::kWaits) EndTurn();
   const bool late = !held_.empty() && Now() - held_.front().since > kHoldsAtMost;
   if (late || (meeting_ != nullptr && !meeting_->empty() && Now() - meeting_->oldest() > kHoldsAtMost)) HandOver();
 }
 
 void LaneRanks::HandOver() {
+  Rise();
   for (auto one = held_.begin(); one != held_.end();) {
     const Held* held = &*one;
     const auto same = [=](const std::pair<Held*, Word>& decided) { return decided.first == held; };
@@ -312,20 +297,6 @@ bool LaneRanks::Stop() {
   Listen(&longer);
   HandOver();
   return !decided_.empty() || !arrived_.empty() || !events_.empty();
-}
-
-std::vector<std::string> LaneRanks::Plain(int source, const std::string& data) {
-  const uint8_t kind = data.empty() ? 0xff : static_cast<uint8_t>(data[0]);
-  Bundle bundle;
-  Word word;
-  std::vector<std::string> several, plain;
-  if (kind == kBriefSeveral && ReadBriefSeveral(data, &several)) {
-    for (const std::string& one : several) plain.push_back(Plain(source, one)[0]);
-    return plain;
-  }
-  if (kind == kBriefBundle && ReadBriefBundle(data, &ops_[source], &bundle)) return {PlainBundle(bundle)};
-  if (kind == kBriefRun && ReadBriefRun(data, rank(), &word)) return {PlainRun(word)};
-  return {data};
 }
 
 bool LaneRanks::Next(EventInfo* info) {

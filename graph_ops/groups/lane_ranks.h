@@ -2,6 +2,9 @@
 // run here, as executor.py, together.py and launch's coordinator do it, with the same classes and in messages that mean
 // the same (brief.h). A rank may at any time do its part in Python instead, and the others not know: groups are the same.
 //
+// Messages to rank 0, and its words, go by way of other ranks in a large job (launch/tree.py): a rank on the way passes
+// them on here, whatever they are, before it acts on a word itself.
+//
 // What is unusual is Python's, and is told it as events, in order: what this holds, prepared and announced, when it has
 // waited for long, when anything but the word on it comes, or when Python asks; messages of other ranks; what a group
 // leaves; what has failed.
@@ -23,6 +26,7 @@
 #include "lane_op.h"
 #include "meeting.h"
 #include "post.h"
+#include "relay.h"
 
 namespace sok1x {
 
@@ -39,7 +43,7 @@ struct Standing {
 };
 
 // What is Python's. Kept in step with bridge/lane_ranks.py.
-enum EventKind { kNone, kHeld, kMessage, kLeft, kFailed };
+enum EventKind { kNone, kHeld, kMessage, kLeft, kFailed, kSend };
 struct EventInfo {
   int64_t kind;
   int64_t count;               // of requests
@@ -47,7 +51,7 @@ struct EventInfo {
   const int64_t* numbers;      // [count]: held: their tickets; else the decisions'
   const int64_t* headers;      // of those that are left, [N, count, width]
   int64_t width;
-  int64_t source;              // of a message: its rank; 0 on rank 0 itself: what the leader says
+  int64_t source;              // of a message: its rank; 0 on rank 0 itself: what the leader says; to be sent: to whom
   const char* data;            // a message; why requests have failed
   int64_t bytes;
   int64_t code;                // a status; -1: Python knows why
@@ -59,7 +63,9 @@ class LaneRanks {
  public:
   typedef void (*Watcher)(int64_t alike, int64_t members, int64_t left);
 
-  void Begin(const Ways* ways, Direct* host, Standing* standing);
+  // parent: the next rank on the way to rank 0, below 0 on that itself. hops: [N], by way of which rank each one is heard
+  // that is heard by way of this one; below 0 for all others.
+  void Begin(const Ways* ways, Direct* host, Standing* standing, int parent, const int64_t* hops);
   void SetGpu(Direct* gpu) { exchanges_.SetGpu(gpu); }
   bool begun() const { return standing_ != nullptr; }
 
@@ -70,8 +76,10 @@ class LaneRanks {
            (meeting_ == nullptr || standing_->decides);
   }
   int64_t spin_us() const { return standing_->spin_us; }
-  // Whether it waits for words.
-  bool holds() const { return !held_.empty(); }
+  // Whether it waits for words, or for what ranks below say.
+  bool holds() const { return !held_.empty() || relays(); }
+  // For how long it may wait: microseconds, no more than so many.
+  int64_t Patience(int64_t most) const;
   // How long it has: microseconds since it announced last, or heard anything.
   int64_t quiet() const;
 
@@ -88,6 +96,9 @@ class LaneRanks {
   // A message that Python has received. It is looked at with the next `Listen`.
   void Hear(int source, const std::string& data) { arrived_.emplace_back(source, data); }
 
+  // Sends on all that waits for ranks below: nothing waits between turns.
+  void EndTurn();
+
   // What has waited for too long is Python's; and all of it, at once.
   void Age();
   void HandOver();
@@ -100,8 +111,8 @@ class LaneRanks {
   bool Next(EventInfo* info);
   bool HasEvents() const { return !events_.empty(); }
 
-  // The messages that one is without briefness, at least one.
-  std::vector<std::string> Plain(int source, const std::string& data);
+  // The messages that one is without briefness, with the ranks that have said them.
+  Messages Plain(int source, const std::string& data);
 
   Meeting* meeting() { return meeting_.get(); }
 
@@ -143,8 +154,23 @@ class LaneRanks {
   void Send(int rank, std::string data) { unsent_[rank].push_back(std::move(data)); }
   // Sends what is to be sent, as one message to each.
   void Ship();
+  // Now, or by Python where that has MPI.
+  void SendNow(int rank, const std::string& data);
   void Add(int rank, Bundle bundle);
+  // As `Add`, or for Python's leader where that has something that waits.
+  void AddOrTell(int rank, Bundle bundle);
+  // Passes on what ranks below have said, and what rank 0 says.
+  bool relays() const { return relay_ != nullptr && !relay_->empty(); }
+  void PassUp(int source, const std::string& data);
+  void PassDown(const std::string& data);
+  void Rise();
   void Take(int source, const std::string& data);
+  // A word of rank 0 for this rank, or what it is to hear as rank 0.
+  void TakeOwn(int source, const std::string& data);
+  // A long word goes on when what was decided before it has run here: ranks below may be in that, and not receive.
+  bool Early(const std::pair<int, std::string>& one) const {
+    return relay_ != nullptr && one.first == parent_ && one.second.size() > Post::kLongest && !decided_.empty();
+  }
   void TakeWord(const Word& word, const std::string& plain);
   void Message(int source, std::string data);
   // Whether a group of Python's would run it as it is, at once.
@@ -173,7 +199,11 @@ class LaneRanks {
   Standing* standing_ = nullptr;
   Post post_;
   std::unique_ptr<Meeting> meeting_;             // on rank 0
-  std::vector<std::vector<Ops>> ops_;            // of each rank, on rank 0: what it has said of ops
+  int parent_ = -1;
+  std::vector<int64_t> hops_;
+  std::vector<int> children_;
+  std::unique_ptr<Relay> relay_;                 // on a rank that is on other ranks' way to rank 0
+  std::vector<KnownOps> ops_;                    // what this rank has said of ops, and each that is heard by way of it
   std::map<std::vector<int64_t>, int64_t> said_; // kernels -> the number of what has been said of them
   std::map<std::vector<int64_t>, int64_t> scratch_;
   std::list<Held> held_;

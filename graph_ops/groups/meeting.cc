@@ -20,14 +20,6 @@ std::vector<int64_t> IndicesOf(const Ops& ops) {
   return indices;
 }
 
-// Whether two bundles have ops in common.
-bool Overlap(const Ops& one, const Ops& other) {
-  const std::vector<int64_t> a = IndicesOf(one), b = IndicesOf(other);
-  std::vector<int64_t> common;
-  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(common));
-  return !common.empty();
-}
-
 // The first that there is of a team's bundles.
 template <typename Place>
 Place FirstOf(const std::vector<std::deque<Place>>& of_ranks) {
@@ -43,6 +35,13 @@ std::string NameOf(const std::string& names, int64_t number) {
 }
 
 }  // namespace
+
+bool Overlap(const Ops& one, const Ops& other) {
+  const std::vector<int64_t> a = IndicesOf(one), b = IndicesOf(other);
+  std::vector<int64_t> common;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(common));
+  return !common.empty();
+}
 
 constexpr int64_t Meeting::kFirst;
 
@@ -65,7 +64,7 @@ void Meeting::Forget() { known_.clear(); }
 void Meeting::GiveUp(int rank, int64_t step) { given_up_[rank] = std::max(given_up_[rank], step); }
 
 Meeting::Outcome Meeting::Add(int rank, Bundle bundle, int64_t now, Word* word, std::vector<int64_t>* tickets) {
-  const auto known = known_.find(Key(rank, bundle.ops.context, bundle.ops.signature));
+  const auto known = known_.find(Key(rank, bundle.ops->context, bundle.ops->signature));
   const int sessions = known == known_.end() ? -1 : known->second;
   const bool given_up = bundle.step <= given_up_[rank];
   waiting_.push_back({rank, std::move(bundle), now});
@@ -100,8 +99,8 @@ Meeting::Team* Meeting::TeamOf(int sessions, const Bundle& bundle) {
     if (one->sessions == sessions) {
       // One that waits stands for all of its team.
       const Bundle& other = FirstOf(one->of_ranks)->bundle;
-      if (other.ops.places != bundle.ops.places) {
-        if (Overlap(other.ops, bundle.ops)) return nullptr;
+      if (other.ops != bundle.ops && other.ops->places != bundle.ops->places) {
+        if (Overlap(*other.ops, *bundle.ops)) return nullptr;
       } else if (other.runs == bundle.runs) {
         found = &*one;
       }
@@ -121,14 +120,14 @@ Meeting::Team* Meeting::TeamOf(int sessions, const Bundle& bundle) {
 void Meeting::Decide(Team* team, int64_t now, Word* word, std::vector<int64_t>* tickets) {
   const Bundle& first = team->of_ranks[0].front()->bundle;
   word->number = next_;
-  word->count = first.ops.count;
+  word->count = first.ops->count;
   word->ranks = ranks_;
   word->width = first.width;
   word->ticket = first.ticket;
   word->headers.clear();
   word->headers.reserve(ranks_ * first.headers.size());
   tickets->clear();
-  Past past = {next_, first.ops.names, word->count, {}};
+  Past past = {next_, first.ops->names, word->count, {}};
   for (const auto& of_rank : team->of_ranks) {
     const Bundle& bundle = of_rank.front()->bundle;
     word->headers.insert(word->headers.end(), bundle.headers.begin(), bundle.headers.end());

@@ -22,6 +22,9 @@
 
 namespace sok1x {
 
+// Whether two bundles have ops in common.
+bool Overlap(const Ops& one, const Ops& other);
+
 class Meeting {
  public:
   explicit Meeting(int ranks) : ranks_(ranks), given_up_(ranks, 0) {}

@@ -11,7 +11,7 @@ sok1x::Meeting* MeetingOf(void* meeting) { return static_cast<sok1x::Meeting*>(m
 // What ranks have said of ops, with the meeting.
 struct Opened : sok1x::Meeting {
   explicit Opened(int ranks) : sok1x::Meeting(ranks), known(ranks) {}
-  std::vector<std::vector<sok1x::Ops>> known;
+  std::vector<sok1x::KnownOps> known;
 };
 
 typedef void (*Tell)(int rank, const char* data, int64_t bytes);

@@ -23,15 +23,19 @@ class Post {
   // MPI has refused a call.
   bool broken() const { return broken_; }
 
-  void Send(int rank, const std::string& data) {
-    sending_.emplace_back();
-    Sending& one = sending_.back();
+  // waited_for: whether `Flush` is to wait for it.
+  void Send(int rank, const std::string& data, bool waited_for) {
+    std::deque<Sending>& sending = waited_for ? sending_ : rising_;
+    sending.emplace_back();
+    Sending& one = sending.back();
     one.data = data;
     Check(inbox_->isend(one.data.data(), one.data.size(), inbox_->byte, rank, inbox_->tag, inbox_->comm, &one.request));
+    Gone(&rising_);
     Sent();
   }
 
-  // Whether all has gone, now or within some time: MPI sends a long message in pieces, while this rank calls it.
+  // Whether all has gone that is waited for, now or within some time: MPI sends a long message in pieces, while this rank
+  // calls it.
   bool Flush(int64_t microseconds) {
     typedef std::chrono::steady_clock Clock;
     const auto until = Clock::now() + std::chrono::microseconds(microseconds);
@@ -63,19 +67,20 @@ class Post {
     void* request = nullptr;
   };
 
-  bool Sent() {
-    while (!sending_.empty() && !broken_) {
+  bool Sent() { return Gone(&sending_); }
+  bool Gone(std::deque<Sending>* sending) {
+    while (!sending->empty() && !broken_) {
       int flag = 0;
-      Check(inbox_->test(&sending_.front().request, &flag, inbox_->status));
+      Check(inbox_->test(&sending->front().request, &flag, inbox_->status));
       if (!flag) return false;
-      sending_.pop_front();
+      sending->pop_front();
     }
     return true;
   }
   void Check(int error) { broken_ = broken_ || error != 0; }
 
   const Inbox* inbox_ = nullptr;
-  std::deque<Sending> sending_;
+  std::deque<Sending> sending_, rising_;  // what `Flush` waits for, and what not
   bool broken_ = false;
 };
 

@@ -5,8 +5,11 @@ import itertools
 
 import numpy as np
 
-from sok1x.launch import Coordinator, Instance, Op, Ready
+from sok1x.launch import Coordinator, Instance, Op, Ready, tree
 from sok1x.launch.lane import FIRST
+
+# How many ranks talk with one in a Job that is not told (tree.py); None: all talk with rank 0.
+WIDTH = None
 
 
 class Clock:
@@ -58,7 +61,7 @@ class MemoryTransport:
         self._wires.arrived[self._rank] = []
         return came
 
-    def flush(self, seconds):
+    def flush(self, seconds, but=None):
         self.unflushed = 0
         return True
 
@@ -67,11 +70,14 @@ class Job:
     """All ranks of a job.
 
     `heard[r]` collects rank r's decisions in order, `warnings[r]` its warnings, `job_errors[r]` the calls of its
-    on_job_error. `still[r]` is what rank r answers when it is asked whether nothing moves there.
+    on_job_error. `still[r]` is what rank r answers when it is asked whether nothing moves there. width: as WIDTH.
     """
 
-    def __init__(self, size, stall=60.0, abort=None, deadlock=None):
+    def __init__(self, size, stall=60.0, abort=None, deadlock=None, width=None):
         self.clock, self.wires, self.size = Clock(), Wires(size), size
+        width = width or WIDTH
+        self.parents = tree.deep(["a"] * size, width) if width else tree.flat(size)
+        self.depth = 1 + max(len(tree.of(rank, self.parents).way(rank)) for rank in range(size))
         self.warnings = [[] for _ in range(size)]
         self.heard = [[] for _ in range(size)]
         # The last decision to run that each rank has heard: of the leader, and of C++ beside it.
@@ -80,7 +86,8 @@ class Job:
         self.transports = [MemoryTransport(self.wires, rank) if size > 1 else None for rank in range(size)]
         self.still = [True] * size
         self.ranks = [Coordinator(rank, size, self.transports[rank], stall, abort, self.warnings[rank].append,
-                                  self.clock, deadlock, lambda rank=rank: self.still[rank]) for rank in range(size)]
+                                  self.clock, deadlock, lambda rank=rank: self.still[rank], self.parents)
+                      for rank in range(size)]
         for coordinator, errors in zip(self.ranks, self.job_errors):
             coordinator.on_job_error = errors.append
 
@@ -106,7 +113,7 @@ class Job:
     def settle(self, seconds=0.0, ranks=None):
         """Lets time pass and everything arrive, on all ranks or on `ranks` (the others are busy elsewhere)."""
         self.clock.now += seconds
-        for _ in range(4):
+        for _ in range(4 * self.depth):
             self.wires.deliver_all()
             for rank in range(self.size) if ranks is None else ranks:
                 self.poll(rank)

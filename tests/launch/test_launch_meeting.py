@@ -44,7 +44,11 @@ def brief(bundle, ops, said):
     headers = [[int.from_bytes(piece[at:at + 8], "little", signed=True) for at in range(0, 8 * width, 8)]
                for piece in bundle.pieces_of_headers()]
     runs = [list(RUN.unpack(run)) for run in run_pieces(bundle)]
-    return data + number(bundle.ticket) + number(bundle.step) + rows(runs) + number(width) + rows(headers)
+    data += number(bundle.ticket) + number(bundle.step) + rows(runs) + number(width)
+    # When the ops were ready, above the mark's first bit, is said once where all have the same.
+    readies = {header[0] >> 1 for header in headers} if width else {0}
+    ready = readies.pop() if len(readies) == 1 else 0
+    return data + number(ready) + rows([[header[0] - 2 * ready] + header[1:] if width else [] for header in headers])
 
 
 def run_pieces(bundle):
