@@ -23,7 +23,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(machine.ROOT, "tests", "launch"))
 
-RANKS = (2, 8, 16, 64, 256)
+RANKS = (2, 8, 12, 16, 24, 64, 256)
 TABLES = (1, 26)
 STEP_MS, SHARE = 1.0, 0.1  # rank 0 is to take no more than this share of such a step at 64 ranks
 WHOLE_UP_TO = 8  # launch/environment.py: whole_headers
@@ -100,7 +100,14 @@ def at(costs, size):
     return seconds[-1] + (size - sizes[-1]) * max(0.0, (seconds[-1] - seconds[-2]) / (sizes[-1] - sizes[-2]))
 
 
-def step(words, messages):
+def depth_of(ranks, width):
+    """By way of how many ranks the last one talks with rank 0."""
+    from sok1x.launch import tree
+    place = tree.of(0, parents_of(ranks, width))
+    return max(len(place.way(rank)) for rank in range(1, ranks))
+
+
+def step(words, messages, ranks, width):
     """The figures of a step. words: what `in_cpp` gives of each. messages: their costs."""
     took = {"deciding": sum(word["deciding"] for word in words),
             "receiving": sum(word["in"] * at(messages["receive"], word["bytes in"] / word["in"]) for word in words),
@@ -109,11 +116,13 @@ def step(words, messages):
     # A rank on the way hears no more ranks than rank 0 does, and gets one word and sends one message besides.
     besides = sum(word["passing"] - word["deciding"] + at(messages["receive"], word["a word"]) + at(
         messages["send"], word["bytes in"] / word["in"]) for word in words)
+    passing, levels = total + 1e3 * besides, depth_of(ranks, width)
     return {"messages": sum(word["in"] + word["out"] for word in words),
             "bytes in": sum(word["bytes in"] for word in words),
             "bytes out": sum(word["out"] * word["a word"] for word in words),
             "ms": dict({name: round(1e3 * value, 4) for name, value in took.items()}, all=round(total, 4)),
-            "ms of a rank on the way, at most": round(total + 1e3 * besides, 4) if words[0]["passing"] else None,
+            "ms of a rank on the way, at most": round(passing, 4) if levels else None,
+            "ms until all have it": round(total + levels * passing, 4),
             "share of {:g} ms".format(STEP_MS): round(total / STEP_MS, 4)}
 
 
@@ -132,11 +141,13 @@ def cases(loaded, messages):
                     continue
                 words = [in_cpp(loaded, ranks, tables, one, varied, width) for one, varied in zip(
                     numbers, (forward[0] > 2 or headers == "whole", headers == "whole"))]
-                found.append(dict(case, by="C++", **step(words, messages["C++"])))
+                found.append(dict(case, by="C++", **step(words, messages["C++"], ranks, width)))
                 print(json.dumps(found[-1]))
-                if kind == "a row a key" and ranks <= 64 and ranks * tables * max(numbers) < 1e5 and width in (None, 4):
+                if kind == "a row a key" and ranks <= 64 and ranks * tables * max(numbers) < 1e5 and (
+                        ranks in (2, 8, 16, 64) and width in (None, 3)):
                     found.append(dict(case, by="Python", **step(
-                        [in_python(ranks, tables, one, width) for one in numbers], messages["Python"])))
+                        [in_python(ranks, tables, one, width) for one in numbers], messages["Python"],
+                        ranks, width)))
     return found
 
 

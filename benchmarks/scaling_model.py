@@ -17,6 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PAGE = os.path.join(os.path.dirname(HERE), "docs", "scaling.md")
 MARKS = "<!-- {}: python benchmarks/scaling_model.py --write -->", "<!-- end of {} -->"
 
+WIDTH = 3  # launch/environment.py: tree_width
 GPUS, HOSTS = 8, (1, 2, 8, 32)
 KEYS, DIM, ROWS = 8192 * 26, 128, 2 ** 22  # of a rank's batch (one key a slot), D, rows a rank (V)
 KEYS_OF = {"dense": KEYS, "sparse": 5 * KEYS}
@@ -129,27 +130,46 @@ def facts():
 def coordinator():
     """The table of what rank 0 does."""
     report = load("coordinator")
-    ranks = sorted({case["ranks"] for case in report["cases"]})
+    shown = [case for case in report["cases"] if case["width"] in (None, WIDTH)]
+    ranks = sorted({case["ranks"] for case in shown})
     rows = []
-    for tables in sorted({case["tables"] for case in report["cases"]}):
-        for kind in sorted({case["kind"] for case in report["cases"]}):
-            for by, headers in (("C++", "short"), ("C++", "whole"), ("Python", "short")):
-                of = {case["ranks"]: case for case in report["cases"] if (
-                    case["tables"], case["kind"], case["by"], case["headers"]) == (tables, kind, by, headers)}
+    for tables in sorted({case["tables"] for case in shown}):
+        for kind in sorted({case["kind"] for case in shown}):
+            for by, headers, width in (("C++", "short", None), ("C++", "short", WIDTH), ("C++", "whole", None),
+                                       ("Python", "short", None), ("Python", "short", WIDTH)):
+                of = {case["ranks"]: case for case in shown if (
+                    case["tables"], case["kind"], case["by"], case["headers"], case["width"]) == (
+                        tables, kind, by, headers, width)}
                 if of:
-                    rows.append([str(tables), kind, by, headers] + [
+                    rows.append([str(tables), kind, by, headers, "in a tree" if width else "directly"] + [
                         "{:.3f}".format(of[n]["ms"]["all"]) if n in of else "" for n in ranks])
-    messages = ["messages", "", "", ""] + [str(4 * (n - 1)) for n in ranks]
     about = "{}, {} cores, load {}; commit {}.".format(
         report["hardware"]["processor"], report["hardware"]["cores"], report["hardware"]["load before"][0],
         report["commit"])
-    return table(["tables", "lookups", "by", "headers"] + ["{} ranks".format(n) for n in ranks],
-                 rows + [messages]) + ["", "Milliseconds of rank 0's CPU a step. " + about]
+    return table(["tables", "lookups", "by", "headers", "talk"] + ["{} ranks".format(n) for n in ranks], rows) + [
+        "", "Milliseconds of rank 0's CPU a step. " + about]
+
+
+def widths():
+    """The table of what ranks talk with how many others for."""
+    cases = [case for case in load("coordinator")["cases"]
+             if (case["by"], case["headers"], case["kind"]) == ("C++", "short", "a row a key") and case["ranks"] >= 12]
+    rows = []
+    for tables in sorted({case["tables"] for case in cases}):
+        for ranks in sorted({case["ranks"] for case in cases}):
+            of = {case["width"]: case for case in cases if (case["tables"], case["ranks"]) == (tables, ranks)}
+            rows.append([str(tables), str(ranks)] + ["{:.3f}, {:.3f}, {}".format(
+                one["ms"]["all"], one["ms until all have it"], one["messages"]) for _, one in sorted(
+                    of.items(), key=lambda item: item[0] or 0)])
+    names = sorted({case["width"] or 0 for case in cases})
+    return table(["tables", "ranks"] + ["at most {} below each".format(one) if one else "directly" for one in names],
+                 rows)
 
 
 def page(text):
     """The page with its tables made anew."""
-    for name, make in (("steps", steps), ("facts", facts), ("coordinator", coordinator)):
+    for name, make in (("steps", steps), ("facts", facts), ("coordinator", coordinator),
+                       ("widths", widths)):
         begin, end = (mark.format(name) for mark in MARKS)
         text = re.sub("{}.*?{}".format(re.escape(begin), re.escape(end)),
                       lambda _: "\n".join([begin, ""] + make() + ["", end]), text, flags=re.DOTALL)

@@ -16,7 +16,7 @@ SOK1X_EXCHANGE_BY_HOSTS  1: lookups exchange inside each host before they do bet
                       follow each other are taken for a host; 0: every rank exchanges with every other (0)
 SOK1X_TREE_RANKS      from how many ranks on what they say to rank 0, and its words, go by way of other ranks; 0: never.
                       Rank 0's counts for all (24)
-SOK1X_TREE_WIDTH      how many ranks talk with one there. Rank 0's counts for all (4)
+SOK1X_TREE_WIDTH      how many ranks talk with one there. Rank 0's counts for all (3)
 SOK1X_NCCL_LIBRARY    the file of NCCL's library; unset: the system's libnccl.so.2, else the wheel's
 """
 import os
@@ -110,7 +110,7 @@ def tree_ranks():
 
 def tree_width():
     """SOK1X_TREE_WIDTH, an int. Raises LaunchError for a bad value."""
-    return _whole("SOK1X_TREE_WIDTH", "4", 1)
+    return _whole("SOK1X_TREE_WIDTH", "3", 1)
 
 
 def communicator():
