@@ -272,7 +272,7 @@ def test_a_rank_on_the_way_that_raises_or_leaves():
     fine(3, "early", 0.8, env=CHAIN)
 
 
-@pytest.mark.parametrize("width, ranks, steps", [(2, 5, 20), pytest.param(1, 4, 200, marks=pytest.mark.slow),
+@pytest.mark.parametrize("width, ranks, steps", [(2, 5, 12), pytest.param(1, 4, 200, marks=pytest.mark.slow),
                                                  pytest.param(2, 6, 200, marks=pytest.mark.slow)])
 def test_eight_layers_in_any_order_in_a_tree(width, ranks, steps, seed):
     finished = run_ranks(ranks, ORDER, steps, seed, timeout=400, env=dict(CHAIN, SOK1X_TREE_WIDTH=str(width)))
