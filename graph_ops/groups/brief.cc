@@ -138,6 +138,10 @@ void AddNumber(std::string* data, Type value) {
 
 }  // namespace
 
+Numbers Shared(std::vector<int64_t> numbers) {
+  return std::make_shared<const std::vector<int64_t>>(std::move(numbers));
+}
+
 std::string BriefBundle(const Bundle& bundle, int64_t ops, bool said) {
   Writer to(kBriefBundle);
   const Ops& said_of = *bundle.ops;
@@ -152,9 +156,9 @@ std::string BriefBundle(const Bundle& bundle, int64_t ops, bool said) {
   }
   to.Number(bundle.ticket);
   to.Number(bundle.step);
-  to.Rows(bundle.runs.data(), said_of.count, 3);
+  to.Rows(bundle.runs->data(), said_of.count, 3);
   to.Number(bundle.width);
-  to.Marked(bundle.headers, said_of.count, bundle.width);
+  to.Marked(*bundle.headers, said_of.count, bundle.width);
   return *to.data();
 }
 
@@ -180,9 +184,13 @@ bool ReadBriefBundle(const std::string& data, KnownOps* known, Bundle* bundle, i
   if (said != nullptr) *said = knows;
   bundle->ticket = from.Number();
   bundle->step = from.Number();
-  if (!from.Rows(bundle->ops->count, 3, &bundle->runs)) return false;
+  std::vector<int64_t> runs, headers;
+  if (!from.Rows(bundle->ops->count, 3, &runs)) return false;
   bundle->width = from.Number();
-  return from.Marked(bundle->ops->count, bundle->width, &bundle->headers) && from.ended();
+  if (!from.Marked(bundle->ops->count, bundle->width, &headers)) return false;
+  bundle->runs = Shared(std::move(runs));
+  bundle->headers = Shared(std::move(headers));
+  return from.ended();
 }
 
 std::string PlainBundle(const Bundle& bundle) {
@@ -194,12 +202,12 @@ std::string PlainBundle(const Bundle& bundle) {
   AddNumber(&data, ops.signature);
   AddNumber(&data, static_cast<uint32_t>(ops.count));
   AddNumber(&data, static_cast<uint32_t>(ops.names.size()));
-  AddNumber(&data, static_cast<uint32_t>(8 * bundle.headers.size()));
+  AddNumber(&data, static_cast<uint32_t>(8 * bundle.headers->size()));
   data += ops.places;
-  Add(&data, bundle.runs.data(), 8 * bundle.runs.size());
+  Add(&data, bundle.runs->data(), 8 * bundle.runs->size());
   for (int64_t t = 0; t < ops.count; ++t) AddNumber(&data, static_cast<uint32_t>(bundle.width));
   data += ops.names;
-  Add(&data, bundle.headers.data(), 8 * bundle.headers.size());
+  Add(&data, bundle.headers->data(), 8 * bundle.headers->size());
   return data;
 }
 
@@ -224,9 +232,9 @@ std::string BriefMerged(const std::vector<Rising>& bundles, size_t bytes, size_t
   to.Number(bundles[*at].ops);
   to.Number(first.ticket);
   to.Number(first.step);
-  to.Rows(first.runs.data(), count, 3);
+  to.Rows(first.runs->data(), count, 3);
   to.Number(first.width);
-  std::vector<int64_t> before = first.headers, bare;
+  std::vector<int64_t> before = *first.headers, bare;
   int64_t ready = ReadyOf(before.data(), count, first.width);
   Mark(before.data(), count, first.width, -ready);
   to.Number(ready);
@@ -235,10 +243,14 @@ std::string BriefMerged(const std::vector<Rising>& bundles, size_t bytes, size_t
   for (++*at; *at < bundles.size() && to.data()->size() < bytes; ++*at) {
     const Rising &one = bundles[*at], &last = bundles[*at - 1];
     const Bundle& bundle = one.bundle;
-    bare = bundle.headers;
-    const int64_t now = ReadyOf(bare.data(), count, bundle.width);
-    Mark(bare.data(), count, bundle.width, -now);
-    const bool alike = bare == before;
+    bool alike = bundle.headers == last.bundle.headers;
+    int64_t now = ready;
+    if (!alike) {
+      bare = *bundle.headers;
+      now = ReadyOf(bare.data(), count, bundle.width);
+      Mark(bare.data(), count, bundle.width, -now);
+      alike = bare == before;
+    }
     if (alike && one.rank == last.rank + 1 && one.ops == last.ops && bundle.ticket == last.bundle.ticket &&
         bundle.step == last.bundle.step && now == ready) {
       ++regular;
@@ -254,7 +266,7 @@ std::string BriefMerged(const std::vector<Rising>& bundles, size_t bytes, size_t
     to.Number(alike);
     if (!alike) to.Changes(bare.data(), before.data(), size);
     ready = now;
-    before.swap(bare);
+    if (!alike) before.swap(bare);
   }
   if (regular > 0) to.Number(-regular);
   return *to.data();
@@ -275,20 +287,25 @@ bool ReadBriefMerged(const std::string& data, const std::vector<KnownOps>& known
   bundle.ticket = from.Number();
   bundle.step = from.Number();
   const int64_t count = bundle.ops->count;
-  if (!from.Rows(count, 3, &bundle.runs)) return false;
+  std::vector<int64_t> runs, before;
+  if (!from.Rows(count, 3, &runs)) return false;
+  bundle.runs = Shared(std::move(runs));
   bundle.width = from.Number();
   int64_t ready = from.Number();
-  std::vector<int64_t> before;
   if (!from.Rows(count, bundle.width, &before)) return false;
   const auto add = [&] {
     if (!knows(one.rank, one.ops) || known[one.rank][one.ops]->count != count) return false;
     bundle.ops = known[one.rank][one.ops];
-    bundle.headers = before;
-    if (bundle.width > 0) Mark(bundle.headers.data(), count, bundle.width, ready);
     bundles->push_back(one);
     return true;
   };
-  if (!add()) return false;
+  const auto marked = [&] {
+    std::vector<int64_t> headers = before;
+    if (bundle.width > 0) Mark(headers.data(), count, bundle.width, ready);
+    bundle.headers = Shared(std::move(headers));
+    return add();
+  };
+  if (!marked()) return false;
   while (from.good() && !from.ended()) {
     const int64_t told = from.Number(), regular = told < 0 ? -told : told - 1;
     if (regular > ranks) return false;
@@ -301,9 +318,11 @@ bool ReadBriefMerged(const std::string& data, const std::vector<KnownOps>& known
     one.ops += from.Number();
     bundle.ticket += from.Number();
     bundle.step += from.Number();
-    ready += from.Number();
-    if (!from.Number()) from.Changes(before.data(), before.data(), before.size());
-    if (!add()) return false;
+    const int64_t later = from.Number();
+    const bool alike = from.Number() != 0;
+    ready += later;
+    if (!alike) from.Changes(before.data(), before.data(), before.size());
+    if (!(alike && later == 0 ? add() : marked())) return false;
   }
   return from.ended();
 }
@@ -318,7 +337,12 @@ std::string BriefRun(const Word& word, const std::vector<int64_t>& tickets) {
   std::vector<int64_t> before(size, 0), bare(size);
   int64_t ticket = 0, ready = 0, alike = 0;  // how many ranks say the same as the one before them
   for (int64_t r = 0; r < word.ranks; ++r) {
-    bare.assign(word.headers.begin() + r * size, word.headers.begin() + (r + 1) * size);
+    const auto own = word.headers.begin() + r * size;
+    if (r > 0 && tickets[r] == ticket && std::equal(own, own + size, own - size)) {
+      ++alike;
+      continue;
+    }
+    bare.assign(own, own + size);
     const int64_t now = ReadyOf(bare.data(), word.count, word.width);
     Mark(bare.data(), word.count, word.width, -now);
     const bool same = bare == before;

@@ -24,13 +24,18 @@ struct Ops {
   std::string names;       // with a zero between two
 };
 
+// Numbers that bundles of many ranks may share.
+typedef std::shared_ptr<const std::vector<int64_t>> Numbers;
+Numbers Shared(std::vector<int64_t> numbers);
+inline bool Equal(const Numbers& one, const Numbers& other) { return one == other || *one == *other; }
+
 // As launch/bundles.py's Bundle; all members' headers have one width.
 struct Bundle {
   std::shared_ptr<const Ops> ops;
   int64_t ticket = 0, step = 0;
-  std::vector<int64_t> runs;  // [T, 3]: tie, frame, iteration
+  Numbers runs;  // [T, 3]: tie, frame, iteration
   int64_t width = 0;
-  std::vector<int64_t> headers;  // [T, width]
+  Numbers headers;  // [T, width]
 };
 
 // As launch/bundles.py's Run, of one rank's bundle: its members' tickets follow each other, and `ticket` is the first.

@@ -155,6 +155,7 @@ bool LaneRanks::Prepare(Held* held, bool training) {
 void LaneRanks::Say(const Held& held) {
   Bundle bundle;
   Ops ops;
+  std::vector<int64_t> runs;
   ops.context = held.ops[0]->session;
   ops.signature = held.members[0].signature;
   ops.count = held.size();
@@ -168,9 +169,9 @@ void LaneRanks::Say(const Held& held) {
       const TensorInfo& saved = member.inputs[member.input_count - member.host_input_count];
       tie = saved.elements > 0 ? static_cast<const int64_t*>(saved.data)[saved.elements - 1] : 0;
     }
-    bundle.runs.push_back(tie);
-    bundle.runs.push_back(op.loops > 1 ? static_cast<int64_t>(member.frame) : 0);
-    bundle.runs.push_back(op.loops > 0 ? member.iteration : 0);
+    runs.push_back(tie);
+    runs.push_back(op.loops > 1 ? static_cast<int64_t>(member.frame) : 0);
+    runs.push_back(op.loops > 0 ? member.iteration : 0);
   }
   const auto said = said_.find(kernels);
   const bool known = said != said_.end();
@@ -194,7 +195,8 @@ void LaneRanks::Say(const Held& held) {
   bundle.ticket = held.ticket;
   bundle.step = held.step;
   bundle.width = held.width;
-  bundle.headers = held.headers;
+  bundle.runs = Shared(std::move(runs));
+  bundle.headers = Shared(held.headers);
   if (rank() == 0) return Add(0, std::move(bundle));
   if (relay_ == nullptr) return Send(parent_, BriefBundle(bundle, number, known));
   if (!known) {

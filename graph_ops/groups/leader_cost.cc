@@ -30,13 +30,15 @@ sok1x::Bundle MakeBundle(int rank, int tables, int width, int64_t word, bool var
   bundle.ops = ops;
   bundle.ticket = sok1x::Meeting::kFirst + word * tables;
   bundle.step = 100 + word;
-  bundle.runs.assign(3 * tables, 0);
+  bundle.runs = sok1x::Shared(std::vector<int64_t>(3 * tables));
   bundle.width = width;
+  std::vector<int64_t> headers;
   for (int t = 0; t < tables; ++t) {
     for (int i = 0; i < width; ++i) {
-      bundle.headers.push_back(i < 2 ? i : varied ? 7000 + (rank * 97 + t * 31 + i * 53 + word * 11) % 800 : 7000);
+      headers.push_back(i < 2 ? i : varied ? 7000 + (rank * 97 + t * 31 + i * 53 + word * 11) % 800 : 7000);
     }
   }
+  bundle.headers = sok1x::Shared(std::move(headers));
   return bundle;
 }
 

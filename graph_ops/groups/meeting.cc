@@ -101,7 +101,7 @@ Meeting::Team* Meeting::TeamOf(int sessions, const Bundle& bundle) {
       const Bundle& other = FirstOf(one->of_ranks)->bundle;
       if (other.ops != bundle.ops && other.ops->places != bundle.ops->places) {
         if (Overlap(*other.ops, *bundle.ops)) return nullptr;
-      } else if (other.runs == bundle.runs) {
+      } else if (Equal(other.runs, bundle.runs)) {
         found = &*one;
       }
     }
@@ -125,12 +125,12 @@ void Meeting::Decide(Team* team, int64_t now, Word* word, std::vector<int64_t>* 
   word->width = first.width;
   word->ticket = first.ticket;
   word->headers.clear();
-  word->headers.reserve(ranks_ * first.headers.size());
+  word->headers.reserve(ranks_ * first.headers->size());
   tickets->clear();
   Past past = {next_, first.ops->names, word->count, {}};
   for (const auto& of_rank : team->of_ranks) {
     const Bundle& bundle = of_rank.front()->bundle;
-    word->headers.insert(word->headers.end(), bundle.headers.begin(), bundle.headers.end());
+    word->headers.insert(word->headers.end(), bundle.headers->begin(), bundle.headers->end());
     tickets->push_back(bundle.ticket);
     past.steps.push_back(bundle.step);
   }

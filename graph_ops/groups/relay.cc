@@ -17,7 +17,7 @@ void AddNumber(std::string* data, int32_t number) { data->append(reinterpret_cas
 uint8_t KindOf(const std::string& data) { return data.empty() ? 0xff : static_cast<uint8_t>(data[0]); }
 
 bool Same(const Bundle& one, const Bundle& other) {
-  return (one.ops == other.ops || one.ops->places == other.ops->places) && one.runs == other.runs;
+  return (one.ops == other.ops || one.ops->places == other.ops->places) && Equal(one.runs, other.runs);
 }
 
 }  // namespace
