@@ -1,10 +1,10 @@
 // Which new keys are given rows: those that have been asked for often enough, or those that are drawn.
 //
 // How often keys without a row have been asked for is counted in a sketch, a count-min sketch (Cormode and Muthukrishnan,
-// "An improved data stream summary", 2005): four rows of W counters of a byte, in each of which a key has a counter by a
-// hash of its own; the least of the four is the key's count. It is never too low, but where counters are full (255) or
-// have been halved, and too high where other keys share all four. Each counter is at the start of a word's bytes:
-// sketch[0] counts what has been counted since counters were last halved, then come the rows, eight counters a word.
+// "An improved data stream summary", 2005): four rows of W counters of 8, 16 or 32 bits, in each of which a key has a
+// counter by a hash of its own; the least of the four is the key's count. It is never too low, but where counters are
+// full or have been halved, and too high where other keys share all four. sketch[0] counts what has been counted since
+// counters were last halved, then come the rows, counter after counter, 64 / bits in a word.
 #include "common.cuh"
 
 // As in admission.py.
@@ -13,39 +13,44 @@
 // In place of -1, of a key that gets no row.
 static const i32 REFUSED = -2;
 
-// Where counter `row` of a key is: the 32-bit word, and how far its byte is shifted there.
+// Where counter `row` of a key is: the 32-bit word, and how far it is shifted there.
 struct Counter {
   i64 word;
   i32 shift;
 };
 
-SOK_DEVICE Counter counter_of(u64 key, i64 width, i32 row) {
+// What a full counter of so many bits shows.
+SOK_DEVICE u32 full(i32 bits) { return 0xffffffffu >> (32 - bits); }
+
+SOK_DEVICE Counter counter_of(u64 key, i64 width, i32 bits, i32 row) {
   // Two hashes make all four (Kirsch and Mitzenmacher, "Less hashing, same performance", 2006).
   const u64 first = mix64(key + 0x9e3779b97f4a7c15ULL), second = mix64(first ^ 0xd1b54a32d192ed03ULL) | 1;
   const i64 place = (i64)((first + second * (u64)row) >> 8) & (width - 1);
-  const Counter at = {2 + (row * width + place) / 4, (i32)(place & 3) * 8};
+  const i32 of_word = 32 / bits;
+  const Counter at = {2 + (row * width + place) / of_word, (i32)(place & (of_word - 1)) * bits};
   return at;
 }
 
-// A counter is raised by one, up to 255.
-SOK_DEVICE void raise(u32* word, i32 shift) {
+// A counter is raised by one, until it is full: `most`.
+SOK_DEVICE void raise(u32* word, i32 shift, u32 most) {
 #ifdef __CUDACC__
   u32 seen = *(volatile u32*)word;
-  while ((seen >> shift & 255u) != 255u) {
+  while ((seen >> shift & most) != most) {
     const u32 before = atomicCAS(word, seen, seen + (1u << shift));
     if (before == seen) break;
     seen = before;
   }
 #else
   u32 seen = __atomic_load_n(word, __ATOMIC_RELAXED);
-  while ((seen >> shift & 255u) != 255u &&
+  while ((seen >> shift & most) != most &&
          !__atomic_compare_exchange_n(word, &seen, seen + (1u << shift), true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
 #endif
 }
 
 // Counts the keys whose rows[i] is -1, distinct.
-SOK_KERNEL sok1x_count_keys(i64* sketch, i64 width, const i64* SOK_RESTRICT keys, const i32* SOK_RESTRICT rows, i64 n) {
+SOK_KERNEL sok1x_count_keys(i64* sketch, i64 width, i32 bits, const i64* SOK_RESTRICT keys,
+                            const i32* SOK_RESTRICT rows, i64 n) {
   SOK_PARALLEL_FOR(i, n, 268) {
 #ifdef __CUDACC__
     count_in_warp(sketch, rows[i] == -1);
@@ -53,20 +58,20 @@ SOK_KERNEL sok1x_count_keys(i64* sketch, i64 width, const i64* SOK_RESTRICT keys
     if (rows[i] == -1) atomic_add(sketch, 1);
 #endif
     for (i32 row = 0; rows[i] == -1 && row < SKETCH_ROWS; ++row) {
-      const Counter at = counter_of((u64)keys[i], width, row);
-      raise((u32*)sketch + at.word, at.shift);
+      const Counter at = counter_of((u64)keys[i], width, bits, row);
+      raise((u32*)sketch + at.word, at.shift, full(bits));
     }
   };
 }
 
 // rows[i] = REFUSED instead of -1 where the key's count is below `least`; *refused counts them.
-SOK_KERNEL sok1x_refuse_rare(const i64* SOK_RESTRICT sketch, i64 width, const i64* SOK_RESTRICT keys, i64 n, i32 least,
-                             i32* rows, i64* refused) {
+SOK_KERNEL sok1x_refuse_rare(const i64* SOK_RESTRICT sketch, i64 width, i32 bits, const i64* SOK_RESTRICT keys, i64 n,
+                             i32 least, i32* rows, i64* refused) {
   SOK_PARALLEL_FOR(i, n, 268) {
-    u32 count = 255;
+    u32 count = full(bits);
     for (i32 row = 0; rows[i] == -1 && row < SKETCH_ROWS; ++row) {
-      const Counter at = counter_of((u64)keys[i], width, row);
-      const u32 here = ((const u32*)sketch)[at.word] >> at.shift & 255u;
+      const Counter at = counter_of((u64)keys[i], width, bits, row);
+      const u32 here = ((const u32*)sketch)[at.word] >> at.shift & full(bits);
       count = here < count ? here : count;
     }
     if (rows[i] == -1 && count < (u32)least) {
@@ -77,10 +82,12 @@ SOK_KERNEL sok1x_refuse_rare(const i64* SOK_RESTRICT sketch, i64 width, const i6
 }
 
 // Halves all counters where `limit` keys have been counted; sok1x_begin_again is next.
-SOK_KERNEL sok1x_halve_counts(i64* sketch, i64 words, i64 limit) {
+SOK_KERNEL sok1x_halve_counts(i64* sketch, i64 words, i32 bits, i64 limit) {
   const i64 counted = sketch[0];
+  // All bits but the first of each counter, into which the last of its neighbour moves.
+  const i64 low = bits == 8 ? 0x7f7f7f7f7f7f7f7fll : bits == 16 ? 0x7fff7fff7fff7fffll : 0x7fffffff7fffffffll;
   SOK_PARALLEL_FOR(i, words, 16) {
-    if (counted >= limit) sketch[1 + i] = sketch[1 + i] >> 1 & 0x7f7f7f7f7f7f7f7fll;
+    if (counted >= limit) sketch[1 + i] = sketch[1 + i] >> 1 & low;
   };
 }
 

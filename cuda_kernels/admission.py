@@ -2,12 +2,12 @@
 from .backend import DOUBLE, INT32, INT64, POINTER, UINT64, counts, family, kernels
 
 ROWS = 4  # of a sketch, as in admission.cu
-MOST_COUNT = 255  # that a counter can show
+MOST_COUNT = 2 ** 31 - 1  # that can be asked for
 
 declare = family(__name__)
-declare("count_keys", None, POINTER, INT64, POINTER, POINTER, INT64, threads=lambda a: a[4])
-declare("refuse_rare", None, POINTER, INT64, POINTER, INT64, INT32, POINTER, POINTER, threads=lambda a: a[3])
-declare("halve_counts", None, POINTER, INT64, INT64, threads=lambda a: a[1])
+declare("count_keys", None, POINTER, INT64, INT32, POINTER, POINTER, INT64, threads=lambda a: a[5])
+declare("refuse_rare", None, POINTER, INT64, INT32, POINTER, INT64, INT32, POINTER, POINTER, threads=lambda a: a[4])
+declare("halve_counts", None, POINTER, INT64, INT32, INT64, threads=lambda a: a[1])
 declare("begin_again", None, POINTER, INT64, threads=lambda a: 1, block=32)
 declare("refuse_drawn", None, UINT64, UINT64, POINTER, INT64, POINTER, DOUBLE, POINTER, POINTER,
         threads=lambda a: a[3])
@@ -16,9 +16,14 @@ declare("forget_refused", None, POINTER, INT64, threads=lambda a: a[1])
 _WORD = (1 << 64) - 1
 
 
-def sketch_words(width: int) -> int:
-    """int64 words of a sketch with `width` counters in each row, a power of two from 8 on."""
-    return 1 + ROWS * width // 8
+def counter_bits(least: int) -> int:
+    """Of a counter that can show so much: 8, 16 or 32."""
+    return 8 if least < 2 ** 8 else 16 if least < 2 ** 16 else 32
+
+
+def sketch_words(width: int, least: int) -> int:
+    """int64 words of a sketch with `width` counters in each row, a power of two from 8 on; least: as `refuse_rare`."""
+    return 1 + ROWS * width * counter_bits(least) // 64
 
 
 def refuse_rare(sketch: int, width: int, keys: int, n: int, least: int, rows: int) -> int:
@@ -28,8 +33,12 @@ def refuse_rare(sketch: int, width: int, keys: int, n: int, least: int, rows: in
     sketch does not fill. Until then a key that has not been counted yet has a count above 0 with a probability of at
     most (1 - exp(-1)) ** 4, 16 %, and of 2.4 % at half that many.
 
+    With `least` from 16 on that is when `least // 8` times as many have been counted. Else keys that come again and
+    again, but not often, would be halved away before they get there; and counts are then too high by an eighth of
+    `least` in the mean, at most.
+
     Args:
-        sketch: pointer to int64 [sketch_words(width)], zeros at first, changed.
+        sketch: pointer to int64 [sketch_words(width, least)], zeros at first, changed.
         width: counters in each row of the sketch.
         keys: pointer to int64 [n], distinct.
         n: number of keys.
@@ -41,11 +50,12 @@ def refuse_rare(sketch: int, width: int, keys: int, n: int, least: int, rows: in
     """
     if not n:
         return 0
-    kernels.halve_counts(sketch, sketch_words(width) - 1, width)
-    kernels.begin_again(sketch, width)
-    kernels.count_keys(sketch, width, keys, rows, n)
+    bits, limit = counter_bits(least), width * max(1, least // 8)
+    kernels.halve_counts(sketch, sketch_words(width, least) - 1, bits, limit)
+    kernels.begin_again(sketch, limit)
+    kernels.count_keys(sketch, width, bits, keys, rows, n)
     refused = counts()
-    kernels.refuse_rare(sketch, width, keys, n, least, rows, refused.take())
+    kernels.refuse_rare(sketch, width, bits, keys, n, least, rows, refused.take())
     return refused.read()[0]
 
 

@@ -10,9 +10,12 @@
 //   truncated normal   a normal deviate beyond 2 standard deviations is drawn again with the next attempt
 // Only IEEE additions, multiplications, divisions and square roots are used: no libm whose last bit differs from
 // machine to machine.
+//
+// A table may have a pool of P rows that its keys begin with: a key's is then that of key modulo P.
 #ifndef SOK1X_ROW_INIT_CUH
 #define SOK1X_ROW_INIT_CUH
 #include "half_rows.cuh"
+#include "owners.cuh"
 #include "philox.cuh"
 
 #ifdef __CUDACC__
@@ -87,17 +90,20 @@ SOK_DEVICE Values<LANES> normal_values(const Words<LANES>& x) {
   return z;
 }
 
-// What is drawn, and for which table.
+// What is drawn, and for which table. pool: 0 for none.
 struct Draw {
   u64 stream;
+  i64 pool;
   i32 kind;
   float a, b, below_b;  // below_b: the largest float less than b, for rounding must not reach b
 };
 
-SOK_DEVICE Draw make_draw(u64 seed, u64 table, i32 kind, float a, float b) {
+// number: of what is drawn, as row_init.py's `number_of` makes it.
+SOK_DEVICE Draw make_draw(u64 seed, u64 table, i32 number, float a, float b) {
   Draw draw;
   draw.stream = mix64(mix64(seed) + table);
-  draw.kind = kind;
+  draw.kind = number & 7;
+  draw.pool = number >> 3;
   draw.a = a;
   draw.b = b;
   draw.below_b = a < b ? nextafterf(b, a) : b;
@@ -133,6 +139,9 @@ SOK_DEVICE Values<LANES> draw_values(const Draw& draw, u64 key, u32 block) {
   return z;
 }
 
+// The key whose row a key begins with.
+SOK_DEVICE u64 drawn_key(const Draw& draw, u64 key) { return draw.pool ? (u64)owner_of((i64)key, draw.pool) : key; }
+
 #ifndef __CUDACC__
 template <class Out>
 SOK_DEVICE void initial_row(const Draw& draw, u64 key, i64 dim, Out* out) {
@@ -141,6 +150,7 @@ SOK_DEVICE void initial_row(const Draw& draw, u64 key, i64 dim, Out* out) {
     for (i64 c = 0; c < dim; ++c) store(out + c, value);
     return;
   }
+  key = drawn_key(draw, key);
   for (i64 first = 0; first < dim; first += 4 * INIT_LANES) {
     const Values<INIT_LANES> z = draw_values<INIT_LANES>(draw, key, (u32)(first >> 2));
     for (i64 c = first; c < first + 4 * INIT_LANES && c < dim; ++c) {
@@ -152,6 +162,7 @@ SOK_DEVICE void initial_row(const Draw& draw, u64 key, i64 dim, Out* out) {
 // A team writes a row, each lane four columns at a time.
 template <class Out>
 SOK_DEVICE void initial_row_by_team(const Draw& draw, u64 key, i64 dim, const Team& team, Out* out) {
+  key = drawn_key(draw, key);
   for (i64 first = 4 * team.lane; first < dim; first += 4 * team.lanes) {
     Values<1> z;
     if (draw.kind == ZEROS || draw.kind == CONSTANT) {

@@ -11,18 +11,20 @@ declare("initial_rows_of_shard", None, UINT64, UINT64, INT64, INT64, INT64, INT6
 _WORD = (1 << 64) - 1
 # As in row_init.cuh.
 KINDS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3, "truncated_normal": 4}
+MOST_POOL = 2 ** 28 - 1
 
 
-def _kind(kind: str) -> int:
-    """The number of a distribution in row_init.cuh."""
+def number_of(kind: str, pool: int = 0) -> int:
+    """What kernels are told of what is drawn: a distribution's number in row_init.cuh, in three bits, and above them
+    the pool, from 0 to MOST_POOL."""
     try:
-        return KINDS[kind]
+        return KINDS[kind] + 8 * pool
     except KeyError:
         raise ValueError("Unknown kind of initial rows {!r}; known are {}.".format(kind, ", ".join(sorted(KINDS))))
 
 
 def initial_rows(seed: int, table_id: int, keys: int, n: int, dim: int, kind: str, a: float, b: float,
-                 only_where_negative: int, out: int, dtype: str = "float32") -> None:
+                 only_where_negative: int, out: int, dtype: str = "float32", pool: int = 0) -> None:
     """Fills rows with values that depend on (seed, table_id, key, column) only.
 
     Args:
@@ -38,12 +40,14 @@ def initial_rows(seed: int, table_id: int, keys: int, n: int, dim: int, kind: st
         only_where_negative: pointer to int32 [n]: only rows with a negative one are written; 0: all are.
         out: pointer to float32 or float16 [n, dim].
         dtype: that of `out`; to float16 the values are rounded.
+        pool: a key has the row of key modulo `pool`; 0: one of its own.
 
     Raises:
         ValueError: unknown kind.
     """
     kernel = kernels.initial_rows if dtype == "float32" else kernels.initial_rows_half
-    kernel(seed & _WORD, table_id & _WORD, keys, n, dim, _kind(kind), a, b, only_where_negative, out)
+    kernel(seed & _WORD, table_id & _WORD, keys, n, dim, number_of(kind, pool), a, b, only_where_negative,
+           out)
 
 
 def initial_rows_of_shard(seed: int, table_id: int, rank: int, ranks: int, n_rows: int, dim: int, kind: str, a: float,
@@ -65,4 +69,5 @@ def initial_rows_of_shard(seed: int, table_id: int, rank: int, ranks: int, n_row
     Raises:
         ValueError: unknown kind.
     """
-    kernels.initial_rows_of_shard(seed & _WORD, table_id & _WORD, rank, ranks, n_rows, dim, _kind(kind), a, b, out)
+    kernels.initial_rows_of_shard(seed & _WORD, table_id & _WORD, rank, ranks, n_rows, dim, number_of(kind), a, b,
+                                  out)

@@ -237,7 +237,8 @@ def _beginning(table: Any) -> Tuple[Any, ...]:
     """How a table's rows begin, as the last of `FACTS` say it."""
     world = launch.current()
     kind, a, b = ("", 0.0, 0.0) if table.by_row else table.distribution(world.size)
-    return signed(world.arguments["seed"]), signed(table.identity), row_init.KINDS[kind] if kind else -1, a, b
+    number = row_init.number_of(kind, table.initializer.pool) if kind else -1
+    return signed(world.arguments["seed"]), signed(table.identity), number, a, b
 
 
 def _absent(table: Any) -> Optional[float]:

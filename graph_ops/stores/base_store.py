@@ -226,7 +226,7 @@ class Store(abc.ABC):
         if only_where_negative and forgetting is not None and forgetting.absent is not None:
             kind, a, b = "constant", forgetting.absent, 0.0
         row_init.initial_rows(self.world.arguments["seed"], self.table.identity, keys.pointer, count, self.table.dim,
-                              kind, a, b, only_where_negative, out, dtype)
+                              kind, a, b, only_where_negative, out, dtype, self.table.initializer.pool)
 
     # ---- changes
 

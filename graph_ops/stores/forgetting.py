@@ -59,4 +59,4 @@ class Forgetting(NamedTuple):
             return (REFUSED + 1,)
         if variable == "evicted":
             return (self.remembered, 2) if self.remembered else None
-        return (admission.sketch_words(self.sketch_width),) if self.sketch_width else None
+        return (admission.sketch_words(self.sketch_width, self.admit_after),) if self.sketch_width else None

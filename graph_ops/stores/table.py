@@ -18,6 +18,7 @@ class Initializer(NamedTuple):
       kind: 'zeros', 'constant' (a), 'uniform' (from a to b), 'normal', 'truncated_normal' (mean a, deviation b): rows
         are a function of (seed, table, key); 'variance_scaling' (scale, mode, distribution): likewise, with the fans of
         the whole [V * N, D] matrix; 'by_row': the variable's own initial value holds them.
+      pool: how many different rows keys begin with: key k with that of key k % pool; 0: each key has its own.
     """
 
     kind: str
@@ -26,6 +27,7 @@ class Initializer(NamedTuple):
     scale: float = 1.0
     mode: str = ""
     distribution: str = ""
+    pool: int = 0
 
 
 class Growth(NamedTuple):
@@ -139,6 +141,10 @@ class Table(NamedTuple):
         # A normal cut at two standard deviations has this standard deviation; divided out, as Keras does.
         return "truncated_normal", 0.0, math.sqrt(scale) / 0.87962566103423978
 
+    def _begins(self) -> str:
+        pool = self.initializer.pool
+        return self.initializer.kind + (" of {}".format(pool) if pool else "")
+
     def label(self) -> str:
         """What all ranks must agree on, in one line."""
         rows = "V={}".format(self.rows) if self.keys is None else "rows={}".format(self.keys)
@@ -148,5 +154,5 @@ class Table(NamedTuple):
         forgets = "" if self.forgetting is None else " {}".format(self.forgetting.label())
         caches = "" if self.cache is None else " {}".format(self.cache.label())
         return "table '{}' {} D={} {} {} initializer={}{}{}{}{}{}".format(
-            self.name, rows, self.dim, self.kind, self.key_dtype, self.initializer.kind, where, dtype, grows, forgets,
+            self.name, rows, self.dim, self.kind, self.key_dtype, self._begins(), where, dtype, grows, forgets,
             caches)

@@ -26,11 +26,13 @@ class ForgettingOptions(NamedTuple):
             bytes each. None: a quarter of `max_capacity`.
         filter_ratio: the probability, above 0 and at most 1, with which a lookup with `use_low_frequency_filter` gives
             a new key a row. It is drawn anew in each lookup.
-        admit_after: a new key gets a row in the training lookup that is the so manieth to ask for it, at most 255;
-            until then it reads its initial values, and is not trained.
-        admission_counters: what counts these lookups has so many counters in each of four rows, a byte each, rounded up
-            to a power of two. When as many have been counted all counters are halved; until then a new key is taken
-            for one that has been asked for before with a probability of at most 16 %, and of 2.4 % at half that many.
+        admit_after: a new key gets a row in the training lookup that is the so manieth to ask for it; until then it
+            reads its initial values, and is not trained.
+        admission_counters: what counts these lookups has so many counters in each of four rows, rounded up to a power
+            of two; a byte each, with `admit_after` from 256 on two bytes, from 65536 on four. When as many have been
+            counted (from 16 on `admit_after // 8` times as many) all counters are halved; until then a new key is taken
+            for one that has been asked for before with a probability of at most 16 %, and of 2.4 % at half that many
+            (from 16 on for one that has been asked for an eighth as often as it must, in the mean at most).
             None: `max_capacity`, or 2**20 without.
         absent_value: what all floats of a key are that has no row; None: its initial row.
         leaves_when_asked: whether rows may leave by `graph_ops.operations.evictions.evict`, though none must.

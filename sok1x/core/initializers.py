@@ -1,4 +1,5 @@
 """From what a user writes as `embedding_initializer` to what a table does with it."""
+import dataclasses
 import inspect
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
@@ -28,6 +29,17 @@ class ByKey(NamedTuple):
     initializer: Any
 
 
+@dataclasses.dataclass(frozen=True)
+class Pooled:
+    """An initializer for a table that grows, of which there are `pool` different rows: key k begins with row k % pool.
+
+    No tuple, of which a `sok.DynamicVariable` would take the values for a row's.
+    """
+
+    initializer: Any
+    pool: int
+
+
 def resolve(initializer: Any, rows: int, dim: int, grows: bool = False) -> RowInitializer:
     """How a table's rows begin.
 
@@ -39,7 +51,7 @@ def resolve(initializer: Any, rows: int, dim: int, grows: bool = False) -> RowIn
 
     Args:
         initializer: None (uniform in [-0.05, 0.05)), a name, a Keras initializer object, class or configuration,
-            or a callable of a shape; or a `ByKey` of one of these.
+            or a callable of a shape; or a `ByKey`, or for a table that grows a `Pooled`, of one of these.
         rows: V.
         dim: D.
         grows: whether V changes. Then there is no matrix to fill, and an object of Keras' or TensorFlow's stands for
@@ -57,6 +69,9 @@ def resolve(initializer: Any, rows: int, dim: int, grows: bool = False) -> RowIn
         >>> initializers.resolve("ones", rows=16, dim=4).spec == {"kind": "constant", "a": 1.0, "b": 0.0}
         True
     """
+    if isinstance(initializer, Pooled):
+        each = resolve(initializer.initializer, rows, dim, grows)
+        return each._replace(spec=dict(each.spec, pool=initializer.pool))
     by_key = grows or initializer is None or isinstance(initializer, (str, ByKey))
     made = _made(initializer.initializer if isinstance(initializer, ByKey) else initializer)
     spec = _spec(made) if by_key else None

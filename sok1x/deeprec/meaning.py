@@ -6,6 +6,7 @@ from typing import Any, Dict, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels.admission import MOST_COUNT
+from sok1x.cuda_kernels.row_init import MOST_POOL
 from sok1x.deeprec import options
 from sok1x.deeprec.storage_types import CacheStrategy, StorageType
 
@@ -60,7 +61,12 @@ def of(label: str, option: Any, steps_to_live: Any = None) -> Meaning:
         evict = options.GlobalStepEvict(steps_to_live)
     steps, threshold = _leaving(label, evict)
     _expect(label, "init_option", option.init_option, options.InitializerOption)
-    expect_integer(label, "init_option.default_value_dim", option.init_option.default_value_dim, 1)
+    pool = option.init_option.default_value_dim
+    if pool is not None:
+        expect_integer(label, "init_option.default_value_dim", pool, 1)
+        if pool > MOST_POOL:
+            raise ValueError("{}: init_option.default_value_dim: got {}, expected at most {}".format(
+                label, pool, MOST_POOL))
     absent = option.init_option.default_value_no_permission
     _number(label, "init_option.default_value_no_permission", absent)
     made = _admission(label, option.filter_option)
@@ -100,7 +106,7 @@ def _admission(label: str, given: Any) -> Dict[str, Any]:
     what = "filter_option.filter_freq"
     expect_integer(label, what, given.filter_freq, 0)
     if given.filter_freq > MOST_COUNT:
-        raise ValueError("{}: {}: got {}, expected at most {}: counters have a byte".format(
+        raise ValueError("{}: {}: got {}, expected at most {}".format(
             label, what, given.filter_freq, MOST_COUNT))
     made: Dict[str, Any] = {}
     if isinstance(given, options.CBFFilter):

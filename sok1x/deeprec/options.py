@@ -64,7 +64,7 @@ class CounterFilter(_Option):
     """A key gets a row in the training lookup that is the so manieth to ask for it.
 
     Args:
-        filter_freq: which one, at most 255; 0 and 1: the first.
+        filter_freq: which one; 0 and 1: the first.
 
     Example:
         >>> from sok1x import deeprec
@@ -83,7 +83,8 @@ class CBFFilter(_Option):
         filter_freq: as there.
         max_element_size: how many keys are counted at a time.
         false_positive_probability: how likely, with so many, a new one is taken for one that has been seen.
-        counter_type: of DeepRec's counters: tf.uint8, uint16, uint32 or uint64 (None). Ours have a byte.
+        counter_type: of DeepRec's counters: tf.uint8, uint16, uint32 or uint64 (None). Ours are as wide as
+            `filter_freq` needs.
 
     Example:
         >>> from sok1x import deeprec
@@ -127,17 +128,18 @@ class InitializerOption(_Option):
 
     Args:
         initializer: as for `tf.get_embedding_variable`, which this one overrides.
-        default_value_dim: the rows of the matrix that an initializer is asked for: those that scale with its shape (as
-            tf.glorot_uniform_initializer) take this for it. Each key has a row of its own, whatever it is.
+        default_value_dim: how many different rows there are for keys to begin with: key k begins with row k modulo
+            default_value_dim. Initializers that scale with a matrix's shape (as tf.glorot_uniform_initializer) take it
+            for the matrix's rows. None: each key begins with a row of its own, and these take 4096, DeepRec's default.
         default_value_no_permission: what all floats of a key are that a filter has not let in.
 
     Example:
         >>> from sok1x import deeprec
-        >>> deeprec.InitializerOption(default_value_no_permission=0.5).default_value_dim
-        4096
+        >>> deeprec.InitializerOption(default_value_dim=1024).default_value_dim
+        1024
     """
 
-    def __init__(self, initializer: Any = None, default_value_dim: int = 4096,
+    def __init__(self, initializer: Any = None, default_value_dim: Optional[int] = None,
                  default_value_no_permission: float = 0.0) -> None:
         self.initializer, self.default_value_dim = initializer, default_value_dim
         self.default_value_no_permission = default_value_no_permission

@@ -18,6 +18,7 @@ from sok1x.lookup import all2all_dense_embedding
 
 __all__ = ["EmbeddingVariable", "get_embedding_variable"]
 
+_MATRIX = 4096  # rows of the matrix that DeepRec asks initializers for, where nobody says how many
 _LOOKUPS = ("operations.dense_lookup.", "operations.combined_lookup.", "operations.local_lookup.")
 
 
@@ -198,6 +199,7 @@ def get_embedding_variable(name: str, embedding_dim: int, key_dtype: Any = tf.in
         raise TypeError("{}: value_dtype: got {!r}, expected tf.float32 or None; an initializer goes by its name"
                         .format(label, value_dtype)) from None
     meant = meaning.of(label, ev_option, steps_to_live)
+    pool = meant.init.default_value_dim
     begins = meant.init.initializer if meant.init.initializer is not None else initializer
     if begins is None:
         begins = tf.get_variable_scope().initializer
@@ -207,7 +209,7 @@ def get_embedding_variable(name: str, embedding_dim: int, key_dtype: Any = tf.in
             if meant.on_host:
                 stack.enter_context(tf.device("/cpu:0"))
             made = EmbeddingVariable(
-                embedding_dim, _beginning(label, begins, embedding_dim, meant.init.default_value_dim), meant.var_type,
+                embedding_dim, _pooled(_beginning(label, begins, embedding_dim, pool or _MATRIX), pool), meant.var_type,
                 whole_name, constraint=constraint, trainable=trainable, key_type=key_dtype, dtype=value_type,
                 **meant.options)
         for collection in collections or ():
@@ -243,3 +245,10 @@ def _beginning(label: str, given: Any, dim: int, rows: int) -> Any:
     kind, a, b = Table("", rows, dim, HASHED, "int64", Initializer(**spec)).distribution(1)
     return {"uniform": tf.random_uniform_initializer, "normal": tf.random_normal_initializer,
             "truncated_normal": tf.truncated_normal_initializer}[kind](a, b)
+
+
+def _pooled(begins: Any, rows: Optional[int]) -> Any:
+    """The same of a pool of rows, where there is to be one; a number or [D] is the same for all keys anyway."""
+    if rows is None or isinstance(begins, (Variable, tf.Tensor, np.ndarray, list, tuple)):
+        return begins
+    return initializers.Pooled(begins, rows)

@@ -16,11 +16,11 @@ def refused(sketch, width, keys, least, rows=None):
     return rows == -2
 
 
-@pytest.mark.parametrize("least", [1, 2, 5, 255])
+@pytest.mark.parametrize("least", [1, 2, 5, 255, 300])
 def test_a_key_is_admitted_at_its_kth_lookup_where_the_sketch_has_room(seed, least):
     random = np.random.RandomState(seed)
     width = 1 << 16
-    sketch = np.zeros(admission.sketch_words(width), np.int64)
+    sketch = np.zeros(admission.sketch_words(width, least), np.int64)
     keys = np.concatenate([EXTREMES, random.randint(-10 ** 9, 10 ** 9, 30)])
     counts = dict.fromkeys(keys.tolist(), 0)
     for _ in range(least + 3 if least < 200 else least + 1):
@@ -34,7 +34,7 @@ def test_a_key_is_admitted_at_its_kth_lookup_where_the_sketch_has_room(seed, lea
 
 def test_keys_with_rows_are_neither_counted_nor_refused(seed):
     keys = np.random.RandomState(seed).permutation(1000).astype(np.int64)
-    sketch = np.zeros(admission.sketch_words(8192), np.int64)
+    sketch = np.zeros(admission.sketch_words(8192, 2), np.int64)
     rows = np.where(keys % 3 == 0, 7, -1).astype(np.int32)
 
     def run():
@@ -54,7 +54,7 @@ def test_keys_with_rows_are_neither_counted_nor_refused(seed):
 def test_the_stated_error_holds_and_counts_are_halved_before_the_sketch_fills(seed):
     random = np.random.RandomState(seed)
     width, batch = 1 << 12, 256
-    sketch = np.zeros(admission.sketch_words(width), np.int64)
+    sketch = np.zeros(admission.sketch_words(width, 2), np.int64)
     keys = random.permutation(10 ** 7)[:64 * batch].astype(np.int64)  # none twice: whoever is admitted is so in error
     shares = []
     for number in range(64):
@@ -73,6 +73,39 @@ def test_the_stated_error_holds_and_counts_are_halved_before_the_sketch_fills(se
     sketch[0] = width
     assert refused(sketch, width, twice, 3) and sketch[0] == 1
     assert not refused(sketch, width, twice, 3)
+
+
+@pytest.mark.parametrize("least", [200, 300, 70000])  # of counters of a byte, two and four
+def test_counters_as_wide_as_needed(seed, least):
+    """What one of them has seen is halved without its neighbours', and a key that comes seldom gets there."""
+    bits, width = admission.counter_bits(least), 64
+    sketch = np.zeros(admission.sketch_words(width, least), np.int64)
+    counters = sketch[1:].view({8: np.uint8, 16: np.uint16, 32: np.uint32}[bits])
+    assert len(counters) == admission.ROWS * width
+    random = np.random.RandomState(seed)
+    counters[:] = before = random.randint(0, 2 ** bits, len(counters), dtype=np.uint64).astype(counters.dtype)
+    sketch[0] = limit = width * (least // 8)
+    key = np.array([random.randint(2 ** 62)], np.int64)
+    refused(sketch, width, key, least)
+    raised = counters.astype(np.int64) - before // 2
+    assert sketch[0] == 1 and sorted(raised.tolist()) == [0] * (len(counters) - 4) + [1] * 4
+    assert (raised.reshape(admission.ROWS, width).sum(1) == 1).all()
+    # Full counters stay so; one below them is raised.
+    for seen in (2 ** bits - 1, 2 ** bits - 2):
+        counters[:], sketch[0] = seen, 0
+        refused(sketch, width, key, least)
+        assert (counters.reshape(admission.ROWS, width).max(1) == 2 ** bits - 1).all()
+        assert (counters == seen).sum() >= len(counters) - 4
+    # One key among many others: as many lookups as it must have, without their making it forgotten.
+    sketch[:], others = 0, 1000 + np.arange(width // 4)
+    sketch[0] = limit - 3 * (1 + len(others))
+    for number in range(12):
+        out = refused(sketch, width, np.concatenate([key, others + number * width]), least)
+        assert out.all()
+    # 3 of 12 were halved; what other keys have added to all four counters comes on top.
+    shown = min(counters.reshape(admission.ROWS, width)[row, column]
+                for row, column in enumerate(np.argmax(raised.reshape(admission.ROWS, width), 1)))
+    assert 9 + 1 <= shown
 
 
 def test_draws_are_a_function_of_seed_table_key_and_tick(seed):

@@ -82,6 +82,26 @@ def test_filters(option):
     assert trained.step(8) == [[0.5, 0.5]]
 
 
+def test_a_filter_beyond_a_byte():
+    trained = Trained(Option(filter_option=deeprec.CounterFilter(300)), initializer=tf.ones_initializer())
+    read = [trained.step(7)[0][0] for _ in range(301)]
+    assert read[:299] == [0] * 299 and read[299:] == [1, pytest.approx(0.9)]
+
+
+def test_a_pool_of_rows_to_begin_with(seed):
+    """Keys that are equal modulo default_value_dim begin alike, as in DeepRec; with none each has its own row."""
+    keys = np.random.RandomState(seed).permutation(np.concatenate([
+        np.random.RandomState(seed).randint(-2 ** 62, 2 ** 62, 40), np.arange(-10, 10)]))
+    for pool in (7, None):
+        with tf.Graph().as_default():
+            trained = Trained(Option(init_option=deeprec.InitializerOption(
+                tf.random_normal_initializer(), default_value_dim=pool)))
+            rows = np.array(trained.step(*keys))
+        expected = keys if pool is None else keys % pool
+        same = (rows[:, None] == rows[None]).all(2)
+        np.testing.assert_array_equal(same, expected[:, None] == expected[None])
+
+
 def test_rows_that_are_old_leave_when_the_table_is_saved(tmp_path):
     trained = Trained(Option(evict_option=deeprec.GlobalStepEvict(2)), initializer=1.0)
     trained.step(7)
@@ -141,7 +161,7 @@ def test_target_gpu():
     (dict(ev_option=Option(storage_option=deeprec.StorageOption(layout="light"))), ValueError, "layout: got 'light'"),
     (dict(ev_option=Option(storage_option=deeprec.StorageOption(storage_size=[7]))), ValueError, "storage_size: got"),
     (dict(ev_option=Option(storage_option=deeprec.StorageOption(cache_strategy=9))), ValueError, "cache_strategy: got"),
-    (dict(ev_option=Option(filter_option=deeprec.CounterFilter(256))), ValueError, "filter_freq: got 256.*at most 255"),
+    (dict(ev_option=Option(filter_option=deeprec.CounterFilter(2 ** 31))), ValueError, "filter_freq: got 214.*at most"),
     (dict(ev_option=Option(filter_option=deeprec.CBFFilter(3, 10, 2.0))), ValueError, "false_positive_probability"),
     (dict(ev_option=Option(filter_option=deeprec.CBFFilter(3, counter_type=tf.int8))), ValueError, "counter_type"),
     (dict(ev_option=Option(filter_option=deeprec.GlobalStepEvict(3))), TypeError, "filter_option: got"),

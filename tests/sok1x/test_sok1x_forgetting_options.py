@@ -53,7 +53,7 @@ def test_dynamic_variables_and_layers_forget(graph):
     (ValueError, dict(filter_ratio=0.0), "filter_ratio: got 0.0, expected a probability"),
     (ValueError, dict(filter_ratio=1.5), "filter_ratio: got 1.5"),
     (TypeError, dict(filter_ratio="often"), "filter_ratio: got 'often' of type str"),
-    (ValueError, dict(admit_after=256), "admit_after: got 256, expected an integer from 1 to 255"),
+    (ValueError, dict(admit_after=2 ** 31), "admit_after: got 2147483648, expected an integer from 1 to 2147483647"),
     (ValueError, dict(admission_counters=8), "admission_counters: got 8 without admit_after"),
     (ValueError, dict(remember_evicted=8), "remember_evicted: got 8 without evict_strategy"),
 ])
