@@ -8,6 +8,10 @@
 //
 // And where nobody reads what an op would keep for a gradient that few ask for (its config's field `kept` says which
 // output that is), the config says 0 from now on; such an op, too, is then another than where somebody does.
+//
+// And in a session.run without any gradient of ours, an evaluation, lookups that may choose their exchange do not: it is
+// all2all, as exchanges/choice.py has it, whatever `training` says, for SOK 2.x's lookups have no such argument. All
+// ranks know that alike, for gradients communicate.
 #include <cstdlib>
 #include <mutex>
 #include <string>
@@ -36,11 +40,13 @@ class SignaturePass : public tf::GraphOptimizationPass {
   tf::Status Run(const tf::GraphOptimizationPassOptions& options) override {
     if (options.graph == nullptr || *options.graph == nullptr) return tf::Status();
     uint64_t signature = 0;
+    bool evaluates = true;
     std::vector<tf::Node*> ours;
     for (tf::Node* node : (*options.graph)->op_nodes()) {
       int64_t digest = 0;
       if (!IsOurs(node->type_string()) || !Get(node, "digest", &digest) || digest == 0) continue;
       signature += Mix(static_cast<uint64_t>(digest));
+      evaluates = evaluates && node->type_string() != kGradientType;
       ours.push_back(node);
     }
     for (tf::Node* node : ours) {
@@ -48,6 +54,7 @@ class SignaturePass : public tf::GraphOptimizationPass {
       node->AddAttr("signature", static_cast<tf::int64>(signature));
       const uint64_t op = tf::Hash64(node->attrs().Find("config")->s());
       const uint64_t kind = DropKept(node) ? Mix(signature) : signature;
+      if (evaluates) Settle(node);
       if (!IsFirst(op, kind)) node->set_name(node->name() + kSignatureInName + std::to_string(kind));
     }
     return tf::Status();
@@ -75,6 +82,16 @@ class SignaturePass : public tf::GraphOptimizationPass {
     node->ClearAttr("config");
     node->AddAttr("config", config.replace(begin, end - begin, "0"));
     return true;
+  }
+
+  // Has a lookup that may choose its exchange go by all2all.
+  static void Settle(tf::Node* node) {
+    static const std::string kChoose = "\"exchange\": \"auto\"", kSettled = "\"exchange\": \"all2all\"";  // as there
+    std::string config = node->attrs().Find("config")->s();
+    const size_t at = config.find(kChoose);
+    if (at == std::string::npos) return;
+    node->ClearAttr("config");
+    node->AddAttr("config", config.replace(at, kChoose.size(), kSettled));
   }
 
   // Whether an op, a hash of what it is made of, is met for the first time, or in such a graph as then.

@@ -17,6 +17,8 @@
 
 namespace sok1x {
 
+constexpr char kGradientType[] = "Sok1xGradient";
+
 // Whether an op of this type is one of ours, and no fused node.
 inline bool IsOurs(const std::string& type) {
 #define SOK1X_IS_IT(name) \

@@ -35,13 +35,20 @@ def of_route(world: Any, route: np.ndarray) -> Exchange:
 
 
 def choose(wanted: str, row_bytes: int, headers: np.ndarray) -> Exchange:
-    """The exchange of a step: the one that moves fewer bytes, forward and backward together, over all ranks.
+    """The exchange of a step: of one that trains the one that moves fewer bytes, forward and backward together, over
+    all ranks.
 
     all2all moves each distinct key (8 bytes) and its row and gradient (row_bytes each); reduce_scatter moves each
     key with its bag (16 bytes) and, N times as far, the bags' sums and gradients.
+
+    An evaluation goes by all2all: the requester adds up a bag's rows in the order of its keys, so that what is
+    predicted for a sample depends neither on the other samples nor on the number of ranks, and is what
+    `sok1x.serving` exports. (bridge_signature.cc has lookups of a session.run without gradients want it, too.)
     """
     if wanted != "auto":
         return _NAMES[wanted]
+    if not headers[:, 0].any():
+        return ALL2ALL
     every = headers_of(headers.sum(axis=0, keepdims=True), True)
     bags, keys, distinct = int(every.bags[0]), int(every.keys[0]), int(every.distinct[0])
     by_all2all = distinct * (8 + 2 * row_bytes)

@@ -34,8 +34,8 @@ bool LaneRanks::Usual(const Held& held, const Word& word) const {
       keys += header[kKeys];
       distinct += header[kDistinct];
     }
-    if (!by_bag || backward || !held.ops[t]->choose) continue;
-    // exchanges/choice.py: choose.
+    if (!by_bag || backward || !held.ops[t]->choose || held.headers[kFlag] == 0) continue;
+    // exchanges/choice.py: choose. What evaluates goes by all2all.
     const int64_t row_bytes = held.facts[t].dim * (held.facts[t].half ? 2 : 4);
     if (distinct * (8 + 2 * row_bytes) > keys * 16 + ranks() * bags * 2 * row_bytes) return false;
   }

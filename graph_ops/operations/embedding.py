@@ -111,7 +111,7 @@ def lookup_combined(variables: TableVariables, ids: Any, slot_num: Optional[int]
       slot_num: S; None: one bag a sample. max_nnz: the most keys a slot may have.
       combiner: 'sum', 'mean' or, with weights, 'sqrtn'.
       training: as for `lookup_dense`.
-      exchange: 'all2all', 'reduce_scatter', or 'auto': whichever moves fewer bytes in a step.
+      exchange: 'all2all', 'reduce_scatter', or 'auto': whichever moves fewer bytes in a step that trains.
       dtype: as for `lookup_dense`. filtered: likewise.
       weights: float32 [K], what the row of each key is multiplied with, if anything: a mean is then divided by the sum
         of the slot's weights, and rows go by all2all. There is a gradient for them.

@@ -40,8 +40,9 @@ class DistributedEmbedding(EmbeddingLayer):
             tf.keras.initializers.get knows (a function of seed, table and key), or a Keras initializer (called for
             [V, D]; row i of the shard begins with its row i).
         exchange: what travels: 'all2all' distinct keys and their rows, combined where they are used;
-            'reduce_scatter' keys and their owners' partial sums; 'auto' in each step whichever moves fewer bytes,
-            by the rule in `sok1x.graph_ops.exchanges.choice.choose`. The result is the same.
+            'reduce_scatter' keys and their owners' partial sums; 'auto' in each training step whichever moves fewer
+            bytes, by the rule in `sok1x.graph_ops.exchanges.choice.choose`, and in an evaluation 'all2all'. The result
+            is the same, but for the order in which sums are rounded.
         **kwargs: what every Keras layer takes: name, trainable, and dtype, which may be a Keras policy, its name, or
             the dtype to compute in; None is the policy that has been set for all layers, else float32.
 

@@ -154,6 +154,10 @@ def test_the_exchange_that_moves_fewer_bytes_is_chosen():
     assert choice.choose("auto", 2 * 16, headers(100, 5000, crossing + 1)) == choice.ALL2ALL
     assert choice.choose("all2all", 4 * 16, headers(1, 5000, 5000)) == choice.ALL2ALL
     assert choice.choose("reduce_scatter", 4 * 16, headers(100, 1, 1)) == choice.REDUCE_SCATTER
+    evaluates = headers(100, 5000, 5000)
+    evaluates[:, 0] = 0
+    assert choice.choose("auto", 4 * 16, evaluates) == choice.ALL2ALL
+    assert choice.choose("reduce_scatter", 4 * 16, evaluates) == choice.REDUCE_SCATTER
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
