@@ -12,6 +12,7 @@
     initial_rows     the first rows of unseen keys, by stock ops
     unseen           what unseen keys read
     sources          what is exported: a checkpoint's tables and dense variables
+    readers          a checkpoint's variables by their names
     table_data       a table on its way into the files
     bundles          TensorFlow's files of variables, a stretch at a time
     updating         `update_saved_model`

@@ -36,6 +36,8 @@ def _parser() -> argparse.ArgumentParser:
                            help="what keys read that have no row; default: what they read in an evaluation")
     exporting.add_argument("--storage", choices=("float32", "float16"), default="float32", help="of the rows")
     exporting.add_argument("--index", choices=("table", "search"), default="table", help="how keys are found")
+    exporting.add_argument("--ranks", type=int, help="how many evaluate, if not those that have saved: see "
+                                                     "sok1x.serving.export_saved_model")
     exporting.add_argument("--seed", type=int, help="with which the tables were trained, if it was given to sok.init")
     updating = commands.add_parser("update", help="a model's next version, with rows that have changed")
     updating.add_argument("model", metavar="MODEL", help="a SavedModel that export has written")
@@ -69,7 +71,8 @@ def _export(given: Any) -> str:
     return export_saved_model(
         given.to, given.checkpoint, inputs=inputs, outputs=outputs, storage=given.storage, index=given.index,
         constants={name: _value(text) for name, text in map(_pair, given.constant)} or None, step=given.step,
-        tables=given.table, seed=given.seed, unseen="initial" if given.unseen is None else given.unseen)
+        tables=given.table, seed=given.seed, ranks=given.ranks,
+        unseen="initial" if given.unseen is None else given.unseen)
 
 
 def _update(given: Any) -> str:

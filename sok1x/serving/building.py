@@ -13,12 +13,13 @@ _DEFAULT = tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
 
 class Options(NamedTuple):
-    """See `export_saved_model`; find_by is its index."""
+    """See `export_saved_model`; find_by is its index, and `ranks` a number."""
 
     storage: str
     find_by: str
     unseen: Any
     seed: Optional[int]
+    ranks: int
 
 
 class Built(NamedTuple):
@@ -43,6 +44,8 @@ class Built(NamedTuple):
 
 def _served(source: sources.Source, options: Options, name: str, table: Optional[Table], seed: int) -> Any:
     """How a table is served, and what its unseen keys read."""
+    if table is not None:
+        source.look_for(name, table.kit_name)
     facts = source.facts(name)
     if table is not None and (facts.dim, facts.hashed) != (table.dim, table.hashed):
         raise MismatchError("Table '{}' has D={} and use_hashtable={} in {}, and D={} and use_hashtable={} in the "
@@ -50,12 +53,12 @@ def _served(source: sources.Source, options: Options, name: str, table: Optional
                                 name, facts.dim, facts.hashed, source.where, table.dim, table.hashed))
     reads = unseen.Unseen(np.zeros([facts.dim], np.float32), None)
     if facts.hashed:
-        reads = unseen.of_table(name, facts.dim, options.unseen, table, source, seed)
+        reads = unseen.of_table(name, facts.dim, options.unseen, table, source, seed, options.ranks)
     absent = (0, 0, 0)
     if facts.hashed and options.find_by == "table":
         absent = tables.choose_absent(name, lambda: source.keys(name))
     return tables.Served(name, facts.dim, facts.hashed, options.storage, reads.draw, options.find_by,
-                         table_data.is_wide(facts), absent), reads
+                         table_data.is_wide(facts), absent, options.ranks), reads
 
 
 def tables_alone(source: sources.Source, options: Options, chosen: Any) -> Built:
@@ -148,8 +151,7 @@ def _import(graph_def: graph_pb2.GraphDef, mapped: Dict[str, Any], wanted: List[
 def _add_variables(source: sources.Source, subgraph: subgraphs.Subgraph, built: Built, mapped: Dict[str, Any]) -> None:
     """The dense variables, as they were named."""
     nodes = rewriting.local_variables(subgraph)
-    reader = source.dense() if nodes else None
-    shapes = reader.get_variable_to_shape_map() if nodes else {}
+    shapes = source.dense().shapes if nodes else {}
     for name, node in nodes.items():
         for table in list(source.tables):
             if name == table or (name.startswith(table + "/") and name not in shapes):

@@ -2,6 +2,8 @@
 import os
 from typing import Any, Callable, Optional
 
+import numpy as np
+
 from sok1x import launch
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import NotFoundError
@@ -18,22 +20,22 @@ _FUNCTION = "sok1x.serving.export_saved_model"
 def export_saved_model(export_dir: str, checkpoint: str, model: Optional[Callable[[], Any]] = None, *,
                        inputs: Any = None, outputs: Any = None, constants: Any = None, unseen: Any = "initial",
                        storage: str = "float32", index: str = "table", step: Optional[int] = None,
-                       tables: Any = None, seed: Optional[int] = None) -> str:
+                       tables: Any = None, seed: Optional[int] = None, ranks: Optional[int] = None) -> str:
     """Writes a SavedModel that predicts what an evaluation predicts, by stock ops alone.
 
     TensorFlow Serving, `saved_model_cli` and any TensorFlow load it, without sok1x. Lookups of all kinds (layers,
     `lookup_sparse`, feature columns) become lookups in whole tables, whose rows are put together from all ranks' shards
     a stretch at a time: memory is 36 bytes for each key of the largest table, and about 200 MB. Tables are among the
     SavedModel's variables, so their size is not limited. On the host predictions are the same bit for bit as those of
-    an evaluation on one rank, and on several where bags go by `exchange='all2all'`; by 'reduce_scatter' their sums are
-    rounded in another order.
+    an evaluation on as many ranks as have written the checkpoint.
 
     On several ranks rank 0 writes, and the others return at once.
 
     Args:
         export_dir: the SavedModel's folder, which must not be there; it appears whole. TensorFlow Serving wants a
             number as its last part, the model's version.
-        checkpoint: a checkpoint_dir, the folder of one step in it, or the prefix of a `tf.train.Saver`'s files.
+        checkpoint: a checkpoint_dir, the folder of one step in it, or the prefix of a `tf.train.Saver`'s files,
+            or of those of Keras' `save_weights(path, save_format="tf")`.
         model: a function that builds the model in a graph of its own, with the names that it had when it was trained,
             and returns (inputs, outputs) as below. Without it and `outputs` the graph that the checkpoint has is
             exported, if `mark_for_serving` has marked it; else the tables alone, each with a signature of its name:
@@ -53,6 +55,10 @@ def export_saved_model(export_dir: str, checkpoint: str, model: Optional[Callabl
         step: which step's checkpoint of a checkpoint_dir; None for the latest.
         tables: where tables alone are exported, which; None for all.
         seed: with which the tables were trained, if `sok.Init` in the graph, or `sok.init` here, does not say so.
+        ranks: how many evaluate, where that are not those that have written the checkpoint (None). It matters for
+            float16 lookups of bags, whose rows are rounded before they travel; where a layer is given
+            `exchange='reduce_scatter'`, for which every rank adds up its part; and for what unseen keys read where that
+            scales with the size of the whole table.
 
     Returns:
         export_dir.
@@ -85,7 +91,9 @@ def export_saved_model(export_dir: str, checkpoint: str, model: Optional[Callabl
         ...         session.run(signature.outputs["sums"].name, {signature.inputs["keys"].name: [[[7], [9]]]}).tolist()
         [8.0]
     """
-    options = _checked(Options(storage, index, unseen, seed), model, inputs, outputs)
+    options = _checked(Options(storage, index, unseen, seed, ranks or 0), model, inputs, outputs)
+    if ranks is not None and (isinstance(ranks, bool) or not isinstance(ranks, (int, np.integer)) or ranks < 1):
+        raise ValueError("{}: ranks: got {!r}, expected how many evaluate, at least 1".format(_FUNCTION, ranks))
     world = launch.current()
     if world is not None and world.rank:
         return export_dir
@@ -93,6 +101,7 @@ def export_saved_model(export_dir: str, checkpoint: str, model: Optional[Callabl
         raise errors.WriteError("Cannot write {}: it is there already; export to a new folder, as one with the next "
                                 "number.".format(export_dir))
     source = sources.open_source(checkpoint, step)
+    options = options._replace(ranks=ranks or source.ranks)
     built = _model_of(source, model, inputs, outputs, constants)
     saved_models.write(export_dir, source, lambda: building.tables_alone(source, options, tables) if built is None
                        else building.whole(source, options, built))

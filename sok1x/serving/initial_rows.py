@@ -25,13 +25,14 @@ class Draw(NamedTuple):
     Attributes:
         stream: the table's key of the generator, 64 bits.
         kind: one of `RANDOM`.
-        a, b: see `graph_ops.stores.table.Initializer`.
+        a, b, pool: see `graph_ops.stores.table.Initializer`.
     """
 
     stream: int
     kind: str
     a: float
     b: float
+    pool: int = 0
 
     def numbers(self) -> Tuple[np.ndarray, np.ndarray]:
         """As the functions below take them: words int64 [2], and float32 [4], a, b, b - a, and the float below b."""
@@ -60,6 +61,8 @@ def filled(rows: tf.Tensor, keys: tf.Tensor, missing: tf.Tensor, draw: Draw) -> 
         rows: float32 [K, D]. keys: int64 [K]. missing: bool [K].
     """
     words, numbers = draw.numbers()
+    if draw.pool:
+        keys = tf.math.floormod(keys, tf.constant(draw.pool, tf.int64))
     arguments = [rows, keys, missing, tf.constant(words), tf.constant(numbers)]
     fill, leave = _branches(draw.kind)
     made, = tf.raw_ops.If(cond=tf.reduce_any(missing), input=arguments, Tout=[tf.float32], then_branch=fill,

@@ -1,5 +1,10 @@
-"""What each of our operations gives in an evaluation, by stock ops; sums in the order of our kernels."""
-from typing import Any, List
+"""What each of our operations gives in an evaluation, by stock ops; sums in the order of our kernels.
+
+Sums of bags are made as graph_ops/exchanges has them: on one rank, and by all2all, a bag's rows are added up in the
+order of its keys, and by all2all those of a float16 lookup have been rounded by their owners. By reduce_scatter owners
+add up the rows that they own, and these sums, rounded too, are added up in the order of ranks.
+"""
+from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -23,12 +28,18 @@ def combined(served: Served, handles: Handles, config: Any, inputs: List[tf.Tens
     else:
         bags, count = inputs[0][:, 0], inputs[-1][0]
     rows = rows_of(served, handles, keys)
-    weights = None
+    weights: Optional[tf.Tensor] = None
+    by_owner = served.ranks > 1 and config.exchange == "reduce_scatter"
+    if served.ranks > 1 and not by_owner:
+        rows = _as_it_travels(rows, config)
     if config.weighted:
         weights = inputs[2]
         rows = weights[:, tf.newaxis] * rows
-    # On the host it adds the rows of a bag one after the other, as our kernels do.
-    sums = tf.math.unsorted_segment_sum(rows, bags, count)
+    if by_owner:
+        sums = _sums_of_owners(served, config, rows, keys, bags, count)
+    else:
+        # On the host it adds the rows of a bag one after the other, as our kernels do.
+        sums = tf.math.unsorted_segment_sum(rows, bags, count)
     if config.combiner != "sum":
         ones = tf.ones_like(bags, tf.float32)
         keys_in = tf.math.unsorted_segment_sum(ones, bags, count)
@@ -44,6 +55,23 @@ def combined(served: Served, handles: Handles, config: Any, inputs: List[tf.Tens
         shape = [count // config.slot_num, config.slot_num, served.dim]
         sums = tf.reshape(sums, tf.stack([tf.cast(one, tf.int64) for one in shape]))
     return tf.cast(sums, config.dtype)
+
+
+def _sums_of_owners(served: Served, config: Any, rows: tf.Tensor, keys: tf.Tensor, bags: tf.Tensor,
+                    count: tf.Tensor) -> tf.Tensor:
+    """float32 [count, D]: what owners add up, added up in the order of ranks."""
+    owners = config.table.placement.parts(served.ranks)
+    parts = tf.math.floormod(tf.cast(keys, tf.int64), tf.constant(owners, tf.int64)) * count + bags
+    partial = _as_it_travels(tf.math.unsorted_segment_sum(rows, parts, owners * count), config)
+    sums, *others = tf.split(partial, owners)
+    for one in others:
+        sums += one
+    return sums
+
+
+def _as_it_travels(values: tf.Tensor, config: Any) -> tf.Tensor:
+    """Float32 values as another rank has them: rounded, where embeddings are float16."""
+    return values if config.dtype == "float32" else tf.cast(tf.cast(values, config.dtype), tf.float32)
 
 
 def segment_sum(inputs: List[tf.Tensor]) -> tf.Tensor:

@@ -4,7 +4,7 @@ A checkpoint is a folder of sok1x's, of any number of ranks; or what a `tf.train
 tables are variables among others.
 """
 import os
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -15,6 +15,7 @@ from sok1x.checkpoint.errors import CheckpointError, MismatchError, NotFoundErro
 from sok1x.checkpoint.reading import TableSource, Wanted
 from sok1x.checkpoint.table_rows import TableRows
 from sok1x.serving import bundles
+from sok1x.serving.readers import Reader
 
 Chunk = Tuple[np.ndarray, np.ndarray]
 _CHUNK_BYTES = 8 << 20
@@ -49,6 +50,18 @@ class Source:
     prefix: Optional[str]
     tables: Dict[str, TableFacts]
 
+    def __init__(self) -> None:
+        self._former: Dict[str, str] = {}
+
+    def look_for(self, name: str, former: str) -> None:
+        """Has a table be known by its name where the checkpoint has it under the former one: see former_names.py."""
+        if name not in self.tables and former in self.tables:
+            self.tables[name], self._former[name] = self.tables.pop(former), former
+
+    def saved_name(self, name: str) -> str:
+        """What a table is called in the checkpoint."""
+        return self._former.get(name, name)
+
     def chunks(self, name: str) -> Iterator[Chunk]:
         """(keys int64 [n], rows float32 [n, D]) of a table, each key once; without an index in the order of keys."""
         raise NotImplementedError
@@ -70,18 +83,19 @@ class Source:
                 name, self.where, ", ".join(sorted(self.tables)) or "none"))
         return self.tables[name]
 
-    def dense(self) -> Any:
-        """TensorFlow's reader of the dense variables. Raises NotFoundError."""
+    def dense(self) -> Reader:
+        """The dense variables. Raises NotFoundError."""
         if self.prefix is None:
             raise NotFoundError("{} has no dense variables: save it by sok.CheckpointManager, sok.CheckpointSaverHook "
                                 "or a tf.train.Saver of all variables.".format(self.where))
-        return tf.train.NewCheckpointReader(self.prefix)
+        return Reader(self.prefix)
 
 
 class _Shards(Source):
     """A folder of sok1x's."""
 
     def __init__(self, folder: str) -> None:
+        super().__init__()
         self._checkpoint = Checkpoint(folder)
         manifest = self._checkpoint.manifest
         self.where, self.ranks = folder, manifest.ranks
@@ -93,6 +107,7 @@ class _Shards(Source):
 
     def chunks(self, name: str) -> Iterator[Chunk]:
         """See `Source.chunks`."""
+        name = self.saved_name(name)
         table = self._checkpoint.table(name)
         if not table.use_hashtable:
             first = 0
@@ -109,13 +124,14 @@ class _Shards(Source):
 
     def keys(self, name: str) -> Iterator[np.ndarray]:
         """See `Source.keys`."""
-        return TableRows(self._checkpoint, name).keys()
+        return TableRows(self._checkpoint, self.saved_name(name)).keys()
 
 
 class _Variables(Source):
-    """What a tf.train.Saver on one rank has written."""
+    """What a tf.train.Saver on one rank has written, or Keras' save_weights."""
 
     def __init__(self, prefix: str) -> None:
+        super().__init__()
         self.where = self.prefix = prefix
         self.ranks = 1
         whose = one_rank.rank_and_ranks(prefix)
@@ -123,8 +139,8 @@ class _Variables(Source):
             raise MismatchError("{} has the shards of rank {} of {} alone, which a Saver with a path of its own has "
                                 "saved: export a checkpoint that all ranks have saved with one path.".format(
                                     prefix, *whose))
-        self._shapes = tf.train.NewCheckpointReader(prefix).get_variable_to_shape_map()
-        dtypes = tf.train.NewCheckpointReader(prefix).get_variable_to_dtype_map()
+        self._reader = Reader(prefix)
+        self._shapes, dtypes = self._reader.shapes, self._reader.dtypes
         self.tables = {}
         for name, shape in self._shapes.items():
             if {name + "/stamps", name + "/steps"} <= set(self._shapes) and len(shape) == 2 \
@@ -136,27 +152,29 @@ class _Variables(Source):
 
     def chunks(self, name: str) -> Iterator[Chunk]:
         """See `Source.chunks`."""
+        hashed, name = self.tables[name].hashed, self.saved_name(name)
         if name + "/every" in self._shapes:
             raise CheckpointError("Table '{}' in {} has only the rows of its cache there: save it by "
                                   "sok.CheckpointManager or sok.CheckpointSaverHook.".format(name, self.where))
         rows, dim = self._shapes[name]
         keys, places = np.arange(rows, dtype=np.int64), np.arange(rows, dtype=np.int64)
-        if self.tables[name].hashed:
+        if hashed:
             keys, places = self._index(name)
         step = max(1, _CHUNK_BYTES // (4 * dim))
         for first in range(0, rows, step):
             begin, end = np.searchsorted(places, [first, first + step])
             if begin < end:
-                values = bundles.read_slice(self.where, name, (rows, dim), first, min(step, rows - first), np.float32)
+                values = bundles.read_slice(self.where, self._reader.key(name), (rows, dim), first,
+                                            min(step, rows - first), np.float32)
                 yield keys[begin:end], values[places[begin:end] - first]
 
     def keys(self, name: str) -> Iterator[np.ndarray]:
         """See `Source.keys`."""
-        yield self._index(name)[0]
+        yield self._index(self.saved_name(name))[0]
 
     def _index(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
         """Keys int64 [n] and their rows, in the order of rows."""
-        index = tf.train.NewCheckpointReader(self.where).get_tensor(name + "/index")
+        index = self._reader.get_tensor(name + "/index")
         index = index[index[:, 1] >= 0]
         index = index[np.argsort(index[:, 1], kind="stable")]
         return index[:, 0], index[:, 1]

@@ -43,6 +43,7 @@ class Served(NamedTuple):
         find_by: how keys are found, one of `FINDERS`.
         wide: whether row numbers are int64.
         absent: three `mixed` keys that the table does not have.
+        ranks: of the evaluation whose sums are met: see lookups.py.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Served(NamedTuple):
     find_by: str = "table"
     wide: bool = False
     absent: Tuple[int, int, int] = (0, 0, 0)
+    ranks: int = 1
 
     def tensor(self, part: str) -> str:
         """The name of a part, 'rows', 'keys' or 'row_numbers', in the bundle."""

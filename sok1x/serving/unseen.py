@@ -37,7 +37,7 @@ def seed_of(graph_def: Any, given: Optional[int]) -> int:
     return DEFAULT_SEED if world is None else int(world.arguments["seed"])
 
 
-def of_table(name: str, dim: int, asked: Any, table: Optional[Table], source: Source, seed: int) -> Unseen:
+def of_table(name: str, dim: int, asked: Any, table: Optional[Table], source: Source, seed: int, ranks: int) -> Unseen:
     """What unseen keys of a table read.
 
     Args:
@@ -45,7 +45,7 @@ def of_table(name: str, dim: int, asked: Any, table: Optional[Table], source: So
         asked: 'initial', a number or [D]; or a dict of these by table, where others are 'initial'.
         table: what the graph says of it, or None.
         source: the checkpoint.
-        seed: of initial rows.
+        seed: of initial rows. ranks: of the evaluation whose rows they are.
 
     Raises:
         ValueError: their initial rows are no function of their keys, or nobody knows what they are.
@@ -63,17 +63,18 @@ def of_table(name: str, dim: int, asked: Any, table: Optional[Table], source: So
         return Unseen(np.full([dim], absent, np.float32), None)
     if table.by_row:
         return Unseen(_given_row(table, source), None)
-    kind, a, b = table.distribution(source.ranks)
+    kind, a, b = table.distribution(ranks)
     if kind in initial_rows.RANDOM:
-        draw = initial_rows.Draw(initial_rows.stream_of(seed, table.identity), kind, float(a), float(b))
+        draw = initial_rows.Draw(initial_rows.stream_of(seed, table.identity), kind, float(a), float(b),
+                                 table.initializer.pool)
         return Unseen(np.zeros([dim], np.float32), draw)
     return Unseen(np.full([dim], a if kind == "constant" else 0.0, np.float32), None)
 
 
 def _given_row(table: Table, source: Source) -> np.ndarray:
     """The one row that all keys of a growing table begin with."""
-    start = table.name + "/start"
-    if table.grows and source.prefix is not None and source.dense().has_tensor(start):
+    start = source.saved_name(table.name) + "/start"
+    if table.grows and source.prefix is not None and start in source.dense().shapes:
         rows = source.dense().get_tensor(start)
         if len(rows) == 1:
             return np.asarray(rows[0], np.float32)

@@ -3,6 +3,7 @@ import json
 import os
 import tarfile
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from former_model import BATCHES, Model
@@ -75,3 +76,30 @@ def test_what_a_former_name_is():
                        ("EmbeddingVariable_1/steps", "EmbeddingVariable_1/steps"), ("ads/kernel", "ads/kernel"),
                        ("loads/EmbeddingVariable", "loads/EmbeddingVariable"), ("rows", "rows")):
         assert former_names.former(name, tables) == then
+
+
+def test_a_model_exported_for_serving(before):
+    """Tables of a checkpoint under former names, by a function that builds the model as it is called now."""
+    keys = np.array([[1, 5], [-3, 6], [9, 1000]], np.int64)
+
+    def model():
+        made = Model()
+        vectors = [layer(made.keys[..., tf.newaxis], training=False) for layer in made.layers]
+        return {"keys": made.keys}, {str(place): one for place, one in enumerate(vectors)}
+
+    for way, path in (("folder", before / "whole"), ("saver of one rank", before / "alone/model.ckpt")):
+        with tf.Graph().as_default(), tf.Session() as session:
+            inputs, outputs = model()
+            session.run(sok.Init(global_batch_size=3))
+            tf.train.Saver().restore(session, str(before / "whole/model.ckpt-3" if way == "folder" else path))
+            expected = session.run(outputs, {inputs["keys"]: keys})
+        served = sok.serving.export_saved_model(str(before / way / "1"), str(path), model)
+        with tf.Graph().as_default(), tf.Session() as session:
+            found = tf.saved_model.load(session, ["serve"], served).signature_def["serving_default"]
+            predicted = session.run({name: one.name for name, one in found.outputs.items()},
+                                    {found.inputs["keys"].name: keys})
+        for place, rows in expected.items():
+            np.testing.assert_array_equal(predicted[place], rows, err_msg=way + place)
+            assert len(np.unique(rows)) > 4
+        tables = json.loads((before / way / "1" / "assets.extra" / "sok1x_tables.json").read_text())["tables"]
+        assert sorted(tables) == ["EmbeddingVariable_2", "ads/EmbeddingVariable", "users/of/EmbeddingVariable"]

@@ -1,7 +1,7 @@
 """Trains the model on this rank's batches, saves it, exports it in several ways, and writes what it predicts.
 
 program_export.py FOLDER SEED FORM... . Below FOLDER: saved/, plain.* (one rank: a tf.train.Saver's), models/FORM/1,
-batch.npz, and predicted.npz.
+batch.npz, and predicted.npz. Without forms saved/ is there, and is restored and evaluated.
 """
 import os
 import sys
@@ -37,9 +37,12 @@ def main():
     with v1.Session() as session:
         session.run([v1.global_variables_initializer(), v1.tables_initializer()])
         session.run(sok.broadcast_global_variables(0))
-        for step in range(3):
-            session.run(model.step, model.feeds(batch(random, 13 + rank, 30), True))
-        manager.save(session, 3)
+        if sys.argv[3:]:
+            for step in range(3):
+                session.run(model.step, model.feeds(batch(random, 13 + rank, 30), True))
+            manager.save(session, 3)
+        else:
+            assert manager.restore(session) == 3
         if saver is not None:
             saver.save(session, os.path.join(folder, "plain"))
         # Every rank evaluates the same samples; rank 0 keeps what it gets.
@@ -67,6 +70,7 @@ def main():
         "command": lambda: run("--to", path("command"), "--index", "search"),
         "tables": lambda: run("--to", path("tables"), "--tables_alone", "--storage", "float16", "--unseen", "-1.5"),
         "tensors": lambda: export(path("tensors"), saved, inputs=model.inputs, outputs=model.outputs),
+        "one rank": lambda: export(path("one rank"), saved, served, ranks=1),
         "half": lambda: export(path("half"), saved, served, storage="float16"),
         "plain": lambda: export(path("plain"), os.path.join(folder, "plain"), served),
     }

@@ -1,6 +1,6 @@
 """Loads exported models by TensorFlow alone, and compares what they predict: program_served.py FOLDER.
 
-Prints a line NAME OUTPUT DIFFERENCE for each output.
+Prints a line NAME OUTPUT DIFFERENCE for each output, with tabs between them.
 """
 import os
 import sys
@@ -47,14 +47,14 @@ def main():
         for output, value in sorted(found.items()):
             assert value.shape == expected[output].shape and value.dtype == expected[output].dtype, (name, output)
             print(name, output, float(np.abs(value - expected[output]).max()),
-                  float((np.abs(value - expected[output]) - ROUNDED * np.abs(expected[output])).max()))
+                  float((np.abs(value - expected[output]) - ROUNDED * np.abs(expected[output])).max()), sep="\t")
     if os.path.isdir(os.path.join(models, "tables")):
         # A table alone: what the layer gives for keys of any shape, but for what keys read that have no row.
         found = predict(os.path.join(models, "tables", "1"), {"keys": values["dense"]}, "EmbeddingVariable")["rows"]
         seen = (found != -1.5).any(-1)
         off = np.abs(found - expected["dense"])[seen]
         print("tables", "dense", int(seen.sum()), int((~seen).sum()), float(off.max()),
-              float((off - ROUNDED * np.abs(expected["dense"][seen])).max()))
+              float((off - ROUNDED * np.abs(expected["dense"][seen])).max()), sep="\t")
     assert "sok1x" not in sys.modules
 
 

@@ -5,8 +5,12 @@ import tensorflow as tf
 import sok1x as sok
 
 v1 = tf.compat.v1
+BAGS = [("auto", "float32", "sum"), ("auto", "mixed_float16", "mean"), ("all2all", "mixed_float16", "sum"),
+        ("reduce_scatter", "float32", "sum"), ("reduce_scatter", "float32", "mean"),
+        ("reduce_scatter", "mixed_float16", "sum"), ("reduce_scatter", "mixed_float16", "mean")]
 WORDS = ["red", "green", "blue"]
 ROWS = 40  # of tables without an index
+MOST = 9  # keys of a bag
 
 
 def keys_of(random, count, known):
@@ -21,15 +25,17 @@ def batch(random, samples, known):
     lengths = random.randint(0, 4, samples)
     total = int(lengths.sum())
     slots = np.stack([np.repeat(np.arange(samples), lengths), np.concatenate([np.arange(n) for n in lengths] or [[]])])
-    bags = np.stack([np.repeat(np.arange(2 * samples), np.tile([1, 2], samples)),
-                     np.tile([0, 0, 1], samples)], 1)
+    # Bags long enough that their rows' order matters to their sum, and that 'auto' would have partial sums travel.
+    keys_in = random.randint(0, MOST + 1, 2 * samples)
+    bags = np.stack([np.repeat(np.arange(2 * samples), keys_in),
+                     np.concatenate([np.arange(n) for n in keys_in])], 1)
     order = random.permutation(total)
     return {
         "dense": keys_of(random, samples * 6, known).reshape(samples, 2, 3),
         "small": random.randint(-known, known, [samples, 1, 1]),
         "direct": random.randint(0, ROWS, [samples, 1, 2]),
-        "bags_indices": bags.astype(np.int64), "bags_values": keys_of(random, 3 * samples, known),
-        "bags_dense_shape": np.array([2 * samples, 2], np.int64),
+        "bags_indices": bags.astype(np.int64), "bags_values": keys_of(random, len(bags), known),
+        "bags_dense_shape": np.array([2 * samples, MOST], np.int64),
         "ragged_values": keys_of(random, total, known),
         "ragged_row_splits": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         # Out of order, as a SparseTensor may be.
@@ -62,14 +68,15 @@ def looked_up(inputs, training, words):
     small = sok.All2AllDenseEmbedding(max_vocabulary_size_per_gpu=4096, embedding_vec_size=4, slot_num=1,
                                       nnz_per_slot=1, key_dtype="int32", embedding_initializer="glorot_normal")
     found["small"] = small(inputs["small"], training=training)
-    direct = sok.All2AllDenseEmbedding(max_vocabulary_size_per_gpu=ROWS, embedding_vec_size=5, slot_num=1,
+    direct = sok.All2AllDenseEmbedding(ROWS // sok.communication.num_ranks(), embedding_vec_size=5, slot_num=1,
                                        nnz_per_slot=2, use_hashtable=False)
     found["direct"] = direct(inputs["direct"], training=training)
-    for combiner in ("sum", "mean"):
-        layer = sok.DistributedEmbedding(combiner=combiner, max_vocabulary_size_per_gpu=4096, embedding_vec_size=8,
-                                         slot_num=2, max_nnz=2, exchange="all2all",
-                                         embedding_initializer="normal" if combiner == "sum" else "ones")
-        found["bags_" + combiner] = layer(inputs["bags"], training=training)
+    for exchange, dtype, combiner in BAGS:
+        layer = sok.DistributedEmbedding(combiner=combiner, max_vocabulary_size_per_gpu=4096, embedding_vec_size=16,
+                                         slot_num=2, max_nnz=MOST, exchange=exchange, dtype=dtype,
+                                         embedding_initializer="normal" if combiner == "sum" else "glorot_uniform")
+        found["{}_{}_{}".format(exchange, dtype, combiner)] = tf.cast(
+            layer(inputs["bags"], training=training), tf.float32)
     half = sok.All2AllDenseEmbedding(max_vocabulary_size_per_gpu=4096, embedding_vec_size=4, slot_num=2,
                                      nnz_per_slot=3, dtype="mixed_float16", embedding_initializer="random_uniform")
     found["half"] = tf.cast(half(inputs["dense"], training=training), tf.float32)
@@ -87,6 +94,15 @@ def looked_up(inputs, training, words):
                 [inputs["ragged"], inputs["sparse"], inputs["sparse"], inputs["ragged"]],
                 [ragged_weights, sparse_weights, None, None] if weighted else None, combiner)
             found["sok2_{}_{}".format(combiner, weighted)] = tf.concat(vectors, 1)
+    for number, combiner in enumerate(("sum", "sqrtn")):  # they train always; 'auto', and with weights
+        far = sok.DynamicVariable(dimension=16, initializer="normal", name="far_{}".format(number))
+        for dtype in ("float32", "float16"):
+            bags = tf.cast(sok.lookup_sparse(far, inputs["bags"], combiners=combiner, dtype=dtype), tf.float32)
+            found["sok2_{}_{}".format(dtype, combiner)] = tf.reshape(bags, [-1, 2 * 16])
+    pooled = sok.deeprec.get_embedding_variable("pooled", 5, ev_option=sok.deeprec.EmbeddingVariableOption(
+        init_option=sok.deeprec.InitializerOption(tf.random_normal_initializer(), default_value_dim=50)))
+    found["pooled"] = tf.reshape(sok.deeprec.group_embedding_lookup_sparse([pooled], [inputs["bags"]], ["sum"])[0],
+                                 [-1, 2 * 5])
     columns, stock = sok.feature_column, tf.feature_column
     with columns.group_embedding_column_scope("strings"):
         made = [columns.embedding_column(columns.categorical_column_with_embedding("city"), 4, max_norm=0.3),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from ranks import environment, run_ranks
+from tensorflow.python import pywrap_tensorflow
 
 import sok1x as sok
 from sok1x.checkpoint.errors import CheckpointError
@@ -19,11 +20,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SMALLEST = 2.0 ** -24  # a half's last place below its normal numbers
 
 
-def exported(folder, ranks, seed, *forms):
+def exported(folder, ranks, seed, *forms, evaluate_on=None):
     """{(form, output): numbers} that program_served.py has printed."""
-    run_ranks(ranks, os.path.join(HERE, "program_export.py"), folder, seed, *forms, timeout=300)
+    os.makedirs(folder, exist_ok=True)
+    program = os.path.join(HERE, "program_export.py")
+    run_ranks(ranks, program, folder, seed, *forms, timeout=300)
+    if evaluate_on:
+        run_ranks(evaluate_on, program, folder, seed, timeout=300)
     done = run_ranks(0, os.path.join(HERE, "program_served.py"), folder, timeout=300)
-    lines = [line.split() for line in done.out.splitlines()]
+    lines = [line.split("\t") for line in done.out.splitlines()]
     return {tuple(line[:2]): [float(one) for one in line[2:]] for line in lines}
 
 
@@ -44,6 +49,15 @@ def test_two_ranks(two_ranks):
     assert not off
     seen, unseen, _, beyond = found["tables", "dense"]
     assert seen and unseen and beyond <= SMALLEST
+
+
+def test_the_loader_that_tensorflow_serving_has(two_ranks):
+    """TensorFlow's C API, in a process without TensorFlow's Python: tables, strings, vocabulary and its asset."""
+    library = os.path.join(os.path.dirname(pywrap_tensorflow.__file__), "_pywrap_tensorflow_internal.so")
+    done = run_ranks(0, os.path.join(HERE, "program_c_api.py"), library, two_ranks[0], "function", fresh=True)
+    lines = [line.split() for line in done.out.splitlines()]
+    assert len(lines) == len([one for one in two_ranks[1] if one[0] == "function"])
+    assert not [line for line in lines if float(line[2])], done.out
 
 
 def predict(path, values, signature="serving_default"):
@@ -100,6 +114,31 @@ def test_an_update(two_ranks, tmp_path):
     assert [name for name in os.listdir(str(tmp_path)) if not name.endswith(".npz")] == ["2"]
 
 
+def test_a_keras_model_and_the_weights_it_saves(tmp_path, seed):
+    """Keras names what it saves by where it is in the model."""
+    random = np.random.RandomState(seed)
+    keys, labels = random.randint(-20, 20, [32, 2]), random.randint(0, 2, 32)
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.keras.backend.set_session(session)
+        session.run(sok.Init(global_batch_size=32))
+        given = tf.keras.Input([2], dtype=tf.int64, name="keys")
+        layer = sok.All2AllDenseEmbedding(100, 4, 2, 1, name="ads")
+        vectors = tf.keras.layers.Flatten()(layer(tf.keras.layers.Reshape([2, 1])(given)))
+        model = tf.keras.Model(given, tf.keras.layers.Dense(1)(tf.keras.layers.Dropout(0.5)(vectors)))
+        model.compile("sgd", "mse")
+        model.fit(keys, labels, verbose=0)
+        model.save_weights(str(tmp_path / "weights"), save_format="tf")
+        asked = np.concatenate([keys, keys + 10])
+        expected, rows = tf.keras.Model(given, [model.output, vectors]).predict(asked)
+        path = sok.serving.export_saved_model(str(tmp_path / "1"), str(tmp_path / "weights"),
+                                              inputs={"keys": model.input}, outputs={"score": model.output, "rows": vectors})
+    found = predict(path, {"keys": asked})
+    np.testing.assert_array_equal(found["rows"], rows)
+    # A product of matrices may depend on how many samples there are at a time.
+    np.testing.assert_allclose(found["score"], expected, rtol=1e-5, atol=1e-6)
+    assert len(np.unique(rows)) > 50 and np.abs(expected).max() > 1e-4
+
+
 def load_keys(model, name):
     return v1.train.load_checkpoint(os.path.join(model, "variables", "variables")).get_tensor(name + "keys")
 
@@ -123,6 +162,22 @@ def test_first_rows_by_stock_ops_are_those_of_the_kernel(kind, a, b, seed):
                                             draw))
         for found, rows in zip(session.run(made), expected):
             np.testing.assert_array_equal(found, rows)
+
+
+@pytest.mark.slow
+def test_four_ranks(tmp_path, seed):
+    """On each number of ranks sums are rounded at other places; the export has them at the same."""
+    found = exported(str(tmp_path / "as saved"), 4, seed, "function", "command")
+    assert found and not {name: numbers for name, numbers in found.items() if numbers[0] != 0}
+
+
+@pytest.mark.slow
+def test_an_evaluation_on_another_number_of_ranks(tmp_path, seed):
+    """What one rank predicts that restores what two have saved: with ranks=1, and without it almost."""
+    found = exported(str(tmp_path), 2, seed, "one rank", "function", evaluate_on=1)
+    assert not {name: numbers for name, numbers in found.items() if name[0] == "one rank" and numbers[0] != 0}
+    off = {name[1]: numbers[0] for name, numbers in found.items() if name[0] == "function" and numbers[0] != 0}
+    assert off and max(off.values()) < 0.05 and not {"dense", "auto_float32_sum", "sok2_float32_sum"} & set(off), off
 
 
 @pytest.mark.slow
