@@ -70,12 +70,17 @@ def path_of(path: str, rank: int, ranks: int) -> str:
 
 def events_of(record: Any, rank: int, row: int) -> Iterator[Dict[str, Any]]:
     """The trace events of a run: its own first. row: where it is drawn."""
-    ready, done = record.stamps[READY] or record.done, record.done
+    ready = record.stamps[READY] or record.done
+    agreed, *others = (record.stamps[stamp] for stamp in (AGREED, KEYS, ROWS))
+    agreed = max(ready, agreed) if agreed else 0
+    # What lies before that is of a run that was left, and begun with anew; or the machine's clock has been set back.
+    keys, rows = (stamp if stamp >= max(ready, agreed) else 0 for stamp in others)
+    rows = rows if rows >= keys else 0
+    done = max(record.done, ready, agreed, keys, rows)
     function = record.function.decode("utf-8", "replace")
     yield _event(record.name.decode("utf-8", "replace"), "op", ready, done, rank, row, {
         "function": function, "step": record.step, "status": record.code})
     at = ready
-    agreed, keys, rows = (record.stamps[stamp] for stamp in (AGREED, KEYS, ROWS))
     if agreed:
         waits = "queued" if record.last in (-1, rank) else "waiting for rank {}".format(record.last)
         yield _event(waits, "waiting", at, agreed, rank, row, {})

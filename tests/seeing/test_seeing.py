@@ -87,6 +87,21 @@ def test_of_all_ranks(tmp_path, seed, ranks):
     assert timeline.read(str(tmp_path / "cut.json"))[:len(whole)] == whole and whole
 
 
+@pytest.mark.parametrize("stamps, done, parts", [
+    ((10, 20, 30, 40), 50, [("queued", 10, 10), ("keys", 20, 10), ("rows", 30, 10), ("done", 40, 10)]),
+    ((10, 20, 0, 0), 50, [("queued", 10, 10), ("run", 20, 30)]),
+    ((10, 20, 15, 0), 50, [("queued", 10, 10), ("run", 20, 30)]),  # C++ has left it, and Python run it
+    ((10, 20, 15, 40), 50, [("queued", 10, 10), ("rows", 20, 20), ("done", 40, 10)]),
+    ((10, 5, 4, 3), 2, [("queued", 10, 0), ("run", 10, 0)]),  # a clock that was set back
+    ((0, 0, 0, 0), 50, [("run", 50, 0)]),
+])
+def test_parts_of_an_op_follow_each_other(stamps, done, parts):
+    record = of_bridge.Record(stamps, done, 1, 2, -1, 0, b"lookup", b"forward")
+    op, *drawn = of_bridge.events_of(record, 0, 0)
+    assert [(event["name"], event["ts"], event["dur"]) for event in drawn] == parts
+    assert op["ts"] == parts[0][1] and op["ts"] + op["dur"] == parts[-1][1] + parts[-1][2]
+
+
 def test_costs_nothing_while_it_is_off():
     """Nothing is noted by a step, no thread waits, and no message is longer."""
     with tf.Graph().as_default(), tf.Session() as session:
