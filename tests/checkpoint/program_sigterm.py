@@ -54,7 +54,10 @@ class Case(tf.train.CheckpointSaverListener):
 
     def __init__(self, name):
         self.name, self._saves = name, 0
-        if name == "first" and RANK == 1:
+
+    def before_session(self):
+        """Called when the process listens, before the session is made."""
+        if self.name == "first" and RANK == 1:
             tell()
 
     def before_run(self, number):
@@ -92,6 +95,7 @@ def train(folder, name, saved_by):
         ours = sok.CheckpointSaverListener(save_on_sigterm=listen)
         case = Case(name)
         saver = tf.train.CheckpointSaverHook(folder, save_steps=4, listeners=[ours, case])
+    case.before_session()
     with tf.train.MonitoredTrainingSession(
             checkpoint_dir=folder, save_checkpoint_secs=None, save_summaries_steps=None, log_step_count_steps=None,
             hooks=[sok.InitHook(), saver]) as session:
@@ -121,6 +125,9 @@ class Runs(tf.train.SessionRunHook):
 
     def __init__(self, case):
         self._case, self._number = case, 0
+
+    def begin(self):
+        self._case.before_session()
 
     def before_run(self, run_context):
         self._number += 1
@@ -154,7 +161,8 @@ def estimate(folder, name):
         save_checkpoints_steps=4, log_step_count_steps=None, save_summary_steps=None))
     first = at()
     MPI.COMM_WORLD.Barrier()
-    estimator.train(input_fn, hooks=[Runs(Case(name))])
+    case = Case(name)
+    estimator.train(input_fn, hooks=[Runs(case)], saving_listeners=[case])
     np.testing.assert_array_equal(np.stack(list(estimator.predict(all_keys))).ravel(), expected(at()))
     tell()
     return first, at()

@@ -231,13 +231,16 @@ def work_of_a_step():
             model = Model()
             others = [Model(name="others") for _ in range(tables)]
             with started(model) as session:
-                for step in range(6):
+                before = len(counted)
+                for step in range(15):
                     if step == 3:
                         take = executor._executor._library.take
                         executor._executor._library.take = profiled(count)
+                    if step >= 3:
                         counted.append(0)
                     model.step(session, [1, 2, 3])
-                results.append(counted.pop())
+                # On a loaded machine C++ leaves some steps to Python, which makes more calls.
+                results.append(sum(sorted(counted[before:])[:3]))
                 executor._executor._library.take = take
         del others
     # Sessions that end meanwhile add some; a look at each op of the graph at each announcement would add thousands.

@@ -131,7 +131,8 @@ def test_a_keras_model_and_the_weights_it_saves(tmp_path, seed):
         asked = np.concatenate([keys, keys + 10])
         expected, rows = tf.keras.Model(given, [model.output, vectors]).predict(asked)
         path = sok.serving.export_saved_model(str(tmp_path / "1"), str(tmp_path / "weights"),
-                                              inputs={"keys": model.input}, outputs={"score": model.output, "rows": vectors})
+                                              inputs={"keys": model.input},
+                                              outputs={"score": model.output, "rows": vectors})
     found = predict(path, {"keys": asked})
     np.testing.assert_array_equal(found["rows"], rows)
     # A product of matrices may depend on how many samples there are at a time.
