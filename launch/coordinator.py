@@ -26,7 +26,7 @@ from .leader import Leader
 from .leader_watch import LeaderWatch
 from .lines import print_line
 from .pauses import idle_pause, waiting_pause
-from .stillness import Stillness
+from .stillness import Stillness, waits_eagerly
 
 _CHECK_SECONDS = 0.05
 # Seconds that a rank waits for rank 0's answer where it can also go on without.
@@ -284,7 +284,8 @@ class Coordinator:
         self._announcer.met([decision.op.context for decision in self._announcements.run(word)])
 
     def _asked(self, word):
-        self._channel.say(messages.Answer(word.serial, self._still()))
+        still = self._still()
+        self._channel.say(messages.Answer(word.serial, still, still and waits_eagerly()))
 
     def _alarmed(self, message):
         if self.job_error is None and self._alarm is None:

@@ -2,7 +2,8 @@
 
 That every rank waits for an op which another has not announced proves nothing: a rank may be busy with what comes
 before that op, in another branch of its graph or on another thread. So rank 0 asks, and each rank looks at itself
-(stillness.py). A job in which nothing has moved on any rank for some seconds ends.
+(stillness.py). A job in which nothing has moved on any rank for some seconds ends; at once, if each rank has but one
+thread and that one waits in an eager call, after which alone anything else can come.
 """
 from .errors import DEADLINE_EXCEEDED, SAME_STEPS, LaunchError
 from .hosts import rank_list, starting
@@ -24,6 +25,12 @@ class DeadlockWatch:
         self._serial = 0
         self._asked_at = None
         self._still_since, self._answered_at = {}, {}
+        self._eager = set()  # ranks that have nothing but an eager call
+
+    @property
+    def certain(self):
+        """Whether all ranks have answered that nothing but an eager call waits there."""
+        return len(self._eager) == self._size
 
     def changed(self):
         """Something has moved: what has been answered counts no more."""
@@ -32,6 +39,7 @@ class DeadlockWatch:
             self._serial += 1
             self._still_since.clear()
             self._answered_at.clear()
+            self._eager.clear()
 
     def still_seconds(self, now):
         """Asks all ranks, now and then; returns for how long nothing has moved on any of them (float)."""
@@ -48,29 +56,34 @@ class DeadlockWatch:
         """Takes a rank's Answer."""
         if answer.serial == self._serial and self._asked_at is not None:
             self._answered_at[rank] = now
+            (self._eager.add if answer.eager else self._eager.discard)(rank)
             if answer.still:
                 self._still_since.setdefault(rank, now)
             else:
                 self._still_since.pop(rank, None)
 
 
-def deadlock_error(pairing, plans, seconds, limit):
+def deadlock_error(pairing, plans, seconds, limit, certain=False):
     """The error with which such a job ends: where each rank waits, and how the ranks' graphs differ.
 
     Args:
         pairing: The Pairing; every rank waits in it.
         plans: The PlanBook.
         seconds, limit: For how long nothing has moved, and what was set.
+        certain: Whether each rank waits in an eager call, its only one.
     """
     oldest = {}
     for op in sorted(pairing.pending.values(), key=lambda op: op.since):
         for rank in op.waiting():
             oldest.setdefault(rank, op)
-    text = ["every rank waits for an op that another rank does not run, and nothing has moved on any of them for "
+    text = ["the ranks have called different ops eagerly, and each of them waits for the others to call its own."
+            if certain else
+            "every rank waits for an op that another rank does not run, and nothing has moved on any of them for "
             "{:.0f} s (SOK1X_DEADLOCK_SECONDS={:g}).".format(seconds, limit)]
     text += ["{} waits in op '{}', which {} did not announce.".format(
         starting(rank), op.name, rank_list(op.missing())) for rank, op in sorted(oldest.items())]
-    text.append("Every rank must run the same ops, in graphs built alike, and be chief in its "
+    text.append("Every rank must call the same layers, in one order and equally often." if certain else
+                "Every rank must run the same ops, in graphs built alike, and be chief in its "
                 "MonitoredTrainingSession. " + SAME_STEPS)
     places = [pairing.place_of(rank, op) for rank, op in sorted(oldest.items())]
     lengths = {plans.length(*place) for place in places}

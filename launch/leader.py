@@ -134,12 +134,13 @@ class Leader:
             self._watch.changed()
             return
         seconds = self._watch.still_seconds(now)
-        if seconds >= min(_ORDER_SECONDS, self._deadlock / 2):
+        certain = self._watch.certain and seconds > 0
+        if certain or seconds >= min(_ORDER_SECONDS, self._deadlock / 2):
             complete = self._pairing.pair_in_order()
             self.lane.disagree()
             self._complete += complete
-            if not complete and seconds >= self._deadlock:
-                self.fail(deadlock_error(self._pairing, self._plans, seconds, self._deadlock))
+            if not complete and (certain or seconds >= self._deadlock):
+                self.fail(deadlock_error(self._pairing, self._plans, seconds, self._deadlock, certain))
 
     def _announced(self, rank, message):
         if message.introduction is not None:

@@ -74,9 +74,10 @@ class Gone(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to Ask: whether nothing moves on this rank."""
+    """The answer to Ask: whether nothing moves on this rank; and whether all that may is one eager call of ours."""
     serial: int
     still: bool
+    eager: bool = False
 
 
 class Noticed(NamedTuple):
@@ -155,7 +156,7 @@ class AllEnded(NamedTuple):
 
 _PLAIN = (Leave, Ended, Left, LeaderLeft, AllLeft, AllEnded, Noticed, AskPlace)
 _NUMBERS = {Withdraw: struct.Struct("<q"), Undone: struct.Struct("<q"), Gone: struct.Struct("<q"),
-            Ask: struct.Struct("<q"), Answer: struct.Struct("<q?"), Reached: struct.Struct("<q"),
+            Ask: struct.Struct("<q"), Answer: struct.Struct("<q??"), Reached: struct.Struct("<q"),
             EndAt: struct.Struct("<q")}
 _KINDS = (Bundle, Announce, Failed, Run, Refuse, Cancel, JobFailed, Warn) + tuple(_NUMBERS) + _PLAIN
 _NUMBER = {kind: number for number, kind in enumerate(_KINDS)}

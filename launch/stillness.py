@@ -48,8 +48,22 @@ class Stillness:
     def _python_moves():
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         return any(not names.get(ident, "").startswith(_OURS) and not frame.f_code.co_filename.endswith(_WAITING)
-                   and not (frame.f_code.co_filename == _EAGER_FILE and frame.f_code.co_name.startswith(_EAGER_CALL))
+                   and not _is_eager_call(frame)
                    for ident, frame in sys._current_frames().items())
+
+
+def waits_eagerly():
+    """Whether this process, beside threads of ours, has one Python thread, and that waits in an eager call of our op.
+
+    Then nothing follows until that op has run.
+    """
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    others = [frame for ident, frame in sys._current_frames().items() if not names.get(ident, "").startswith(_OURS)]
+    return len(others) == 1 and _is_eager_call(others[0])
+
+
+def _is_eager_call(frame):
+    return frame.f_code.co_filename == _EAGER_FILE and frame.f_code.co_name.startswith(_EAGER_CALL)
 
 
 def _native_threads():

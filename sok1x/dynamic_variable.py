@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import cache_options, capacities, eager, forgetting_options, initializers, joining
+from sok1x.core import cache_options, capacities, eager, eager_slots, forgetting_options, initializers, joining
 from sok1x.core.cache_options import CacheOptions
 from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.core.placed_variable import PlacedVariable, check_rank, placement_of
@@ -15,7 +15,7 @@ from sok1x.core.shard_variable import ShardVariable
 from sok1x.embeddings import arguments
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable, tf_ops
 from sok1x.graph_ops.operations import local_lookup
-from sok1x.graph_ops.stores import initial
+from sok1x.graph_ops.stores import growth, initial
 from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
 from sok1x.launch import launcher
 
@@ -126,6 +126,8 @@ class DynamicVariable(PlacedVariable):
             if begins.rows is not None:
                 with tf_ops.name_scope(unique + "/"), tf.device(self.device):
                     self._start = ShardVariable(initial_value=begins.rows, trainable=False, name="start")
+                if eager.is_on():
+                    eager_slots.note(self, growth.START, self._start)
 
     def _forgetting_options(self, label: str, kwargs: Dict[str, Any]) -> Dict[str, Any]:
         """Those that are given, and what 'hybrid' adds."""

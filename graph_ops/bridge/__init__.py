@@ -34,6 +34,7 @@ From TensorFlow's threads to ours (C++):
     bridge_bulk       and for many
     bridge_grow       and for variables that get larger
     bridge_reserved   host memory in which they do so in place
+    bridge_named      eager variables, by names that we give them
 
 The executor's thread:
     executor          takes requests in, announces them, runs them in the order that all ranks have

@@ -5,6 +5,7 @@
 
 #include "bridge_fused.h"
 #include "bridge_calls.h"
+#include "bridge_pins.h"
 
 namespace sok1x {
 
@@ -20,6 +21,7 @@ void Request::Finish(const tf::Status& status) {
 tf::AsyncOpKernel::DoneCallback Request::Conclude(const tf::Status& given) {
   const tf::Status status = given.ok() && cuda_error != 0
       ? tf::errors::Internal("sok1x: CUDA could not order the streams (driver error ", cuda_error, ")") : given;
+  if (status.ok()) Pins::Keep(this);
   if (fused == nullptr) {
     if (cancellable) context->cancellation_manager()->DeregisterCallback(cancellation);
     if (!status.ok()) context->SetStatus(status);

@@ -1,10 +1,12 @@
 // Variables that get larger: found by name, because a lookup is built before the optimizer makes its slots, and given
 // larger buffers, one after the other. Called through ctypes by growing.py.
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "bridge_calls.h"
 #include "bridge_group.h"
+#include "bridge_named.h"
 #include "bridge_reserved.h"
 
 namespace {
@@ -23,15 +25,22 @@ int64_t BytesToReserve(const sok1x::Request* request, tensorflow::DataType dtype
 extern "C" {
 
 // Adds the variable of that name, in the memory of the request's device, to those of the request; to be called while
-// nothing is locked. container: '' for TensorFlow's default. Returns its number among them, or -1 where there is no such
-// variable, or none with a value.
+// nothing is locked. container: '' for TensorFlow's default, or that of eager variables (bridge_named.h). Returns its
+// number among them, or -1 where there is no such variable, or none with a value.
 int sok1x_reach(void* handle, const char* container, const char* name) {
   auto* request = static_cast<sok1x::Request*>(handle);
-  tensorflow::ResourceMgr* manager = request->context->resource_manager();
-  tensorflow::Var* variable = nullptr;
-  const std::string in = *container != '\0' ? std::string(container) : manager->default_container();
-  if (!manager->Lookup(in, name, &variable).ok()) return -1;
-  tensorflow::core::RefCountPtr<tensorflow::Var> found(variable);
+  tensorflow::core::RefCountPtr<tensorflow::Var> found;
+  if (std::strcmp(container, sok1x::kEagerContainer) == 0) {
+    found = sok1x::FindNamed(name);
+    if (found == nullptr) return -1;
+  } else {
+    tensorflow::ResourceMgr* manager = request->context->resource_manager();
+    tensorflow::Var* lying = nullptr;
+    const std::string in = *container != '\0' ? std::string(container) : manager->default_container();
+    if (!manager->Lookup(in, name, &lying).ok()) return -1;
+    found.reset(lying);
+  }
+  tensorflow::Var* const variable = found.get();
   {
     tensorflow::tf_shared_lock lock(*variable->mu());
     if (!variable->is_initialized) return -1;

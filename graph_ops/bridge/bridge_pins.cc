@@ -25,13 +25,66 @@ class Pin : public tf::ResourceBase {
   const int64_t first_;
 };
 
+namespace {
+
+// Whether the request's container is that of its step: what runs eagerly, functions too, has one of its kernel.
+bool EndsWithStep(tf::OpKernelContext* context) {
+#if TF_MAJOR_VERSION == 1
+  return context->step_container() != nullptr;
+#else
+  return context->step_container() != nullptr && context->step_container()->StepId() == context->step_id();
+#endif
+}
+
+#if TF_MAJOR_VERSION != 1
+
+typedef std::vector<std::shared_ptr<tf::core::RefCounted>> Held;
+
+std::shared_ptr<tf::core::RefCounted> Shared(tf::core::RefCounted* pin) {
+  return std::shared_ptr<tf::core::RefCounted>(pin, [](tf::core::RefCounted* one) { one->Unref(); });
+}
+
+// A tensor's memory, and what stays in flight as long as anybody has it.
+class PinnedBuffer : public tf::TensorBuffer {
+ public:
+  PinnedBuffer(const tf::Tensor& tensor, const Held& pins)
+      : tf::TensorBuffer(const_cast<char*>(tensor.tensor_data().data())), tensor_(tensor), pins_(pins) {}
+  size_t size() const override { return tensor_.TotalBytes(); }
+  tf::TensorBuffer* root_buffer() override { return this; }
+  void FillAllocationDescription(tf::AllocationDescription* proto) const override {}
+  const Held& pins() const { return pins_; }
+
+ private:
+  const tf::Tensor tensor_;
+  const Held pins_;
+};
+
+#endif
+
+}  // namespace
+
 Pins* Pins::Get() {
   static Pins* pins = new Pins;  // never destroyed: TensorFlow's threads may outlive static destruction
   return pins;
 }
 
-tf::Status Pins::Look(tf::OpKernelContext* context, const tf::Var* rows) {
-  if (context->step_container() == nullptr) {
+tf::Status Pins::Look(Request* request, const tf::Var* rows) {
+  tf::OpKernelContext* const context = request->context;
+  if (!EndsWithStep(context)) {
+#if TF_MAJOR_VERSION != 1
+    if (rows != nullptr) {
+      if (!request->pins.empty()) return tf::Status();  // a lookup has one table
+      int64_t first = 0;
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        Flights& flights = tables_[rows];
+        first = ++flights.lookups;
+        flights.first.insert(first);
+      }
+      request->pins.push_back(Shared(new Pin(rows, first)));
+      return tf::Status();
+    }
+#endif
     return tf::errors::Unimplemented("TensorFlow does not say when this run ends");
   }
   const std::string name = "sok1x_pin_" + std::to_string(reinterpret_cast<uintptr_t>(rows));
@@ -59,6 +112,27 @@ tf::Status Pins::Look(tf::OpKernelContext* context, const tf::Var* rows) {
   return resources->Create(container->name(), name, new Pin(rows, first));
 #else
   return container->Create(resources, name, new Pin(rows, first));
+#endif
+}
+
+void Pins::Keep(Request* request) {
+#if TF_MAJOR_VERSION != 1
+  tf::OpKernelContext* const context = request->context;
+  if (EndsWithStep(context)) return;
+  Held pins = request->pins;
+  for (int i = 0; i < request->device_inputs; ++i) {
+    const tf::Tensor& input = context->input(request->InputAt(i));
+    if (input.dtype() != tf::DT_INT32) continue;
+    const auto* buffer = dynamic_cast<const PinnedBuffer*>(tf::DMAHelper::buffer(&input));
+    if (buffer != nullptr) pins.insert(pins.end(), buffer->pins().begin(), buffer->pins().end());
+  }
+  if (pins.empty()) return;
+  for (int i = 0; i < request->device_outputs; ++i) {
+    tf::Tensor* output = context->mutable_output(request->OutputAt(i));
+    if (output == nullptr || output->dtype() != tf::DT_INT32 || output->NumElements() == 0) continue;
+    *output = tf::Tensor(tf::DT_INT32, output->shape(),
+                         tf::core::RefCountPtr<tf::TensorBuffer>(new PinnedBuffer(*output, pins)));
+  }
 #endif
 }
 
@@ -95,12 +169,12 @@ extern "C" {
 // Counts a lookup of the table whose rows are the request's variable `rows`, for as long as its step is in flight.
 int sok1x_pin(void* handle, int rows) {
   auto* request = static_cast<sok1x::Request*>(handle);
-  return sok1x::Report(sok1x::Pins::Get()->Look(request->context, request->variables[rows].get()));
+  return sok1x::Report(sok1x::Pins::Get()->Look(request, request->variables[rows].get()));
 }
 
 // Has the request's step be known as one that changes tables.
 int sok1x_pin_changing(void* handle) {
-  return sok1x::Report(sok1x::Pins::Get()->Look(static_cast<sok1x::Request*>(handle)->context, nullptr));
+  return sok1x::Report(sok1x::Pins::Get()->Look(static_cast<sok1x::Request*>(handle), nullptr));
 }
 
 // Pins::Changing, Pins::ended and the time: numbers[4].

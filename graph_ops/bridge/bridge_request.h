@@ -105,6 +105,8 @@ struct Request {
   int64_t stamps[kStampCount] = {};  // while the timeline is on
   int32_t last = -1;             // the rank that was the last to be ready
   Group* group = nullptr;  // of requests that run as one (bridge_group.h), until the request finishes
+  // Of one that runs eagerly: bridge_pins.h.
+  std::vector<std::shared_ptr<tf::core::RefCounted>> pins;
 
   // Where input or output i of the op, those in host memory last, is among its kernel's; inputs without resources.
   int InputAt(int i) const {

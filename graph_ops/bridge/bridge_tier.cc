@@ -5,8 +5,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "bridge_calls.h"
+#include "bridge_named.h"
 
 namespace sok1x {
 
@@ -76,15 +78,21 @@ extern "C" {
 // For tiers.py, to check that its structure is this.
 int sok1x_column_info_bytes() { return sizeof(sok1x::ColumnInfo); }
 
-// The name of the request's variable `index` in its container.
+// The name of the request's variable `index` in its container, until it is asked for the next one's.
 const char* sok1x_variable_name(void* handle, int index) {
+  static std::string name;  // asked for by the executor's thread alone
   const auto* request = static_cast<sok1x::Request*>(handle);
-  return tensorflow::HandleFromInput(request->context, request->first[sok1x::kResources] + index).name().c_str();
+  name = sok1x::NameOf(request->variables[index].get());  // of an eager variable, whose handle has none
+  if (name.empty()) {
+    name = tensorflow::HandleFromInput(request->context, request->first[sok1x::kResources] + index).name();
+  }
+  return name.c_str();
 }
 
 // The tier of that name in the memory of the request's device, for as long as its container is; made where there is none.
-// container: '' for TensorFlow's default.
+// container: '' for TensorFlow's default, or that of eager variables: as long as the table's rows are.
 void* sok1x_tier(void* handle, const char* container, const char* name) {
+  if (std::strcmp(container, sok1x::kEagerContainer) == 0) return sok1x::NamedTier(name);
   tensorflow::ResourceMgr* manager = static_cast<sok1x::Request*>(handle)->context->resource_manager();
   const std::string in = *container != '\0' ? std::string(container) : manager->default_container();
   sok1x::HostTier* tier = nullptr;

@@ -12,10 +12,13 @@ from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
 _I, _P, _I64 = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
 _DECLARED = (
     ("reach", _I, [_P, ctypes.c_char_p, ctypes.c_char_p]), ("keep_variables", None, [_P, _I]),
+    ("note_named", _I, [_P, _I, ctypes.c_char_p]),
     ("variable_count", _I, [_P]), ("larger", _I, [_P, _I, _I64, _I, _P, _P]), ("take_larger", None, [_P, _I]),
     ("cut", None, [_P, _I, _I64, _P]), ("output_to_grow", _I, [_P, _I, _I, _P, _P]), ("rows", _I64, [_P, _I]),
     ("bytes_left", _I64, [_P]))
 _functions: Dict[str, Any] = {}
+
+EAGER = "sok1x:eager"  # the container of eager variables, which lie in none of TensorFlow's: bridge_named.h
 
 
 def _call(request: Any, name: str, *arguments: Any) -> Any:
@@ -42,6 +45,13 @@ def output(request: Any, dtype: str, shape: Sequence[int]) -> Any:
     data, dims = ctypes.c_void_p(), (_I64 * len(shape))(*shape)
     code = _call(request, "output_to_grow", 0, len(shape), dims, ctypes.byref(data))
     return request.made(code, data.value, dtype, shape)
+
+
+def note_named(request: Any, index: int, name: str) -> None:
+    """Has the op's variable `index`, an eager one, be found in `EAGER` by a name for as long as it lives."""
+    code = _call(request, "note_named", index, name.encode())
+    if code:
+        raise CallError(code, "eager variable '{}' cannot be noted".format(name))
 
 
 def bytes_left(request: Any) -> int:

@@ -4,7 +4,7 @@ import threading
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import bridge, configs, executor, op_file, op_types, plan, registry, timeline
-from sok1x.graph_ops.bridge.tensorflow_versions import eager_context, is_eager_outside, tf_ops
+from sok1x.graph_ops.bridge.tensorflow_versions import control_flow_util, eager_context, is_eager_outside, tf_ops
 
 _lock = threading.Lock()
 _loaded = None
@@ -93,6 +93,12 @@ def _place(operation, config, name):
 def _unordered_place(operation, config, name):
     """As `_place`, of what runs at once or is in the body of a function that is called from there."""
     known, at_once = plan.unordered(), tf.executing_eagerly()
+    if not at_once and control_flow_util.GraphOrParentsInXlaContext(tf_ops.get_default_graph()):
+        raise ValueError((
+            "op '{}' of sok1x: got a tf.function, or a Keras model, with jit_compile=True, expected one without: XLA "
+            "compiles no exchange between ranks, and no table that changes. Leave jit_compile out there; what XLA is "
+            "to compile, put into a tf.function of its own, which is given the rows that have been looked up").format(
+                name))
     label = name if at_once else ""
     if not operation.communicates:
         return configs.Place(known.number, plan.PROCESS, label=label)

@@ -313,7 +313,7 @@ int Lane::Distinct(const Team& team, LookupRun* run, uint8_t* left) {
   std::vector<int64_t> ahead(count), at_least(count), rows(count), counts(count);
   if (changing_ != team.members[0]->step) {  // all are of one run
     changing_ = team.members[0]->step;
-    Pins::Get()->Look(static_cast<Request*>(team.members[0]->request)->context, nullptr);
+    Pins::Get()->Look(static_cast<Request*>(team.members[0]->request), nullptr);
   }
   for (int t = 0; t < count; ++t) {
     // stores/clock.py: moves_ahead.

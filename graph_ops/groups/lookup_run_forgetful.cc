@@ -128,7 +128,7 @@ int LookupRun::Touch(const uint8_t* left) {
   std::vector<TouchMember> members;
   for (int t = 0; t < size(); ++t) {
     if (!facts_[t].forgets() || left[t] || codes_[t] != 0) continue;
-    const tf::Status status = Pins::Get()->Look(member(t)->context, member(t)->variables[0].get());
+    const tf::Status status = Pins::Get()->Look(member(t), member(t)->variables[0].get());
     if (!status.ok()) {
       error_ = MessageOf(status);
       failed_ = t;

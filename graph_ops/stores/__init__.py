@@ -20,6 +20,7 @@
     growth           more rows for a table that grows
     known_slots      the slots that optimizers have made for such tables
     slot_values      their slots assigned as a whole (operation)
+    eager_names      names for eager variables, by which growth finds them (operation)
     initial          initial values of the variables (operations)
     distinct         keys or rows, each one once
     known_distinct   row numbers that are distinct for certain, because an operation of ours has made them

@@ -42,6 +42,17 @@ def note_made(graph: tf.Graph, table: str, slot: Slot) -> None:
         _tell(table)
 
 
+def note_eager(table: str, slot: Slot) -> None:
+    """As `note_made`, of eager execution."""
+    plan.unordered().slots.setdefault(table, set()).add(slot)
+
+
+def forget(table: str, slot: Slot) -> None:
+    """An eager slot is gone."""
+    for known in [plan.unordered().slots, *_of_sessions.values()]:
+        known.get(table, set()).discard(slot)
+
+
 def note_initialized(request: Any, table: str, *slots: Slot) -> None:
     """Notes slots that a request initializes, or, without any, that the table's rows are being initialized."""
     with _lock:

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, NamedTuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import shard_names
-from sok1x.core import slots
+from sok1x.core import eager, slots
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
@@ -31,11 +31,11 @@ def tables_of(graph: tf.Graph) -> List[TableState]:
     """The tables of a graph, in the order in which they were made, with their optimizers' slots."""
     tables = [TableState(variable, dict({shard_names.STAMPS: variable.stamps}, **{
                   name: variable.forgetting[name] for name in shard_names.SCORES if name in variable.forgetting}))
-              for variable in graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+              for variable in eager.collected(graph, GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
               if isinstance(variable, EmbeddingVariable)]  # not one that came with a MetaGraph
     known = {variable.op.name for table in tables for variable in table.variables()}
     by_name = {table.name: table for table in tables}
-    for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES):
+    for variable in eager.collected(graph, tf.GraphKeys.GLOBAL_VARIABLES):
         if not isinstance(variable, ShardVariable) or variable.op.name in known:
             continue
         shard = slots.shard_of(variable, [table.variable for table in tables])
@@ -56,4 +56,4 @@ def dense_of(graph: tf.Graph, tables: List[TableState]) -> List[Any]:
     """All else that TensorFlow would save: variables and saveable objects."""
     in_shards = {variable.op.name for table in tables for variable in table.variables()}
     return [saveable for collection in (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.SAVEABLE_OBJECTS)
-            for saveable in graph.get_collection(collection) if saveable.op.name not in in_shards]
+            for saveable in eager.collected(graph, collection) if saveable.op.name not in in_shards]

@@ -2,8 +2,7 @@
 import numbers
 from typing import Any, NamedTuple, Optional
 
-import tensorflow.compat.v1 as tf
-
+from sok1x.core import eager
 from sok1x.graph_ops.stores.table import MOST_ROWS, Growth
 
 INITIAL_ROWS = 8192  # where nobody says
@@ -53,7 +52,7 @@ def resolve(label: str, rows: Optional[int], use_hashtable: bool, init_capacity:
     most = None if max_capacity is None else _rows(label, "max_capacity", max_capacity, MOST_ROWS)
     limit = MOST_ROWS if most is None else most
     first = min(INITIAL_ROWS, limit) if init_capacity is None else _rows(label, "init_capacity", init_capacity, limit)
-    return Capacity(first, Growth(most, tf.get_default_graph()._container))
+    return Capacity(first, Growth(most, eager.container()))
 
 
 def _rows(label: str, what: str, value: Any, most: int) -> int:

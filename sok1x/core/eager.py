@@ -1,19 +1,26 @@
 """Eager execution: the graph in which the ops lie that are made once for a table, and what runs them.
 
 Lookups, gradients and optimizers' steps run eagerly as they are. But what saves, loads, dumps and counts tables is
-written for a graph that is built once and a session that runs parts of it. So there is one such graph in a process, a
-function's body that nobody calls as a whole; a table's handle is captured by it, and `session().run` runs the parts.
+written for a graph that is built once and a session that runs parts of it. So each table has such a graph, the body of
+a function that nobody calls as a whole: the handles of the table's variables are captured by it, and `session().run`
+runs the parts. It goes with its table. One more, `graph()`, is no table's: it is what all tables name as theirs.
 """
 import contextlib
+import weakref
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
+from sok1x.graph_ops.bridge import growing
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable, is_eager_outside
 
 _MOST_PARTS = 1000
+_BODY = "_sok1x_body"  # the attribute of a table, or of the body's graph, that has the body
+_PARTS = "_sok1x_parts"  # that of the graph which has {what was asked for: (a function, what was asked for)}
+_NAME = "_sok1x_name"  # that of a variable which has its name
 _body: Any = None
 _session: Optional["EagerSession"] = None
+_known: Dict[str, List[Any]] = {}  # collection -> references to variables
 
 
 def is_on() -> bool:
@@ -30,6 +37,16 @@ def is_on() -> bool:
         False
     """
     return is_eager_outside()
+
+
+def container() -> str:
+    """The container of the variables of a table that is made now, for `graph_ops.stores.table.Growth`."""
+    return growing.EAGER if is_on() else str(tf.get_default_graph()._container)
+
+
+def shape(*dimensions: Optional[int]) -> Dict[str, Any]:
+    """Arguments of a variable that is made now, for a shape that may change: a graph's has that of its first value."""
+    return {"shape": tf.TensorShape(dimensions)} if is_on() else {}
 
 
 def strategy() -> Any:
@@ -52,12 +69,15 @@ def strategy() -> Any:
 
 
 def graph() -> Any:
-    """The graph of the ops that are made once for eager tables."""
-    return _made().graph
+    """The graph that eager tables name as theirs."""
+    global _body
+    if _body is None:
+        _body = _made()
+    return _body.graph
 
 
 def session() -> "EagerSession":
-    """What runs parts of `graph()`."""
+    """What runs parts of `graph()`, and of tables' graphs."""
     global _session
     if _session is None:
         _session = EagerSession()
@@ -65,12 +85,15 @@ def session() -> "EagerSession":
 
 
 @contextlib.contextmanager
-def room() -> Iterator[None]:
-    """Where ops are made once for a table: in eager execution in `graph()`, else where this is."""
-    if not tf.executing_eagerly():
+def room(variable: Any) -> Iterator[None]:
+    """Where ops are made once for a table: in eager execution in a graph of its own, else where this is."""
+    if not is_on():
         yield
         return
-    with graph().as_default():
+    body = variable.__dict__.get(_BODY)
+    if body is None:
+        body = variable.__dict__[_BODY] = _made()
+    with body.graph.as_default():
         yield
 
 
@@ -102,23 +125,45 @@ def at(variable: Any) -> Iterator[None]:
 
 
 def add(variable: Any, *collections: str) -> None:
-    """Has `graph()` know an eager variable, in collections besides that of all variables."""
+    """Has an eager variable be known as long as it lives, in collections besides that of all variables."""
     for name in (tf.GraphKeys.GLOBAL_VARIABLES,) + collections:
-        known = graph().get_collection_ref(name)
-        if not any(one is variable for one in known):
-            known.append(variable)
+        known = _known.setdefault(name, [])
+        known[:] = [one for one in known if one() is not None]
+        if not any(one() is variable for one in known):
+            known.append(weakref.ref(variable))
+
+
+def unique_name(name: str) -> str:
+    """A name that no eager variable has had yet."""
+    return str(graph().unique_name(name))
+
+
+def named(variable: Any, name: str) -> None:
+    """Has an eager variable be called so, where several may have its name: slots of optimizers of one kind."""
+    setattr(variable, _NAME, name)
+
+
+def name_of(variable: Any) -> Optional[str]:
+    """What `named` was told; None: nothing."""
+    return getattr(variable, _NAME, None)
+
+
+def collected(where: Any, name: str) -> List[Any]:
+    """As `where.get_collection(name)`, of `graph()` too."""
+    if _body is None or where is not _body.graph:
+        return list(where.get_collection(name))
+    return [variable for variable in [one() for one in _known.get(name, ())] if variable is not None]
 
 
 def _made() -> Any:
-    global _body
-    if _body is None:
-        with tf.init_scope():
-            _body = tf.wrap_function(lambda: None, [])
-    return _body
+    with tf.init_scope():
+        body = tf.wrap_function(lambda: None, [])
+    setattr(body.graph, _BODY, body)
+    return body
 
 
 class EagerSession:
-    """Has of a `tf.Session` what runs parts of the graph of eager tables.
+    """Has of a `tf.Session` what runs parts of the graphs of eager tables.
 
     Attributes:
         graph: `graph()`.
@@ -128,14 +173,13 @@ class EagerSession:
 
     def __init__(self) -> None:
         self.graph = graph()
-        self._parts: Dict[Tuple[Any, ...], Any] = {}
 
     def run(self, fetches: Any, feed_dict: Optional[Dict[Any, Any]] = None, options: Any = None,
             run_metadata: Any = None) -> Any:
         """Runs what is asked for.
 
         Args:
-            fetches: tensors and operations of `graph`, in any structure.
+            fetches: tensors, variables and operations, in any structure; those of one graph run together.
             feed_dict: {tensor: its value}.
             options: unused.
             run_metadata: unused.
@@ -144,26 +188,37 @@ class EagerSession:
             The same structure with NumPy values, and None for operations.
         """
         wanted = _flat(fetches)
-        feeds = list(feed_dict or {})
-        tensors = [one for one in wanted if isinstance(one, tf.Tensor)]
-        operations = [one for one in wanted if isinstance(one, tf.Operation)]
+        found: Dict[int, Any] = {}
         for one in wanted:
-            if not isinstance(one, (tf.Tensor, tf.Operation)):
-                raise TypeError("session.run: got {!r} of type {}, expected a tensor or an operation".format(
-                    one, type(one).__name__))
+            if isinstance(one, Variable):
+                with tf.init_scope():
+                    found[id(one)] = one.read_value().numpy()
+            elif not isinstance(one, (tf.Tensor, tf.Operation)):
+                raise TypeError("session.run: got {!r} of type {}, expected a tensor, a variable or an operation"
+                                .format(one, type(one).__name__))
+        wanted = [one for one in wanted if id(one) not in found]
+        for where in {id(one.graph): one.graph for one in wanted}.values():
+            of_graph = [one for one in wanted if one.graph is where]
+            feeds = {feed: value for feed, value in (feed_dict or {}).items() if feed.graph is where}
+            found.update(zip(map(id, of_graph), self._run(where, of_graph, feeds)))
+        return _like(fetches, iter([found[id(one)] for one in _flat(fetches)]))
+
+    def _run(self, where: Any, wanted: List[Any], feeds: Dict[Any, Any]) -> List[Any]:
+        """Values of tensors and operations of one graph."""
+        tensors = [one for one in wanted if isinstance(one, tf.Tensor)]
+        parts: Dict[Tuple[Any, ...], Any] = getattr(where, _PARTS, {})
+        setattr(where, _PARTS, parts)
         key = tuple(map(id, feeds)) + (None,) + tuple(map(id, wanted))
-        part = self._parts.get(key)
-        if part is None:
-            if len(self._parts) >= _MOST_PARTS:
-                self._parts.clear()
+        if key not in parts:
+            if len(parts) >= _MOST_PARTS:
+                parts.clear()
             # What is fetched and fed is kept, so that no other has its id.
-            part = self._parts[key] = _made().prune(feeds, [tensors, operations]), list(feeds), wanted
+            operations = [one for one in wanted if isinstance(one, tf.Operation)]
+            parts[key] = getattr(where, _BODY).prune(list(feeds), [tensors, operations]), list(feeds), wanted
         with tf.init_scope():
-            given = [tf.constant(value, feed.dtype) for feed, value in (feed_dict or {}).items()]
-            found, _ = part[0](*given)
-        values = iter([value.numpy() for value in found])
-        results = iter([next(values) if isinstance(one, tf.Tensor) else None for one in wanted])
-        return _like(fetches, results)
+            values, _ = parts[key][0](*[tf.constant(value, feed.dtype) for feed, value in feeds.items()])
+        given = iter([value.numpy() for value in values])
+        return [next(given) if isinstance(one, tf.Tensor) else None for one in wanted]
 
 
 def _flat(structure: Any) -> List[Any]:

@@ -1,7 +1,7 @@
 """A table's shard on this rank, as TensorFlow variables."""
 import contextlib
 import dataclasses
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -9,9 +9,11 @@ from sok1x.core import (
     cache_options,
     capacities,
     eager,
+    eager_slots,
     forgetting_options,
     growing_slots,
     initializers,
+    loss_scales,
     newer_optimizers,
     parameter_counts,
     slots,
@@ -134,7 +136,7 @@ class EmbeddingVariable(StampedVariable):
     def _unique_name(name: str, taken: bool = False) -> str:
         """A name that no table has yet; taken: and none gets from now on, though nothing of that name is made."""
         if tf.executing_eagerly():
-            return str(eager.graph().unique_name(name))
+            return eager.unique_name(name)
         return str(tf.get_default_graph().unique_name(name, mark_as_used=taken))
 
     def _make(self, table: Table, fill: Optional[Callable[[], tf.Tensor]], trainable: bool, **options: Any) -> None:
@@ -157,10 +159,7 @@ class EmbeddingVariable(StampedVariable):
         summaries.watch()
         warm_start.watch()
         newer_optimizers.watch()
-        if table.grows and eager.is_on():
-            raise ValueError("table '{}' grows (or has a cache): got eager execution, expected a tf.Graph; give it a "
-                             "fixed number of rows, or build the model under `with tf.Graph().as_default():`".format(
-                                 table.name))
+        loss_scales.watch()
         if table.grows:
             growing_slots.watch()
             parameter_counts.watch()
@@ -176,7 +175,9 @@ class EmbeddingVariable(StampedVariable):
             self.table_variables = dataclasses.replace(self.table_variables, **handles)
         if not self._in_graph_mode:
             eager.add(self, GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
-        with eager.room(), tf_ops.name_scope(table.name + "/"), tf.device(self.device):
+            if table.grows:
+                eager_slots.note_variables(self)
+        with eager.room(self), tf_ops.name_scope(table.name + "/"), tf.device(self.device):
             since = eager.placeholder(tf.int64, [], name="since")
             self.changed = (since, *stamps.changed(self.table_variables, since))
             time = eager.placeholder(tf.int64, [], name="time")
@@ -198,9 +199,13 @@ class EmbeddingVariable(StampedVariable):
         self.__dict__["_initializer_op"] = op
 
     def _make_index(self) -> List[ShardVariable]:
-        values = (("index", initial.initial_index), ("count", initial.initial_count))
-        return [ShardVariable(initial_value=lambda value=value: value(self.table), trainable=False, name=name)
-                for name, value in values]
+        values = (("index", initial.initial_index, (None, 2)), ("count", initial.initial_count, ()))
+        return [ShardVariable(initial_value=lambda value=value: value(self.table), trainable=False, name=name,
+                              **self._shape_of(shape)) for name, value, shape in values]
+
+    def _shape_of(self, shape: Sequence[Optional[int]]) -> Dict[str, Any]:
+        """Arguments of a variable: of a table that grows an eager one would keep the shape that it begins with."""
+        return eager.shape(*shape) if self.table.grows else {}
 
     def _make_forgetting(self) -> Dict[str, ShardVariable]:
         """{name: variable} of what the table has besides where it forgets, or has a cache."""
@@ -211,12 +216,12 @@ class EmbeddingVariable(StampedVariable):
             if shape is not None:
                 made[name] = ShardVariable(
                     initial_value=lambda name=name, shape=shape: initial.initial_zeros(table, name, shape),
-                    trainable=False, name=name)
+                    trainable=False, name=name, **self._shape_of(shape))
         for name in cache.VARIABLES if table.cache is not None else ():
+            shape = cache.Cache.shape_of(name, table.static_rows)
             made[name] = ShardVariable(
-                initial_value=lambda name=name: initial.initial_index(table) if name == "every" else
-                initial.initial_zeros(table, name, cache.Cache.shape_of(name, table.static_rows)),
-                trainable=False, name=name)
+                initial_value=lambda name=name, shape=shape: initial.initial_index(table) if name == "every" else
+                initial.initial_zeros(table, name, shape), trainable=False, name=name, **self._shape_of(shape))
         return made
 
     def rows_in_use(self) -> tf.Tensor:

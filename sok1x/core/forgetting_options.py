@@ -3,8 +3,7 @@ import math
 import numbers
 from typing import Any, Dict, NamedTuple, Optional
 
-import tensorflow.compat.v1 as tf
-
+from sok1x.core import eager
 from sok1x.core.capacities import Capacity
 from sok1x.cuda_kernels.admission import MOST_COUNT
 from sok1x.graph_ops.stores.forgetting import STRATEGIES, TTL, Forgetting
@@ -87,7 +86,7 @@ def resolve(label: str, capacity: Capacity, use_hashtable: bool, options: Dict[s
         raise ValueError("{}: got {} and use_hashtable=False: without an index every key has its row for good".format(
             label, _said(given)))
     strategy = _strategy(label, given)
-    growth = capacity.growth or Growth(capacity.rows, tf.get_default_graph()._container)
+    growth = capacity.growth or Growth(capacity.rows, eager.container())
     if strategy and growth.most is None:
         raise ValueError("{}: evict_strategy: got {!r} and no max_capacity, expected the most rows that this rank may "
                          "have: rows leave when keys need more".format(label, given.evict_strategy))

@@ -19,7 +19,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, NoReturn, Optional, 
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, slot_creator, tensor_util
+from sok1x.core import slot_numbers
+from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, is_eager_outside, slot_creator
 from sok1x.graph_ops.stores import initial, known_slots, slot_values
 
 _local = threading.local()
@@ -117,18 +118,19 @@ def watch() -> None:
         stock = kind._resource_apply_sparse_duplicate_indices
         if not hasattr(stock, "stock"):
             kind._resource_apply_sparse_duplicate_indices = _waiting(stock)
-    if V2 and not hasattr(slot_creator.create_slot_with_initializer, "stock"):
+    if V2 and not hasattr(slot_creator.create_slot_with_initializer, "of_known_shape"):
         slot_creator.create_slot_with_initializer = _of_known_shape(slot_creator.create_slot_with_initializer)
 
 
 def _of_known_shape(stock: Callable[..., Any]) -> Callable[..., Any]:
     """TensorFlow 2 keeps no `GrowingRows` in a shape, and would not say what to do."""
     def create_slot_with_initializer(primary: Any, initializer: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
-        if hasattr(primary, "table") and primary.table.grows and not tf.TensorShape(shape).is_fully_defined():
+        if not is_eager_outside() and hasattr(primary, "table") and primary.table.grows \
+                and not tf.TensorShape(shape).is_fully_defined():
             GrowingRows(primary.table.name)._refuse()
         return stock(primary, initializer, shape, *args, **kwargs)
 
-    create_slot_with_initializer.stock = stock  # type: ignore[attr-defined]
+    create_slot_with_initializer.of_known_shape = True  # type: ignore[attr-defined]
     return create_slot_with_initializer
 
 
@@ -159,6 +161,12 @@ def table_of(variable: Any) -> Optional[str]:
     """
     found = getattr(variable, _GROWS_WITH, None)
     return None if found is None else str(found[0].name)
+
+
+def name_of(variable: Any) -> Optional[str]:
+    """The name by which growth knows a slot of a table that grows; None of any other variable."""
+    found = getattr(variable, _GROWS_WITH, None)
+    return None if found is None else str(found[1].name)
 
 
 def assigned(variable: Any, value: Any, name: Optional[str]) -> Optional[tf.Operation]:
@@ -213,13 +221,7 @@ class _Made:
             return example
         scope, _, last = graph.get_name_scope().rpartition("/")
         assert last == "Initializer", graph.get_name_scope()
-        value = _number(example)
-        if value is None or example.dtype.base_dtype.size not in (4, 8):
-            raise ValueError((
-                "slot '{}' of table '{}', which grows: got an initial value of {} that is not one number, known when "
-                "the graph is built, for all rows and columns; rows that come later would not know what to begin with")
-                             .format(scope, shard.table.name, example.dtype.base_dtype.name))
-        self._slot = known_slots.Slot(scope, graph._container, value)
+        self._slot = known_slots.Slot(scope, graph._container, slot_numbers.number_of(shard.table.name, scope, example))
         row_shape = [shard.table.dim] if example.shape.rank is None else example.shape[1:].as_list()
         return initial.initial_slot(shard.table, self._slot, example.dtype.base_dtype, row_shape)
 
@@ -229,7 +231,7 @@ class _Made:
         if slot is None:
             return
         assert variable.handle.op.get_attr("shared_name").decode() == slot.name, variable.handle.op
-        setattr(variable, _GROWS_WITH, (self._shard.table, slot))
+        keep(variable, self._shard.table, slot)
         known_slots.note_made(variable.graph, self._shard.table.name, slot)
 
 
@@ -276,22 +278,14 @@ def _example(given: Any, dim: int) -> Tuple[tf.Tensor, bool]:
     """(what a variable begins with, perhaps for one row alone; whether it has the rows of a table that grows)."""
     if isinstance(given, functools.partial):
         shape = given.keywords.get("shape")
-        if isinstance(shape, tf.TensorShape) and shape.rank and shape[0].value is None:  # as Keras says it
+        if isinstance(shape, tf.TensorShape) and shape.rank and shape.as_list()[0] is None:  # as Keras says it
             return given.func(*given.args, **{**given.keywords, "shape": tf.TensorShape([1, dim])}), True
     value = tf.convert_to_tensor(given() if callable(given) else given)
     if value.shape.rank is None:
         return value, True
-    return value, bool(value.shape.rank) and value.shape[0].value == (1 if are_shapes_known() else None)
+    return value, bool(value.shape.rank) and value.shape.as_list()[0] == (1 if are_shapes_known() else None)
 
 
-def _number(tensor: tf.Tensor) -> Optional[float]:
-    """The number that all elements of a tensor are; None where that is not certain."""
-    kind = tensor.op.type
-    if kind in ("ZerosLike", "OnesLike"):
-        return float(kind == "OnesLike")
-    if kind in ("Identity", "Cast", "Reshape", "PlaceholderWithDefault"):
-        return _number(tensor.op.inputs[0])
-    values = tensor_util.constant_value(tensor.op.inputs[1] if kind == "Fill" else tensor)
-    if values is None or not values.size or (values != values.flat[0]).any():
-        return None
-    return float(values.flat[0])
+def keep(variable: Any, table: Any, slot: Any) -> None:
+    """Has a variable be known as a slot, a `known_slots.Slot`, of a table that grows."""
+    setattr(variable, _GROWS_WITH, (table, slot))

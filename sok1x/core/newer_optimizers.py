@@ -5,14 +5,16 @@ growing_slots.py would know them. And they are made for eager execution and tf.f
 would order what a step assigns, and the op that they return would not run it.
 """
 import contextlib
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, growing_slots, slots
+from sok1x.core import eager, eager_slots, growing_slots, slots
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge import tensorflow_versions
 from sok1x.graph_ops.bridge.tensorflow_versions import NewKerasOptimizer, tf_ops
+
+_SLOT = "_sok1x_slot"  # of a slot: its name
 
 
 def watch() -> None:
@@ -26,6 +28,7 @@ def watch() -> None:
         return
     NewKerasOptimizer.add_variable_from_reference = _slots_made(NewKerasOptimizer.add_variable_from_reference)
     NewKerasOptimizer.apply_gradients = _whole_steps(NewKerasOptimizer.apply_gradients)
+    tf.train.Optimizer.apply_gradients = _slots_first(tf.train.Optimizer.apply_gradients)
     tensorflow_versions.KerasOptimizer.add_slot = _eager_slots(tensorflow_versions.KerasOptimizer.add_slot)
     slot_creator = tensorflow_versions.slot_creator
     for name in ("create_slot", "create_slot_with_initializer"):
@@ -36,11 +39,28 @@ def _slots_made(stock: Callable[..., Any]) -> Callable[..., Any]:
     def add_variable_from_reference(self: Any, model_variable: Any, *args: Any, **kwargs: Any) -> Any:
         if not hasattr(model_variable, "table"):
             return stock(self, model_variable, *args, **kwargs)
-        with _beside(model_variable):
-            return _owned(stock(self, model_variable, *args, **kwargs), model_variable)
+        with eager_slots.made_for(model_variable) if eager.is_on() else _beside(model_variable):
+            made = _owned(stock(self, model_variable, *args, **kwargs), model_variable)
+        setattr(made, _SLOT, args[0] if args else kwargs["variable_name"])
+        return made
 
     add_variable_from_reference.stock = stock  # type: ignore[attr-defined]
     return add_variable_from_reference
+
+
+def is_one(optimizer: Any) -> bool:
+    """Whether an optimizer is one of these, which have no `get_slot`: `slots_of` has."""
+    return NewKerasOptimizer is not None and isinstance(optimizer, NewKerasOptimizer)
+
+
+def slots_of(optimizer: Any, variable: Any = None) -> Dict[str, Any]:
+    """What one of these optimizers keeps: {slot's name: variable}; of one table, or of any."""
+    found = {}
+    for made in optimizer.variables:
+        owner = getattr(made, slots.OWNER, None)
+        if owner is not None and (variable is None or owner is variable):
+            found[getattr(made, _SLOT)] = made
+    return found
 
 
 def _owned(made: Any, shard: Any) -> Any:
@@ -49,8 +69,9 @@ def _owned(made: Any, shard: Any) -> Any:
     if isinstance(made, tensorflow_versions.Variable) and hasattr(made, "_handle") and made.shape.rank \
             and not isinstance(made, ShardVariable):
         made.__class__ = ShardVariable  # the same state, with the other class's `assign`
+        setattr(made, slots.OWNER, shard)
         if not made._in_graph_mode:
-            setattr(made, slots.OWNER, shard)
+            eager.named(made, growing_slots.name_of(made) or eager.unique_name(made.name.partition(":")[0]))
             eager.add(made)
     return made
 
@@ -58,12 +79,29 @@ def _owned(made: Any, shard: Any) -> Any:
 def _eager_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of the other optimizers, whose slots slots.py knows in graphs, by colocation."""
     def make_slot(*args: Any, **kwargs: Any) -> Any:
-        made = stock(*args, **kwargs)
         primary = args[1] if isinstance(args[0], tensorflow_versions.KerasOptimizer) else args[0]
-        return _owned(made, primary) if eager.is_on() and hasattr(primary, "table") else made
+        if not hasattr(primary, "table") or not eager.is_on():
+            return stock(*args, **kwargs)
+        # What is given for the shape of a table that grows is of one row there.
+        args = tuple(tf.TensorShape([1] + one.as_list()[1:]) if isinstance(one, tf.TensorShape) and one.rank
+                     and one.as_list()[0] is None else one for one in args)
+        with eager_slots.made_for(primary):
+            return _owned(stock(*args, **kwargs), primary)
 
-    make_slot.stock = stock  # type: ignore[attr-defined]
     return make_slot
+
+
+def _slots_first(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Of tf.train's optimizers, as `_build_for_growing`."""
+    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        growing = [variable for gradient, variable in pairs
+                   if gradient is not None and hasattr(variable, "table") and variable.table.grows]
+        if growing and eager.is_on():
+            with growing_slots.shapes_known(), tf.init_scope():
+                self._create_slots(growing)
+        return stock(self, pairs, *args, **kwargs)
+    return apply_gradients
 
 
 @contextlib.contextmanager
@@ -80,6 +118,8 @@ def _beside(shard: Any) -> Iterator[None]:
 def _whole_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
+        if eager.is_on():
+            _build_for_growing(self, [variable for _, variable in pairs])
         if tf.executing_eagerly() or tf.get_default_graph().building_function or not any(
                 hasattr(variable, "table") for _, variable in pairs):
             return stock(self, pairs, *args, **kwargs)
@@ -92,6 +132,14 @@ def _whole_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
 
     apply_gradients.stock = stock  # type: ignore[attr-defined]
     return apply_gradients
+
+
+def _build_for_growing(optimizer: Any, variables: List[Any]) -> None:
+    """Makes the slots while tables that grow say that they have one row: optimizers ask before they make any."""
+    if any(hasattr(variable, "table") and variable.table.grows for variable in variables):
+        with growing_slots.shapes_known(), tf.init_scope(), tf.name_scope(optimizer.name or "optimizer"):
+            optimizer.build(variables)
+        optimizer.jit_compile = False  # which Keras sets on GPUs: XLA would compile anew for every number of rows
 
 
 def _of_growing(pairs: List[Any]) -> List[tf.Tensor]:

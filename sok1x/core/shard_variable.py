@@ -12,7 +12,8 @@ class _NameOfEager:
     """What an eager variable has of an op.
 
     Attributes:
-        name: the variable's, without ':0'. type, graph: as of a graph's.
+        name: the variable's, without ':0'; of a slot, which may have that of another, what `eager.named` has made of
+        it. type, graph: as of a graph's.
     """
 
     type = "VarHandleOp"
@@ -62,7 +63,7 @@ class ShardVariable(ResourceVariable):
     @property
     def op(self) -> Any:
         """The op that makes the handle; of an eager one no more than its name."""
-        return super().op if self._in_graph_mode else _NameOfEager(self._handle_name)
+        return super().op if self._in_graph_mode else _NameOfEager(eager.name_of(self) or self._handle_name)
 
     @classmethod
     def _variable_call(cls, *args: Any, **kwargs: Any) -> None:

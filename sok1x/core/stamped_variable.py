@@ -51,15 +51,18 @@ class StampedVariable(ShardVariable):
 
     def __init__(self, table: Table, fill: Optional[Callable[[], tf.Tensor]], name: str, **options: Any) -> None:
         self.table = table
+        if table.grows:
+            options.update(eager.shape(None, table.dim))
         super().__init__(initial_value=lambda: initial.initial_rows(table, fill), name=name,
                          dtype=tf.as_dtype(table.dtype), **options)
         with tf_ops.name_scope(name + "/"), tf.device(self.device):
             self.stamps = ShardVariable(
-                initial_value=lambda: initial.initial_stamps(table), trainable=False, name="stamps")
+                initial_value=lambda: initial.initial_stamps(table), trainable=False, name="stamps",
+                **(eager.shape(None) if table.grows else {}))
             self.steps = ShardVariable(
                 initial_value=lambda: initial.initial_count(table), trainable=False, name="steps")
             self.table_variables = TableVariables(table, self._handle, self.stamps.handle, self.steps.handle)
-            with eager.room():
+            with eager.room(self):
                 self._loaded = stamps.mark_loaded(self.table_variables)
 
     def load(self, value: Any, session: Any = None) -> None:

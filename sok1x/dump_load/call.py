@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.talk import Talk, talk
-from sok1x.core import sessions
+from sok1x.core import newer_optimizers, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.dump_load import layout, transfers
 from sok1x.dump_load.transfers import TableTransfers
@@ -51,7 +51,8 @@ def checked(function: str, path: Any, variables: Any, optimizer: Any, session: A
         raise ValueError("{}: got no variables".format(function))
     _expect_names_apart(function, given)
     optimizer = optimizer._wrapper if isinstance(optimizer, SGD) else optimizer
-    if optimizer is not None and not hasattr(optimizer, "get_slot_names"):
+    if optimizer is not None and not hasattr(optimizer, "get_slot_names") \
+            and not newer_optimizers.is_one(optimizer):
         raise TypeError("{}: optimizer: got {!r} of type {}, expected a sok1x.OptimizerWrapper or an optimizer".format(
             function, optimizer, type(optimizer).__name__))
     for variable in given:

@@ -22,6 +22,7 @@ from typing import Any, Dict, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import newer_optimizers
 from sok1x.dump_load import layout
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS
 from sok1x.optimizers import own_state
@@ -32,6 +33,12 @@ _TRAIN: Any = (
     (tf.train.AdagradOptimizer, "Adagrad", {}), (tf.train.AdamOptimizer, "Adam", {}),
     (tf.train.AdadeltaOptimizer, "Adadelta", {"accum": "accum_grad", "accum_update": "accum_var"}),
     (tf.train.FtrlOptimizer, "Ftrl", {"accum": "accumulator"}), (tf.train.RMSPropOptimizer, "RMSprop", {}))
+
+# What Keras' newer optimizers call them.
+_NEWER: Any = {
+    "SGD": {"m": "momentum"}, "Adamax": {"u": "v"},
+    "Adadelta": {"accumulated_grad": "accum_grad", "accumulated_delta_var": "accum_var"},
+    "RMSprop": {"velocity": "rms", "average_gradient": "mg"}}
 
 
 class Slots(NamedTuple):
@@ -60,6 +67,11 @@ def of(optimizer: Any, variable: Any) -> Slots:
             if slots.variables:
                 return slots
     name, renamed = _named(optimizer)
+    if newer_optimizers.is_one(optimizer):
+        made_for = newer_optimizers.slots_of(optimizer, variable)
+        renamed = _NEWER.get(name, {})
+        return Slots(name, ("Adam",) if name == "Adamax" else (), {
+            renamed.get(slot, slot): made_for[slot] for slot in sorted(made_for)})
     found = {}
     for slot in _slot_names(optimizer):
         try:
@@ -78,7 +90,8 @@ def _slot_names(optimizer: Any) -> List[str]:
 
 def _named(optimizer: Any) -> Any:
     for name in _KERAS:
-        if isinstance(optimizer, getattr(tf.keras.optimizers, name)):
+        if isinstance(optimizer, getattr(tf.keras.optimizers, name)) or (
+                newer_optimizers.is_one(optimizer) and type(optimizer).__name__ == name):
             return name, {}
     for kind, name, renamed in _TRAIN:
         if isinstance(optimizer, kind):

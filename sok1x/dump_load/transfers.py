@@ -56,6 +56,9 @@ def of(variable: EmbeddingVariable, optimizer: Any = None) -> TableTransfers:
                 "sok1x.dump and sok1x.load: the graph is finalized, and has no ops for the slots of optimizer {} for "
                 "table '{}'; give them the sok1x.OptimizerWrapper whose apply_gradients has trained it, or call one of "
                 "them once before the graph is finalized".format(slots.optimizer, variable.table.name))
+        if eager.is_on():
+            for other in [other for other in kept if other]:
+                del kept[other]  # optimizers come and go there, and this would keep their slots
         kept[key] = _make(variable, slots)
     save, load = kept[key]
     return TableTransfers(variable, slots, save, load)
@@ -69,9 +72,10 @@ def make_anew(variable: EmbeddingVariable) -> None:
 
 def _make(variable: EmbeddingVariable, slots: Slots) -> Tuple[Transfer, Transfer]:
     state = TableState(variable, {shard_names.SLOT + slot: made for slot, made in slots.variables.items()})
-    with variable.graph.as_default(), contextlib.ExitStack() as stack:
-        if not eager.is_on():  # of whose graph there is no way out
-            stack.enter_context(tf.init_scope())
+    with contextlib.ExitStack() as stack:
+        # Of an eager table's graph there is no way out.
+        for place in [eager.room(variable)] if eager.is_on() else [variable.graph.as_default(), tf.init_scope()]:
+            stack.enter_context(place)
         for place in (tf.control_dependencies(None), tf.device(None), tf_ops.name_scope(variable.table.name + "/")):
             stack.enter_context(place)
         made = (Transfer(state, shard_transfer.save, "dump_shard"),

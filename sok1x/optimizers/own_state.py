@@ -4,12 +4,13 @@ from typing import Any, Dict, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import growing_slots
-from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, NewKerasOptimizer
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
 _TRAIN: Any = {"_slots": dict, "_non_slot_dict": dict, "_deferred_slot_restorations": dict}
 _KERAS: Any = {"_slots": dict, "_slot_names": list, "_weights": list, "_iterations": lambda: None,
                "_deferred_slot_restorations": dict, "_m_cache": lambda: None, "_promised": lambda: None}
+_NEW_KERAS: Any = {"_variables": list, "_built": bool, "_index_dict": dict, "_iterations": lambda: None}
 # How tf.train.Checkpoint knows what belongs to an object: by attributes that begin so.
 _TRACKING = ("_unconditional_", "_update_uid", "_name_based_", "_self_")
 _SHARED = "_hypers_created"  # Keras: whether the numbers in `_hyper`, which both have, have become variables
@@ -45,7 +46,7 @@ def with_own_state(optimizer: Any) -> Any:
     if isinstance(optimizer, tf.train.Optimizer):
         states = _TRAIN
     elif isinstance(optimizer, KERAS_OPTIMIZERS):
-        states = _KERAS
+        states = _NEW_KERAS if NewKerasOptimizer is not None and isinstance(optimizer, NewKerasOptimizer) else _KERAS
         base = next(one for one in base.__mro__ if one.__module__.split(".")[0] != "horovod")
     else:
         raise TypeError("OptimizerWrapper: got {!r} of type {}, expected an optimizer of tf.train or "
@@ -59,6 +60,9 @@ def with_own_state(optimizer: Any) -> Any:
                if isinstance(value, (tf.train.Optimizer, *KERAS_OPTIMIZERS)))
     twin: Any = object.__new__(_class(base))
     object.__setattr__(twin, "__dict__", own)
+    if states is _NEW_KERAS:
+        own.update((name, make()) for name, make in states.items())
+        twin._create_iteration_variable()
     return twin
 
 

@@ -3,7 +3,7 @@ from typing import Any, Iterable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager
+from sok1x.core import eager, newer_optimizers
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.optimizers.own_state import with_own_state
 
@@ -124,6 +124,8 @@ class OptimizerWrapper:
             >>> sok.OptimizerWrapper(tf.train.AdamOptimizer()).get_slot_names()
             []
         """
+        if newer_optimizers.is_one(self._own):
+            return sorted(newer_optimizers.slots_of(self._own))
         return list(self._own.get_slot_names())
 
     def get_slot(self, var: Any, slot_name: str) -> Any:
@@ -146,6 +148,8 @@ class OptimizerWrapper:
         """
         if isinstance(self._own, tf.train.Optimizer):
             return self._own.get_slot(var, slot_name)
+        if newer_optimizers.is_one(self._own):
+            return newer_optimizers.slots_of(self._own, var).get(slot_name)
         try:
             return self._own.get_slot(var, slot_name)
         except KeyError:  # Keras', of a variable without slots
@@ -167,7 +171,8 @@ class OptimizerWrapper:
             ...     [variable.op.name for variable in wrapped.variables()]
             ['Adam/iter', 'Adam/EmbeddingVariable/m', 'Adam/EmbeddingVariable/v']
         """
-        return list(self._own.variables())
+        made = self._own.variables
+        return list(made() if callable(made) else made)
 
     def trains(self, var: Any) -> bool:
         """Whether `apply_gradients` has been given a gradient of a variable.

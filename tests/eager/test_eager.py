@@ -15,6 +15,12 @@ def test_as_tensorflows_own(ranks, seed, tmp_path):
     assert finished.out.count("ok") == ranks
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_tables_that_grow_forget_or_have_a_cache(ranks, seed, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_growing.py"), seed, tmp_path, timeout=300)
+    assert finished.out.count("ok") == ranks
+
+
 def test_two_ranks_that_call_different_layers():
     program = """
 import sys
@@ -27,6 +33,6 @@ rank = launch.current().rank
 layers = [sok.All2AllDenseEmbedding(8, 2, 1, 1, name=name) for name in ("ads", "items")]
 layers[rank](tf.constant([[[1]]], tf.int64), training=True)
 """
-    finished = run_ranks(2, program, check=False, timeout=120, env={"SOK1X_DEADLOCK_SECONDS": "2"})
+    finished = run_ranks(2, program, check=False, timeout=120, env={"SOK1X_DEADLOCK_SECONDS": "100000"})
     assert finished.code != 0
     assert "ads/lookup" in finished.err and "items/lookup" in finished.err, str(finished)

@@ -1,0 +1,57 @@
+"""Tables that grow in eager execution: their variables' names, and the slots that optimizers make of them.
+
+Growth finds variables by name (graph_ops/stores/growth.py), and eager ones have none of their own: so each is noted
+under one. A slot is made outside of the functions that optimizers are called in, where its table has as many rows as it
+has by then; what its rows begin with is one number, as in graphs (growing_slots.py).
+"""
+import contextlib
+import weakref
+from typing import Any, Callable, Dict, Iterator
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.core import eager, growing_slots, slot_numbers
+from sok1x.graph_ops.stores import eager_names, growth, initial, known_slots
+
+
+def note_variables(shard: Any) -> None:
+    """Has growth find the variables of a table that grows."""
+    named: Dict[str, Any] = {"": shard, "stamps": shard.stamps, **dict(zip(("index", "count"), shard.index)),
+                             **shard.forgetting}
+    for beside, variable in named.items():
+        note(shard, beside, variable)
+
+
+def note(shard: Any, beside: str, variable: Any) -> None:
+    """Has growth find one variable of a table that grows."""
+    eager_names.note(variable._handle, growth.name_of(shard.table, beside))
+
+
+@contextlib.contextmanager
+def made_for(shard: Any) -> Iterator[None]:
+    """Inside, an optimizer makes a slot of a table, in eager execution or in a function that is called from there."""
+    if not shard.table.grows:
+        yield
+        return
+    with growing_slots.shapes_known(), tf.init_scope(), tf.variable_creator_scope(_creator(shard)):
+        yield
+
+
+def _creator(shard: Any) -> Callable[..., Any]:
+    def create(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        given, table = kwargs.get("initial_value"), shard.table
+        example = tf.convert_to_tensor(given() if callable(given) else given)
+        if not example.shape.rank:
+            return next_creator(**kwargs)  # a number of the optimizer's
+        dtype, row_shape = example.dtype.base_dtype, example.shape[1:].as_list()
+        name = eager.unique_name("{}/{}".format(table.name, kwargs.get("name") or "slot"))
+        slot = known_slots.Slot(name, table.growth.container, slot_numbers.number_of(table.name, name, example))
+        made = next_creator(**dict(
+            kwargs, initial_value=lambda: initial.initial_slot(table, slot, dtype, row_shape),
+            shape=tf.TensorShape([None] + row_shape)))
+        growing_slots.keep(made, table, slot)
+        eager_names.note(made._handle, name)
+        known_slots.note_eager(table.name, slot)
+        weakref.finalize(made, known_slots.forget, table.name, slot).atexit = False
+        return made
+    return create

@@ -1,0 +1,155 @@
+"""Run by test_eager.py: tables that grow, forget, or have a cache, in eager execution and in tf.functions.
+
+As in program_eager.py, every rank has a part of each batch, and TensorFlow's own variable sees all of it.
+"""
+import gc
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
+
+KEYS, DIM = 60, 3
+KERAS = tf.keras.optimizers
+# name: (an optimizer, whether it is wrapped, whether it steps in a tf.function)
+OPTIMIZERS = {
+    "Adam": (lambda: KERAS.Adam(0.05), False, True), "Adagrad": (lambda: KERAS.Adagrad(0.1), False, False),
+    "Adam, wrapped": (lambda: KERAS.Adam(0.05), True, False),
+    "legacy SGD": (lambda: KERAS.legacy.SGD(0.1, momentum=0.9), False, True),
+    "legacy Adam, wrapped": (lambda: KERAS.legacy.Adam(0.05), True, True),
+    "train Adagrad": (lambda: tf.compat.v1.train.AdagradOptimizer(0.1), False, True),
+    "train Adam, wrapped": (lambda: tf.compat.v1.train.AdamOptimizer(0.05), True, False)}
+
+
+def rows(table):
+    """Of this rank: {key: row}."""
+    keys, values = sok.export(table)
+    return dict(zip(keys.numpy().tolist(), values.numpy()))
+
+
+def one_each(keys):
+    return tf.RaggedTensor.from_row_lengths(keys, tf.ones_like(keys))
+
+
+def looked_up(table, keys):
+    if isinstance(table, sok.All2AllDenseEmbedding):
+        return tf.reshape(table(tf.reshape(keys, [-1, 1, 1]), training=True), [-1, DIM])
+    return sok.lookup_sparse(table, one_each(keys), combiners="sum")
+
+
+def step_of(table, variable, optimizer):
+    def step(keys, factors):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(looked_up(table, keys) ** 2 * factors[:, None])
+        optimizer.apply_gradients(zip(tape.gradient(loss, [variable]), [variable]))
+    return step
+
+
+def train(table, variable, made, wrapped, in_function, world, random, name, growing=True):
+    optimizer = sok.OptimizerWrapper(made()) if wrapped else made()
+    stock, other = tf.Variable(tf.ones([KEYS, DIM])), made()
+    step = step_of(table, variable, optimizer)
+    step = tf.function(step, reduce_retracing=True) if in_function else step
+    before = int(sok.table_stats(variable).capacity)
+    for number in range(4):
+        # More and more keys, so that the table grows while there are slots.
+        keys, factors = random.randint(0, KEYS * (number + 1) // 4, 12), random.normal(size=12).astype(np.float32)
+        part = slice(world.rank, None, world.size)
+        step(tf.constant(keys[part], tf.int64), tf.constant(factors[part]))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(stock, keys) ** 2 * factors[:, None])
+        other.apply_gradients(zip(tape.gradient(loss, [stock]), [stock]))
+    found = rows(variable)
+    assert found or world.size > 1
+    for key, row in found.items():
+        np.testing.assert_allclose(row, stock.numpy()[key], rtol=2e-4, atol=2e-5, err_msg=name)
+    if growing:
+        assert len(found) <= int(sok.table_stats(variable).capacity)
+        assert len(found) <= before or int(sok.table_stats(variable).capacity) > before, name
+        assert table is not variable or variable.size.numpy().tolist() == [len(found), DIM]
+    return optimizer
+
+
+def check_dumps(table, optimizer, folder):
+    since = int(table.steps.numpy())
+    before, slot = rows(table), optimizer.get_slot(table, "m")
+    moments = slot.numpy()[:len(before)]
+    sok.dump(folder, [table], optimizer)
+    sok.assign(table, tf.constant(sorted(before), tf.int64), tf.zeros([len(before), DIM]))
+    assert not np.any(list(rows(table).values())), "all rows are zeros"
+    assert sorted(sok.incremental_dump(table, since)[0].tolist()) == sorted(before)
+    slot.assign(tf.zeros_like(slot))
+    sok.load(folder, [table], optimizer)
+    after = rows(table)
+    assert sorted(after) == sorted(before)
+    for key, row in after.items():
+        np.testing.assert_array_equal(row, before[key])
+    np.testing.assert_array_equal(np.sort(slot.numpy()[:len(before)], axis=0), np.sort(moments, axis=0))
+
+
+def check_forgetting(world, in_function):
+    table = sok.DynamicVariable(dimension=DIM, initializer="1", init_capacity=4, max_capacity=16)
+    step = step_of(table, table, KERAS.Adagrad(0.1))
+    step = tf.function(step) if in_function else step
+    for number in range(12):  # of each rank the same keys, of which it has its part
+        step(tf.range(6 * number, 6 * number + 12, dtype=tf.int64), tf.ones([12]))
+    stats = sok.table_stats(table)
+    assert int(stats.rows_in_use) <= 16 and (int(stats.evictions) > 0 or world.size > 4), stats
+    mine = [key for key in range(66, 78) if key % world.size == world.rank]
+    assert set(mine) <= set(rows(table)), (mine, sorted(rows(table)))
+    # Of a tape all rows stay that have been looked up, until it is gone.
+    try:
+        with tf.GradientTape() as tape:
+            kept = [looked_up(table, tf.range(start, start + 8 * world.size, dtype=tf.int64))
+                    for start in (1000, 2000, 3000)]
+    except tf.errors.ResourceExhaustedError as error:
+        assert "in flight" in str(error), error
+    else:
+        raise AssertionError("rows of a step in flight have left their keys: {}".format(len(kept)))
+    tape = kept = None  # noqa: F841
+    looked_up(table, tf.range(3000, 3000 + 8 * world.size, dtype=tf.int64))
+
+
+def check_memory():
+    def once():
+        table, optimizer = sok.DynamicVariable(dimension=32, var_type="hbm", init_capacity=200000), KERAS.Adam(0.1)
+        step_of(table, table, optimizer)(tf.range(100, dtype=tf.int64), tf.ones([100]))
+        sok.export(table)
+        cached = sok.DynamicVariable(dimension=32, cache_rows=1000)
+        sok.all2all_dense_embedding(cached, tf.range(900, dtype=tf.int64))
+
+    def memory():
+        gc.collect()
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+    once()
+    before = memory()
+    for _ in range(4):
+        once()
+    assert memory() - before < 150e6, (before, memory())  # of 75 MB of each
+
+
+def main(seed, folder):
+    sok.init()
+    world, random = launch.current(), np.random.RandomState(seed)
+    for name, (made, wrapped, in_function) in OPTIMIZERS.items():
+        table = sok.DynamicVariable(dimension=DIM, initializer="1", var_type="hbm", init_capacity=2)
+        optimizer = train(table, table, made, wrapped, in_function, world, random, name)
+        if name in ("Adam, wrapped", "legacy Adam, wrapped"):
+            check_dumps(table, optimizer, "{}/{}".format(folder, name))
+    layer = sok.All2AllDenseEmbedding(None, DIM, 1, 1, embedding_initializer="ones", init_capacity=2)
+    train(layer, layer.embedding_variable, *OPTIMIZERS["Adam"], world, random, "layer")
+    cached = sok.DynamicVariable(dimension=DIM, initializer="1", cache_rows=16)
+    train(cached, cached, lambda: KERAS.legacy.SGD(0.1), False, True, world, random, "cache", growing=False)
+    for in_function in (False, True):
+        check_forgetting(world, in_function)
+    if world.size == 1:
+        check_memory()
+    print("rank", world.rank, "ok")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])
