@@ -1,4 +1,4 @@
-"""Whole training runs saved and restored in a `tf.Session` loop."""
+"""Whole training runs saved and restored in a loop of one's own."""
 import numbers
 from typing import Any, Optional
 
@@ -14,16 +14,19 @@ from sok1x.core import eager
 class CheckpointManager:
     """Saves and restores all state of the default graph, all ranks together: tables, optimizer slots, and the rest.
 
-    For loops around a plain `tf.Session`; `sok.CheckpointSaverHook` does the same for `MonitoredTrainingSession` and
-    describes what a checkpoint is. Make it when the model and its optimizers are built, on all ranks, and call its
-    methods on all ranks alike.
+    For eager loops, and those around a plain `tf.Session`; `sok.CheckpointSaverHook` does the same for
+    `MonitoredTrainingSession` and describes what a checkpoint is. Make it when the model and its optimizers are built,
+    on all ranks, and call its methods on all ranks alike. In eager execution `save(step=3)` and `restore()` need no
+    session, and an optimizer that has made no slots yet must be built before (`optimizer.build(variables)`).
 
     Args:
         checkpoint_dir: the folder, on a file system that all ranks share; made where it is missing.
         keep_checkpoint_max: how many checkpoints stay; None or 0: all.
+        checkpoint: in eager execution, a `tf.train.Checkpoint` of what is saved besides the tables that there are, with
+            their slots: the model, optimizers, counters. Tables in it are passed over.
 
     Raises:
-        ValueError: keep_checkpoint_max is negative.
+        ValueError: keep_checkpoint_max is negative, or a checkpoint was given in a graph.
 
     Example:
         >>> import tempfile
@@ -45,21 +48,26 @@ class CheckpointManager:
         3
     """
 
-    def __init__(self, checkpoint_dir: str, keep_checkpoint_max: Optional[int] = 5) -> None:
+    def __init__(self, checkpoint_dir: str, keep_checkpoint_max: Optional[int] = 5, checkpoint: Any = None) -> None:
         check_keep("CheckpointManager", keep_checkpoint_max)
+        self._eager: Any = None
         if eager.is_on():
-            raise ValueError("CheckpointManager: got eager execution, expected a tf.Graph; in eager execution save "
-                             "tables with sok1x.dump, and dense variables with tf.train.Checkpoint on rank 0")
+            from sok1x.checkpoint import eager_run  # slow to import, and of TensorFlow 2 alone
+            self._eager = eager_run.EagerRun(checkpoint_dir, keep_checkpoint_max, checkpoint)
+            return
+        if checkpoint is not None:
+            raise ValueError("CheckpointManager: checkpoint: got {!r} in a tf.Graph, expected None: of a graph all "
+                             "variables are saved".format(checkpoint))
         tables = tables_of(tf.get_default_graph())
         dense = dense_saver.for_graph(tables, checkpoint_dir)
         self._saving = Saving(checkpoint_dir, tables, dense, keep_checkpoint_max)
         self._restoring = Restoring(checkpoint_dir, tables, dense)
 
-    def save(self, session: tf.Session, step: int) -> str:
+    def save(self, session: Any = None, step: Any = None) -> str:
         """Saves everything as the checkpoint of a step.
 
         Args:
-            session: has the variables.
+            session: has the variables; None in eager execution.
             step: 0 or more, equal on all ranks: what `restore` will return.
 
         Returns:
@@ -72,13 +80,16 @@ class CheckpointManager:
         """
         if isinstance(step, bool) or not isinstance(step, numbers.Integral) or step < 0:
             raise ValueError("CheckpointManager.save: step: got {!r}, expected an integer, 0 or more".format(step))
+        if self._eager is not None:
+            return str(self._eager.save(int(step)))
         return self._saving.save(session, int(step))
 
-    def restore(self, session: tf.Session, step: Optional[int] = None) -> Any:
+    def restore(self, session: Any = None, step: Optional[int] = None) -> Any:
         """Restores everything from the last complete checkpoint, or that of a step, from any number of ranks.
 
         Args:
-            session: gets the values; its variables may be initialized before, and need not be.
+            session: gets the values; its variables may be initialized before, and need not be. None in eager
+                execution.
             step: whose checkpoint; None is the last.
 
         Returns:
@@ -88,7 +99,7 @@ class CheckpointManager:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds a file damaged, or that the model
                 does not fit, or no checkpoint of that step; no variable has changed then.
         """
-        restored = self._restoring.restore(session, step)
+        restored = self._restoring.restore(session, step) if self._eager is None else self._eager.restore(step)
         return None if restored is None else restored.step
 
 

@@ -12,6 +12,7 @@ from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.reading import TableSource, Wanted
 from sok1x.checkpoint.tables import TableState
 from sok1x.checkpoint.transfer import Transfer
+from sok1x.core import eager
 from sok1x.graph_ops.transfer import shard_transfer
 
 
@@ -37,7 +38,7 @@ class Restoring:
         self._directory, self._dense = directory, dense
         self._ranks = Ranks("agree_on_restoring") if ranks is None else ranks
         self._tables = [Transfer(table, shard_transfer.load, "load_shard") for table in tables]
-        self._prepared = [Prepared(table) for table in tables]
+        self._prepared = [] if eager.is_on() else [Prepared(table) for table in tables]
 
     def restore(self, session: tf.Session, step: Optional[int] = None) -> Optional[Restored]:
         """Restores the last complete checkpoint, or that of a step; all ranks call it alike.
@@ -87,10 +88,14 @@ class Restoring:
         return dense_saver.dense_prefix(Checkpoint(found.folder))
 
     def _load(self, session: tf.Session, prefix: str, sources: List[Any]) -> None:
-        prepare(session, self._prepared, [source.total or 0 for source in sources])
+        self._prepare(session, [source.total or 0 for source in sources])
         transfer.run_all(session, self._tables, sources)
         if self._dense is not None:
             self._dense.restore_dense(session, prefix)
+
+    def _prepare(self, session: tf.Session, rows: List[int]) -> None:
+        """Before so many rows of each table are loaded."""
+        prepare(session, self._prepared, rows)
 
 
 def wanted(table: TableState) -> Wanted:

@@ -34,6 +34,10 @@ class Saving:
         self._lock: Optional[FolderLock] = None
         self._removal: Optional[threading.Thread] = None  # of checkpoints that are not kept; training need not wait
         self._ranks = Ranks("agree_on_saving") if ranks is None else ranks
+        self.take(tables)
+
+    def take(self, tables: List[TableState]) -> None:
+        """Has these be the tables from now on; where the graph has been finalized it is too late."""
         self._tables = [Transfer(table, shard_transfer.save, "save_shard") for table in tables]
 
     def save(self, session: tf.Session, step: int) -> str:

@@ -26,8 +26,9 @@ class Transfer:
 
     def __init__(self, table: TableState, make: Callable[..., tf.Operation], name: str) -> None:
         self.table = table
-        self.token = eager.placeholder(tf.int64, [], name=name + "_token")
-        self.op = make(table.variable.table_variables, table.parts, self.token, name=name)
+        with eager.room(table.variable):
+            self.token = eager.placeholder(tf.int64, [], name=name + "_token")
+            self.op = make(table.variable.table_variables, table.parts, self.token, name=name)
 
     def run(self, session: tf.Session, obj: Any) -> None:
         """Moves the shard to the sink, or from the source, `obj`.

@@ -18,6 +18,7 @@ _MOST_PARTS = 1000
 _BODY = "_sok1x_body"  # the attribute of a table, or of the body's graph, that has the body
 _PARTS = "_sok1x_parts"  # that of the graph which has {what was asked for: (a function, what was asked for)}
 _NAME = "_sok1x_name"  # that of a variable which has its name
+_BEGINS = "_sok1x_begins"  # that of a slot which has what it begins with
 _body: Any = None
 _session: Optional["EagerSession"] = None
 _known: Dict[str, List[Any]] = {}  # collection -> references to variables
@@ -146,6 +147,16 @@ def named(variable: Any, name: str) -> None:
 def name_of(variable: Any) -> Optional[str]:
     """What `named` was told; None: nothing."""
     return getattr(variable, _NAME, None)
+
+
+def begins(variable: Any, value: Any) -> None:
+    """Notes the number that all of an eager slot begins with."""
+    setattr(variable, _BEGINS, value)
+
+
+def begins_with(variable: Any) -> Any:
+    """What `begins` was told, else 0."""
+    return getattr(variable, _BEGINS, 0)
 
 
 def collected(where: Any, name: str) -> List[Any]:

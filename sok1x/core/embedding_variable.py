@@ -12,6 +12,7 @@ from sok1x.core import (
     eager_slots,
     forgetting_options,
     growing_slots,
+    horovod_eager,
     initializers,
     loss_scales,
     newer_optimizers,
@@ -160,6 +161,7 @@ class EmbeddingVariable(StampedVariable):
         warm_start.watch()
         newer_optimizers.watch()
         loss_scales.watch()
+        horovod_eager.watch()
         if table.grows:
             growing_slots.watch()
             parameter_counts.watch()
@@ -309,6 +311,7 @@ class EmbeddingVariable(StampedVariable):
     def _in_hand(self) -> None:
         """Somebody, perhaps an optimizer, has asked for what ops on the variable need."""
         if not self._in_graph_mode:
+            horovod_eager.watch()  # it may have been imported meanwhile
             return
         slots.watch(tf.get_default_graph())
         gradient_checks.check(self._handle.graph, self.table.name)

@@ -169,6 +169,12 @@ def name_of(variable: Any) -> Optional[str]:
     return None if found is None else str(found[1].name)
 
 
+def slot_of(variable: Any) -> Any:
+    """The `known_slots.Slot` that a slot of a table that grows is; None of any other variable."""
+    found = getattr(variable, _GROWS_WITH, None)
+    return None if found is None else found[1]
+
+
 def assigned(variable: Any, value: Any, name: Optional[str]) -> Optional[tf.Operation]:
     """An op that assigns a slot of a table that grows as a whole: see graph_ops/stores/slot_values.py.
 

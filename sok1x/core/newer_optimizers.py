@@ -71,6 +71,8 @@ def _owned(made: Any, shard: Any) -> Any:
         made.__class__ = ShardVariable  # the same state, with the other class's `assign`
         setattr(made, slots.OWNER, shard)
         if not made._in_graph_mode:
+            if growing_slots.slot_of(made) is None and tf.executing_eagerly() and made.shape.num_elements():
+                eager.begins(made, made.sparse_read([0]).numpy().flat[0])
             eager.named(made, growing_slots.name_of(made) or eager.unique_name(made.name.partition(":")[0]))
             eager.add(made)
     return made

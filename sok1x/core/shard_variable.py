@@ -1,11 +1,25 @@
 """Variables whose value belongs to one rank alone."""
-from typing import Any
+import contextlib
+import threading
+from typing import Any, Iterator
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.core import eager, growing_slots
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
+
+_local = threading.local()
+
+
+@contextlib.contextmanager
+def left_out() -> Iterator[None]:
+    """Inside, in this thread, a tf.train.Checkpoint passes over shards: somebody else saves them."""
+    before, _local.left_out = getattr(_local, "left_out", False), True
+    try:
+        yield
+    finally:
+        _local.left_out = before
 
 
 class _NameOfEager:
@@ -123,8 +137,16 @@ class ShardVariable(ResourceVariable):
 
     def _serialize_to_tensors(self) -> Any:
         """The same, asked by TensorFlow 2's; of a graph's variable it is a tf.train.Saver that asks."""
+        if getattr(_local, "left_out", False):
+            return {}
         if not self._in_graph_mode:
             self._refuse_on_several_ranks()
+            table = getattr(self, "table", None)
+            if table is not None and table.grows:
+                raise RuntimeError((
+                    "tf.train.Checkpoint cannot save or restore '{}': the table grows, forgets or has a cache, and its "
+                    "rows mean nothing without what lies beside them. Use sok.CheckpointManager(folder, "
+                    "checkpoint=tf.train.Checkpoint(...)), which saves tables itself.").format(self.op.name))
         return super()._serialize_to_tensors()
 
     def _refuse_on_several_ranks(self) -> None:

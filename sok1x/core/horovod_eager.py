@@ -1,0 +1,70 @@
+"""Horovod in eager execution: its tape, its optimizers and its broadcasts leave shards alone.
+
+In graphs the ops that its broadcasts are made of tell what they are (shard_variable.py). Eager tensors do not; so what
+it is given is looked at before it begins. A table's gradient is whole on the rank that has the rows.
+"""
+import functools
+import importlib
+import sys
+from typing import Any, Callable
+
+from sok1x.core import eager
+from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import V2
+
+_MODULE = "horovod.tensorflow"
+
+
+def watch() -> None:
+    """From now on Horovod's functions for TensorFlow pass over shards, if they have been imported.
+
+    Example:
+        >>> from sok1x.core import horovod_eager
+        >>> horovod_eager.watch()
+    """
+    found = sys.modules.get(_MODULE)
+    if not V2 or found is None or hasattr(getattr(found, "_make_allreduce_grads_fn", watch), "__wrapped__"):
+        return
+    functions = importlib.import_module(_MODULE + ".functions")
+    for module, name, around in (
+            (found, "_make_allreduce_grads_fn", _reducing), (functions, "_make_broadcast_group_fn", _broadcasting),
+            (functions, "_make_inplace_broadcast_group_fn", _broadcasting_lists)):
+        if hasattr(module, name):
+            setattr(module, name, _made(getattr(module, name), around))
+
+
+def _made(stock: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return around(stock(*args, **kwargs))
+    return make
+
+
+def _reducing(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Of gradients, for the tape and the optimizers."""
+    def reduce(grads: Any, variables: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if variables is None or not eager.is_on():
+            return stock(grads, variables, *args, **kwargs)
+        grads, variables = list(grads), list(variables)
+        places = [i for i, variable in enumerate(variables) if not isinstance(variable, ShardVariable)]
+        if places:
+            reduced = stock([grads[i] for i in places], [variables[i] for i in places], *args, **kwargs)
+            for i, gradient in zip(places, reduced):
+                grads[i] = gradient
+        return grads
+    return reduce
+
+
+def _others(variables: Any) -> Any:
+    return [variable for variable in variables if not isinstance(variable, ShardVariable)]
+
+
+def _broadcasting(stock: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda variables, *args, **kwargs: stock(_others(variables), *args, **kwargs)
+
+
+def _broadcasting_lists(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def broadcast(lists: Any, *args: Any, **kwargs: Any) -> Any:
+        left = [others for others in map(_others, lists) if others]
+        return stock(left, *args, **kwargs)
+    return broadcast

@@ -1,0 +1,172 @@
+"""Run by test_eager.py: checkpoints of eager programs, Horovod's functions, loss scales, and what is refused.
+
+Each run goes on where the one before has ended, on another number of ranks.
+"""
+import os
+import pickle
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
+
+DIM, KEYS, BATCH = 3, 20, 8
+KERAS = tf.keras.optimizers
+
+
+def rows(table):
+    keys, values = sok.export(table)
+    return dict(zip(keys.numpy().tolist(), values.numpy()))
+
+
+class Model:
+    def __init__(self, world):
+        self.layer = sok.All2AllDenseEmbedding(None, DIM, 1, 1, init_capacity=2)
+        self.bags = sok.DistributedEmbedding("sum", 64, DIM, 1, 2)
+        self.static = sok.Variable(np.ones([KEYS, DIM], np.float32))
+        self.tables = [self.layer.embedding_variable, self.bags.embedding_variable, self.static]
+        self.kernel, self.counter = tf.Variable([1.0, 2.0, 3.0]), tf.Variable(0, dtype=tf.int64)
+        self.optimizer = sok.DistributedOptimizer(KERAS.legacy.Adam(0.05), average=False)
+        self.world = world
+
+    def step(self, random):
+        keys, factors = random.randint(0, KEYS, BATCH), random.normal(size=BATCH).astype(np.float32)
+        part = slice(self.world.rank, None, self.world.size)
+        keys, factors = tf.constant(keys[part], tf.int64), tf.constant(factors[part])
+        with tf.GradientTape() as tape:
+            one_each = tf.SparseTensor(tf.stack([tf.range(len(keys), dtype=tf.int64), tf.zeros_like(keys)], axis=1),
+                                       keys, [len(keys), 2])
+            vectors = [tf.reshape(self.layer(tf.reshape(keys, [-1, 1, 1]), training=True), [-1, DIM]),
+                       tf.reshape(self.bags(one_each, training=True), [-1, DIM]),
+                       sok.lookup_sparse(self.static, one_each, combiners="sum")]
+            loss = tf.reduce_sum(tf.add_n(vectors) ** 2 * self.kernel * factors[:, None])
+        variables = self.tables + [self.kernel]
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        self.counter.assign_add(1)
+
+    def state(self):
+        return [rows(table) for table in self.tables] + [{0: self.kernel.numpy()}]
+
+
+def check_checkpoints(world, random, folder, rounds):
+    model = Model(world)
+    if rounds:
+        model.step(np.random.RandomState(0))  # makes the slots
+    manager = sok.CheckpointManager(os.path.join(folder, "run"), 2, checkpoint=tf.train.Checkpoint(
+        layer=model.layer, bags=model.bags, kernel=model.kernel, counter=model.counter, optimizer=model.optimizer))
+    assert manager.restore() == (3 * rounds or None)
+    assert int(model.counter) == 3 * rounds
+    if rounds:
+        check_restored(model, folder, rounds)
+    batches = [np.random.RandomState(seed) for seed in random.randint(0, 10 ** 6, 3 * rounds + 3)]
+    for batch in batches[3 * rounds:]:
+        model.step(batch)
+    assert manager.save(step=int(model.counter)).endswith(str(3 * rounds + 3))
+    saved = model.state()
+    model.step(np.random.RandomState(1))
+    assert manager.restore() == 3 * rounds + 3
+    for before, after in zip(saved, model.state()):
+        assert sorted(before) == sorted(after)
+        for key, row in after.items():
+            np.testing.assert_array_equal(row, before[key])
+    with open(os.path.join(folder, "state-{}-{}.pickle".format(rounds, world.rank)), "wb") as file:
+        pickle.dump(saved, file)
+
+
+def check_restored(model, folder, rounds):
+    """This rank has what the ranks of the round before had, as far as it is its own."""
+    there = [{} for _ in model.state()]
+    for name in os.listdir(folder):
+        if name.startswith("state-{}-".format(rounds - 1)):
+            with open(os.path.join(folder, name), "rb") as file:
+                for every, some in zip(there, pickle.load(file)):
+                    every.update(some)
+    for every, mine in zip(there[:-1], model.state()):
+        assert sorted(mine) == [key for key in sorted(every) if key % model.world.size == model.world.rank]
+        for key, row in mine.items():
+            np.testing.assert_array_equal(row, every[key])
+    np.testing.assert_array_equal(model.kernel.numpy(), there[-1][0])
+
+
+def check_horovod(world):
+    import horovod.tensorflow as hvd
+    hvd.init()
+    table, weight = sok.Variable(np.arange(8).reshape(4, 2).astype(np.float32)), tf.Variable([0.0])
+    before, optimizer = rows(table), KERAS.SGD(1.0)
+    for inplace in (False, True):
+        weight.assign([1.0 + world.rank])
+        hvd.broadcast_variables([table, weight], 0, inplace=inplace)
+        assert weight.numpy().tolist() == [1.0]
+        for key, row in rows(table).items():
+            np.testing.assert_array_equal(row, before[key])
+
+    def step():
+        ids = tf.SparseTensor([[0, 0]], tf.constant([1], tf.int64), [1, 1])
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(sok.lookup_sparse(table, ids, combiners="sum")) * weight[0] * (world.rank + 1)
+        found, of_weight = hvd.DistributedGradientTape(tape).gradient(loss, [table, weight])
+        optimizer.apply_gradients([(found, table)])
+        return of_weight
+    for call, first in ((step, [2.0, 3.0]), (tf.function(step), [-1.0, 0.0])):
+        of_weight = call()
+        # Of the table the sum over the ranks, 1 + 2; of the weight what Horovod makes of it, the average.
+        np.testing.assert_allclose(of_weight.numpy(), [sum(first) * 1.5])
+        for key, row in rows(table).items():
+            if key == 1:
+                np.testing.assert_allclose(row, np.array(first) - 3.0)
+
+
+def check_loss_scales(world):
+    for made in (KERAS.SGD, KERAS.legacy.SGD):
+        optimizer = tf.keras.mixed_precision.LossScaleOptimizer(made(0.5), dynamic=True, initial_scale=64)
+        table, weight = sok.Variable(np.ones([4, 2], np.float32)), tf.Variable([1.0, 1.0])
+
+        @tf.function
+        def step(factor):
+            ids = tf.SparseTensor([[0, 0]], tf.constant([world.rank], tf.int64), [1, 1])
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(sok.lookup_sparse(table, ids, combiners="sum") * weight) * factor
+                scaled = optimizer.get_scaled_loss(loss)
+            pairs = zip(optimizer.get_unscaled_gradients(tape.gradient(scaled, [table, weight])), [table, weight])
+            optimizer.apply_gradients(pairs)
+        for factor, scale in ((1.0, 64.0), (np.inf if world.rank == world.size - 1 else 1.0, 32.0)):
+            step(tf.constant(factor))
+            assert float(optimizer.loss_scale) == scale, (float(optimizer.loss_scale), scale)
+            assert weight.numpy().tolist() == [0.5, 0.5], weight
+            assert rows(table)[world.rank].tolist() == [0.5, 0.5], rows(table)
+
+
+def check_refusals():
+    """Before a file is written."""
+    table = sok.DynamicVariable(dimension=2, init_capacity=2)
+    try:
+        tf.train.Checkpoint(table=table).write("/nowhere/at/all")
+    except RuntimeError as error:
+        assert "CheckpointManager" in str(error), error
+    else:
+        raise AssertionError("no error")
+    layer = sok.All2AllDenseEmbedding(16, 2, 1, 1)
+    try:
+        tf.function(lambda: layer(tf.constant([[[1]]], tf.int64), training=True), jit_compile=True)()
+    except ValueError as error:
+        assert "XLA" in str(error) and "jit_compile" in str(error), error
+    else:
+        raise AssertionError("no error")
+
+
+def main(seed, folder, rounds):
+    sok.init()
+    world = launch.current()
+    check_checkpoints(world, np.random.RandomState(seed), folder, rounds)
+    if not rounds:
+        check_horovod(world)
+        check_loss_scales(world)
+        check_refusals()
+    print("rank", world.rank, "ok")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
