@@ -41,6 +41,7 @@ In a session, all ranks together:
     restoring          and back
     dense_saver        what is not in shards
     manager            `sok.CheckpointManager`, for a loop of one's own
+    eager_run          the same of an eager program: its tables, and a tf.train.Checkpoint of the rest
     saver_hook         `sok.CheckpointSaverHook`
     schedule           when to save
     told_to_end        where all ranks stop and save, when they are told to end

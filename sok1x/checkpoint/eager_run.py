@@ -1,6 +1,6 @@
 """What is saved of an eager program: its tables, as they are now, and a tf.train.Checkpoint of the rest."""
 import gc
-from typing import Any, Dict, List, Optional
+from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
 

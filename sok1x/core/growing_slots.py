@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, NoReturn, Optional, 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import slot_numbers
-from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, is_eager_outside, slot_creator
+from sok1x.graph_ops.bridge.tensorflow_versions import KerasOptimizer
 from sok1x.graph_ops.stores import initial, known_slots, slot_values
 
 _local = threading.local()
@@ -118,20 +118,6 @@ def watch() -> None:
         stock = kind._resource_apply_sparse_duplicate_indices
         if not hasattr(stock, "stock"):
             kind._resource_apply_sparse_duplicate_indices = _waiting(stock)
-    if V2 and not hasattr(slot_creator.create_slot_with_initializer, "of_known_shape"):
-        slot_creator.create_slot_with_initializer = _of_known_shape(slot_creator.create_slot_with_initializer)
-
-
-def _of_known_shape(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """TensorFlow 2 keeps no `GrowingRows` in a shape, and would not say what to do."""
-    def create_slot_with_initializer(primary: Any, initializer: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_eager_outside() and hasattr(primary, "table") and primary.table.grows \
-                and not tf.TensorShape(shape).is_fully_defined():
-            GrowingRows(primary.table.name)._refuse()
-        return stock(primary, initializer, shape, *args, **kwargs)
-
-    create_slot_with_initializer.of_known_shape = True  # type: ignore[attr-defined]
-    return create_slot_with_initializer
 
 
 def _waiting(stock: Callable[..., Any]) -> Callable[..., Any]:
