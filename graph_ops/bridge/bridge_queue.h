@@ -53,12 +53,19 @@ class Queue {
       open_ = false;
       close_status_ = tf::Status(static_cast<Code>(code), reason);
       left.swap(queue_);
+      refused_ += left.size();
       cancelled_.clear();
       ended_.clear();
       size_.store(0, std::memory_order_release);
     }
     ready_.notify_all();
     for (Queued& queued : left) queued.request->Finish(close_status_);
+  }
+
+  // How many requests have met a closed queue, or were in it when it closed.
+  int64_t Refused() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return refused_;
   }
 
   // TensorFlow has given up the step of request `id`. The request may have finished meanwhile: hence not its pointer.
@@ -92,6 +99,7 @@ class Queue {
         size_.fetch_add(queued.size(), std::memory_order_release);
       } else {
         refused = close_status_;
+        refused_ += queued.size();
       }
     }
     if (refused.ok()) {
@@ -198,6 +206,7 @@ class Queue {
   std::deque<int64_t> cancelled_;
   std::deque<uint64_t> ended_;
   std::atomic<size_t> size_{0};
+  int64_t refused_ = 0;
   bool open_ = false;
   bool woken_ = false;
   tf::Status close_status_ = tf::Status(

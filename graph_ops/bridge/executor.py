@@ -14,7 +14,7 @@ import time
 import traceback
 
 from sok1x import launch
-from sok1x.graph_ops.bridge import bridge, bulk, devices, lane_ranks, together
+from sok1x.graph_ops.bridge import bridge, bulk, devices, lane_ranks, session_runs, together
 from sok1x.graph_ops.bridge.calls import Calls
 from sok1x.graph_ops.bridge.contexts import Contexts
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
@@ -47,6 +47,7 @@ class Executor(threading.Thread):
         self._current = []  # the requests that are being taken in, or run
         self._among = None  # of several ranks, C++'s part in their order: LaneRanks
         self._stopping = False
+        self._refused = 0  # requests that waited for other ranks when the program ended
         self._pid = os.getpid()
 
     # ---- called from other threads
@@ -62,6 +63,8 @@ class Executor(threading.Thread):
             self.join()
         else:
             launch.conclude(world, self)
+        if self._library.refused() or self._refused:
+            session_runs.wait()
 
     # ---- the thread itself
 
@@ -181,6 +184,7 @@ class Executor(threading.Thread):
     def _close(self, code, reason):
         self._library.close(code, reason.encode())
         held, self._held = self._held, {}
+        self._refused += len(held)
         for taken in held.values():
             taken.request.finish(code, reason)
 

@@ -1,0 +1,35 @@
+"""Threads that are inside session.run when the process ends: they come out of it before Python goes.
+
+What a daemon thread's session.run was waiting for fails when the executor ends. TensorFlow then makes the text of the
+error, in Python and, from 2.x on, in C++ that calls Python. A thread that asks for the interpreter when that is going
+is ended where it stands; inside such C++ that takes down the whole process, after a program that went well.
+"""
+import sys
+import threading
+import time
+
+from sok1x.graph_ops.bridge.tensorflow_versions import client_session
+
+# A text takes milliseconds. Threads may also wait for something that never comes: a queue of TensorFlow's.
+_SECONDS = 5.0
+_PAUSE_SECONDS = 0.002
+
+
+def wait():
+    """Waits for other threads to come out of session.run, for some seconds at most."""
+    end = time.monotonic() + _SECONDS
+    while _anyone() and time.monotonic() < end:
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _anyone():
+    code, this = client_session.BaseSession._do_call.__code__, threading.get_ident()
+    return any(_is_in(frame, code) for thread, frame in sys._current_frames().items() if thread != this)
+
+
+def _is_in(frame, code):
+    while frame is not None:
+        if frame.f_code is code:
+            return True
+        frame = frame.f_back
+    return False
