@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, growing_slots, slot_numbers
+from sok1x.core import eager, growing_slots, slot_beginnings
 from sok1x.graph_ops.stores import eager_names, growth, initial, known_slots
 
 
@@ -45,7 +45,7 @@ def _creator(shard: Any) -> Callable[..., Any]:
             return next_creator(**kwargs)  # a number of the optimizer's
         dtype, row_shape = example.dtype.base_dtype, example.shape[1:].as_list()
         name = eager.unique_name("{}/{}".format(table.name, kwargs.get("name") or "slot"))
-        slot = known_slots.Slot(name, table.growth.container, slot_numbers.number_of(table.name, name, example))
+        slot = known_slots.Slot(name, table.growth.container, slot_beginnings.number_of(table.name, name, example))
         made = next_creator(**dict(
             kwargs, initial_value=lambda: initial.initial_slot(table, slot, dtype, row_shape),
             shape=tf.TensorShape([None] + row_shape)))

@@ -13,14 +13,13 @@ TensorFlow could read a slot, as `m * beta1`, before the lookup, and assign what
 optimizers wait for the gradient with all they do (`gradient_first`).
 """
 import contextlib
-import functools
 import threading
-from typing import Any, Callable, Dict, Iterable, Iterator, NoReturn, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, NoReturn, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import slot_numbers
-from sok1x.graph_ops.bridge.tensorflow_versions import KerasOptimizer
+from sok1x.core import slot_beginnings
+from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, slot_creator
 from sok1x.graph_ops.stores import initial, known_slots, slot_values
 
 _local = threading.local()
@@ -118,6 +117,39 @@ def watch() -> None:
         stock = kind._resource_apply_sparse_duplicate_indices
         if not hasattr(stock, "stock"):
             kind._resource_apply_sparse_duplicate_indices = _waiting(stock)
+    if V2 and not hasattr(tf.train.AdagradDAOptimizer._create_slots, "stock"):
+        slot_creator.create_slot_with_initializer = _of_known_shape(slot_creator.create_slot_with_initializer)
+        # It makes constants of the table's shape before it makes slots.
+        tf.train.AdagradDAOptimizer._create_slots = _of_known_shapes(tf.train.AdagradDAOptimizer._create_slots)
+
+
+def _of_known_shape(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """TensorFlow 2 keeps no `GrowingRows` in a shape, and would not say what to do."""
+    def create_slot_with_initializer(primary: Any, initializer: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return stock(primary, initializer, shape, *args, **kwargs)
+        except ValueError:
+            if not tf.TensorShape(shape).is_fully_defined():
+                _refuse_if_growing(primary)
+            raise
+
+    create_slot_with_initializer.stock = stock  # type: ignore[attr-defined]
+    return create_slot_with_initializer
+
+
+def _of_known_shapes(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def create_slots(self: Any, var_list: Any) -> Any:
+        for variable in () if are_shapes_known() else var_list:
+            _refuse_if_growing(variable)
+        return stock(self, var_list)
+
+    create_slots.stock = stock  # type: ignore[attr-defined]
+    return create_slots
+
+
+def _refuse_if_growing(variable: Any) -> None:
+    if hasattr(variable, "table") and variable.table.grows:
+        GrowingRows(variable.table.name)._refuse()
 
 
 def _waiting(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -208,12 +240,13 @@ class _Made:
     def initial_value(self) -> tf.Tensor:
         """What the variable's constructor calls, in the scope of its initializer."""
         shard, graph = self._shard, tf.get_default_graph()
-        example, is_slot = _example(self._given, shard.table.dim)
+        example, is_slot = slot_beginnings.example(self._given, shard.table.dim, are_shapes_known())
         if not is_slot:
             return example
         scope, _, last = graph.get_name_scope().rpartition("/")
         assert last == "Initializer", graph.get_name_scope()
-        self._slot = known_slots.Slot(scope, graph._container, slot_numbers.number_of(shard.table.name, scope, example))
+        self._slot = known_slots.Slot(scope, graph._container,
+                                      slot_beginnings.number_of(shard.table.name, scope, example))
         row_shape = [shard.table.dim] if example.shape.rank is None else example.shape[1:].as_list()
         return initial.initial_slot(shard.table, self._slot, example.dtype.base_dtype, row_shape)
 
@@ -264,18 +297,6 @@ def _shard_at_hand(shards: Iterable[Any]) -> Any:
             if op in growing:
                 return growing[op]
     return None
-
-
-def _example(given: Any, dim: int) -> Tuple[tf.Tensor, bool]:
-    """(what a variable begins with, perhaps for one row alone; whether it has the rows of a table that grows)."""
-    if isinstance(given, functools.partial):
-        shape = given.keywords.get("shape")
-        if isinstance(shape, tf.TensorShape) and shape.rank and shape.as_list()[0] is None:  # as Keras says it
-            return given.func(*given.args, **{**given.keywords, "shape": tf.TensorShape([1, dim])}), True
-    value = tf.convert_to_tensor(given() if callable(given) else given)
-    if value.shape.rank is None:
-        return value, True
-    return value, bool(value.shape.rank) and value.shape.as_list()[0] == (1 if are_shapes_known() else None)
 
 
 def keep(variable: Any, table: Any, slot: Any) -> None:
