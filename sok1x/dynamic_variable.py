@@ -13,7 +13,7 @@ from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.core.placed_variable import PlacedVariable, check_rank, placement_of
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.embeddings import arguments
-from sok1x.graph_ops.bridge.tensorflow_versions import Variable, tf_ops
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable, initialized_value, tf_ops
 from sok1x.graph_ops.operations import local_lookup
 from sok1x.graph_ops.stores import growth, initial
 from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
@@ -209,7 +209,7 @@ def _beginning(label: str, initializer: Any, dim: int) -> _Beginning:
             return _Beginning({"kind": "constant", "a": float(initializer), "b": 0.0})
         initializer = None if initializer == "random" else initializer
     if isinstance(initializer, Variable):
-        initializer = initializer.initialized_value()
+        initializer = initialized_value(initializer)
     if isinstance(initializer, (tf.Tensor, np.ndarray, list, tuple, numbers.Number)):
         given = tf.cast(tf.convert_to_tensor(initializer), tf.float32)
         shape: Tuple[Any, ...] = tuple(given.shape.as_list()) if given.shape.rank is not None else (None,)

@@ -86,6 +86,9 @@ if V2:
     KerasOptimizer: Any = _keras_module("optimizers.legacy.optimizer_v2").OptimizerV2
     NewKerasOptimizer: Any = _keras_module("optimizers.optimizer").Optimizer
     checkpoint_management: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint_management")
+    keras_optimizers: Any = _keras_module("optimizers")
+    keras_optimizer_utils: Any = _keras_module("optimizers.utils")
+    keras_loss_scale: Any = _keras_module("mixed_precision.loss_scale_optimizer")
     KERAS_LAYERS: Tuple[Any, ...] = (keras_base_layer.Layer, keras_base_layer_v1.Layer)
     KERAS_MODELS: Tuple[Any, ...] = (_keras_module("engine.training").Model, keras_training_v1.Model)
     KerasLossScaleOptimizer: Any = None  # 2.x's has a loss scale of its own kind, and no place for another
@@ -107,6 +110,7 @@ else:
     Variable = tf.Variable
     keras_loss_scales = None  # 1.15's takes a loss scale of ours
     KerasOptimizer, NewKerasOptimizer = tf.keras.optimizers.Optimizer, None
+    keras_optimizers = keras_optimizer_utils = keras_loss_scale = None
     KERAS_LAYERS = (tf.keras.layers.Layer,)
     KERAS_MODELS = (_keras_network.Network,)
     KerasLossScaleOptimizer = _keras_loss_scale.LossScaleOptimizer
@@ -130,6 +134,14 @@ def keras_policy_set() -> Any:
     if V2:
         return keras_policies._global_policy
     return None if keras_policies.policy_defaults_to_floatx() else keras_policies.global_policy()
+
+
+def initialized_value(variable: Any) -> Any:
+    """What a variable begins with, as a tensor, also for another variable's initial value; eager: what it has now."""
+    if tf.executing_eagerly():
+        return variable.read_value()
+    with tf.init_scope():
+        return tf.cond(tf.is_variable_initialized(variable), variable.read_value, lambda: variable.initial_value)
 
 
 def loss_scale_weights(loss_scale: Any) -> List[Any]:

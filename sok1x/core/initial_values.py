@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import initializers
-from sok1x.graph_ops.bridge.tensorflow_versions import Variable
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable, initialized_value
 
 DTYPES = ("float32", "float64", "int32", "int64")  # rows of whole 32-bit words that TensorFlow has variables of
 
@@ -67,7 +67,7 @@ def whole(label: str, initial_value: Any, shape: Any, initializer: Any, dtype: A
     if callable(initial_value) and not isinstance(initial_value, (tf.Tensor, Variable)):
         initial_value = initial_value()
     if isinstance(initial_value, Variable):
-        initial_value = initial_value.read_value() if tf.executing_eagerly() else initial_value.initialized_value()
+        initial_value = initialized_value(initial_value)
     given = _of_tensor if isinstance(initial_value, tf.Tensor) else _of_array
     made = given(label, initial_value, dtype)
     if shape is not None and (made.rows, made.dim) != _shape(label, "shape", tf.TensorShape(shape)):
