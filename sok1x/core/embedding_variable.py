@@ -14,7 +14,6 @@ from sok1x.core import (
     growing_slots,
     horovod_eager,
     initializers,
-    loss_scales,
     newer_optimizers,
     parameter_counts,
     slots,
@@ -160,7 +159,6 @@ class EmbeddingVariable(StampedVariable):
         summaries.watch()
         warm_start.watch()
         newer_optimizers.watch()
-        loss_scales.watch()
         horovod_eager.watch()
         if table.grows:
             growing_slots.watch()

@@ -9,7 +9,8 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, eager_slots, growing_slots, slots
+from sok1x.core import eager, eager_slots, growing_slots, keras_loss_scaling, slots
+from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge import tensorflow_versions
 from sok1x.graph_ops.bridge.tensorflow_versions import NewKerasOptimizer, tf_ops
@@ -29,6 +30,9 @@ def watch() -> None:
     NewKerasOptimizer.add_variable_from_reference = _slots_made(NewKerasOptimizer.add_variable_from_reference)
     NewKerasOptimizer.apply_gradients = _whole_steps(NewKerasOptimizer.apply_gradients)
     tf.train.Optimizer.apply_gradients = _slots_first(tf.train.Optimizer.apply_gradients)
+    tensorflow_versions.keras_optimizers.convert_to_legacy_optimizer = _still_distributed(
+        tensorflow_versions.keras_optimizers.convert_to_legacy_optimizer)
+    keras_loss_scaling.watch()
     tensorflow_versions.KerasOptimizer.add_slot = _eager_slots(tensorflow_versions.KerasOptimizer.add_slot)
     slot_creator = tensorflow_versions.slot_creator
     for name in ("create_slot", "create_slot_with_initializer"):
@@ -122,11 +126,14 @@ def _whole_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
         pairs = list(grads_and_vars)
         if eager.is_on():
             _build_for_growing(self, [variable for _, variable in pairs])
-        if tf.executing_eagerly() or tf.get_default_graph().building_function or not any(
-                hasattr(variable, "table") for _, variable in pairs):
+        graph = tf.get_default_graph()
+        if tf.executing_eagerly() or graph._add_control_dependencies or not any(
+                gradient is not None for gradient, _ in pairs) or not (
+                hasattr(self, "_sok1x_averages") or graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)):
             return stock(self, pairs, *args, **kwargs)
         # Variables are made before, so that nothing of their initializers is taken for a part of the step.
-        self.build([variable for _, variable in pairs])
+        with growing_slots.shapes_known():
+            self.build([variable for _, variable in pairs])
         with tensorflow_versions.automatic_control_dependencies() as ordered, \
                 tf.control_dependencies(_of_growing(pairs)):
             step = tf.convert_to_tensor(stock(self, pairs, *args, **kwargs))
@@ -142,6 +149,18 @@ def _build_for_growing(optimizer: Any, variables: List[Any]) -> None:
         with growing_slots.shapes_known(), tf.init_scope(), tf.name_scope(optimizer.name or "optimizer"):
             optimizer.build(variables)
         optimizer.jit_compile = False  # which Keras sets on GPUs: XLA would compile anew for every number of rows
+
+
+def _still_distributed(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Where TensorFlow 2's behavior is off, Keras' compile makes an optimizer of the older kind of a newer one."""
+    def convert_to_legacy_optimizer(optimizer: Any) -> Any:
+        made = stock(optimizer)
+        if not hasattr(optimizer, "_sok1x_averages"):
+            return made
+        from sok1x.optimizers.distributed_optimizer import DistributedOptimizer  # which needs this module
+        return DistributedOptimizer(made, optimizer._sok1x_average, optimizer._sok1x_clip_norm)
+
+    return convert_to_legacy_optimizer
 
 
 def _of_growing(pairs: List[Any]) -> List[tf.Tensor]:

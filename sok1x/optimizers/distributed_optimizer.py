@@ -1,14 +1,18 @@
 """Any optimizer, with dense gradients averaged over the ranks."""
 import contextlib
 import numbers
+import threading
 from typing import Any, Dict, Iterator, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import newer_optimizers
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2
 from sok1x.graph_ops.operations import embedding
 from sok1x.optimizers import clipping, gradients
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
+
+_local = threading.local()
 
 
 def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = None) -> Any:
@@ -53,6 +57,7 @@ def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = 
         ...     session.run(weights).tolist()
         [0.5, 1.5]
     """
+    newer_optimizers.watch()
     base = type(optimizer)
     if isinstance(optimizer, _Distributed):
         raise TypeError("DistributedOptimizer: got an optimizer that it has made already, expected a plain one")
@@ -156,6 +161,42 @@ def apply_prepared(optimizer: Any, pairs: Any, *args: Any, **kwargs: Any) -> Any
     return super(_Distributed, optimizer).apply_gradients(pairs, *args, **kwargs)
 
 
+@contextlib.contextmanager
+def prepared(optimizer: Any, grads_and_vars: Any) -> Iterator[List[Tuple[Any, Any]]]:
+    """Inside, in this thread, a Keras optimizer's `apply_gradients` has nothing left to communicate.
+
+    Args:
+        optimizer: of tf.keras.optimizers, made by `DistributedOptimizer`.
+        grads_and_vars: as for `prepare`.
+
+    Yields:
+        The pairs as they are to be applied: averaged, and clipped by all limits that the optimizer has.
+
+    Raises:
+        TypeError: as for `prepare`.
+        ValueError: likewise.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.optimizers import distributed_optimizer
+        >>> with tf.Graph().as_default():
+        ...     weights = tf.get_variable("weights", initializer=[1.0, 2.0], use_resource=True)
+        ...     optimizer = sok.DistributedOptimizer(tf.keras.optimizers.SGD(0.5))
+        ...     with distributed_optimizer.prepared(optimizer, [(tf.constant([3.0, 4.0]), weights)]) as pairs:
+        ...         step = optimizer.apply_gradients(pairs)
+    """
+    pairs = prepare(optimizer, grads_and_vars)
+    with optimizer._sok1x_without_clips() as clip:
+        pairs = clip(pairs)
+        before = getattr(_local, "prepared", None)
+        _local.prepared = optimizer
+        try:
+            yield pairs
+        finally:
+            _local.prepared = before
+
+
 class _Distributed(KnowsDistinctRows):
     """What the made classes have in common; they derive from this and from the optimizer's own class."""
 
@@ -170,6 +211,8 @@ class _Distributed(KnowsDistinctRows):
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's own, with what is not averaged yet averaged, and clipped if `clip_norm` was given."""
+        if getattr(_local, "prepared", None) is self:
+            return apply_prepared(self, grads_and_vars, *args, **kwargs)
         return apply_prepared(self, prepare(self, grads_and_vars), *args, **kwargs)
 
 
@@ -200,6 +243,8 @@ class _DistributedKeras(_Distributed):
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's own, with what is not averaged yet averaged, and clipped by all ranks' norms."""
+        if getattr(_local, "prepared", None) is self:
+            return apply_prepared(self, grads_and_vars, *args, **kwargs)
         pairs = prepare(self, grads_and_vars)
         if not V2:  # which clips where it computes gradients
             return apply_prepared(self, pairs, *args, **kwargs)
@@ -223,7 +268,8 @@ class _DistributedKeras(_Distributed):
         Yields a function that clips pairs (gradient, variable) as the optimizer would on one rank.
         """
         names = ("clipnorm", "clipvalue", "global_clipnorm") if V2 else ("clipnorm", "clipvalue")
-        limits = {name: getattr(self, name) for name in names if getattr(self, name, None) is not None}
+        clips = getattr(self, "inner_optimizer", self)  # of a LossScaleOptimizer of Keras' the one that it scales
+        limits = {name: getattr(clips, name) for name in names if getattr(clips, name, None) is not None}
 
         def clip(pairs: Any) -> Any:
             if "clipnorm" in limits:
@@ -240,14 +286,14 @@ class _DistributedKeras(_Distributed):
 
         for name in limits:
             if V2:
-                setattr(self, name, None)
+                setattr(clips, name, None)
             else:
-                delattr(self, name)
+                delattr(clips, name)
         try:
             yield clip
         finally:
             for name, value in limits.items():
-                setattr(self, name, value)
+                setattr(clips, name, value)
 
 
 def _is_lookups(gradient: Any) -> bool:

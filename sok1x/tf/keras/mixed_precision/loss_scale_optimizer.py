@@ -78,7 +78,8 @@ class LossScaleOptimizer:
             return super().__new__(_OfKeras)
         if NewKerasOptimizer is not None and isinstance(opt, NewKerasOptimizer):
             raise TypeError("LossScaleOptimizer: opt: got {!r} of type {}, one of Keras' newer optimizers; expected "
-                            "one of tf.train or of tf.keras.optimizers.legacy (which tf.compat.v1.keras.optimizers has)"
+                            "one of tf.train or of tf.keras.optimizers.legacy (which tf.compat.v1.keras.optimizers "
+                            "has); tf.keras.mixed_precision.LossScaleOptimizer takes the newer ones, and asks all ranks"
                             .format(opt, type(opt).__name__))
         raise TypeError("LossScaleOptimizer: opt: got {!r} of type {}, expected an optimizer of tf.train or "
                         "tf.keras.optimizers".format(opt, type(opt).__name__))
