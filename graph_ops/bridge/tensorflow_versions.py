@@ -80,7 +80,6 @@ if V2:
     keras_base_layer_v1 = _keras_module("engine.base_layer_v1")
     keras_base_layer_utils = _keras_module("engine.base_layer_utils")
     keras_layer_utils = _keras_module("utils.layer_utils")
-    keras_loss_scales = _keras_module("mixed_precision.loss_scale_optimizer")
     keras_policies = _keras_module("mixed_precision.policy")
     keras_training_v1 = _keras_module("engine.training_v1")
     KerasOptimizer: Any = _keras_module("optimizers.legacy.optimizer_v2").OptimizerV2
@@ -108,7 +107,6 @@ else:
     from tensorflow.python.keras.utils import layer_utils as keras_layer_utils
     from tensorflow.python.training import checkpoint_management
     Variable = tf.Variable
-    keras_loss_scales = None  # 1.15's takes a loss scale of ours
     KerasOptimizer, NewKerasOptimizer = tf.keras.optimizers.Optimizer, None
     keras_optimizers = keras_optimizer_utils = keras_loss_scale = None
     KERAS_LAYERS = (tf.keras.layers.Layer,)
