@@ -41,14 +41,17 @@ def environment(env=None):
     values = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                   OMPI_MCA_mpi_yield_when_idle="1",  # other tests run beside this one
                   TF_CPP_MIN_LOG_LEVEL=LOG_LEVEL, PYTHONWARNINGS="ignore", PYTHONUNBUFFERED="1", PYTHONFAULTHANDLER="1")
+    # Tests make graphs of their own, programs that they start build in the default graph.
+    if values.get("SOK1X_TEST_BEHAVIOR") == "v2":
+        values["SOK1X_TEST_BEHAVIOR"] = "graphs"
     values.update(env or {})
     return values
 
 
 def _read_at_start(values):
     """What of an environment Python and TensorFlow's libraries have read by the end of the import."""
-    return {name: value for name, value in values.items()
-            if name.startswith(("CUDA_", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "PYTHON", "TF_"))}
+    read = ("CUDA_", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "PYTHON", "SOK1X_TEST_BEHAVIOR", "TF_")
+    return {name: value for name, value in values.items() if name.startswith(read)}
 
 
 @functools.lru_cache(maxsize=None)

@@ -2,7 +2,8 @@
 # tools/tf2_tests.sh RELEASE SELECTION WORKERS [PYTEST ARGUMENTS...]: sets up TensorFlow 2 and runs tests on it.
 #
 # RELEASE     2.15: the suite; 2.21: a smoke test, tests/on_tensorflow2/smoke.txt, with tf_keras
-# SELECTION   of 2.15: all; or ci, the tests that are listed in tests/on_tensorflow2/ci.txt
+# SELECTION   of 2.15: all; or ci, the tests that are listed in tests/on_tensorflow2/ci.txt. After either those of
+#             v2_behavior.txt once more, without disable_v2_behavior()
 # WORKERS     tests that run at a time
 # SOK1X_TENSORFLOW may name another requirement of that release: tensorflow-cpu==2.15.1.
 set -euo pipefail
@@ -32,4 +33,7 @@ python=$venv/bin/python
 [ "$release" != 2.21 ] || export TF_USE_LEGACY_KERAS=1
 "$python" legacy_examples/movielens.py .data/ml-100k
 # Word splitting is meant: a test a word.
-exec "$python" -m pytest -m "not slow" -n "$workers" --dist worksteal $tests "$@"
+"$python" -m pytest -m "not slow" -n "$workers" --dist worksteal $tests "$@"
+[ "$release" = 2.15 ] || exit 0
+tests=$(grep -vE '^(#|$)' $lists/v2_behavior.txt)
+SOK1X_TEST_BEHAVIOR=v2 exec "$python" -m pytest -m "not slow" -n "$workers" --dist worksteal $tests "$@"

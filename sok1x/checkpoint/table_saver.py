@@ -24,10 +24,10 @@ from sok1x.checkpoint.imported_saver import ImportedSaver, has_imported_tables
 from sok1x.checkpoint.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
 from sok1x.checkpoint.tables import let_leave
 from sok1x.checkpoint.talk import talk
+from sok1x.core import sessions
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, saveable_object, training_util
-from sok1x.graph_ops.bridge.tensorflow_versions import client_session as tf_session
 from sok1x.graph_ops.operations.rank_and_ranks import rank_and_ranks
 from sok1x.graph_ops.stores.step_at import RESTORED
 
@@ -56,6 +56,7 @@ class TableSaver(tf.train.Saver):
         return self._held.complaint is None and len(self._held.tables) == len(
             self._held.tables[0].variable.graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES))
 
+    @sessions.in_its_graph
     def save(self, sess: tf.Session, save_path: str, global_step: Any = None, latest_filename: Optional[str] = None,
              meta_graph_suffix: str = "meta", write_meta_graph: bool = True, write_state: bool = True,
              strip_default_attrs: bool = False, save_debug_info: bool = False) -> Any:
@@ -64,8 +65,6 @@ class TableSaver(tf.train.Saver):
         if world.size > 1 and not write_state and save_path.endswith(_OF_SAVED_MODEL):
             raise CheckpointError("A SavedModel cannot be written on {} ranks, {}: each has only its own rows. Restore "
                                   "the checkpoint on one rank, and write it there.".format(world.size, save_path))
-        if not isinstance(sess, tf_session.SessionInterface):
-            raise TypeError("'sess' must be a Session; %s" % sess)
         if global_step is not None and not isinstance(global_step, numbers.Integral):
             global_step = training_util.global_step(sess, global_step)
         prefix = self._prefix_of(save_path, global_step)
@@ -101,6 +100,7 @@ class TableSaver(tf.train.Saver):
             with self._with_mark():
                 return self._talk.agree(sess, alone)[world.rank]
 
+    @sessions.in_its_graph
     def restore(self, sess: tf.Session, save_path: str) -> None:
         """As `tf.train.Saver.restore`. Raises CheckpointError, on all ranks, where one of them cannot."""
         world = _world()

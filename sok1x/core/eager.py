@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import growing
-from sok1x.graph_ops.bridge.tensorflow_versions import Variable, is_eager_outside
+from sok1x.graph_ops.bridge.tensorflow_versions import V2, Variable, is_eager_outside
 
 _MOST_PARTS = 1000
 _BODY = "_sok1x_body"  # the attribute of a table, or of the body's graph, that has the body
@@ -101,7 +101,7 @@ def room(variable: Any) -> Iterator[None]:
 def placeholder(dtype: Any, shape: Any, name: Any = None) -> tf.Tensor:
     """A `tf.placeholder`, also where tensors are no keys of a dict: in TensorFlow 2 they compare by their values."""
     made = tf.placeholder(dtype, shape, name=name)
-    if is_on():
+    if V2:
         made.__class__ = _by_identity(type(made))
     return made
 

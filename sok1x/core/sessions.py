@@ -1,9 +1,39 @@
 """Which session ops that are run at once run in."""
-from typing import Any
+import functools
+from typing import Any, Callable
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import eager, initialize
+
+
+def in_its_graph(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method in whose course the graph of the session that it is given is the default one.
+
+    It may be called from outside of the graph, where TensorFlow 2 executes eagerly.
+
+    Args:
+        method: takes self, a `tf.Session`, and whatever else.
+
+    Returns:
+        The method. Raises TypeError where it is given no session.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core import sessions
+        >>> with tf.Graph().as_default() as graph:
+        ...     session = tf.Session()
+        >>> sessions.in_its_graph(lambda self, sess: tf.get_default_graph() is graph)(None, session)
+        True
+    """
+    @functools.wraps(method)
+    def inside(self: Any, sess: Any, *args: Any, **kwargs: Any) -> Any:
+        if not hasattr(sess, "graph"):
+            raise TypeError("'sess' must be a Session; {}".format(sess))
+        with sess.graph.as_default():
+            return method(self, sess, *args, **kwargs)
+
+    return inside
 
 
 def session_of(label: str, graph: tf.Graph, session: Any) -> tf.Session:

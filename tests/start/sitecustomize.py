@@ -34,7 +34,10 @@ class QuickTensorFlow:
             def exec_module(module):
                 real(module)
                 importlib.import_module("tensorflow.python.util.deprecation")._PRINT_DEPRECATION_WARNINGS = False
-                if not module.__version__.startswith("1.") and os.environ.get("SOK1X_TEST_BEHAVIOR") != "v2":
+                behavior = "v2" if module.__version__.startswith("1.") else os.environ.get("SOK1X_TEST_BEHAVIOR")
+                if behavior == "graphs":
+                    module.compat.v1.disable_eager_execution()
+                elif behavior != "v2":
                     # Programs written for TensorFlow 1.15 begin with this line. Those that run eagerly take it back.
                     module.compat.v1.disable_v2_behavior()
                 gc.freeze()
