@@ -83,6 +83,7 @@ class Benchmark:
         import sok1x as sok
         self.options, self.report = options, report
         tf.logging.set_verbosity(tf.logging.ERROR)
+        tf.disable_v2_behavior()
         config = tf.ConfigProto()
         config.gpu_options.allow_growth = True
         self.session = tf.Session(config=config)

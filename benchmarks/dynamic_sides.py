@@ -123,8 +123,7 @@ class Side:
 
     def peak(self):
         """The most bytes that TensorFlow's allocator has given at a time."""
-        with self.graph.as_default(), tf.device(self._options.device_name):
-            return int(self._session.run(contrib.most_bytes_in_use()))
+        return contrib.most_bytes_in_use(self._session, self._options.device_name)
 
     def close(self):
         """Gives the memory back."""

@@ -256,6 +256,7 @@ def main():
     report.update({"cases": [], "memory": [], "filled": "all V keys, by lookups that train", "whole by": "session.run"})
     import tensorflow.compat.v1 as tf
     tf.logging.set_verbosity(tf.logging.ERROR)
+    tf.disable_v2_behavior()
     benchmark = Benchmark(options, report)
     report["options"] = vars(options)
     for side in ("sok1x",) if options.no_stock else ("sok1x", "stock"):

@@ -133,4 +133,5 @@ def main():
 
 
 if __name__ == "__main__":
+    tf.disable_v2_behavior()
     main()

@@ -212,6 +212,7 @@ def main():
     report.update({"cases": []})
     import tensorflow.compat.v1 as tf
     tf.logging.set_verbosity(tf.logging.ERROR)
+    tf.disable_v2_behavior()
     benchmark = Benchmark(options, report)
     report["options"] = vars(options)
     with tf.Session(config=optimizers_sides.gpu_sides.session_config()):

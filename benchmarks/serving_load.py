@@ -69,4 +69,5 @@ def main():
 
 
 if __name__ == "__main__":
+    tf.disable_v2_behavior()
     main()
