@@ -6,6 +6,7 @@ import threading
 import lane_groups
 import numpy as np
 import tensorflow.compat.v1 as tf
+from own_words import own_words
 
 import sok1x as sok
 from sok1x.graph_ops.bridge import bulk, library
@@ -142,7 +143,9 @@ def outcome(made, fetches, feed):
     try:
         return made.run(fetches, feed)
     except tf.errors.OpError as error:
-        return type(error).__name__, _SEVERAL.sub("", error.message).split("\n")[0]
+        # Of a fused node TensorFlow 2 knows no place, and says none.
+        message = re.sub(r"\AGraph execution error:\s*", "", own_words(error.message))
+        return type(error).__name__, _SEVERAL.sub("", message).split("\n")[0]
 
 
 def each(made, fetches, feed):
