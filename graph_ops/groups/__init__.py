@@ -33,6 +33,8 @@ exchanges as of one.
     meeting_api    (C++ alone) what Python calls of it
     leader_cost    (C++ alone) how long that takes, for benchmarks/coordinator.py
     brief          (C++ alone) what ranks tell each other of groups
+    brief_words    (C++ alone) and what rank 0 says
+    brief_numbers  (C++ alone) how both are written
     post           (C++ alone) messages, sent and received
     exchanges      (C++ alone) exchanges by MPI's and NCCL's own functions
     expected       (C++ alone) how many requests that run together a session.run will bring

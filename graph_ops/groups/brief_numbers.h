@@ -1,0 +1,144 @@
+// See brief.h: how its messages are written and read. For brief*.cc alone.
+#ifndef SOK1X_GROUPS_BRIEF_NUMBERS_H
+#define SOK1X_GROUPS_BRIEF_NUMBERS_H
+
+#include <algorithm>
+#include <cstring>
+
+#include "brief.h"
+
+namespace sok1x {
+namespace briefly {
+
+constexpr int64_t kPlaceBytes = 16, kMostMembers = 1 << 20, kMostNumbers = 1 << 26;
+
+// When the members of a bundle were ready: what their marks, the first number of each header, all have above their
+// first bit; 0 where they differ. headers: [T, width].
+inline int64_t ReadyOf(const int64_t* headers, int64_t count, int64_t width) {
+  if (width == 0) return 0;
+  const int64_t ready = headers[0] >> 1;
+  for (int64_t t = 1; t < count && ready != 0; ++t) {
+    if (headers[t * width] >> 1 != ready) return 0;
+  }
+  return ready;
+}
+
+// Takes that out of the marks, or puts it in again (below 0: out).
+inline void Mark(int64_t* headers, int64_t count, int64_t width, int64_t ready) {
+  for (int64_t t = 0; t < count && ready != 0; ++t) headers[t * width] += 2 * ready;
+}
+
+// Numbers as differences, in as many groups of seven bits as they need.
+class Writer {
+ public:
+  explicit Writer(uint8_t kind) : data_(1, static_cast<char>(kind)) {}
+
+  void Number(int64_t value) { Bits((static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63)); }
+  // A table [rows, width], each row as what it differs in from the one before.
+  void Rows(const int64_t* values, int64_t rows, int64_t width) {
+    for (int64_t i = 0; i < rows * width; ++i) {
+      Number(static_cast<int64_t>(static_cast<uint64_t>(values[i]) -
+                                  static_cast<uint64_t>(i < width ? 0 : values[i - width])));
+    }
+  }
+  // Numbers [size], as what they differ in from others (null: from 0).
+  void Changes(const int64_t* values, const int64_t* before, int64_t size) {
+    for (int64_t i = 0; i < size; ++i) {
+      Number(static_cast<int64_t>(static_cast<uint64_t>(values[i]) -
+                                  (before == nullptr ? 0 : static_cast<uint64_t>(before[i]))));
+    }
+  }
+  // Headers [rows, width], and before them when the ops were ready.
+  void Marked(const std::vector<int64_t>& headers, int64_t rows, int64_t width) {
+    const int64_t ready = ReadyOf(headers.data(), rows, width);
+    Number(ready);
+    if (ready == 0) return Rows(headers.data(), rows, width);
+    std::vector<int64_t> bare = headers;
+    Mark(bare.data(), rows, width, -ready);
+    Rows(bare.data(), rows, width);
+  }
+  void Text(const std::string& text) {
+    Number(text.size());
+    data_ += text;
+  }
+  std::string* data() { return &data_; }
+
+ private:
+  void Bits(uint64_t bits) {
+    for (; bits >= 128; bits >>= 7) data_ += static_cast<char>(bits | 128);
+    data_ += static_cast<char>(bits);
+  }
+  std::string data_;
+};
+
+class Reader {
+ public:
+  explicit Reader(const std::string& data) : at_(data.data() + 1), end_(data.data() + data.size()) {}
+
+  int64_t Number() {
+    uint64_t bits = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      if (at_ == end_) break;
+      const uint8_t byte = *at_++;
+      bits |= static_cast<uint64_t>(byte & 127) << shift;
+      if (byte < 128) return static_cast<int64_t>(bits >> 1) ^ -static_cast<int64_t>(bits & 1);
+    }
+    good_ = false;
+    return 0;
+  }
+  bool Rows(int64_t rows, int64_t width, std::vector<int64_t>* values) {
+    // Each number takes a byte at least.
+    if (!good_ || rows < 0 || width < 0 || width > kMostNumbers || rows * width > end_ - at_) return good_ = false;
+    values->resize(rows * width);
+    for (int64_t i = 0; i < rows * width; ++i) {
+      const uint64_t before = i < width ? 0 : (*values)[i - width];
+      (*values)[i] = static_cast<int64_t>(before + static_cast<uint64_t>(Number()));
+    }
+    return good_;
+  }
+  bool Marked(int64_t rows, int64_t width, std::vector<int64_t>* headers) {
+    const int64_t ready = Number();
+    if (!Rows(rows, width, headers)) return false;
+    if (width > 0) Mark(headers->data(), rows, width, ready);
+    return true;
+  }
+  void Changes(int64_t* values, const int64_t* before, int64_t size) {
+    for (int64_t i = 0; i < size && good_; ++i) {
+      values[i] = static_cast<int64_t>(static_cast<uint64_t>(Number()) +
+                                       (before == nullptr ? 0 : static_cast<uint64_t>(before[i])));
+    }
+  }
+  std::string Text() {
+    const int64_t bytes = Number();
+    if (!good_ || bytes < 0 || bytes > end_ - at_) {
+      good_ = false;
+      return "";
+    }
+    at_ += bytes;
+    return std::string(at_ - bytes, bytes);
+  }
+  // A number of members.
+  int64_t Count() {
+    const int64_t count = Number();
+    good_ = good_ && count > 0 && count < kMostMembers;
+    return good_ ? count : 0;
+  }
+  bool good() const { return good_; }
+  bool ended() const { return good_ && at_ == end_; }
+
+ private:
+  const char *at_, *end_;
+  bool good_ = true;
+};
+
+inline void Add(std::string* data, const void* from, size_t bytes) { data->append(static_cast<const char*>(from), bytes); }
+
+template <typename Type>
+void AddNumber(std::string* data, Type value) {
+  Add(data, &value, sizeof(value));
+}
+
+}  // namespace briefly
+}  // namespace sok1x
+
+#endif
