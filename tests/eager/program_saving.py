@@ -139,13 +139,14 @@ def check_loss_scales(world):
             assert rows(table)[world.rank].tolist() == [0.5, 0.5], rows(table)
 
 
-def check_refusals():
+def check_refusals(folder):
     """Before a file is written."""
     table = sok.DynamicVariable(dimension=2, init_capacity=2)
     try:
-        tf.train.Checkpoint(table=table).write("/nowhere/at/all")
+        tf.train.Checkpoint(table=table).write(os.path.join(folder, "refused", "all"))
     except RuntimeError as error:
         assert "CheckpointManager" in str(error), error
+        assert not os.path.exists(os.path.join(folder, "refused", "all.index"))
     else:
         raise AssertionError("no error")
     layer = sok.All2AllDenseEmbedding(16, 2, 1, 1)
@@ -164,7 +165,7 @@ def main(seed, folder, rounds):
     if not rounds:
         check_horovod(world)
         check_loss_scales(world)
-        check_refusals()
+        check_refusals(folder)
     print("rank", world.rank, "ok")
 
 
