@@ -42,9 +42,7 @@ def main():
     report = machine.describe()
     report.update(hosts=2, ranks=4, steps=options.steps, bytes=measure(options.steps))
     print(json.dumps(report["bytes"], indent=1))
-    with open(options.output, "w") as file:
-        json.dump(report, file, indent=1)
-        file.write("\n")
+    machine.write(report, options.output)
 
 
 if __name__ == "__main__":

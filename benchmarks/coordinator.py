@@ -173,9 +173,7 @@ def main():
         messages["C++"][way] += [one for one in messages["Python"][way] if one["bytes"] > 4000]
     report["limit"] = {"step, ms": STEP_MS, "share": SHARE, "ranks": 64}
     report["cases"] = cases(library(), messages)
-    with open(options.output, "w") as file:
-        json.dump(report, file, indent=1, sort_keys=True)
-        file.write("\n")
+    machine.write(report, options.output)
 
 
 if __name__ == "__main__":

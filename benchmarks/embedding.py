@@ -10,7 +10,6 @@ sides have the same CPUs and numbers of threads. B is per rank: two ranks train 
 from session.run to its return, on the slowest rank; figures are medians over all rounds and repeats.
 """
 import argparse
-import json
 import os
 
 import jobs
@@ -132,10 +131,7 @@ def main():
         show(group)
     if arguments.name:
         path = os.path.join(HERE, "results", arguments.name + ".json")
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w") as file:
-            json.dump(report, file, indent=1, sort_keys=True)
-            file.write("\n")
+        machine.write(report, path)
         print("\nwritten: " + os.path.relpath(path))
 
 

@@ -1,6 +1,5 @@
 """Figures summed up, printed and written."""
 import collections
-import json
 import os
 import sys
 import time
@@ -91,13 +90,8 @@ class Report(dict):
 
     def write(self):
         """Writes the file as it stands."""
-        if not self.path:
-            return
-        os.makedirs(os.path.dirname(self.path), exist_ok=True)
-        with open(self.path + ".part", "w") as file:
-            json.dump(self, file, indent=1, sort_keys=True)
-            file.write("\n")
-        os.replace(self.path + ".part", self.path)
+        if self.path:
+            machine.write(self, self.path)
 
     def phase(self, name, function, *arguments):
         """Calls a function and writes the report; where it fails, that is noted, and others may go on.

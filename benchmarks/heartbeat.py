@@ -67,9 +67,7 @@ def main():
     report = machine.describe()
     report["figures"] = measure(options.ranks, options.silence, options.seconds)
     print(json.dumps(report["figures"], indent=1))
-    with open(options.output, "w") as file:
-        json.dump(report, file, indent=1)
-        file.write("\n")
+    machine.write(report, options.output)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What the figures were measured on and with."""
+"""What the figures were measured on and with, and how they are written."""
+import json
 import os
 import platform
 import re
@@ -12,6 +13,15 @@ def describe():
     """Hardware, versions, commit and date."""
     return {"date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()) + " UTC", "commit": _commit(),
             "hardware": _hardware(), "versions": _versions()}
+
+
+def write(report, path):
+    """Writes a report, which JSON can have, to a file: whole, or not at all."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with open(path + ".part", "w") as file:
+        json.dump(report, file, indent=1, sort_keys=True)
+        file.write("\n")
+    os.replace(path + ".part", path)
 
 
 def cpus():
