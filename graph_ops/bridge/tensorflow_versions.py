@@ -127,6 +127,12 @@ def is_eager_outside() -> bool:
     return V2 and bool(tf_ops.executing_eagerly_outside_functions())
 
 
+def in_plain_graph() -> bool:
+    """Whether this is a graph in which nothing orders what is assigned, and runs what nobody fetches; not eager
+    execution, nor a function's body."""
+    return not tf.executing_eagerly() and not tf.get_default_graph()._add_control_dependencies
+
+
 def keras_policy_set() -> Any:
     """The Keras policy that somebody has set for all layers, or None."""
     if V2:

@@ -16,7 +16,9 @@ Forward leaves, besides what all2all does,
 
 C++ does the same for groups (groups/lookup_run_hosts.cc).
 """
-from typing import Any, Callable
+from typing import Any, Callable, Iterable, Tuple, Union
+
+import numpy as np
 
 from sok1x.cuda_kernels import dense, partition
 from sok1x.graph_ops.bridge import timeline
@@ -26,6 +28,8 @@ from sok1x.graph_ops.exchanges.lookup import Gradient, Header, Lookup, counts_fo
 from sok1x.graph_ops.stores import figures
 from sok1x.graph_ops.stores.distinct import make_distinct
 from sok1x.launch.by_hosts import ACROSS, INSIDE
+
+_Counts = Tuple[np.ndarray, np.ndarray]
 
 
 def ask(number: int, lookup: Lookup, every: Header, asked: AskedOfOwners, dtype: str,
@@ -45,8 +49,7 @@ def ask(number: int, lookup: Lookup, every: Header, asked: AskedOfOwners, dtype:
     partition.remap(relayed.pointer, position.pointer, total)
     received = counts_for_this_rank(lookup.world, sent[None], ACROSS)[0]
     lookup.leave_counts(number, [near_sent, near_received, sent, received])
-    for sends, receives in ((near_sent, near_received), (sent, received)):
-        figures.asked(lookup.table.name, lookup.world.rank, sends, receives, item, keys=True)
+    _note(lookup, ((near_sent, near_received), (sent, received)), item, keys=True)
     keys = request.temporary("int64", int(received.sum()))
     exchange(grouped.pointer, sent, keys.pointer, received, 8, ACROSS)
     request.come(timeline.KEYS)
@@ -65,8 +68,7 @@ def ask(number: int, lookup: Lookup, every: Header, asked: AskedOfOwners, dtype:
 def to_owners(back: Gradient, summed: Any) -> Any:
     """As `direct.to_owners`."""
     request, dim, dtype, relayed = back.request, back.table.dim, summed.dtype, back.saved.relayed
-    size, (near_sent, near_received), (sent, received) = (
-        row_bytes(back.table, dtype), back.sent_and_received(0), back.sent_and_received(1))
+    size, (near_sent, near_received), (sent, received) = ways = _ways(back, dtype)
     came, gradients = request.temporary(dtype, relayed.size, dim), request.temporary(
         dtype, back.saved.requested.size, dim)
     request.communicator.all_to_all(summed.pointer, near_sent, came.pointer, near_received, size, INSIDE)
@@ -77,8 +79,7 @@ def to_owners(back: Gradient, summed: Any) -> Any:
         dense.narrow_half(sums.pointer, sums.size, rounded.pointer)
         sums = rounded
     request.communicator.all_to_all(sums.pointer, sent, gradients.pointer, received, size, ACROSS)
-    for sends, receives in ((near_sent, near_received), (sent, received)):
-        figures.asked(back.table.name, back.world.rank, sends, receives, size, keys=False)
+    _note(back, ways[1:], size, keys=False)
     request.come(timeline.ROWS)
     return gradients
 
@@ -86,11 +87,21 @@ def to_owners(back: Gradient, summed: Any) -> Any:
 def to_requesters(back: Gradient, answers: Any) -> Any:
     """As `direct.to_requesters`."""
     request, dim, dtype, relayed = back.request, back.table.dim, answers.dtype, back.saved.relayed
-    size, (near_sent, near_received), (sent, received) = (
-        row_bytes(back.table, dtype), back.sent_and_received(0), back.sent_and_received(1))
+    size, (near_sent, near_received), (sent, received) = _ways(back, dtype)
     passed_on, near_answers, values = (request.temporary(dtype, count, dim) for count in (
         int(sent.sum()), relayed.size, int(near_sent.sum())))
     request.communicator.all_to_all(answers.pointer, received, passed_on.pointer, sent, size, ACROSS)
     Positions(dim, relayed.size).spread(passed_on, relayed, near_answers)
     request.communicator.all_to_all(near_answers.pointer, near_received, values.pointer, near_sent, size, INSIDE)
     return values
+
+
+def _ways(back: Gradient, dtype: str) -> Tuple[int, _Counts, _Counts]:
+    """Bytes of a row as it travels; keys sent and received inside its host, and across hosts."""
+    return row_bytes(back.table, dtype), back.sent_and_received(0), back.sent_and_received(1)
+
+
+def _note(of: Union[Lookup, Gradient], ways: Iterable[_Counts], size: int, keys: bool) -> None:
+    """Both exchanges count. See `figures.asked`."""
+    for sent, received in ways:
+        figures.asked(of.table.name, of.world.rank, sent, received, size, keys)

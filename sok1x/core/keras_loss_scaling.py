@@ -53,7 +53,7 @@ def _agreed_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
                 from sok1x.optimizers import distributed_optimizer
                 pairs = stack.enter_context(distributed_optimizer.prepared(self._optimizer, pairs))
             stack.enter_context(_agreeing())
-            if isinstance(self, keras_loss_scale.LossScaleOptimizerV3) and _in_plain_graph():
+            if isinstance(self, keras_loss_scale.LossScaleOptimizerV3) and tensorflow_versions.in_plain_graph():
                 return _step_of_graph(self, pairs)
             return stock(self, pairs, *args, **kwargs)
 
@@ -69,11 +69,6 @@ def _agreeing() -> Iterator[None]:
         yield
     finally:
         _local.agree = before
-
-
-def _in_plain_graph() -> bool:
-    """Whether this is a graph in which nothing orders what is assigned, and runs what nobody fetches."""
-    return not tf.executing_eagerly() and not tf.get_default_graph()._add_control_dependencies
 
 
 def _step_of_graph(optimizer: Any, pairs: List[Any]) -> tf.Operation:

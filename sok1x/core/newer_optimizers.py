@@ -126,10 +126,8 @@ def _whole_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
         pairs = list(grads_and_vars)
         if eager.is_on():
             _build_for_growing(self, [variable for _, variable in pairs])
-        graph = tf.get_default_graph()
-        if tf.executing_eagerly() or graph._add_control_dependencies or not any(
-                gradient is not None for gradient, _ in pairs) or not (
-                hasattr(self, "_sok1x_averages") or graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)):
+        if not tensorflow_versions.in_plain_graph() or not any(gradient is not None for gradient, _ in pairs) or not (
+                hasattr(self, "_sok1x_averages") or tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)):
             return stock(self, pairs, *args, **kwargs)
         # Variables are made before, so that nothing of their initializers is taken for a part of the step.
         with growing_slots.shapes_known():
