@@ -1,10 +1,12 @@
 """One rank's dense variables on all ranks; shards, their indexes and their slots stay with their ranks."""
+import contextlib
 import numbers
 from typing import Any, Dict, Iterable, Optional
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.operations import collectives
 
 # Dtypes that travel as another of the same size, or (the pair) as two of them.
@@ -149,9 +151,16 @@ def check_rank(root_rank: Any) -> None:
 
 
 def _packed(variable: tf.Variable) -> tf.Tensor:
-    value = variable.read_value()  # here: what converts a variable may be as old as the variable
+    # Read here: what converts a variable may be as old as the variable. And where the variable is: TensorFlow sends a
+    # reference to another device at once, before what this depends on, an initializer say, has run.
+    with _beside(variable):
+        value = variable.read_value()
     carrier = _CARRIERS.get(value.dtype)
     return value if carrier is None else tf.bitcast(value, carrier)
+
+
+def _beside(variable: tf.Variable) -> Any:
+    return contextlib.ExitStack() if tf.executing_eagerly() else tf_ops.colocate_with(variable.op)
 
 
 def _assignment(variable: tf.Variable, value: tf.Tensor) -> tf.Operation:

@@ -1,5 +1,6 @@
 """Dense gradients and variables in one process; `program_dense.py` has the checks that need two ranks."""
 import os
+import time
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from ranks import run_ranks
 from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
+from sok1x.core import broadcast
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge import op_types
 
@@ -151,6 +153,22 @@ def test_root_rank_that_is_not_there():
         v1.get_variable("dense", [2])
         with session() as run, pytest.raises(tf.errors.InvalidArgumentError, match=r"got root_rank 1.*\[0, 1\)"):
             run.run(sok.broadcast_global_variables(1))
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_what_a_broadcast_depends_on_is_waited_for_on_another_device_too(resource):
+    """TensorFlow sends a reference to another device before what the reader there depends on has run."""
+    with graph():
+        with tf.device("/cpu:0"):
+            begin = tf.py_func(lambda: (time.sleep(0.2), np.ones(2, np.float32))[1], [], tf.float32)
+            begin.set_shape([2])
+            dense = v1.get_variable("dense", initializer=begin, use_resource=resource)
+        with tf.control_dependencies([dense.initializer]), tf.device("/cpu:1"):
+            done = broadcast.of_variables([dense], 0)
+        with tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as run:
+            run.run(sok.Init(global_batch_size=1))
+            run.run(done)
+            assert run.run(dense).tolist() == [1, 1]
 
 
 def test_strings_cannot_be_broadcast():
