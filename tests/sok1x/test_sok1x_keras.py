@@ -149,7 +149,7 @@ def test_a_session_loop_around_a_keras_graph_feeds_the_learning_phase():
             before = run.run(table), run.run(model.output, {model.input: keys})
             with pytest.raises(tf.errors.InvalidArgumentError, match="learning phase is 0.*feed .*learning_phase.*: 1"):
                 run.run(step, {model.input: keys})
-            # TensorFlow may have changed the Dense layer's variables before: it orders them in no way after the table's.
+            # TensorFlow may have changed the Dense layer's variables before: nothing orders them after the table's.
             np.testing.assert_array_equal(run.run(table), before[0])
             assert run.run(used) == 0
             run.run(step, {model.input: keys, keras.backend.learning_phase(): 1})
