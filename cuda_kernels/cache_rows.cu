@@ -138,18 +138,19 @@ struct Moves {
 
 #ifdef __CUDACC__
 // Rows on their way out and in, side by side, so that both directions of the bus are in use. Nothing that one side
-// writes does the other read.
+// writes does the other read. A team takes neighbours, and the next ones are its neighbours': where rows are in the
+// order of the host's memory, those that are on their way at a time lie near each other there (cache_rows.py).
 template <int W>
 SOK_DEVICE void move_rows(const Moves& out, const Moves& in, i64 words) {
   const int ROWS = 4;  // as in cache_rows.py: all are asked for before the first is written
   const Team team = make_team(words);
   const i64 total = out.n + in.n, both = 2 * (out.n < in.n ? out.n : in.n);
-  for (i64 first = team.first; first < total; first += ROWS * team.stride) {
+  for (i64 first = ROWS * team.first; first < total; first += ROWS * team.stride) {
     const float* from[ROWS];
     float* to[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
-      const i64 job = first + r * team.stride;
+      const i64 job = first + r;
       from[r] = nullptr;
       to[r] = nullptr;
       if (job < total) {

@@ -9,6 +9,9 @@ HOMES = {"new": -1, "refused": -2, "unknown": -3}
 NEW = HOMES["new"]
 
 _TEAM_ROWS = 4  # that a team of threads has in flight, as in cache_rows.cu
+# Of a launch that moves rows: more threads make the bus no faster, and what they have on its way at a time lies so far
+# apart in the host's memory that every row costs a translation of its address.
+_MOST_THREADS = 132 * 256
 _MOVES = (POINTER, POINTER, POINTER, POINTER, INT64)
 
 declare = family(__name__)
@@ -22,7 +25,7 @@ declare("homes_in_use", None, POINTER, POINTER, INT64, POINTER, threads=lambda a
 declare("homes_of", None, POINTER, INT64, POINTER, POINTER, threads=lambda a: a[1])
 declare("mark_homes", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1])
 declare("move_rows", None, *_MOVES, *_MOVES, INT64,
-        threads=lambda a: -(-(a[4] + a[9]) // _TEAM_ROWS) * row_lanes(a[10]))
+        threads=lambda a: min(_MOST_THREADS, -(-(a[4] + a[9]) // _TEAM_ROWS) * row_lanes(a[10])))
 
 
 class Moves(NamedTuple):

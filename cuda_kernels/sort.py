@@ -18,6 +18,12 @@ declare("sort_place", None, POINTER, POINTER, INT64, INT32, POINTER, POINTER, PO
         threads=lambda a: _tiles(a[2]) * BLOCK, block=BLOCK, exact=True)
 
 
+def scratch_bytes(n: int) -> int:
+    """Bytes of GPU memory that `order` takes at most, for itself."""
+    counters = (1 << BITS) * _tiles(n)
+    return 8 * n + 4 * (counters + 1) + -(-32 // BITS) * scan.state_bytes(counters)
+
+
 def order(keys: int, n: int, limit: int, sorted_keys: int, places: int) -> None:
     """Sorts numbers in a stable way; GPU only.
 

@@ -1,7 +1,7 @@
 """Tables of which the host's memory has all rows, and the variables, in the memory of the device, some: a cache."""
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
-from sok1x.cuda_kernels import cache_rows, fill, gather, index_rows, row_numbers, row_use, stamps
+from sok1x.cuda_kernels import cache_rows, fill, gather, index_rows, row_numbers, row_use, scan, stamps
 from sok1x.graph_ops.bridge import pins, tiers
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
@@ -9,7 +9,7 @@ from sok1x.graph_ops.stores import cache, clock, growth, host_growth, known_slot
 from sok1x.graph_ops.stores.base_store import Found, Store
 from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore, State, reset
 from sok1x.graph_ops.stores.forgetting import ADMITTED, EVICTED, FREE, KNOWN, TICK
-from sok1x.graph_ops.stores.host_tier import HostColumn, HostTier, Rows
+from sok1x.graph_ops.stores.host_tier import HostColumn, HostTier, Rows, by_home, sorted_bytes
 from sok1x.graph_ops.stores.push_out import LeavingTable
 from sok1x.graph_ops.stores.row_gradients import RowGradients
 from sok1x.graph_ops.stores.whole_store import WholeStore
@@ -140,7 +140,8 @@ class CachedStore(ForgetfulStore):
         absent, new = cache_rows.find_homes(keys.pointer, count, found.rows.pointer, every.pointer, every.shape[0],
                                             homes.pointer)
         if absent > new:
-            self.columns()["rows"][0].move(values, None, Rows(None, homes), 0)
+            column = self.columns()["rows"][0]
+            column.move(values, None, by_home(self.request, Rows(None, homes), column.rows), 0)
         return values
 
     def gather(self, found: Found, places: Any, out: Any) -> None:
@@ -201,7 +202,7 @@ class CachedStore(ForgetfulStore):
         leaves = host_growth.make_room(self, numbers, new, homes)
         widest = max(column.row_bytes for column, _ in self.columns().values())
         runs = index_rows.scratch_bytes(self.capacity, self.index.shape[0]) if out else 0
-        return _Plan(
+        plan = _Plan(
             state, numbers, homes, leaving, leaves, keys=request.temporary("int64", coming),
             rows=request.temporary("int32", coming), places=request.temporary("int32", coming),
             sources=request.temporary("int32", coming), new_keys=request.temporary("int64", new),
@@ -211,6 +212,9 @@ class CachedStore(ForgetfulStore):
             where=request.temporary("int32", out), runs=request.temporary("uint8", runs),
             scratch=0 if request.gpu is None else request.memory(max(out, coming) * (widest + 4)),
             picked=[request.temporary("int32", coming) for _ in range(3)])
+        request.reserve(scan.state_bytes(self.capacity) + sum(
+            2 * scan.state_bytes(n) + sorted_bytes(n) for n in (out, coming)) + (1 << 14))
+        return plan
 
     # ---- changes: nothing here fails
 
@@ -237,7 +241,7 @@ class CachedStore(ForgetfulStore):
         if new:
             host_growth.give(self, numbers, plan)
         cache_rows.set_homes(plan.rows.pointer, plan.places.pointer, coming, own["home"].pointer)
-        into = Rows(plan.rows, plan.sources) if coming > new else None
+        into = by_home(self.request, Rows(plan.rows, plan.sources), columns["rows"][0].rows) if coming > new else None
         for name, (column, array) in columns.items():
             if name != "used" and (out is not None or into is not None):
                 column.move(array, out, into, plan.scratch)
@@ -260,7 +264,7 @@ class CachedStore(ForgetfulStore):
         """Takes the keys of rows that leave the cache out of its index. Returns where the rows go."""
         rows, n = plan.leaving, plan.leaving.size
         cache_rows.homes_of(rows.pointer, n, self.own["home"].pointer, plan.where.pointer)
-        out = Rows(rows, plan.where)
+        out = by_home(self.request, Rows(rows, plan.where), used[0].rows)
         used[0].move(used[1], out, None, 0)
         index_rows.take_out(self.index.pointer, self.index.shape[0], rows.pointer, n, self.capacity, plan.runs.pointer,
                             plan.out_keys.pointer)

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import backend, cache_rows, gather
+from sok1x.cuda_kernels import backend, cache_rows, gather, row_numbers, sort
 from sok1x.cuda_kernels.cache_rows import NOTHING, Moves
 from sok1x.graph_ops.bridge import tiers
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, Array
@@ -16,6 +16,7 @@ from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
 
 _GROWS_BY = 4   # a column grows by at least one part in so many
 _NO_LIMIT = 2 ** 62
+_FEW = 4096     # rows that are on the bus for less time than it takes to sort them
 _BESIDE = "/host_rows"  # the tier's name, behind that of the rows
 _warned: Dict[str, bool] = {}
 
@@ -30,6 +31,32 @@ class Rows(NamedTuple):
 
     cached: Any
     home: Any
+
+
+def sorted_bytes(n: int) -> int:
+    """Bytes of a GPU's temporary memory that `by_home` takes at most, for n rows."""
+    return 12 * n + sort.scratch_bytes(n) if n > _FEW else 0
+
+
+def by_home(request: Any, rows: Rows, limit: int) -> Rows:
+    """The same rows; on a GPU, where they are many, in the order in which they lie in the host's memory.
+
+    A GPU that reads rows of the host's memory in random order has the address of every one of them translated: on an
+    H200 34 million rows a second, 17 GB/s where rows have 512 bytes, of the bus's 55.
+
+    Args:
+      limit: numbers in `home` are below it; negative ones come last.
+    """
+    n = _length(rows)
+    if request.gpu is None or n <= _FEW:
+        return rows
+    home, places = request.temporary("int32", n), request.temporary("int32", n)
+    sort.order(rows.home.pointer, n, limit, home.pointer, places.pointer)
+    if rows.cached is None:
+        return Rows(places, home)
+    cached = request.temporary("int32", n)
+    row_numbers.look_up(rows.cached.pointer, places.pointer, n, cached.pointer)
+    return Rows(cached, home)
 
 
 class HostColumn:

@@ -23,6 +23,7 @@ from sok1x.graph_ops.stores import cache, host_tier
 from sok1x.graph_ops.stores.cached_store import CachedStore
 
 tf.logging.set_verbosity(tf.logging.ERROR)
+host_tier._FEW = 4  # on a GPU more rows than these are sorted, as a large batch's are
 STEPS, BATCH, CACHE, KEYS, RATE = 9, 24, 30, 60, 0.25
 train, keras = tf.train, tf.keras.optimizers
 OPTIMIZERS = [
