@@ -8,7 +8,7 @@ from .backend import INT32, INT64, POINTER, counts, family, kernels, row_lanes
 HOMES = {"new": -1, "refused": -2, "unknown": -3}
 NEW = HOMES["new"]
 
-_TEAM_ROWS = 4  # that a team of threads has in flight, as in cache_rows.cu
+_TEAM_ROWS = 4  # that a team of threads has in flight, as in cache_rows.cu, and as in host_group_inserts.cu
 # Of a launch that moves rows: more threads make the bus no faster, and what they have on its way at a time lies so far
 # apart in the host's memory that every row costs a translation of its address.
 _MOST_THREADS = 132 * 256

@@ -154,7 +154,7 @@ struct ResetMember {
   i32 low, high;
 };
 
-// What a table that forgets has besides, on the host (row_use.cu says what it is).
+// What a table that forgets has besides (row_use.cu says what it is).
 struct UseMember {
   i64* used;       // null: it does not forget
   i64* frequency;  // null: nobody counts

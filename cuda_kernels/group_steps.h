@@ -55,8 +55,10 @@ struct GroupSteps {
   int (*stamp)(GroupWork* work, const StampMember* members, i64 count);
   // Gives new keys the next rows, in their order, with initial values, and stamps them: table after table.
   int (*insert)(GroupWork* work, const InsertMember* members, i64 count);
-  // Lookups of tables that forget, one after the other: on the host alone, as is inserting into such tables.
+  // Lookups of tables that forget, one after the other.
   int (*touch)(GroupWork* work, const TouchMember* members, i64 count);
+  // Their rows become -1, all of them.
+  int (*leave_out)(GroupWork* work, const TouchMember* members, i64 count);
   int (*descend)(GroupWork* work, const UpdateMember* members, i64 count);
   int (*lazy_adam)(GroupWork* work, const UpdateMember* members, i64 count);
   // How many kernels have run, or been launched, since the process began.

@@ -17,11 +17,13 @@ KERNELS = ("group_find", "group_initial", "group_gather", "group_unique_claim", 
            "group_sum_place", "group_sum_clear", "group_sum_chunks", "group_sum_scaled_chunks", "group_sum_keys",
            "group_sum_bags", "group_sum_in_order", "group_move_clocks", "group_stamp_rows", "running_sum",
            "sort_count", "sort_place", "number_new", "claim_slots", "write_keys", "initial_rows", "fill_int64",
-           "stamp_range", "look_up_int64", "group_descend", "group_lazy_adam")
+           "stamp_range", "look_up_int64", "group_descend", "group_lazy_adam", "give_rows", "claim_for_keys",
+           "write_claimed", "move_rows", "reset_rows", "begin_rows", "stamp_given", "advance_clock", "begin_lookup",
+           "touch_rows", "fill_int32")
 # The families that declare them: imported when a GPU is there, for some of them import this.
-FAMILIES = ("fill", "group_bags", "group_combine", "group_find", "group_gather", "group_initial", "group_partition",
-            "group_stamps", "group_sum", "group_unique", "group_update", "group_weights", "hash_index", "row_init",
-            "row_numbers", "scan", "sort", "stamps")
+FAMILIES = ("cache_rows", "fill", "group_bags", "group_combine", "group_find", "group_gather", "group_initial",
+            "group_partition", "group_stamps", "group_sum", "group_unique", "group_update", "group_weights",
+            "hash_index", "index_rows", "row_init", "row_numbers", "row_use", "scan", "sort", "stamps")
 
 # The driver's functions, in the order of GroupDevice.
 _DRIVER = ("cuMemcpyHtoDAsync_v2", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuEventRecord",
@@ -72,6 +74,7 @@ class GroupSteps(ctypes.Structure):
                 ("segment_sum", _step(_POINTER, _I64)), ("weights", _step(_POINTER, _I64)),
                 ("stamp", _step(_POINTER, _I64)),
                 ("insert", _step(_POINTER, _I64)), ("touch", _step(_POINTER, _I64)),
+                ("leave_out", _step(_POINTER, _I64)),
                 ("descend", _step(_POINTER, _I64)),
                 ("lazy_adam", _step(_POINTER, _I64)), ("kernels", ctypes.CFUNCTYPE(_I64))]
 

@@ -15,7 +15,9 @@ enum Kernel {
   FIND, INITIAL, GATHER, UNIQUE_CLAIM, UNIQUE_NUMBER, UNIQUE_INVERSE, PARTITION_COUNT, PARTITION_COUNTS, PARTITION_PLACE,
   PARTITION_REMAP, BAG_OFFSETS, LONGEST_BAGS, COMBINE, WEIGHTED_COMBINE, WEIGHTS, SUM_COUNT, SUM_PLACE,
   SUM_CLEAR, SUM_CHUNKS, SUM_SCALED_CHUNKS, SUM_KEYS, SUM_BAGS, SUM_IN_ORDER, MOVE_CLOCKS, STAMP_ROWS, RUNNING_SUM, SORT_COUNT, SORT_PLACE, NUMBER_NEW,
-  CLAIM_SLOTS, WRITE_KEYS, INITIAL_ROWS, FILL_INT64, STAMP_RANGE, LOOK_UP_INT64, DESCEND, LAZY_ADAM, KERNELS
+  CLAIM_SLOTS, WRITE_KEYS, INITIAL_ROWS, FILL_INT64, STAMP_RANGE, LOOK_UP_INT64, DESCEND, LAZY_ADAM, GIVE_ROWS,
+  CLAIM_FOR_KEYS, WRITE_CLAIMED, MOVE_ROWS, RESET_ROWS, BEGIN_ROWS, STAMP_GIVEN, ADVANCE_CLOCK, BEGIN_LOOKUP, TOUCH_ROWS,
+  FILL_INT32, KERNELS
 };
 
 struct GroupDevice {
@@ -227,6 +229,7 @@ int descend(GroupWork* work, const UpdateMember* members, i64 count);
 int lazy_adam(GroupWork* work, const UpdateMember* members, i64 count);
 int insert(GroupWork* work, const InsertMember* members, i64 count);
 int touch(GroupWork* work, const TouchMember* members, i64 count);
+int leave_out(GroupWork* work, const TouchMember* members, i64 count);
 // host_group_sums.cu:
 std::vector<i64> combine_tiles(const CombineMember* members, i64 count);  // running sum of members' tiles on a GPU
 Kernel combine_kernel(const CombineMember* members, i64 count);           // which of the two for them

@@ -23,6 +23,43 @@ namespace {
 
 // Rows that are given out in no order begin in pieces, which the cache has from when they are made until they are copied.
 const i64 kPieceBytes = 256 << 10;
+const i64 kMovedRows = 4;  // of a team of threads: as in cache_rows.py
+
+// As insert_where_free, by kernels; numbers that the table keeps are on the GPU.
+void launch_where_free(Step* step, const InsertMember& m) {
+  const i64 values_bytes = 4 * m.fresh * m.dim, state_bytes = scan_state_bytes(m.n);
+  char* const memory = step->memory(values_bytes + 8 * m.fresh + 8 + state_bytes + 4 * m.fresh);
+  if (step->error) return;
+  float* const values = (float*)memory;  // rows are copied 16 bytes at a time
+  i64* const keys = (i64*)(memory + (values_bytes + 7) / 8 * 8);
+  i64* const given = keys + m.fresh;
+  char* const state = (char*)(given + 1);
+  i32* const rows = (i32*)(state + state_bytes);
+  step->clear(given, 8 + state_bytes);
+  step->launch(GIVE_ROWS, scan_tiles(m.n) * kScanBlock, m.keys, m.n, m.rows, m.free, m.n_free, m.used, keys, rows, given,
+               state);
+  step->launch(CLAIM_FOR_KEYS, m.fresh, m.index, m.capacity, keys, m.fresh);
+  step->launch(WRITE_CLAIMED, m.fresh, m.index, m.capacity, keys, rows, m.fresh);
+  step->launch(INITIAL_ROWS, m.fresh * row_lanes(m.dim), (u64)m.seed, (u64)m.identity, keys, m.fresh, m.dim, (i32)m.kind,
+               (float)m.a, (float)m.b, (const i32*)nullptr, values);
+  const float* const none = nullptr;
+  const i32* const in_order = nullptr;
+  step->launch(MOVE_ROWS, (m.fresh + kMovedRows - 1) / kMovedRows * row_lanes(m.dim), none, in_order, (float*)nullptr,
+               in_order, (i64)0, (const float*)values, in_order, m.table, (const i32*)rows, m.fresh, m.dim);
+  const i64 again = std::min(m.fresh, m.n_free);
+  for (i64 i = 0; i < m.n_resets && again > 0; ++i) {
+    const ResetMember& slot = m.resets[i];
+    step->launch(RESET_ROWS, again * slot.words, (const i32*)rows, again, slot.words, slot.low, slot.high, slot.data);
+  }
+  step->launch(BEGIN_ROWS, m.fresh, (const i32*)rows, m.fresh, (const i64*)m.use.tick, m.use.used, (i64*)nullptr);
+  if (m.use.frequency) {
+    step->launch(RESET_ROWS, 2 * m.fresh, (const i32*)rows, m.fresh, (i64)2, (i32)0, (i32)0, (i32*)m.use.frequency);
+  }
+  step->launch(STAMP_GIVEN, m.fresh, (const i32*)rows, m.fresh, m.ahead, m.at_least, m.clock, m.stamps);
+  step->launch(ADVANCE_CLOCK, 1, m.admitted, m.fresh, (i64)0);
+  step->launch(FILL_INT64, 1, m.free_count, (i64)1, m.n_free - again);
+  step->launch(FILL_INT64, 1, m.count, (i64)1, m.used + m.fresh - again);
+}
 
 void insert_where_free(Step* step, const InsertMember& m) {
   const i64 piece = std::max<i64>(1, kPieceBytes / (4 * m.dim));
@@ -59,7 +96,7 @@ void insert_where_free(Step* step, const InsertMember& m) {
 
 void insert(Step* step, const InsertMember& m) {
   if (m.use.used) {
-    insert_where_free(step, m);
+    (step->on_gpu() ? launch_where_free : insert_where_free)(step, m);
     return;
   }
   float* const out = m.table + m.used * m.dim;
@@ -105,9 +142,28 @@ int touch(GroupWork* work, const TouchMember* members, i64 count) {
   Step step(work);
   for (i64 t = 0; t < count; ++t) {
     const UseMember& use = members[t].use;
+    if (step.on_gpu()) {
+      step.launch(BEGIN_LOOKUP, 1, use.tick, use.known, use.unknown, use.clock);
+      step.launch(TOUCH_ROWS, members[t].n, members[t].rows, members[t].n, (const i64*)use.tick, use.used, use.frequency);
+      continue;
+    }
     kernels_run += 2;
     sok1x_begin_lookup(use.tick, use.known, use.unknown, use.clock);
     sok1x_touch_rows(members[t].rows, members[t].n, use.tick, use.used, use.frequency);
+  }
+  return step.error;
+}
+
+int leave_out(GroupWork* work, const TouchMember* members, i64 count) {
+  Step step(work);
+  for (i64 t = 0; t < count; ++t) {
+    i32* const rows = const_cast<i32*>(members[t].rows);
+    const i64 n = members[t].n;
+    if (step.on_gpu()) {
+      step.launch(FILL_INT32, n, rows, n, (i64)-1);
+    } else {
+      std::fill(rows, rows + n, -1);
+    }
   }
   return step.error;
 }

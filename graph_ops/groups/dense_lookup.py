@@ -8,7 +8,7 @@ class Forward(GroupForm):
 
     def fixed_key(self, config):
         """See GroupForm.fixed_key: where it is known whether they train."""
-        if config.training is None or config.table.forgetting is not None:  # what it runs on is not known here
+        if config.training is None or config.table.cache is not None:
             return None
         return ("training", config.training) + lookup_ranks.way(config)
 
@@ -82,6 +82,5 @@ class Backward(GroupForm):
 
 
 def _by_itself(call):
-    """Whether a call's lookups are for Python: of tables with a cache, and on a GPU of those that forget."""
-    table = call.config.table
-    return table.cache is not None or (table.forgetting is not None and call.gpu is not None)
+    """Whether a call's lookups are for Python: of tables with a cache."""
+    return call.config.table.cache is not None

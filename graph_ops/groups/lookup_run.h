@@ -261,7 +261,9 @@ class LookupRun {
   void TakeSlots();
   // What an insertion has to know besides of a member whose table forgets. Returns false where it is for Python: rows must
   // leave first, or the table must grow.
-  bool WhereFree(int t, int64_t lacking, int64_t given, InsertMember* insert) const;
+  bool WhereFree(int t, int64_t lacking, int64_t given, int64_t free, InsertMember* insert) const;
+  // Where a table that forgets counts its free rows.
+  const i64* FreeOf(int t) const;
   UseMember UseOf(int t) const;
   i64* CountersOf(int t) const { return static_cast<i64*>(variable(t, facts_[t].counters_at).data); }
   // Whether TensorFlow says when the member's step ends, where its rows must stay until then.
@@ -269,7 +271,7 @@ class LookupRun {
   // Counts the training lookups of tables that forget, and pins their rows until their steps end; variables are locked.
   int Touch(const uint8_t* left);
   // Evaluations of such tables leave nothing for a gradient: they pin nothing.
-  void LeaveNothing(const uint8_t* left);
+  int LeaveNothing(const uint8_t* left);
 
   // ---- lookup_run_gradients.cc
 

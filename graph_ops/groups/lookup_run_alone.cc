@@ -46,7 +46,7 @@ int LookupRun::ForwardAlone(bool training, uint8_t* left, int64_t* fresh) {
   code = by_bag_ ? LookUpBags() : LookUpKeys(training);
   if (code == 0 && training) code = Unseen(counts_.data(), fresh);
   for (int t = 0; t < count; ++t) left[t] = counts_[t] > 0 || codes_[t] != 0 || !batches_[t].fits || !CanPin(t);
-  if (code == 0 && !training) LeaveNothing(left);
+  if (code == 0 && !training) code = LeaveNothing(left);
   if (code == 0 && inserts_.empty()) code = Touch(left);
   if (inserts_.empty()) group_->Unlock();
   return code;

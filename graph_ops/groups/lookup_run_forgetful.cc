@@ -1,5 +1,5 @@
-// See lookup_run.h: tables that forget, on the host. A group serves their lookups until rows must leave, or the table must
-// grow; stores/forgetful_store.py says what is done here, and does the rest.
+// See lookup_run.h: tables that forget. A group serves their lookups until rows must leave, or the table must grow;
+// stores/forgetful_store.py says what is done here, and does the rest.
 #include <algorithm>
 #include <cstring>
 
@@ -105,9 +105,11 @@ UseMember LookupRun::UseOf(int t) const {
   return use;
 }
 
-bool LookupRun::WhereFree(int t, int64_t lacking, int64_t given, InsertMember* insert) const {
+const i64* LookupRun::FreeOf(int t) const { return CountersOf(t) + kFree; }
+
+bool LookupRun::WhereFree(int t, int64_t lacking, int64_t given, int64_t free, InsertMember* insert) const {
   const LookupFacts& facts = facts_[t];
-  const i64 free = CountersOf(t)[kFree], more = std::max<i64>(0, lacking - free);
+  const i64 more = std::max<i64>(0, lacking - free);
   if (facts.filters || facts.kind < 0 || free < 0 || free > given || given + more > variable(t, 0).dims[0] ||
       unreached_[t]) {
     return false;
@@ -139,13 +141,13 @@ int LookupRun::Touch(const uint8_t* left) {
   return members.empty() ? 0 : Done(steps_->touch(Work(), members.data(), members.size()));
 }
 
-void LookupRun::LeaveNothing(const uint8_t* left) {
+int LookupRun::LeaveNothing(const uint8_t* left) {
+  std::vector<TouchMember> members;
   for (int t = 0; t < size(); ++t) {
-    const FindMember& found = found_[t];
-    if (facts_[t].forgets() && codes_[t] == 0 && (left == nullptr || !left[t])) {
-      std::fill(found.rows, found.rows + found.n, -1);
-    }
+    if (!facts_[t].forgets() || codes_[t] != 0 || (left != nullptr && left[t])) continue;
+    members.push_back({UseMember(), found_[t].rows, found_[t].n});
   }
+  return members.empty() ? 0 : Done(steps_->leave_out(Work(), members.data(), members.size()));
 }
 
 }  // namespace sok1x

@@ -26,7 +26,7 @@ int LookupRun::Unseen(int64_t* missing, int64_t* fresh) {
   if (values == nullptr || numbers == nullptr || counted == nullptr) return Done(GROUP_NO_MEMORY);
   std::vector<UniqueMember> keys(count, UniqueMember());
   std::vector<FindMember> asked(count, FindMember());
-  std::vector<const i64*> used_at(count);
+  std::vector<const i64*> numbers_at(2 * count);  // rows that have been given out, and of tables that forget free ones
   for (int i = 0; i < count; ++i) {
     const FindMember& from = found_[inserted_[i]];
     UniqueMember& m = keys[i];
@@ -42,23 +42,26 @@ int LookupRun::Unseen(int64_t* missing, int64_t* fresh) {
     a.capacity = from.capacity;
     a.ranks = 1;
     a.rows = numbers + total;
-    used_at[i] = static_cast<const i64*>(variable(inserted_[i], facts_[inserted_[i]].count_at).data);
+    const int t = inserted_[i];
+    numbers_at[i] = static_cast<const i64*>(variable(t, facts_[t].count_at).data);
+    numbers_at[count + i] = facts_[t].forgets() ? FreeOf(t) : numbers_at[i];
     values += from.n;
     numbers += from.n;
   }
-  std::vector<i64> distinct(count), lacking(count), used(count);
+  std::vector<i64> distinct(count), lacking(count), used(2 * count);
   int code = steps_->unique(Work(), keys.data(), count, counted);
   if (code == 0) code = steps_->read(Work(), counted, count, distinct.data());
   for (int i = 0; i < count; ++i) asked[i].n = distinct[i];
   if (code == 0) code = steps_->find(Work(), asked.data(), count, counted + count);
   if (code == 0) code = steps_->read(Work(), counted + count, count, lacking.data());
-  if (code == 0) code = steps_->read_each(Work(), used_at.data(), count, used.data());
+  const int asks = AnyForgets() ? 2 * count : count;
+  if (code == 0) code = steps_->read_each(Work(), numbers_at.data(), asks, used.data());
   if (code != 0) return Done(code);
   for (int i = 0; i < count; ++i) {
     const int t = inserted_[i];
     const TensorInfo& rows = variable(t, 0);
     InsertMember m = InsertMember();
-    if (facts_[t].forgets() ? !WhereFree(t, lacking[i], used[i], &m)
+    if (facts_[t].forgets() ? !WhereFree(t, lacking[i], used[i], used[count + i], &m)
                             : used[i] < 0 || used[i] + lacking[i] > rows.dims[0]) {
       continue;  // its own `run` says so
     }
@@ -71,7 +74,7 @@ int LookupRun::Unseen(int64_t* missing, int64_t* fresh) {
     m.rows = asked[i].rows;
     m.used = used[i];
     m.fresh = lacking[i];
-    m.count = const_cast<i64*>(used_at[i]);
+    m.count = const_cast<i64*>(numbers_at[i]);
     m.table = static_cast<float*>(rows.data);
     m.dim = facts_[t].dim;
     m.clock = static_cast<const i64*>(variable(t, facts_[t].clock_at).data);

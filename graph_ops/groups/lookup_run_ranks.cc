@@ -215,7 +215,7 @@ int LookupRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, in
   for (int t = 0; t < count; ++t) missing[t] = counts_[t] + (codes_[t] != 0);
   if (code == 0 && training) code = Unseen(missing, fresh);
   for (int t = 0; t < count; ++t) missing[t] += !CanPin(t);
-  if (code == 0 && !training) LeaveNothing(nullptr);
+  if (code == 0 && !training) code = LeaveNothing(nullptr);
   if (inserts_.empty()) group_->Unlock();
   Tell(answers_, values_, pointers, gives, takes);
   return code;

@@ -20,6 +20,7 @@ CONSTANTS = [
     ("gpu", "GpuCounts._PLACES", "counts.cu", "COUNT_PLACES"),
     ("host", "MOST_THREADS", "host_threads.h", "kMostThreads"),
     ("cache_rows", "_TEAM_ROWS", "cache_rows.cu", "ROWS"),
+    ("cache_rows", "_TEAM_ROWS", "host_group_inserts.cu", "kMovedRows"),
     ("scan", "BLOCK", "scan.cuh", "SCAN_BLOCK"),
     ("scan", "TILE", "scan.cuh", "SCAN_TILE"),
     ("groups", "TILE", "groups.cuh", "GROUP_TILE"),
