@@ -46,10 +46,9 @@ def distinct(keys, rows):
 
 def measured(layout):
     """What steps of a layout take: seconds beside the exchanges, bytes a second over NVLink."""
-    two = next(case for case in load("gpu_scaling_2")["groups"][0]["cases"]
-               if (case["layout"], case["mode"]) == (layout, "lazyadam"))
-    four = next(case for group in load("gpu_scaling")["groups"] if group["ranks"] == 4 for case in group["cases"]
-                if (case["layout"], case["mode"]) == (layout, "lazyadam"))
+    two, four = [next(case for group in load(name)["groups"] if group["ranks"] == ranks for case in group["cases"]
+                      if (case["layout"], case["mode"]) == (layout, "lazyadam"))
+                 for name, ranks in (("gpu_scaling_2", 2), ("gpu_scaling", 4))]
     rest = two["ms"]["median"] - np.mean(two["recorded"]["trace"]["exchange"])
     rate = four["bytes"]["sok1x"] / np.mean(four["recorded"]["trace"]["exchange"])
     return {"rest": 1e-3 * rest, "nvlink": 1e3 * rate, "exchanges": int(two["recorded"]["trace"]["exchanges"][0])}
