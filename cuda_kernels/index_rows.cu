@@ -51,19 +51,94 @@ SOK_KERNEL sok1x_write_claimed(Slot* index, i64 capacity, const i64* SOK_RESTRIC
 }
 #endif
 
+// The rows that leave, 32 to a word: which do, and in words that have any, how many do with lower numbers.
+struct LeavingRows {
+  const u32* bits;
+  const i32* before;
+};
+
 SOK_DEVICE bool bit_of(const u32* bits, i64 i) { return bits[i >> 5] >> (i & 31) & 1; }
 
-// Sets the bits of rows, in bits that are 0 before.
-SOK_KERNEL sok1x_set_bits(const i32* SOK_RESTRICT rows, i64 n, u32* bits) {
-  SOK_PARALLEL_FOR(i, n, 8) {
+// The place of a row among those that leave; it is one of them.
+SOK_DEVICE i64 place_of(const LeavingRows& leaving, i64 row) {
+  const u32 lower = leaving.bits[row >> 5] & ((1u << (row & 31)) - 1);
 #ifdef __CUDACC__
-    atomicOr(bits + (rows[i] >> 5), 1u << (rows[i] & 31));
+  return leaving.before[row >> 5] + __popc(lower);
 #else
-    __atomic_fetch_or(bits + (rows[i] >> 5), 1u << (rows[i] & 31), __ATOMIC_RELAXED);
+  u32 two = lower - (lower >> 1 & 0x55555555u), four = (two & 0x33333333u) + (two >> 2 & 0x33333333u);
+  return leaving.before[row >> 5] + (((four + (four >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24);
 #endif
-  };
 }
 
+// Notes ascending rows as LeavingRows has them, in bits that are 0 before.
+SOK_KERNEL sok1x_mark_leaving(const i32* SOK_RESTRICT rows, i64 n, u32* bits, i32* SOK_RESTRICT before) {
+#ifdef __CUDACC__
+  SOK_PARALLEL_FOR(i, n, 8) {
+    const i32 word = rows[i] >> 5;
+    atomicOr(bits + word, 1u << (rows[i] & 31));
+    if (i == 0 || rows[i - 1] >> 5 != word) before[word] = (i32)i;
+  };
+#else
+  for (i64 i = 0; i < n; ++i) {
+    const i32 word = rows[i] >> 5;
+    if (bits[word] == 0) before[word] = (i32)i;
+    bits[word] |= 1u << (rows[i] & 31);
+  }
+#endif
+}
+
+// One run, from its first slot on, or from the first whose key leaves; see above. Returns how many slots that are.
+SOK_DEVICE i64 sweep_run(Slot* index, i64 capacity, i64 slot, const LeavingRows& leaving, i64* keys) {
+  bool moved = false;
+  i64 passed = 0;
+  for (; index[slot].row >= 0; slot = (slot + 1) & (capacity - 1), ++passed) {
+    const Slot here = index[slot];
+    if (bit_of(leaving.bits, here.row)) {
+      keys[place_of(leaving, here.row)] = here.key;
+      index[slot].row = -1;
+      moved = true;
+    } else if (moved) {
+      i64 place = first_slot(here.key, capacity);
+      while (place != slot && index[place].row >= 0) place = (place + 1) & (capacity - 1);
+      if (place != slot) {
+        index[place] = here;
+        index[slot].row = -1;
+      }
+    }
+  }
+  return passed;
+}
+
+// sok1x_sweep_runs takes the keys of rows that leave out of the index: keys[i] = that of the i-th of them. A run is one
+// thread's, and the empty slot behind it nobody's.
+#ifndef __CUDACC__
+static const i64 SWEEP_PIECES = 64;
+static const i64 SWEEP_LEAST = 2048;  // slots of a piece
+static const i64 SWEEP_AHEAD = 128;   // slots
+
+// On the host all slots are looked at once, in order. Pieces for the threads begin at empty slots, which are found
+// before anything moves: so none has a part of another's run. The last piece goes on at the index's beginning.
+SOK_KERNEL sok1x_sweep_runs(Slot* index, i64 capacity, const u32*, const u32* bits, const i32* before, i64* keys) {
+  const LeavingRows leaving = {bits, before};
+  const i64 mask = capacity - 1, piece = std::max(SWEEP_LEAST, capacity / SWEEP_PIECES);
+  i64 starts[SWEEP_PIECES + 1], pieces = 0, first = 0;
+  while (index[first].row >= 0) ++first;
+  for (i64 slot = first; slot < capacity; slot += piece) {
+    while (slot < capacity && index[slot].row >= 0) ++slot;
+    if (slot < capacity) starts[pieces++] = slot;
+  }
+  starts[pieces] = first + capacity;
+  const i64* const start_of = starts;
+  SOK_PARALLEL_FOR(i, pieces, 16 * piece) {
+    for (i64 slot = start_of[i], end = start_of[i + 1]; slot < end; ++slot) {
+      SOK_PREFETCH(index + ((slot + SWEEP_AHEAD) & mask));
+      // No jump depends on whether a slot is empty, which nobody could predict: it asks for row 0, and does not leave.
+      const i64 row = index[slot & mask].row, used = ~(row >> 63);
+      if (bit_of(leaving.bits, row & used) & used) slot += sweep_run(index, capacity, slot & mask, leaving, keys);
+    }
+  };
+}
+#else
 // Bit i of `starts` = whether a run begins at slot i.
 SOK_KERNEL sok1x_find_runs(const Slot* SOK_RESTRICT index, i64 capacity, u32* SOK_RESTRICT starts) {
   SOK_PARALLEL_FOR(word, (capacity + 31) / 32, 516) {
@@ -79,53 +154,11 @@ SOK_KERNEL sok1x_find_runs(const Slot* SOK_RESTRICT index, i64 capacity, u32* SO
   };
 }
 
-// The place of `row` in `rows`, ascending, which has it.
-SOK_DEVICE i64 place_of_row(const i32* rows, i64 n, i64 row) {
-  i64 low = 0, high = n - 1;
-  while (low < high) {
-    const i64 middle = (low + high) / 2;
-    if (rows[middle] < row) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
-// One run, from its first slot on: see above.
-SOK_DEVICE void sweep_run(Slot* index, i64 capacity, i64 slot, const u32* leaving, const i32* rows, i64 n, i64* keys) {
-  bool moved = false;
-  for (; index[slot].row >= 0; slot = (slot + 1) & (capacity - 1)) {
-    const Slot here = index[slot];
-    if (bit_of(leaving, here.row)) {
-      keys[place_of_row(rows, n, here.row)] = here.key;
-      index[slot].row = -1;
-      moved = true;
-    } else if (moved) {
-      i64 place = first_slot(here.key, capacity);
-      while (place != slot && index[place].row >= 0) place = (place + 1) & (capacity - 1);
-      if (place != slot) {
-        index[place] = here;
-        index[slot].row = -1;
-      }
-    }
-  }
-}
-
-// Takes the keys of rows (ascending, n of them; those with a bit in `leaving`) out of the index: keys[i] = that of
-// rows[i]. starts: of sok1x_find_runs. A run is one thread's, and the empty slot behind it nobody's.
-SOK_KERNEL sok1x_sweep_runs(Slot* index, i64 capacity, const u32* SOK_RESTRICT starts, const u32* SOK_RESTRICT leaving,
-                            const i32* SOK_RESTRICT rows, i64 n, i64* SOK_RESTRICT keys) {
-#ifdef __CUDACC__
+SOK_KERNEL sok1x_sweep_runs(Slot* index, i64 capacity, const u32* SOK_RESTRICT starts, const u32* SOK_RESTRICT bits,
+                            const i32* SOK_RESTRICT before, i64* SOK_RESTRICT keys) {
+  const LeavingRows leaving = {bits, before};
   SOK_PARALLEL_FOR(slot, capacity, 16) {
-    if (bit_of(starts, slot)) sweep_run(index, capacity, slot, leaving, rows, n, keys);
+    if (bit_of(starts, slot)) sweep_run(index, capacity, slot, leaving, keys);
   };
-#else
-  SOK_PARALLEL_FOR(word, (capacity + 31) / 32, 512) {
-    for (u32 left = starts[word]; left; left &= left - 1) {
-      sweep_run(index, capacity, word * 32 + __builtin_ctz(left), leaving, rows, n, keys);
-    }
-  };
-#endif
 }
+#endif

@@ -6,9 +6,9 @@ declare = family(__name__)
 declare("place_keys", None, POINTER, INT64, POINTER, POINTER, INT64)
 declare("claim_for_keys", None, POINTER, INT64, POINTER, INT64, threads=lambda a: a[3])
 declare("write_claimed", None, POINTER, INT64, POINTER, POINTER, INT64, threads=lambda a: a[4])
-declare("set_bits", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
+declare("mark_leaving", None, POINTER, INT64, POINTER, POINTER, threads=lambda a: a[1])
 declare("find_runs", None, POINTER, INT64, POINTER, threads=lambda a: (a[1] + 31) // 32)
-declare("sweep_runs", None, POINTER, INT64, POINTER, POINTER, POINTER, INT64, POINTER, threads=lambda a: a[1])
+declare("sweep_runs", None, POINTER, INT64, POINTER, POINTER, POINTER, POINTER, threads=lambda a: a[1])
 
 
 def place(index: int, capacity: int, keys: int, rows: int, n: int) -> None:
@@ -31,8 +31,8 @@ def place(index: int, capacity: int, keys: int, rows: int, n: int) -> None:
 
 
 def scratch_bytes(table_rows: int, capacity: int) -> int:
-    """Bytes of scratch memory for `take_out`: a bit for each row, and for each slot."""
-    return 8 * (_words(table_rows) + _words(capacity))
+    """Bytes of scratch memory for `take_out`: two bits for each row, and one for each slot."""
+    return 8 * (2 * _words(table_rows) + _words(capacity))
 
 
 def _words(bits: int) -> int:
@@ -53,8 +53,10 @@ def take_out(index: int, capacity: int, rows: int, n: int, table_rows: int, scra
     """
     if not n:
         return
-    starts = scratch + 8 * _words(table_rows)
+    before = scratch + 8 * _words(table_rows)
+    starts = before + 8 * _words(table_rows)
     fill.fill_int64(scratch, _words(table_rows), 0)
-    kernels.set_bits(rows, n, scratch)
-    kernels.find_runs(index, capacity, starts)
-    kernels.sweep_runs(index, capacity, starts, scratch, rows, n, keys)
+    kernels.mark_leaving(rows, n, scratch, before)
+    if current() is not None:
+        kernels.find_runs(index, capacity, starts)
+    kernels.sweep_runs(index, capacity, starts, scratch, before, keys)

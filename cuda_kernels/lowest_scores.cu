@@ -15,6 +15,43 @@ SOK_DEVICE bool may_leave(const i64* scores, const i64* used, i64 row, i64 oldes
   return at >= 0 && at < oldest && scores[row] <= most;
 }
 
+#ifndef __CUDACC__
+// Whether a row may leave is as good as random, so on the host nothing jumps by it. All bits are set where it may, else
+// none.
+SOK_DEVICE i64 leaving_mask(i64 score, i64 at, i64 oldest, i64 most) {
+  return -(i64)((at >= 0) & (at < oldest) & (score <= most));
+}
+
+struct ScoreRange {
+  i64 count, highest, lowest;
+};
+
+SOK_VECTORS static ScoreRange range_of(const i64* scores, const i64* used, i64 begin, i64 end, i64 oldest, i64 most) {
+  i64 count = 0, highest = 0, lowest = 0;
+  for (i64 row = begin; row < end; ++row) {
+    const i64 leaves = leaving_mask(scores[row], used[row], oldest, most);
+    count -= leaves;
+    highest = std::max(highest, scores[row] & leaves);
+    lowest = std::max(lowest, (SCORE_MOST - scores[row]) & leaves);
+  }
+  return {count, highest, lowest};
+}
+
+// The digit of each row that count_digits counts, of others SCORE_DIGITS.
+static const i64 SCORE_ROWS = 256;
+
+SOK_VECTORS static void digits_of(const i64* scores, const i64* used, i64 n, i64 oldest, i64 most, i64 base,
+                                  i64 prefix, i32 shift, i32* places) {
+  // From `first` to `last` are the scores whose upper digits are these; there is none below base.
+  const i64 first = prefix << SCORE_BITS, last = first + SCORE_DIGITS - 1;
+  for (i64 i = 0; i < n; ++i) {
+    const i64 above = (i64)((u64)(scores[i] - base) >> shift);
+    const i64 counts = leaving_mask(scores[i], used[i], oldest, most) & -(i64)((above >= first) & (above <= last));
+    places[i] = (i32)(SCORE_DIGITS + ((above - first - SCORE_DIGITS) & counts));
+  }
+}
+#endif
+
 // found[0] grows by the rows that may leave; found[1] becomes their highest score, found[2] SCORE_MOST minus the lowest.
 SOK_KERNEL sok1x_score_range(const i64* SOK_RESTRICT scores, const i64* SOK_RESTRICT used, i64 n, i64 oldest, i64 most,
                              i64* found) {
@@ -39,17 +76,11 @@ SOK_KERNEL sok1x_score_range(const i64* SOK_RESTRICT scores, const i64* SOK_REST
   }
 #else
   SOK_PARALLEL_CHUNKS(begin, end, n, 16) {
-    i64 count = 0, highest = 0, lowest = 0;
-    for (i64 row = begin; row < end; ++row) {
-      if (!may_leave(scores, used, row, oldest, most)) continue;
-      ++count;
-      highest = std::max(highest, scores[row]);
-      lowest = std::max(lowest, SCORE_MOST - scores[row]);
-    }
-    if (count) {
-      atomic_add(found, count);
-      atomic_max(found + 1, highest);
-      atomic_max(found + 2, lowest);
+    const ScoreRange range = range_of(scores, used, begin, end, oldest, most);
+    if (range.count) {
+      atomic_add(found, range.count);
+      atomic_max(found + 1, range.highest);
+      atomic_max(found + 2, range.lowest);
     }
   };
 #endif
@@ -75,30 +106,60 @@ SOK_KERNEL sok1x_count_digits(const i64* SOK_RESTRICT scores, const i64* SOK_RES
   }
 #else
   SOK_PARALLEL_CHUNKS(begin, end, n, 16) {
-    i64 counted[SCORE_DIGITS] = {0};
-    for (i64 row = begin; row < end; ++row) {
-      const i64 above = (scores[row] - base) >> shift;
-      if (above >> SCORE_BITS == prefix && may_leave(scores, used, row, oldest, most)) {
-        ++counted[above & (SCORE_DIGITS - 1)];
-      }
+    // Most rows may have one digit: neighbours count in different places, so that none waits for the one before. The
+    // last place is that of rows which do not count.
+    u32 counted[2][SCORE_DIGITS + 1] = {};
+    for (i64 first = begin; first < end; first += SCORE_ROWS) {
+      i32 places[SCORE_ROWS];
+      const i64 some = std::min(SCORE_ROWS, end - first);
+      digits_of(scores + first, used + first, some, oldest, most, base, prefix, shift, places);
+      for (i64 i = 0; i < some; ++i) ++counted[i & 1][places[i]];
     }
     for (int d = 0; d < SCORE_DIGITS; ++d) {
-      if (counted[d]) atomic_add(digits + d, counted[d]);
+      const i64 sum = (i64)counted[0][d] + counted[1][d];
+      if (sum) atomic_add(digits + d, sum);
     }
   };
 #endif
 }
 
 #ifndef __CUDACC__
+// listed[row - begin] = whether a row may leave and has a score below `below`, or this one if ties leave. Returns how
+// many of the latter there are that do.
+SOK_VECTORS static i64 list_below(const i64* scores, const i64* used, i64 begin, i64 end, i64 oldest, i64 most,
+                                  i64 below, bool ties, uint8_t* listed) {
+  const i64 highest = std::min(most, ties ? below : below - 1);
+  i64 tied = 0;
+  for (i64 row = begin; row < end; ++row) {
+    const i64 leaves = leaving_mask(scores[row], used[row], oldest, highest);
+    tied -= leaves & -(i64)(scores[row] == below);
+    listed[row - begin] = leaves & 1;
+  }
+  return tied;
+}
+
 // Of the rows that may leave those with a score below `below`, and the first `ties` of those whose score it is, in order.
 SOK_KERNEL sok1x_list_lowest(const i64* scores, const i64* used, i64 n, i64 oldest, i64 most, i64 below, i64 ties,
                              i32* rows, u64*) {
   i64 found = 0;
-  for (i64 row = 0; row < n; ++row) {
-    if (scores[row] > below || !may_leave(scores, used, row, oldest, most)) continue;
-    if (scores[row] == below && ties-- <= 0) continue;
-    rows[found++] = (i32)row;
-  }
+  list_items(
+      n,
+      // Ties are counted some rows at a time: where there may be more of them than are to be listed, row by row.
+      [=, &ties](i64 begin, i64 end, uint8_t* listed) {
+        if (ties > 0 && ties < end - begin) {
+          for (i64 row = begin; row < end; ++row) {
+            const bool tie = scores[row] == below && ties > 0;
+            listed[row - begin] = may_leave(scores, used, row, oldest, most) && (scores[row] < below || tie);
+            ties -= tie && listed[row - begin];
+          }
+        } else {
+          ties -= list_below(scores, used, begin, end, oldest, most, below, ties > 0, listed);
+        }
+      },
+      [=, &found](const i32* some, i64 count) {
+        memcpy(rows + found, some, sizeof *some * count);
+        found += count;
+      });
 }
 #else
 SOK_KERNEL sok1x_list_lowest(const i64* SOK_RESTRICT scores, const i64* SOK_RESTRICT used, i64 n, i64 oldest, i64 most,

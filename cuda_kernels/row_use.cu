@@ -28,12 +28,11 @@ SOK_KERNEL sok1x_touch_rows(const i32* SOK_RESTRICT rows, i64 n, const i64* SOK_
         }
       }
 #else
-      if (__atomic_load_n(used + row, __ATOMIC_RELAXED) != now) {
-        if (!frequency) {
-          __atomic_store_n(used + row, now, __ATOMIC_RELAXED);
-        } else if (__atomic_exchange_n(used + row, now, __ATOMIC_RELAXED) != now) {
-          atomic_add(frequency + row, 1);
-        }
+      if (!frequency) {  // also where it is there already, which nobody could predict
+        __atomic_store_n(used + row, now, __ATOMIC_RELAXED);
+      } else if (__atomic_load_n(used + row, __ATOMIC_RELAXED) != now &&
+                 __atomic_exchange_n(used + row, now, __ATOMIC_RELAXED) != now) {
+        atomic_add(frequency + row, 1);
       }
 #endif
     }
@@ -106,14 +105,20 @@ SOK_DEVICE i32 given_row(const i64* free, i64 there, i64 next_row, i64 j) {
 }
 
 #ifndef __CUDACC__
+SOK_VECTORS static void list_negative(const i64* used, i64 n, uint8_t* listed) {
+  for (i64 i = 0; i < n; ++i) listed[i] = used[i] < 0;
+}
+
 // free[there - 1 - j] = the j-th of rows 0 to n - 1 that are free; *total counts them.
 SOK_KERNEL sok1x_list_free(const i64* used, i64 n, i64 there, i64* free, i64* total, u64*) {
   i64 found = 0;
-  for (i64 row = 0; row < n; ++row) {
-    if (used[row] >= 0) continue;
-    if (found < there) free[there - 1 - found] = row;
-    ++found;
-  }
+  list_items(
+      n, [=](i64 begin, i64 end, uint8_t* listed) { list_negative(used + begin, end - begin, listed); },
+      [=, &found](const i32* rows, i64 count) {
+        for (i64 i = 0; i < count; ++i, ++found) {
+          if (found < there) free[there - 1 - found] = rows[i];
+        }
+      });
   *total = found;
 }
 

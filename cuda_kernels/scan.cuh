@@ -1,6 +1,6 @@
 // A running sum over items in one pass, by blocks that look back at their predecessors' sums: Merrill and Garland,
 // "Single-pass parallel prefix scan with decoupled look-back" (NVIDIA technical report NVR-2016-002). CUDA only: on
-// the host one thread counts as it goes.
+// the host one thread counts as it goes, and list_items serves those that list items.
 #ifndef SOK1X_SCAN_CUH
 #define SOK1X_SCAN_CUH
 #include "common.cuh"
@@ -96,6 +96,33 @@ SOK_DEVICE void scan_items(i64 n, u64* state, const ValueOf& value_of, const Emi
   for (int j = 0; j < SCAN_ITEMS; ++j) {
     if (first + j < n) emit(first + j, before, value[j]);
     before += value[j];
+  }
+}
+
+#else
+
+// Calls emit(items, count) with the items of [0, n) that are listed, in order, some at a time. list(begin, end, listed)
+// says which are of a piece, listed[i - begin] = 0 or 1. Nothing jumps by it, which is as good as random.
+template <class List, class Emit>
+inline void list_items(i64 n, List list, Emit emit) {
+  const i64 at_once = 512;
+  uint8_t listed[at_once];
+  i32 items[at_once];
+  for (i64 first = 0; first < n; first += at_once) {
+    const i64 end = std::min(n, first + at_once);
+    list(first, end, listed);
+    memset(listed + (end - first), 0, at_once - (end - first));
+    i64 count = 0;
+    for (i64 i = 0; i < end - first; i += 64) {
+      u64 bits = 0;
+      for (i64 word = 0; word < 8; ++word) {
+        u64 eight;
+        memcpy(&eight, listed + i + 8 * word, sizeof eight);
+        bits |= (eight * 0x0102040810204080ULL >> 56) << (8 * word);
+      }
+      for (; bits; bits &= bits - 1) items[count++] = (i32)(first + i + __builtin_ctzll(bits));
+    }
+    emit(items, count);
   }
 }
 

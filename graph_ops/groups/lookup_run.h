@@ -264,6 +264,9 @@ class LookupRun {
   bool WhereFree(int t, int64_t lacking, int64_t given, int64_t free, InsertMember* insert) const;
   // Where a table that forgets counts its free rows.
   const i64* FreeOf(int t) const;
+  // On the host, whether rows will have to leave, or the table to grow, if as many keys are new as last time: then a
+  // member is left at once. A guess that is wrong costs time alone.
+  bool LacksRoom(int t) const;
   UseMember UseOf(int t) const;
   i64* CountersOf(int t) const { return static_cast<i64*>(variable(t, facts_[t].counters_at).data); }
   // Whether TensorFlow says when the member's step ends, where its rows must stay until then.

@@ -41,8 +41,12 @@ int LookupRun::ForwardAlone(bool training, uint8_t* left, int64_t* fresh) {
   }
   int code = Lock(training, training);
   if (code != 0) return code;
-  for (int t = 0; t < count; ++t) Open(t);
   training_ = training;
+  for (int t = 0; t < count; ++t) {
+    if (training && LacksRoom(t)) batches_[t].fits = false;
+    Open(t);
+    if (!batches_[t].fits) found_[t].n = 0;
+  }
   code = by_bag_ ? LookUpBags() : LookUpKeys(training);
   if (code == 0 && training) code = Unseen(counts_.data(), fresh);
   for (int t = 0; t < count; ++t) left[t] = counts_[t] > 0 || codes_[t] != 0 || !batches_[t].fits || !CanPin(t);

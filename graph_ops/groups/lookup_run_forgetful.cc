@@ -2,6 +2,8 @@
 // stores/forgetful_store.py says what is done here, and does the rest.
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <unordered_map>
 
 #include "../bridge/bridge_calls.h"
 #include "../bridge/bridge_pins.h"
@@ -39,6 +41,36 @@ bool BeginsAnew(const TensorInfo& slot, double value, i64 rows, ResetMember* res
   const bool wide = slot.dtype == tf::DT_DOUBLE || slot.dtype == tf::DT_INT64;
   reset->words = numbers * (wide ? 2 : 1);
   return true;
+}
+
+// How many keys were new in the last lookups of tables, by their rows' variables. One that is gone leaves its number to
+// whoever gets its place: it is a guess for him, too.
+class NewKeys {
+ public:
+  void Note(const tf::Var* table, i64 count) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (counts_.size() >= kMost) counts_.clear();
+    counts_[table] = count;
+  }
+  // Once: who has been misled by it is not so again.
+  i64 Take(const tf::Var* table) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = counts_.find(table);
+    if (found == counts_.end()) return 0;
+    const i64 count = found->second;
+    counts_.erase(found);
+    return count;
+  }
+
+ private:
+  static constexpr size_t kMost = 10000;
+  std::mutex mutex_;
+  std::unordered_map<const tf::Var*, i64> counts_;
+};
+
+NewKeys* new_keys() {
+  static NewKeys* const known = new NewKeys();
+  return known;
 }
 
 }  // namespace
@@ -107,8 +139,16 @@ UseMember LookupRun::UseOf(int t) const {
 
 const i64* LookupRun::FreeOf(int t) const { return CountersOf(t) + kFree; }
 
+bool LookupRun::LacksRoom(int t) const {
+  const LookupFacts& facts = facts_[t];
+  if (!facts.forgets() || on_gpu() || codes_[t] != 0 || !batches_[t].fits) return false;
+  const i64 given = *static_cast<const i64*>(variable(t, facts.count_at).data);
+  return new_keys()->Take(member(t)->variables[0].get()) > *FreeOf(t) + variable(t, 0).dims[0] - given;
+}
+
 bool LookupRun::WhereFree(int t, int64_t lacking, int64_t given, int64_t free, InsertMember* insert) const {
   const LookupFacts& facts = facts_[t];
+  if (!on_gpu()) new_keys()->Note(member(t)->variables[0].get(), lacking);
   const i64 more = std::max<i64>(0, lacking - free);
   if (facts.filters || facts.kind < 0 || free < 0 || free > given || given + more > variable(t, 0).dims[0] ||
       unreached_[t]) {

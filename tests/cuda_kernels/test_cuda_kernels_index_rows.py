@@ -100,6 +100,28 @@ def test_what_stays_is_where_it_would_be_had_the_others_never_come(seed, capacit
         np.testing.assert_array_equal(find(slots, keys), np.where(leaves, -1, rows))
 
 
+@pytest.mark.parametrize("load", [0.5, 0.97])
+def test_the_pieces_of_a_large_index_close_up_as_one(seed, load):
+    random = np.random.RandomState(seed)
+    capacity = 1 << 14
+    n = int(load * capacity)
+    keys = random.permutation(np.unique(random.randint(-10 ** 12, 10 ** 12, 2 * capacity)))[:n]
+    rows, leaves = random.permutation(n).astype(np.int32), random.random_sample(n) < 0.1
+    full, expected = empty_index(capacity), empty_index(capacity)
+    place(full, keys, rows)
+    place(expected, keys[~leaves], rows[~leaves])
+    order = np.argsort(rows[leaves])
+
+    def swept():
+        slots = full.copy()
+        return slots, take_out(slots, rows[leaves][order], n)
+
+    slots, out = same_bits(swept)
+    np.testing.assert_array_equal(out, keys[leaves][order])
+    np.testing.assert_array_equal(slots[:, 1], expected[:, 1])
+    np.testing.assert_array_equal(slots[slots[:, 1] >= 0], expected[expected[:, 1] >= 0])
+
+
 def turn_over(random, rows_in_all, changes, per_round):
     """Full of rows, many of which leave and come anew again and again. Yields (slots, {row: key} as an array)."""
     slots = empty_index(hash_index.capacity(rows_in_all))
