@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # tools/build_pycuda.sh PYTHON FOLDER: builds the wheel of requirements-gpu.txt's pycuda for that Python.
 #
-# pycuda 2022.1, the last release for Python 3.7, does not compile against the headers of CUDA 12 and later, so those
-# of CUDA 11.8 are taken from the package index; what it builds works with newer drivers too. Random numbers on the
-# GPU (curand) are left out: nothing here uses them, and a toolkit would have to be there at run time.
+# The headers are taken from the package index, so that no toolkit has to be here: CUDA 11.8's for pycuda 2022.1, the
+# last release for Python 3.7, which does not compile against later ones; CUDA 12.2's for Python 3.9 and later. What
+# they build works with newer drivers too. Random numbers on the GPU (curand) are left out: nothing here uses them, and
+# a toolkit would have to be there at run time.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 python=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
@@ -11,12 +12,17 @@ mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-requirement=$(grep -o '^pycuda==2022[^;]*' "$here/requirements-gpu.txt")
+if "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 9))'; then
+    later='<' headers=nvidia-cuda-runtime-cu11==11.8.89
+else
+    later='>=' headers=nvidia-cuda-runtime-cu12==12.2.140
+fi
+requirement=$(grep "^pycuda.*$later" "$here/requirements-gpu.txt" | sed 's/;.*//')
 
 export PIP_CONSTRAINT=$here/requirements-build.txt
-"$python" -m pip download -q --no-deps -d "$work" nvidia-cuda-runtime-cu11==11.8.89
+"$python" -m pip download -q --no-deps -d "$work" "$headers"
 "$python" -m pip download -q --no-deps --no-binary :all: --no-build-isolation -d "$work" "$requirement"
-"$python" -m zipfile -e "$work"/nvidia_cuda_runtime_cu11-*.whl "$work/cuda"
+"$python" -m zipfile -e "$work"/nvidia_cuda_runtime_cu1?-*.whl "$work/cuda"
 mkdir "$work/source" "$work/lib"
 tar xzf "$work"/pycuda-*.tar.gz -C "$work/source" --strip-components 1
 echo 'CUDA_ENABLE_CURAND = False' >"$work/source/siteconf.py"
