@@ -86,6 +86,17 @@ def test_an_error_becomes_its_class_with_the_message_first(graph, code, error):
     assert re.match(TWICE + "what went wrong, with µ and 'quotes'", own_words(caught.value.message))
 
 
+def test_an_error_on_another_device_than_the_fetch_has_the_message_first(graph):
+    # As where the op is on a GPU; a second CPU is another device, too.
+    with tf.device("/cpu:1"):
+        failing = operations.fail(8, "what went wrong")
+    with tf.device("/cpu:0"):
+        fetched = tf.identity(failing)
+    with pytest.raises(tf.errors.ResourceExhaustedError) as caught:
+        run([failing, fetched], device_count={"CPU": 2})
+    assert re.match(TWICE + "what went wrong", own_words(caught.value.message)), caught.value.message
+
+
 def test_unexpected_exceptions_reach_the_user_with_their_place(graph):
     with pytest.raises(tf.errors.InternalError, match="KeyError: 'lost'(.|\n)*bridge_operations"):
         run(operations.fail(kind="KeyError", message="lost"))
