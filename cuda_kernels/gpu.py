@@ -7,6 +7,7 @@ work goes to one stream, in order; nothing here waits for it except `synchronize
 import contextlib
 import ctypes
 import os
+import sys
 
 import numpy as np
 
@@ -17,6 +18,9 @@ _BLOCKS_PER_MULTIPROCESSOR = 32
 
 _gpus = {}
 _NOTHING = contextlib.nullcontext()
+
+# As in requirements-gpu.txt
+_PYCUDA = "pycuda==2022.1" if sys.version_info < (3, 9) else "pycuda==2026.1"
 
 
 class GpuMissing(RuntimeError):
@@ -29,9 +33,9 @@ def _driver():
         driver.init()
     except Exception as error:  # PyCUDA is missing, or finds no driver: many classes
         raise GpuMissing(
-            "sok1x runs its GPU kernels through PyCUDA, which does not work here ({}: {}). Install pycuda==2022.1 and "
+            "sok1x runs its GPU kernels through PyCUDA, which does not work here ({}: {}). Install {} and "
             "NVIDIA's driver, or place the tables on the CPU with tf.device('/cpu:0').".format(
-                type(error).__name__, error)) from error
+                type(error).__name__, error, _PYCUDA)) from error
     return driver
 
 
