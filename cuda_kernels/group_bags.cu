@@ -38,6 +38,25 @@ SOK_KERNEL sok1x_group_longest_bags(const BagsMember* SOK_RESTRICT members, cons
 
 #else
 
+namespace {
+
+// Whether items begin to end - 1 are the next bags' after the one of the item before, one each, as most batches' are:
+// then these bags are started.
+bool start_one_each(const BagsMember& m, i64 begin, i64 end, i64 previous) {
+  const i64 n = end - begin;
+  if (previous < -1 || previous >= m.n_bags - n) return false;
+  const i64* const bags = m.bags + begin * m.stride;
+  const i64 first = previous + 1;
+  if (bags[(n - 1) * m.stride] != first + n - 1) return false;
+  i64 other = 0;  // in a form that the compiler makes vectors of
+  for (i64 i = 0; i < n; ++i) other |= bags[i * m.stride] ^ (first + i);
+  if (other) return false;
+  for (i64 i = 0; i < n; ++i) m.offsets[first + i] = begin + i;
+  return true;
+}
+
+}  // namespace
+
 SOK_EXPORT void sok1x_group_bag_offsets(const BagsMember* members, const i64* starts, i64 count, i64 items,
                                         i64* counts) {
   memset(counts, 0, 3 * count * sizeof *counts);
@@ -47,15 +66,23 @@ SOK_EXPORT void sok1x_group_bag_offsets(const BagsMember* members, const i64* st
       for (i64 i = begin; i < end; ++i) take_splits(m.splits, m.n, m.n_bags, i, m.offsets, counts + t);
       return;
     }
+    const i64 ITEMS = 64;  // at a time
     i64 previous = begin > 0 ? m.bags[(begin - 1) * m.stride] : -1;
-    for (i64 i = begin; i < end; ++i) {
-      const i64 bag = i < m.n ? m.bags[i * m.stride] : m.n_bags;
-      if (bag >= 0 && bag < m.n_bags && bag - 1 == previous) {  // as start_bags does, and as most items are
-        m.offsets[bag] = i;
-      } else {
-        start_bags(m.bags, m.stride, m.n, m.n_bags, i, m.offsets, counts + t, counts + count + t);
+    for (i64 i = begin, stop; i < end; i = stop) {
+      stop = std::min(end, i + ITEMS);
+      if (stop <= m.n && start_one_each(m, i, stop, previous)) {
+        previous += stop - i;
+        continue;
       }
-      previous = bag;
+      for (; i < stop; ++i) {
+        const i64 bag = i < m.n ? m.bags[i * m.stride] : m.n_bags;
+        if (bag >= 0 && bag < m.n_bags && bag - 1 == previous) {  // as start_bags does, and as most items are
+          m.offsets[bag] = i;
+        } else {
+          start_bags(m.bags, m.stride, m.n, m.n_bags, i, m.offsets, counts + t, counts + count + t);
+        }
+        previous = bag;
+      }
     }
   });
 }

@@ -78,6 +78,26 @@ def test_sorted_batches(seed, count):
     check(Batches(numbers, n_bags, random.choice([1, 2], count), absent, most))
 
 
+def test_bags_of_one_key_but_for_one_place(seed):
+    """A bag that is empty, or has two keys, anywhere among many that have one; or a number that is wrong."""
+    random = np.random.RandomState(seed)
+    n = 100 if SMALL else 400
+    places = random.randint(1, n, 12)
+    numbers, n_bags = [np.arange(n), np.arange(n) + 3], [n, n + 70]
+    for place in places:
+        for step in (1, -1, 100):
+            numbers.append(np.arange(n) + step * (np.arange(n) >= place))
+            n_bags.append(numbers[-1][-1] + 1 + random.randint(0, 3))
+    check(Batches(numbers, n_bags, random.choice([1, 2], len(numbers)), most=2 ** 31 - 1))
+    wrong = []
+    for place in places:
+        for value in (-1, n, place - 2, np.iinfo(np.int64).min, np.iinfo(np.int64).max):
+            wrong.append(np.where(np.arange(n) == place, value, np.arange(n)))
+    batches = Batches(wrong, [n] * len(wrong), [2] * len(wrong), most=2 ** 31 - 1)
+    *_, counts = batches.arena.run(batches._find, *batches._offsets, batches._counts)
+    assert not read_counts(counts)[0].any()
+
+
 def test_batches_that_are_not_as_they_must_be(seed):
     """Beside good ones, whose offsets are as ever: numbers out of range, or out of order, at either end or between."""
     random = np.random.RandomState(seed)
