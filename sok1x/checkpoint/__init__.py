@@ -58,6 +58,11 @@ By way of TensorFlow's own Savers and hooks, and Keras:
     hooks_alike        whether all ranks are to save tables, asked before they begin
     talk               how the ranks' Savers talk
     keras_weights      `save_weights` and `load_weights`
+
+By way of TensorFlow 2's `tf.train.Checkpoint`, eagerly:
+    eager_checkpoints  saves, on as many ranks as there are
+    eager_restoring    and back
+    eager_places       where, and whose shards they are
 """
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,8 @@
-"""Keras' `save_weights` and `load_weights` of models with tables: on several ranks as a `tf.train.Saver` does it."""
+"""Keras' `save_weights` and `load_weights` of models with tables on several ranks: in graphs as a `tf.train.Saver` does
+it, eagerly as a `tf.train.Checkpoint` (eager_checkpoints.py), which Keras' own methods call there."""
 import functools
 import weakref
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -31,6 +32,9 @@ def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
             if _has_tables(self):
                 prefixes.remove(filepath)  # what several ranks have saved there is replaced
             return stock(self, filepath, *arguments, **options)
+        if tf.executing_eagerly():
+            _expect_tensorflows_format("save_weights", filepath, arguments[1:2] or [options.get("save_format")])
+            return stock(self, filepath, *arguments, **options)
         _saver(self).save(tf.keras.backend.get_session(), filepath, write_meta_graph=False)
         return None
     return save_weights
@@ -39,6 +43,10 @@ def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _load_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(stock)
     def load_weights(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
+        if tf.executing_eagerly():
+            if _on_several_ranks(self):
+                _expect_tensorflows_format("load_weights", filepath, [])
+            return stock(self, filepath, *arguments, **options)
         if not _has_tables(self) or prefixes.folder_of(filepath) is None:
             if _on_several_ranks(self):
                 raise MismatchError((
@@ -59,10 +67,19 @@ def _save(stock: Callable[..., Any]) -> Callable[..., Any]:
         if _on_several_ranks(self):
             raise CheckpointError((
                 "model.save to {} on several ranks: this rank's model has only its own rows of the tables. Use "
-                "model.save_weights on all ranks, or sok.CheckpointManager, which saves the optimizer too.").format(
-                    filepath))
+                "model.save_weights on all ranks, or sok.CheckpointManager, which saves the optimizer too; "
+                "sok.serving.export_saved_model makes a SavedModel of its checkpoints.").format(filepath))
         return stock(self, filepath, *arguments, **options)
     return save
+
+
+def _expect_tensorflows_format(method: str, filepath: Any, formats: Sequence[Any]) -> None:
+    """Raises CheckpointError for what Keras would have one rank write, or read, alone."""
+    if str(filepath).endswith((".h5", ".hdf5", ".keras")) or any(
+            str(one).lower().strip() in ("h5", "hdf5", "keras") for one in formats):
+        raise CheckpointError((
+            "{}: got {} in Keras' own format, on several ranks, where each has its own rows of the tables: expected "
+            "TensorFlow's (a path without .h5 and .keras)").format(method, filepath))
 
 
 def _on_several_ranks(model: Any) -> bool:

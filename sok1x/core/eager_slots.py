@@ -14,6 +14,13 @@ from sok1x.core import eager, growing_slots, slot_beginnings
 from sok1x.graph_ops.stores import eager_names, growth, initial, known_slots
 
 
+def track_variables(shard: Any) -> None:
+    """Has a `tf.train.Checkpoint` of a table's rows have all that lies beside them."""
+    for name, variable in dict(zip(("index", "count"), shard.index), stamps=shard.stamps, steps=shard.steps,
+                               **shard.forgetting).items():
+        shard._track_trackable(variable, name)
+
+
 def note_variables(shard: Any) -> None:
     """Has growth find the variables of a table that grows."""
     named: Dict[str, Any] = {"": shard, "stamps": shard.stamps, **dict(zip(("index", "count"), shard.index)),

@@ -148,7 +148,7 @@ class EmbeddingVariable(StampedVariable):
             trainable: as for `tf.Variable`.
             **options: likewise; collections besides the two that all tables are in.
         """
-        from sok1x.checkpoint import keras_weights, table_saver  # which need this module
+        from sok1x.checkpoint import eager_checkpoints, keras_weights, table_saver  # which need this module
         from sok1x.dump_load import transfers
         from sok1x.metrics import evaluation
         from sok1x.serving import saving
@@ -156,6 +156,7 @@ class EmbeddingVariable(StampedVariable):
         evaluation.watch()
         saving.watch()
         keras_weights.watch()
+        eager_checkpoints.watch()
         summaries.watch()
         warm_start.watch()
         newer_optimizers.watch()
@@ -175,6 +176,7 @@ class EmbeddingVariable(StampedVariable):
             self.table_variables = dataclasses.replace(self.table_variables, **handles)
         if not self._in_graph_mode:
             eager.add(self, GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+            eager_slots.track_variables(self)
             if table.grows:
                 eager_slots.note_variables(self)
         with eager.room(self), tf_ops.name_scope(table.name + "/"), tf.device(self.device):

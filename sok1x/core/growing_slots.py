@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, NoReturn, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import slot_beginnings
-from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, slot_creator
+from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, ResourceVariable, slot_creator
 from sok1x.graph_ops.stores import initial, known_slots, slot_values
 
 _local = threading.local()
@@ -302,3 +302,20 @@ def _shard_at_hand(shards: Iterable[Any]) -> Any:
 def keep(variable: Any, table: Any, slot: Any) -> None:
     """Has a variable be known as a slot, a `known_slots.Slot`, of a table that grows."""
     setattr(variable, _GROWS_WITH, (table, slot))
+
+
+def lengthen(variable: Any, shard: Any) -> None:
+    """Gives an eager slot of a table that grows as many rows as the table has: what was restored may have fewer.
+
+    Args:
+        variable: any eager variable.
+        shard: the `EmbeddingVariable` whose slot it may be.
+    """
+    slot = slot_of(variable)
+    if slot is None:
+        return
+    with tf.init_scope():
+        rows, there = (int(tf.shape(one.read_value())[0]) for one in (shard, variable))
+        if there < rows:
+            more = initial.initial_slot(shard.table, slot, variable.dtype.base_dtype, variable.shape.as_list()[1:])
+            ResourceVariable.assign(variable, tf.concat([variable.read_value(), more[there:]], axis=0))

@@ -5,6 +5,7 @@ from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import eager
 from sok1x.graph_ops.operations import init_op
 
 DEFAULT_SEED = init_op.DEFAULT_SEED
@@ -41,8 +42,16 @@ def Init(*, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED) -
         ...     session.run(sok.Init(global_batch_size=8192))
         b'OK'
     """
+    watch_eager_checkpoints()
     return init_op.init(checked("global_batch_size", global_batch_size, 1, none=True),
                         checked("seed", seed, 0))
+
+
+def watch_eager_checkpoints() -> None:
+    """From now on a tf.train.Checkpoint may be restored eagerly, also before there are tables."""
+    if eager.is_on():
+        from sok1x.checkpoint import eager_checkpoints  # which needs this module's neighbours
+        eager_checkpoints.watch()
 
 
 class InitHook(tf.train.SessionRunHook):

@@ -5,7 +5,7 @@ from typing import Any, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core.initialize import checked, join
+from sok1x.core.initialize import checked, join, watch_eager_checkpoints
 from sok1x.graph_ops.bridge import executor
 
 COMM_TOOLS = ("horovod", "mpi")
@@ -42,6 +42,7 @@ def init(comm_tool: Optional[str] = "horovod", use_legacy_optimizer: bool = True
         _check_comm_tool("sok1x.init", comm_tool)
     seed = checked("seed", seed, 0, none=True, function="sok1x.init")
     _refuse_forked()
+    watch_eager_checkpoints()
     world = launch.current()
     if world is None:
         join(None, seed, by_call=True)

@@ -34,6 +34,8 @@ def watch() -> None:
         tensorflow_versions.keras_optimizers.convert_to_legacy_optimizer)
     keras_loss_scaling.watch()
     tensorflow_versions.KerasOptimizer.add_slot = _eager_slots(tensorflow_versions.KerasOptimizer.add_slot)
+    tensorflow_versions.KerasOptimizer._create_or_restore_slot_variable = _restored_later(
+        tensorflow_versions.KerasOptimizer._create_or_restore_slot_variable)
     slot_creator = tensorflow_versions.slot_creator
     for name in ("create_slot", "create_slot_with_initializer"):
         setattr(slot_creator, name, _eager_slots(getattr(slot_creator, name)))
@@ -79,13 +81,16 @@ def _owned(made: Any, shard: Any) -> Any:
                 eager.begins(made, made.sparse_read([0]).numpy().flat[0])
             eager.named(made, growing_slots.name_of(made) or eager.unique_name(made.name.partition(":")[0]))
             eager.add(made)
+            growing_slots.lengthen(made, shard)  # a tf.train.Checkpoint may have restored it when it was made
     return made
 
 
 def _eager_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of the other optimizers, whose slots slots.py knows in graphs, by colocation."""
     def make_slot(*args: Any, **kwargs: Any) -> Any:
-        primary = args[1] if isinstance(args[0], tensorflow_versions.KerasOptimizer) else args[0]
+        # What restores a slot before the first step gives the variable by its name.
+        primary = kwargs["var"] if "var" in kwargs else args[
+            1 if isinstance(args[0], tensorflow_versions.KerasOptimizer) else 0]
         if not hasattr(primary, "table") or not eager.is_on():
             return stock(*args, **kwargs)
         # What is given for the shape of a table that grows is of one row there.
@@ -95,6 +100,18 @@ def _eager_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
             return _owned(stock(*args, **kwargs), primary)
 
     return make_slot
+
+
+def _restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a tf.train.Checkpoint, which else makes slots that begin with what was saved: new rows begin with a number."""
+    def create_or_restore(self: Any, slot_variable_position: Any, slot_name: str, variable: Any) -> Any:
+        with contextlib.ExitStack() as stack:
+            if hasattr(variable, "table") and variable.table.grows and tf.executing_eagerly():
+                # The slot is made at the first step, and restored then, where any scope of creators is open.
+                stack.enter_context(tf.variable_creator_scope(lambda creator, **kwargs: creator(**kwargs)))
+            return stock(self, slot_variable_position=slot_variable_position, slot_name=slot_name, variable=variable)
+
+    return create_or_restore
 
 
 def _slots_first(stock: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,6 +22,11 @@ def left_out() -> Iterator[None]:
         _local.left_out = before
 
 
+def are_left_out() -> bool:
+    """Whether this is inside `left_out`."""
+    return bool(getattr(_local, "left_out", False))
+
+
 class _NameOfEager:
     """What an eager variable has of an op.
 
@@ -137,16 +142,15 @@ class ShardVariable(ResourceVariable):
 
     def _serialize_to_tensors(self) -> Any:
         """The same, asked by TensorFlow 2's; of a graph's variable it is a tf.train.Saver that asks."""
-        if getattr(_local, "left_out", False):
+        if are_left_out():
             return {}
         if not self._in_graph_mode:
-            self._refuse_on_several_ranks()
             table = getattr(self, "table", None)
-            if table is not None and table.grows:
+            if table is not None and table.cache is not None:
                 raise RuntimeError((
-                    "tf.train.Checkpoint cannot save or restore '{}': the table grows, forgets or has a cache, and its "
-                    "rows mean nothing without what lies beside them. Use sok.CheckpointManager(folder, "
-                    "checkpoint=tf.train.Checkpoint(...)), which saves tables itself.").format(self.op.name))
+                    "tf.train.Checkpoint cannot save or restore '{}': the table has a cache, and most of its rows are "
+                    "in host memory. Use sok.CheckpointManager(folder, checkpoint=tf.train.Checkpoint(...)), which "
+                    "saves tables itself.").format(self.op.name))
         return super()._serialize_to_tensors()
 
     def _refuse_on_several_ranks(self) -> None:

@@ -3,7 +3,10 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge.tensorflow_versions import builder_impl
+from sok1x import launch
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import V2, builder_impl, checkpoint_objects, saved_model_save
 from sok1x.serving.subgraphs import OUR_OPS
 
 WORDS = ("The SavedModel in %s has ops of sok1x (as '%s'), and only a process that has called sok1x.init() can load "
@@ -12,7 +15,11 @@ WORDS = ("The SavedModel in %s has ops of sok1x (as '%s'), and only a process th
 
 
 def watch() -> None:
-    """From now on TensorFlow's builder of SavedModels warns where a graph has ops of ours."""
+    """From now on TensorFlow's builder of SavedModels warns where a graph has ops of ours, and so does what saves an
+    eager program's; on several ranks that is refused."""
+    stock = getattr(saved_model_save, "save_and_return_nodes", None)  # only TensorFlow 2's saves what has no session
+    if V2 and not hasattr(stock, "_sok1x_stock"):
+        saved_model_save.save_and_return_nodes = _save_objects(stock)
     for owner in {builder_impl._SavedModelBuilder, getattr(builder_impl, "SavedModelBuilder", None)} - {None}:
         stock = vars(owner).get("save")
         if stock is not None and not hasattr(stock, "_sok1x_stock"):
@@ -28,6 +35,26 @@ def _save(stock: Any) -> Any:
                 tf.logging.warning(WORDS, tf.compat.as_str_any(self._export_dir), ours)
                 break
         return path
+
+    save._sok1x_stock = stock  # type: ignore[attr-defined]
+    return save
+
+
+def _save_objects(stock: Any) -> Any:
+    def save(obj: Any, export_dir: Any, *arguments: Any, **options: Any) -> Any:
+        world = launch.current()
+        if world is not None and world.size > 1 and any(
+                isinstance(one, ShardVariable) for one in checkpoint_objects.util.list_objects(
+                    checkpoint_objects.graph_view_lib.ObjectGraphView(obj))):
+            raise CheckpointError((
+                "A SavedModel cannot be written on {} ranks, {}: each has only its own rows of the tables. Use "
+                "sok.CheckpointManager, and sok.serving.export_saved_model, which makes a SavedModel of its "
+                "checkpoints; of a Keras model save_weights saves the variables alone").format(world.size, export_dir))
+        made = stock(obj, export_dir, *arguments, **options)
+        ours = next((one for one in made[0] if isinstance(one, ShardVariable)), None)
+        if ours is not None:
+            tf.logging.warning(WORDS, export_dir, ours.op.name)
+        return made
 
     save._sok1x_stock = stock  # type: ignore[attr-defined]
     return save

@@ -141,11 +141,11 @@ def check_loss_scales(world):
 
 def check_refusals(folder):
     """Before a file is written."""
-    table = sok.DynamicVariable(dimension=2, init_capacity=2)
+    table = sok.DynamicVariable(dimension=2, cache_rows=16)
     try:
         tf.train.Checkpoint(table=table).write(os.path.join(folder, "refused", "all"))
     except RuntimeError as error:
-        assert "CheckpointManager" in str(error), error
+        assert "has a cache" in str(error) and "CheckpointManager" in str(error), error
         assert not os.path.exists(os.path.join(folder, "refused", "all.index"))
     else:
         raise AssertionError("no error")
