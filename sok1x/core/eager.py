@@ -50,25 +50,6 @@ def shape(*dimensions: Optional[int]) -> Dict[str, Any]:
     return {"shape": tf.TensorShape(dimensions)} if is_on() else {}
 
 
-def strategy() -> Any:
-    """The `tf.distribute.Strategy` in whose scope a table is about to be made, None without one.
-
-    Raises:
-        ValueError: it is one that makes replicas of variables.
-    """
-    if not is_on() or not tf.distribute.has_strategy():
-        return None
-    found = tf.distribute.get_strategy()
-    if "OneDeviceStrategy" in type(found).__name__:
-        return found
-    raise ValueError((
-        "sok1x: got a table made under a tf.distribute.{} with {} replica{} in this process, expected no strategy, or "
-        "tf.distribute.OneDeviceStrategy: such a strategy replicates variables, and a table is spread over ranks, one "
-        "process for each device. Start the ranks with mpiexec or horovodrun (mpiexec -np N python train.py), leave "
-        "the strategy out, and take sok1x.DistributedOptimizer for the dense variables").format(
-            type(found).__name__, found.num_replicas_in_sync, "" if found.num_replicas_in_sync == 1 else "s"))
-
-
 def graph() -> Any:
     """The graph that eager tables name as theirs."""
     global _body

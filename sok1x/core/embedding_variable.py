@@ -17,6 +17,7 @@ from sok1x.core import (
     newer_optimizers,
     parameter_counts,
     slots,
+    strategies,
     summaries,
     warm_start,
 )
@@ -126,7 +127,7 @@ class EmbeddingVariable(StampedVariable):
             raise ValueError(
                 "sok1x makes tables in a tf.Graph: got eager execution of TensorFlow 1.15; remove "
                 "tf.enable_eager_execution(), or build the model under `with tf.Graph().as_default():`")
-        eager.strategy()  # or words about it
+        strategies.current()  # or words about it
         # init_scope leaves functions, control flow and control dependencies; the empty scope leaves name scopes.
         # TensorFlow warns of an argument that it passes itself to every resource variable.
         with tf.init_scope(), tf_ops.name_scope(None), deprecation.silence():

@@ -6,7 +6,7 @@ from typing import Any, Iterator
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import eager, growing_slots
+from sok1x.core import eager, growing_slots, strategies
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
 
 _local = threading.local()
@@ -64,11 +64,12 @@ class ShardVariable(ResourceVariable):
         [3.0, 4.0]
     """
 
+    is_shard = True
     _waits_for_init = False  # optimizers' slots, which become ShardVariables later, need no ranks to be initialized
     _initialized_by_keras = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        strategy = eager.strategy()
+        strategy = strategies.current()
         super().__init__(*args, **kwargs, **({} if strategy is None else {"distribute_strategy": strategy}))
         self._waits_for_init = True
         if not self._in_graph_mode:

@@ -1,0 +1,104 @@
+"""Run by test_eager_strategies.py: tables in the scope of strategies with one replica, against the same without one."""
+import contextlib
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
+
+KERAS = tf.keras.optimizers
+CPU = "/cpu:0"
+KEYS, SLOTS, DIM = 12, 2, 3
+STEPS = [  # strategy, optimizer, whether in a tf.function
+    (lambda: tf.distribute.MirroredStrategy([CPU]), lambda: KERAS.Adagrad(0.1), True),
+    (lambda: tf.distribute.MirroredStrategy([CPU]), lambda: KERAS.legacy.SGD(0.01, momentum=0.5), False),
+    (tf.distribute.MultiWorkerMirroredStrategy, lambda: KERAS.legacy.Adagrad(0.1), True)]
+
+
+def scope(strategy):
+    return contextlib.nullcontext() if strategy is None else strategy.scope()
+
+
+def rows(table):
+    """Of this rank, in the order of keys."""
+    keys, values = sok.export(table)
+    return values.numpy()[keys.numpy().argsort()]
+
+
+def trained(strategy, made, in_function, seed):
+    """Losses, and what has been trained. All rows begin alike: tables of another name have other rows."""
+    with scope(strategy):
+        layer = sok.All2AllDenseEmbedding(2 * KEYS, DIM, SLOTS, 1, embedding_initializer="ones")
+        grown = sok.DynamicVariable(dimension=DIM, init_capacity=2, initializer="ones")
+        kernel = tf.Variable(np.linspace(0, 1, 3 * DIM, dtype=np.float32)[:, None])
+        optimizer = sok.DistributedOptimizer(made(), average=False)
+    variables = [layer.embedding_variable, grown, kernel]
+
+    def step(keys):
+        one_each = tf.sparse.from_dense(keys[:, 0] + 1)
+        one_each = tf.SparseTensor(one_each.indices, one_each.values - 1, one_each.dense_shape)
+        with tf.GradientTape() as tape:
+            vectors = tf.concat([tf.reshape(layer(keys, training=True), [-1, SLOTS * DIM]),
+                                 sok.lookup_sparse(grown, one_each, combiners="sum")], axis=1)
+            loss = tf.reduce_sum((tf.matmul(vectors, kernel) - 1.0) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        return loss
+
+    def run(keys):
+        return step(keys) if strategy is None else strategy.run(step, args=(keys,))
+
+    call, random = tf.function(run) if in_function else run, np.random.RandomState(seed)
+    losses = [float(call(tf.constant(random.randint(0, KEYS, [6, SLOTS, 1]), tf.int64))) for _ in range(3)]
+    return [np.array(losses), rows(variables[0]), rows(variables[1]), kernel.numpy()]
+
+
+def fitted(strategy, seed):
+    """What Keras has made of a model that was compiled in the scope."""
+    tf.keras.utils.set_random_seed(1)
+    with scope(strategy):
+        layer = sok.All2AllDenseEmbedding(2 * KEYS, DIM, SLOTS, 1, embedding_initializer="ones")
+        inputs = tf.keras.Input([SLOTS, 1], dtype=tf.int64)
+        model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(tf.keras.layers.Flatten()(layer(inputs))))
+        model.compile(sok.DistributedOptimizer(KERAS.Adagrad(0.1), average=False), "mse")
+    random = np.random.RandomState(seed)
+    keys, labels = random.randint(0, KEYS, [12, SLOTS, 1]), random.normal(size=[12, 1]).astype(np.float32)
+    history = model.fit(keys, labels, batch_size=6, epochs=2, shuffle=False, verbose=0)
+    return [np.array(history.history["loss"]), rows(layer.embedding_variable),
+            np.array(model.evaluate(keys, labels, batch_size=6, verbose=0)),
+            model.predict(keys, batch_size=6, verbose=0)]
+
+
+def expect_equal(expected, found):
+    for one, other in zip(expected, found):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+def check_refused(strategy):
+    try:
+        with strategy.scope():
+            sok.All2AllDenseEmbedding(8, 2, 1, 1)
+    except ValueError as error:
+        assert all(word in str(error) for word in ("mpiexec", type(strategy).__name__, "2 replicas")), error
+    else:
+        raise AssertionError("no error")
+
+
+def main(seed):
+    # Before anything runs: a second CPU, of the kind of which there are several in a process.
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+    sok.init()
+    world = launch.current()
+    seed += world.rank
+    for strategy, optimizer, in_function in STEPS:
+        expect_equal(trained(None, optimizer, False, seed), trained(strategy(), optimizer, in_function, seed))
+    expect_equal(fitted(None, seed), fitted(tf.distribute.MirroredStrategy([CPU]), seed))
+    check_refused(tf.distribute.MirroredStrategy([CPU, "/cpu:1"]))
+    print("rank", world.rank, "ok")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
