@@ -56,6 +56,7 @@ class Executor(threading.Thread):
         """Fails what is queued, lets the running request end, leaves the other ranks in good order."""
         if os.getpid() != self._pid:
             return  # a forked child has no such thread
+        session_runs.shorten_errors()
         self._stopping = True
         self._library.wake()
         world = launch.current()

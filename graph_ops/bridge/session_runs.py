@@ -2,7 +2,8 @@
 
 What a daemon thread's session.run was waiting for fails when the executor ends. TensorFlow then makes the text of the
 error, in Python and, from 2.x on, in C++ that calls Python. A thread that asks for the interpreter when that is going
-is ended where it stands; inside such C++ that takes down the whole process, after a program that went well.
+is ended where it stands; inside such C++ that takes down the whole process, after a program that went well. On a busy
+machine such a text takes seconds: it says where each op was made, which nobody reads then. So it is left out.
 """
 import sys
 import threading
@@ -10,9 +11,16 @@ import time
 
 from sok1x.graph_ops.bridge.tensorflow_versions import client_session
 
-# A text takes milliseconds. Threads may also wait for something that never comes: a queue of TensorFlow's.
+# They come within milliseconds. Threads may also wait for something that never comes: a queue of TensorFlow's.
 _SECONDS = 5.0
 _PAUSE_SECONDS = 0.002
+
+
+def shorten_errors():
+    """From now on errors of session.run have no more words than those of the op that has failed."""
+    interpolation = getattr(client_session, "error_interpolation", None)
+    if hasattr(interpolation, "interpolate_graph"):  # TensorFlow 2's
+        interpolation.interpolate_graph = lambda message, graph: message
 
 
 def wait():

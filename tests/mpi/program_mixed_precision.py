@@ -72,7 +72,11 @@ def to_sparse(keys):
 
 def loss_of(labels, logits):
     each = tf.keras.losses.BinaryCrossentropy(from_logits=True, reduction="none")(labels, logits)
-    return tf.cast(tf.nn.compute_average_loss(tf.cast(each, tf.float32), global_batch_size=BATCH), each.dtype)
+    if tf.__version__.startswith("1."):
+        return tf.cast(tf.nn.compute_average_loss(tf.cast(each, tf.float32), global_batch_size=BATCH), each.dtype)
+    # TensorFlow 2 asserts, in a graph too, that the size is not negative, by an op that nothing runs, and complains on
+    # stderr of an object that was never used. What it computes is this:
+    return tf.cast(tf.reduce_sum(tf.cast(each, tf.float32)) / BATCH, each.dtype)
 
 
 class Sok:
