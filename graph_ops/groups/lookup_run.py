@@ -275,7 +275,9 @@ def _declare(library: Any) -> None:
     """Types the functions of the bridge's `Library`."""
     loaded = library.loaded
     for there, here in ((loaded.sok1x_lookup_facts_bytes, FACTS.itemsize),
-                        (loaded.sok1x_lookup_new_bytes, NEW.itemsize)):
+                        (loaded.sok1x_lookup_new_bytes, NEW.itemsize),
+                        # One of the two libraries may be older than its sources.
+                        (loaded.sok1x_lookup_steps_bytes, ctypes.sizeof(group_steps.GroupSteps))):
         there.restype = ctypes.c_int64
         assert there() == here, (there(), here)
     for name, (result, arguments) in _DECLARED.items():

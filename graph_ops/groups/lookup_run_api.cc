@@ -31,6 +31,7 @@ extern "C" {
 
 int64_t sok1x_lookup_facts_bytes() { return sizeof(sok1x::LookupFacts); }
 int64_t sok1x_lookup_new_bytes() { return sizeof(sok1x::NewRows); }
+int64_t sok1x_lookup_steps_bytes() { return sizeof(GroupSteps); }
 
 // expected: bytes of scratch memory that the last run of the same kernels took, written anew when the run is closed.
 // On a GPU the members' streams are those given.
