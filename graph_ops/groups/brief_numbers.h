@@ -28,24 +28,46 @@ inline void Mark(int64_t* headers, int64_t count, int64_t width, int64_t ready) 
   for (int64_t t = 0; t < count && ready != 0; ++t) headers[t * width] += 2 * ready;
 }
 
+// By how much a number of a table is more than the one above it.
+inline uint64_t More(const int64_t* values, int64_t at, int64_t width) {
+  return static_cast<uint64_t>(values[at]) - static_cast<uint64_t>(values[at - width]);
+}
+
 // Numbers as differences, in as many groups of seven bits as they need.
 class Writer {
  public:
   explicit Writer(uint8_t kind) : data_(1, static_cast<char>(kind)) {}
 
   void Number(int64_t value) { Bits((static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63)); }
-  // A table [rows, width], each row as what it differs in from the one before.
+  // A table [rows, width]: the first row, then each as what it differs in from the one before, once for as many as
+  // differ alike. Tables of one model have much in common, and what counts them goes up by one.
   void Rows(const int64_t* values, int64_t rows, int64_t width) {
-    for (int64_t i = 0; i < rows * width; ++i) {
-      Number(static_cast<int64_t>(static_cast<uint64_t>(values[i]) -
-                                  static_cast<uint64_t>(i < width ? 0 : values[i - width])));
+    if (width == 0) return;
+    if (rows > 0) Changes(values, nullptr, width);
+    const auto alike = [&](int64_t one, int64_t other) {
+      for (int64_t i = 0; i < width; ++i) {
+        if (More(values, one * width + i, width) != More(values, other * width + i, width)) return false;
+      }
+      return true;
+    };
+    for (int64_t row = 1, next; row < rows; row = next) {
+      for (next = row + 1; next < rows && alike(next, row);) ++next;
+      Number(next - row);
+      Changes(values + row * width, values + (row - 1) * width, width);
     }
   }
-  // Numbers [size], as what they differ in from others (null: from 0).
+  // Numbers [size], as what they differ in from others (null: from 0); of zeros, how many there are.
   void Changes(const int64_t* values, const int64_t* before, int64_t size) {
     for (int64_t i = 0; i < size; ++i) {
-      Number(static_cast<int64_t>(static_cast<uint64_t>(values[i]) -
-                                  (before == nullptr ? 0 : static_cast<uint64_t>(before[i]))));
+      const auto more = [&](int64_t at) {
+        return static_cast<uint64_t>(values[at]) - (before == nullptr ? 0 : static_cast<uint64_t>(before[at]));
+      };
+      const uint64_t value = more(i);
+      Number(static_cast<int64_t>(value));
+      if (value != 0) continue;
+      const int64_t first = i;
+      while (i + 1 < size && more(i + 1) == 0) ++i;
+      Number(i - first);
     }
   }
   // Headers [rows, width], and before them when the ops were ready.
@@ -87,12 +109,23 @@ class Reader {
     return 0;
   }
   bool Rows(int64_t rows, int64_t width, std::vector<int64_t>* values) {
-    // Each number takes a byte at least.
-    if (!good_ || rows < 0 || width < 0 || width > kMostNumbers || rows * width > end_ - at_) return good_ = false;
-    values->resize(rows * width);
-    for (int64_t i = 0; i < rows * width; ++i) {
-      const uint64_t before = i < width ? 0 : (*values)[i - width];
-      (*values)[i] = static_cast<int64_t>(before + static_cast<uint64_t>(Number()));
+    if (!good_ || rows < 0 || rows > kMostMembers || width < 0 || width > kMostNumbers ||
+        rows * width > kMostNumbers) {
+      return good_ = false;
+    }
+    values->assign(rows * width, 0);
+    if (width == 0) return true;
+    int64_t* const all = values->data();
+    if (rows > 0) Changes(all, all, width);
+    for (int64_t row = 1; row < rows && good_;) {
+      const int64_t alike = Number();
+      if (alike < 1 || alike > rows - row) return good_ = false;
+      Changes(all + row * width, all + (row - 1) * width, width);
+      for (const int64_t end = row + alike; ++row < end;) {
+        for (int64_t i = row * width; i < (row + 1) * width; ++i) {
+          all[i] = static_cast<int64_t>(static_cast<uint64_t>(all[i - width]) + More(all, i - width, width));
+        }
+      }
     }
     return good_;
   }
@@ -103,9 +136,15 @@ class Reader {
     return true;
   }
   void Changes(int64_t* values, const int64_t* before, int64_t size) {
-    for (int64_t i = 0; i < size && good_; ++i) {
-      values[i] = static_cast<int64_t>(static_cast<uint64_t>(Number()) +
-                                       (before == nullptr ? 0 : static_cast<uint64_t>(before[i])));
+    for (int64_t i = 0, zeros = 0; i < size && good_; ++i) {
+      uint64_t value = 0;
+      if (zeros > 0) {
+        --zeros;
+      } else if ((value = static_cast<uint64_t>(Number())) == 0) {
+        zeros = Number();
+        good_ = good_ && zeros >= 0 && zeros < size - i;
+      }
+      values[i] = static_cast<int64_t>(value + static_cast<uint64_t>(before[i]));
     }
   }
   std::string Text() {

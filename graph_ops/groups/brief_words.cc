@@ -12,7 +12,7 @@ std::string BriefRun(const Word& word, const std::vector<int64_t>& tickets) {
   to.Number(word.ranks);
   to.Number(word.width);
   const int64_t size = word.count * word.width;
-  std::vector<int64_t> before(size, 0), bare(size);
+  std::vector<int64_t> before, bare(size);
   int64_t ticket = 0, ready = 0, alike = 0;  // how many ranks say the same as the one before them
   for (int64_t r = 0; r < word.ranks; ++r) {
     const auto own = word.headers.begin() + r * size;
@@ -33,7 +33,11 @@ std::string BriefRun(const Word& word, const std::vector<int64_t>& tickets) {
     to.Number(tickets[r] - ticket);
     to.Number(now - ready);
     to.Number(same);
-    if (!same) to.Changes(bare.data(), before.data(), size);
+    if (r == 0) {
+      to.Rows(bare.data(), word.count, word.width);
+    } else if (!same) {
+      to.Changes(bare.data(), before.data(), size);
+    }
     before.swap(bare);
     ticket = tickets[r];
     ready = now;
@@ -54,7 +58,7 @@ bool ReadBriefRun(const std::string& data, int rank, Word* word) {
     return false;
   }
   word->headers.resize(ranks * size);
-  std::vector<int64_t> before(size, 0);
+  std::vector<int64_t> before;
   int64_t ticket = 0, ready = 0;
   const auto add = [&](int64_t r) {
     int64_t* const headers = word->headers.data() + r * size;
@@ -69,7 +73,12 @@ bool ReadBriefRun(const std::string& data, int rank, Word* word) {
     if (r == ranks) break;
     ticket += from.Number();
     ready += from.Number();
-    if (!from.Number()) from.Changes(before.data(), before.data(), size);
+    const bool same = from.Number() != 0;
+    if (r == 0) {
+      from.Rows(word->count, word->width, &before);
+    } else if (!same) {
+      from.Changes(before.data(), before.data(), size);
+    }
     if (!from.good()) return false;
     add(r++);
   }

@@ -1,6 +1,7 @@
 """C++'s part in what rank 0 decides (graph_ops/groups/meeting.h) against the leader alone: whatever happens, every
 announcement gets the same answer at the same time; and its messages against what they are to say."""
 import ctypes
+import itertools
 import random
 
 import pytest
@@ -24,13 +25,25 @@ def number(value):
     return data + bytes([bits])
 
 
-def rows(table):
-    """A table of numbers, each row as what it differs in from the one before."""
-    before, data = [0] * len(table[0]), b""
-    for row in table:
-        data += b"".join(number(one - other) for one, other in zip(row, before))
-        before = row
+def changes(values):
+    """Numbers; of zeros how many follow the first."""
+    data, at = b"", 0
+    while at < len(values):
+        data += number(values[at])
+        at += 1
+        if values[at - 1] == 0:
+            zeros = len(list(itertools.takewhile(lambda one: one == 0, values[at:])))
+            data, at = data + number(zeros), at + zeros
     return data
+
+
+def rows(table):
+    """A table of numbers: the first row, then each as what it differs in from the one before, once for all alike."""
+    if not table[0]:
+        return b""
+    more = [[one - other for one, other in zip(row, before)] for before, row in zip(table, table[1:])]
+    return changes(table[0]) + b"".join(
+        number(len(list(alike))) + changes(row) for row, alike in itertools.groupby(more))
 
 
 def brief(bundle, ops, said):
