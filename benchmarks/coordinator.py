@@ -33,8 +33,12 @@ PER_HOST = 8
 MESSAGE_RUNS = 3
 OUT = os.path.join(machine.ROOT, "benchmarks", "results", "coordinator.json")
 
-# Of lookups and gradients: numbers of a header without the counts, how many counts a rank tells.
-KINDS = {"a row a key": ((2, 1), (3, 2)), "bags, exchange chosen": ((5, 1), (4, 2))}
+ALIKE, VARIED, AT_ODDS = range(3)  # how ranks' headers differ: Says in graph_ops/groups/leader_cost.cc
+COUNTS = 1, 2  # that a rank tells of each rank in a whole header, of a lookup and of a gradient
+# How many numbers else are in the headers of both. "At odds": ranks wish for different exchanges, of one table.
+KINDS = {("a row a key", "short"): ((2, 3), ALIKE), ("a row a key", "whole"): ((2, 3), VARIED),
+         ("bags, exchange chosen", "short"): ((3, 4), ALIKE), ("bags, exchange chosen", "whole"): ((5, 4), VARIED),
+         ("bags, exchange chosen, ranks at odds", "short"): ((3, 4), AT_ODDS)}
 
 
 def library():
@@ -43,7 +47,7 @@ def library():
     from sok1x.graph_ops.bridge import library as op_library
     op_library.load()
     loaded = bridge.Library(bridge.PATH).loaded
-    loaded.sok1x_leader_cost.argtypes = [ctypes.c_int] * 5 + [ctypes.c_void_p] * 3
+    loaded.sok1x_leader_cost.argtypes = [ctypes.c_int] * 6 + [ctypes.c_void_p] * 3
     return loaded
 
 
@@ -53,14 +57,15 @@ def parents_of(ranks, width):
     return tree.deep([rank // PER_HOST for rank in range(ranks)], width) if width else tree.flat(ranks)
 
 
-def in_cpp(loaded, ranks, tables, numbers, varied, width):
-    """One word: dict of seconds (deciding, a rank on the way), messages to rank 0 and their bytes, words and bytes."""
+def in_cpp(loaded, ranks, tables, numbers, tied, says, width):
+    """One word, of lookups or (tied) gradients: dict of seconds (deciding, a rank on the way), messages to rank 0 and
+    their bytes, words and bytes."""
     words = max(3, min(40, int(2e5 / (ranks * tables * numbers))))
     parents = parents_of(ranks, width)
     found = []
     for _ in range(10):  # other programs of this machine empty the caches now and then
         seconds, sizes = (ctypes.c_double * 4)(), (ctypes.c_int64 * 4)()
-        code = loaded.sok1x_leader_cost(ranks, tables, numbers, varied, words, (ctypes.c_int64 * ranks)(*parents),
+        code = loaded.sok1x_leader_cost(ranks, tables, numbers, tied, says, words, (ctypes.c_int64 * ranks)(*parents),
                                         seconds, sizes)
         assert code == 0, code
         found.append(seconds[:])
@@ -138,24 +143,21 @@ def step(words, messages, ranks, width):
 def cases(loaded, messages):
     """All cases, a list."""
     found = []
-    for kind, (forward, backward) in KINDS.items():
-        for tables, ranks in itertools.product(TABLES, RANKS):
-            for headers, width in itertools.product(("short", "whole"), (None,) + WIDTHS):
-                numbers = [own + (counts * ranks if headers == "whole" else 0) for own, counts in (forward, backward)]
-                case = {"kind": kind, "tables": tables, "ranks": ranks, "headers": headers, "width": width,
-                        "used": (headers == "whole") == (ranks <= WHOLE_UP_TO)}
-                if ranks * tables * max(numbers) > 3e5:
-                    continue  # hundreds of megabytes a step
-                if width and (ranks <= 8 or headers == "whole"):
-                    continue
-                words = [in_cpp(loaded, ranks, tables, one, varied, width) for one, varied in zip(
-                    numbers, (forward[0] > 2 or headers == "whole", headers == "whole"))]
-                found.append(dict(case, by="C++", **step(words, messages["C++"], ranks, width)))
-                print(json.dumps(found[-1]))
-                if kind == "a row a key" and headers == "short" and ranks * tables <= 64 and width in (None, 3):
-                    found.append(dict(case, by="Python", **step(
-                        [in_python(ranks, tables, one, width) for one in numbers], messages["Python"],
-                        ranks, width)))
+    for ((kind, headers), (own, says)), tables, ranks, width in itertools.product(
+            KINDS.items(), TABLES, RANKS, (None,) + WIDTHS):
+        numbers = [one + (counts * ranks if headers == "whole" else 0) for one, counts in zip(own, COUNTS)]
+        case = {"kind": kind, "tables": tables, "ranks": ranks, "headers": headers, "width": width,
+                "used": (headers == "whole") == (ranks <= WHOLE_UP_TO)}
+        if ranks * tables * max(numbers) > 3e5:
+            continue  # hundreds of megabytes a step
+        if width and (ranks <= 8 or headers == "whole"):
+            continue
+        words = [in_cpp(loaded, ranks, tables, one, tied, says, width) for tied, one in enumerate(numbers)]
+        found.append(dict(case, by="C++", **step(words, messages["C++"], ranks, width)))
+        print(json.dumps(found[-1]))
+        if kind == "a row a key" and headers == "short" and ranks * tables <= 64 and width in (None, 3):
+            found.append(dict(case, by="Python", **step(
+                [in_python(ranks, tables, one, width) for one in numbers], messages["Python"], ranks, width)))
     return found
 
 

@@ -35,7 +35,8 @@ class World:
         host_threads: Threads for the host kernels, int >= 1.
         description: Dict of str to str for people: launcher, MPI library, thread level, ...
         short_headers: Whether counts of keys for each rank are left out of what ops tell all ranks, and go from rank to
-            rank instead: N of N ranks' would be N * N numbers in each of N messages of rank 0.
+            rank instead: N of N ranks' would be N * N numbers in each of N messages of rank 0. Likewise what else
+            differs from rank to rank in each step.
         by_hosts: by_hosts.ByHosts where lookups exchange inside each host first, or None. Headers are short then.
         heartbeat: heartbeat.Heartbeat, or None.
         grace_seconds: Seconds this process may go on after the job failed.

@@ -1,6 +1,7 @@
 """How keys, rows and gradients travel between ranks, one way a file.
 
     choice          which way a lookup goes
+    sizes           how much each would move
     exchange        what every way does
     alone           one rank
     all2all         distinct keys to their owners, rows back

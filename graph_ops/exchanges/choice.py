@@ -1,8 +1,9 @@
 """Which exchange a lookup goes by: the only place that asks whether there are other ranks."""
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
+from sok1x.graph_ops.exchanges import sizes
 from sok1x.graph_ops.exchanges.all2all import All2All
 from sok1x.graph_ops.exchanges.alone import Alone
 from sok1x.graph_ops.exchanges.exchange import Exchange
@@ -24,9 +25,11 @@ def to_prepare(world: Any, wanted: str) -> Exchange:
     return ALONE if world.size == 1 else _NAMES.get(wanted, ALL2ALL)
 
 
-def to_run(world: Any, wanted: str, row_bytes: int, headers: np.ndarray) -> Exchange:
-    """For bags, when they have. Equal on all ranks."""
-    return ALONE if world.size == 1 else choose(wanted, row_bytes, headers)
+def to_run(world: Any, wanted: str, row_bytes: int, headers: np.ndarray) -> Optional[Exchange]:
+    """For bags, when they have. Equal on all ranks. None where `settle` is to say: ranks wish for different ones."""
+    if world.size == 1:
+        return ALONE
+    return unanimous(headers) if world.short_headers and wanted == "auto" else choose(wanted, row_bytes, headers)
 
 
 def of_route(world: Any, route: np.ndarray) -> Exchange:
@@ -34,12 +37,31 @@ def of_route(world: Any, route: np.ndarray) -> Exchange:
     return ALONE if world.size == 1 else _NUMBERS[int(route[0])]
 
 
+def unanimous(headers: np.ndarray) -> Optional[Exchange]:
+    """What `choose` gives, from short headers, which have each rank's wish (sizes.py) in place of its sizes.
+
+    What ranks have adds up: where it is less by one exchange on each, so it is on all together. Where it is not, None.
+    """
+    wishes = headers[:, 1] != 0
+    if not (headers[:, 0].any() and wishes.any()):
+        return ALL2ALL
+    return REDUCE_SCATTER if wishes.all() else None
+
+
+def settle(world: Any, surplus: int) -> Exchange:
+    """What `choose` gives, where `unanimous` does not say (all ranks call it).
+
+    Args:
+      surplus: this rank's `sizes.surplus`, a whole number: so their sum is the same on all ranks.
+    """
+    total = np.array([surplus], np.int64)
+    world.communicator.all_reduce(total.ctypes.data, 1, "int64")
+    return _of_surplus(int(total[0]))
+
+
 def choose(wanted: str, row_bytes: int, headers: np.ndarray) -> Exchange:
     """The exchange of a step: of one that trains the one that moves fewer bytes, forward and backward together, over
-    all ranks.
-
-    all2all moves each distinct key (8 bytes) and its row and gradient (row_bytes each); reduce_scatter moves each
-    key with its bag (16 bytes) and, N times as far, the bags' sums and gradients.
+    all ranks (sizes.py).
 
     An evaluation goes by all2all: the requester adds up a bag's rows in the order of its keys, so that what is
     predicted for a sample depends neither on the other samples nor on the number of ranks, and is what
@@ -50,7 +72,9 @@ def choose(wanted: str, row_bytes: int, headers: np.ndarray) -> Exchange:
     if not headers[:, 0].any():
         return ALL2ALL
     every = headers_of(headers.sum(axis=0, keepdims=True), True)
-    bags, keys, distinct = int(every.bags[0]), int(every.keys[0]), int(every.distinct[0])
-    by_all2all = distinct * (8 + 2 * row_bytes)
-    by_reduce_scatter = keys * 16 + headers.shape[0] * bags * 2 * row_bytes
-    return ALL2ALL if by_all2all <= by_reduce_scatter else REDUCE_SCATTER
+    return _of_surplus(sizes.surplus(row_bytes, headers.shape[0], int(every.bags[0]), int(every.keys[0]),
+                                     int(every.distinct[0])))
+
+
+def _of_surplus(surplus: int) -> Exchange:
+    return REDUCE_SCATTER if surplus > 0 else ALL2ALL

@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Type
 import numpy as np
 
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
-from sok1x.graph_ops.exchanges import ties
+from sok1x.graph_ops.exchanges import sizes, ties
 from sok1x.graph_ops.exchanges.layouts import Layout, Positions
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.stores.base_store import Store
@@ -35,7 +35,7 @@ class Header(NamedTuple):
     Attributes:
       training: 1 where the run trains. send_counts: [N], keys for each rank; nothing where headers are short.
       bags, keys, distinct: how many this rank has; distinct 0 where nobody counts. None where a lookup goes by the
-        same exchange whatever they are.
+        same exchange whatever they are, and where headers are short: there is `sizes.wish` in their place.
     """
 
     training: Any
@@ -46,7 +46,11 @@ class Header(NamedTuple):
 
 
 def headers_of(headers: np.ndarray, tells_sizes: bool) -> Header:
-    """From headers int64 [N, h] of all ranks, as `Lookup.header` packs them."""
+    """From headers int64 [N, h] of all ranks, as `Lookup.header` packs them.
+
+    Args:
+      tells_sizes: whether bags, keys and distinct are in them.
+    """
     if not tells_sizes:
         return Header(headers[:, 0], headers[:, 1:])
     return Header(headers[:, 0], headers[:, 4:], *headers.T[1:4])
@@ -106,11 +110,18 @@ class Lookup(abc.ABC):
         """
 
     def header(self, distinct: int, send_counts: np.ndarray) -> np.ndarray:
-        """This rank's `Header`, int64: training, then bags, keys and distinct, then send_counts, unless it is short."""
-        counted = [self.layout.count, self.keys.size, distinct] if self.tells_sizes else []
-        if self.world.short_headers:
-            send_counts = NOTHING
-        return np.concatenate([[self.training, *counted], send_counts]).astype(np.int64)
+        """This rank's `Header`, int64: training, then bags, keys and distinct, then send_counts.
+
+        A short one is training, then the wish in place of sizes.
+        """
+        told = (self.layout.count, self.keys.size, distinct) if self.tells_sizes else ()
+        if not self.world.short_headers:
+            return np.concatenate([[self.training, *told], send_counts]).astype(np.int64)
+        if told:
+            config = self.config
+            told = sizes.wish(config.exchange, self.training, row_bytes(self.table, config.dtype), self.world.size,
+                              *told),
+        return np.array([self.training, *told], np.int64)
 
     def recv_counts(self, every: Header, send_counts: np.ndarray) -> np.ndarray:
         """int64 [N], the keys that each rank has for this one. All ranks call it alike, with what they have for others.
@@ -124,7 +135,7 @@ class Lookup(abc.ABC):
 
     def headers(self, headers: np.ndarray) -> Header:
         """The `Header` of all ranks."""
-        return headers_of(headers, self.tells_sizes)
+        return headers_of(headers, self.tells_sizes and not self.world.short_headers)
 
     def leave(self, name: str, length: int) -> Any:
         """The output `name` of `Saved`, [length]: an `Array` to be filled."""

@@ -24,7 +24,7 @@ from sok1x.graph_ops.exchanges import ties
 from sok1x.graph_ops.exchanges.asked import by_owner
 from sok1x.graph_ops.exchanges.exchange import Exchange
 from sok1x.graph_ops.exchanges.layouts import Bags
-from sok1x.graph_ops.exchanges.lookup import Gradient, Lookup, row_bytes
+from sok1x.graph_ops.exchanges.lookup import Gradient, Header, Lookup, counts_for_this_rank, row_bytes
 from sok1x.graph_ops.exchanges.row_sums import Kept, sum_by_row
 from sok1x.graph_ops.exchanges.training import check_training
 from sok1x.graph_ops.stores import figures
@@ -50,10 +50,9 @@ class ReduceScatter(Exchange):
         assert isinstance(bags, Bags)
         out = lookup.embeddings()
         check_training(lookup.table, every.training)
-        counts = np.ascontiguousarray(every.bags)
+        keys, key_bags, counts = _exchange_pairs(lookup, bags, every)
         lookup.leave_counts(self.number, [counts])
         total = int(counts.sum())
-        keys, key_bags = _exchange_pairs(lookup, bags, int(counts[:world.rank].sum()))
         requested, offsets = lookup.leave("requested", keys.size), lookup.leave("all_offsets", total + 1)
         distinct, count = make_distinct(request, keys, requested)
         combine.bag_offsets(key_bags.pointer, 1, keys.size, total, offsets.pointer)
@@ -103,24 +102,24 @@ def _count_sums(run: Any, counts: np.ndarray, dtype: str, gathers: bool) -> None
     figures.moved(run.table.name, *((to_all, others) if gathers else (others, to_all)))
 
 
-def _exchange_pairs(lookup: Lookup, bags: Bags, first: int) -> Tuple[Any, Any]:
+def _exchange_pairs(lookup: Lookup, bags: Bags, every: Header) -> Tuple[Any, Any, np.ndarray]:
     """Sends each key, with the number of its bag among all ranks' bags, to the key's owner.
 
     Args:
-      first: the number of this rank's first bag.
+      every: of all ranks.
 
     Returns:
-      (keys int64 [R], bags int64 [R]) received, in the order of their bags.
+      (keys int64 [R], bags int64 [R]) received, in the order of their bags; and int64 [N], bags of each rank.
     """
     request, given, length = lookup.request, lookup.keys, lookup.keys.size
     wide, position = request.temporary("int64", length), request.temporary("int32", length)
     grouped, own = request.temporary("int64", length), request.temporary("int64", length)
     sent_bags = request.temporary("int64", length)
     unique.widen(given.pointer, given.dtype, length, wide.pointer)
-    bag_kernels.of_keys(bags.offsets.pointer, bags.count, first, own.pointer)
     send_counts = by_owner(lookup, wide, length, grouped, position)
+    recv_counts, bag_counts = _exchange_counts(lookup, bags, every, send_counts)
+    bag_kernels.of_keys(bags.offsets.pointer, bags.count, int(bag_counts[:lookup.world.rank].sum()), own.pointer)
     partition.permute(own.pointer, position.pointer, length, sent_bags.pointer)
-    recv_counts = request.communicator.exchange_counts(send_counts)
     received = int(recv_counts.sum())
     keys, key_bags = request.temporary("int64", received), request.temporary("int64", received)
     request.communicator.all_to_all(grouped.pointer, send_counts, keys.pointer, recv_counts, 8)
@@ -128,7 +127,16 @@ def _exchange_pairs(lookup: Lookup, bags: Bags, first: int) -> Tuple[Any, Any]:
     request.come(timeline.KEYS)
     others = [int(counts.sum() - counts[lookup.world.rank]) for counts in (send_counts, recv_counts)]
     figures.moved(lookup.table.name, 16 * others[0], 16 * others[1])
-    return keys, key_bags
+    return keys, key_bags, bag_counts
+
+
+def _exchange_counts(lookup: Lookup, bags: Bags, every: Header,
+                     send_counts: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """int64 [N] each: the keys that each rank has for this one; the bags of each, told here where headers are short."""
+    if every.bags is not None:
+        return lookup.request.communicator.exchange_counts(send_counts), np.ascontiguousarray(every.bags)
+    of_all = counts_for_this_rank(lookup.world, np.stack([send_counts, np.full_like(send_counts, bags.count)]))
+    return of_all[0], of_all[1]
 
 
 def _add_up(request: Any, world: Any, partial: Any, counts: np.ndarray, bags: Bags, out: Any) -> None:

@@ -25,6 +25,7 @@ exchanges as of one.
     lane_op        (C++ alone) what it knows of an op
     lane_ranks     (C++ alone) its part with other ranks: groups announced and decided
     lane_ranks_run  (C++ alone) and run
+    choice         (C++ alone) by which exchange bags move more
     lane_ranks_hosts  (C++ alone) and what is different by hosts
     lane_ranks_messages  (C++ alone) how they talk with rank 0
     relay          (C++ alone) and pass on what others say to it

@@ -1,6 +1,6 @@
 """The grouped forms of the combined lookup and of its gradient: as the dense lookup's, where rows go by all2all."""
 from sok1x.graph_ops.exchanges import choice
-from sok1x.graph_ops.exchanges.lookup import headers_of, row_bytes
+from sok1x.graph_ops.exchanges.lookup import row_bytes
 from sok1x.graph_ops.groups import dense_lookup, lookup_ranks
 
 
@@ -24,7 +24,7 @@ class Forward(dense_lookup.Forward):
             by = choice.to_prepare(world, config.exchange)
         else:
             by = choice.to_run(world, config.exchange, row_bytes(config.table, config.dtype), taken.headers)
-        return None if by is choice.REDUCE_SCATTER else super().key(taken, world)
+        return None if by in (None, choice.REDUCE_SCATTER) else super().key(taken, world)
 
     def lane(self, request, call, world):
         """See GroupForm.lane: on several ranks what goes by reduce_scatter is run by itself."""
@@ -34,12 +34,11 @@ class Forward(dense_lookup.Forward):
     def hand_over(self, taken, world):
         """See GroupForm.hand_over."""
         request, config = taken.request, taken.config
-        header = headers_of(taken.headers, True)
         lookup = request.state = taken.call.operation.Lookup(request, config, world)
-        lookup.take_over(int(header.bags[world.rank]))
-        inverse = lookup.leave("inverse", int(header.keys[world.rank]))
+        lookup.take_over(taken.prepared.bags)
+        inverse = lookup.leave("inverse", lookup.keys.size)
         if choice.to_run(world, config.exchange, row_bytes(config.table, config.dtype),
-                         taken.headers) is choice.ALL2ALL:  # the other way needs no distinct keys
+                         taken.headers) is not choice.REDUCE_SCATTER:  # which needs no distinct keys
             lookup.state = lookup_ranks.asked_of_owners(taken, inverse)
 
 

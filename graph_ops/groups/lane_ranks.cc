@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "../bridge/bridge_calls.h"
+#include "choice.h"
 
 namespace sok1x {
 
@@ -140,16 +141,29 @@ bool LaneRanks::Prepare(Held* held, bool training) {
   held->width = width;
   held->headers = held->whole;
   if (!standing_->short_headers) return true;
-  // Counts are last; of a gradient its lookup's number comes behind them.
-  const int behind = first.kind == kLaneForward ? 0 : 1;
-  held->width = width - counted;
+  Shorten(held, counted, training);
+  return true;
+}
+
+void LaneRanks::Shorten(Held* held, int counted, bool training) {
+  const bool forward = held->ops[0]->kind == kLaneForward, wishes = forward && held->facts[0].by_bag != 0;
+  const int64_t width = held->whole_width;
+  // Counts are last; of a gradient its lookup's number comes behind them. Of a lookup by bag three sizes come before
+  // them, which are told as one number: exchanges/lookup.py.
+  const int behind = forward ? 0 : 1, sizes = wishes ? 3 : 0;
+  const int kept = width - counted - behind - sizes;
+  held->width = kept + behind + wishes;
   held->headers.clear();
-  for (int t = 0; t < count; ++t) {
-    const auto from = held->whole.begin() + t * width;
-    held->headers.insert(held->headers.end(), from, from + held->width - behind);
+  for (int t = 0; t < held->size(); ++t) {
+    const int64_t* const from = &held->whole[t * width];
+    held->headers.insert(held->headers.end(), from, from + kept);
+    if (wishes) {
+      const int64_t* const size = from + kept;  // bags, keys, distinct
+      held->headers.push_back(held->ops[t]->choose && training &&
+                              Surplus(held->facts[t], ranks(), size[0], size[1], size[2]) > 0);
+    }
     held->headers.insert(held->headers.end(), from + width - behind, from + width);
   }
-  return true;
 }
 
 void LaneRanks::Say(const Held& held) {
@@ -239,7 +253,7 @@ bool LaneRanks::Listen(bool* longer) {
     } else if (!decided_.empty()) {
       Ship();
       if (!events_.empty()) break;  // Python is to send first
-      const std::pair<Held*, Word> next = decided_.front();
+      const std::pair<Held*, Word> next = std::move(decided_.front());
       decided_.pop_front();
       Run(next.first, next.second);
       held_.remove_if([&](const Held& one) { return &one == next.first; });

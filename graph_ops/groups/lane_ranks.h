@@ -150,6 +150,8 @@ class LaneRanks {
   int ranks() const { return static_cast<int>(standing_->ranks); }
   int rank() const { return static_cast<int>(standing_->rank); }
   bool Prepare(Held* held, bool training);
+  // What is told of its headers where those are short.
+  void Shorten(Held* held, int counted, bool training);
   void Say(const Held& held);
   void Send(int rank, std::string data) { unsent_[rank].push_back(std::move(data)); }
   // Sends what is to be sent, as one message to each.

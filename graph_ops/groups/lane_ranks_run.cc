@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "../bridge/bridge_calls.h"
+#include "choice.h"
 #include "lane_ranks.h"
 
 namespace sok1x {
@@ -11,6 +12,7 @@ namespace {
 constexpr int kAll2All = 0;        // number of the exchange: exchanges/all2all.py
 // Numbers of a header, as devices.mark and exchanges/lookup.py make it.
 enum Header { kMark, kFlag, kBags, kKeys, kDistinct };
+constexpr int kWish = kBags;  // where they are short
 constexpr int kExchange = 2;  // of a gradient of bags: how the lookup has gone
 constexpr int kDenseKeys = 0, kCombinedKeys = 1;  // among a lookup's inputs
 constexpr int64_t kOnGpu = 1;  // the mark's first bit; the others say when an op was ready, while there is a timeline
@@ -29,15 +31,18 @@ bool LaneRanks::Usual(const Held& held, const Word& word) const {
       // Devices of one kind; all train, or none does; all know that there are rows.
       if ((header[kMark] & kOnGpu) != (held.headers[kMark] & kOnGpu) || header[kFlag] != held.headers[kFlag]) return false;
       if (by_bag && backward && header[kExchange] != kAll2All) return false;
-      if (!by_bag || backward) continue;
+      if (!by_bag || backward || !held.ops[t]->choose || held.headers[kFlag] == 0) continue;
+      if (standing_->short_headers) {
+        // exchanges/choice.py: unanimous. What any rank wishes otherwise is Python's, as what goes otherwise.
+        if (header[kWish] != 0) return false;
+        continue;
+      }
       bags += header[kBags];
       keys += header[kKeys];
       distinct += header[kDistinct];
     }
-    if (!by_bag || backward || !held.ops[t]->choose || held.headers[kFlag] == 0) continue;
     // exchanges/choice.py: choose. What evaluates goes by all2all.
-    const int64_t row_bytes = held.facts[t].dim * (held.facts[t].half ? 2 : 4);
-    if (distinct * (8 + 2 * row_bytes) > keys * 16 + ranks() * bags * 2 * row_bytes) return false;
+    if (Surplus(held.facts[t], ranks(), bags, keys, distinct) > 0) return false;
   }
   return true;
 }
@@ -185,8 +190,9 @@ int LaneRanks::Complete(const Held& held, const Word& word, Word* whole) {
       std::copy(from, from + before, at(t, r));
       std::copy(from + before, from + word.width, at(t, r) + whole->width - behind);
     }
-    const int64_t* const own = &held.whole[t * held.whole_width];
-    std::copy(own + before, own + before + counted, at(t, rank()) + before);
+    // A lookup by bag has sizes before its counts there.
+    const int64_t* const own = &held.whole[t * held.whole_width + (forward ? held.whole_width - ranks : before)];
+    std::copy(own, own + counted, at(t, rank()) + before);
   }
   if (!forward) {  // the others have counted what this rank has
     for (int t = 0; t < count; ++t) {

@@ -15,8 +15,12 @@ double Seconds() {
   return now.tv_sec + 1e-9 * now.tv_nsec;
 }
 
-// A bundle of `tables` ops; varied: numbers beyond the first two of a header differ from rank to rank.
-sok1x::Bundle MakeBundle(int rank, int tables, int width, int64_t word, bool varied) {
+// What ranks say of ops: in whole headers numbers beyond the first two differ from rank to rank; in short ones of
+// lookups by bag the third does where ranks wish for different exchanges, here of one table.
+enum Says { kAlike, kVaried, kAtOdds };
+
+// A bundle of `tables` ops. tied: gradients, each of which says at the end of its header which lookup's it is.
+sok1x::Bundle MakeBundle(int rank, int tables, int width, bool tied, int64_t word, Says says) {
   sok1x::Bundle bundle;
   auto ops = std::make_shared<sok1x::Ops>();
   ops->context = 3;
@@ -30,14 +34,18 @@ sok1x::Bundle MakeBundle(int rank, int tables, int width, int64_t word, bool var
   bundle.ops = ops;
   bundle.ticket = sok1x::Meeting::kFirst + word * tables;
   bundle.step = 100 + word;
-  bundle.runs = sok1x::Shared(std::vector<int64_t>(3 * tables));
   bundle.width = width;
-  std::vector<int64_t> headers;
+  std::vector<int64_t> headers, runs;
   for (int t = 0; t < tables; ++t) {
+    const int64_t tie = tied ? sok1x::Meeting::kFirst + word * tables + t : 0;
     for (int i = 0; i < width; ++i) {
-      headers.push_back(i < 2 ? i : varied ? 7000 + (rank * 97 + t * 31 + i * 53 + word * 11) % 800 : 7000);
+      headers.push_back(i < 2 ? i : tied && i == width - 1 ? tie :
+                        says == kVaried ? 7000 + (rank * 97 + t * 31 + i * 53 + word * 11) % 800 :
+                        says == kAtOdds && !tied && t == tables / 2 ? (rank * 97 + word * 11) % 13 < 6 : 0);
     }
+    runs.insert(runs.end(), {tie, 0, 0});
   }
+  bundle.runs = sok1x::Shared(std::move(runs));
   bundle.headers = sok1x::Shared(std::move(headers));
   return bundle;
 }
@@ -101,12 +109,15 @@ struct Ranks {
 
 extern "C" {
 
-// parents: [N], the next rank on the way to rank 0, -1 for that. seconds: [4], of one word, an average over `words`:
+// width, tied, says: of the headers; see MakeBundle. parents: [N], the next rank on the way to rank 0, -1 for that. seconds: [4], of one word, an average over `words`:
 // reading and meeting the bundles of all ranks; making the messages of the word; reading it, as another rank does; what
 // the busiest of the ranks on the way takes, to read and make one of them. sizes: [4]: messages that come to rank 0, their
 // bytes, the word's messages, the bytes of each.
-int sok1x_leader_cost(int ranks, int tables, int width, int varied, int words, const int64_t* parents, double* seconds,
-                      int64_t* sizes) {
+int sok1x_leader_cost(int ranks, int tables, int width, int tied, int says, int words, const int64_t* parents,
+                      double* seconds, int64_t* sizes) {
+  const auto make = [=](int rank, int64_t word) {
+    return MakeBundle(rank, tables, width, tied != 0, word, static_cast<Says>(says));
+  };
   sok1x::Meeting meeting(ranks);
   const std::vector<int64_t> contexts(ranks, 3);
   const std::vector<uint64_t> signatures(ranks, 5);
@@ -117,14 +128,14 @@ int sok1x_leader_cost(int ranks, int tables, int width, int varied, int words, c
   for (int64_t word = -1; word < words; ++word) {  // the first says what ops there are
     std::vector<std::string> own(ranks), came;
     for (int r = 1; r < ranks; ++r) {
-      own[r] = sok1x::BriefBundle(MakeBundle(r, tables, width, word + 1, varied), 0, word >= 0);
+      own[r] = sok1x::BriefBundle(make(r, word + 1), 0, word >= 0);
     }
     std::vector<std::pair<int, std::string>> data;
     double most = 0;
     for (int child : job.children[0]) {
       for (std::string& one : job.From(child, own, known, word < 0, &most)) data.emplace_back(child, std::move(one));
     }
-    const sok1x::Bundle bundle = MakeBundle(0, tables, width, word + 1, varied);
+    const sok1x::Bundle bundle = make(0, word + 1);
     sok1x::Word said;
     std::vector<int64_t> tickets;
     sizes[0] = data.size();

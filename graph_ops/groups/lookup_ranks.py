@@ -8,7 +8,7 @@ ranks alike, to the operation itself. Bits are those of the single lookup: rows 
 order of its keys, numbers and orders are the same.
 
 Which exchange a lookup by bag goes by is known when all ranks have seen its header: one that goes by reduce_scatter
-then is run by itself.
+then is run by itself, as is one of which short headers leave that open.
 """
 from typing import Any, List, NamedTuple, Tuple
 
@@ -19,8 +19,9 @@ from sok1x.cuda_kernels import row_numbers
 from sok1x.graph_ops.bridge import timeline
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
+from sok1x.graph_ops.exchanges import sizes
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners
-from sok1x.graph_ops.exchanges.lookup import counts_for_this_rank
+from sok1x.graph_ops.exchanges.lookup import counts_for_this_rank, row_bytes
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups import lookup_hosts
 from sok1x.graph_ops.groups.lookup_run import TOO_MANY_DIMENSIONS, LookupRun, Said, again
@@ -35,13 +36,14 @@ class Prepared(NamedTuple):
       sent: a pointer to the keys of all members that were prepared together, [owner][member][keys].
       begins: int64 [N], where this member's keys for each owner begin there, in keys. counts: int64 [N], how many. By
         hosts: for each rank of this host, which is to ask their owners.
-      memory: keeps what lies there.
+      memory: keeps what lies there. bags: how many it has, where it has any.
     """
 
     sent: int
     begins: np.ndarray
     counts: np.ndarray
     memory: Any
+    bags: int = 0
 
 
 def forward_key(taken: Any) -> Any:
@@ -70,9 +72,17 @@ def prepare(members: List[Any], world: Any) -> None:
     run.kept = np.full(size, at), begins
     for taken, header, begin, other in zip(members, headers, begins, left.tolist()):
         if not other:  # else its own `prepare` puts it in order, or says what is wrong
-            taken.header = header[:-ranks] if world.short_headers else header
-            taken.prepared = Prepared(at, begin, header[-ranks:], run)
+            taken.header = _shortened(header, taken.config, ranks) if world.short_headers else header
+            taken.prepared = Prepared(at, begin, header[-ranks:], run, int(header[2]) if run.by_bag else 0)
     run.prepared(whole=not left.any())
+
+
+def _shortened(header: np.ndarray, config: Any, ranks: int) -> np.ndarray:
+    """A header as it is told where headers are short; before it, as there, is the device's mark."""
+    mark, training, *told = header[:-ranks].tolist()
+    if told:
+        told = [sizes.wish(config.exchange, training != 0, row_bytes(config.table, config.dtype), ranks, *told)]
+    return np.array([mark, training, *told], np.int64)
 
 
 def forward(members: List[Any], world: Any) -> LookupRun:

@@ -1,6 +1,6 @@
 """The rows of a bag's keys combined into one, and its gradient: DistributedEmbedding's lookup, and `lookup_sparse`'s.
 
-Two exchanges give the same result, and the headers that all ranks see decide which one a step uses: see
+Two exchanges give the same result; what ranks tell each other decides which one a step uses: see
 exchanges/choice.py. With weights (operations/bag_weights.py) rows always go by all2all.
 """
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence
@@ -13,7 +13,7 @@ from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import INTERNAL, INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.bridge.tensorflow_versions import tensor_util
-from sok1x.graph_ops.exchanges import choice
+from sok1x.graph_ops.exchanges import choice, sizes
 from sok1x.graph_ops.exchanges.exchange import Exchange
 from sok1x.graph_ops.exchanges.layouts import COMBINERS, Bags, Positions, WeightedBags
 from sok1x.graph_ops.exchanges.lookup import SAVED_DTYPES, Gradient, Lookup, row_bytes
@@ -260,8 +260,12 @@ class _Forward(Operation):
         return choice.to_prepare(world, config.exchange).prepare(request.state)
 
     def run(self, request: Any, config: ForwardConfig, world: Any, headers: np.ndarray) -> None:
-        moved = row_bytes(config.table, config.dtype)
-        choice.to_run(world, config.exchange, moved, headers).forward(request.state, headers)
+        lookup, moved = request.state, row_bytes(config.table, config.dtype)
+        exchange = choice.to_run(world, config.exchange, moved, headers)
+        if exchange is None:
+            exchange = choice.settle(world, sizes.surplus(moved, world.size, lookup.layout.count, lookup.keys.size,
+                                                          lookup.state.count))
+        exchange.forward(lookup, headers)
 
     def gradient(self, op: tf.Operation, config: ForwardConfig, grads: Sequence[Any]) -> List[Any]:
         saved: Any = (WeightedSaved if config.weighted else Saved)(*op.outputs[1:])

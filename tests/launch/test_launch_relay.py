@@ -8,7 +8,7 @@ import pytest
 from test_launch_meeting import brief
 
 from sok1x.graph_ops.bridge import bridge, library
-from sok1x.launch import bundles, envelopes, messages
+from sok1x.launch import bundles, envelopes, messages, tree
 
 _TELL = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_int64)
 
@@ -134,6 +134,21 @@ def test_what_all_say_alike_is_said_once_whenever_they_were_ready(seed):
         relay.loaded.sok1x_relay_answered(relay.address)
     assert sizes[0] < 250 and max(sizes) < sizes[0] + 39 * 12, sizes
     relay.close()
+
+
+def test_what_rank_0_hears_and_tells_does_not_grow():
+    """Of lookups and gradients that all ranks say alike: with the number of tables, nor, in a tree, of ranks."""
+    loaded, found = library.load() and bridge.Library(bridge.PATH).loaded, []
+    for ranks, tables in ((16, 1), (64, 1), (64, 26)):
+        parents = tree.deep([rank // 8 for rank in range(ranks)], 3)
+        for width, tied in ((2, 0), (3, 0), (3, 1), (4, 1)):  # by key, by bag; their gradients
+            costs, sizes = (ctypes.c_double * 4)(), (ctypes.c_int64 * 4)()
+            assert loaded.sok1x_leader_cost(ranks, tables, width, tied, 0, 3, (ctypes.c_int64 * ranks)(*parents), costs,
+                                            sizes) == 0
+            messages_in, bytes_in, words, bytes_of_word = sizes
+            assert messages_in == words == 3 and bytes_in < 3 * 60 and bytes_of_word < 50, (ranks, tables, sizes[:])
+            found.append(bytes_of_word)
+    assert max(found) <= min(found) + 20, found
 
 
 def test_nothing_waits_for_what_others_have_said_in_other_company():

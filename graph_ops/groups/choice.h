@@ -1,0 +1,19 @@
+// How much bags move by one exchange, and how much by the other, as exchanges/sizes.py and choice.py have it.
+#ifndef SOK1X_GROUPS_CHOICE_H
+#define SOK1X_GROUPS_CHOICE_H
+
+#include <cstdint>
+
+#include "lookup_run.h"
+
+namespace sok1x {
+
+// By how many bytes all2all moves more than reduce_scatter: of one rank, or of all together.
+inline int64_t Surplus(const LookupFacts& facts, int64_t ranks, int64_t bags, int64_t keys, int64_t distinct) {
+  const int64_t row_bytes = facts.dim * (facts.half ? 2 : 4);
+  return distinct * (8 + 2 * row_bytes) - keys * 16 - ranks * bags * 2 * row_bytes;
+}
+
+}  // namespace sok1x
+
+#endif  // SOK1X_GROUPS_CHOICE_H
