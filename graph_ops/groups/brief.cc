@@ -101,7 +101,7 @@ std::string BriefMerged(const std::vector<Rising>& bundles, size_t bytes, size_t
   to.Number(first.step);
   to.Rows(first.runs->data(), count, 3);
   to.Number(first.width);
-  std::vector<int64_t> before = *first.headers, bare;
+  std::vector<int64_t> before = *first.headers, different, bare;
   int64_t ready = ReadyOf(before.data(), count, first.width);
   Mark(before.data(), count, first.width, -ready);
   to.Number(ready);
@@ -110,30 +110,33 @@ std::string BriefMerged(const std::vector<Rising>& bundles, size_t bytes, size_t
   for (++*at; *at < bundles.size() && to.data()->size() < bytes; ++*at) {
     const Rising &one = bundles[*at], &last = bundles[*at - 1];
     const Bundle& bundle = one.bundle;
-    bool alike = bundle.headers == last.bundle.headers;
-    int64_t now = ready;
-    if (!alike) {
+    int64_t now = ready, headers = 0;
+    if (bundle.headers != last.bundle.headers) {
       bare = *bundle.headers;
       now = ReadyOf(bare.data(), count, bundle.width);
       Mark(bare.data(), count, bundle.width, -now);
-      alike = bare == before;
+      headers = bare == before ? 0 : bare == different ? kLastButOne : kNew;
     }
-    if (alike && one.rank == last.rank + 1 && one.ops == last.ops && bundle.ticket == last.bundle.ticket &&
-        bundle.step == last.bundle.step && now == ready) {
+    const std::pair<int64_t, int64_t> others[] = {
+        {kRank, one.rank - last.rank - 1}, {kOps, one.ops - last.ops}, {kTicket, bundle.ticket - last.bundle.ticket},
+        {kStep, bundle.step - last.bundle.step}, {kReady, now - ready}};
+    int64_t otherwise = headers;
+    for (const auto& other : others) otherwise |= other.second != 0 ? other.first : 0;
+    if (otherwise == 0) {
       ++regular;
       continue;
     }
     to.Number(regular + 1);
     regular = 0;
-    to.Number(one.rank - last.rank);
-    to.Number(one.ops - last.ops);
-    to.Number(bundle.ticket - last.bundle.ticket);
-    to.Number(bundle.step - last.bundle.step);
-    to.Number(now - ready);
-    to.Number(alike);
-    if (!alike) to.Changes(bare.data(), before.data(), size);
+    to.Number(otherwise);
+    for (const auto& other : others) {
+      if (other.second != 0) to.Number(other.second);
+    }
+    if (headers == kNew) to.Changes(bare.data(), before.data(), size);
     ready = now;
-    if (!alike) before.swap(bare);
+    if (headers == 0) continue;
+    different.swap(before);
+    before.swap(bare);
   }
   if (regular > 0) to.Number(-regular);
   return *to.data();
@@ -154,7 +157,7 @@ bool ReadBriefMerged(const std::string& data, const std::vector<KnownOps>& known
   bundle.ticket = from.Number();
   bundle.step = from.Number();
   const int64_t count = bundle.ops->count;
-  std::vector<int64_t> runs, before;
+  std::vector<int64_t> runs, before, different;
   if (!from.Rows(count, 3, &runs)) return false;
   bundle.runs = Shared(std::move(runs));
   bundle.width = from.Number();
@@ -181,15 +184,15 @@ bool ReadBriefMerged(const std::string& data, const std::vector<KnownOps>& known
       if (!add()) return false;
     }
     if (told < 0) continue;
-    one.rank += from.Number();
-    one.ops += from.Number();
-    bundle.ticket += from.Number();
-    bundle.step += from.Number();
-    const int64_t later = from.Number();
-    const bool alike = from.Number() != 0;
-    ready += later;
-    if (!alike) from.Changes(before.data(), before.data(), before.size());
-    if (!(alike && later == 0 ? add() : marked())) return false;
+    const int64_t otherwise = from.Number();
+    const auto more = [&](Otherwise what) { return (otherwise & what) != 0 ? from.Number() : 0; };
+    one.rank += 1 + more(kRank);
+    one.ops += more(kOps);
+    bundle.ticket += more(kTicket);
+    bundle.step += more(kStep);
+    ready += more(kReady);
+    if (!from.Headers(otherwise, &before, &different)) return false;
+    if (!((otherwise & (kReady | kLastButOne | kNew)) == 0 ? add() : marked())) return false;
   }
   return from.ended();
 }

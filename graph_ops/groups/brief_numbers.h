@@ -12,6 +12,11 @@ namespace briefly {
 
 constexpr int64_t kPlaceBytes = 16, kMostMembers = 1 << 20, kMostNumbers = 1 << 26;
 
+// Of several ranks each says in one number what it says otherwise than the one before it, and then that: which rank it is,
+// if not the next, its number for the ops, its ticket, its step, when it was ready. Its headers are those of the one
+// before, or, where ranks say one of two things, the last that were different; or new ones.
+enum Otherwise { kRank = 1, kOps = 2, kTicket = 4, kStep = 8, kReady = 16, kLastButOne = 32, kNew = 64 };
+
 // When the members of a bundle were ready: what their marks, the first number of each header, all have above their
 // first bit; 0 where they differ. headers: [T, width].
 inline int64_t ReadyOf(const int64_t* headers, int64_t count, int64_t width) {
@@ -146,6 +151,17 @@ class Reader {
       }
       values[i] = static_cast<int64_t>(value + static_cast<uint64_t>(before[i]));
     }
+  }
+  // Headers of the next rank, from those before it and the last that were different from these.
+  bool Headers(int64_t otherwise, std::vector<int64_t>* before, std::vector<int64_t>* different) {
+    if ((otherwise & kLastButOne) != 0) {
+      good_ = good_ && before->size() == different->size();
+      before->swap(*different);
+    } else if ((otherwise & kNew) != 0) {
+      *different = *before;
+      Changes(before->data(), before->data(), before->size());
+    }
+    return good_;
   }
   std::string Text() {
     const int64_t bytes = Number();

@@ -12,7 +12,7 @@ std::string BriefRun(const Word& word, const std::vector<int64_t>& tickets) {
   to.Number(word.ranks);
   to.Number(word.width);
   const int64_t size = word.count * word.width;
-  std::vector<int64_t> before, bare(size);
+  std::vector<int64_t> before, different, bare(size);
   int64_t ticket = 0, ready = 0, alike = 0;  // how many ranks say the same as the one before them
   for (int64_t r = 0; r < word.ranks; ++r) {
     const auto own = word.headers.begin() + r * size;
@@ -23,24 +23,32 @@ std::string BriefRun(const Word& word, const std::vector<int64_t>& tickets) {
     bare.assign(own, own + size);
     const int64_t now = ReadyOf(bare.data(), word.count, word.width);
     Mark(bare.data(), word.count, word.width, -now);
-    const bool same = bare == before;
-    if (r > 0 && same && tickets[r] == ticket && now == ready) {
+    if (r == 0) {
+      to.Number(tickets[0]);
+      to.Number(now);
+      to.Rows(bare.data(), word.count, word.width);
+      before = bare;
+      ticket = tickets[0];
+      ready = now;
+      continue;
+    }
+    const int64_t headers = bare == before ? 0 : bare == different ? kLastButOne : kNew;
+    const int64_t otherwise = headers | (tickets[r] != ticket ? kTicket : 0) | (now != ready ? kReady : 0);
+    if (otherwise == 0) {
       ++alike;
       continue;
     }
     to.Number(alike);
     alike = 0;
-    to.Number(tickets[r] - ticket);
-    to.Number(now - ready);
-    to.Number(same);
-    if (r == 0) {
-      to.Rows(bare.data(), word.count, word.width);
-    } else if (!same) {
-      to.Changes(bare.data(), before.data(), size);
-    }
-    before.swap(bare);
+    to.Number(otherwise);
+    if (tickets[r] != ticket) to.Number(tickets[r] - ticket);
+    if (now != ready) to.Number(now - ready);
+    if (headers == kNew) to.Changes(bare.data(), before.data(), size);
     ticket = tickets[r];
     ready = now;
+    if (headers == 0) continue;
+    different.swap(before);
+    before.swap(bare);
   }
   if (alike > 0) to.Number(alike);
   return *to.data();
@@ -58,28 +66,25 @@ bool ReadBriefRun(const std::string& data, int rank, Word* word) {
     return false;
   }
   word->headers.resize(ranks * size);
-  std::vector<int64_t> before;
-  int64_t ticket = 0, ready = 0;
+  std::vector<int64_t> before, different;
+  int64_t ticket = from.Number(), ready = from.Number();
   const auto add = [&](int64_t r) {
     int64_t* const headers = word->headers.data() + r * size;
     std::copy(before.begin(), before.end(), headers);
     if (word->width > 0) Mark(headers, word->count, word->width, ready);
     if (r == rank) word->ticket = ticket;
   };
-  for (int64_t r = 0; r < ranks;) {
+  if (!from.Rows(word->count, word->width, &before)) return false;
+  add(0);
+  for (int64_t r = 1; r < ranks;) {
     const int64_t alike = from.Number();
-    if (!from.good() || alike < 0 || alike > ranks - r || (alike > 0 && r == 0)) return false;
+    if (!from.good() || alike < 0 || alike > ranks - r) return false;
     for (int64_t i = 0; i < alike; ++i) add(r++);
     if (r == ranks) break;
-    ticket += from.Number();
-    ready += from.Number();
-    const bool same = from.Number() != 0;
-    if (r == 0) {
-      from.Rows(word->count, word->width, &before);
-    } else if (!same) {
-      from.Changes(before.data(), before.data(), size);
-    }
-    if (!from.good()) return false;
+    const int64_t otherwise = from.Number();
+    if ((otherwise & kTicket) != 0) ticket += from.Number();
+    if ((otherwise & kReady) != 0) ready += from.Number();
+    if (!from.Headers(otherwise, &before, &different)) return false;
     add(r++);
   }
   return from.ended();

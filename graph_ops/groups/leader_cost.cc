@@ -170,6 +170,7 @@ int sok1x_leader_cost(int ranks, int tables, int width, int tied, int says, int 
     sok1x::Word read;
     if (!sok1x::ReadBriefRun(messages.back(), ranks - 1, &read)) return -3;
     const double ended = Seconds();
+    if (read.headers != said.headers || read.ticket != tickets[ranks - 1]) return -4;
     sizes[2] = messages.size();
     sizes[3] = messages.back().size();
     if (word < 0) continue;
