@@ -30,8 +30,8 @@ with open(sys.argv[-1], "rb") as file:
 with open(sys.argv[sys.argv.index("-o") + 1], "wb") as file:
     file.write(binary[:len(binary) // 2])
     file.flush()
-    late = time.time() + 20
-    while started() < behaviour["together"]:
+    late = time.time() + 60
+    while started() < behaviour["together"] or not os.path.exists(os.path.join(here, behaviour["until"])):
         assert time.time() < late, "alone"
         time.sleep(0.01)
     time.sleep(behaviour["seconds"])
@@ -72,12 +72,15 @@ class StandIn(object):
         (self.sources / "other.cuh").write_text("// nobody's\n")
         (self.sources / "host_threads.cu").write_text("// the host's alone\n")
 
-    def behave(self, fails="never", seconds=0.0, together=1, version="tools, release 12.9, V12.9.86",
+    def behave(self, fails="never", seconds=0.0, together=1, until="", version="tools, release 12.9, V12.9.86",
                codes="sm_80\nsm_90\nsm_100\nsm_90a", help_text="no help"):
-        """Says how the next calls go: which source fails, how long one takes, how many wait for one another."""
+        """Says how the next calls go: which source fails, how long one takes, how many wait for one another.
+
+        until: a file beside the stand-in that a call waits for.
+        """
         (self.folder / "behaviour").write_text(json.dumps({
-            "fails": fails + ".cu", "seconds": seconds, "together": together, "--version": version,
-            "--list-gpu-code": codes, "--help": help_text}))
+            "fails": fails + ".cu", "seconds": seconds, "together": together, "until": until,
+            "--version": version, "--list-gpu-code": codes, "--help": help_text}))
 
     def calls(self, what="start"):
         """[(source, arguments, process id)] of all calls of a kind."""

@@ -124,8 +124,8 @@ def test_who_waits_says_so_once_and_not_for_ever(nvcc, monkeypatch, capfd):
 def test_who_waits_goes_on_when_the_lock_is_free(nvcc, capfd):
     lock = kernel_cache.KernelCache().try_lock(gpu_compiler._entry("a", "sm_90", str(nvcc.path)))
     timer = threading.Timer(0.3, lock.release)
-    timer.start()
     begin = time.monotonic()
+    timer.start()
     cubin()
     assert time.monotonic() - begin > 0.25 and nvcc.compiled() == ["a.cu"] and capfd.readouterr().err == ""
     timer.join()
@@ -143,13 +143,14 @@ def test_an_entry_written_just_before_the_lock_was_free(nvcc, monkeypatch):
 
 
 def test_a_source_edited_while_it_is_compiled(nvcc):
-    nvcc.behave(seconds=1.0)
+    nvcc.behave(until="edited")
 
     def edit_at_start():
         while not nvcc.compiled():
             time.sleep(0.01)
         nvcc.behave()
         (nvcc.sources / "b.cu").write_text("// edited\n")
+        (nvcc.folder / "edited").write_text("")
 
     editor = threading.Thread(target=edit_at_start)
     editor.start()

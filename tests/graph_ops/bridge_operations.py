@@ -1,4 +1,5 @@
 """Operations that only the bridge's tests use. Imported by the tests and by the programs they start."""
+import threading
 import time
 from typing import NamedTuple, Optional, Tuple
 
@@ -122,6 +123,37 @@ class _Sleep(Operation):
         request.host_output(0, "int32", ()).numpy()[...] = 1
 
 
+class Gate:
+    """Where an operation waits: `reached` is set once it runs, and it ends when `opened` is."""
+
+    gates = []
+
+    def __init__(self):
+        self.reached, self.opened = threading.Event(), threading.Event()
+        self.gates.append(self)
+
+
+class GateConfig(NamedTuple):
+    """number: of the `Gate`."""
+
+    number: int
+
+
+@register
+class _Wait(Operation):
+    """Takes as long as the test wants it to."""
+
+    name = "test.wait"
+    Config = GateConfig
+    before_init = True
+
+    def run(self, request, config, world, headers):
+        gate = Gate.gates[config.number]
+        gate.reached.set()
+        assert gate.opened.wait(60), "nobody has opened the gate"
+        request.host_output(0, "int32", ()).numpy()[...] = 1
+
+
 @register
 class _Look(Operation):
     """A lookup of its variable, as a table that forgets counts it; then its input again. It fails where that is 0."""
@@ -182,6 +214,10 @@ def add(variable, value):
 
 def sleep(seconds):
     return _number("test.sleep", SleepConfig(seconds))
+
+
+def wait(gate):
+    return _number("test.wait", GateConfig(Gate.gates.index(gate)))
 
 
 def look(variable, value=1):

@@ -170,9 +170,9 @@ def test_a_launcher_that_stays_is_asked_to_end(tmp_path, name):
     said = subprocess.Popen(
         [str(launcher), "-c", "trap 'echo asked; exit 3' TERM; sh -c '\"$@\"; exit 0' sh \"$@\"; echo stays; "
          "read -t $STAYS never; echo over", "x", sys.executable, "-c",
-         "from sok1x.launch import orphans; orphans.see_off_launcher(0.3)"],
+         "from sok1x.launch import orphans; orphans.see_off_launcher(1.0)"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, universal_newlines=True,
-        env=environment({"STAYS": "60" if name == "mpiexec" else "1.5"}))
+        env=environment({"STAYS": "60" if name == "mpiexec" else "2.5"}))
     out = said.stdout.read()
     assert said.wait(60) == (3 if name == "mpiexec" else 0), out
     assert out == "stays\n" + ("asked\n" if name == "mpiexec" else "over\n")
