@@ -8,6 +8,7 @@ many evaluations ended while checkpoints were saved.
 """
 import sys
 import threading
+import time
 
 import counted_model
 import numpy as np
@@ -58,6 +59,8 @@ def main():
             session = run.run_step_fn(lambda step_context: step_context.session)
             evaluation = Evaluation(session, model, rank, ranks)
             evaluation.start()
+            while evaluation.is_alive() and not evaluation.done:  # else all saves may be over before it has begun
+                time.sleep(0.001)
             for trained in range(trainings):
                 run.run(model.train, model.feed(rank, trained))
                 before = evaluation.done

@@ -54,6 +54,7 @@ class Case(tf.train.CheckpointSaverListener):
 
     def __init__(self, name):
         self.name, self._saves = name, 0
+        self._told = sys.argv[1] + ".told"  # is there when rank 0 has been told, for rank 1 to see
 
     def before_session(self):
         """Called when the process listens, before the session is made."""
@@ -67,9 +68,15 @@ class Case(tf.train.CheckpointSaverListener):
             tell()
         if self.name == "waiting" and number == 3:
             if RANK == 0:
-                threading.Timer(0.3, tell).start()
+                threading.Timer(0.3, self._tell_and_say_so).start()
             elif RANK == 1:
-                time.sleep(0.8)
+                while not os.path.exists(self._told):
+                    time.sleep(0.01)
+                time.sleep(0.3)
+
+    def _tell_and_say_so(self):
+        tell()
+        open(self._told, "w").close()
 
     def before_save(self, session, step):
         self._saves += 1

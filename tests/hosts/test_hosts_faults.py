@@ -104,8 +104,8 @@ def test_the_wire_does_what_it_is_told(two_hosts):
         assert 150 <= send(loss=0.1)[0] < 300, "243 are expected; each is lost on the way there or back"
         came, first, _ = send(delay=0.1)
         assert came == 300 and first >= 0.2
-        # A queue of a quarter of a second; 300 packets take 2.4 s at a megabit, and 0.3 s to send.
-        assert 10 <= send(bits_per_second=1e6)[0] < 200
+        # A queue of a quarter of a second; 300 packets take 8 s at this rate, and 0.3 s to send, or some times as long.
+        assert 5 <= send(bits_per_second=3e5)[0] < 200
         assert send(cut=True)[0] == 0
         assert send()[0] == 300
     finally:

@@ -152,7 +152,7 @@ def stall():
     world = executor.start_world()
     steps(5, world)
     if world.rank == 1:
-        time.sleep(2.5)
+        time.sleep(4)
     steps(5, world)
     say("fine {}".format(world.rank))
 
