@@ -81,6 +81,7 @@ deeprec.enable_distributed_strategy()
 assert monitored("dense", 2, False, is_chief=rank == 0) == (0, 7.0)
 MPI.COMM_WORLD.Barrier()  # rank 0 has written the last one
 assert monitored("dense", 3, False) == (2, 5.5)
+MPI.COMM_WORLD.Barrier()
 assert not glob.glob(os.path.join(folder, "dense", "*tempstate*"))
 assert monitored("tables", 2) == (0, 7.0)
 assert monitored("tables", 3) == (2, 5.5)

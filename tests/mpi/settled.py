@@ -6,7 +6,7 @@ from sok1x.launch import stillness
 SECONDS = 0.003  # between two looks
 
 
-def settle(most=2.0):
+def settle(most=20.0):
     """Returns when no other thread of the process has run, or wanted to, for a moment; after `most` seconds at last.
 
     A thread that others keep from running is ready to run, so a busy machine makes this longer, and not wrong.
