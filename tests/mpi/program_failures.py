@@ -253,7 +253,8 @@ def checksum():
 
 
 def memory(first=200, last=700):
-    """What this process holds after so many steps, all garbage collected."""
+    """What this process holds after the first of these steps, after each quarter of the others, and after the last,
+    all garbage collected."""
     batches._REMEMBERED = 100  # what is remembered of past steps is full long before the first look
     init = sok.Init(global_batch_size=4)
     model = Model(rows=500)
@@ -270,7 +271,7 @@ def memory(first=200, last=700):
         for step in range(last):
             size = random.randint(0, 5)
             run(random.randint(0, 400, [size, 1, 1]), random.randint(0, 400, size))
-            if step + 1 in (first, last):
+            if step + 1 in range(first, last + 1, (last - first) // 4):
                 sys.stdout.write("rank {} after {} holds {} {} {}\n".format(RANK, step + 1, *held()))
 
 
