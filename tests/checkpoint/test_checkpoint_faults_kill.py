@@ -90,9 +90,13 @@ def jobs_of_one_rank(folder, keys, seed, operations, moments):
 
 
 def jobs_of_two_ranks(folder, keys, seed, rounds):
-    """Kills one rank, the other one, or both, in turn; mpiexec ends what is left."""
+    """Kills one rank, the other one, or both, in turn; mpiexec ends what is left.
+
+    About every second moment is inside of a save: where none of so many was, more follow.
+    """
     chain, program = Chain(folder, 2, random.Random(seed)), python(PROGRAM, environment())
-    for number in range(rounds):
+    while chain.rounds < (rounds if chain.inside else 10 * rounds):
+        number = chain.rounds
         with Talking("mpiexec", "--oversubscribe", "-np", "2", *program, folder, keys, 16) as process:
             job = Job(process)
             job.kill([[0], [1], [0, 1]][number % 3], chain.random)
@@ -125,11 +129,11 @@ def test_of_all_ranks(moments, tmp_path, seed):
 def test_of_one_rank_of_two(tmp_path, seed):
     rounds, inside = at_once((jobs_of_two_ranks, str(tmp_path / "small"), 60, seed, 4),
                              (jobs_of_two_ranks, str(tmp_path / "larger"), 5000, seed + 1, 4))
-    assert rounds == 8 and inside >= 1, "no save was interrupted"
+    assert rounds >= 8 and inside >= 2, "no save was interrupted"
 
 
 @pytest.mark.slow
 def test_of_one_rank_of_two_many_times(tmp_path, seed):
     rounds, inside = at_once((jobs_of_two_ranks, str(tmp_path / "small"), 60, seed, 30),
                              (jobs_of_two_ranks, str(tmp_path / "larger"), 5000, seed + 1, 30))
-    assert rounds == 60 and inside >= 20, "hardly a save was interrupted"
+    assert rounds >= 60 and inside >= 20, "hardly a save was interrupted"
