@@ -47,8 +47,14 @@ class Model:
             self.layer = sok.DistributedEmbedding("sum", VOCABULARY, DIM, 1, KEYS, exchange=kind.split()[0])
         self.loss = self._loss()
         variable = self.layer.embedding_variable
-        slices = tf.gradients(self.loss, variable)[0]
-        self.train = tf.train.GradientDescentOptimizer(RATE).apply_gradients([(slices, variable)])
+        self.slices = tf.gradients(self.loss, variable)[0]
+        optimizer = tf.train.GradientDescentOptimizer(RATE)
+        self.train = optimizer.apply_gradients([(self.slices, variable)])
+        # TensorFlow's steps of several threads would lose some of what they add to a row at the same time.
+        self.given = tf.IndexedSlices(tf.placeholder(tf.float32, [None, DIM]), tf.placeholder(tf.int64, [None]),
+                                      tf.constant([VOCABULARY, DIM], tf.int64))
+        self.apply = optimizer.apply_gradients([(self.given, variable)])
+        self.applying = threading.Lock()
         self.rows = self._look_up(tf.constant(EVERY), tf.ones([VOCABULARY]), training=False)
 
     def _look_up(self, keys, weights, training=True):
@@ -124,11 +130,18 @@ def expect(what):
                                        err_msg="{}: {}".format(what, model.kind))
 
 
-def train(session, model, runs, *identity):
+def train(session, model, runs, *identity, beside_others=False):
+    """beside_others: whether other threads train the same model, whose steps then take turns."""
     def run():
+        trained, run_in = models[model], sessions[session].run
         for number in runs:
-            batch = Batch(session, model, number, *identity, RANK)
-            sessions[session].run(models[model].train, models[model].feed(batch))
+            fed = trained.feed(Batch(session, model, number, *identity, RANK))
+            if not beside_others:
+                run_in(trained.train, fed)
+                continue
+            found = run_in(trained.slices, fed)
+            with trained.applying:
+                run_in(trained.apply, {trained.given.values: found.values, trained.given.indices: found.indices})
     for number in runs:
         for rank in range(RANKS):
             Batch(session, model, number, *identity, rank).add_to(used[session][model])
@@ -140,12 +153,13 @@ for number in range(len(models)):
     train(0, number, range(2), 100)()
 expect("loops")
 
-# The same train op on several threads, in a plain lookup and in a loop; all models at once.
-concurrently([train(0, number, range(RUNS), 200, thread) for number in (0, 3, 5, 6) for thread in range(THREADS)])
+# The same gradient on several threads, in a plain lookup and in a loop; all models at once.
+concurrently([train(0, number, range(RUNS), 200, thread, beside_others=True)
+              for number in (0, 3, 5, 6) for thread in range(THREADS)])
 expect("threads")
 
 # Two sessions on one graph, each with tables of its own, at the same time; the second runs for the first time.
-concurrently([train(session, number, range(RUNS), 300, thread)
+concurrently([train(session, number, range(RUNS), 300, thread, beside_others=True)
               for session in (1, 0) for number in (0, 3, 6) for thread in range(2)])
 expect("sessions")
 
