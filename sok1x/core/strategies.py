@@ -52,8 +52,7 @@ def _refusal(strategy: Any, what: str) -> ValueError:
         "or MultiWorkerMirroredStrategy with one replica: a table is spread over ranks, one process for each device. "
         "Start the ranks with mpiexec or horovodrun (mpiexec -np N python train.py), without TF_CONFIG; show each one "
         "its own GPU (tf.config.set_visible_devices), and take sok1x.DistributedOptimizer for the dense variables"
-    ).format(
-            type(strategy).__name__, what))
+    ).format(type(strategy).__name__, what))
 
 
 def _watch() -> None:
