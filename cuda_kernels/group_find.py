@@ -34,7 +34,7 @@ def find(members, missing):
 
 def look_up(members, missing):
     """As `find`, and copies the rows' values, as `lookup.look_up` for each member."""
-    group_steps.run("look_up", members, missing)
+    group_steps.run("look_up", members, missing, 0, 0)
 
 
 def look_up_bags(members, bags, counts):

@@ -38,8 +38,10 @@ struct GroupSteps {
   int (*answer)(GroupWork* work, const i64* from, i64 count, i64* to);
   // What the rest does is said where Python has it: group_find.py, group_gather.py, ...
   int (*find)(GroupWork* work, const FindMember* members, i64 count, i64* missing);
-  // It asks for `missing` before values are copied.
-  int (*look_up)(GroupWork* work, const FindMember* members, i64 count, i64* missing);
+  // Then `initial` for `begins`, [n_begins], where there are such, and nobody asks for `missing`; else it asks before values are
+  // copied.
+  int (*look_up)(GroupWork* work, const FindMember* members, i64 count, i64* missing, const InitialMember* begins,
+                 i64 n_begins);
   // As find, and sums each bag's rows up, as combine. counts: [4, count]: of bag_offsets, and `missing`; it asks for them
   // before the sums. Only of batches that are as they must be sums are to be used; the host is to be given no others.
   int (*look_up_bags)(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts);

@@ -65,7 +65,7 @@ class GroupSteps(ctypes.Structure):
     _fields_ = [("nbytes", _I64), ("place", _step(_I64, _POINTER, _POINTER, _POINTER)),
                 ("read", _step(_POINTER, _I64, _POINTER)), ("read_each", _step(_POINTER, _I64, _POINTER)),
                 ("ask", _step(_POINTER, _I64)), ("answer", _step(_POINTER, _I64, _POINTER)),
-                ("find", _step(_POINTER, _I64, _POINTER)), ("look_up", _step(_POINTER, _I64, _POINTER)),
+                ("find", _step(_POINTER, _I64, _POINTER)), ("look_up", _step(_POINTER, _I64, _POINTER, _POINTER, _I64)),
                 ("look_up_bags", _step(_POINTER, _I64, _POINTER, _POINTER)), ("initial", _step(_POINTER, _I64)),
                 ("gather", _step(_POINTER, _I64)),
                 ("unique", _step(_POINTER, _I64, _POINTER)),

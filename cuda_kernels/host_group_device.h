@@ -216,7 +216,8 @@ class Step {
 
 // The steps, each in the file that says it; group_steps.h says what they do. host_group_lookups.cu, host_group_inserts.cu:
 int find(GroupWork* work, const FindMember* members, i64 count, i64* missing);
-int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing);
+int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing, const InitialMember* begins,
+            i64 n_begins);
 int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts);
 int initial(GroupWork* work, const InitialMember* members, i64 count);
 int gather(GroupWork* work, const GatherMember* members, i64 count);

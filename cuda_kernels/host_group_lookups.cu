@@ -76,35 +76,57 @@ int find(GroupWork* work, const FindMember* members, i64 count, i64* missing) {
 
 namespace {
 
-// On a GPU: finds, asks for numbers, `asked` [n_asked], and goes on with what the rows that are found are for. One
-// upload for both.
+std::vector<i64> initial_tiles(const InitialMember* members, i64 count) {
+  return running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
+}
+
+int initial_on_host(const InitialMember* members, i64 count) {
+  const auto starts = running_sum(count, [=](i64 t) { return members[t].n; });
+  ++kernels_run;
+  sok1x_group_initial(members, starts.data(), count, starts[count]);
+  return 0;
+}
+
+// On a GPU: finds, asks for numbers, `asked` [n_asked], goes on with what the rows that are found are for, and has keys
+// without a row begin, `begins`. One upload for all.
 template <class Then>
 int find_then(GroupWork* work, const FindMember* members, i64 count, i64* missing, const i64* asked, i64 n_asked,
-              const Then* then, const std::vector<i64>& then_tiles, Kernel kernel) {
+              const Then* then, const std::vector<i64>& then_tiles, Kernel kernel, const InitialMember* begins = nullptr,
+              i64 n_begins = 0) {
   Step step(work);
   const auto tiles = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
-  const void* arrays[] = {members, tiles.data(), then, then_tiles.data()};
-  const i64 sums = 8 * (count + 1), nbytes[] = {count * (i64)sizeof *members, sums, count * (i64)sizeof *then, sums};
-  void* at[4] = {};
-  step.place(4, arrays, nbytes, at);
+  const auto of_begins = initial_tiles(begins, n_begins);
+  const void* arrays[] = {members, tiles.data(), then, then_tiles.data(), begins, of_begins.data()};
+  const i64 sums = 8 * (count + 1);
+  const i64 nbytes[] = {count * (i64)sizeof *members, sums, count * (i64)sizeof *then, sums,
+                        n_begins * (i64)sizeof *begins, n_begins ? 8 * (n_begins + 1) : 0};
+  void* at[6] = {};
+  step.place(6, arrays, nbytes, at);
   step.clear(missing, 8 * count);
   step.launch(FIND, 32 * tiles[count], (const FindMember*)at[0], (const i64*)at[1], count, tiles[count], missing);
-  step.ask(asked, n_asked);
+  if (n_asked) step.ask(asked, n_asked);
   step.launch(kernel, 32 * then_tiles[count], (const Then*)at[2], (const i64*)at[3], count, then_tiles[count]);
+  step.launch(INITIAL, 32 * of_begins[n_begins], (const InitialMember*)at[4], (const i64*)at[5], n_begins,
+              of_begins[n_begins]);
   return step.error;
 }
 
 }  // namespace
 
-int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing) {
-  if (!work->device) return find_on_host(sok1x_group_look_up, members, count, missing);
+int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing, const InitialMember* begins,
+            i64 n_begins) {
+  if (!work->device) {
+    const int error = find_on_host(sok1x_group_look_up, members, count, missing);
+    const bool lacks = std::any_of(missing, missing + count, [](i64 n) { return n > 0; });
+    return error || !n_begins || !lacks ? error : initial_on_host(begins, n_begins);
+  }
   std::vector<GatherMember> copies(count);
   for (i64 t = 0; t < count; ++t) {
     const FindMember& m = members[t];
     copies[t] = GatherMember{{(char*)m.table}, 0, m.dim, m.n, m.rows, nullptr, m.out, m.out_half};
   }
-  return find_then(work, members, count, missing, missing, count, copies.data(), gather_tiles(copies.data(), count),
-                   GATHER);
+  return find_then(work, members, count, missing, missing, n_begins ? 0 : count, copies.data(),
+                   gather_tiles(copies.data(), count), GATHER, begins, n_begins);
 }
 
 int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts) {
@@ -121,13 +143,8 @@ int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const Co
 
 int initial(GroupWork* work, const InitialMember* members, i64 count) {
   Step step(work);
-  if (!step.on_gpu()) {
-    const auto starts = running_sum(count, [=](i64 t) { return members[t].n; });
-    ++kernels_run;
-    sok1x_group_initial(members, starts.data(), count, starts[count]);
-    return 0;
-  }
-  const auto starts = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
+  if (!step.on_gpu()) return initial_on_host(members, count);
+  const auto starts = initial_tiles(members, count);
   const auto at = step.place(members, count, {&starts});
   step.launch(INITIAL, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
   return step.error;

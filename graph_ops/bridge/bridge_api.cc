@@ -120,6 +120,7 @@ int sok1x_temporary(void* handle, int64_t bytes, void** data) {
   tensorflow::Tensor block;
   const int code = sok1x::AllocateTemporary(request, bytes, &block, data);
   if (code != 0) return code;
+  request->FollowTensorFlow();
   request->temporaries.push_back(block);
   return 0;
 }

@@ -39,14 +39,13 @@ inline int Allocate(Request* request, int index, int rank, const int64_t* dims, 
   return 0;
 }
 
-// Scratch memory; our stream may use it.
+// Scratch memory, without the order of streams that must follow.
 inline int AllocateTemporary(Request* request, int64_t bytes, tf::Tensor* block, void** data) {
   const tf::Status status = request->stream == nullptr
                                 ? Scratch::Get()->Take(request->context, bytes, block)
                                 : request->context->allocate_temp(tf::DT_UINT8, tf::TensorShape({bytes}), block);
   if (!status.ok()) return Report(status);
   *data = const_cast<char*>(block->tensor_data().data());
-  request->FollowTensorFlow();
   return 0;
 }
 

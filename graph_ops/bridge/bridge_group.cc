@@ -11,8 +11,8 @@ namespace sok1x {
 
 void Request::Finish(const tf::Status& status) {
   if (group != nullptr) group->BeforeFinish();
+  if (held.empty()) LetTensorFlowFollow();
   Unlock();
-  LetTensorFlowFollow();
   if (group != nullptr) group->Leave(this);
   const tf::AsyncOpKernel::DoneCallback call = Conclude(status);
   if (call != nullptr) call();
@@ -73,7 +73,7 @@ void Group::Begin(void* own_stream, void* event) {
     request->own_stream = own_stream;
     request->event = event;
   }
-  Order(true);
+  Touch();
 }
 
 void Group::Inputs(TensorInfo* infos, int width) const {
@@ -113,7 +113,8 @@ int Group::Lock(bool exclusive, TensorInfo* infos, int width, int32_t* codes) {
     }
   }
   held_ = std::move(order);
-  Order(true);
+  Touch();
+  if (exclusive) Enqueues();  // a copy of a variable, if it is shared
   std::vector<VarMutex*> needed;
   for (size_t i = 0; i < members_.size(); ++i) {
     Request* request = members_[i];
@@ -154,7 +155,7 @@ void Group::Release(const Held& held) {
 
 void Group::Unlock() {
   if (held_.empty()) return;
-  Order(false);
+  LetTensorFlowFollow();
   for (auto it = held_.rbegin(); it != held_.rend(); ++it) Release(*it);
   held_.clear();
 }
@@ -175,8 +176,10 @@ int Group::Temporary(int64_t bytes, void** data) {
     if (request == nullptr) continue;
     tf::Tensor block;
     const int code = AllocateTemporary(request, bytes, &block, data);
-    if (code == 0) blocks_.push_back(block);
-    return code;
+    if (code != 0) return code;
+    blocks_.push_back(block);
+    Touch();
+    return 0;
   }
   return 9;
 }
@@ -185,7 +188,7 @@ int Group::Piece(int64_t bytes, void** data) {
   constexpr int64_t kAlign = 256;  // what CUDA's own allocations have
   bytes = std::max(kAlign, (bytes + kAlign - 1) / kAlign * kAlign);
   if (bytes > piece_left_) {
-    const int64_t size = pieces_bytes_ == 0 ? std::max(bytes, expected_) : bytes;
+    const int64_t size = piece_ == nullptr ? std::max(bytes, expected_) : bytes;
     void* block = nullptr;
     int64_t given = size;
     int code = Temporary(given, &block);
@@ -202,9 +205,21 @@ int Group::Piece(int64_t bytes, void** data) {
 }
 
 void Group::Ready() {
+  Enqueues();
+  void* block = nullptr;
+  if (piece_ == nullptr && expected_ > 0 && Temporary(expected_, &block) == 0) {  // now, or there would be an order more
+    piece_ = static_cast<char*>(block);
+    piece_left_ = expected_;
+  }
   if (!touched_) return;
   touched_ = false;
   Order(true);
+}
+
+void Group::LetTensorFlowFollow() {
+  if (followed_) return;
+  followed_ = true;
+  Order(false);
 }
 
 void Group::GiveBlocks() {
@@ -238,7 +253,7 @@ void Group::Finish() {
   for (Request* request : members_) {
     if (request != nullptr) request->Unlock();
   }
-  Order(false);
+  LetTensorFlowFollow();
   GiveBlocks();
   const std::shared_ptr<Calls> calls(new Calls);
   for (Request*& request : members_) {

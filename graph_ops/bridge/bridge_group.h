@@ -22,6 +22,7 @@ class Group {
   // null: has finished.
   const std::vector<Request*>& members() const { return members_; }
 
+  // Whoever works with what these give (variables, temporaries) orders the streams first: `Ready`.
   void Begin(void* own_stream, void* event);
 
   // The members' inputs, those in host memory last: [members, width]; entries that a member does not have stay as
@@ -47,9 +48,12 @@ class Group {
   void Expect(int64_t expected) { expected_ = expected; }
   int64_t pieces_bytes() const { return pieces_bytes_; }
 
-  // To be told of memory that has been allocated for members, and, before it is worked with, to order the streams.
+  // To be told of memory that has been allocated for members, and, before anything is enqueued, to order the streams:
+  // once for all that has been touched, for an order is two calls of the driver.
   void Touch() { touched_ = true; }
   void Ready();
+  // To be told that something is enqueued, or may have been, that TensorFlow's streams have not been ordered after.
+  void Enqueues() { followed_ = false; }
 
   // Ends all members that have not finished, successfully.
   void Finish();
@@ -72,6 +76,7 @@ class Group {
   ~Group() = default;
   // One order of the streams for all members: ours after TensorFlow's, or the other way round.
   void Order(bool ours_follows);
+  void LetTensorFlowFollow();
   void Release(const Held& held);
   void GiveBlocks();
   void Remove(Request* request);
@@ -85,6 +90,7 @@ class Group {
   std::vector<Held> held_;  // in order of address
   std::vector<tf::Tensor> blocks_;
   bool touched_ = false;
+  bool followed_ = false;  // TensorFlow's streams come after all that has been enqueued
   int64_t expected_ = 0, pieces_bytes_ = 0;
   char* piece_ = nullptr;  // what is left of the last block
   int64_t piece_left_ = 0;

@@ -142,6 +142,7 @@ void LaneRanks::Count(const Held& held, const Word& word) const {
 }
 
 int LaneRanks::Exchange(const Held& held, Among among) {
+  held.group->Ready();
   return exchanges_.AllToAll(held.ops[0]->context != nullptr, held.members[0].name, pointers_[0], gives_.data(),
                              pointers_[1], takes_.data(), pointers_[2], among) == 0 ? 0 : kPythonKnows;
 }

@@ -20,7 +20,12 @@ LookupRun::LookupRun(Group* group, const LookupFacts* facts, const GroupSteps* s
   group->Touch();
   work_.device = device;
   work_.owner = this;
-  work_.allocate = [](void* owner, i64 nbytes) -> void* { return static_cast<LookupRun*>(owner)->Scratch(nbytes); };
+  work_.allocate = [](void* owner, i64 nbytes) -> void* {
+    auto* const run = static_cast<LookupRun*>(owner);
+    void* const data = run->Scratch(nbytes);
+    run->group_->Ready();  // a step is at work
+    return data;
+  };
   for (const Request* request : group->members()) {
     width_ = std::max(width_, static_cast<int>(request->variables.size()));
   }

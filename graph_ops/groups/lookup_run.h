@@ -241,7 +241,7 @@ class LookupRun {
   // Whether what an evaluation reads for keys without a row is a function of the keys, for all members, and no key has
   // to be refused: then nobody need know whether there are such.
   bool AllBegin() const;
-  int Begin();
+  std::vector<InitialMember> Begins() const;
   int LookUpBags();
   // Where a gradient to weights asks for the rows of a member's keys: adds what copies them, of the table.
   void Keep(int t, std::vector<GatherMember>* rows) const;

@@ -65,7 +65,7 @@ bool LookupRun::AllBegin() const {
   return true;
 }
 
-int LookupRun::Begin() {
+std::vector<InitialMember> LookupRun::Begins() const {
   std::vector<InitialMember> members;
   for (int t = 0; t < size(); ++t) {
     const FindMember& from = found_[t];
@@ -77,19 +77,16 @@ int LookupRun::Begin() {
       members.back().a = facts_[t].absent;
     }
   }
-  return members.empty() ? 0 : steps_->initial(Work(), members.data(), members.size());
+  return members;
 }
 
 int LookupRun::LookUpKeys(bool training) {
   i64* const missing = Numbers(size());
   if (missing == nullptr) return Done(GROUP_NO_MEMORY);
-  int code = steps_->look_up(Work(), found_.data(), size(), missing);
-  if (code == 0 && !training && AllBegin()) {  // without waiting
-    if (on_gpu() || std::find_if(missing, missing + size(), [](i64 n) { return n > 0; }) != missing + size()) {
-      code = Begin();
-    }
-    return Done(code);
-  }
+  // Where all begin, nobody has to wait.
+  const std::vector<InitialMember> begins = !training && AllBegin() ? Begins() : std::vector<InitialMember>();
+  int code = steps_->look_up(Work(), found_.data(), size(), missing, begins.data(), begins.size());
+  if (!training && AllBegin()) return Done(code);
   if (code == 0) code = steps_->answer(Work(), missing, size(), reinterpret_cast<i64*>(counts_.data()));
   return Done(code);
 }

@@ -47,9 +47,16 @@ void* sok1x_lookup_open(void* const* requests, int count, void* own_stream, void
 
 void sok1x_lookup_close(void* opened) { delete static_cast<Opened*>(opened); }
 
-void sok1x_lookup_unlock(void* opened) { static_cast<Opened*>(opened)->group->Unlock(); }
+// Python may have exchanged something on the stream.
+void sok1x_lookup_unlock(void* opened) {
+  static_cast<Opened*>(opened)->group->Enqueues();
+  static_cast<Opened*>(opened)->group->Unlock();
+}
 
-void sok1x_lookup_finish(void* opened) { static_cast<Opened*>(opened)->group->Finish(); }
+void sok1x_lookup_finish(void* opened) {
+  static_cast<Opened*>(opened)->group->Enqueues();
+  static_cast<Opened*>(opened)->group->Finish();
+}
 
 // The text of what has failed, and the member that it is about.
 int sok1x_lookup_error(void* opened, char* text, int capacity) {
