@@ -11,6 +11,7 @@ from .errors import FAILED_PRECONDITION, LaunchError
 from .lines import print_line
 from .local_communicator import LocalCommunicator
 from .nccl_communicator import NcclCommunicator
+from .pauses import spin_beside_gpu
 from .staged_communicator import StagedCommunicator
 
 _OP = "set-up of the GPUs' exchanges"
@@ -48,6 +49,7 @@ def connect_gpu(world, gpu):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(communicator))
     world.description["GPU communicator"] = description
     world.gpu_communicator = communicator
+    world.spin_microseconds = spin_beside_gpu(world.cpus)
 
 
 def _connect(world, gpu):

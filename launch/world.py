@@ -40,12 +40,14 @@ class World:
         by_hosts: by_hosts.ByHosts where lookups exchange inside each host first, or None. Headers are short then.
         heartbeat: heartbeat.Heartbeat, or None.
         grace_seconds: Seconds this process may go on after the job failed.
+        cpus: How many CPUs this rank has, where ranks share some, its share.
         spin_microseconds: How long to look for the next request before sleeping.
     """
 
     def __init__(self, rank, size, local_rank, local_size, arguments, communicator, coordinator, host_threads,
                  description, mpi=None, cpus=0):
         self.rank, self.size = rank, size
+        self.cpus = cpus
         self.spin_microseconds = spin_for_requests(cpus)
         self.local_rank, self.local_size = local_rank, local_size
         self.arguments = dict(arguments)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from stand_in_gpu import StandInGpu
 
-from sok1x.launch import gpu_connection
+from sok1x.launch import gpu_connection, pauses
 from sok1x.launch.errors import FAILED_PRECONDITION, INVALID_ARGUMENT, LaunchError
 
 
@@ -47,12 +47,13 @@ def test_settings_that_differ_between_ranks():
 
 def test_connecting_twice_or_alone(stand_in_library):
     class Alone:
-        size, gpu_communicator, description = 1, None, {}
+        size, cpus, gpu_communicator, description = 1, 16, None, {}
 
     world, gpu = Alone(), StandInGpu(stand_in_library, "GPU 0")
     gpu_connection.connect_gpu(world, gpu)
     made = world.gpu_communicator
     assert world.description == {"GPU communicator": "local"}
+    assert world.spin_microseconds == pauses.spin_beside_gpu(16)
     source, target = np.arange(5), np.zeros(5, np.int64)
     made.all_to_all(source.ctypes.data, np.array([5]), target.ctypes.data, np.array([5]), 8)
     gpu.synchronize()

@@ -218,3 +218,6 @@ def test_a_rank_looks_longer_where_it_has_cpus_enough():
         found = [spin(cpus) for cpus in (0.5, 1, 3.9, 4, 64)]
         assert found == sorted(found) and found[3] == found[4] > found[2] == found[1]
     assert pauses.spin_for_words(0.5) == 0
+    for cpus in (0.5, 4, 7.9, 8, 64):
+        longer = pauses.spin_beside_gpu(cpus) - pauses.spin_for_requests(cpus)
+        assert longer > 0 if cpus >= 8 else longer == 0
