@@ -284,6 +284,7 @@ void Group::Leave(Request* request) {
 }
 
 void Group::Forget(Request* request) {
+  LetTensorFlowFollow();  // before its allocator has our memory back: whoever is the last may not be here then
   lent_ = true;
   Remove(request);
   if (left_ == 0 && !open_) {
@@ -300,6 +301,7 @@ void Group::Remove(Request* request) {
 
 void Group::Close() {
   Unlock();
+  LetTensorFlowFollow();
   open_ = false;
   if (left_ > 0) return;
   GiveBlocks();
