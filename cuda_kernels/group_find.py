@@ -34,7 +34,7 @@ def find(members, missing):
 
 def look_up(members, missing):
     """As `find`, and copies the rows' values, as `lookup.look_up` for each member."""
-    group_steps.run("look_up", members, missing, 0, 0)
+    group_steps.run("look_up", members, missing, 0, 0, 0)
 
 
 def look_up_bags(members, bags, counts):
@@ -45,4 +45,4 @@ def look_up_bags(members, bags, counts):
         bags: group_combine.COMBINE [T], of the tables of `members`, by the rows that are found, side by side as well.
         counts: pointer to int64 [4, T]: three rows that stay as they are (of group_bags.offsets), and `missing`, out.
     """
-    group_steps.run("look_up_bags", members, bags.ctypes.data, counts)
+    group_steps.run("look_up_bags", members, bags.ctypes.data, counts, 0)

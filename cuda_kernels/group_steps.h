@@ -38,13 +38,16 @@ struct GroupSteps {
   int (*answer)(GroupWork* work, const i64* from, i64 count, i64* to);
   // What the rest does is said where Python has it: group_find.py, group_gather.py, ...
   int (*find)(GroupWork* work, const FindMember* members, i64 count, i64* missing);
-  // Then `initial` for `begins`, [n_begins], where there are such, and nobody asks for `missing`; else it asks before values are
-  // copied.
+  // Then `initial` for `begins`, [n_begins], where there are such, and nobody asks for `missing`; else it asks before
+  // values are copied. numbered: where it is not null, rows that are found are made distinct at once, as `unique` does,
+  // and how many they are comes behind `missing`, [2, count].
   int (*look_up)(GroupWork* work, const FindMember* members, i64 count, i64* missing, const InitialMember* begins,
-                 i64 n_begins);
+                 i64 n_begins, UniqueMember* numbered);
   // As find, and sums each bag's rows up, as combine. counts: [4, count]: of bag_offsets, and `missing`; it asks for them
   // before the sums. Only of batches that are as they must be sums are to be used; the host is to be given no others.
-  int (*look_up_bags)(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts);
+  // numbered: as above; counts are [5, count] then.
+  int (*look_up_bags)(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts,
+                      UniqueMember* numbered);
   int (*initial)(GroupWork* work, const InitialMember* members, i64 count);
   int (*gather)(GroupWork* work, const GatherMember* members, i64 count);
   int (*unique)(GroupWork* work, UniqueMember* members, i64 count, i64* distinct);

@@ -217,8 +217,9 @@ class Step {
 // The steps, each in the file that says it; group_steps.h says what they do. host_group_lookups.cu, host_group_inserts.cu:
 int find(GroupWork* work, const FindMember* members, i64 count, i64* missing);
 int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing, const InitialMember* begins,
-            i64 n_begins);
-int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts);
+            i64 n_begins, UniqueMember* numbered);
+int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts,
+                 UniqueMember* numbered);
 int initial(GroupWork* work, const InitialMember* members, i64 count);
 int gather(GroupWork* work, const GatherMember* members, i64 count);
 int unique(GroupWork* work, UniqueMember* members, i64 count, i64* distinct);

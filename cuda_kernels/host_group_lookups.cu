@@ -87,12 +87,12 @@ int initial_on_host(const InitialMember* members, i64 count) {
   return 0;
 }
 
-// On a GPU: finds, asks for numbers, `asked` [n_asked], goes on with what the rows that are found are for, and has keys
-// without a row begin, `begins`. One upload for all.
+// On a GPU: finds, makes rows distinct where they are to be, `numbered`, asks for numbers, `asked` [n_asked], goes on with
+// what the rows that are found are for, and has keys without a row begin, `begins`. One upload for all.
 template <class Then>
 int find_then(GroupWork* work, const FindMember* members, i64 count, i64* missing, const i64* asked, i64 n_asked,
-              const Then* then, const std::vector<i64>& then_tiles, Kernel kernel, const InitialMember* begins = nullptr,
-              i64 n_begins = 0) {
+              UniqueMember* numbered, const Then* then, const std::vector<i64>& then_tiles, Kernel kernel,
+              const InitialMember* begins = nullptr, i64 n_begins = 0) {
   Step step(work);
   const auto tiles = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
   const auto of_begins = initial_tiles(begins, n_begins);
@@ -104,7 +104,8 @@ int find_then(GroupWork* work, const FindMember* members, i64 count, i64* missin
   step.place(6, arrays, nbytes, at);
   step.clear(missing, 8 * count);
   step.launch(FIND, 32 * tiles[count], (const FindMember*)at[0], (const i64*)at[1], count, tiles[count], missing);
-  if (n_asked) step.ask(asked, n_asked);
+  if (numbered && !step.error) step.error = unique(work, numbered, count, missing + count);
+  if (n_asked) step.ask(asked, n_asked + (numbered ? count : 0));
   step.launch(kernel, 32 * then_tiles[count], (const Then*)at[2], (const i64*)at[3], count, then_tiles[count]);
   step.launch(INITIAL, 32 * of_begins[n_begins], (const InitialMember*)at[4], (const i64*)at[5], n_begins,
               of_begins[n_begins]);
@@ -114,9 +115,10 @@ int find_then(GroupWork* work, const FindMember* members, i64 count, i64* missin
 }  // namespace
 
 int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing, const InitialMember* begins,
-            i64 n_begins) {
+            i64 n_begins, UniqueMember* numbered) {
   if (!work->device) {
-    const int error = find_on_host(sok1x_group_look_up, members, count, missing);
+    int error = find_on_host(sok1x_group_look_up, members, count, missing);
+    if (!error && numbered) error = unique(work, numbered, count, missing + count);
     const bool lacks = std::any_of(missing, missing + count, [](i64 n) { return n > 0; });
     return error || !n_begins || !lacks ? error : initial_on_host(begins, n_begins);
   }
@@ -125,19 +127,20 @@ int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing,
     const FindMember& m = members[t];
     copies[t] = GatherMember{{(char*)m.table}, 0, m.dim, m.n, m.rows, nullptr, m.out, m.out_half};
   }
-  return find_then(work, members, count, missing, missing, n_begins ? 0 : count, copies.data(),
+  return find_then(work, members, count, missing, missing, n_begins ? 0 : count, numbered, copies.data(),
                    gather_tiles(copies.data(), count), GATHER, begins, n_begins);
 }
 
-int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts) {
+int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts,
+                 UniqueMember* numbered) {
   i64* const missing = counts + 3 * count;
   if (!work->device) {
     const auto starts = running_sum(count, [=](i64 t) { return bags[t].n_bags; });
     ++kernels_run;
     sok1x_group_look_up_bags(members, bags, starts.data(), count, starts[count], missing);
-    return 0;
+    return numbered ? unique(work, numbered, count, missing + count) : 0;
   }
-  return find_then(work, members, count, missing, counts, 4 * count, bags, combine_tiles(bags, count),
+  return find_then(work, members, count, missing, counts, 4 * count, numbered, bags, combine_tiles(bags, count),
                    combine_kernel(bags, count));
 }
 

@@ -227,6 +227,7 @@ void Group::GiveBlocks() {
     for (const tf::Tensor& block : blocks_) Scratch::Get()->Give(block);
   }
   blocks_.clear();
+  kept_.clear();
 }
 
 namespace {

@@ -45,6 +45,8 @@ class Group {
   // The same, cut out of blocks: a block costs TensorFlow's allocator some microseconds. The first is as large as
   // `expected`, what the last group of the same kernels has taken in all.
   int Piece(int64_t bytes, void** data);
+  // Memory that is given back with the group's.
+  void Keep(const tf::Tensor& block) { kept_.push_back(block); }
   void Expect(int64_t expected) { expected_ = expected; }
   int64_t pieces_bytes() const { return pieces_bytes_; }
 
@@ -88,7 +90,7 @@ class Group {
   bool exclusive_ = false;
   bool on_host_;
   std::vector<Held> held_;  // in order of address
-  std::vector<tf::Tensor> blocks_;
+  std::vector<tf::Tensor> blocks_, kept_;
   bool touched_ = false;
   bool followed_ = false;  // TensorFlow's streams come after all that has been enqueued
   int64_t expected_ = 0, pieces_bytes_ = 0;

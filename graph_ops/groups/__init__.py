@@ -17,6 +17,8 @@ exchanges as of one.
     lookup_run_hosts      (C++ alone) and what that has besides where exchanges go by hosts
     lookup_run_new        (C++ alone) keys that get rows
     lookup_run_forgetful  (C++ alone) tables that forget
+    lookup_run_ahead      (C++ alone) rows made distinct by the lookup itself
+    ahead          (C++ alone) and what it has left of them
     lookup_run_gradients  (C++ alone) rows made distinct, and gradients
     lookup_run_api        (C++ alone) what Python calls
     updates        the grouped forms of optimizers' steps on rows

@@ -7,13 +7,14 @@
 #include "../bridge/bridge_calls.h"
 #include "../bridge/bridge_pins.h"
 #include "../bridge/known_distinct.h"
+#include "ahead.h"
 
 namespace sok1x {
 
 namespace {
 
-// What Queue::PopMany returns for requests.
-constexpr int kRequests = 1;
+// What Queue::PopMany returns for requests, and for a session that is gone.
+constexpr int kRequests = 1, kSessionEnded = 3;
 
 // Where a session.run is about to bring more requests that run together with those that have come, as the one before it
 // did: how long to look for the next of them, and for all, in microseconds.
@@ -79,6 +80,7 @@ int Lane::Take(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pau
   int kind = kRequests;
   for (*count = 0; kind == kRequests && *count == 0; spin_us = lane_us) {
     kind = Queue::Get()->PopMany(spin_us, wait_us, inbox, pause_us, infos, capacity, count);
+    if (kind == kSessionEnded) Ahead::Get()->Clear();
     if (kind != kRequests) return kind;
     Gather(infos, capacity, count);
     if (lane_us >= 0 && allowed_.load()) *count = RunAll(infos, *count);
@@ -111,6 +113,7 @@ int Lane::TurnAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, i
     } else {
       kind = Queue::Get()->PopMany(spin_us, wait_us, inbox, pause_us, infos, capacity, count);
     }
+    if (kind == kSessionEnded) Ahead::Get()->Clear();
     if (kind > kRequests) {  // what has been cancelled may be held here, and so may be a session's
       ranks_.HandOver();
       return kind;

@@ -242,9 +242,22 @@ class LookupRun {
   // to be refused: then nobody need know whether there are such.
   bool AllBegin() const;
   std::vector<InitialMember> Begins() const;
-  int LookUpBags();
+  int LookUpBags(bool training);
   // Where a gradient to weights asks for the rows of a member's keys: adds what copies them, of the table.
   void Keep(int t, std::vector<GatherMember>* rows) const;
+
+  // ---- lookup_run_ahead.cc
+
+  const void* TableOf(int t) const;
+  // Whether rows that are found are to be made distinct at once, of any member: `ahead_`.
+  bool StartAhead();
+  // distinct: [T], how many each member has.
+  void CountAhead(const int64_t* distinct);
+  // Leaves them for `Distinct`, of members that are not left: their own `run` may write other rows in the same place.
+  void PutAhead(const uint8_t* left);
+  // Of members whose rows have been made distinct: their counts, values, and their output. Returns how many rows others
+  // have; these are their keys.
+  int64_t TakeAhead(bool alone, int64_t* counts, std::vector<UniqueMember>* members);
 
   // ---- lookup_run_new.cc
 
@@ -314,6 +327,9 @@ class LookupRun {
   std::vector<std::vector<Reached>> reached_;     // [T], slots of tables that forget
   std::vector<std::vector<ResetMember>> resets_;  // [T], the same, once they are locked
   std::vector<uint8_t> unreached_;                // [T], 1 where these are not all that there are
+  std::vector<UniqueMember> ahead_;               // [T], of members that are not wanted n = 0
+  std::vector<int64_t> ahead_counts_;             // [T], how many distinct rows; -1: not of all keys
+  tf::Tensor ahead_values_, ahead_inverse_;
   bool training_ = false;
   bool touched_ = false;
 };

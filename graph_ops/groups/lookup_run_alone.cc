@@ -47,12 +47,13 @@ int LookupRun::ForwardAlone(bool training, uint8_t* left, int64_t* fresh) {
     Open(t);
     if (!batches_[t].fits) found_[t].n = 0;
   }
-  code = by_bag_ ? LookUpBags() : LookUpKeys(training);
+  code = by_bag_ ? LookUpBags(training) : LookUpKeys(training);
   if (code == 0 && training) code = Unseen(counts_.data(), fresh);
   for (int t = 0; t < count; ++t) left[t] = counts_[t] > 0 || codes_[t] != 0 || !batches_[t].fits || !CanPin(t);
   if (code == 0 && !training) code = LeaveNothing(left);
   if (code == 0 && inserts_.empty()) code = Touch(left);
   if (inserts_.empty()) group_->Unlock();
+  if (code == 0) PutAhead(left);
   return code;
 }
 
@@ -81,19 +82,28 @@ std::vector<InitialMember> LookupRun::Begins() const {
 }
 
 int LookupRun::LookUpKeys(bool training) {
-  i64* const missing = Numbers(size());
+  const bool ahead = training && StartAhead();
+  const int64_t asked = ahead ? 2 * size() : size();
+  i64* const missing = Numbers(asked);
   if (missing == nullptr) return Done(GROUP_NO_MEMORY);
   // Where all begin, nobody has to wait.
   const std::vector<InitialMember> begins = !training && AllBegin() ? Begins() : std::vector<InitialMember>();
-  int code = steps_->look_up(Work(), found_.data(), size(), missing, begins.data(), begins.size());
+  int code = steps_->look_up(Work(), found_.data(), size(), missing, begins.data(), begins.size(),
+                             ahead ? ahead_.data() : nullptr);
   if (!training && AllBegin()) return Done(code);
-  if (code == 0) code = steps_->answer(Work(), missing, size(), reinterpret_cast<i64*>(counts_.data()));
-  return Done(code);
+  std::vector<int64_t> counts(asked);
+  if (code == 0) code = steps_->answer(Work(), missing, asked, reinterpret_cast<i64*>(counts.data()));
+  if (code != 0) return Done(code);
+  std::copy(counts.begin(), counts.begin() + size(), counts_.begin());
+  if (ahead) CountAhead(&counts[size()]);
+  return 0;
 }
 
-int LookupRun::LookUpBags() {
+int LookupRun::LookUpBags(bool training) {
   const int count = size();
-  i64* const counted = Numbers(4 * count);
+  const bool ahead = training && StartAhead();
+  const int64_t asked = (ahead ? 5 : 4) * count;
+  i64* const counted = Numbers(asked);
   if (counted == nullptr) return Done(GROUP_NO_MEMORY);
   combined_.assign(count, CombineMember());
   kept_.assign(count, nullptr);
@@ -117,13 +127,18 @@ int LookupRun::LookUpBags() {
   if (code == 0 && !on_gpu()) CheckBags(counted);  // a GPU does no harm with offsets that are none
   for (int t = 0; t < count; ++t) {
     if (!batches_[t].fits) found_[t].n = combined_[t].n_bags = 0;
+    if (!batches_[t].fits && ahead) ahead_[t].n = 0;
   }
-  if (code == 0) code = Done(steps_->look_up_bags(Work(), found_.data(), count, combined_.data(), counted));
-  std::vector<i64> counts(4 * count);
-  if (code == 0) code = Done(steps_->answer(Work(), counted, 4 * count, counts.data()));
+  if (code == 0) {
+    code = Done(steps_->look_up_bags(Work(), found_.data(), count, combined_.data(), counted,
+                                     ahead ? ahead_.data() : nullptr));
+  }
+  std::vector<i64> counts(asked);
+  if (code == 0) code = Done(steps_->answer(Work(), counted, asked, counts.data()));
   if (code != 0) return code;
   CheckBags(counts.data());
-  std::copy(counts.begin() + 3 * count, counts.end(), counts_.begin());
+  std::copy(counts.begin() + 3 * count, counts.begin() + 4 * count, counts_.begin());
+  if (ahead) CountAhead(reinterpret_cast<int64_t*>(&counts[4 * count]));
   std::vector<GatherMember> rows;
   for (int t = 0; t < count; ++t) {
     if (!batches_[t].fits || codes_[t] != 0) continue;

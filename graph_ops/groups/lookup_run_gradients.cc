@@ -35,29 +35,32 @@ int LookupRun::Distinct(bool alone, const int64_t* ahead, int64_t* at_least, int
                         uint8_t* left) {
   enum { kInverseIn, kRowsIn, kRequestedIn };  // inputs and outputs: operations/distinct_rows.py
   const int place = alone ? kInverseIn : kRequestedIn, other = kRequestedIn - place;
-  int64_t total = 0;
-  for (int t = 0; t < size(); ++t) total += input(t, place).elements;
   std::vector<UniqueMember> members(size(), UniqueMember());
+  const int64_t total = TakeAhead(alone, counts, &members);
   i64* values = Numbers(total);
   i64* const found = Numbers(size());
   if (values == nullptr || found == nullptr) return Done(GROUP_NO_MEMORY);
   for (int t = 0; t < size(); ++t) {
-    const TensorInfo& at = input(t, place);
-    void* inverse;
-    const int code = Output(t, place, {at.elements}, &inverse);
-    if (code != 0) return code;
+    UniqueMember& m = members[t];
     Request* request = member(t);
     request->context->set_output(request->OutputAt(other), request->context->input(request->InputAt(other)));
-    UniqueMember& m = members[t];
-    m.keys.base = static_cast<char*>(at.data);
-    m.key_type = kKeyInt32;
-    m.n = at.elements;
+    if (m.values != nullptr) continue;
+    void* inverse;
+    const int code = Output(t, place, {m.n}, &inverse);
+    if (code != 0) return code;
     m.values = values;
     m.inverse = static_cast<i32*>(inverse);
-    values += at.elements;
+    values += m.n;
   }
-  int code = Done(steps_->unique(Work(), members.data(), size(), found));
-  if (code == 0) code = Done(steps_->read(Work(), found, size(), reinterpret_cast<i64*>(counts)));
+  int code = 0;
+  if (total > 0) {
+    std::vector<int64_t> counted(size());
+    code = Done(steps_->unique(Work(), members.data(), size(), found));
+    if (code == 0) code = Done(steps_->read(Work(), found, size(), reinterpret_cast<i64*>(counted.data())));
+    for (int t = 0; t < size(); ++t) {
+      if (members[t].n > 0) counts[t] = counted[t];
+    }
+  }
   if (code != 0) return code;
   std::vector<StampMember> stamps(size(), StampMember());
   for (int t = 0; t < size(); ++t) {

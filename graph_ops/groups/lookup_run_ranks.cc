@@ -223,6 +223,7 @@ int LookupRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, in
 
 int LookupRun::ForwardTake(const uint8_t* left) {
   const int count = size();
+  PutAhead(left);
   if (training_ && !touched_ && AnyForgets()) {  // only now it is known who is left
     int code = Lock(true);
     if (code == 0) code = Touch(left);

@@ -22,3 +22,8 @@ def watch(saw, answered=lambda: None):
             answered()
     _watchers.append(_WATCHER(watcher))
     bridge.Library(bridge.PATH).lane_watch(_watchers[-1])
+
+
+def loaded():
+    """The bridge's C functions, as ctypes has them."""
+    return bridge.Library(bridge.PATH).loaded
