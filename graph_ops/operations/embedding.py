@@ -17,10 +17,10 @@ Lookups that run together take the sum of this, until the last of them has finis
 rows inserted, or reads initial values, takes E D (U + R) + 16 (U + R) in its forward once more.
 
 On a GPU kernels order keys and sources in scratch memory: at most 36 (K + R) + 16 (U + u) + 8192 more, forward and
-backward each (P in place of R where pairs travel). There a lookup that trains makes its rows distinct itself (groups/ahead.h):
-12 K on one rank, 12 R on several, until its gradient has begun, or the table's next lookup. An op takes its temporary
-part in blocks (bridge/arena.py), the first as large as that of its previous run; a piece begins at a multiple of 256
-bytes.
+backward each (P in place of R where pairs travel). There a lookup that trains makes its rows distinct itself
+(groups/ahead.h): 12 K on one rank, 12 R on several, until its gradient has begun, or the table's next lookup. An op
+takes its temporary part in blocks (bridge/arena.py), the first as large as that of its previous run; a piece begins at
+a multiple of 256 bytes.
 
 On one rank nothing is asked of others: R = 0, and E D U, E D A and what float16 has besides fall away. Of the
 temporary part, up to 64 MB stay for the next step; nothing else stays between steps.

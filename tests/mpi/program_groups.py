@@ -3,10 +3,9 @@
     [mpiexec -np N] python program_groups.py SEED
 
 Tables of random dims, types and sizes, looked up by key or by bag, are trained for some steps, several times from the
-same start: as they come, with the executor held up at each step until all lookups are in its queue, so that they run as
-one; so once more, with rows made distinct by the lookups already (ahead.h), as on GPUs; and with the grouped forms taken
-away. Embeddings of every step, and all variables at the end, are compared bit
-for bit.
+same start: as they come, with the executor held up at each step until all lookups are in its queue, so that they run
+as one; so once more, with rows made distinct by the lookups already (ahead.h), as on GPUs; and with the grouped forms
+taken away. Embeddings of every step, and all variables at the end, are compared bit for bit.
 """
 import sys
 import typing

@@ -1,5 +1,5 @@
-"""Rows that a lookup makes distinct itself (graph_ops/groups/ahead.h): where a gradient has asked for them, and no longer
-than until the next run. On hosts here, where it is done for tests alone."""
+"""Rows that a lookup makes distinct itself (graph_ops/groups/ahead.h): where a gradient has asked for them, and no
+longer than until the next run. On hosts here, where it is done for tests alone."""
 import ctypes
 import time
 
