@@ -4,16 +4,22 @@
                                         benchmarks/results/dcnv2_gpu.json or dcnv2_cpu.json
     python benchmarks/dcnv2.py --tiny   tries the code, also without a GPU
 
-The model, its lookups and its columns are those of legacy_examples/dcnv2.py, trained by Adagrad. A step takes strings
-and numbers that are in memory already, hashes the strings, and trains all that there is. All sides of one job are timed
-in one process, in alternating rounds; Horovod has jobs of its own that alternate with ours, for its thread would take
-time from ours.
+    python benchmarks/dcnv2.py --batch 512 --repeats 1 --profile --name ''
+                                        less than a minute a number of ranks; says what a step of each side consists of
+
+The model, its lookups and its columns are those of legacy_examples/dcnv2.py, trained by LazyAdam as there: all sides
+have kernels for it on a GPU. For Adagrad's step of rows TensorFlow 1.15 has none, and puts tables into host memory. A
+step takes strings and numbers that are in memory already, hashes the strings, on all sides on the CPU, for there alone
+TensorFlow can, and trains all that there is. All sides of one job are timed in one process, in alternating rounds;
+Horovod has jobs of its own that alternate with ours, for its thread would take time from ours.
 
 group           tf.nn.group_embedding_lookup_sparse on EmbeddingVariables
 columns         tf.feature_column.input_layer of embedding columns made in a group_embedding_column_scope
+dense           what is left of 'group' where embeddings cost nothing: they are in memory, their gradient is dropped
 stock           stock TensorFlow on one rank: tf.nn.embedding_lookup_sparse for each column, on hash buckets
 stock columns   stock TensorFlow on one rank: tf.feature_column over hash buckets, and input_layer
 horovod         the whole 'stock' model on every rank, gradients exchanged by hvd.DistributedOptimizer; on CPUs
+horovod dense   what is left of that where embeddings cost nothing
 
 --batches-in-total are samples of all ranks together. ms are from session.run to its return, on the slowest rank.
 Targets: on GPUs at 512 samples more than 150 steps a second on one, and no fewer on two; columns within 10 % of group;
@@ -21,15 +27,18 @@ on CPUs no slower than stock on one rank, twice as fast as Horovod on two.
 """
 import argparse
 import importlib.util
+import itertools
 
 import gpu_report
 import jobs
 import numpy as np
+import step_trace
 
 from sok1x.cuda_kernels import gpu as gpus
 
-SIDES = ("group", "columns", "stock", "stock columns", "horovod")
+SIDES = ("group", "columns", "dense", "stock", "stock columns", "horovod", "horovod dense")
 OURS = ("group", "columns")
+OF_HOROVOD = ("horovod", "horovod dense")
 _GPU = {"vocabulary": 1 << 22}
 _CPU = {"vocabulary": 1 << 18}
 _TINY = {"batches_in_total": [16], "cross_layers": 1, "low_rank": 2, "hidden": [4], "vocabulary": 260, "batches": 2,
@@ -39,7 +48,10 @@ _TINY = {"batches_in_total": [16], "cross_layers": 1, "low_rank": 2, "hidden": [
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
-    parser.add_argument("--batches-in-total", type=int, nargs="+", default=[512, 8192], help="samples of all ranks")
+    parser.add_argument("--batches-in-total", "--batch", type=int, nargs="+", default=[512, 8192],
+                        help="samples of all ranks")
+    parser.add_argument("--optimizer", choices=("lazyadam", "adagrad", "sgd"), default="lazyadam")
+    parser.add_argument("--profile", action="store_true", help="trace one step of each side by TensorFlow")
     parser.add_argument("--vocabulary", type=int, help="V, strings of all fields in equal parts, and buckets; "
                         "{vocabulary} on a GPU, else {other}".format(other=_CPU["vocabulary"], **_GPU))
     parser.add_argument("--cross-layers", type=int, default=3)
@@ -57,31 +69,37 @@ def parse():
 
 def started(options, ranks, devices):
     """The sides of each job."""
-    ours = [side for side in OURS if side in options.sides]
+    ours = [side for side in OURS + ("dense",) if side in options.sides]
     if ranks == 1:
         found = [ours + [side for side in ("stock", "stock columns") if side in options.sides]]
     else:
-        horovod = "horovod" in options.sides and not devices and importlib.util.find_spec("horovod")
-        found = [ours] + ([["horovod"]] if horovod else [])
+        horovod = [side for side in OF_HOROVOD if side in options.sides]
+        found = [ours] + ([horovod] if not devices and importlib.util.find_spec("horovod") else [])
     return [sides for sides in found if sides]
 
 
 def measure(options, report, ranks, total, devices):
     """One number of ranks and one batch; adds its case to the report."""
-    times, case = {}, {"ranks": ranks, "batch in total": total, "about": {}, "losses": {}, "sides": {}}
+    times, case = {}, {"ranks": ranks, "batch in total": total, "about": {}, "losses": {}, "seconds": {}, "sides": {}}
     for repeat in range(options.repeats):
         chosen = started(options, ranks, devices)
         for sides in chosen if repeat % 2 else reversed(chosen):
             found = jobs.start_ranks("dcnv2_rank.py", options, ranks, devices, sides=sides,
                                      batch_size=total // ranks)
-            case["about"].update(found["about"])
-            case["losses"].update(found["losses"])
+            for what in ("about", "losses", "seconds"):
+                case[what].update(found[what])
+            if options.profile:
+                case.setdefault("traces", {}).update(found["traces"])
             report["gpu"] = report["gpu"] or found["gpu"]
             for side, values in found["ms"].items():
                 times.setdefault(side, []).extend(values)
     for side, values in times.items():
         case["sides"][side] = {"ms": gpu_report.summary(values),
                                "steps/s": gpu_report.figure(1e3 / np.median(values), 4)}
+    for side, found in case["sides"].items():
+        dense = case["sides"].get("horovod dense" if side in OF_HOROVOD else "dense")
+        if dense and dense is not found:
+            found["ms without the dense part"] = round(found["ms"]["median"] - dense["ms"]["median"], 4)
     report["cases"].append(case)
 
 
@@ -113,17 +131,42 @@ def targets(options, report):
         found >= least)} for what, least, found in sorted(wanted)]
 
 
+def embeddings_alone(report):
+    """How many times as fast ours are as their peers in what steps take without the dense part, if that is to be told:
+    if it is more than half of what the dense part's times differ by."""
+    report["without the dense part"] = []
+    for case in report["cases"]:
+        above = {side: found["ms without the dense part"] for side, found in case["sides"].items()
+                 if "ms without the dense part" in found}
+        if not above:
+            continue
+        low, high = case["sides"]["dense"]["ms"]["quartiles"]
+        for side, peer in itertools.product(OURS, ("stock", "stock columns", "horovod")):
+            if min(above.get(side, 0), above.get(peer, 0)) > (high - low) / 2:
+                report["without the dense part"].append({
+                    "what": "{} of {}, {} ranks, {} samples".format(side, peer, case["ranks"], case["batch in total"]),
+                    "is": gpu_report.figure(above[peer] / above[side])})
+
+
 def show(report):
     """Prints one table for each case, and the targets."""
     for case in report["cases"]:
         print("\n{} rank{}, {} samples in total".format(case["ranks"], "s" if case["ranks"] > 1 else "",
                                                         case["batch in total"]))
-        print("{:15}{:>10}{:>10}{:>10}".format("", "ms", "least", "steps/s"))
+        print("{:15}{:>10}{:>10}{:>10}{:>16}  seconds before".format("", "ms", "least", "steps/s", "without dense"))
         for side in SIDES:
             if side in case["sides"]:
                 found = case["sides"][side]
-                print("{:15}{:>10.2f}{:>10.2f}{:>10}".format(side, found["ms"]["median"], found["ms"]["least"],
-                                                             found["steps/s"]))
+                above = found.get("ms without the dense part")
+                print("{:15}{:>10.2f}{:>10.2f}{:>10}{:>16}  {}".format(
+                    side, found["ms"]["median"], found["ms"]["least"], found["steps/s"],
+                    "" if above is None else "{:.2f} ms".format(above),
+                    ", ".join("{} {}".format(*item) for item in case["seconds"][side].items())))
+        for side in case.get("traces", {}):
+            print("\na step of {}, {} ranks, {} samples:".format(side, case["ranks"], case["batch in total"]))
+            print("\n".join(step_trace.lines(case["traces"][side])))
+    for found in report["without the dense part"]:
+        print("without the dense part {what}: {is}".format(**found))
     for target in report["targets"]:
         print("{what}: {is}, at least {at least} wanted: {}".format(
             "reached" if target["reached"] else "MISSED", **target))
@@ -139,6 +182,7 @@ def main():
         for total in options.batches_in_total:
             report.phase("{} ranks, {} samples".format(ranks, total), measure, options, report, ranks, total, devices)
     report.phase("targets", targets, options, report)
+    report.phase("without the dense part", embeddings_alone, report)
     report.phase("show", show, report)
     report.end()
 

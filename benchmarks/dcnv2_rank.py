@@ -2,10 +2,13 @@
 import collections
 import os
 import sys
+import time
 
+import contrib
 import jobs
 import model_sides
 import numpy as np
+import step_trace
 import tensorflow.compat.v1 as tf
 from measure import Ranks, answer, asked, time_steps
 from workload import power_law_keys
@@ -18,15 +21,25 @@ sys.path.insert(0, EXAMPLES)
 import criteo  # noqa: E402
 import dcnv2  # noqa: E402
 
-RATE = 0.01
+RATES = {"lazyadam": 0.001, "adagrad": 0.01, "sgd": 0.01}
 Batch = collections.namedtuple("Batch", "strings numbers labels")
 
 
+def optimizer_of(name, ours):
+    """The optimizer; ours: whether it steps tables of ours, for which LazyAdam has a kernel of ours, likewise."""
+    if name == "lazyadam":
+        return (sok.tf.keras.optimizers.LazyAdamOptimizer if ours else contrib.lazy_adam)(RATES[name])
+    return {"adagrad": tf.train.AdagradOptimizer, "sgd": tf.train.GradientDescentOptimizer}[name](RATES[name])
+
+
 class Side:
-    """A graph and a session; `steps` has what to run."""
+    """A graph and a session; `steps` has what to run, `seconds` how long it took to build it and to begin."""
+
+    ours = False  # whether tables are sok1x's
 
     def __init__(self, options, config, ranks):
-        self.options, self.ranks, self.graph = options, ranks, tf.Graph()
+        self.options, self.ranks, self.graph, self.seconds = options, ranks, tf.Graph(), {}
+        began = time.perf_counter()
         with self.graph.as_default():
             tf.set_random_seed(options.seed)
             features, labels = self._inputs()
@@ -35,13 +48,16 @@ class Side:
                 logits = dcnv2.dcnv2(embeddings, features, options)
                 entropy = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
                 self._loss = tf.reduce_sum(entropy) / (options.batch_size * ranks.size)
-                step = self.optimizer(tf.train.AdagradOptimizer(RATE)).minimize(self._loss)
+                step = self.train(embeddings, self.optimizer(optimizer_of(options.optimizer, self.ours)))
             self.steps = {"step": step, "insert": tf.group(embeddings)}
             begin = self.begin()
             initialize = [tf.global_variables_initializer(), tf.local_variables_initializer()]
+        self.seconds["graph"] = time.perf_counter() - began
+        began = time.perf_counter()
         self.session = tf.Session(graph=self.graph, config=config)
         self.session.run(initialize)
         self.session.run(begin)
+        self.seconds["initialize"] = time.perf_counter() - began
 
     def _inputs(self):
         """Features and labels out of variables in host memory, where strings are."""
@@ -65,6 +81,10 @@ class Side:
         """What trains: gradients add up over the ranks, as the parts of the loss do."""
         return optimizer
 
+    def train(self, embeddings, optimizer):
+        """The op of a step."""
+        return optimizer.minimize(self._loss)
+
     def begin(self):
         """What to run when variables are initialized."""
         return tf.no_op()
@@ -85,6 +105,8 @@ class Side:
 class Group(Side):
     """As the example without feature columns."""
 
+    ours = True
+
     def embeddings(self, features):
         return dcnv2.looked_up(features)
 
@@ -100,6 +122,25 @@ class Columns(Group):
 
     def embeddings(self, features):
         return tf.feature_column.input_layer(features, dcnv2.feature_columns())
+
+
+class Dense(Group):
+    """What is left of 'group' where embeddings cost nothing: they are there, and their gradient is made and dropped."""
+
+    def embeddings(self, features):
+        return model_sides.input_variable("embeddings", [self.options.batch_size, sum(criteo.DIMS.values())],
+                                          tf.float32).read_value()
+
+    def train(self, embeddings, optimizer):
+        variables = tf.trainable_variables()
+        *gradients, dropped = tf.gradients(self._loss, variables + [embeddings])
+        kept = model_sides.input_variable("gradient", embeddings.shape, tf.float32)  # else nothing would compute it
+        return tf.group(kept.assign(dropped, read_value=False),
+                        optimizer.apply_gradients(zip(self.summed(gradients), variables)))
+
+    def summed(self, gradients):
+        """Over the ranks: sok1x's optimizer does that where it applies them."""
+        return gradients
 
 
 class Stock(Side):
@@ -139,13 +180,26 @@ class Horovod(Stock):
         return hvd.broadcast_global_variables(0)
 
 
-SIDES = {"group": Group, "columns": Columns, "stock": Stock, "stock columns": StockColumns, "horovod": Horovod}
+class HorovodDense(Horovod):
+    """What is left of 'horovod' where embeddings cost nothing."""
+
+    embeddings, train = Dense.embeddings, Dense.train
+
+    def summed(self, gradients):
+        import horovod.tensorflow as hvd
+        return [hvd.allreduce(gradient, op=hvd.Sum) for gradient in gradients]
+
+
+SIDES = {"group": Group, "columns": Columns, "dense": Dense, "stock": Stock, "stock columns": StockColumns,
+         "horovod": Horovod, "horovod dense": HorovodDense}
+_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def strings_of(keys):
-    """Hashed strings of keys int64 [26, B], a field's unlike another's."""
+    """Hashed strings of keys int64 [26, B], eight hexadecimal digits, a field's unlike another's."""
     mixed = (keys * 2654435761 + np.arange(len(keys))[:, np.newaxis] * 40503 + 12345) % 2 ** 32
-    return np.array([[b"%08x" % key for key in row] for row in mixed.tolist()], object)
+    digits = _DIGITS[mixed[..., np.newaxis] >> np.arange(28, -1, -4) & 15]
+    return np.ascontiguousarray(digits).view("S8")[..., 0].astype(object)
 
 
 def make_batch(options, rank, number):
@@ -160,11 +214,12 @@ def make_batch(options, rank, number):
 def fill(side, options, ranks, batch):
     """Gives all keys rows, in random order, by lookups."""
     mine = np.array_split(np.random.RandomState(3).permutation(options.field), ranks.size)[ranks.rank]
-    most = max(ranks.gather(len(mine)))
+    most, began = max(ranks.gather(len(mine))), time.perf_counter()
     for start in range(0, most, options.batch_size):
         keys = np.resize(mine[start:] if start < len(mine) else mine, options.batch_size)
         side.select(batch._replace(strings=strings_of(np.broadcast_to(keys, [len(criteo.STRINGS), len(keys)]))))
         side.run("insert")
+    side.seconds["fill"] = time.perf_counter() - began
 
 
 def main():
@@ -181,11 +236,19 @@ def main():
     batches = [make_batch(options, ranks.rank, number) for number in range(options.batches)]
     sides = {name: SIDES[name](options, config, ranks) for name in options.sides}
     for side in sides.values():
-        if isinstance(side, Group):
+        if side.ours and not isinstance(side, Dense):
             fill(side, options, ranks, batches[0])
     found = {"ms": time_steps({name: model_sides.Mode(side, "step") for name, side in sides.items()}, batches,
                               vars(options), ranks),
-             "losses": {name: side.loss() for name, side in sides.items()}}
+             "losses": {name: side.loss() for name, side in sides.items()},
+             "seconds": {name: {what: round(value, 2) for what, value in side.seconds.items()}
+                         for name, side in sides.items()}}
+    if options.profile:
+        found["traces"] = {}
+        for name, side in sides.items():
+            side.select(batches[0])
+            ranks.barrier()
+            found["traces"][name] = step_trace.traced(side.session, side.steps["step"])
     if not all(0 < loss < 2 for loss in found["losses"].values()):
         raise RuntimeError("losses are {}: something is wrong".format(found["losses"]))
     found.update(model_sides.describe(options))

@@ -93,11 +93,28 @@ def test_a_device_that_is_not_there_is_an_error(tmp_path):
 
 
 def test_dcnv2_is_measured_beside_stock_and_horovod(tmp_path):
-    report = run("dcnv2.py", str(tmp_path / "dcnv2"))
-    ours, stock = {"group", "columns"}, {"stock", "stock columns"}
+    report = run("dcnv2.py", str(tmp_path / "dcnv2"), "--optimizer", "sgd", "--profile")
+    ours, stock = {"group", "columns", "dense"}, {"stock", "stock columns"}
     assert [(case["ranks"], case["batch in total"], set(case["sides"])) for case in report["cases"]] == [
-        (1, 16, ours | stock), (2, 16, ours | {"horovod"})]
+        (1, 16, ours | stock), (2, 16, ours | {"horovod", "horovod dense"})]
     for case in report["cases"]:
         assert all(side["ms"]["median"] > 0 and side["steps/s"] > 0 for side in case["sides"].values())
-        assert set(case["losses"]) == set(case["sides"])
+        assert set(case["losses"]) == set(case["seconds"]) == set(case["sides"]) == set(case["traces"])
+        for name, side in case["sides"].items():
+            dense = case["sides"]["horovod dense" if "horovod" in name else "dense"]
+            assert (side is dense) == ("ms without the dense part" not in side)
+            assert side is dense or side["ms without the dense part"] == pytest.approx(
+                side["ms"]["median"] - dense["ms"]["median"], abs=1e-3)
+        nodes = {name: sum(trace["in graphs"].values()) for name, trace in case["traces"].items()}
+        assert nodes["dense"] < min(nodes["group"], nodes["columns"])
+        assert {"Sok1xLookups", "Sok1xGradients", "Sok1xUpdates"} <= set(case["traces"]["group"]["in graphs"])
+        for trace in case["traces"].values():
+            assert trace["us"] > trace["idle us"] >= 0 and trace["ops"] and sum(trace["nodes"].values()) > 26
     assert len(report["targets"]) == 6 and all(target["is"] > 0 for target in report["targets"])
+
+
+def test_dcnv2_is_measured_with_lazy_adam(tmp_path):
+    report = run("dcnv2.py", str(tmp_path / "dcnv2"), "--ranks", "1", "--sides", "group", "stock", "--batch", "8")
+    case, = report["cases"]
+    assert set(case["sides"]) == {"group", "stock"} and case["batch in total"] == 8
+    assert report["options"]["optimizer"] == "lazyadam" and report["without the dense part"] == []
