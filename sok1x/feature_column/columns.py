@@ -190,8 +190,10 @@ class TableColumn(v2.EmbeddingColumn):
     def get_dense_tensor(self, transformation_cache: Any, state_manager: Any) -> tf.Tensor:
         """The embeddings, float32 [B, D]."""
         self._check_sequence(False)
-        return self._looked_up(state_manager.get_variable(self, _WEIGHTS), self.categorical_column.get_sparse_tensors(
-            transformation_cache, state_manager), state_manager._trainable, transformation_cache)
+        with lookups.on_host():
+            pair = self.categorical_column.get_sparse_tensors(transformation_cache, state_manager)
+        return self._looked_up(state_manager.get_variable(self, _WEIGHTS), pair, state_manager._trainable,
+                               transformation_cache)
 
     @graph_code
     def _get_dense_tensor(self, inputs: Any, weight_collections: Any = None, trainable: Any = None) -> tf.Tensor:
@@ -202,7 +204,8 @@ class TableColumn(v2.EmbeddingColumn):
     def get_sequence_dense_tensor(self, transformation_cache: Any, state_manager: Any) -> Any:
         """Embeddings float32 [B, T, D], and lengths int64 [B]."""
         self._check_sequence(True)
-        pair = self.categorical_column.get_sparse_tensors(transformation_cache, state_manager)
+        with lookups.on_host():
+            pair = self.categorical_column.get_sparse_tensors(transformation_cache, state_manager)
         rows = self._looked_up(state_manager.get_variable(self, _WEIGHTS), pair, state_manager._trainable,
                                transformation_cache)
         return v2.SequenceDenseColumn.TensorSequenceLengthPair(
@@ -217,7 +220,8 @@ class TableColumn(v2.EmbeddingColumn):
 
     def _resolved(self, inputs: Any, weight_collections: Any, trainable: Any) -> Any:
         """The embeddings, and what they are of, the way of `input_layer`: in the column's variable scope."""
-        pair = self.categorical_column._get_sparse_tensors(inputs, weight_collections, trainable)
+        with lookups.on_host():
+            pair = self.categorical_column._get_sparse_tensors(inputs, weight_collections, trainable)
         trainable = trainable is None or bool(trainable)
         table = self._table(trainable, weight_collections)
         return self._looked_up(table, pair, trainable, inputs), pair

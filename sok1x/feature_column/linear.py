@@ -90,7 +90,8 @@ def _sum_of_layer(stock: Any) -> Any:
                      weight_var: Any) -> Any:
         if not isinstance(weight_var, EmbeddingVariable):
             return stock(column, transformation_cache, state_manager, sparse_combiner, weight_var)
-        pair = column.get_sparse_tensors(transformation_cache, state_manager)
+        with lookups.on_host():
+            pair = column.get_sparse_tensors(transformation_cache, state_manager)
         return _looked_up(weight_var, column, pair, sparse_combiner, state_manager._trainable, transformation_cache)
     return tf.autograph.experimental.do_not_convert(weighted_sum)
 
@@ -100,7 +101,8 @@ def _sum_of_builder(stock: Any) -> Any:
                      trainable: Any, weight_var: Any = None) -> Any:
         if not isinstance(weight_var, EmbeddingVariable):
             return stock(column, builder, units, sparse_combiner, weight_collections, trainable, weight_var)
-        pair = column._get_sparse_tensors(builder, weight_collections, trainable)
+        with lookups.on_host():
+            pair = column._get_sparse_tensors(builder, weight_collections, trainable)
         return _looked_up(weight_var, column, pair, sparse_combiner, bool(trainable), builder)
     return tf.autograph.experimental.do_not_convert(weighted_sum)
 

@@ -13,6 +13,25 @@ from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
 Pair = v2.CategoricalColumn.IdWeightPair
 
 
+def on_host() -> Any:
+    """Where ids are made: in host memory, as features are.
+
+    Left to itself TensorFlow puts parts of it on a GPU, such as the search for strings that are missing: then each
+    column goes there and back, and waits for it.
+
+    Returns:
+        A context manager.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.feature_column import lookups
+        >>> with tf.Graph().as_default(), lookups.on_host():
+        ...     tf.where([True, False]).device
+        '/device:CPU:0'
+    """
+    return tf.device("/device:CPU:0")
+
+
 def look_up(table: EmbeddingVariable, column: Any, pair: Any, combiner: str, max_norm: Optional[float],
             trainable: bool, group: Optional[groups.Group] = None, resolver: Any = None) -> tf.Tensor:
     """The rows of a column's ids, combined along the last dimension.

@@ -182,3 +182,19 @@ def test_a_scope_within_a_scope_is_refused_and_what_failed_leaves_none_open():
     with pytest.raises(TypeError, match="name: got 7"):
         with ours.group_embedding_column_scope(7):
             pass
+
+
+def test_ids_are_made_in_host_memory_whatever_looks_them_up(graph):
+    categorical = [keys("word", tf.string), stock.categorical_column_with_hash_bucket("shop", 10),
+                   stock.bucketized_column(stock.numeric_column("age"), [20.0, 40.0]), keys("ad")]
+    features = {"word": tf.constant(["a", ""]), "shop": tf.constant(["b", "c"]), "age": tf.constant([[1.0], [30.0]]),
+                "ad": tf.constant([[7], [-1]], tf.int64)}
+    with tf.device("/gpu:0"):
+        stock.input_layer(features, [ours.embedding_column(column, 4) for column in categorical])
+        tf.feature_column.linear_model(features, [keys("word", tf.string), keys("ad")])
+    made = graph.get_operations()
+    looked_up = [op for op in made if op.type == "Sok1xLookup"]
+    assert len(looked_up) == 6 and all(op.device.lower().endswith("gpu:0") for op in looked_up)
+    types = ("Where", "NotEqual", "GatherNd", "StringToHashBucketFast", "Bucketize")
+    searched = [op for op in made if op.type in types]
+    assert len(searched) > 12 and {op.device for op in searched} == {"/device:CPU:0"}
