@@ -31,10 +31,11 @@ def looked_up(features):
     with tf.variable_scope("embeddings", reuse=tf.AUTO_REUSE):
         tables = [tf.get_embedding_variable(name, criteo.DIMS[name], initializer=tf.random_normal_initializer(0, 0.05))
                   for name in criteo.STRINGS]
-    keys = tf.strings.to_hash_bucket_fast(tf.stack([features[name] for name in criteo.STRINGS]), 2 ** 63 - 1)
-    samples = tf.shape(keys, out_type=tf.int64)[1]
-    places = tf.stack([tf.range(samples), tf.zeros([samples], tf.int64)], 1)  # one key a sample
-    ids = [tf.SparseTensor(places, one, [samples, 1]) for one in tf.unstack(keys)]
+    with tf.device("/cpu:0"):  # where strings are: the ids then go to a GPU as one
+        keys = tf.strings.to_hash_bucket_fast(tf.stack([features[name] for name in criteo.STRINGS]), 2 ** 63 - 1)
+        samples = tf.shape(keys, out_type=tf.int64)[1]
+        places = tf.stack([tf.range(samples), tf.zeros([samples], tf.int64)], 1)  # one key a sample
+        ids = [tf.SparseTensor(places, one, [samples, 1]) for one in tf.unstack(keys)]
     return tf.concat(tf.nn.group_embedding_lookup_sparse(tables, ids, ["sum"] * len(tables)), 1)
 
 
@@ -48,7 +49,9 @@ def feature_columns():
 
 def dcnv2(embeddings, features, options):
     """Logits [B]: low-rank cross layers, and layers of ReLUs beside them."""
-    numbers = tf.math.log1p(tf.maximum(tf.stack([features[name] for name in criteo.NUMBERS], 1), 0.0))
+    with tf.device("/cpu:0"):  # where features are: one copy to a GPU, and not thirteen
+        numbers = tf.stack([features[name] for name in criteo.NUMBERS], 1)
+    numbers = tf.math.log1p(tf.maximum(numbers, 0.0))
     inputs = tf.concat([numbers, embeddings], 1)
     width = int(inputs.shape[1])
     crossed = hidden = inputs
