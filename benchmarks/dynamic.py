@@ -11,10 +11,10 @@ grown      a table that has grown to V rows, and one that has had them from the 
 eviction   evicting: a full table of V rows that forgets, where a share of the positions (10 %) asks for keys that have
            never been there, so that rows leave; inserting: the same batches in a table of 2 V rows, which has room
            for them, until that is used up; resident: the first without new keys
-growth     a lookup of one new key in a full table of V / 2 rows with LazyAdam's slots, which doubles: against
-           moving the bytes that this moves, old rows read and written and new ones written, at the copy bandwidth of
-           the same run; on a GPU the peak of the allocator against the state after it. The lookup has run before,
-           without a growth ("ms without" is such a run): a first run is TensorFlow's work
+growth     a lookup of one new key in a full table of half --growth-rows with LazyAdam's slots, which doubles:
+           against moving the bytes that this moves, old rows read and written and new ones written, at the copy
+           bandwidth of the same run; on a GPU the peak of the allocator against the state after it. The lookup has
+           run before, without a growth ("ms without" is such a run): a first run is TensorFlow's work
 hybrid     a table of --hybrid-vocabulary rows, all of them in host memory, with a cache of --cache of them, against one
            of fixed size in the device's memory. Every batch has other keys: --hybrid-warm steps, then as many lookups
            and steps as --hybrid-steps. Besides: what copies over the bus reach in the same run, the rows that came and
@@ -41,10 +41,11 @@ from sok1x.cuda_kernels import gpu as gpus
 # The allocator remembers the most that has been in use: so growth is first.
 CASES = ("growth", "grown", "eviction") + tuple(hybrid_cases.CASES)
 _GPU = {"samples": 8192, "dim": 128, "vocabulary": 1 << 22, "copy_bytes": 4 << 30, "eviction_steps": 10000,
-        "hybrid_vocabulary": 1 << 24, "find_keys": 1 << 20, "hybrid_warm": 100, "hybrid_steps": 40}
+        "growth_rows": 1 << 23, "hybrid_vocabulary": 1 << 24, "find_keys": 1 << 20, "hybrid_warm": 100,
+        "hybrid_steps": 40}
 _TINY = {"samples": 16, "slots": 4, "dim": 8, "vocabulary": 4096, "batches": 3, "rounds": 2, "steps": 2, "growths": 2,
-         "eviction_steps": 60, "copy_bytes": 1 << 20, "hybrid_vocabulary": 4096, "find_keys": 512, "hybrid_warm": 4,
-         "hybrid_steps": 4, "part_steps": 4}
+         "growth_rows": 4096, "eviction_steps": 60, "copy_bytes": 1 << 20, "hybrid_vocabulary": 4096, "find_keys": 512,
+         "hybrid_warm": 4, "hybrid_steps": 4, "part_steps": 4}
 # At most so many times as long.
 TARGETS = {"gpu": {"grown": 1.03, "eviction": 1.15, "growth": 1.3}, "cpu": {"grown": 1.1, "eviction": 1.1}}
 PEAK = 1.5  # of the allocator, against the state after a growth
@@ -65,6 +66,7 @@ def parse():
     parser.add_argument("--eviction-steps", type=int, default=400, help="steps of each side while rows leave")
     parser.add_argument("--part-steps", type=int, default=48, help="steps of which the parts are timed")
     parser.add_argument("--growths", type=int, default=5)
+    parser.add_argument("--growth-rows", type=int, default=1 << 20, help="V after a growth; on a GPU 2^23")
     parser.add_argument("--hybrid-vocabulary", type=int, default=1 << 20, help="rows of 'hybrid'; on a GPU 2^24")
     parser.add_argument("--cache", type=float, default=0.1, help="share of them that the cache has")
     parser.add_argument("--hybrid-warm", type=int, default=12, help="steps before; on a GPU 100")
@@ -133,11 +135,11 @@ class Benchmark:
     def growth(self):
         """See the module's text."""
         options, times, without, peaks, moved = self.options, [], [], [], 0
+        half = options.growth_rows // 2
         parts = dynamic_parts.Parts(self.device)
         for number in range(options.growths + 1):
-            side = dynamic_sides.Side(options, None, init_capacity=options.vocabulary // 2,
-                                      max_capacity=options.vocabulary)
-            side.fill(np.arange(options.vocabulary // 2))
+            side = dynamic_sides.Side(options, None, init_capacity=half, max_capacity=options.growth_rows)
+            side.fill(np.arange(half))
             before = side.bytes()
             for _ in range(options.batches):
                 side.look_up_one(self.device, 0)
@@ -148,7 +150,7 @@ class Benchmark:
                 with parts.timed():
                     side.look_up_one(self.device, -1)
             after = side.bytes()
-            assert side.capacity() == options.vocabulary, side.capacity()
+            assert side.capacity() == options.growth_rows, side.capacity()
             moved, state = 2 * before + (after - before), after
             if self.device.gpu is not None and options.cases[0] == "growth":
                 peaks.append(side.peak() / after)

@@ -14,6 +14,7 @@ from sok1x.graph_ops.stores.hashed_store import HashedStore
 # nothing back returns before its kernels have run.
 _PARTS = [
     (HashedStore, "insert"), (HashedStore, "find"), (HashedStore, "_enter"), (growth, "grow"), (growth, "_grow_index"),
+    (HashedStore, "_find_and_count"),
     (growth, "_resize"), (growing.Reached, "__init__"), (growing.Reached, "larger"), (growing.Reached, "take"),
     (growing.Reached, "end"), (ForgetfulStore, "insert"), (ForgetfulStore, "touched"), (ForgetfulStore, "_find_room"),
     (ForgetfulStore, "_reach_slots"), (ForgetfulStore, "_give"), (ForgetfulStore, "_evict"), (eviction, "choose"),

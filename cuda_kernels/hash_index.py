@@ -1,4 +1,6 @@
 """The hash index from keys to rows (hash_index.cu)."""
+from typing import Optional
+
 from . import scan
 from .backend import INT32, INT64, POINTER, counts, current, family, kernels
 
@@ -38,11 +40,16 @@ def find(index: int, capacity: int, keys: int, n: int, rows: int) -> int:
         How many of the n keys are missing.
     """
     found = counts()
-    kernels.find_kernel(index, capacity, keys, n, rows, found.take())
+    start_find(index, capacity, keys, n, rows, found.take())
     return found.read()[0]
 
 
-def insert(index: int, capacity: int, keys: int, n: int, rows: int, next_row: int) -> int:
+def start_find(index: int, capacity: int, keys: int, n: int, rows: int, missing: int) -> None:
+    """As `find`, without waiting; missing: a pointer to an int64 that is 0, as `backend.counts().take()` gives it."""
+    kernels.find_kernel(index, capacity, keys, n, rows, missing)
+
+
+def insert(index: int, capacity: int, keys: int, n: int, rows: int, next_row: int, new: Optional[int] = None) -> int:
     """Gives the keys that `find` missed the rows next_row, next_row + 1, ... in order of first appearance.
 
     Args:
@@ -52,6 +59,7 @@ def insert(index: int, capacity: int, keys: int, n: int, rows: int, next_row: in
         n: number of keys.
         rows: pointer to int32 [n]: where it is -1 the key's row is written, elsewhere it is left.
         next_row: the lowest row not in use.
+        new: how many of the keys have no row, if that is known: then a GPU is not waited for.
 
     Returns:
         The number of rows given out.
@@ -59,7 +67,10 @@ def insert(index: int, capacity: int, keys: int, n: int, rows: int, next_row: in
     Raises:
         OverflowError: the index has fewer empty slots than there are new keys. The index is as it was.
     """
-    inserted = (kernels.insert if current() is None else _insert_on_gpu)(index, capacity, keys, n, rows, next_row)
+    if current() is None:
+        inserted = kernels.insert(index, capacity, keys, n, rows, next_row)
+    else:
+        inserted = _insert_on_gpu(index, capacity, keys, n, rows, next_row, new)
     if inserted < 0:
         raise OverflowError("The hash index is full: {} slots, {} rows in use, and among the {} keys asked for "
                             "are more new ones than empty slots.".format(capacity, next_row, n))
@@ -71,18 +82,20 @@ def insert_bytes(n: int) -> int:
     return 8 * n + scan.state_bytes(n) + (1 << 12)
 
 
-def _insert_on_gpu(index: int, capacity: int, keys: int, n: int, rows: int, next_row: int) -> int:
+def _insert_on_gpu(index: int, capacity: int, keys: int, n: int, rows: int, next_row: int, new: Optional[int]) -> int:
     """As the host's function: the rows given out, or -1 where there is no room."""
     if not n:
         return 0
     found = counts()
-    if n > capacity - next_row:  # may be too many: count before anything is written
+    if new is None and n > capacity - next_row:  # may be too many: count before anything is written
         kernels.count_missing(rows, n, found.take())
-        if found.read()[0] > capacity - next_row:
-            return -1
+        new = found.read()[0]
+    if new is not None and new > capacity - next_row:
+        return -1
     gpu = current()
-    new_keys, how_many = gpu.allocate(8 * n), gpu.allocate(8)
-    kernels.number_new(keys, n, rows, next_row, new_keys, found.take(), how_many, scan.state(n))
+    new_keys, how_many = gpu.allocate(8 * n), gpu.allocate(16)
+    inserted = found.take() if new is None else how_many + 8
+    kernels.number_new(keys, n, rows, next_row, new_keys, inserted, how_many, scan.state(n))
     kernels.claim_slots(index, capacity, new_keys, how_many, next_row, n)
     kernels.write_keys(index, capacity, new_keys, how_many, next_row, n)
-    return found.read()[0]
+    return int(found.read()[0]) if new is None else new

@@ -51,6 +51,51 @@ SOK_KERNEL sok1x_write_claimed(Slot* index, i64 capacity, const i64* SOK_RESTRIC
 }
 #endif
 
+// All keys of an index put into an empty, larger one: each gets the slot that it has where keys come in the order of their
+// rows, as is known of linear probing, if of two that want one slot the lower row has it, and the other goes on from
+// there. (O. Amble, D. E. Knuth, Ordered hash tables, The Computer Journal 17, 1974.) So they may come in the order of
+// the slots that they had: then they are written near one another, for a slot is the low bits of a key's hash.
+#ifndef __CUDACC__
+SOK_KERNEL sok1x_move_keys(const Slot* SOK_RESTRICT from, i64 slots, Slot* SOK_RESTRICT index, i64 capacity) {
+  for (i64 i = 0; i < slots; ++i) {
+    if (from[i].row < 0) continue;
+    Slot mine = from[i];
+    i64 slot = first_slot(mine.key, capacity);
+    for (; index[slot].row >= 0; slot = (slot + 1) & (capacity - 1)) {
+      if (index[slot].row > mine.row) std::swap(index[slot], mine);
+    }
+    index[slot] = mine;
+  }
+}
+#else
+// As claim_slots in hash_index.cu.
+SOK_KERNEL sok1x_claim_for_slots(const Slot* SOK_RESTRICT from, i64 slots, Slot* index, i64 capacity) {
+  SOK_PARALLEL_FOR(i, slots, 64) {
+    const Slot mine = load_slot(from, i);
+    i64 row = mine.row, slot = first_slot(mine.key, capacity);
+    while (row >= 0) {
+      const i64 seen = *(volatile i64*)&index[slot].row;
+      if (seen < 0 || seen > row) {
+        if (atomicCAS((u64*)&index[slot].row, (u64)seen, (u64)row) != (u64)seen) continue;
+        row = seen;  // who was there goes on; nobody is -1
+      }
+      slot = (slot + 1) & (capacity - 1);
+    }
+  };
+}
+
+SOK_KERNEL sok1x_write_moved(const Slot* SOK_RESTRICT from, i64 slots, Slot* index, i64 capacity) {
+  SOK_PARALLEL_FOR(i, slots, 64) {
+    const Slot mine = load_slot(from, i);
+    if (mine.row >= 0) {
+      i64 slot = first_slot(mine.key, capacity);
+      while (index[slot].row != mine.row) slot = (slot + 1) & (capacity - 1);
+      index[slot].key = mine.key;
+    }
+  };
+}
+#endif
+
 // The rows that leave, 32 to a word: which do, and in words that have any, how many do with lower numbers.
 struct LeavingRows {
   const u32* bits;

@@ -1,4 +1,4 @@
-"""Keys put into the hash index with rows of any number, and keys taken out of it (index_rows.cu)."""
+"""Keys put into the hash index with rows of any number, moved to a larger one, and taken out of it (index_rows.cu)."""
 from . import fill
 from .backend import INT64, POINTER, current, family, kernels
 
@@ -6,6 +6,9 @@ declare = family(__name__)
 declare("place_keys", None, POINTER, INT64, POINTER, POINTER, INT64)
 declare("claim_for_keys", None, POINTER, INT64, POINTER, INT64, threads=lambda a: a[3])
 declare("write_claimed", None, POINTER, INT64, POINTER, POINTER, INT64, threads=lambda a: a[4])
+declare("move_keys", None, POINTER, INT64, POINTER, INT64)
+declare("claim_for_slots", None, POINTER, INT64, POINTER, INT64, threads=lambda a: a[1])
+declare("write_moved", None, POINTER, INT64, POINTER, INT64, threads=lambda a: a[1])
 declare("mark_leaving", None, POINTER, INT64, POINTER, POINTER, threads=lambda a: a[1])
 declare("find_runs", None, POINTER, INT64, POINTER, threads=lambda a: (a[1] + 31) // 32)
 declare("sweep_runs", None, POINTER, INT64, POINTER, POINTER, POINTER, POINTER, threads=lambda a: a[1])
@@ -28,6 +31,22 @@ def place(index: int, capacity: int, keys: int, rows: int, n: int) -> None:
         return
     kernels.claim_for_keys(index, capacity, keys, n)
     kernels.write_claimed(index, capacity, keys, rows, n)
+
+
+def move(old: int, slots: int, index: int, capacity: int) -> None:
+    """Puts all keys of an index, with their rows, into an empty one: as if they came in the order of their rows.
+
+    Args:
+        old: pointer to int64 [slots, 2], see hash_index.py.
+        slots: its slots.
+        index: pointer to int64 [capacity, 2], empty, changed.
+        capacity: its slots, a power of two; more than there are keys.
+    """
+    if current() is None:
+        kernels.move_keys(old, slots, index, capacity)
+        return
+    kernels.claim_for_slots(old, slots, index, capacity)
+    kernels.write_moved(old, slots, index, capacity)
 
 
 def scratch_bytes(table_rows: int, capacity: int) -> int:

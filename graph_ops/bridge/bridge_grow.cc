@@ -1,5 +1,6 @@
 // Variables that get larger: found by name, because a lookup is built before the optimizer makes its slots, and given
 // larger buffers, one after the other. Called through ctypes by growing.py.
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -12,6 +13,28 @@
 namespace {
 
 constexpr int kResourceExhausted = 8;  // TensorFlow's status
+
+// In place of a variable's number. Kept in step with growing.py.
+constexpr int kAbsent = -1;
+constexpr int kWouldWait = -2;
+
+typedef tensorflow::core::RefCountPtr<tensorflow::Var> Variable;
+
+// The variable of that name, or null.
+Variable Find(const sok1x::Request* request, const char* container, const char* name) {
+  if (std::strcmp(container, sok1x::kEagerContainer) == 0) return sok1x::FindNamed(name);
+  tensorflow::ResourceMgr* manager = request->context->resource_manager();
+  tensorflow::Var* lying = nullptr;
+  const std::string in = *container != '\0' ? std::string(container) : manager->default_container();
+  return Variable(manager->Lookup(in, name, &lying).ok() ? lying : nullptr);
+}
+
+// Its number among a request's variables.
+int NumberOf(const sok1x::Request* request, const Variable& variable) {
+  const auto& all = request->variables;
+  const auto same = [&](const Variable& other) { return other.get() == variable.get(); };
+  return static_cast<int>(std::find_if(all.begin(), all.end(), same) - all.begin());
+}
 
 // Bytes of a tensor on the host that may be in a range of addresses; 0 for others.
 int64_t BytesToReserve(const sok1x::Request* request, tensorflow::DataType dtype, const tensorflow::TensorShape& shape) {
@@ -29,27 +52,55 @@ extern "C" {
 // number among them, or -1 where there is no such variable, or none with a value.
 int sok1x_reach(void* handle, const char* container, const char* name) {
   auto* request = static_cast<sok1x::Request*>(handle);
-  tensorflow::core::RefCountPtr<tensorflow::Var> found;
-  if (std::strcmp(container, sok1x::kEagerContainer) == 0) {
-    found = sok1x::FindNamed(name);
-    if (found == nullptr) return -1;
-  } else {
-    tensorflow::ResourceMgr* manager = request->context->resource_manager();
-    tensorflow::Var* lying = nullptr;
-    const std::string in = *container != '\0' ? std::string(container) : manager->default_container();
-    if (!manager->Lookup(in, name, &lying).ok()) return -1;
-    found.reset(lying);
-  }
-  tensorflow::Var* const variable = found.get();
+  Variable found = Find(request, container, name);
+  if (found == nullptr) return kAbsent;
   {
-    tensorflow::tf_shared_lock lock(*variable->mu());
-    if (!variable->is_initialized) return -1;
+    tensorflow::tf_shared_lock lock(*found->mu());
+    if (!found->is_initialized) return kAbsent;
   }
-  for (size_t i = 0; i < request->variables.size(); ++i) {
-    if (request->variables[i].get() == variable) return static_cast<int>(i);
+  const int number = NumberOf(request, found);
+  if (number == static_cast<int>(request->variables.size())) request->variables.push_back(std::move(found));
+  return number;
+}
+
+// The same while the request has its variables locked exclusively, and so that they stay locked: the variable is locked
+// too, if that needs no waiting. (To wait for one with others in hand could be for ever.) Else -2, and nothing changes.
+int sok1x_reach_at_once(void* handle, const char* container, const char* name) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  Variable found = Find(request, container, name);
+  if (found == nullptr) return kAbsent;
+  const int number = NumberOf(request, found);
+  if (number < static_cast<int>(request->variables.size())) return number;
+  if (!found->mu()->try_lock()) return kWouldWait;
+  const bool there = found->is_initialized;
+  if (!there || !sok1x::MakeWritable(request, found.get()).ok()) {
+    found->mu()->unlock();
+    return there ? kWouldWait : kAbsent;
   }
+  request->held.push_back(found->mu());
   request->variables.push_back(std::move(found));
-  return static_cast<int>(request->variables.size()) - 1;
+  return number;
+}
+
+// Describes all variables of a request, which are locked, and may be used from now on.
+void sok1x_describe(void* handle, sok1x::TensorInfo* infos) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  request->FollowTensorFlow();
+  for (const auto& variable : request->variables) {
+    sok1x::Describe(*variable->tensor(), infos++);
+  }
+}
+
+// Unlocks and drops what sok1x_reach_at_once has added after the first `count`; those stay locked.
+void sok1x_let_go(void* handle, int count) {
+  auto* request = static_cast<sok1x::Request*>(handle);
+  request->LetTensorFlowFollow();
+  for (size_t i = count; i < request->variables.size(); ++i) {
+    auto* const mutex = request->variables[i]->mu();
+    request->held.erase(std::find(request->held.begin(), request->held.end(), mutex));
+    mutex->unlock();
+  }
+  request->variables.resize(count);
 }
 
 // Drops what sok1x_reach has added after the first `count`; while nothing is locked.

@@ -1,7 +1,8 @@
 """A request's variables with larger buffers, and more variables than its op has (bridge_grow.cc).
 
-Inside `Request.variables(exclusive=True)`: `Reached` unlocks, adds variables by their names, and locks all of them in
-TensorFlow's order; when it ends the request has its own again, as they are then. Between, others may have had them.
+Inside `Request.variables(exclusive=True)`: `Reached` adds variables by their names, and locks them too. Where nobody
+has one of them at the time, the request's own stay locked; else it unlocks, and locks all of them in TensorFlow's
+order, and others may have had the request's own between. When it ends the request has its own again.
 """
 import ctypes
 from typing import Any, Dict, Sequence, Tuple
@@ -12,11 +13,15 @@ from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
 _I, _P, _I64 = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
 _DECLARED = (
     ("reach", _I, [_P, ctypes.c_char_p, ctypes.c_char_p]), ("keep_variables", None, [_P, _I]),
+    ("reach_at_once", _I, [_P, ctypes.c_char_p, ctypes.c_char_p]), ("let_go", None, [_P, _I]),
+    ("describe", None, [_P, _P]),
     ("note_named", _I, [_P, _I, ctypes.c_char_p]),
     ("variable_count", _I, [_P]), ("larger", _I, [_P, _I, _I64, _I, _P, _P]), ("take_larger", None, [_P, _I]),
     ("cut", None, [_P, _I, _I64, _P]), ("output_to_grow", _I, [_P, _I, _I, _P, _P]), ("rows", _I64, [_P, _I]),
     ("bytes_left", _I64, [_P]))
 _functions: Dict[str, Any] = {}
+
+_WOULD_WAIT = -2  # bridge_grow.cc
 
 EAGER = "sok1x:eager"  # the container of eager variables, which lie in none of TensorFlow's: bridge_named.h
 
@@ -70,16 +75,33 @@ class Reached:
     Attributes:
       arrays: {what: `Array`}, of those that exist and have a value. They are kept up to date.
       clean: of what `larger` has given last, the byte from which on it is zero; all bytes where that is not known.
+      unlocked: whether others may have had the request's own variables since: until it ends, and when it has ended.
     """
 
     def __init__(self, request: Any, table: str, names: Dict[Any, Tuple[str, str]]) -> None:
         self._request, self._table, self.clean = request, table, 0
-        request.library.unlock(request.handle)
-        found = {what: _call(request, "reach", container.encode(), name.encode())
-                 for what, (container, name) in names.items()}
+        found = self._reach("reach_at_once", names)
+        self.unlocked = _WOULD_WAIT in found.values()
+        if self.unlocked:
+            request.library.unlock(request.handle)
+            _call(request, "keep_variables", request.resource_count)
+            found = self._reach("reach", names)
         self._index = {what: index for what, index in found.items() if index >= 0}
-        infos = self._infos = self._lock()
+        infos = self._infos = self._lock() if self.unlocked else self._described()
         self.arrays = {what: bridge.array(infos[index], request.gpu) for what, index in self._index.items()}
+
+    def _reach(self, how: str, names: Dict[Any, Tuple[str, str]]) -> Dict[Any, int]:
+        found: Dict[Any, int] = {}
+        for what, (container, name) in names.items():
+            found[what] = _call(self._request, how, container.encode(), name.encode())
+            if found[what] == _WOULD_WAIT:
+                break
+        return found
+
+    def _described(self) -> Any:
+        infos = (bridge.TensorInfo * max(1, _call(self._request, "variable_count")))()
+        _call(self._request, "describe", infos)
+        return infos
 
     def _lock(self) -> Any:
         request = self._request
@@ -126,7 +148,11 @@ class Reached:
     def end(self) -> Any:
         """The request's own variables, locked again: a list of `Array`s."""
         request = self._request
-        request.library.unlock(request.handle)
-        _call(request, "keep_variables", request.resource_count)
-        infos = self._lock()
+        if self.unlocked:
+            request.library.unlock(request.handle)
+            _call(request, "keep_variables", request.resource_count)
+            infos = self._lock()
+        else:
+            _call(request, "let_go", request.resource_count)
+            infos = self._described()
         return [bridge.array(infos[i], request.gpu) for i in range(request.resource_count)]

@@ -173,14 +173,15 @@ class ForgetfulStore(HashedStore):
 
     def _find_room(self, new: int) -> _Room:
         """What `new` keys get their rows from. Only growth changes anything."""
-        state, table, leaving = self.state(), self.table, None
+        state, table, leaving, unlocked = self.state(), self.table, None, False
         needed = state.given + max(0, new - state.free)
         if needed > table.most_rows and not (table.forgetting and table.forgetting.strategy):
             self._make_room(state.given - state.free, new)  # which raises
         if min(needed, table.most_rows) > self.capacity:
-            growth.grow(self, min(needed, table.most_rows))
+            unlocked = growth.grow(self, min(needed, table.most_rows))
         slots = self._reach_slots() if state.free or needed > self.capacity else {}
-        if self._reached is not None and self.state() != state:  # its variables were unlocked for a moment
+        unlocked = unlocked or self._reached is not None and self._reached.unlocked
+        if unlocked and self.state() != state:
             raise CallError(ABORTED, "{}: others have changed its index while room was made; nothing was changed here. "
                                      "Run the step again".format(self.label))
         if needed > self.capacity:

@@ -49,10 +49,13 @@ def capacity_after(rows: int, needed: int, most: Optional[int], factor: float = 
     return after
 
 
-def grow(store: Any, needed: int) -> None:
+def grow(store: Any, needed: int) -> bool:
     """Gives a store's table room for `needed` rows, at most `Table.most_rows`. The store is locked for writing.
 
-    The variables are unlocked for a moment: what is known of their content must be looked at again.
+    On a GPU all of it is enqueued, and nothing waited for.
+
+    Returns:
+      Whether the variables were unlocked for a moment: what is known of their content must be looked at again then.
 
     Raises:
       CallError: RESOURCE_EXHAUSTED where there is no memory; the table has what it had.
@@ -61,7 +64,7 @@ def grow(store: Any, needed: int) -> None:
     container = table.growth.container
     slots = known_slots.of(request, table)
     names: Dict[Any, Any] = {beside: (container, name_of(table, beside))
-                             for beside in (*PARALLEL, _INDEX, "count", START)}
+                             for beside in (*PARALLEL, _INDEX, START)}
     names.update((slot, (slot.container, slot.name)) for slot in slots)
     reached = growing.Reached(request, table.name, names)
     try:
@@ -77,7 +80,7 @@ def grow(store: Any, needed: int) -> None:
             tried.append(after)
             try:
                 _grow_to(request, reached, values, before, after)
-                return
+                return bool(reached.unlocked)
             except CallError as error:
                 if error.code != RESOURCE_EXHAUSTED:
                     raise
@@ -99,7 +102,7 @@ def begin_again(store: Any, first: int) -> None:
 
 def _grow_to(request: Any, reached: Any, values: Dict[Any, float], before: int, after: int) -> None:
     """Grows everything from `before` rows to `after`, or nothing."""
-    _grow_index(request, reached, after)
+    _grow_index(reached, after)
     rows = {what: reached.arrays[what].shape[0] for what in values}
     try:
         for what, value in values.items():
@@ -149,35 +152,26 @@ def write_repeated(request: Any, start: Array, first: int, rows: Array) -> None:
     gather.gather(start.pointer, dim, places.pointer, count, rows.pointer + 4 * first * dim)
 
 
-def _grow_index(request: Any, reached: Any, rows: int) -> None:
+def _grow_index(reached: Any, rows: int) -> None:
     """An index with slots for so many rows.
 
     Keys enter it in the order of their rows, as they once did: so it is the one that a larger table would have.
     """
     slots = hash_index.capacity(rows)
-    old, count = reached.arrays.get(_INDEX), reached.arrays.get("count")
-    if old is not None and old.shape[0] < slots:
-        larger_index(request, reached, _INDEX, slots, reached.arrays.get("used", reached.arrays["stamps"]),
-                     int(count.read()))
+    if _INDEX in reached.arrays and reached.arrays[_INDEX].shape[0] < slots:
+        larger_index(reached, _INDEX, slots)
 
 
-def larger_index(request: Any, reached: Any, what: str, slots: int, ticks: Array, given: int) -> None:
+def larger_index(reached: Any, what: str, slots: int) -> None:
     """Gives an index, one of the variables that have been reached, so many slots.
-
-    Args:
-      ticks, given: as for `rows_in_use`.
 
     Raises:
       CallError: there is no memory; nothing has changed.
     """
-    old = reached.arrays[what]
-    keys = request.temporary("int64", given)
-    new = reached.larger(what, slots, in_place=False)
+    old, new = reached.arrays[what], reached.larger(what, slots, in_place=False)
     host_memory.advise_large_pages(new.pointer, 16 * slots)
-    in_use, there, places = rows_in_use(request, ticks, given)
-    stamps.numbered_keys(old.pointer, old.shape[0], places.pointer, given, "int64", keys.pointer)
     hash_index.clear(new.pointer, slots)
-    index_rows.place(new.pointer, slots, keys.pointer, in_use.pointer, there)
+    index_rows.move(old.pointer, old.shape[0], new.pointer, slots)
     reached.take(what, new)
 
 

@@ -1,7 +1,7 @@
 """Tables with a hash index: keys get rows as they come, until the shard is full."""
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Tuple
 
-from sok1x.cuda_kernels import fill, gather, hash_index, index_keys, lookup, row_numbers, stamps, unique
+from sok1x.cuda_kernels import backend, fill, gather, hash_index, index_keys, lookup, row_numbers, stamps, unique
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import ABORTED, INTERNAL, RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.stores import clock, growth, repair
@@ -29,38 +29,44 @@ class HashedStore(Store):
 
     def insert(self, keys: Any, count: int, rows: Any) -> Found:
         """See `Store.insert`."""
-        found = self.find(keys, count, rows)
-        used = int(self.count.read()) if found.missing else 0
+        missing, used = self._find_and_count(keys, count, rows)
 
         def make_room() -> None:
-            nonlocal found, used
+            nonlocal missing, used
             repair.raise_noted(self)
-            if found.missing:
+            if missing:
                 self.request.reserve(hash_index.insert_bytes(count))
-            if used + found.missing <= self.capacity:
+            if not missing or used + missing <= self.capacity or not self._make_room(used, missing):
                 return
-            self._make_room(used, found.missing)
-            found = self.find(keys, count, rows)  # the variables were unlocked for a moment
-            used = int(self.count.read())
-            if used + found.missing > self.capacity:
+            missing, used = self._find_and_count(keys, count, rows)  # the variables were unlocked for a moment
+            if used + missing > self.capacity:
                 raise CallError(ABORTED, "{}: others have changed its index while it got more rows; nothing was "
                                          "changed here. Run the step again".format(self.label))
 
         agreed(self.world, make_room)
-        if not found.missing:
-            return found
-        try:
-            self._enter(keys, count, rows, used)
-        except Exception as error:  # the others have gone on
-            repair.without(self, used)
-            repair.note(self, error)
-            return self.find(keys, count, rows)
+        if missing:
+            try:
+                self._enter(keys, count, rows, missing, used)
+            except Exception as error:  # the others have gone on
+                repair.without(self, used)
+                repair.note(self, error)
+                return self.find(keys, count, rows)
         return Found(rows, rows, 0)
 
-    def _enter(self, keys: Any, count: int, rows: Any, used: int) -> None:
-        """Gives those of the keys that have no row the next ones, from `used` on."""
+    def _find_and_count(self, keys: Any, count: int, rows: Any) -> Tuple[int, int]:
+        """`rows` int32 [count] of keys; returns how many have none, and how many rows are in use: a GPU is waited for
+        once."""
+        counts = backend.counts()
+        hash_index.start_find(self.index.pointer, self.index.shape[0], keys.pointer, count, rows.pointer, counts.take())
+        row_numbers.look_up_int64(self.count.pointer, 0, 1, counts.take())
+        missing, used = counts.read()
+        return missing, used
+
+    def _enter(self, keys: Any, count: int, rows: Any, missing: int, used: int) -> None:
+        """Gives those of the keys that have no row, `missing` of them, the next ones, from `used` on."""
         table = self.table
-        inserted = hash_index.insert(self.index.pointer, self.index.shape[0], keys.pointer, count, rows.pointer, used)
+        inserted = hash_index.insert(self.index.pointer, self.index.shape[0], keys.pointer, count, rows.pointer, used,
+                                     missing)
         if not table.by_row:
             new_keys = self.request.temporary("int64", inserted)
             row_numbers.collect_new(keys.pointer, rows.pointer, count, used, new_keys.pointer)
@@ -68,12 +74,15 @@ class HashedStore(Store):
         fill.fill_int64(self.count.pointer, 1, used + inserted)
         clock.stamp_new(self, used, inserted)
 
-    def _make_room(self, used: int, missing: int) -> None:
-        """Sees to it that there are `missing` rows more than the `used`, or raises RESOURCE_EXHAUSTED."""
+    def _make_room(self, used: int, missing: int) -> bool:
+        """Sees to it that there are `missing` rows more than the `used`, or raises RESOURCE_EXHAUSTED.
+
+        Returns:
+          Whether others may have changed the table meanwhile.
+        """
         table = self.table
         if table.grows and used + missing <= table.most_rows:
-            growth.grow(self, used + missing)
-            return
+            return growth.grow(self, used + missing)
         asked = ("embedding table '{}' is full on {}: {} of {} rows ({}) are in use and the batch has {} new "
                  "keys; nothing was changed. ").format(
                      table.name, self.world.name, used, table.most_rows,

@@ -36,7 +36,7 @@ def make_room(store: Any, numbers: Any, new: int, homes: Any) -> Optional[Leavin
     store.tier.reserve(rows, given)
     slots = hash_index.capacity(rows)
     if store.own["every"].shape[0] < slots:
-        _larger_index(store, slots, given, free)
+        _larger_index(store, slots, given)
     if needed == rows:
         return None
     return push_out.of_table(store, given, needed - rows, new, homes)
@@ -47,17 +47,14 @@ def _vacant(store: Any) -> HostColumn:
     return column
 
 
-def _larger_index(store: Any, slots: int, given: int, free: int) -> None:
-    reached, request = store._reached, store.request
-    marks = marks_of(store, given) if free else request.temporary("int64", given)
-    if not free:
-        fill.fill_int64(marks.pointer, given, _IN_CACHE)
+def _larger_index(store: Any, slots: int, given: int) -> None:
+    reached = store._reached
     try:
-        growth.larger_index(request, reached, "every", slots, marks, given)
+        growth.larger_index(reached, "every", slots)
     except CallError as error:
         if error.code != RESOURCE_EXHAUSTED:
             raise
-        left = growing.bytes_left(request)
+        left = growing.bytes_left(store.request)
         raise CallError(RESOURCE_EXHAUSTED, (
             "{} cannot get more rows: it has {}, and there is no memory on its device for an index of {} bytes; {}no "
             "row was changed. Leave it more memory, use a smaller cache, train on more ranks, or save the model now "

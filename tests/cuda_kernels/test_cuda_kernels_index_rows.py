@@ -76,6 +76,26 @@ def test_keys_are_placed_as_if_they_came_one_after_the_other(seed, capacity, loa
         np.testing.assert_array_equal(slots[slots[:, 1] >= 0], expected[expected[:, 1] >= 0])
 
 
+@pytest.mark.parametrize("capacity, times", [(8, 2), (256, 1), (256, 2), (2048, 8)])
+def test_keys_move_to_a_larger_index_as_if_they_came_in_the_order_of_their_rows(seed, capacity, times):
+    random = np.random.RandomState(seed)
+    for load in (0, 0.3, 0.66, 0.95):
+        keys = np.unique(np.concatenate([EXTREMES, random.randint(-10 ** 6, 10 ** 6, 3 * capacity)]))
+        keys = random.permutation(keys)[:int(load * capacity)]
+        rows = random.permutation(2 * capacity)[:len(keys)].astype(np.int32)
+        order = rows.argsort()
+        old = in_turn(capacity, keys, rows)  # rows came in any order, as where keys have left
+
+        def moved():
+            slots = empty_index(times * capacity)
+            call(index_rows.move, old, capacity, slots, len(slots))
+            return slots
+
+        slots, expected = same_bits(moved), in_turn(times * capacity, keys[order], rows[order])
+        np.testing.assert_array_equal(slots[:, 1], expected[:, 1])
+        np.testing.assert_array_equal(slots[slots[:, 1] >= 0], expected[expected[:, 1] >= 0])
+
+
 @pytest.mark.parametrize("capacity", [8, 32, 1024])
 @pytest.mark.parametrize("load", [0.3, 0.67, 0.95])
 def test_what_stays_is_where_it_would_be_had_the_others_never_come(seed, capacity, load):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from bulk_service import Service, member, tensor, variable
 
-from sok1x.graph_ops.bridge import bulk
+from sok1x.graph_ops.bridge import bulk, growing
 from sok1x.graph_ops.bridge.errors import CallError
 
 
@@ -165,3 +165,66 @@ def test_a_group_that_is_dropped_holds_no_locks(graph):
         session.run(table.initializer)
         Service(serve, 1).run(session, member(0, variables=[table]))
         assert session.run(table).tolist() == [2]
+
+
+def test_variables_found_by_name_are_locked_beside_those_in_hand(graph):
+    mine, other, third = (variable(name, [0.0]) for name in ("mine", "other", "third"))
+    variable("missing", [0.0])
+    nodes = [member(0, variables=[mine]), member(1, variables=[third])]
+
+    def names(*wanted):
+        return {name: ("", name) for name in wanted}
+
+    def reached_by(request, name):
+        return growing._call(request, "reach_at_once", b"", name.encode())
+
+    def serve(service, requests):
+        first, second = requests
+        with first.variables("t", exclusive=True):
+            reached = growing.Reached(first, "t", names("other", "mine", "missing", "nobody's"))
+            assert not reached.unlocked and set(reached.arrays) == {"mine", "other"}
+            assert [array.pointer for array in reached.own()] == [reached.arrays["mine"].pointer]
+            with second.variables("t", exclusive=True):
+                assert reached_by(second, "mine") == reached_by(second, "other") == -2
+                reached.arrays["other"].numpy()[...] += 1
+                reached.arrays["mine"].numpy()[...] += 2
+                assert [array.numpy().tolist() for array in reached.end()] == [[2]]
+                assert reached_by(second, "mine") == -2 and reached_by(second, "other") == 1
+                growing._call(second, "let_go", 1)
+        with second.variables("t", exclusive=True):
+            reached = growing.Reached(second, "t", names("mine", "third", "other"))
+            assert not reached.unlocked and reached.arrays["mine"].numpy().tolist() == [2]
+            reached.end()
+
+        # Another has one of them: all are unlocked, and waited for.
+        given_up, theirs = threading.Event(), threading.Event()
+        unlock = service.bridge.unlock
+
+        def hold():
+            with second.variables("t", exclusive=True) as (array,):
+                theirs.set()
+                assert given_up.wait(60)
+                array.numpy()[...] = 7
+
+        def noted(handle):
+            unlock(handle)
+            given_up.set()
+
+        thread = threading.Thread(target=hold)
+        with first.variables("t", exclusive=True):
+            thread.start()
+            assert theirs.wait(60)
+            service.bridge.unlock = noted
+            reached = growing.Reached(first, "t", names("other", "third"))
+            service.bridge.unlock = unlock
+            thread.join()
+            assert reached.unlocked and reached.arrays["third"].numpy().tolist() == [7]
+            assert [array.numpy().tolist() for array in reached.end()] == [[2]]
+        first.finish()
+        second.finish()
+
+    with tf.Session() as session:
+        session.run([mine.initializer, other.initializer, third.initializer])
+        Service(serve, 2).run(session, *nodes)
+        assert session.run([mine, other, third]) == [[2], [1], [7]]
+        session.run([tf.assign(each, [1.0]) for each in (mine, other, third)])  # nothing is locked any more

@@ -177,7 +177,8 @@ def test_a_growth(graph, monkeypatch, tmp_path):
         expect_saved(model, tmp_path, before, failed)
 
     failed = in_turn(monkeypatch, growth, "_grow_to", lambda: model.train(range(10, 40)), check)
-    assert len(failed) >= 12 and set(model.held()) == set(range(40)), failed
+    assert len(failed) >= 10 and set(model.held()) == set(range(40)), failed
+    assert "move_keys" in failed
 
 
 def test_a_growth_in_place(graph, monkeypatch):

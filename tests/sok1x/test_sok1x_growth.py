@@ -1,0 +1,70 @@
+"""What a growth does besides: it waits for nothing, and is the same where others have a slot at the time."""
+import contextlib
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import sok1x as sok
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.cuda_kernels import backend
+from sok1x.graph_ops.bridge import bridge, growing
+from sok1x.graph_ops.operations import local_lookup
+from sok1x.graph_ops.stores.hashed_store import HashedStore
+
+ROWS = 16
+
+
+@contextlib.contextmanager
+def model(**options):
+    """A function that trains by keys, and one that gives all state."""
+    sok.init()
+    with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
+        table = EmbeddingVariable(rows=None, dim=3, init_capacity=ROWS, **options)
+        keys = tf.placeholder(tf.int64, [None])
+        # A local lookup runs by itself: what groups insert without a growth is inserted by C++.
+        rows = local_lookup.lookup(table.table_variables, keys)
+        step = tf.train.MomentumOptimizer(0.5, 0.5).minimize(tf.reduce_sum(rows * rows), var_list=[table])
+        state = {variable.op.name: variable.value() for variable in tf.global_variables()}
+        session.run(tf.global_variables_initializer())
+        yield lambda given: session.run(step, {keys: given}), lambda: session.run(state)
+
+
+def test_a_growth_waits_for_nothing(monkeypatch):
+    """Each number that Python reads is one that a GPU is waited for."""
+    reads = []
+    for owner in (backend.HostCounts, bridge.Array):
+        monkeypatch.setattr(owner, "read", lambda self, real=owner.read: reads.append(type(self)) or real(self))
+    with model() as (train, state):
+        seen = []
+        for given in (range(ROWS - 4), range(8, ROWS), range(2 * ROWS)):  # the first runs are TensorFlow's
+            reads.clear()
+            train(list(given))
+            seen.append(list(reads))
+        assert seen[2] == seen[1] and backend.HostCounts in seen[1], seen
+        assert len(state()["EmbeddingVariable"]) == 2 * ROWS
+
+
+@pytest.mark.parametrize("options", [{}, {"evict_strategy": "lru", "max_capacity": 8 * ROWS}])
+def test_a_growth_while_others_have_a_slot_is_the_same(monkeypatch, seed, options):
+    random = np.random.RandomState(seed)
+    batches = [random.randint(-10 ** 9, 10 ** 9, count) for count in (ROWS, ROWS, 3 * ROWS, 7 * ROWS)]
+    batches[1] = batches[0]
+    found, unlocked = [], []
+    reach, end, find = growing.Reached._reach, growing.Reached.end, HashedStore._find_and_count
+    for others in (False, True):
+        finds = []
+        with monkeypatch.context() as patched:
+            patched.setattr(growing.Reached, "_reach", lambda self, how, names: {"a slot": -2} if others
+                            and how == "reach_at_once" else reach(self, how, names))
+            patched.setattr(growing.Reached, "end", lambda self: unlocked.append(self.unlocked) or end(self))
+            patched.setattr(HashedStore, "_find_and_count", lambda *given: finds.append(1) or find(*given))
+            with model(**options) as (train, state):
+                for batch in batches:
+                    train(batch)
+                found.append(state())
+        assert unlocked and set(unlocked) == {others}
+        assert len(finds) == (0 if options else 5 if others else 3), finds
+        unlocked.clear()
+    for name, value in found[0].items():
+        assert value.tobytes() == found[1][name].tobytes(), name
