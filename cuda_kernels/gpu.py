@@ -168,6 +168,11 @@ class Gpu:
         if nbytes:
             self._enqueue("clear", self._cuda.cuMemsetD8Async, int(pointer), value, int(nbytes))
 
+    def fill(self, pointer, count, word):
+        """Sets `count` words of 4 bytes of device memory, in stream order; word: an unsigned number."""
+        if count:
+            self._enqueue("fill", self._cuda.cuMemsetD32Async, int(pointer), word, int(count))
+
     def copy(self, target, source, nbytes):
         """Copies bytes of device memory, in stream order."""
         if nbytes:

@@ -27,6 +27,7 @@ _FUNCTIONS = {
     "cuMemcpyDtoDAsync_v2": [_DEVICE_POINTER, _DEVICE_POINTER, _SIZE, _HANDLE],
     "cuMemcpyDtoHAsync_v2": [_HOST_POINTER, _DEVICE_POINTER, _SIZE, _HANDLE],
     "cuMemcpyHtoDAsync_v2": [_DEVICE_POINTER, _HOST_POINTER, _SIZE, _HANDLE],
+    "cuMemsetD32Async": [_DEVICE_POINTER, ctypes.c_uint, _SIZE, _HANDLE],
     "cuMemsetD8Async": [_DEVICE_POINTER, ctypes.c_ubyte, _SIZE, _HANDLE],
     "cuModuleGetFunction": [_OUT, _HANDLE, ctypes.c_char_p],
     "cuModuleGetGlobal_v2": [_OUT, ctypes.POINTER(_SIZE), _HANDLE, ctypes.c_char_p],

@@ -60,6 +60,10 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void*) {
   std::memcpy((void*)to, from, bytes);
   return done();
 }
+int cuMemsetD32Async(uint64_t to, unsigned value, size_t words, void*) {
+  for (size_t i = 0; i < words; ++i) std::memcpy((char*)to + 4 * i, &value, 4);
+  return done();
+}
 int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void*) {
   std::memset((void*)to, value, bytes);
   return done();

@@ -100,6 +100,7 @@ def test_errors_are_raised_and_pass(device, code, words):
     gpu.launch(signature, (1,))
     for what, call in (("cuLaunchKernel of echo", lambda: gpu.launch(signature, (1,))),
                        ("clear", lambda: gpu.clear(memory.ctypes.data, 4)),
+                       ("fill", lambda: gpu.fill(memory.ctypes.data, 1, 7)),
                        ("copy", lambda: gpu.copy(memory.ctypes.data, memory.ctypes.data, 4)),
                        ("copy to the host", lambda: gpu.to_host(memory.ctypes.data, memory.ctypes.data, 4)),
                        ("copy to the device", lambda: gpu.to_device(memory.ctypes.data, memory.ctypes.data, 4)),
@@ -131,13 +132,16 @@ def test_memory_is_cleared_and_copied(device):
     here, there = np.arange(100, dtype=np.uint8), np.zeros(100, np.uint8)
     gpu.copy(there.ctypes.data, np.int64(here.ctypes.data), np.int64(50))
     gpu.clear(there.ctypes.data, 10, 9)
-    np.testing.assert_array_equal(there, [9] * 10 + list(range(10, 50)) + [0] * 50)
+    gpu.fill(there.ctypes.data + 52, np.int64(2), 0xfffefdfc)
+    words = [0xfc, 0xfd, 0xfe, 0xff] * 2
+    np.testing.assert_array_equal(there, [9] * 10 + list(range(10, 50)) + [0] * 2 + words + [0] * 40)
     gpu.to_host(there.ctypes.data, here.ctypes.data, 60)
     gpu.to_device(there.ctypes.data + 60, here.ctypes.data, 40)
     np.testing.assert_array_equal(there, list(range(60)) + list(range(40)))
     for move in (gpu.copy, gpu.to_host, gpu.to_device):
         move(0, 0, 0)
     gpu.clear(0, 0)
+    gpu.fill(0, 0, 1)
 
 
 def test_counts(device):
