@@ -46,6 +46,7 @@ The executor's thread:
     lane_ranks        what C++ announces, decides and runs with other ranks, and gives back
     together          requests sorted into groups; prepared, run and answered
     devices           the device of a request, the communicator of its memory
+    kept_in_host_memory  a warning where an optimizer keeps a table from the GPU
     growing           larger buffers for variables, and variables found by name
     tiers             the host memory of tables with a cache
     arena             temporary memory of a request on a GPU

@@ -126,7 +126,7 @@ class Library:
             ("lane_watch", None, [pointer]),
             ("lane_allow", None, [i32]), ("note_distinct", None, [i64] * 4), ("noted_distinct", i32, [i64] * 4),
             ("lock", i32, [pointer, i32, infos]), ("unlock", None, [pointer]),
-            ("initialized", i32, [pointer]), ("all_initialized", i32, [pointer, i32]),
+            ("has_gpu", i32, [pointer]), ("initialized", i32, [pointer]), ("all_initialized", i32, [pointer, i32]),
             ("output", i32, [pointer, i32, i32, dims, out]), ("forward", i32, [pointer, i32, i32]),
             ("outputs", i32, [pointer, i32, numbers, dims, out]),
             ("temporary", i32, [pointer, i64, out]),

@@ -1,6 +1,8 @@
 // The bridge as Python sees it: C functions, called through ctypes by bridge.py.
 #include <algorithm>
 
+#include "tensorflow/core/common_runtime/device_mgr.h"
+
 #include "bridge_calls.h"
 #include "bridge_group.h"
 #include "bridge_queue.h"
@@ -84,6 +86,16 @@ int sok1x_initialized(void* handle) {
 // Whether sok1x_initialized returns 0 for each of `count` requests.
 int sok1x_all_initialized(void* const* handles, int count) {
   return std::all_of(handles, handles + count, [](void* handle) { return sok1x_initialized(handle) == 0; });
+}
+
+// Whether the request's session has a GPU, the device that it runs on or another.
+int sok1x_has_gpu(void* handle) {
+  const auto* library = static_cast<sok1x::Request*>(handle)->context->function_library();
+  if (library == nullptr || library->device_mgr() == nullptr) return 0;
+  const std::vector<tensorflow::Device*> devices = library->device_mgr()->ListDevices();
+  return std::any_of(devices.begin(), devices.end(), [](const tensorflow::Device* device) {
+    return device->device_type() == tensorflow::DEVICE_GPU;
+  });
 }
 
 void sok1x_unlock(void* handle) { static_cast<sok1x::Request*>(handle)->Unlock(); }

@@ -2,7 +2,7 @@
 import functools
 
 from sok1x import launch
-from sok1x.graph_ops.bridge import configs, devices, plan, registry
+from sok1x.graph_ops.bridge import configs, devices, kept_in_host_memory, plan, registry
 
 _KERNELS_REMEMBERED = 10000
 
@@ -32,6 +32,8 @@ class Call:
         self.plan = self.place.plan if self.place.process == plan.PROCESS else None
         self.context = contexts.of(request.session, self.plan)
         self.gpu = devices.find(request)
+        if self.gpu is None:
+            kept_in_host_memory.look(request, self.config, self.plan)
         self.op = None if self.place.op is None else launch.Op(self.context.number, *self.place.op)
         self.name = self.place.label or request.name
         self._of_graph = self.context.plans[self.plan]

@@ -122,6 +122,12 @@ def get(number):
     return _by_number.get(number)
 
 
+def graph_of(number):
+    """The graph of the plan with this number, or None where it is gone."""
+    with _lock:
+        return next((graph for graph, plan in _plans.items() if plan.number == number), None)
+
+
 def graphs():
     """How many graphs with communicating ops this process has built."""
     return _filled

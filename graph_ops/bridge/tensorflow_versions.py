@@ -22,6 +22,7 @@ from tensorflow.python.eager import context as eager_context
 from tensorflow.python.feature_column import feature_column, feature_column_v2
 from tensorflow.python.feature_column import utils as feature_column_utils
 from tensorflow.python.framework import func_graph, function, tensor_util
+from tensorflow.python.framework import kernels as registered_kernels
 from tensorflow.python.framework import ops as tf_ops
 from tensorflow.python.ops import (
     control_flow_util,
