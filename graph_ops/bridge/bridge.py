@@ -41,7 +41,8 @@ class RequestInfo(ctypes.Structure):
                 ("signature", ctypes.c_uint64), ("frame", ctypes.c_uint64), ("iteration", ctypes.c_int64),
                 ("stream", ctypes.c_void_p),
                 ("input_count", ctypes.c_int32), ("host_input_count", ctypes.c_int32),
-                ("resource_count", ctypes.c_int32), ("device_output_count", ctypes.c_int32)]
+                ("resource_count", ctypes.c_int32), ("device_output_count", ctypes.c_int32),
+                ("no_room", ctypes.c_int32)]
 
 
 class Array:
@@ -154,6 +155,8 @@ class Request:
 
     Attributes:
       input_count: those in the host's memory included. host_input_count, device_output_count, resource_count.
+      no_room: whether its group in C++ has left it because its table has no rows for new keys, so that no other group
+        need try.
       gpu: the `Gpu` the op is placed on, None for the CPU. communicator: for exchanges of that device's memory.
       exchange: the number of the decision that has all ranks run it; 0 on one rank.
       plan: the number of its graph's plan (plan.py), None where another process has built the graph.
@@ -171,7 +174,7 @@ class Request:
         self.library = library
         (self.handle, self._function_at, self._config_at, self._name_at, self._inputs_at, self.id, self.kernel,
          self.step, self.session, self.signature, self.frame, self.iteration, self.stream, self.input_count,
-         self.host_input_count, self.resource_count, self.device_output_count) = row
+         self.host_input_count, self.resource_count, self.device_output_count, self.no_room) = row
 
     def come(self, stamp, last=-1):
         """Notes on the timeline, while it is on, that it has come to `stamp`: timeline.py."""

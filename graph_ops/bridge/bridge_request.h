@@ -62,6 +62,7 @@ struct RequestInfo {
   int32_t host_input_count;
   int32_t resource_count;
   int32_t device_output_count;  // outputs in host memory come after these
+  int32_t no_room;              // as of the request
 };
 
 inline bool Describe(const tf::Tensor& tensor, TensorInfo* info) {
@@ -105,6 +106,7 @@ struct Request {
   int64_t stamps[kStampCount] = {};  // while the timeline is on
   int32_t last = -1;             // the rank that was the last to be ready
   Group* group = nullptr;  // of requests that run as one (bridge_group.h), until the request finishes
+  bool no_room = false;    // a lookup for whose new keys, as its group has seen, its table has no rows
   // Of one that runs eagerly: bridge_pins.h.
   std::vector<std::shared_ptr<tf::core::RefCounted>> pins;
 

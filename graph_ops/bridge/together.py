@@ -134,7 +134,7 @@ class Group:
         if not self.operation.communicates or world is None or world.size == 1:
             for taken in left:
                 taken.request.come(timeline.AGREED)
-        if self.together(world):
+        if self.together(world) and not all([taken.request.no_room for taken in left]):
             if world.size == 1 or not self.operation.communicates:
                 left.sort(key=_kernel)  # in one order each time, as for all ranks those that communicate are
             try:

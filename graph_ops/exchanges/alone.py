@@ -32,7 +32,9 @@ class Alone(Exchange):
         at, out = lookup.leave("inverse", lookup.keys.size), lookup.embeddings()
         lookup.leave_rest()
         with request_store(request, lookup.config, lookup.world, exclusive=lookup.writes) as store:
-            if lookup.look_up(store, at, out):
+            if request.no_room:
+                lookup.check()
+            elif lookup.look_up(store, at, out):
                 lookup.keep(lambda positions, kept: positions.spread(store.rows, at, kept))
                 if lookup.training:
                     store.touched(at)

@@ -148,7 +148,9 @@ int Lane::RunAll(RequestInfo* infos, int count) {
       Run(team, &left);
     }
     for (size_t t = 0; t < left.size(); ++t) {
-      if (left[t]) others.push_back(*team.members[t]);
+      if (!left[t]) continue;
+      others.push_back(*team.members[t]);
+      others.back().no_room = static_cast<Request*>(others.back().request)->no_room;
     }
   }
   std::copy(others.begin(), others.end(), infos);

@@ -63,7 +63,8 @@ int LookupRun::Unseen(int64_t* missing, int64_t* fresh) {
     InsertMember m = InsertMember();
     if (facts_[t].forgets() ? !WhereFree(t, lacking[i], used[i], used[count + i], &m)
                             : used[i] < 0 || used[i] + lacking[i] > rows.dims[0]) {
-      continue;  // its own `run` says so
+      member(t)->no_room = !facts_[t].forgets();
+      continue;  // its own `run` sees to it
     }
     missing[t] = 0;
     fresh[t] = lacking[i];

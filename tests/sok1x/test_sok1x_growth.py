@@ -9,6 +9,7 @@ import sok1x as sok
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.cuda_kernels import backend
 from sok1x.graph_ops.bridge import bridge, growing
+from sok1x.graph_ops.groups import dense_lookup
 from sok1x.graph_ops.operations import local_lookup
 from sok1x.graph_ops.stores.hashed_store import HashedStore
 
@@ -68,3 +69,41 @@ def test_a_growth_while_others_have_a_slot_is_the_same(monkeypatch, seed, option
         unlocked.clear()
     for name, value in found[0].items():
         assert value.tobytes() == found[1][name].tobytes(), name
+
+
+def one_each(rows, **options):
+    """A lookup of one key a sample, and what it is fed."""
+    keys = tf.placeholder(tf.int64, [None])
+    layer = sok.All2AllDenseEmbedding(rows, 3, 1, 1, **options)
+    return layer, keys, layer(tf.reshape(keys, [-1, 1, 1]), training=True)
+
+
+def pairs(rows, **options):
+    """A lookup that sums two keys a sample, and what it is fed."""
+    keys = tf.placeholder(tf.int64, [None])
+    count = tf.size(keys, out_type=tf.int64)
+    places = tf.stack([tf.range(count) // 2, tf.range(count) % 2], axis=1)
+    layer = sok.DistributedEmbedding("sum", rows, 3, 1, 2, **options)
+    return layer, keys, layer(tf.SparseTensor(places, keys, [(count + 1) // 2, 2]), training=True)
+
+
+@pytest.mark.parametrize("lookup", [one_each, pairs])
+def test_what_a_group_has_found_to_need_more_rows_is_not_looked_up_again(monkeypatch, seed, lookup):
+    random = np.random.RandomState(seed)
+    batches = [np.arange(ROWS), np.arange(ROWS), random.randint(-10 ** 9, 10 ** 9, 3 * ROWS), np.arange(-9, ROWS)]
+    tried, found = [], []
+    for owner, name in ((HashedStore, "look_up"), (dense_lookup.Forward, "run")):
+        real = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given, real=real: tried.append(real) or real(*given))
+    sok.init()
+    for rows, options in ((None, {"init_capacity": ROWS}), (16 * ROWS, {})):
+        with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
+            layer, keys, embeddings = lookup(rows, **options)
+            session.run(tf.global_variables_initializer())
+            for number, batch in enumerate(batches):
+                tried.clear()
+                found.append(session.run(embeddings, {keys: batch}))
+                assert number < 2 or not tried, (number, tried)  # at first Python sees it
+            assert session.run(layer.embedding_variable.rows_in_use()) == len(np.unique(np.concatenate(batches)))
+    for grown, fixed in zip(found, found[len(batches):]):
+        assert grown.tobytes() == fixed.tobytes()
