@@ -39,8 +39,10 @@ i64 find_run(const FindMember& m, const void* keys, i64 n, i32* rows, Out* out) 
   if (m.index) {
     const Slot* const index = m.index;
     const i64 capacity = m.capacity;
-    return look_up_run((const K*)keys, 0, n, [=](i64 key) { prefetch_slot(index, capacity, key); },
-                       [=](i64 key) { return find_row(index, capacity, key); }, m.table, m.dim, rows, out);
+    const auto ask = [=](i64 key) { prefetch_slot(index, capacity, key); };
+    const auto find = [=](i64 key) { return find_row(index, capacity, key); };
+    return m.again ? look_up_lacking((const K*)keys, n, ask, find, m.table, m.dim, rows, out)
+                   : look_up_run((const K*)keys, 0, n, ask, find, m.table, m.dim, rows, out);
   }
   if (m.ranks == 1 && m.limit) {  // without a division
     const u64 limit = (u64)m.limit;

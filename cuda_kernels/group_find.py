@@ -18,8 +18,9 @@ declare("group_find_member_bytes", INT64)
 #   table     pointer to float32 [*, dim]
 #   out       n rows (BLOCKS), out: the values of the keys that have rows; those of others are left as they are
 #   out_half  1: out is float16, to which values are rounded; 0: float32
+#   again     1: where a row is not -1 the host leaves it, and out, as they are; of members with an index
 FIND = groups.record(("keys", groups.BLOCKS), "key_type", "n", "index", "capacity", "ranks", "limit", "rows", "table",
-                     "dim", ("out", groups.BLOCKS), "out_half")
+                     "dim", ("out", groups.BLOCKS), "out_half", "again")
 
 
 def find(members, missing):

@@ -64,6 +64,7 @@ struct FindMember {
   i64 dim;
   Blocks out;
   i64 out_half;
+  i64 again;  // rows that are not -1, and their values, are there: of a table with an index
 };
 
 struct GatherMember {

@@ -29,6 +29,32 @@ SOK_DEVICE i64 look_up_run(const K* keys, i64 first, i64 last, const Ask& ask, c
   return missed;
 }
 
+// The same for the positions below n whose row is -1.
+template <class K, class Ask, class Find, class Out>
+SOK_DEVICE i64 look_up_lacking(const K* keys, i64 n, const Ask& ask, const Find& find, const float* table, i64 dim,
+                               i32* rows, Out* out) {
+  const i64 AT_ONCE = 4 * STAGE;
+  i64 lacking[AT_ONCE], missed = 0;
+  for (i64 next = 0; next < n;) {
+    i64 count = 0;
+    for (; next < n && count < AT_ONCE; ++next) {
+      if (rows[next] >= 0) continue;
+      ask((i64)keys[next]);
+      lacking[count++] = next;
+    }
+    for (i64 i = 0; i < count; ++i) {
+      const i32 row = rows[lacking[i]] = find((i64)keys[lacking[i]]);
+      missed += row < 0;
+      if (out && row >= 0) prefetch_row(table + row * dim, dim);
+    }
+    for (i64 i = 0; out && i < count; ++i) {
+      const i32 row = rows[lacking[i]];
+      if (row >= 0) copy_row(out + lacking[i] * dim, table + row * dim, dim);
+    }
+  }
+  return missed;
+}
+
 #endif  // __CUDACC__
 
 #endif  // SOK1X_LOOKUP_CUH

@@ -105,6 +105,7 @@ int LookupRun::ForwardInsert(const NewRows* rows, const uint8_t* left) {
     m.at_least = rows[t].at_least;
     members.push_back(m);
     again.push_back(found_[t]);
+    again.back().again = combined_.empty();
     if (combined_.empty()) continue;
     bags.push_back(combined_[t]);
     Keep(t, &kept);

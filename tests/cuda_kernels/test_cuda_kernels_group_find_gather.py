@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from group_arena import Arena, Blocked, Flat, put_all, sizes
 from kernel_checks import EXTREMES, combine_oracle, dirty
-from kernel_devices import SMALL, call, host_only, on, on_gpu, size
+from kernel_devices import SMALL, call, host_only, on, on_gpu, same_bits, size
 
 from sok1x.cuda_kernels import backend, group_combine, group_find, group_gather, groups, hash_index
 
@@ -18,6 +18,39 @@ DIMS = [1, 2, 3, 4, 5, 6, 8, 12, 16, 31, 32, 33, 64, 100, 128, 130, 257, 300]
 @host_only
 def test_records_are_those_of_the_kernels(dtype, name):
     assert getattr(backend.kernels, name)() == dtype.itemsize
+
+
+@pytest.mark.parametrize("out_half", [0, 1])
+@host_only
+def test_positions_that_have_rows_are_left_alone_when_they_are_looked_up_again(seed, out_half):
+    random = np.random.RandomState(seed)
+    keys = np.arange(1000, 1700)
+    capacity, dim, asked = 1024, 5, random.randint(900, 1800, 3001)
+    index, given = np.tile(np.array([0, -1], np.int64), (capacity, 1)), np.full(len(keys), -1, np.int32)
+    call(hash_index.insert, index, capacity, keys, len(keys), given, 0)
+    table = random.normal(size=(len(keys), dim)).astype(np.float32)
+    expected = np.where((asked >= 1000) & (asked < 1700), asked - 1000, -1)
+    there = np.where(random.random_sample(len(asked)) < 0.8, 10 ** 6, -1).astype(np.int32)
+    members = groups.members(group_find.FIND, 1)
+
+    def run():
+        rows, missing = there.copy(), np.zeros(1, np.int64)
+        out = np.full((len(asked), dim), 7, np.float16 if out_half else np.float32)
+        for name, value in (("index", index), ("rows", rows), ("table", table)):
+            members[name] = value.ctypes.data
+        groups.lie_at(members["keys"], asked.ctypes.data)
+        groups.lie_at(members["out"], out.ctypes.data)
+        members["n"], members["capacity"], members["ranks"] = len(asked), capacity, 1
+        members["dim"], members["out_half"], members["again"] = dim, out_half, 1
+        group_find.look_up(members, missing.ctypes.data)
+        return rows, out, missing
+
+    rows, out, missing = same_bits(run)
+    lacked = there < 0
+    np.testing.assert_array_equal(rows, np.where(lacked, expected, there))
+    new = lacked & (expected >= 0)
+    np.testing.assert_array_equal(out[new], table[expected[new]].astype(out.dtype))
+    assert (out[~new] == 7).all() and missing == (lacked & (expected < 0)).sum()
 
 
 def some_keys(random, key_type, n):
