@@ -26,7 +26,6 @@ Rows:
 Bags and sums:
     combine        where bags begin; the sum or mean of their rows
     bags           the bag of each key; the longest bag
-    parts          partial sums of bags from all ranks added up
     segment_sum    sums of rows by segment number, of bags' gradients too (segment_sum_gpu.cuh: the GPU's form)
     segments       segment numbers checked; each term's row of the sums
     dense          dense tensors around an all-reduce: copied, widened, narrowed, divided
@@ -42,12 +41,14 @@ of records, one for each table, with pointers in them.
     groups           the records, rows that lie in several blocks (groups.cuh)
     group_bags       as combine.bag_offsets and bags.longest
     group_combine    as combine (bags.cuh, combine_host.h: what both share)
+    group_parts      partial sums of bags from all ranks added up
     group_weights    gradients of what group_combine multiplies rows with
     group_find       as hash_index.find, row_numbers.direct and lookup
     group_initial    as row_init.initial_rows (row_init.cuh: what both share)
     group_gather     as gather
     group_unique     as unique
     group_partition  as partition (owners.cuh: who owns a key)
+    group_pairs      keys with their bags, in the order in which they are sent
     group_sum        as segment_sum (segment_sum_terms.cuh, segment_sum_host.h: what both share)
     group_stamps     as stamps
     group_update     as update.descend and adam.lazy_adam (descend_rows.cuh, adam_rows.cuh: what both share)

@@ -44,12 +44,23 @@ struct UniqueMember {
 };
 
 struct PartitionMember {
-  const i64* values;  // the member's distinct keys; how many is in `distinct`
-  i64 n;              // at most so many
+  const void* values;  // the member's keys, of key_type; how many is in `distinct`
+  i64 key_type;
+  i64 n;               // at most so many
   i32* position;
   i32* inverse;  // numbers of `values`, which become their places among the member's sent keys
   i64 n_inverse;
   i64 parts, first;  // a key's owner is first + key mod parts
+};
+
+// Keys of bags as they are sent: see group_pairs.py.
+struct PairsMember {
+  const void* keys;  // n of key_type
+  i64 key_type, n;
+  const i64* offsets;  // [n_bags + 1]
+  i64 n_bags, first;   // the number of bag 0
+  const i32* position;
+  Blocks out;  // of 16 bytes a key: the keys of a block, then their bags
 };
 
 struct FindMember {
@@ -136,6 +147,17 @@ struct WeightsMember {
   const i32* order;      // [n], which of `weights` each key has, and of `out`; null: the same
   const float* weights;  // [n]
   float* out;            // [n]
+};
+
+// Partial sums of bags.
+struct PartsMember {
+  const char* base;
+  const i64* at;  // [n_parts], bytes from base to each part
+  i64 n_parts;
+  i64 half;  // numbers of 16 bits, else of 32
+  i64 dim, n_bags;
+  const i64* offsets;  // [n_bags + 1], where each bag begins among its keys, by whose number sums are divided; null: not
+  char* out;
 };
 
 struct StampMember {

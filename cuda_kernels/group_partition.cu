@@ -1,7 +1,9 @@
-// Distinct keys of many tables grouped by the rank that owns them, in as many launches as those of one; see
+// Keys of many tables grouped by the rank that owns them, in as many launches as those of one; see
 // partition.cu. What is sent lies as [owner][member][key], in a member's order.
 #include "groups.cuh"
 #include "owners.cuh"
+
+SOK_DEVICE i64 value_of(const PartitionMember& m, i64 i) { return load_key(m.values, (i32)m.key_type, i); }
 
 #ifdef __CUDACC__
 // places [ranks * tiles + 1]: the keys that a tile has for a rank; later their running sum, by rank and then by tile. As
@@ -17,7 +19,7 @@ SOK_KERNEL sok1x_group_partition_count(const PartitionMember* SOK_RESTRICT membe
     const i64 t = part_of(starts, count, tile);
     const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
     const bool valid = i < distinct[t];
-    const i64 owner = valid ? members[t].first + owner_of(members[t].values[i], members[t].parts) : 0;
+    const i64 owner = valid ? members[t].first + owner_of(value_of(members[t], i), members[t].parts) : 0;
     const u32 same = same_owner(valid, owner);
     if (valid && warp_lane() == __ffs(same) - 1) places[owner * tiles + tile] = __popc(same);
   }
@@ -47,7 +49,7 @@ SOK_KERNEL sok1x_group_partition_place(const PartitionMember* SOK_RESTRICT membe
     const i64 t = part_of(starts, count, tile);
     const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
     const bool valid = i < distinct[t];
-    const i64 key = valid ? members[t].values[i] : 0;
+    const i64 key = valid ? value_of(members[t], i) : 0;
     const i64 owner = valid ? members[t].first + owner_of(key, members[t].parts) : 0;
     const u32 same = same_owner(valid, owner);
     if (valid) {
@@ -82,7 +84,7 @@ SOK_EXPORT void sok1x_group_partition(const PartitionMember* members, i64 count,
       const PartitionMember& m = members[t];
       const OwnerOf owner(m.parts);
       for (i64 i = 0; i < distinct[t]; ++i) {
-        m.position[i] = (i32)(m.first + owner(m.values[i]));
+        m.position[i] = (i32)(m.first + owner(value_of(m, i)));
         ++places[t * stride + m.position[i]];
       }
     }
@@ -107,7 +109,7 @@ SOK_EXPORT void sok1x_group_partition(const PartitionMember* members, i64 count,
       }
       for (i64 i = 0; i < distinct[t]; ++i) {
         const i32 rank = m.position[i];
-        sent[place[rank]] = m.values[i];
+        sent[place[rank]] = value_of(m, i);
         m.position[i] = (i32)(place[rank]++ + to_own[rank]);
       }
       for (i64 i = 0; i < m.n_inverse; ++i) m.inverse[i] = m.position[m.inverse[i]];

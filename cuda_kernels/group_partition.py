@@ -13,14 +13,15 @@ declare("group_partition_remap", None, POINTER, POINTER, INT64, INT64, threads=l
 declare("group_partition_member_bytes", INT64)
 
 # What `partition` takes of each member:
-#   values     pointer to int64, its distinct keys, as `group_unique.unique` leaves them
+#   values     pointer to its keys, as the distinct ones that `group_unique.unique` leaves
+#   key_type   as numbered in common.cuh; 0: int64
 #   n          at most so many
 #   position   pointer to int32 [n], out: where each of them is among the member's keys in the order in which they are
 #              sent: those of owner 0 in their order, of owner 1, ...
 #   inverse    pointer to int32 [n_inverse], numbers of `values`, which become their positions
 #   parts      a key's owner is first + key mod parts; 0: all ranks
 #   first      see parts
-PARTITION = groups.record("values", "n", "position", "inverse", "n_inverse", "parts", "first")
+PARTITION = groups.record("values", "key_type", "n", "position", "inverse", "n_inverse", "parts", "first")
 
 
 def partition(members, distinct, ranks, counts, sent):

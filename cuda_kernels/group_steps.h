@@ -53,8 +53,10 @@ struct GroupSteps {
   int (*unique)(GroupWork* work, UniqueMember* members, i64 count, i64* distinct);
   int (*partition)(GroupWork* work, const PartitionMember* members, i64 count, const i64* distinct, i64 ranks,
                    i64* counts, i64* sent);
+  int (*pairs)(GroupWork* work, const PairsMember* members, i64 count);
   int (*bag_offsets)(GroupWork* work, const BagsMember* members, i64 count, i64* counts);
   int (*combine)(GroupWork* work, const CombineMember* members, i64 count);
+  int (*sum_parts)(GroupWork* work, const PartsMember* members, i64 count);
   int (*segment_sum)(GroupWork* work, SumMember* members, i64 count);
   int (*weights)(GroupWork* work, const WeightsMember* members, i64 count);
   int (*stamp)(GroupWork* work, const StampMember* members, i64 count);

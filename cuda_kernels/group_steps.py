@@ -12,8 +12,8 @@ from . import backend, gpu_driver, host
 # The kernels that steps launch, in the order of `Kernel` in host_group_device.h.
 KERNELS = ("group_find", "group_initial", "group_gather", "group_unique_claim", "group_unique_number",
            "group_unique_inverse", "group_partition_count", "group_partition_counts", "group_partition_place",
-           "group_partition_remap", "group_bag_offsets", "group_longest_bags", "group_combine",
-           "group_weighted_combine", "group_weights", "group_sum_count",
+           "group_partition_remap", "group_pairs", "group_parts", "group_bag_offsets", "group_longest_bags",
+           "group_combine", "group_weighted_combine", "group_weights", "group_sum_count",
            "group_sum_place", "group_sum_clear", "group_sum_chunks", "group_sum_scaled_chunks", "group_sum_keys",
            "group_sum_bags", "group_sum_in_order", "group_move_clocks", "group_stamp_rows", "running_sum",
            "sort_count", "sort_place", "number_new", "claim_slots", "write_keys", "initial_rows", "fill_int64",
@@ -22,8 +22,9 @@ KERNELS = ("group_find", "group_initial", "group_gather", "group_unique_claim", 
            "touch_rows", "fill_int32")
 # The families that declare them: imported when a GPU is there, for some of them import this.
 FAMILIES = ("cache_rows", "fill", "group_bags", "group_combine", "group_find", "group_gather", "group_initial",
-            "group_partition", "group_stamps", "group_sum", "group_unique", "group_update", "group_weights",
-            "hash_index", "index_rows", "row_init", "row_numbers", "row_use", "scan", "sort", "stamps")
+            "group_pairs", "group_partition", "group_parts", "group_stamps", "group_sum", "group_unique",
+            "group_update", "group_weights", "hash_index", "index_rows", "row_init", "row_numbers", "row_use", "scan",
+            "sort", "stamps")
 
 # The driver's functions, in the order of GroupDevice.
 _DRIVER = ("cuMemcpyHtoDAsync_v2", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuEventRecord",
@@ -71,7 +72,9 @@ class GroupSteps(ctypes.Structure):
                 ("initial", _step(_POINTER, _I64)), ("gather", _step(_POINTER, _I64)),
                 ("unique", _step(_POINTER, _I64, _POINTER)),
                 ("partition", _step(_POINTER, _I64, _POINTER, _I64, _POINTER, _POINTER)),
+                ("pairs", _step(_POINTER, _I64)),
                 ("bag_offsets", _step(_POINTER, _I64, _POINTER)), ("combine", _step(_POINTER, _I64)),
+                ("sum_parts", _step(_POINTER, _I64)),
                 ("segment_sum", _step(_POINTER, _I64)), ("weights", _step(_POINTER, _I64)),
                 ("stamp", _step(_POINTER, _I64)),
                 ("insert", _step(_POINTER, _I64)), ("touch", _step(_POINTER, _I64)),

@@ -13,7 +13,7 @@
 // A GPU. Kept in step with group_steps.py's _Device, and its kernels' order with KERNELS there.
 enum Kernel {
   FIND, INITIAL, GATHER, UNIQUE_CLAIM, UNIQUE_NUMBER, UNIQUE_INVERSE, PARTITION_COUNT, PARTITION_COUNTS, PARTITION_PLACE,
-  PARTITION_REMAP, BAG_OFFSETS, LONGEST_BAGS, COMBINE, WEIGHTED_COMBINE, WEIGHTS, SUM_COUNT, SUM_PLACE,
+  PARTITION_REMAP, PAIRS, PARTS, BAG_OFFSETS, LONGEST_BAGS, COMBINE, WEIGHTED_COMBINE, WEIGHTS, SUM_COUNT, SUM_PLACE,
   SUM_CLEAR, SUM_CHUNKS, SUM_SCALED_CHUNKS, SUM_KEYS, SUM_BAGS, SUM_IN_ORDER, MOVE_CLOCKS, STAMP_ROWS, RUNNING_SUM, SORT_COUNT, SORT_PLACE, NUMBER_NEW,
   CLAIM_SLOTS, WRITE_KEYS, INITIAL_ROWS, FILL_INT64, STAMP_RANGE, LOOK_UP_INT64, DESCEND, LAZY_ADAM, GIVE_ROWS,
   CLAIM_FOR_KEYS, WRITE_CLAIMED, MOVE_ROWS, RESET_ROWS, BEGIN_ROWS, STAMP_GIVEN, ADVANCE_CLOCK, BEGIN_LOOKUP, TOUCH_ROWS,
@@ -225,6 +225,7 @@ int gather(GroupWork* work, const GatherMember* members, i64 count);
 int unique(GroupWork* work, UniqueMember* members, i64 count, i64* distinct);
 int partition(GroupWork* work, const PartitionMember* members, i64 count, const i64* distinct, i64 ranks, i64* counts,
               i64* sent);
+int pairs(GroupWork* work, const PairsMember* members, i64 count);
 int bag_offsets(GroupWork* work, const BagsMember* members, i64 count, i64* counts);
 int stamp(GroupWork* work, const StampMember* members, i64 count);
 int descend(GroupWork* work, const UpdateMember* members, i64 count);
@@ -236,6 +237,7 @@ int leave_out(GroupWork* work, const TouchMember* members, i64 count);
 std::vector<i64> combine_tiles(const CombineMember* members, i64 count);  // running sum of members' tiles on a GPU
 Kernel combine_kernel(const CombineMember* members, i64 count);           // which of the two for them
 int combine(GroupWork* work, const CombineMember* members, i64 count);
+int sum_parts(GroupWork* work, const PartsMember* members, i64 count);
 int weights(GroupWork* work, const WeightsMember* members, i64 count);
 int segment_sum(GroupWork* work, SumMember* members, i64 count);
 

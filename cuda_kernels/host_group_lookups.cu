@@ -14,6 +14,7 @@ SOK_EXPORT void sok1x_group_unique(const UniqueMember* members, i64 count, i64* 
                                    i64 pieces);
 SOK_EXPORT void sok1x_group_partition(const PartitionMember* members, i64 count, const i64* distinct, i64 ranks,
                                       i64* counts, i64* sent);
+SOK_EXPORT void sok1x_group_pairs(const PairsMember* members, const i64* starts, i64 count, i64 items);
 SOK_EXPORT void sok1x_group_bag_offsets(const BagsMember* members, const i64* starts, i64 count, i64 items,
                                         i64* counts);
 SOK_EXPORT void sok1x_group_longest_bags(const BagsMember* members, const i64* starts, i64 count, i64 items,
@@ -220,6 +221,20 @@ int partition(GroupWork* work, const PartitionMember* members, i64 count, const 
   step.launch(PARTITION_COUNTS, count, at.sums[0], count, tiles, ranks, places_at, counts, to_own);
   step.launch(PARTITION_PLACE, 32 * tiles, at.members, at.sums[0], count, tiles, distinct, places_at, to_own, sent);
   step.launch(PARTITION_REMAP, 32 * of_inverse[count], at.members, at.sums[1], count, of_inverse[count]);
+  return step.error;
+}
+
+int pairs(GroupWork* work, const PairsMember* members, i64 count) {
+  Step step(work);
+  if (!step.on_gpu()) {
+    const auto starts = running_sum(count, [=](i64 t) { return members[t].n; });
+    ++kernels_run;
+    sok1x_group_pairs(members, starts.data(), count, starts[count]);
+    return 0;
+  }
+  const auto starts = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
+  const auto at = step.place(members, count, {&starts});
+  step.launch(PAIRS, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
   return step.error;
 }
 

@@ -4,6 +4,7 @@
 
 // The kernels' host build.
 SOK_EXPORT void sok1x_group_combine(const CombineMember* members, const i64* starts, i64 count, i64 items);
+SOK_EXPORT void sok1x_group_parts(const PartsMember* members, const i64* starts, i64 count, i64 items);
 SOK_EXPORT void sok1x_group_sum(const SumMember* members, i64 count);
 SOK_EXPORT void sok1x_group_weights(const WeightsMember* members, const i64* starts, i64 count, i64 items);
 
@@ -116,6 +117,21 @@ int combine(GroupWork* work, const CombineMember* members, i64 count) {
   const auto starts = combine_tiles(members, count);
   const auto at = step.place(members, count, {&starts});
   step.launch(combine_kernel(members, count), 32 * starts[count], at.members, at.sums[0], count, starts[count]);
+  return step.error;
+}
+
+int sum_parts(GroupWork* work, const PartsMember* members, i64 count) {
+  Step step(work);
+  if (!step.on_gpu()) {
+    const auto starts = running_sum(count, [=](i64 t) { return members[t].n_bags; });
+    ++kernels_run;
+    sok1x_group_parts(members, starts.data(), count, starts[count]);
+    return 0;
+  }
+  const auto starts =
+      running_sum(count, [=](i64 t) { return (members[t].n_bags * row_lanes(members[t].dim) + 31) / 32; });
+  const auto at = step.place(members, count, {&starts});
+  step.launch(PARTS, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
   return step.error;
 }
 

@@ -5,11 +5,12 @@ Kept in step with the Direct of graph_ops/groups/exchanges.h.
 import ctypes
 
 _FUNCTIONS = {
-    "alltoallv": "MPI_Alltoallv", "iallreduce": "MPI_Iallreduce", "wait": "MPI_Wait",
-    "group_start": "ncclGroupStart", "group_end": "ncclGroupEnd", "send": "ncclSend", "recv": "ncclRecv"}
-_NUMBERS = ("rank", "ranks", "limit", "inside", "since", "bytes_sent", "exchanges", "comm", "alltoallv", "iallreduce",
-            "wait", "byte", "uint8", "max", "status", "local", "inside_comm", "across_comm", "group_start", "group_end",
-            "send", "recv", "stream")
+    "alltoallv": "MPI_Alltoallv", "allgatherv": "MPI_Allgatherv", "iallreduce": "MPI_Iallreduce", "wait": "MPI_Wait",
+    "group_start": "ncclGroupStart", "group_end": "ncclGroupEnd", "send": "ncclSend", "recv": "ncclRecv",
+    "all_gather": "ncclAllGather", "broadcast": "ncclBroadcast"}
+_NUMBERS = ("rank", "ranks", "limit", "inside", "since", "gathers", "bytes_sent", "exchanges", "comm", "alltoallv",
+            "allgatherv", "iallreduce", "wait", "byte", "uint8", "max", "status", "local", "inside_comm", "across_comm",
+            "group_start", "group_end", "send", "recv", "all_gather", "broadcast", "stream")
 
 
 class Direct(ctypes.Structure):
@@ -23,20 +24,20 @@ class Direct(ctypes.Structure):
         if not since:
             return None
         return before if before is not None and before[2] == since else (
-            "all_to_all", self.op.decode("utf-8", "replace"), since)
+            "all_gather" if self.gathers else "all_to_all", self.op.decode("utf-8", "replace"), since)
 
 
 def of_mpi(MPI, comm, rank, size, limit, status):
     """The Direct of an mpi4py communicator `comm`. status: an MPI.Status, which must live as long."""
     made = Direct(rank, size, limit, byte=MPI._handleof(MPI.BYTE), uint8=MPI._handleof(MPI.UINT8_T),
                   max=MPI._handleof(MPI.MAX), comm=MPI._handleof(comm), status=MPI._addressof(status))
-    return _with(made, ctypes.CDLL(MPI.__file__), ("alltoallv", "iallreduce", "wait"))
+    return _with(made, ctypes.CDLL(MPI.__file__), ("alltoallv", "allgatherv", "iallreduce", "wait"))
 
 
 def of_nccl(functions, comm, rank, size, stream):
     """The Direct of NCCL's communicator `comm`. functions: dict of its functions by name."""
     made = Direct(rank, size, comm=comm, stream=stream)
-    for field in ("group_start", "group_end", "send", "recv"):
+    for field in ("group_start", "group_end", "send", "recv", "all_gather", "broadcast"):
         setattr(made, field, ctypes.cast(functions[_FUNCTIONS[field]], ctypes.c_void_p).value)
     return made
 

@@ -20,14 +20,15 @@ HELD, MESSAGE, LEFT, FAILED, SEND = range(1, 6)
 _NAME_BYTES = 1000
 _I, _I64, _P = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p
 _ALL_TO_ALL = ctypes.CFUNCTYPE(_I, _I64, ctypes.c_char_p, _I64, _P, _I64, _P, _I64, _I64)
+_ALL_GATHER = ctypes.CFUNCTYPE(_I, _I64, ctypes.c_char_p, _I64, _I64, _P, _I64)
 _ANY_RANK = ctypes.CFUNCTYPE(_I, _P, _I64)
 _TELL = ctypes.CFUNCTYPE(None, _I, _P, _I64)
 _ENDED = ctypes.CFUNCTYPE(_I, _I64)
 
 
 class _Ways(ctypes.Structure):
-    _fields_ = [("all_to_all", _ALL_TO_ALL), ("any_rank", _ANY_RANK), ("any_rank_answer", _ANY_RANK),
-                ("ended", _ENDED)]
+    _fields_ = [("all_to_all", _ALL_TO_ALL), ("all_gather", _ALL_GATHER), ("any_rank", _ANY_RANK),
+                ("any_rank_answer", _ANY_RANK), ("ended", _ENDED)]
 
 
 class _Standing(ctypes.Structure):
@@ -111,8 +112,9 @@ class LaneRanks(Meeting):
         self._error: Optional[BaseException] = None
         self._answer: Any = None
         self._flags = np.empty(0, np.uint8)
-        self._ways = _Ways(_ALL_TO_ALL(self._guarded(self._all_to_all)), _ANY_RANK(self._guarded(self._any_rank)),
-                           _ANY_RANK(self._guarded(self._any_rank_answer)), _ENDED(self._guarded(self._ended)))
+        self._ways = _Ways(_ALL_TO_ALL(self._guarded(self._all_to_all)), _ALL_GATHER(self._guarded(self._all_gather)),
+                           _ANY_RANK(self._guarded(self._any_rank)), _ANY_RANK(self._guarded(self._any_rank_answer)),
+                           _ENDED(self._guarded(self._ended)))
         self._standing = _Standing(world.rank, world.size, 0, 0, world.coordinator.spin_microseconds, 0, 0,
                                    world.short_headers, world.by_hosts.local if world.by_hosts else 0)
         self._info = _EventInfo()
@@ -206,10 +208,18 @@ class LaneRanks(Meeting):
 
     def _all_to_all(self, gpu: int, name: bytes, give: int, gives: int, take: int, takes: int, unit: int,
                     among: int) -> None:
+        with self._current(gpu):
+            self._named(gpu, name).all_to_all(give, self._numbers(gives), take, self._numbers(takes), unit, among)
+
+    def _all_gather(self, gpu: int, name: bytes, give: int, take: int, takes: int, unit: int) -> None:
+        with self._current(gpu):
+            self._named(gpu, name).all_gather(give, take, self._numbers(takes), unit)
+
+    def _named(self, gpu: int, name: bytes) -> Any:
+        """The communicator, which knows what op exchanges."""
         communicator = self._communicator(gpu)
         communicator.op = self._world.communicator.op = name.decode("utf-8", "replace")
-        with self._current(gpu):
-            communicator.all_to_all(give, self._numbers(gives), take, self._numbers(takes), unit, among)
+        return communicator
 
     def _any_rank(self, flags: int, count: int) -> None:
         self._answer = self._world.communicator.any_rank(ctypes.string_at(flags, count))

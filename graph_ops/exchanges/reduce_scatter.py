@@ -9,17 +9,18 @@ for gradients in a backward. Forward leaves
   all_offsets  where each bag of all ranks begins among the received keys
   counts       bags of each rank
 
-and `inverse` is empty unless the exchange was chosen when keys had been made distinct already. Communicators reduce in
-float32. Where embeddings are float16, partial sums go to the rank that has the bags by All2All, as many bytes as in a
-Reduce-Scatter, and are added up there in float32.
+and `inverse` is empty unless the exchange was chosen when keys had been made distinct already. Partial sums go to the
+rank that has the bags by All2All, as many bytes as in a Reduce-Scatter, and are added up there in the order of the
+ranks, in float32: so sums are the same bits by MPI and by NCCL, and float16 ones are rounded once.
 """
 from typing import Any, Tuple
 
 import numpy as np
 
 from sok1x.cuda_kernels import bags as bag_kernels
-from sok1x.cuda_kernels import combine, partition, parts, unique
+from sok1x.cuda_kernels import combine, group_parts, groups, partition, unique
 from sok1x.graph_ops.bridge import timeline
+from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.exchanges import ties
 from sok1x.graph_ops.exchanges.asked import by_owner
 from sok1x.graph_ops.exchanges.exchange import Exchange
@@ -30,6 +31,7 @@ from sok1x.graph_ops.exchanges.training import check_training
 from sok1x.graph_ops.stores import figures
 from sok1x.graph_ops.stores.distinct import make_distinct
 from sok1x.graph_ops.stores.store import check_keys, request_store
+from sok1x.graph_ops.stores.table import Table
 
 
 class ReduceScatter(Exchange):
@@ -65,7 +67,7 @@ class ReduceScatter(Exchange):
         lookup.leave_rest()
         _add_up(request, world, partial, counts, bags, out)
         request.come(timeline.ROWS)
-        _count_sums(lookup, counts, out.dtype, gathers=False)
+        count_sums(lookup.table, world.rank, counts, out.dtype, gathers=False)
 
     def prepare_backward(self, back: Gradient) -> None:
         """See `Exchange.prepare_backward`."""
@@ -82,7 +84,7 @@ class ReduceScatter(Exchange):
         gradients = request.temporary(dtype, int(counts.sum()), dim)
         request.communicator.all_gather(back.state.pointer, gradients.pointer, counts, row_bytes(back.table, dtype))
         request.come(timeline.ROWS)
-        _count_sums(back, counts, dtype, gathers=True)
+        count_sums(back.table, back.world.rank, counts, dtype, gathers=True)
         sum_by_row(back, gradients, Bags(dim, back.saved.all_offsets, False), back.saved.requested)
 
     def spread(self, back: Gradient, kept: Kept, headers: np.ndarray, out: Any) -> None:
@@ -95,11 +97,16 @@ class ReduceScatter(Exchange):
         _add_up(request, back.world, partial, counts, back.layout, out)
 
 
-def _count_sums(run: Any, counts: np.ndarray, dtype: str, gathers: bool) -> None:
-    """Counts bytes of a `Lookup`'s partial sums, or of gradients that all ranks gather; counts: bags of each rank."""
-    mine, size = int(counts[run.world.rank]), row_bytes(run.table, dtype)
-    to_all, others = mine * (len(counts) - 1) * size, (int(counts.sum()) - mine) * size
-    figures.moved(run.table.name, *((to_all, others) if gathers else (others, to_all)))
+def count_pairs(table: str, rank: int, sends: np.ndarray, receives: np.ndarray) -> None:
+    """Counts bytes of keys with their bags: int64 [N] each, those that go to each rank, and come from each."""
+    figures.moved(table, *(16 * int(counts.sum() - counts[rank]) for counts in (sends, receives)))
+
+
+def count_sums(table: Table, rank: int, bags: np.ndarray, dtype: str, gathers: bool) -> None:
+    """Counts bytes of a lookup's partial sums, or of gradients that all ranks gather; bags: int64 [N], of each rank."""
+    mine, size = int(bags[rank]), row_bytes(table, dtype)
+    to_all, others = mine * (len(bags) - 1) * size, (int(bags.sum()) - mine) * size
+    figures.moved(table.name, *((to_all, others) if gathers else (others, to_all)))
 
 
 def _exchange_pairs(lookup: Lookup, bags: Bags, every: Header) -> Tuple[Any, Any, np.ndarray]:
@@ -125,8 +132,7 @@ def _exchange_pairs(lookup: Lookup, bags: Bags, every: Header) -> Tuple[Any, Any
     request.communicator.all_to_all(grouped.pointer, send_counts, keys.pointer, recv_counts, 8)
     request.communicator.all_to_all(sent_bags.pointer, send_counts, key_bags.pointer, recv_counts, 8)
     request.come(timeline.KEYS)
-    others = [int(counts.sum() - counts[lookup.world.rank]) for counts in (send_counts, recv_counts)]
-    figures.moved(lookup.table.name, 16 * others[0], 16 * others[1])
+    count_pairs(lookup.table.name, lookup.world.rank, send_counts, recv_counts)
     return keys, key_bags, bag_counts
 
 
@@ -146,13 +152,14 @@ def _add_up(request: Any, world: Any, partial: Any, counts: np.ndarray, bags: Ba
       partial: [sum(counts), D], float32 or float16, the bags of rank 0 first. counts: int64 [N], bags of each rank.
       bags: this rank's. out: of `partial`'s dtype, filled: counts[rank] rows.
     """
-    dim, mine = partial.shape[1], int(counts[world.rank])
-    if partial.dtype == "float32":
-        request.communicator.reduce_scatter(partial.pointer, out.pointer, counts, dim)
-        if bags.mean:
-            combine.divide(out.pointer, dim, bags.offsets.pointer, mine, out.pointer)
-        return
-    received = request.temporary(partial.dtype, world.size * mine, dim)
-    request.communicator.all_to_all(partial.pointer, counts, received.pointer, np.full(world.size, mine, np.int64),
-                                    dim * 2)
-    parts.sum_parts(received.pointer, world.size, mine, dim, bags.offsets.pointer if bags.mean else 0, out.pointer)
+    dim, mine, ranks = partial.shape[1], int(counts[world.rank]), world.size
+    size = dim * ITEM_BYTES[partial.dtype]
+    received, at = request.temporary(partial.dtype, ranks * mine, dim), request.temporary("int64", ranks)
+    request.communicator.all_to_all(partial.pointer, counts, received.pointer, np.full(ranks, mine, np.int64), size)
+    at.write(np.arange(ranks) * mine * size)
+    members = groups.members(group_parts.PARTS, 1)
+    for field, value in (("base", received.pointer), ("at", at.pointer), ("n_parts", ranks),
+                         ("half", partial.dtype == "float16"), ("dim", dim), ("n_bags", mine),
+                         ("offsets", bags.offsets.pointer if bags.mean else 0), ("out", out.pointer)):
+        members[field] = value
+    group_parts.sum_parts(members)

@@ -11,10 +11,13 @@ exchanges as of one.
     lookup_ranks   and on several, where rows go by all2all: forward
     lookup_hosts   and what is different by hosts
     lookup_ranks_backward  and backward
+    lookup_ranks_sums  both, where bags go by reduce_scatter
     lookup_run     how: in C++, a few calls for a group
     lookup_run_alone      (C++ alone) the part of one rank
     lookup_run_ranks      (C++ alone) that of several
     lookup_run_hosts      (C++ alone) and what that has besides where exchanges go by hosts
+    lookup_run_sums       (C++ alone) where bags go by reduce_scatter
+    lookup_run_sums_backward  (C++ alone) and their gradients
     lookup_run_new        (C++ alone) keys that get rows
     lookup_run_forgetful  (C++ alone) tables that forget
     lookup_run_ahead      (C++ alone) rows made distinct by the lookup itself
@@ -28,6 +31,8 @@ exchanges as of one.
     lane_ranks     (C++ alone) its part with other ranks: groups announced and decided
     lane_ranks_run  (C++ alone) and run
     choice         (C++ alone) by which exchange bags move more
+    lane_ranks_sums  (C++ alone) where bags go by reduce_scatter
+    lane_ranks_figures  (C++ alone) what exchanges move, counted
     lane_ranks_hosts  (C++ alone) and what is different by hosts
     lane_ranks_messages  (C++ alone) how they talk with rank 0
     relay          (C++ alone) and pass on what others say to it

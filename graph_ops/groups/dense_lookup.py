@@ -8,7 +8,7 @@ class Forward(GroupForm):
 
     def fixed_key(self, config):
         """See GroupForm.fixed_key: where it is known whether they train."""
-        if config.training is None or _by_itself(config):
+        if config.training is None or by_itself(config):
             return None
         return ("training", config.training) + lookup_ranks.way(config)
 
@@ -19,7 +19,7 @@ class Forward(GroupForm):
 
     def key(self, taken, world):
         """See GroupForm.key."""
-        if _by_itself(taken.config):
+        if by_itself(taken.config):
             return None
         if world.size == 1:
             return lookup_alone.key(taken)
@@ -27,7 +27,7 @@ class Forward(GroupForm):
 
     def lane(self, request, call, world):
         """See GroupForm.lane."""
-        if _by_itself(call.config):
+        if by_itself(call.config):
             return None
         return lane.LaneOp(lane.FORWARD, lookup_ranks.way(call.config), request, call, world)
 
@@ -81,6 +81,6 @@ class Backward(GroupForm):
         return lookup_alone.backward(members) if world.size == 1 else lookup_ranks_backward.backward(members, world)
 
 
-def _by_itself(config):
+def by_itself(config):
     """Whether lookups are for Python: those of tables with a cache."""
     return config.table.cache is not None

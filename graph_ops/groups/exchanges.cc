@@ -14,8 +14,9 @@ constexpr int kByPython = -1;
 constexpr int kNcclUint8 = 1;
 constexpr int64_t kMostBytes = std::numeric_limits<int>::max();
 
-void Begins(Direct* direct, const char* op) {
+void Begins(Direct* direct, const char* op, bool gathers = false) {
   std::strncpy(direct->op, op, sizeof(direct->op) - 1);
+  direct->gathers = gathers;
   direct->since = std::chrono::duration_cast<std::chrono::nanoseconds>(
                       std::chrono::steady_clock::now().time_since_epoch()).count();
   direct->exchanges += 1;
@@ -89,6 +90,63 @@ int Exchanges::ByNccl(const char* op, int64_t give, const int64_t* gives, int64_
     }
     const int last = direct.group_end();
     error = error != 0 ? error : last;
+  }
+  direct.inside = 0;
+  return error == kByPython || error == 0 ? error : 1;
+}
+
+int Exchanges::AllGather(bool gpu, const char* op, int64_t give, int64_t take, const int64_t* takes, int64_t unit) {
+  const int code = gpu ? GatherByNccl(op, give, take, takes, unit) : GatherByMpi(op, give, take, takes, unit);
+  return code == kByPython ? ways_->all_gather(gpu, op, give, take, takes, unit) : code;
+}
+
+// As launch/mpi_communicator.py does it: the same calls of MPI's.
+int Exchanges::GatherByMpi(const char* op, int64_t give, int64_t take, const int64_t* takes, int64_t unit) {
+  if (!allowed_ || host_ == nullptr) return kByPython;
+  Direct& direct = *host_;
+  const int ranks = direct.ranks;
+  std::vector<int> counts(2 * ranks);
+  int64_t taken = 0;
+  for (int r = 0; r < ranks; ++r) {
+    if (takes[r] * unit > kMostBytes - taken) return kByPython;
+    counts[r] = takes[r] * unit;
+    counts[ranks + r] = taken;
+    taken += takes[r] * unit;
+  }
+  if (taken / unit > direct.limit) return kByPython;
+  Begins(host_, op, true);
+  direct.bytes_sent += (ranks - 1) * takes[direct.rank] * unit;
+  const int error = direct.allgatherv(reinterpret_cast<void*>(give), counts[direct.rank], direct.byte,
+                                      reinterpret_cast<void*>(take), counts.data(), counts.data() + ranks, direct.byte,
+                                      direct.comm);
+  direct.since = 0;
+  return error == 0 ? 0 : 1;
+}
+
+// As launch/nccl_communicator.py does it.
+int Exchanges::GatherByNccl(const char* op, int64_t give, int64_t take, const int64_t* takes, int64_t unit) {
+  if (gpu_ == nullptr) return kByPython;
+  Direct& direct = *gpu_;
+  direct.inside = 1;
+  const int64_t comm = direct.comm;
+  int error = comm == 0 ? kByPython : 0;  // it has been given up: Python says why
+  const int64_t most = *std::max_element(takes, takes + direct.ranks);
+  if (error == 0 && most > 0) {
+    Begins(gpu_, op, true);  // until Python has left a mark in the stream: `ended`
+    direct.bytes_sent += (direct.ranks - 1) * takes[direct.rank] * unit;
+    if (*std::min_element(takes, takes + direct.ranks) == most) {
+      error = direct.all_gather(give, take, most * unit, kNcclUint8, comm, direct.stream);
+    } else {
+      error = direct.group_start();
+      for (int r = 0; r < direct.ranks && error == 0; take += takes[r++] * unit) {
+        if (takes[r] == 0) continue;
+        // Of another root what is given is not read.
+        error = direct.broadcast(r == direct.rank ? give : take, take, takes[r] * unit, kNcclUint8, r, comm,
+                                 direct.stream);
+      }
+      const int last = direct.group_end();
+      error = error != 0 ? error : last;
+    }
   }
   direct.inside = 0;
   return error == kByPython || error == 0 ? error : 1;

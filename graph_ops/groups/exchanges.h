@@ -20,6 +20,8 @@ struct Ways {
   // Units of memory, all ranks' side by side: what goes to each and comes from each, [N].
   int (*all_to_all)(int64_t gpu, const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
                     int64_t unit, int64_t among);
+  // What this rank gives to all, and what comes from each, [N].
+  int (*all_gather)(int64_t gpu, const char* op, int64_t give, int64_t take, const int64_t* takes, int64_t unit);
   // Begins to find out which of flags [count] are not 0 on any rank; and waits for that.
   int (*any_rank)(const uint8_t* flags, int64_t count);
   int (*any_rank_answer)(uint8_t* flags, int64_t count);
@@ -34,12 +36,15 @@ struct Direct {
   int64_t limit;                     // most units of one exchange
   std::atomic<int64_t> inside;       // 1: in a call
   std::atomic<int64_t> since;        // when an exchange began that may be under way, nanoseconds; 0: none
+  std::atomic<int64_t> gathers;      // 1: that is what all ranks give to all
   std::atomic<int64_t> bytes_sent, exchanges;  // how many in all
   std::atomic<int64_t> comm;         // as the library calls it; 0: it has been ended
 
   // Of MPI:
   int (*alltoallv)(const void* give, const int* gives, const int* from, int64_t type, void* take, const int* takes,
                    const int* to, int64_t take_type, int64_t comm);
+  int (*allgatherv)(const void* give, int gives, int64_t type, void* take, const int* takes, const int* to,
+                    int64_t take_type, int64_t comm);
   int (*iallreduce)(const void* give, void* take, int count, int64_t type, int64_t op, int64_t comm, int64_t* request);
   int (*wait)(int64_t* request, void* status);
   int64_t byte, uint8, max;
@@ -51,6 +56,8 @@ struct Direct {
   int (*group_end)();
   int (*send)(int64_t data, size_t count, int type, int rank, int64_t comm, int64_t stream);
   int (*recv)(int64_t data, size_t count, int type, int rank, int64_t comm, int64_t stream);
+  int (*all_gather)(int64_t give, int64_t take, size_t count, int type, int64_t comm, int64_t stream);
+  int (*broadcast)(int64_t give, int64_t take, size_t count, int type, int root, int64_t comm, int64_t stream);
   int64_t stream;
 
   char op[160];  // its name, of what is under way
@@ -69,6 +76,7 @@ class Exchanges {
   // As Ways.
   int AllToAll(bool gpu, const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
                int64_t unit, Among among);
+  int AllGather(bool gpu, const char* op, int64_t give, int64_t take, const int64_t* takes, int64_t unit);
   int AnyRank(const char* op, const uint8_t* flags, int64_t count);
   int AnyRankAnswer(const char* op, uint8_t* flags, int64_t count);
   int Ended(bool gpu) { return gpu || host_ == nullptr ? ways_->ended(gpu) : 0; }
@@ -77,6 +85,9 @@ class Exchanges {
   int ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit,
             Among among);
   int ByNccl(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit);
+
+  int GatherByMpi(const char* op, int64_t give, int64_t take, const int64_t* takes, int64_t unit);
+  int GatherByNccl(const char* op, int64_t give, int64_t take, const int64_t* takes, int64_t unit);
 
   const Ways* ways_ = nullptr;
   Direct *host_ = nullptr, *gpu_ = nullptr;

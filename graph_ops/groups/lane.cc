@@ -21,7 +21,6 @@ constexpr int kRequests = 1, kSessionEnded = 3;
 constexpr int64_t kGatherNext = 150, kGatherAll = 600;
 // How long it goes on by itself where there are other ranks: Python keeps the clocks. Microseconds.
 constexpr int64_t kTurn = 5000;
-constexpr int kAll2All = 0;  // number of the exchange: exchanges/all2all.py
 
 constexpr size_t kTeamsRemembered = 1000;
 
@@ -179,6 +178,7 @@ std::vector<Lane::Team> Lane::Sort(RequestInfo* infos, int count) {
     }
     const bool announced = Communicates(op);
     if (announced && !Announces(*op, request)) op = nullptr;
+    const int64_t by = announced && op != nullptr ? ExchangeOf(*op, request, training != 0) : kAll2All;
     const auto same = [&](const Team& team) {
       const RequestInfo& other = *team.members[0];
       if (announced && (other.session != info->session || other.signature != info->signature ||
@@ -186,11 +186,12 @@ std::vector<Lane::Team> Lane::Sort(RequestInfo* infos, int count) {
         return false;
       }
       return op != nullptr && team.op != nullptr && team.op->team == op->team && team.training == (training != 0) &&
+             team.by == by &&
              // They move a table's clock on once, and each run stamps rows with a step of its own.
              (op->kind != kLaneDistinct || team.members[0]->step == info->step);
     };
     auto team = std::find_if(teams.begin(), teams.end(), same);
-    if (team == teams.end()) team = teams.insert(team, {op, training != 0, {}});
+    if (team == teams.end()) team = teams.insert(team, {op, training != 0, by, {}});
     team->members.push_back(info);
   }
   for (Team& team : teams) {  // in one order each time, and on all ranks
@@ -210,7 +211,13 @@ bool Lane::Announces(const LaneOp& op, const Request& request) const {
   if (!op.met || !ranks_.announces()) return false;
   if (op.kind != kLaneBackward || op.facts.by_bag == 0) return true;
   const TensorInfo& route = request.inputs.back();
-  return route.elements > 0 && *static_cast<const int64_t*>(route.data) == kAll2All;
+  return route.elements > 0;
+}
+
+int64_t Lane::ExchangeOf(const LaneOp& op, const Request& request, bool training) {
+  if (op.facts.by_bag == 0) return kAll2All;
+  if (op.kind == kLaneBackward) return *static_cast<const int64_t*>(request.inputs.back().data);
+  return op.facts.exchange != kChooses ? op.facts.exchange : training ? op.went : kAll2All;
 }
 
 bool Lane::Announce(const Team& team) {

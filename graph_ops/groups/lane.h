@@ -61,6 +61,7 @@ class Lane {
   struct Team {
     const LaneOp* op;  // the first one's
     bool training;
+    int64_t by;        // the number of the exchange by which their bags go, as far as it is known
     std::vector<RequestInfo*> members;
   };
 
@@ -77,6 +78,8 @@ class Lane {
   bool NotesTime(const LaneOp& op);
   // Whether other ranks must run it too.
   static bool Communicates(const LaneOp* op) { return op != nullptr && op->ranks > 1; }
+  // By which exchange bags go, as a gradient says it and a lookup is to be told, or did the last time.
+  static int64_t ExchangeOf(const LaneOp& op, const Request& request, bool training);
   // Whether it may be announced here.
   bool Announces(const LaneOp& op, const Request& request) const;
   bool Announce(const Team& team);

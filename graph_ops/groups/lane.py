@@ -20,7 +20,7 @@ _OP = np.dtype([(name, np.int64) for name in ("kind", "team", "training", "alone
     ("facts", lookup_run.FACTS), ("update", UPDATE_FACTS)] + [
         (name, np.int64) for name in (
             "kernel", "host_inputs", "counted", "figures", "graph", "stream", "event", "context", "device",
-            "ranks", "met", "one", "choose", "place", "digest", "session", "loops", "tied")])
+            "ranks", "met", "one", "went", "place", "digest", "session", "loops", "tied")])
 
 _teams: Dict[Tuple[Any, ...], int] = {}
 _begun = False
@@ -62,7 +62,6 @@ class LaneOp:
         if call.op is not None and world.size > 1:
             op["ranks"] = world.size
             op["one"] = call.operation.group.serves_one(call, world)
-            op["choose"] = getattr(config, "exchange", "") == "auto"
             op["place"], op["digest"] = call.op.index, lookup_run.signed(call.op.digest)
             op["session"], op["loops"], op["tied"] = call.op.context, call.place.loops, call.tied
         if gpu is not None:

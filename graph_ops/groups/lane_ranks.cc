@@ -86,6 +86,10 @@ bool LaneRanks::Announce(const std::vector<const RequestInfo*>& members, const s
   if (scratch_.size() >= kTeamsRemembered && held_.size() == 1) scratch_.clear();  // of sessions long closed
   held.ops = ops;
   held.alike = alike;
+  held.by = kAll2All;
+  if (first.kind == kLaneBackward && first.facts.by_bag != 0) {  // equal of all: lane.cc
+    held.by = *static_cast<const int64_t*>(static_cast<Request*>(members[0]->request)->inputs.back().data);
+  }
   held.step = members[0]->step;
   held.since = Now();
   held.expected = &scratch_[kernels];
@@ -116,7 +120,8 @@ bool LaneRanks::Announce(const std::vector<const RequestInfo*>& members, const s
 bool LaneRanks::Prepare(Held* held, bool training) {
   const LaneOp& first = *held->ops[0];
   const int count = held->size();
-  const int counted = first.kind == kLaneForward ? ranks() : first.facts.counted(ranks());
+  const bool short_route = first.kind == kLaneForward || held->by == kReduceScatter;
+  const int counted = short_route ? ranks() : first.facts.counted(ranks());
   const bool by_bag = first.facts.by_bag != 0;
   std::vector<uint8_t> marks(count);
   int64_t& width = held->whole_width;
@@ -159,7 +164,7 @@ void LaneRanks::Shorten(Held* held, int counted, bool training) {
     held->headers.insert(held->headers.end(), from, from + kept);
     if (wishes) {
       const int64_t* const size = from + kept;  // bags, keys, distinct
-      held->headers.push_back(held->ops[t]->choose && training &&
+      held->headers.push_back(held->facts[t].exchange == kChooses && training &&
                               Surplus(held->facts[t], ranks(), size[0], size[1], size[2]) > 0);
     }
     held->headers.insert(held->headers.end(), from + width - behind, from + width);
@@ -273,7 +278,7 @@ void LaneRanks::TakeWord(const Word& word, const std::string& plain) {
   for (Held& held : held_) {
     const auto same = [&](const std::pair<Held*, Word>& one) { return one.first == &held; };
     if (held.ticket != word.ticket || std::any_of(decided_.begin(), decided_.end(), same)) continue;
-    if (!Usual(held, word)) break;
+    if (!Usual(&held, word)) break;
     decided_.emplace_back(&held, word);
     return;
   }

@@ -129,6 +129,7 @@ class LaneRanks {
     std::vector<int64_t> whole;            // with all counts [T, whole_width]
     int64_t* expected;
     int64_t alike;
+    int64_t by;  // of bags, the number of the exchange by which they go; of lookups, once that is decided
 
     int size() const { return static_cast<int>(members.size()); }
     ~Held() {
@@ -175,18 +176,27 @@ class LaneRanks {
   }
   void TakeWord(const Word& word, const std::string& plain);
   void Message(int source, std::string data);
-  // Whether a group of Python's would run it as it is, at once.
-  bool Usual(const Held& held, const Word& word) const;
+  // Whether a group of Python's would run it as it is, at once; and by which exchange.
+  bool Usual(Held* held, const Word& word) const;
+  // By which exchange a lookup of bags goes, of which the word has headers: what choice.py says; below 0 where it is open.
+  int64_t ExchangeOf(const Held& held, int t, const Word& word) const;
   void Run(Held* held, const Word& word);
   int Forward(Held* held, const Word& word, std::vector<uint8_t>* left);
   int Backward(Held* held, const Word& word, std::vector<uint8_t>* left);
+  // The same of bags that go by reduce_scatter: lane_ranks_sums.cc.
+  int ForwardSums(Held* held, const Word& word, std::vector<uint8_t>* left);
+  int BackwardSums(Held* held, const Word& word, std::vector<uint8_t>* left);
+  // Counts what keys with their bags move, from what PairsCount and PairsAsk are given; and sums, or gradients.
+  void CountPairs(const Held& held, const int64_t* given, const int64_t* taken) const;
+  void CountSums(const Held& held, int t, const int64_t* bags, bool gathers) const;
   // Exchanges what the run has said.
   int Exchange(const Held& held, Among among);
   void Come(const Held& held, Stamp stamp);
-  // Counts what an exchange moves, and how long this rank has waited for it (stores/figures.py).
+  // Counts an exchange, and how long this rank has waited for it (stores/figures.py); and what it moves.
+  void Met(const Held& held, const Word& word) const;
   void Count(const Held& held, const Word& word) const;
-  // The counts [T, N] that other ranks have for this one, from those that this one has for them.
-  int TakeCounts(const Held& held, const int64_t* given, Among among, int64_t* taken);
+  // The counts [rows, N] that other ranks have for this one, from those that this one has for them.
+  int TakeCounts(const Held& held, int rows, const int64_t* given, Among among, int64_t* taken);
   // By hosts, lane_ranks_hosts.cc: the keys of this host's ranks, as ForwardAsk takes them; numbers of keys for each rank,
   // by all ranks that this one knows of, in `headers` [T, N, N].
   int AskNear(Held* held, const Word& word, std::vector<int64_t>* headers, std::vector<int64_t>* sent,
@@ -196,6 +206,9 @@ class LaneRanks {
   // The word with the counts that this rank needs, where they are not in it: member after member, [T, N, whole_width].
   int Complete(const Held& held, const Word& word, Word* whole);
   int Insert(Held* held, const std::vector<uint8_t>& left);
+  // Agrees on which members are left, `asked`, and inserts new keys, before which the answer must have come; where it
+  // has not, `asked` stays true.
+  int Settle(Held* held, const std::vector<int64_t>& fresh, bool* asked, std::vector<uint8_t>* left);
 
   Exchanges exchanges_;
   Standing* standing_ = nullptr;

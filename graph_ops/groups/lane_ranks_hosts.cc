@@ -23,7 +23,7 @@ int LaneRanks::AskNear(Held* held, const Word& word, std::vector<int64_t>* heade
                           gives_.data(), takes_.data());
   if (code == 0) code = Exchange(*held, kInside);
   if (code == 0) code = run->NearRelay(given.data(), begins->data(), sent->data());
-  if (code == 0) code = TakeCounts(*held, given.data(), kAcross, taken.data());
+  if (code == 0) code = TakeCounts(*held, count, given.data(), kAcross, taken.data());
   if (code != 0) return code;
   headers->assign(count * ranks * ranks, 0);
   for (int t = 0; t < count; ++t) {
@@ -45,19 +45,6 @@ int LaneRanks::SumNear(Held* held) {
     CountFar(*held, t, counts, counts + ranks(), false);
   }
   return Exchange(*held, kAcross);
-}
-
-void LaneRanks::CountFar(const Held& held, int t, const int64_t* gives, const int64_t* takes, bool forward) const {
-  int64_t asks = 0, others_ask = 0;
-  for (int r = 0; r < ranks(); ++r) {
-    if (r == rank()) continue;
-    asks += gives[r];
-    others_ask += takes[r];
-  }
-  const int64_t row_bytes = held.facts[t].dim * (held.facts[t].half ? 2 : 4);
-  int64_t* const figures = held.ops[t]->figures;
-  figures[kFigureSent] += forward ? 8 * asks + row_bytes * others_ask : row_bytes * asks;
-  figures[kFigureReceived] += forward ? 8 * others_ask + row_bytes * asks : row_bytes * others_ask;
 }
 
 }  // namespace sok1x

@@ -9,42 +9,54 @@ namespace sok1x {
 
 namespace {
 
-constexpr int kAll2All = 0;        // number of the exchange: exchanges/all2all.py
 // Numbers of a header, as devices.mark and exchanges/lookup.py make it.
 enum Header { kMark, kFlag, kBags, kKeys, kDistinct };
 constexpr int kWish = kBags;  // where they are short
 constexpr int kExchange = 2;  // of a gradient of bags: how the lookup has gone
-constexpr int kDenseKeys = 0, kCombinedKeys = 1;  // among a lookup's inputs
 constexpr int64_t kOnGpu = 1;  // the mark's first bit; the others say when an op was ready, while there is a timeline
 
 }  // namespace
 
-bool LaneRanks::Usual(const Held& held, const Word& word) const {
+int64_t LaneRanks::ExchangeOf(const Held& held, int t, const Word& word) const {
+  if (held.facts[t].exchange != kChooses || held.headers[kFlag] == 0) return held.facts[t].exchange % kChooses;
+  int64_t bags = 0, keys = 0, distinct = 0, wishes = 0;
+  for (int r = 0; r < ranks(); ++r) {
+    const int64_t* header = &word.headers[(r * held.size() + t) * word.width];
+    if (standing_->short_headers) {
+      wishes += header[kWish] != 0;
+      continue;
+    }
+    bags += header[kBags];
+    keys += header[kKeys];
+    distinct += header[kDistinct];
+  }
+  // exchanges/choice.py: unanimous, choose. What evaluates goes by all2all.
+  if (standing_->short_headers) return wishes == 0 ? kAll2All : wishes == ranks() ? kReduceScatter : -1;
+  return Surplus(held.facts[t], ranks(), bags, keys, distinct) > 0 ? kReduceScatter : kAll2All;
+}
+
+bool LaneRanks::Usual(Held* group, const Word& word) const {
+  const Held& held = *group;
   const LaneOp& first = *held.ops[0];
   const int count = held.size();
   if (word.count != count || word.ranks != ranks() || word.width != held.width) return false;
   const bool by_bag = first.facts.by_bag != 0, backward = first.kind == kLaneBackward;
   for (int t = 0; t < count; ++t) {
-    int64_t bags = 0, keys = 0, distinct = 0;
     for (int r = 0; r < ranks(); ++r) {
       const int64_t* header = &word.headers[(r * count + t) * word.width];
       // Devices of one kind; all train, or none does; all know that there are rows.
       if ((header[kMark] & kOnGpu) != (held.headers[kMark] & kOnGpu) || header[kFlag] != held.headers[kFlag]) return false;
-      if (by_bag && backward && header[kExchange] != kAll2All) return false;
-      if (!by_bag || backward || !held.ops[t]->choose || held.headers[kFlag] == 0) continue;
-      if (standing_->short_headers) {
-        // exchanges/choice.py: unanimous. What any rank wishes otherwise is Python's, as what goes otherwise.
-        if (header[kWish] != 0) return false;
-        continue;
-      }
-      bags += header[kBags];
-      keys += header[kKeys];
-      distinct += header[kDistinct];
+      if (by_bag && backward && header[kExchange] != held.by) return false;
     }
-    // exchanges/choice.py: choose. What evaluates goes by all2all.
-    if (Surplus(held.facts[t], ranks(), bags, keys, distinct) > 0) return false;
   }
-  return true;
+  if (!by_bag || backward) return true;
+  std::vector<int64_t> by(count);
+  for (int t = 0; t < count; ++t) {
+    by[t] = ExchangeOf(held, t, word);
+    if (held.headers[kFlag] != 0) held.ops[t]->went = std::max<int64_t>(kAll2All, by[t]);
+  }
+  group->by = by[0];
+  return by[0] >= 0 && std::count(by.begin(), by.end(), by[0]) == count;
 }
 
 void LaneRanks::Run(Held* held, const Word& word) {
@@ -65,11 +77,17 @@ void LaneRanks::Run(Held* held, const Word& word) {
     error = "CUDA could not use the GPU's context (driver error " + std::to_string(code) + ")";
     code = kInternal;
   } else {
-    Word whole;
-    if (standing_->short_headers) code = Complete(*held, turned, &whole);
-    const Word& all = standing_->short_headers ? whole : turned;
-    if (code == 0) Count(*held, all);
-    if (code == 0) code = first.kind == kLaneForward ? Forward(held, all, &left) : Backward(held, all, &left);
+    const bool forward = first.kind == kLaneForward;
+    Met(*held, turned);
+    if (held->by == kReduceScatter) {
+      code = forward ? ForwardSums(held, turned, &left) : BackwardSums(held, turned, &left);
+    } else {
+      Word whole;
+      if (standing_->short_headers) code = Complete(*held, turned, &whole);
+      const Word& all = standing_->short_headers ? whole : turned;
+      if (code == 0) Count(*held, all);
+      if (code == 0) code = forward ? Forward(held, all, &left) : Backward(held, all, &left);
+    }
     if (code == 0 && exchanges_.Ended(first.context != nullptr) != 0) code = kPythonKnows;
     if (code > 0) {
       const int failed = held->run->failed();
@@ -104,43 +122,6 @@ void LaneRanks::Run(Held* held, const Word& word) {
   if (watcher_ != nullptr) watcher_(0, 0, 0);
 }
 
-void LaneRanks::Count(const Held& held, const Word& word) const {
-  const bool forward = held.ops[0]->kind == kLaneForward;
-  const int64_t waited = Now() - held.since;
-  for (int t = 0; t < held.size(); ++t) {
-    const int64_t* const headers = &word.headers[t * ranks() * word.width];  // [N, width]
-    int64_t asks = 0, others_ask = 0, mine = 0, latest = 0;
-    auto* request = static_cast<Request*>(held.members[t].request);
-    for (int r = 0; r < ranks(); ++r) {
-      const int64_t* const own = headers + rank() * word.width;
-      // Of a lookup each rank's header ends with what it asks of each; of a gradient with that, what each asks of it,
-      // and the tie.
-      const int64_t ask = own[word.width - ranks() + r - (forward ? 0 : ranks() + 1)];
-      (r == rank() ? mine : asks) += ask;
-      if (r != rank()) {
-        others_ask += forward ? headers[r * word.width + word.width - ranks() + rank()] : own[word.width - ranks() + r - 1];
-      }
-      const int64_t ready = headers[r * word.width + kMark] >> 1;
-      if (ready > latest) {
-        latest = ready;
-        request->last = r;
-      }
-    }
-    request->Come(kStampAgreed);
-    const int64_t row_bytes = held.facts[t].dim * (held.facts[t].half ? 2 : 4);
-    int64_t* const figures = held.ops[t]->figures;
-    figures[kFigureSent] += forward ? 8 * asks + row_bytes * others_ask : row_bytes * asks;
-    figures[kFigureReceived] += forward ? 8 * others_ask + row_bytes * asks : row_bytes * others_ask;
-    figures[kFigureWaited] += waited;
-    figures[kFigureExchanges] += 1;
-    if (forward) {
-      const int keys = held.facts[t].by_bag != 0 ? kCombinedKeys : kDenseKeys;
-      figures[kFigureKeys] += held.members[t].inputs[keys].elements;
-      figures[kFigureDistinct] += asks + mine;
-    }
-  }
-}
-
 int LaneRanks::Exchange(const Held& held, Among among) {
   held.group->Ready();
   return exchanges_.AllToAll(held.ops[0]->context != nullptr, held.members[0].name, pointers_[0], gives_.data(),
@@ -151,8 +132,8 @@ void LaneRanks::Come(const Held& held, Stamp stamp) {
   for (const RequestInfo& member : held.members) static_cast<Request*>(member.request)->Come(stamp);
 }
 
-int LaneRanks::TakeCounts(const Held& held, const int64_t* given, Among among, int64_t* taken) {
-  const int count = held.size(), ranks = this->ranks();
+int LaneRanks::TakeCounts(const Held& held, int count, const int64_t* given, Among among, int64_t* taken) {
+  const int ranks = this->ranks();
   const auto meets = [&](int r) {
     return among == kAll || (among == kInside ? r / standing_->local == rank() / standing_->local
                                               : r % standing_->local == rank() % standing_->local);
@@ -208,7 +189,7 @@ int LaneRanks::Complete(const Held& held, const Word& word, Word* whole) {
   // exchanges/lookup.py: counts_for_this_rank.
   std::vector<int64_t> given(count * ranks), taken(count * ranks);
   for (int t = 0; t < count; ++t) std::copy(at(t, rank()) + before, at(t, rank()) + before + ranks, &given[t * ranks]);
-  const int code = TakeCounts(held, given.data(), held.facts[0].by_hosts() ? kInside : kAll, taken.data());
+  const int code = TakeCounts(held, count, given.data(), held.facts[0].by_hosts() ? kInside : kAll, taken.data());
   for (int i = 0; i < count * ranks && code == 0; ++i) at(i / ranks, i % ranks)[before + rank()] = taken[i];
   return code;
 }
@@ -258,12 +239,7 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
   if (!training && begins && leaves) return kInternal;  // a variable that was there when it was prepared is gone
   // No rank waits for others here but one that inserts keys: before that, none may have a full shard.
   bool asked = hashed && (training || !begins);
-  if (asked && exchanges_.AnyRank(op, left->data(), count) != 0) return kPythonKnows;
-  if (std::find_if(fresh.begin(), fresh.end(), [](int64_t n) { return n > 0; }) != fresh.end()) {
-    asked = false;
-    if (exchanges_.AnyRankAnswer(op, left->data(), count) != 0) return kPythonKnows;
-    code = Insert(held, *left);
-  }
+  code = Settle(held, fresh, &asked, left);
   if (code == 0) code = Exchange(*held, owners);
   if (code == 0 && by_hosts) {
     code = run->NearAnswer(pointers_.data(), gives_.data(), takes_.data());
@@ -272,6 +248,14 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
   Come(*held, kStampRows);
   if (code == 0 && asked && exchanges_.AnyRankAnswer(op, left->data(), count) != 0) code = kPythonKnows;
   return code == 0 ? run->ForwardTake(left->data()) : code;
+}
+
+int LaneRanks::Settle(Held* held, const std::vector<int64_t>& fresh, bool* asked, std::vector<uint8_t>* left) {
+  const char* const op = held->members[0].name;
+  if (*asked && exchanges_.AnyRank(op, left->data(), left->size()) != 0) return kPythonKnows;
+  if (std::find_if(fresh.begin(), fresh.end(), [](int64_t n) { return n > 0; }) == fresh.end()) return 0;
+  *asked = false;
+  return exchanges_.AnyRankAnswer(op, left->data(), left->size()) != 0 ? kPythonKnows : Insert(held, *left);
 }
 
 int LaneRanks::Backward(Held* held, const Word& word, std::vector<uint8_t>* left) {

@@ -8,7 +8,8 @@ ranks alike, to the operation itself. Bits are those of the single lookup: rows 
 order of its keys, numbers and orders are the same.
 
 Which exchange a lookup by bag goes by is known when all ranks have seen its header: one that goes by reduce_scatter
-then is run by itself, as is one of which short headers leave that open.
+then is lookup_ranks_sums.py's, and one of which short headers leave that open is run by itself. Of one that goes by
+reduce_scatter whatever ranks have, no keys are made distinct.
 """
 from typing import Any, List, NamedTuple, Tuple
 

@@ -5,6 +5,7 @@ import numpy as np
 
 from sok1x.graph_ops.bridge import timeline
 from sok1x.graph_ops.exchanges import ties
+from sok1x.graph_ops.exchanges.choice import REDUCE_SCATTER
 from sok1x.graph_ops.groups import lookup_hosts, lookup_ranks
 from sok1x.graph_ops.groups.lookup_run import LookupRun, again
 from sok1x.launch.by_hosts import ALL, INSIDE
@@ -17,6 +18,8 @@ def prepare_backward(members: List[Any], world: Any) -> None:
     """
     run = LookupRun(members)
     width = (4 if run.team.by_hosts else 2) * world.size + (4 if run.by_bag else 3)
+    if run.by_bag and members[0].request.host_inputs[0].numpy()[0] == REDUCE_SCATTER.number:  # as all of them
+        width = world.size + 4
     headers, fits = np.ones((len(members), width), np.int64), np.empty(len(members), np.uint8)
     headers[:, 0] = members[0].request.gpu is not None  # as devices.mark makes them
     run.call("backward_headers", width, headers, fits)

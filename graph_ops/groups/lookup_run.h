@@ -16,6 +16,9 @@
 
 namespace sok1x {
 
+// How bags may go: numbers of exchanges (exchanges/*.py), and what moves fewer bytes.
+constexpr int kAll2All = 0, kReduceScatter = 1, kChooses = 2;
+
 // What is known of a member before it runs. Kept in step with lookup_run.py's FACTS.
 struct LookupFacts {
   int64_t dim;          // D
@@ -31,6 +34,7 @@ struct LookupFacts {
   int64_t mean;          // by bag, how sums are divided: `mean` of CombineMember
   int64_t ragged;        // by bag, 1: offsets are given as row splits, else by the indices of a SparseTensor
   int64_t weighted;      // by bag, 1: each key has a weight
+  int64_t exchange;      // by bag, of several ranks: how it is to go, kAll2All, kReduceScatter or kChooses
   int64_t kept;          // the output where rows are left for a gradient to weights; 0: nobody asks for them
   // Where exchanges go by hosts, the ranks that this one asks, those of its own host: it asks near_first + key mod
   // near_parts, and these ask the owners; near_parts 0: it asks the owners itself.
@@ -160,6 +164,25 @@ class LookupRun {
                    int64_t* gives, int64_t* takes);
   int BackwardTake();
 
+  // ---- by reduce_scatter, in all members: lookup_run_sums.cc
+
+  // After `Prepare`. Groups all keys by owner. keys_at: [T], where int64 keys are that a member's own `prepare` has brought
+  // in order, else 0. told: [2 T, N], out: of each member the keys for each rank, and then, for each, its bags.
+  int PairsCount(int ranks, const int64_t* keys_at, int64_t* told);
+  // heard: as told, by each rank to this one. Out: what to exchange, as ForwardAsk's.
+  int PairsAsk(int rank, const int64_t* told, const int64_t* heard, const int64_t* numbers, int64_t* pointers,
+               int64_t* gives, int64_t* takes);
+  // As ForwardAnswer, ForwardInsert follows likewise; what is to be exchanged are partial sums for other ranks.
+  int PairsAnswer(bool training, int64_t* missing, int64_t* fresh, int64_t* pointers, int64_t* gives, int64_t* takes);
+  int SumsTake(const uint8_t* left);
+  // headers: [T, N, width] of all ranks, whose last `saved` numbers are what lookups have saved. left: [T], out: those in which ranks differ. Out: what
+  // all are to have: two pointers and the bytes of a unit, and in takes [N] units of each rank.
+  int GradientsSend(int rank, int ranks, int width, int saved, const int64_t* headers, uint8_t* left, int64_t* pointers,
+                    int64_t* takes);
+  int GradientsTake();
+  // Of a gradient's member t, what its lookup has saved: bags of each rank.
+  const int64_t* BagsOfRanks(int t) const;
+
   // ---- by hosts, in all members: lookup_run_hosts.cc. Rows that this rank asks others of its host for, or gives them
   // for others, are `near`.
 
@@ -259,6 +282,20 @@ class LookupRun {
   // have; these are their keys.
   int64_t TakeAhead(bool alone, int64_t* counts, std::vector<UniqueMember>* members);
 
+  // ---- lookup_run_ranks.cc
+
+  // What finds the keys that a member has received, once variables are locked.
+  void FindReceived(int t);
+
+  // ---- lookup_run_sums.cc
+
+  // Memory for partial sums, `values_` [rank][member][bags], this rank's own behind all others, and for those that come
+  // from others, `answers_`.
+  int MakeSums();
+  // Finds keys, and sums the rows of bags up; asks: for `missing`, how many have no row.
+  int FindAndSum(const std::vector<FindMember>& members, const std::vector<CombineMember>& bags, i64* missing,
+                 bool asks);
+
   // ---- lookup_run_new.cc
 
   // Of members with `missing` keys, those that can be inserted, as far as this rank knows: their distinct keys, and how
@@ -316,7 +353,12 @@ class LookupRun {
   std::vector<void*> relayed_;                    // [T], outputs
   Buffer near_keys_, passed_on_;                  // the latter: what has come from the other side of this rank
   std::vector<FindMember> found_;
-  std::vector<CombineMember> combined_;  // by bag, on one rank
+  std::vector<CombineMember> combined_;  // by bag, on one rank; by reduce_scatter, of this rank's keys
+  bool by_sums_ = false;                 // by reduce_scatter
+  int rank_ = 0;
+  std::vector<PairsMember> pairs_;       // by reduce_scatter
+  std::vector<int64_t> bags_;            // [T, N], bags of each rank
+  std::vector<void*> all_offsets_;       // [T], outputs
   std::vector<void*> kept_;              // [T], outputs; null where nobody asks for them
   std::vector<InsertMember> inserts_;    // of `inserted_`
   std::vector<int> inserted_;            // numbers of members

@@ -16,11 +16,13 @@ from sok1x.launch.by_hosts import ALL
 # What is known of a member before it runs: LookupFacts in lookup_run.h.
 FACTS = np.dtype([(name, np.int64) for name in (
     "dim", "rows", "hashed", "half", "global_step", "count_at", "stamps_at", "clock_at", "parts", "first", "keys",
-    "by_bag", "slots", "most", "mean", "ragged", "weighted", "kept", "near_parts", "near_first", "seed", "identity",
-    "kind", "used_at", "free_at", "counters_at", "frequency_at", "filters", "slots_of", "has_absent")] + [
+    "by_bag", "slots", "most", "mean", "ragged", "weighted", "exchange", "kept", "near_parts", "near_first", "seed",
+    "identity", "kind", "used_at", "free_at", "counters_at", "frequency_at", "filters", "slots_of", "has_absent")] + [
         (name, np.float64) for name in ("a", "b", "absent")])
 # When new rows are stamped: NewRows there.
 NEW = np.dtype([("ahead", np.int64), ("at_least", np.int64)])
+
+_EXCHANGES = {"all2all": 0, "reduce_scatter": 1, "auto": 2}  # kAll2All and so on there
 
 TOO_MANY_DIMENSIONS = -1  # what a function returns where keys have more than embeddings could
 
@@ -47,6 +49,9 @@ _DECLARED = {
     "forward_answer": (_I, [_P, _I] + [_P] * 5), "forward_take": (_I, [_P, _P]),
     "backward_headers": (_I, [_P, _I, _P, _P]), "backward_send": (_I, [_P, _I, _I, _I] + [_P] * 5),
     "backward_take": (_I, [_P]),
+    "pairs_count": (_I, [_P, _I, _P, _P]), "pairs_ask": (_I, [_P, _I] + [_P] * 6),
+    "pairs_answer": (_I, [_P, _I] + [_P] * 5), "sums_take": (_I, [_P, _P]),
+    "gradients_send": (_I, [_P, _I, _I, _I, _I] + [_P] * 4), "gradients_take": (_I, [_P]),
     "near_ask": (_I, [_P, _I] + [_P] * 4 + [_I] + [_P] * 3), "near_relay": (_I, [_P] * 4),
     "near_answer": (_I, [_P] * 4), "near_sum": (_I, [_P] * 4)}
 
@@ -113,7 +118,8 @@ def facts_of(request: Any, config: Any) -> Tuple[Any, ...]:
                           hasattr(config, "combiner"), getattr(config, "slot_num", None) or 0,
                           getattr(config, "max_nnz", 0), COMBINERS[getattr(config, "combiner", "sum")],
                           getattr(config, "form", "") == "ragged", getattr(config, "weighted", False),
-                          getattr(config, "kept", 0), *_near(table), *_beginning(table)[:3],
+                          _EXCHANGES[getattr(config, "exchange", "all2all")], getattr(config, "kept", 0),
+                          *_near(table), *_beginning(table)[:3],
                           *_forgetting(request, config, place), *_beginning(table)[3:], _absent(table) or 0.0)
     return _facts[kernel]
 

@@ -120,6 +120,29 @@ int sok1x_lookup_backward_send(void* opened, int rank, int ranks, int width, con
   return RunOf(opened)->BackwardSend(rank, ranks, width, headers, left, pointers, gives, takes);
 }
 
+int sok1x_lookup_pairs_count(void* opened, int ranks, const int64_t* keys_at, int64_t* told) {
+  return RunOf(opened)->PairsCount(ranks, keys_at, told);
+}
+
+int sok1x_lookup_pairs_ask(void* opened, int rank, const int64_t* told, const int64_t* heard, const int64_t* numbers,
+                           int64_t* pointers, int64_t* gives, int64_t* takes) {
+  return RunOf(opened)->PairsAsk(rank, told, heard, numbers, pointers, gives, takes);
+}
+
+int sok1x_lookup_pairs_answer(void* opened, int training, int64_t* missing, int64_t* fresh, int64_t* pointers,
+                              int64_t* gives, int64_t* takes) {
+  return RunOf(opened)->PairsAnswer(training != 0, missing, fresh, pointers, gives, takes);
+}
+
+int sok1x_lookup_sums_take(void* opened, const uint8_t* left) { return RunOf(opened)->SumsTake(left); }
+
+int sok1x_lookup_gradients_send(void* opened, int rank, int ranks, int width, int saved, const int64_t* headers,
+                                uint8_t* left, int64_t* pointers, int64_t* takes) {
+  return RunOf(opened)->GradientsSend(rank, ranks, width, saved, headers, left, pointers, takes);
+}
+
+int sok1x_lookup_gradients_take(void* opened) { return RunOf(opened)->GradientsTake(); }
+
 int sok1x_lookup_near_ask(void* opened, int ranks, const int64_t* given, const int64_t* taken, const int64_t* sent,
                           const int64_t* begins, int whole, int64_t* pointers, int64_t* gives, int64_t* takes) {
   return RunOf(opened)->NearAsk(ranks, given, taken, sent, begins, whole != 0, pointers, gives, takes);

@@ -115,8 +115,12 @@ int LookupRun::ForwardInsert(const NewRows* rows, const uint8_t* left) {
   if (!members.empty()) {
     i64* const counted = Numbers(4 * again.size());
     code = counted == nullptr ? GROUP_NO_MEMORY : steps_->insert(Work(), members.data(), members.size());
-    if (code == 0 && bags.empty()) code = steps_->look_up(Work(), again.data(), again.size(), counted, nullptr, 0, nullptr);
-    if (code == 0 && !bags.empty()) {
+    if (code == 0 && bags.empty()) {
+      code = steps_->look_up(Work(), again.data(), again.size(), counted, nullptr, 0, nullptr);
+    }
+    if (code == 0 && by_sums_) {
+      code = FindAndSum(again, bags, counted, false);
+    } else if (code == 0 && !bags.empty()) {
       code = steps_->look_up_bags(Work(), again.data(), again.size(), bags.data(), counted, nullptr);
     }
     if (code == 0 && !kept.empty()) code = steps_->gather(Work(), kept.data(), kept.size());

@@ -7,7 +7,6 @@ namespace sok1x {
 
 namespace {
 
-constexpr int kAll2All = 0;  // number of the exchange: exchanges/all2all.py
 // Numbers of a header, as devices.mark and exchanges/lookup.py make it. The last are the keys for each rank.
 enum Header { kMark, kTraining, kBags, kKeys, kDistinct };
 
@@ -35,16 +34,21 @@ int LookupRun::Prepare(int ranks, bool training, int width, int64_t* headers, in
   i64* const counted = distinct + count;
   std::vector<UniqueMember> keys_of(count, UniqueMember());
   std::vector<PartitionMember> parts(count, PartitionMember());
+  std::vector<int64_t> first_of(count);  // of all members' keys
   int64_t first = 0;
   for (int t = 0; t < count; ++t) {
     UniqueMember& m = keys_of[t];
     PartitionMember& p = parts[t];
-    m.values = values + first;
+    first_of[t] = first;
+    if (batches_[t].fits) first += batches_[t].keys;
+    m.values = values + first_of[t];
     p.parts = facts_[t].by_hosts() ? facts_[t].near_parts : facts_[t].parts_of(ranks);
     if (!batches_[t].fits) continue;
+    int code = by_bag_ ? Output(t, places_.offsets, {batches_[t].bags + 1}, &offsets_[t]) : 0;
+    if (code != 0) return code;
+    if (facts_[t].exchange == kReduceScatter) continue;  // by which all keys travel: lookup_run_sums.cc
     void* out;
-    int code = Output(t, places_.inverse, {batches_[t].keys}, &out);
-    if (code == 0 && by_bag_) code = Output(t, places_.offsets, {batches_[t].bags + 1}, &offsets_[t]);
+    code = Output(t, places_.inverse, {batches_[t].keys}, &out);
     if (code != 0) return code;
     m.keys.base = static_cast<char*>(keys(t).data);
     m.key_type = KeyType(t);
@@ -52,10 +56,9 @@ int LookupRun::Prepare(int ranks, bool training, int width, int64_t* headers, in
     m.inverse = static_cast<i32*>(out);
     p.values = m.values;
     p.n = p.n_inverse = m.n;
-    p.position = position + first;
+    p.position = position + first_of[t];
     p.inverse = m.inverse;
     p.first = facts_[t].by_hosts() ? facts_[t].near_first : facts_[t].first;
-    first += m.n;
   }
   int code = by_bag_ ? StartBags(counted) : 0;
   if (code == 0) code = Done(steps_->unique(Work(), keys_of.data(), count, distinct));
@@ -98,9 +101,14 @@ int LookupRun::Prepare(int ranks, bool training, int width, int64_t* headers, in
     m.keys.base = reinterpret_cast<char*>(keys_of[t].values);
     m.key_type = kKeyInt64;
     m.n = facts_[t].hashed ? 0 : distinct_of[t];
+    if (!facts_[t].hashed && batches_[t].fits && facts_[t].exchange == kReduceScatter) {
+      m.keys.base = static_cast<char*>(keys(t).data);
+      m.key_type = KeyType(t);
+      m.n = batches_[t].keys;
+    }
     m.ranks = facts_[t].parts_of(ranks);
     m.limit = facts_[t].keys_of(ranks);
-    m.rows = rows + (keys_of[t].values - values);
+    m.rows = rows + first_of[t];
   }
   std::vector<i64> outside(count);
   code = steps_->find(Work(), asked.data(), count, missing);
@@ -189,6 +197,18 @@ int LookupRun::Collect(int ranks, const std::vector<int64_t>& given, const int64
   return code;
 }
 
+void LookupRun::FindReceived(int t) {
+  FindMember& m = found_[t];
+  m.keys = keys_.of(t);
+  m.key_type = kKeyInt64;
+  m.n = keys_.rows_of(t);
+  m.ranks = facts_[t].parts_of(ranks_);
+  m.rows = static_cast<i32*>(requested_[t]);
+  m.dim = facts_[t].dim;
+  batches_[t].fits = true;  // which is known where it is prepared
+  Open(t);
+}
+
 int LookupRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, int64_t* pointers, int64_t* gives,
                              int64_t* takes) {
   const int count = size();
@@ -198,17 +218,9 @@ int LookupRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, in
   found_.assign(count, FindMember());
   counts_.assign(count, 0);
   for (int t = 0; t < count; ++t) {
-    FindMember& m = found_[t];
-    m.keys = keys_.of(t);
-    m.key_type = kKeyInt64;
-    m.n = keys_.rows_of(t);
-    m.ranks = facts_[t].parts_of(ranks_);
-    m.rows = static_cast<i32*>(requested_[t]);
-    m.dim = facts_[t].dim;
-    m.out = answers_.of(t);
-    m.out_half = facts_[t].half;
-    batches_[t].fits = true;  // which is known where it is prepared
-    Open(t);
+    found_[t].out = answers_.of(t);
+    found_[t].out_half = facts_[t].half;
+    FindReceived(t);
   }
   training_ = training;
   code = LookUpKeys(training);

@@ -10,7 +10,7 @@ this one owns; E bytes of a number of the result, 4 of a float32, 2 of a float16
   one row a key, backward   E D (U + R) + 4 D u + 16 u + 48 K, u rows of which gradients come back; float16: and 4 D U
   combined, all2all         forward E W D + 8 W in place of E K D; backward the same
   with weights              forward 4 K more for means, and E K D where a gradient to weights is asked for
-  combined, reduce_scatter  forward E D (W + A) + 8 (W + A) + 80 K + 24 U + 64 P + 24 N; float16: and 2 N W D;
+  combined, reduce_scatter  forward E D (W + A + N W) + 8 (W + A) + 80 K + 24 U + 64 P + 24 N;
                             backward E D (A + W) + 4 D u + 16 P + 48 K
 
 Lookups that run together take the sum of this, until the last of them has finished; on several ranks one that needs
@@ -22,7 +22,7 @@ backward each (P in place of R where pairs travel). There a lookup that trains m
 takes its temporary part in blocks (bridge/arena.py), the first as large as that of its previous run; a piece begins at
 a multiple of 256 bytes.
 
-On one rank nothing is asked of others: R = 0, and E D U, E D A and what float16 has besides fall away. Of the
+On one rank nothing is asked of others: R = 0, and E D U, E D (A + N W) and what float16 has besides fall away. Of the
 temporary part, up to 64 MB stay for the next step; nothing else stays between steps.
 """
 from typing import Any, Optional

@@ -4,7 +4,7 @@ import pytest
 from kernel_checks import DIMS, check_sums, combine_oracle, dirty
 from kernel_devices import SMALL, call, same_bits, size
 
-from sok1x.cuda_kernels import combine, gather, hash_index, lookup, parts, row_init, segment_sum
+from sok1x.cuda_kernels import combine, gather, hash_index, lookup, row_init, segment_sum
 
 pytestmark = pytest.mark.usefixtures("device")
 
@@ -118,8 +118,6 @@ def test_sums_are_made_in_32_bits():
     sums = dirty((1, 4))
     call(segment_sum.segment_sum, source, 4, np.zeros(4, np.int32), 4, 1, sums, "float16")
     np.testing.assert_array_equal(sums, np.full((1, 4), 2051))
-    call(parts.sum_parts, source, 4, 1, 4, 0, out)
-    np.testing.assert_array_equal(out, np.full((1, 4), 2052))
 
 
 @pytest.mark.parametrize("dim", [1, 3, 32, 33])
@@ -143,26 +141,6 @@ def test_divide_also_in_place(seed, dim):
 
     np.testing.assert_array_equal(same_bits(apart), expected)
     np.testing.assert_array_equal(same_bits(in_place), expected)
-
-
-@pytest.mark.parametrize("dim", [1, 4, 33, 130])
-@pytest.mark.parametrize("n_parts", [1, 2, 8])
-@pytest.mark.parametrize("n_bags", [0, 1, 1000])
-def test_sum_parts(seed, dim, n_parts, n_bags):
-    random = np.random.RandomState(seed)
-    given = halves(random.standard_normal((n_parts, n_bags, dim)))
-    lengths = random.randint(0, 4, n_bags)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    sums = np.zeros((n_bags, dim), np.float32)
-    for part in given:
-        sums += part.astype(np.float32)
-    means = np.where(lengths[:, None] > 0, sums / np.maximum(lengths, 1)[:, None].astype(np.float32), np.float32(0))
-    for places, expected in ((0, sums), (offsets, means)):
-        def run():
-            out = dirty((n_bags, dim), np.float16)
-            call(parts.sum_parts, given, n_parts, n_bags, dim, places, out)
-            return out
-        np.testing.assert_array_equal(same_bits(run), halves(expected))
 
 
 @pytest.mark.parametrize("kind,a,b", [("zeros", 0, 0), ("constant", 2.7, 0), ("uniform", -0.05, 0.05),

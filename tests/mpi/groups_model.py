@@ -20,6 +20,7 @@ FORWARD, BACKWARD, DISTINCT, BAG_FORWARD, BAG_BACKWARD = OPERATIONS = (
 BAG_WEIGHTS = "operations.bag_weights.gradient"
 
 all_bags = [False]  # whether a Model that says nothing of it looks all its tables up by bag
+bags_by = ["all2all"]  # by which exchange, where it says nothing of that
 pause = [None]  # called, if there is something, before the executor looks into its queue: `settle` or a shorter one
 # How TensorFlow begins where it has heard of an error in several ways, as a step's parts on CPU and GPU do.
 _SEVERAL = re.compile(r"\d+ root error\(s\) found\.\n\s*\(0\) [A-Z][a-z ]*: ")
@@ -102,12 +103,12 @@ class Model:
     """
 
     def __init__(self, tables, lookups, dim=3, rate=0.5, global_step=None, bags=None, most=2,
-                 exchange="all2all"):
+                 exchange=None):
         if bags is None:
             bags = range(len(tables) if all_bags[0] else 0)
         self.layers = [
             sok.DistributedEmbedding("sum" if number % 2 else "mean", rows, dim + number, 1, most,
-                                     use_hashtable=hashed, exchange=exchange) if number in bags else
+                                     use_hashtable=hashed, exchange=exchange or bags_by[0]) if number in bags else
             sok.All2AllDenseEmbedding(rows, dim + number, 1, 1, use_hashtable=hashed, dynamic_input=True)
             for number, (rows, hashed) in enumerate(tables)]
         self.variables = [layer.embedding_variable for layer in self.layers]

@@ -3,7 +3,7 @@
     [mpiexec -np N] python program_groups_faults.py
 
 Each scenario builds a graph and gives what runs in sessions of it, twice, together and one by one: results, errors and
-all variables must be the same. Those of both lists run with lookups by key, and with lookups by bag.
+all variables must be the same. Those of both lists run with lookups by key, and with lookups by bag by each exchange.
 """
 import sys
 import threading
@@ -15,6 +15,7 @@ from groups_model import (
     FORWARD,
     Model,
     all_bags,
+    bags_by,
     each,
     fails,
     gate,
@@ -266,7 +267,7 @@ def runs_at_once(rank, size):
 def batches_not_in_order(rank, size):
     """Bags, on one rank, whose keys come in any order, which is no fault; then such as are faults, one by one."""
     layers = [sok.DistributedEmbedding(combiner, 40, 3, 2, 2, use_hashtable=number != 2,
-                                       exchange="auto" if number == 3 else "all2all")
+                                       exchange="auto" if number == 3 else bags_by[0])
               for number, combiner in enumerate(("sum", "mean", "sum", "mean", "mean"))]
     fed = [tf.sparse.placeholder(tf.int64) for _ in layers]
     with tf.control_dependencies([gate()]):
@@ -318,7 +319,7 @@ def another_exchange_each_step(rank, size):
                 found.append(outcome(made, [model.outs, model.gradients, model.step], model.feed(batch)))
                 assert len(found[-1]) == 3, found[-1]
                 found.append(made.run(tf.global_variables()))
-        assert size == 1 or sum(sizes.get(BAG_FORWARD, [])) <= 4 + 3 + 1 + 0 + 4, sizes
+        assert size == 1 or sum(sizes.get(BAG_FORWARD, [])) == 5 * 4 and max(sizes[BAG_FORWARD]) == 4, sizes
         return found
     return run
 
@@ -326,7 +327,8 @@ def another_exchange_each_step(rank, size):
 BY_KEY_AND_BY_BAG = (full_table, key_outside, never_initialized, gradient_of_another_shape,
                      training_of_another_shape, evaluation, one_table_several_times_with_a_global_step)
 BY_KEY = BY_KEY_AND_BY_BAG + (evaluated_by_themselves, one_table_several_times, keys_of_many_dimensions, runs_at_once)
-BY_BAG = BY_KEY_AND_BY_BAG + (batches_not_in_order, another_exchange_each_step)
+BY_SUMS = BY_KEY_AND_BY_BAG + (batches_not_in_order,)
+BY_BAG = BY_SUMS + (another_exchange_each_step,)
 
 
 def main():
@@ -334,7 +336,10 @@ def main():
     with tf.Session() as made:
         made.run(sok.Init(global_batch_size=64))
     world = launch.current()
-    for all_bags[0], scenario in [(False, one) for one in BY_KEY] + [(True, one) for one in BY_BAG]:
+    runs = [(False, "all2all", one) for one in BY_KEY] + [(True, "all2all", one) for one in BY_BAG]
+    if world.size > 1:
+        runs += [(True, "reduce_scatter", one) for one in BY_SUMS]
+    for all_bags[0], bags_by[0], scenario in runs:
         if sys.argv[1:] and scenario.__name__ not in sys.argv[1:]:
             continue
         sizes.clear()
