@@ -129,7 +129,9 @@ bool LaneRanks::Prepare(Held* held, bool training) {
     width = counted + (by_bag ? 5 : 2);
     held->whole.resize(count * width);
     held->begins.resize(count * ranks());
-    if (held->run->Prepare(ranks(), training, width, held->whole.data(), held->begins.data(), &held->sent,
+    const bool pairs = by_bag && (first.facts.exchange == kChooses && training ? first.went : first.facts.exchange) ==
+                                     kReduceScatter;  // of all: lane.cc
+    if (held->run->Prepare(ranks(), training, pairs, width, held->whole.data(), held->begins.data(), &held->sent,
                            marks.data()) != 0 ||
         std::count(marks.begin(), marks.end(), 0) != count) {
       return false;

@@ -138,8 +138,10 @@ class LookupRun {
   // ---- several ranks; all arrays with a dimension of N or T are int64 and contiguous
 
   // Makes keys distinct and groups them by owner, or, by hosts, by the rank of this host that is to ask. headers: [T, width], out: as devices.mark makes them. begins: [T, N],
-  // out: where the keys for each owner begin in *sent. left: those that their own `prepare` has to look at.
-  int Prepare(int ranks, bool training, int width, int64_t* headers, int64_t* begins, int64_t* sent, uint8_t* left);
+  // out: where the keys for each owner begin in *sent. left: those that their own `prepare` has to look at. pairs: whether
+  // `PairsCount` is expected to follow, which then has nothing to wait for.
+  int Prepare(int ranks, bool training, bool pairs, int width, int64_t* headers, int64_t* begins, int64_t* sent,
+              uint8_t* left);
 
   // headers: [T, N, width], of which the last N numbers of a row are what that rank sends to each. numbers: [T], the
   // decisions'. sent: [T], and begins: [T, N], as `Prepare` gave them; whole: whether this is what one `Prepare` has
@@ -289,6 +291,8 @@ class LookupRun {
 
   // ---- lookup_run_sums.cc
 
+  // Groups all keys by owner, counted: [N, T], out.
+  int StartPairs(int ranks, const int64_t* keys_at, i64* counted);
   // Memory for partial sums, `values_` [rank][member][bags], this rank's own behind all others, and for those that come
   // from others, `answers_`.
   int MakeSums();
@@ -357,6 +361,7 @@ class LookupRun {
   bool by_sums_ = false;                 // by reduce_scatter
   int rank_ = 0;
   std::vector<PairsMember> pairs_;       // by reduce_scatter
+  std::vector<i64> pair_counts_;         // [N, T], keys for each owner, once they are known
   std::vector<int64_t> bags_;            // [T, N], bags of each rank
   std::vector<void*> all_offsets_;       // [T], outputs
   std::vector<void*> kept_;              // [T], outputs; null where nobody asks for them

@@ -94,7 +94,7 @@ int sok1x_lookup_distinct(void* opened, int alone, const int64_t* ahead, int64_t
 
 int sok1x_lookup_prepare(void* opened, int ranks, int training, int width, int64_t* headers, int64_t* begins,
                          int64_t* sent, uint8_t* left) {
-  return RunOf(opened)->Prepare(ranks, training != 0, width, headers, begins, sent, left);
+  return RunOf(opened)->Prepare(ranks, training != 0, false, width, headers, begins, sent, left);
 }
 
 int sok1x_lookup_forward_ask(void* opened, int rank, int ranks, int width, const int64_t* headers,

@@ -12,7 +12,7 @@ enum Header { kMark, kTraining, kBags, kKeys, kDistinct };
 
 }  // namespace
 
-int LookupRun::Prepare(int ranks, bool training, int width, int64_t* headers, int64_t* begins, int64_t* sent,
+int LookupRun::Prepare(int ranks, bool training, bool pairs, int width, int64_t* headers, int64_t* begins, int64_t* sent,
                        uint8_t* left) {
   if (!TakeBatches()) return kTooManyDimensions;
   const int count = size();
@@ -26,8 +26,9 @@ int LookupRun::Prepare(int ranks, bool training, int width, int64_t* headers, in
   i64* const values = Numbers(total);
   i64* const by_owner = Numbers(total);
   i32* const position = reinterpret_cast<i32*>(Scratch(4 * total));
-  const int64_t faults = by_bag_ ? 3 * count : 0;  // before keys for each owner, [N, T]
-  i64* const distinct = Numbers(count + faults + count * ranks);
+  const int64_t faults = by_bag_ ? 3 * count : 0;  // before keys for each owner, [N, T]; and behind those, all keys
+  const int64_t numbered = faults + count * ranks;
+  i64* const distinct = Numbers(count + numbered + pairs * count * ranks);
   if (values == nullptr || by_owner == nullptr || position == nullptr || distinct == nullptr) {
     return Done(GROUP_NO_MEMORY);
   }
@@ -65,10 +66,12 @@ int LookupRun::Prepare(int ranks, bool training, int width, int64_t* headers, in
   if (code == 0) {
     code = Done(steps_->partition(Work(), parts.data(), count, distinct, ranks, counted + faults, by_owner));
   }
-  std::vector<i64> numbers(faults + count * ranks);
+  if (code == 0 && pairs) code = StartPairs(ranks, nullptr, counted + numbered);
+  std::vector<i64> numbers(numbered + pairs * count * ranks);
   if (code == 0) code = Done(steps_->read(Work(), counted, numbers.size(), numbers.data()));
   if (code != 0) return code;
   if (by_bag_) CheckBags(numbers.data());
+  pair_counts_.assign(numbers.begin() + numbered, numbers.end());
   const i64* owned = numbers.data() + faults;
   int64_t at = 0;
   for (int r = 0; r < ranks; ++r) {

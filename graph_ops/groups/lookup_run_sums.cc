@@ -13,23 +13,19 @@ constexpr i64 kPairBytes = 16;  // a key, and the number of its bag among all ra
 
 }  // namespace
 
-int LookupRun::PairsCount(int ranks, const int64_t* keys_at, int64_t* told) {
-  TakeBatches();
+int LookupRun::StartPairs(int ranks, const int64_t* keys_at, i64* counted) {
   const int count = size();
-  ranks_ = ranks;
-  by_sums_ = true;
   int64_t total = 0;
   for (int t = 0; t < count; ++t) total += batches_[t].keys;
   i64* const by_owner = Numbers(total);
   i32* position = reinterpret_cast<i32*>(Scratch(4 * total));
-  i64* const counted = Numbers(count * ranks);
-  if (by_owner == nullptr || position == nullptr || counted == nullptr) return Done(GROUP_NO_MEMORY);
-  std::vector<i64> lengths(count), numbers(count * ranks);
+  if (by_owner == nullptr || position == nullptr) return Done(GROUP_NO_MEMORY);
+  std::vector<i64> lengths(count);
   std::vector<PartitionMember> parts(count, PartitionMember());
   pairs_.assign(count, PairsMember());
   for (int t = 0; t < count; ++t) {
     PairsMember& m = pairs_[t];
-    const bool sorted = keys_at[t] != 0;
+    const bool sorted = keys_at != nullptr && keys_at[t] != 0;
     m.keys = sorted ? reinterpret_cast<const void*>(keys_at[t]) : keys(t).data;
     m.key_type = sorted ? kKeyInt64 : KeyType(t);
     m.n = lengths[t] = batches_[t].keys;
@@ -50,14 +46,29 @@ int LookupRun::PairsCount(int ranks, const int64_t* keys_at, int64_t* told) {
   if (code == 0) {
     code = steps_->partition(Work(), parts.data(), count, static_cast<i64*>(placed[0]), ranks, counted, by_owner);
   }
-  if (code == 0) code = steps_->read(Work(), counted, numbers.size(), numbers.data());
+  return Done(code);
+}
+
+int LookupRun::PairsCount(int ranks, const int64_t* keys_at, int64_t* told) {
+  const int count = size();
+  ranks_ = ranks;
+  by_sums_ = true;
+  if (pair_counts_.empty()) {
+    TakeBatches();
+    i64* const counted = Numbers(count * ranks);
+    if (counted == nullptr) return Done(GROUP_NO_MEMORY);
+    pair_counts_.resize(count * ranks);
+    int code = StartPairs(ranks, keys_at, counted);
+    if (code == 0) code = Done(steps_->read(Work(), counted, pair_counts_.size(), pair_counts_.data()));
+    if (code != 0) return code;
+  }
   for (int t = 0; t < count; ++t) {
     for (int r = 0; r < ranks; ++r) {
-      told[t * ranks + r] = numbers[r * count + t];
+      told[t * ranks + r] = pair_counts_[r * count + t];
       told[(count + t) * ranks + r] = batches_[t].bags;
     }
   }
-  return Done(code);
+  return 0;
 }
 
 int LookupRun::PairsAsk(int rank, const int64_t* told, const int64_t* heard, const int64_t* numbers, int64_t* pointers,
