@@ -4,8 +4,8 @@ Reduce-Scatter adds these partial sums up; gradients travel by All-Gather. Bytes
 each of N ranks: 16 K for keys with their bags and E D N B for partial sums (E bytes of a number), in a forward; E D N B
 for gradients in a backward. Forward leaves
 
-  rows         rows of the distinct keys that this rank was given
-  requested    which of `rows` each received key is
+  rows         rows of the distinct keys that this rank was given; nothing where a group has run it
+  requested    which of `rows` each received key is; where `rows` is nothing, its row itself
   all_offsets  where each bag of all ranks begins among the received keys
   counts       bags of each rank
 

@@ -2,11 +2,25 @@
 
     mpiexec -np 2 python program_groups_in_flight.py
 """
+import itertools
 import threading
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from groups_model import BAG_FORWARD, FORWARD, Model, in_bags, keys, one_by_one, outcome, pause, same, session, sizes
+from groups_model import (
+    BAG_FORWARD,
+    FORWARD,
+    Model,
+    bags_by,
+    in_bags,
+    keys,
+    one_by_one,
+    outcome,
+    pause,
+    same,
+    session,
+    sizes,
+)
 from mpi4py import MPI
 from settled import settle
 
@@ -59,7 +73,7 @@ def loop(rank):
     """Several lookups in the body of a loop: their keys are known, and the rows' sum is trained."""
     layers = [sok.All2AllDenseEmbedding(40, dim, 1, 1, use_hashtable=dim != 3, dynamic_input=True)
               for dim in (2, 3)]
-    layers += [sok.DistributedEmbedding("mean", 40, dim, 1, 2, exchange="all2all") for dim in (4, 5)]
+    layers += [sok.DistributedEmbedding("mean", 40, dim, 1, 2, exchange=bags_by[0]) for dim in (4, 5)]
     fed = tf.placeholder(tf.int64, [5, 4, None])
 
     def look_up(layer, keys):
@@ -90,7 +104,7 @@ def main():
     with tf.Session() as made:
         made.run(sok.Init(global_batch_size=64))
     rank = launch.current().rank
-    for scenario in (given_up, threads, loop):
+    for bags_by[0], scenario in itertools.product(("all2all", "reduce_scatter"), (given_up, threads, loop)):
         sizes.clear()
         with tf.Graph().as_default():
             tf.set_random_seed(5)

@@ -17,6 +17,7 @@ from groups_model import (
     DISTINCT,
     FORWARD,
     Model,
+    bags_by,
     gate,
     in_bags,
     pause,
@@ -127,6 +128,11 @@ def main():
     pause[0] = settle
     found = {tables: work(tables, random) for tables in (2, 6, 14)}
     assert found[2] == found[6] == found[14], found
+    if world.size > 1:
+        bags_by[0] = "reduce_scatter"
+        by_sums = [work(tables, random) for tables in (2, 14)]
+        assert by_sums[0] == by_sums[1], by_sums
+        bags_by[0] = "all2all"
     weighted = [weighted_work(tables, random) for tables in (4, 14)]
     assert weighted[0] == weighted[1], weighted
     pause[0] = functools.partial(time.sleep, 0.004)
