@@ -54,33 +54,56 @@ SOK_KERNEL sok1x_group_parts(const PartsMember* SOK_RESTRICT members, const i64*
 
 namespace {
 
-void widen_row(const float* in, i64 n, float* out) { memcpy(out, in, n * sizeof *out); }
-void widen_row(const u16* in, i64 n, float* out) { widen(in, n, out); }
-void narrow_row(const float* in, i64 n, float* out) { memcpy(out, in, n * sizeof *out); }
-void narrow_row(const float* in, i64 n, u16* out) { narrow(in, n, out); }
+void add(float* SOK_RESTRICT sums, const float* SOK_RESTRICT part, i64 n) {
+  for (i64 i = 0; i < n; ++i) sums[i] = sums[i] + part[i];
+}
+
+// The numbers `at` to `at` + n - 1 of all parts, in memory that they do not lie in.
+void add_numbers(const PartsMember& m, i64 at, i64 n, float* SOK_RESTRICT out) {
+  const float* SOK_RESTRICT first = (const float*)(m.base + m.at[0]) + at;
+  if (m.n_parts == 1) {
+    memcpy(out, first, n * sizeof *out);
+    return;
+  }
+  const float* SOK_RESTRICT second = (const float*)(m.base + m.at[1]) + at;
+  for (i64 i = 0; i < n; ++i) out[i] = first[i] + second[i];
+  for (i64 p = 2; p < m.n_parts; ++p) add(out, (const float*)(m.base + m.at[p]) + at, n);
+}
+
+void divide(float* sums, i64 n, i64 keys) {
+  const float count = (float)keys;
+  for (i64 i = 0; i < n; ++i) sums[i] = sums[i] / count;
+}
+
+void add_bag(const PartsMember& m, i64 b, i64 keys, float* out) {
+  add_numbers(m, b * m.dim, m.dim, out);
+  if (m.offsets) divide(out, m.dim, keys);
+}
+
+void add_bag(const PartsMember& m, i64 b, i64 keys, u16* out) {
+  const i64 MOST = 256;  // numbers at a time
+  float sums[MOST], part[MOST];
+  for (i64 c = 0; c < m.dim; c += MOST) {
+    const i64 n = std::min(MOST, m.dim - c), at = b * m.dim + c;
+    widen((const u16*)(m.base + m.at[0]) + at, n, sums);
+    for (i64 p = 1; p < m.n_parts; ++p) {
+      widen((const u16*)(m.base + m.at[p]) + at, n, part);
+      add(sums, part, n);
+    }
+    if (m.offsets) divide(sums, n, keys);
+    narrow(sums, n, out + c);
+  }
+}
 
 template <class T>
 void add_parts(const PartsMember& m, i64 begin, i64 end) {
-  const i64 MOST = 256;  // numbers at a time
-  float sums[MOST], part[MOST];
   for (i64 b = begin; b < end; ++b) {
     T* const out = (T*)m.out + b * m.dim;
     const i64 keys = m.offsets ? m.offsets[b + 1] - m.offsets[b] : 1;
-    if (keys <= 0) {
+    if (keys > 0) {
+      add_bag(m, b, keys, out);
+    } else {
       zero_row(out, m.dim);
-      continue;
-    }
-    for (i64 c = 0; c < m.dim; c += MOST) {
-      const i64 n = std::min(MOST, m.dim - c), at = b * m.dim + c;
-      widen_row((const T*)(m.base + m.at[0]) + at, n, sums);
-      for (i64 p = 1; p < m.n_parts; ++p) {
-        widen_row((const T*)(m.base + m.at[p]) + at, n, part);
-        for (i64 i = 0; i < n; ++i) sums[i] = sums[i] + part[i];
-      }
-      if (m.offsets) {
-        for (i64 i = 0; i < n; ++i) sums[i] = sums[i] / (float)keys;
-      }
-      narrow_row(sums, n, out + c);
     }
   }
 }
