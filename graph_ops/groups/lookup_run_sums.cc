@@ -138,8 +138,11 @@ int LookupRun::MakeSums() {
 
 int LookupRun::FindAndSum(const std::vector<FindMember>& members, const std::vector<CombineMember>& bags, i64* missing,
                           bool asks) {
-  int code = steps_->find(Work(), members.data(), members.size(), missing);
-  if (code == 0 && asks) code = steps_->ask(Work(), missing, members.size());
+  const int count = members.size();
+  int code = steps_->find(Work(), members.data(), count, missing);
+  const bool numbered = asks && !ahead_.empty();
+  if (code == 0 && numbered) code = steps_->unique(Work(), ahead_.data(), count, missing + count);
+  if (code == 0 && asks) code = steps_->ask(Work(), missing, numbered ? 2 * count : count);
   return code ? code : steps_->combine(Work(), bags.data(), bags.size());
 }
 
@@ -152,7 +155,7 @@ int LookupRun::PairsAnswer(bool training, int64_t* missing, int64_t* fresh, int6
   for (int t = 0; t < count; ++t) total += keys_.rows_of(t);
   i64* bags = Numbers(total);
   i64* const counted = Numbers(3 * count);  // faults, of which there are none
-  i64* const lacking = Numbers(count);
+  i64* const lacking = Numbers(2 * count);  // and how many rows are distinct
   if (bags == nullptr || counted == nullptr || lacking == nullptr) return Done(GROUP_NO_MEMORY);
   Buffer of_bags = keys_;
   for (int t = 0; t < count; ++t) {
@@ -199,8 +202,11 @@ int LookupRun::PairsAnswer(bool training, int64_t* missing, int64_t* fresh, int6
     m.out_half = facts_[t].half;
   }
   training_ = training;
+  std::vector<int64_t> counts((training && StartAhead() ? 2 : 1) * count);
   code = Done(FindAndSum(found_, combined_, lacking, true));
-  if (code == 0) code = Done(steps_->answer(Work(), lacking, count, reinterpret_cast<i64*>(counts_.data())));
+  if (code == 0) code = Done(steps_->answer(Work(), lacking, counts.size(), reinterpret_cast<i64*>(counts.data())));
+  std::copy(counts.begin(), counts.begin() + count, counts_.begin());
+  if (code == 0 && !ahead_.empty()) CountAhead(&counts[count]);
   for (int t = 0; t < count; ++t) missing[t] = counts_[t] + (codes_[t] != 0);
   if (code == 0 && training) code = Unseen(missing, fresh);
   for (int t = 0; t < count; ++t) missing[t] += !CanPin(t);
@@ -212,6 +218,7 @@ int LookupRun::PairsAnswer(bool training, int64_t* missing, int64_t* fresh, int6
 
 int LookupRun::SumsTake(const uint8_t* left) {
   const int count = size(), ranks = ranks_;
+  PutAhead(left);
   if (training_ && !touched_ && AnyForgets()) {  // only now it is known who is left
     int code = Lock(true);
     if (code == 0) code = Touch(left);
