@@ -129,6 +129,7 @@ tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
       .Doc("Hands its inputs to the Python function named by `function`, run by sok1x's executor thread.")
 
 // Of a fused node. What members have, one after the other; of each how many: `counts` has kSpans numbers of each member.
+// containers, names: of the resources, which then are no inputs; or empty.
 #define SOK1X_REGISTER_FUSED_OP(name)       \
   REGISTER_OP(name "s")                     \
       .Input("resources: Nr * resource")    \
@@ -141,6 +142,8 @@ tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
       .Attr("configs: list(string)")        \
       .Attr("signatures: list(int)")        \
       .Attr("counts: list(int)")            \
+      .Attr("containers: list(string)")     \
+      .Attr("names: list(string)")          \
       .Attr("Nr: int >= 0")                 \
       .Attr("Tin: list(type) >= 0")         \
       .Attr("Thost_in: list(type) >= 0")    \

@@ -9,6 +9,8 @@
 // They also run at the same time if ranks make different nodes, which may be if they fetch different things: each waits
 // only for what comes before an op of its level, never for one of its own level.
 //
+// A fused node knows its variables by their names (bridge_handles.h), so that the nodes of their handles need not run.
+//
 // What a cond may skip or a loop repeats stays as it is, and so does what comes after a loop; also in the graphs of
 // functions, and in those whose inputs come one after the other (Session.partial_run). What comes after a cond, such as
 // the one in every tf.debugging.assert, runs whatever branch was taken.
@@ -28,6 +30,7 @@
 #include "tensorflow/core/lib/hash/hash.h"
 #include "tensorflow/core/lib/strings/strcat.h"
 
+#include "bridge_handles.h"
 #include "bridge_request.h"
 #include "bridge_types.h"
 
@@ -151,6 +154,7 @@ class FusingPass : public tf::GraphOptimizationPass {
     std::vector<tf::int64> signatures, counts;
     tf::DataTypeVector types[kSpans];
     int first[kSpans];  // where a kernel's inputs and outputs of each kind begin
+    Handles handles;
 
     tf::Status Add(const tf::Node& node) {
       const tf::AttrSlice attrs = node.attrs();
@@ -166,6 +170,7 @@ class FusingPass : public tf::GraphOptimizationPass {
       TF_RETURN_IF_ERROR(tf::GetNodeAttr(attrs, "Tout", &of[kDeviceOutputs]));
       TF_RETURN_IF_ERROR(tf::GetNodeAttr(attrs, "Thost_out", &of[kHostOutputs]));
       of[kResources].assign(resources, tf::DT_RESOURCE);
+      handles.Add(node, resources);
       labels.push_back(node.name());
       functions.push_back(function);
       configs.push_back(config);
@@ -177,7 +182,9 @@ class FusingPass : public tf::GraphOptimizationPass {
       return tf::Status();
     }
 
+    // Once all nodes have been added. Resources that have names are no inputs.
     void Place() {
+      if (handles.named()) types[kResources].clear();
       first[kResources] = first[kDeviceOutputs] = 0;
       first[kDeviceInputs] = types[kResources].size();
       first[kHostInputs] = first[kDeviceInputs] + types[kDeviceInputs].size();
@@ -192,6 +199,7 @@ class FusingPass : public tf::GraphOptimizationPass {
         hash = tf::Hash64Combine(hash, tf::Hash64(configs[i]));
         hash = tf::Hash64Combine(hash, static_cast<tf::uint64>(signatures[i]));
       }
+      hash = tf::Hash64Combine(hash, handles.named() ? 1 : 0);
       return tf::strings::StrCat("sok1x_calls/", functions[0], "_", tf::strings::Hex(hash));
     }
   };
@@ -219,6 +227,9 @@ class FusingPass : public tf::GraphOptimizationPass {
     tf::AddNodeAttr("configs", lists.configs, &def);
     tf::AddNodeAttr("signatures", lists.signatures, &def);
     tf::AddNodeAttr("counts", lists.counts, &def);
+    const bool named = lists.handles.named();
+    tf::AddNodeAttr("containers", named ? lists.handles.containers() : std::vector<tf::string>(), &def);
+    tf::AddNodeAttr("names", named ? lists.handles.names() : std::vector<tf::string>(), &def);
     tf::AddNodeAttr("Nr", static_cast<tf::int64>(lists.types[kResources].size()), &def);
     tf::AddNodeAttr("Tin", lists.types[kDeviceInputs], &def);
     tf::AddNodeAttr("Thost_in", lists.types[kHostInputs], &def);
@@ -238,7 +249,7 @@ class FusingPass : public tf::GraphOptimizationPass {
       for (const tf::Edge* edge : in) {
         if (edge->IsControlEdge()) {
           graph->AddControlEdge(edge->src(), fused);
-        } else {
+        } else if (!named || edge->dst_input() >= counts[kResources]) {
           graph->AddEdge(edge->src(), edge->src_output(), fused,
                          PlaceOf(edge->dst_input(), counts, at, kResources, kDeviceOutputs));
         }
@@ -257,6 +268,8 @@ class FusingPass : public tf::GraphOptimizationPass {
       for (int span = 0; span < kSpans; ++span) at[span] += counts[span];
       graph->RemoveNode(node);
     }
+    if (named) lists.handles.RemoveUnread(graph);
+    if (fused->in_edges().empty()) graph->AddControlEdge(graph->source_node(), fused);
     return tf::Status();
   }
 };

@@ -54,22 +54,27 @@ tf::Status Member::Read(tf::OpKernelConstruction* construction) {
 }
 
 tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members) {
-  std::vector<Text> labels, functions, configs;
+  std::vector<Text> labels, functions, configs, containers, names;
   std::vector<tf::int64> signatures, counts;
   TF_RETURN_IF_ERROR(construction->GetAttr("labels", &labels));
   TF_RETURN_IF_ERROR(construction->GetAttr("functions", &functions));
   TF_RETURN_IF_ERROR(construction->GetAttr("configs", &configs));
   TF_RETURN_IF_ERROR(construction->GetAttr("signatures", &signatures));
   TF_RETURN_IF_ERROR(construction->GetAttr("counts", &counts));
+  TF_RETURN_IF_ERROR(construction->GetAttr("containers", &containers));
+  TF_RETURN_IF_ERROR(construction->GetAttr("names", &names));
   const size_t size = labels.size();
+  size_t resources = 0;
+  for (size_t i = kResources; i < counts.size(); i += kSpans) resources += counts[i];
+  const bool named = !names.empty();
   if (functions.size() != size || configs.size() != size || signatures.size() != size ||
-      counts.size() != size * kSpans) {
+      counts.size() != size * kSpans || containers.size() != names.size() || (named && names.size() != resources)) {
     return tf::errors::InvalidArgument("sok1x: a fused node whose lists do not belong to ", size, " ops");
   }
   int first[kSpans] = {};
+  if (!named) first[kDeviceInputs] = first[kHostInputs] = resources;
   for (size_t i = 0; i < size; ++i) {
-    first[kDeviceInputs] += counts[i * kSpans + kResources];
-    first[kHostInputs] += counts[i * kSpans + kResources] + counts[i * kSpans + kDeviceInputs];
+    first[kHostInputs] += counts[i * kSpans + kDeviceInputs];
     first[kHostOutputs] += counts[i * kSpans + kDeviceOutputs];
   }
   members->resize(size);
@@ -79,8 +84,35 @@ tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* 
     member.config_ = configs[i];
     member.label_ = labels[i];
     member.signature_ = static_cast<uint64_t>(signatures[i]);
+    if (named) {
+      const int begin = first[kResources], end = begin + counts[i * kSpans + kResources];
+      member.containers_.assign(containers.begin() + begin, containers.begin() + end);
+      member.names_.assign(names.begin() + begin, names.begin() + end);
+    }
     member.Place(&counts[i * kSpans], first);
     for (int span = 0; span < kSpans; ++span) first[span] += counts[i * kSpans + span];
+  }
+  return tf::Status();
+}
+
+// A variable that was never initialized does not exist. sok1x_lock says so: that sok1x.Init comes before the
+// initializers is the executor's to say first.
+tf::Status Member::FindVariables(tf::OpKernelContext* context,
+                                 std::vector<tf::core::RefCountPtr<tf::Var>>* variables) const {
+  if (!names_.empty()) {
+    const tf::ResourceMgr* const manager = context->resource_manager();
+    const std::string& usual = manager->default_container();
+    std::vector<std::pair<const tf::string*, const tf::string*>> named;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      named.emplace_back(containers_[i].empty() ? &usual : &containers_[i], &names_[i]);
+    }
+    return manager->LookupMany<tf::Var>(named, variables);  // null where there is none
+  }
+  variables->resize(counts_[kResources]);
+  for (int i = 0; i < counts_[kResources]; ++i) {
+    const tf::Status found = tf::LookupResource(context, tf::HandleFromInput(context, first_[kResources] + i),
+                                                &(*variables)[i]);
+    if (!found.ok() && !tf::errors::IsNotFound(found)) return found;
   }
   return tf::Status();
 }
@@ -89,20 +121,14 @@ tf::Status Member::Begin(tf::OpKernelContext* context, uint64_t session, Queued*
   std::unique_ptr<Request> request(new Request);
   request->context = context;
   request->stream = StreamOf(context);
+  request->names = names_.empty() ? nullptr : names_.data();
   request->label = label_.c_str();
   request->function = function_.c_str();
   request->Come(kStampReady);
   for (int span = 0; span < kSpans; ++span) request->first[span] = first_[span];
   request->device_inputs = counts_[kDeviceInputs];
   request->device_outputs = counts_[kDeviceOutputs];
-  request->variables.resize(counts_[kResources]);
-  for (int i = 0; i < counts_[kResources]; ++i) {
-    // A variable that was never initialized does not exist. sok1x_lock says so: that sok1x.Init comes before
-    // the initializers is the executor's to say first.
-    const tf::Status found = tf::LookupResource(context, tf::HandleFromInput(context, first_[kResources] + i),
-                                                &request->variables[i]);
-    if (!found.ok() && !tf::errors::IsNotFound(found)) return found;
-  }
+  TF_RETURN_IF_ERROR(FindVariables(context, &request->variables));
   const int inputs = counts_[kDeviceInputs] + counts_[kHostInputs];
   request->inputs.resize(inputs);
   for (int i = 0; i < inputs; ++i) {

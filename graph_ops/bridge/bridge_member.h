@@ -20,6 +20,9 @@ class Member {
  private:
   friend tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members);
 
+  tf::Status FindVariables(tf::OpKernelContext* context,
+                           std::vector<tf::core::RefCountPtr<tf::Var>>* variables) const;
+
   // counts: kSpans. Inputs and outputs of a kernel are in the order of Span; first: of each what comes before it.
   void Place(const tf::int64* counts, const int* first);
 
@@ -28,6 +31,7 @@ class Member {
   static int64_t NextId();
 
   Text function_, config_, label_;
+  std::vector<Text> containers_, names_;  // of variables that are no inputs (bridge_handles.h)
   uint64_t signature_ = 0;
   int64_t id_ = 0;
   int counts_[kSpans] = {};

@@ -88,6 +88,7 @@ struct Request {
   tf::AsyncOpKernel::DoneCallback done;
   const char* label;       // the op's name
   const char* function;    // the operation's
+  const Text* names = nullptr;  // of the variables, where they are no inputs
   int first[kSpans];       // where the op's inputs and outputs begin among those of its kernel
   int device_inputs, device_outputs;
   Fused* fused = nullptr;  // of requests of which TensorFlow knows as one

@@ -83,7 +83,9 @@ const char* sok1x_variable_name(void* handle, int index) {
   static std::string name;  // asked for by the executor's thread alone
   const auto* request = static_cast<sok1x::Request*>(handle);
   name = sok1x::NameOf(request->variables[index].get());  // of an eager variable, whose handle has none
-  if (name.empty()) {
+  if (name.empty() && request->names != nullptr) {
+    name = request->names[index];
+  } else if (name.empty()) {
     name = tensorflow::HandleFromInput(request->context, request->first[sok1x::kResources] + index).name();
   }
   return name.c_str();
