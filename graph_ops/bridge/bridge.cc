@@ -129,7 +129,8 @@ tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
       .Doc("Hands its inputs to the Python function named by `function`, run by sok1x's executor thread.")
 
 // Of a fused node. What members have, one after the other; of each how many: `counts` has kSpans numbers of each member.
-// containers, names: of the resources, which then are no inputs; or empty.
+// containers, names: of the resources, which then are no inputs; or empty. output_types: of all outputs, those in host
+// memory last; places: where each is among the node's, -1 where nobody reads it and the node has it not.
 #define SOK1X_REGISTER_FUSED_OP(name)       \
   REGISTER_OP(name "s")                     \
       .Input("resources: Nr * resource")    \
@@ -144,6 +145,8 @@ tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
       .Attr("counts: list(int)")            \
       .Attr("containers: list(string)")     \
       .Attr("names: list(string)")          \
+      .Attr("output_types: list(type)")     \
+      .Attr("places: list(int)")            \
       .Attr("Nr: int >= 0")                 \
       .Attr("Tin: list(type) >= 0")         \
       .Attr("Thost_in: list(type) >= 0")    \

@@ -121,9 +121,8 @@ int sok1x_outputs(void* handle, int count, const int32_t* ranks, const int64_t* 
 // Output `index` becomes input `input` itself: the same buffer, no copy.
 int sok1x_forward(void* handle, int index, int input) {
   auto* request = static_cast<sok1x::Request*>(handle);
-  const int at = request->OutputAt(index);
-  if (request->context->mutable_output(at) != nullptr) return 0;  // its group has done so
-  request->context->set_output(at, request->context->input(request->InputAt(input)));
+  if (request->Output(index) != nullptr) return 0;  // its group has done so
+  request->SetOutput(index, request->context->input(request->InputAt(input)));
   return 0;
 }
 

@@ -27,10 +27,9 @@ constexpr int kOtherShape = 13;
 inline int Allocate(Request* request, int index, int rank, const int64_t* dims, void** data) {
   tf::TensorShape shape;
   for (int i = 0; i < rank; ++i) shape.AddDim(dims[i]);
-  const int at = request->OutputAt(index);
-  tf::Tensor* tensor = request->context->mutable_output(at);
+  tf::Tensor* tensor = request->Output(index);
   if (tensor == nullptr) {
-    const tf::Status status = request->context->allocate_output(at, shape, &tensor);
+    const tf::Status status = request->AllocateOutput(index, shape, &tensor);
     if (!status.ok()) return Report(status);
   } else if (tensor->shape() != shape) {
     return kOtherShape;

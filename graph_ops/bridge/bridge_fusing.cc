@@ -9,8 +9,6 @@
 // They also run at the same time if ranks make different nodes, which may be if they fetch different things: each waits
 // only for what comes before an op of its level, never for one of its own level.
 //
-// A fused node knows its variables by their names (bridge_handles.h), so that the nodes of their handles need not run.
-//
 // What a cond may skip or a loop repeats stays as it is, and so does what comes after a loop; also in the graphs of
 // functions, and in those whose inputs come one after the other (Session.partial_run). What comes after a cond, such as
 // the one in every tf.debugging.assert, runs whatever branch was taken.
@@ -27,17 +25,12 @@
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/graph/algorithm.h"
 #include "tensorflow/core/graph/graph.h"
-#include "tensorflow/core/lib/hash/hash.h"
-#include "tensorflow/core/lib/strings/strcat.h"
 
-#include "bridge_handles.h"
-#include "bridge_request.h"
+#include "bridge_fused_node.h"
 #include "bridge_types.h"
 
 namespace sok1x {
 namespace {
-
-typedef std::vector<tf::Node*> Nodes;
 
 // The branches that must be taken for a node to run: what chooses (a node's id and output), and which branch.
 typedef std::set<std::tuple<int, int, int>> Branches;
@@ -142,134 +135,8 @@ class FusingPass : public tf::GraphOptimizationPass {
       if (nodes.size() < 2) continue;
       // In one order whatever a graph's nodes come in.
       std::sort(nodes.begin(), nodes.end(), [](tf::Node* a, tf::Node* b) { return a->name() < b->name(); });
-      TF_RETURN_IF_ERROR(Fuse(nodes, graph));
+      TF_RETURN_IF_ERROR(FusedNode().Replace(nodes, graph));
     }
-    return tf::Status();
-  }
-
- private:
-  // What the nodes have, one after the other.
-  struct Lists {
-    std::vector<tf::string> labels, functions, configs;
-    std::vector<tf::int64> signatures, counts;
-    tf::DataTypeVector types[kSpans];
-    int first[kSpans];  // where a kernel's inputs and outputs of each kind begin
-    Handles handles;
-
-    tf::Status Add(const tf::Node& node) {
-      const tf::AttrSlice attrs = node.attrs();
-      Text function, config;
-      tf::int64 signature, resources;
-      tf::DataTypeVector of[kSpans];
-      TF_RETURN_IF_ERROR(tf::GetNodeAttr(attrs, "function", &function));
-      TF_RETURN_IF_ERROR(tf::GetNodeAttr(attrs, "config", &config));
-      TF_RETURN_IF_ERROR(tf::GetNodeAttr(attrs, "signature", &signature));
-      TF_RETURN_IF_ERROR(tf::GetNodeAttr(attrs, "Nr", &resources));
-      TF_RETURN_IF_ERROR(tf::GetNodeAttr(attrs, "Tin", &of[kDeviceInputs]));
-      TF_RETURN_IF_ERROR(tf::GetNodeAttr(attrs, "Thost_in", &of[kHostInputs]));
-      TF_RETURN_IF_ERROR(tf::GetNodeAttr(attrs, "Tout", &of[kDeviceOutputs]));
-      TF_RETURN_IF_ERROR(tf::GetNodeAttr(attrs, "Thost_out", &of[kHostOutputs]));
-      of[kResources].assign(resources, tf::DT_RESOURCE);
-      handles.Add(node, resources);
-      labels.push_back(node.name());
-      functions.push_back(function);
-      configs.push_back(config);
-      signatures.push_back(signature);
-      for (int span = 0; span < kSpans; ++span) {
-        counts.push_back(of[span].size());
-        types[span].insert(types[span].end(), of[span].begin(), of[span].end());
-      }
-      return tf::Status();
-    }
-
-    // Once all nodes have been added. Resources that have names are no inputs.
-    void Place() {
-      if (handles.named()) types[kResources].clear();
-      first[kResources] = first[kDeviceOutputs] = 0;
-      first[kDeviceInputs] = types[kResources].size();
-      first[kHostInputs] = first[kDeviceInputs] + types[kDeviceInputs].size();
-      first[kHostOutputs] = types[kDeviceOutputs].size();
-    }
-
-    // A name of its own for all that the kernel is made of: TensorFlow keeps a session's kernels by their names.
-    tf::string Name() const {
-      tf::uint64 hash = labels.size();
-      for (size_t i = 0; i < labels.size(); ++i) {
-        hash = tf::Hash64Combine(hash, tf::Hash64(labels[i]));
-        hash = tf::Hash64Combine(hash, tf::Hash64(configs[i]));
-        hash = tf::Hash64Combine(hash, static_cast<tf::uint64>(signatures[i]));
-      }
-      hash = tf::Hash64Combine(hash, handles.named() ? 1 : 0);
-      return tf::strings::StrCat("sok1x_calls/", functions[0], "_", tf::strings::Hex(hash));
-    }
-  };
-
-  // Where input or output i of a node with these counts goes, spans first to last - 1 of it; at: of each span what
-  // comes before the node's.
-  static int PlaceOf(int i, const tf::int64* counts, const int* at, int first, int last) {
-    for (int span = first; span < last; ++span) {
-      if (i < counts[span]) return at[span] + i;
-      i -= counts[span];
-    }
-    return -1;
-  }
-
-  static tf::Status Fuse(const Nodes& nodes, tf::Graph* graph) {
-    Lists lists;
-    for (const tf::Node* node : nodes) TF_RETURN_IF_ERROR(lists.Add(*node));
-    lists.Place();
-    tf::NodeDef def;
-    def.set_name(lists.Name());
-    def.set_op(nodes[0]->type_string() + "s");
-    def.set_device(nodes[0]->requested_device());
-    tf::AddNodeAttr("labels", lists.labels, &def);
-    tf::AddNodeAttr("functions", lists.functions, &def);
-    tf::AddNodeAttr("configs", lists.configs, &def);
-    tf::AddNodeAttr("signatures", lists.signatures, &def);
-    tf::AddNodeAttr("counts", lists.counts, &def);
-    const bool named = lists.handles.named();
-    tf::AddNodeAttr("containers", named ? lists.handles.containers() : std::vector<tf::string>(), &def);
-    tf::AddNodeAttr("names", named ? lists.handles.names() : std::vector<tf::string>(), &def);
-    tf::AddNodeAttr("Nr", static_cast<tf::int64>(lists.types[kResources].size()), &def);
-    tf::AddNodeAttr("Tin", lists.types[kDeviceInputs], &def);
-    tf::AddNodeAttr("Thost_in", lists.types[kHostInputs], &def);
-    tf::AddNodeAttr("Tout", lists.types[kDeviceOutputs], &def);
-    tf::AddNodeAttr("Thost_out", lists.types[kHostOutputs], &def);
-    tf::Status status;
-    tf::Node* const fused = graph->AddNode(def, &status);
-    TF_RETURN_IF_ERROR(status);
-    fused->set_assigned_device_name(nodes[0]->assigned_device_name());
-    int at[kSpans];
-    std::copy(lists.first, lists.first + kSpans, at);
-    for (size_t n = 0; n < nodes.size(); ++n) {
-      tf::Node* const node = nodes[n];
-      const tf::int64* const counts = &lists.counts[n * kSpans];
-      const std::vector<const tf::Edge*> in(node->in_edges().begin(), node->in_edges().end());
-      const std::vector<const tf::Edge*> out(node->out_edges().begin(), node->out_edges().end());
-      for (const tf::Edge* edge : in) {
-        if (edge->IsControlEdge()) {
-          graph->AddControlEdge(edge->src(), fused);
-        } else if (!named || edge->dst_input() >= counts[kResources]) {
-          graph->AddEdge(edge->src(), edge->src_output(), fused,
-                         PlaceOf(edge->dst_input(), counts, at, kResources, kDeviceOutputs));
-        }
-      }
-      for (const tf::Edge* edge : out) {
-        tf::Node* const to = edge->dst();
-        const int from = edge->src_output(), input = edge->dst_input();
-        const bool control = edge->IsControlEdge();
-        graph->RemoveEdge(edge);  // an input has one edge
-        if (control) {
-          graph->AddControlEdge(fused, to);
-        } else {
-          graph->AddEdge(fused, PlaceOf(from, counts, at, kDeviceOutputs, kSpans), to, input);
-        }
-      }
-      for (int span = 0; span < kSpans; ++span) at[span] += counts[span];
-      graph->RemoveNode(node);
-    }
-    if (named) lists.handles.RemoveUnread(graph);
-    if (fused->in_edges().empty()) graph->AddControlEdge(graph->source_node(), fused);
     return tf::Status();
   }
 };

@@ -166,12 +166,11 @@ int sok1x_output_to_grow(void* handle, int index, int rank, const int64_t* dims,
   auto* request = static_cast<sok1x::Request*>(handle);
   tensorflow::TensorShape shape;
   for (int i = 0; i < rank; ++i) shape.AddDim(dims[i]);
-  const int at = request->OutputAt(index);
-  const tensorflow::DataType dtype = request->context->expected_output_dtype(at);
+  const tensorflow::DataType dtype = request->output_types[index];
   tensorflow::Tensor tensor;
   int64_t clean;
   if (BytesToReserve(request, dtype, shape) > 0 && sok1x::Reserve(dtype, shape, &tensor, &clean)) {
-    request->context->set_output(at, tensor);
+    request->SetOutput(index, tensor);
   }
   const int code = sok1x::Allocate(request, index, rank, dims, data);  // where it is there already, that one
   if (code == 0) request->FollowTensorFlow();

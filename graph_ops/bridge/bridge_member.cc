@@ -45,17 +45,22 @@ tf::Status Member::Read(tf::OpKernelConstruction* construction) {
     tf::DataTypeVector types;
     TF_RETURN_IF_ERROR(construction->GetAttr(kTypes[span - kDeviceInputs], &types));
     counts[span] = types.size();
+    if (span < kDeviceOutputs) continue;
+    for (tf::DataType type : types) {
+      places_.push_back(places_.size());
+      output_types_.push_back(type);
+    }
   }
   label_ = construction->def().name();
-  const int first[kSpans] = {0, static_cast<int>(counts[0]), static_cast<int>(counts[0] + counts[1]), 0,
-                             static_cast<int>(counts[kDeviceOutputs])};
+  const int first[kSpans] = {0, static_cast<int>(counts[0]), static_cast<int>(counts[0] + counts[1])};
   Place(counts, first);
   return tf::Status();
 }
 
 tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members) {
   std::vector<Text> labels, functions, configs, containers, names;
-  std::vector<tf::int64> signatures, counts;
+  std::vector<tf::int64> signatures, counts, places;
+  tf::DataTypeVector types;
   TF_RETURN_IF_ERROR(construction->GetAttr("labels", &labels));
   TF_RETURN_IF_ERROR(construction->GetAttr("functions", &functions));
   TF_RETURN_IF_ERROR(construction->GetAttr("configs", &configs));
@@ -63,72 +68,75 @@ tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* 
   TF_RETURN_IF_ERROR(construction->GetAttr("counts", &counts));
   TF_RETURN_IF_ERROR(construction->GetAttr("containers", &containers));
   TF_RETURN_IF_ERROR(construction->GetAttr("names", &names));
+  TF_RETURN_IF_ERROR(construction->GetAttr("output_types", &types));
+  TF_RETURN_IF_ERROR(construction->GetAttr("places", &places));
   const size_t size = labels.size();
-  size_t resources = 0;
-  for (size_t i = kResources; i < counts.size(); i += kSpans) resources += counts[i];
+  std::vector<size_t> all(kSpans);  // what members have of each span
+  for (size_t i = 0; i < counts.size(); ++i) all[i % kSpans] += counts[i];
   const bool named = !names.empty();
   if (functions.size() != size || configs.size() != size || signatures.size() != size ||
-      counts.size() != size * kSpans || containers.size() != names.size() || (named && names.size() != resources)) {
+      counts.size() != size * kSpans || containers.size() != names.size() ||
+      (named && names.size() != all[kResources]) || places.size() != all[kDeviceOutputs] + all[kHostOutputs] ||
+      types.size() != places.size()) {
     return tf::errors::InvalidArgument("sok1x: a fused node whose lists do not belong to ", size, " ops");
   }
   int first[kSpans] = {};
-  if (!named) first[kDeviceInputs] = first[kHostInputs] = resources;
-  for (size_t i = 0; i < size; ++i) {
-    first[kHostInputs] += counts[i * kSpans + kDeviceInputs];
-    first[kHostOutputs] += counts[i * kSpans + kDeviceOutputs];
-  }
+  if (!named) first[kDeviceInputs] = all[kResources];
+  first[kHostInputs] = first[kDeviceInputs] + all[kDeviceInputs];
   members->resize(size);
+  size_t output = 0;
   for (size_t i = 0; i < size; ++i) {
     Member& member = (*members)[i];
+    const tf::int64* const has = &counts[i * kSpans];
     member.function_ = functions[i];
     member.config_ = configs[i];
     member.label_ = labels[i];
     member.signature_ = static_cast<uint64_t>(signatures[i]);
     if (named) {
-      const int begin = first[kResources], end = begin + counts[i * kSpans + kResources];
+      const int begin = first[kResources], end = begin + has[kResources];
       member.containers_.assign(containers.begin() + begin, containers.begin() + end);
       member.names_.assign(names.begin() + begin, names.begin() + end);
     }
-    member.Place(&counts[i * kSpans], first);
-    for (int span = 0; span < kSpans; ++span) first[span] += counts[i * kSpans + span];
+    const size_t end = output + has[kDeviceOutputs] + has[kHostOutputs];
+    member.places_.assign(places.begin() + output, places.begin() + end);
+    member.output_types_.assign(types.begin() + output, types.begin() + end);
+    output = end;
+    member.Place(has, first);
+    for (int span = 0; span < kDeviceOutputs; ++span) first[span] += has[span];
   }
   return tf::Status();
 }
 
 // A variable that was never initialized does not exist. sok1x_lock says so: that sok1x.Init comes before the
 // initializers is the executor's to say first.
-tf::Status Member::FindVariables(tf::OpKernelContext* context,
-                                 std::vector<tf::core::RefCountPtr<tf::Var>>* variables) const {
+tf::Status Member::FindVariables(tf::OpKernelContext* context, Request* request) {
+  request->variables.resize(counts_[kResources]);
   if (!names_.empty()) {
-    const tf::ResourceMgr* const manager = context->resource_manager();
-    const std::string& usual = manager->default_container();
-    std::vector<std::pair<const tf::string*, const tf::string*>> named;
-    for (size_t i = 0; i < names_.size(); ++i) {
-      named.emplace_back(containers_[i].empty() ? &usual : &containers_[i], &names_[i]);
-    }
-    return manager->LookupMany<tf::Var>(named, variables);  // null where there is none
+    request->names = names_.data();
+    KnownVariables::Get()->Find(context->resource_manager(), containers_, names_, &known_, &request->variables);
+    return tf::Status();
   }
-  variables->resize(counts_[kResources]);
   for (int i = 0; i < counts_[kResources]; ++i) {
     const tf::Status found = tf::LookupResource(context, tf::HandleFromInput(context, first_[kResources] + i),
-                                                &(*variables)[i]);
+                                                &request->variables[i]);
     if (!found.ok() && !tf::errors::IsNotFound(found)) return found;
   }
   return tf::Status();
 }
 
-tf::Status Member::Begin(tf::OpKernelContext* context, uint64_t session, Queued* queued) const {
+tf::Status Member::Begin(tf::OpKernelContext* context, uint64_t session, Queued* queued) {
   std::unique_ptr<Request> request(new Request);
   request->context = context;
   request->stream = StreamOf(context);
-  request->names = names_.empty() ? nullptr : names_.data();
   request->label = label_.c_str();
   request->function = function_.c_str();
   request->Come(kStampReady);
   for (int span = 0; span < kSpans; ++span) request->first[span] = first_[span];
   request->device_inputs = counts_[kDeviceInputs];
   request->device_outputs = counts_[kDeviceOutputs];
-  TF_RETURN_IF_ERROR(FindVariables(context, &request->variables));
+  request->places = places_.data();
+  request->output_types = output_types_.data();
+  TF_RETURN_IF_ERROR(FindVariables(context, request.get()));
   const int inputs = counts_[kDeviceInputs] + counts_[kHostInputs];
   request->inputs.resize(inputs);
   for (int i = 0; i < inputs; ++i) {

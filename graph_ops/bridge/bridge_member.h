@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bridge_known.h"
 #include "bridge_request.h"
 
 namespace sok1x {
@@ -14,16 +15,15 @@ class Member {
   // From the attributes of an op of ours.
   tf::Status Read(tf::OpKernelConstruction* construction);
 
-  // Makes the request of one run.
-  tf::Status Begin(tf::OpKernelContext* context, uint64_t session, Queued* queued) const;
+  // Makes the request of one run. Any thread.
+  tf::Status Begin(tf::OpKernelContext* context, uint64_t session, Queued* queued);
 
  private:
   friend tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members);
 
-  tf::Status FindVariables(tf::OpKernelContext* context,
-                           std::vector<tf::core::RefCountPtr<tf::Var>>* variables) const;
+  tf::Status FindVariables(tf::OpKernelContext* context, Request* request);
 
-  // counts: kSpans. Inputs and outputs of a kernel are in the order of Span; first: of each what comes before it.
+  // counts: kSpans. Inputs of a kernel are in the order of Span; first: of each what comes before it.
   void Place(const tf::int64* counts, const int* first);
 
   // The stream of TensorFlow's kernels, null on the CPU.
@@ -32,10 +32,13 @@ class Member {
 
   Text function_, config_, label_;
   std::vector<Text> containers_, names_;  // of variables that are no inputs (bridge_handles.h)
+  KnownVariables::List known_;            // the same
   uint64_t signature_ = 0;
   int64_t id_ = 0;
   int counts_[kSpans] = {};
   int first_[kSpans] = {};
+  std::vector<int> places_;  // of outputs, as a request has them
+  std::vector<tf::DataType> output_types_;
 };
 
 // Of a fused node.

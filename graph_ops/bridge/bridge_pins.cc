@@ -128,7 +128,7 @@ void Pins::Keep(Request* request) {
   }
   if (pins.empty()) return;
   for (int i = 0; i < request->device_outputs; ++i) {
-    tf::Tensor* output = context->mutable_output(request->OutputAt(i));
+    tf::Tensor* output = request->Output(i);
     if (output == nullptr || output->dtype() != tf::DT_INT32 || output->NumElements() == 0) continue;
     *output = tf::Tensor(tf::DT_INT32, output->shape(),
                          tf::core::RefCountPtr<tf::TensorBuffer>(new PinnedBuffer(*output, pins)));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tensorflow/core/framework/cancellation.h"
@@ -79,7 +80,7 @@ class Fused;
 class Group;
 
 // An op's share of its kernel's inputs and outputs, of which it may not be the only one: resources, device and host
-// inputs, device and host outputs. Inputs, and outputs, are in this order.
+// inputs, device and host outputs. Inputs are in this order.
 enum Span { kResources, kDeviceInputs, kHostInputs, kDeviceOutputs, kHostOutputs, kSpans };
 
 // One run of one op, from ComputeAsync until sok1x_finish.
@@ -89,8 +90,11 @@ struct Request {
   const char* label;       // the op's name
   const char* function;    // the operation's
   const Text* names = nullptr;  // of the variables, where they are no inputs
-  int first[kSpans];       // where the op's inputs and outputs begin among those of its kernel
+  int first[kSpans];       // where the op's inputs begin among those of its kernel
   int device_inputs, device_outputs;
+  const int* places;  // of outputs, those in host memory last, where they are among the kernel's; -1: nobody reads it
+  const tf::DataType* output_types;
+  std::vector<std::pair<int, tf::Tensor>> unread;  // outputs that the kernel does not have, by their numbers
   Fused* fused = nullptr;  // of requests of which TensorFlow knows as one
   std::vector<TensorInfo> inputs;
   std::vector<tf::core::RefCountPtr<tf::Var>> variables;
@@ -111,12 +115,39 @@ struct Request {
   // Of one that runs eagerly: bridge_pins.h.
   std::vector<std::shared_ptr<tf::core::RefCounted>> pins;
 
-  // Where input or output i of the op, those in host memory last, is among its kernel's; inputs without resources.
+  // Where input i of the op, those in host memory last and without resources, is among its kernel's.
   int InputAt(int i) const {
     return i < device_inputs ? first[kDeviceInputs] + i : first[kHostInputs] + i - device_inputs;
   }
-  int OutputAt(int i) const {
-    return i < device_outputs ? first[kDeviceOutputs] + i : first[kHostOutputs] + i - device_outputs;
+
+  // Output i, or null where there is none yet.
+  tf::Tensor* Output(int i) {
+    if (places[i] >= 0) return context->mutable_output(places[i]);
+    for (auto& each : unread) {
+      if (each.first == i) return &each.second;
+    }
+    return nullptr;
+  }
+  // Makes an output, of which there is none yet.
+  tf::Status AllocateOutput(int i, const tf::TensorShape& shape, tf::Tensor** tensor) {
+    if (places[i] >= 0) return context->allocate_output(places[i], shape, tensor);
+    tf::AllocatorAttributes memory;
+    memory.set_on_host(i >= device_outputs);
+    unread.emplace_back(i, tf::Tensor());
+    const tf::Status status = context->allocate_temp(output_types[i], shape, &unread.back().second, memory);
+    if (status.ok()) {
+      *tensor = &unread.back().second;
+    } else {
+      unread.pop_back();
+    }
+    return status;
+  }
+  void SetOutput(int i, const tf::Tensor& tensor) {
+    if (places[i] >= 0) {
+      context->set_output(places[i], tensor);
+    } else {
+      unread.emplace_back(i, tensor);
+    }
   }
 
   // What TensorFlow's stream holds now comes before what ours is given from now on. To be called after every

@@ -68,8 +68,7 @@ void LookupRun::PutAhead(const uint8_t* left) {
     const int64_t first = ahead_[t].values - reinterpret_cast<const i64*>(ahead_values_.tensor_data().data());
     Request* const request = member(t);
     const int place = ranks_ == 1 ? places_.inverse : places_.requested;
-    tf::OpKernelContext* const context = request->context;
-    Ahead::Get()->Put(TableOf(t), {context->step_id(), *context->mutable_output(request->OutputAt(place)),
+    Ahead::Get()->Put(TableOf(t), {request->context->step_id(), *request->Output(place),
                                    ahead_values_.Slice(first, first + n), ahead_inverse_.Slice(first, first + n),
                                    ahead_counts_[t]});
   }
@@ -94,7 +93,7 @@ int64_t LookupRun::TakeAhead(bool alone, int64_t* counts, std::vector<UniqueMemb
     }
     m.values = const_cast<i64*>(reinterpret_cast<const i64*>(made.values.tensor_data().data()));
     counts[t] = made.count;
-    request->context->set_output(request->OutputAt(place), made.inverse);
+    request->SetOutput(place, made.inverse);
     group_->Keep(made.values);
   }
   return left;

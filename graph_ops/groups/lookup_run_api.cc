@@ -70,7 +70,7 @@ int64_t sok1x_lookup_scratch_bytes(void* opened) { return static_cast<Opened*>(o
 
 int64_t sok1x_lookup_output_bytes(void* opened, int member, int index) {
   sok1x::Request* request = static_cast<Opened*>(opened)->group->members()[member];
-  const auto* output = request->context->mutable_output(request->OutputAt(index));
+  const auto* output = request->Output(index);
   return output == nullptr ? 0 : output->TotalBytes();
 }
 

@@ -43,7 +43,7 @@ int LookupRun::Distinct(bool alone, const int64_t* ahead, int64_t* at_least, int
   for (int t = 0; t < size(); ++t) {
     UniqueMember& m = members[t];
     Request* request = member(t);
-    request->context->set_output(request->OutputAt(other), request->context->input(request->InputAt(other)));
+    request->SetOutput(other, request->context->input(request->InputAt(other)));
     if (m.values != nullptr) continue;
     void* inverse;
     const int code = Output(t, place, {m.n}, &inverse);

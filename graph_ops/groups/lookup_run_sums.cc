@@ -239,7 +239,7 @@ int LookupRun::SumsTake(const uint8_t* left) {
     if (left[t]) continue;
     Request* const request = member(t);
     // Keys may have been made distinct before it was known that this would be its exchange.
-    const bool made = request->context->mutable_output(request->OutputAt(places_.inverse)) != nullptr;
+    const bool made = request->Output(places_.inverse) != nullptr;
     code = Nothing(t, {made ? -1 : places_.inverse, places_.rows, places_.relayed});
     members.push_back({answers_.base, static_cast<const i64*>(placed[0]) + t * ranks, ranks, facts_[t].half,
                        facts_[t].dim, batches_[t].bags,

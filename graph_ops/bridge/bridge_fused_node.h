@@ -1,0 +1,46 @@
+// A fused node in place of several nodes of ours: what it is made of, for bridge_fusing.cc.
+//
+// Of what its members are made of it leaves out what would cost TensorFlow time without use: handles of variables, which
+// it knows by name (bridge_handles.h), and outputs that nobody reads. A lookup has seven outputs, of which an evaluation
+// reads one.
+#ifndef SOK1X_BRIDGE_FUSED_NODE_H
+#define SOK1X_BRIDGE_FUSED_NODE_H
+
+#include <string>
+#include <vector>
+
+#include "tensorflow/core/graph/graph.h"
+
+#include "bridge_handles.h"
+
+namespace sok1x {
+
+typedef std::vector<tf::Node*> Nodes;
+
+class FusedNode {
+ public:
+  // Puts the fused node in place of `nodes`, which are of one function and device and could run at the same time.
+  tf::Status Replace(const Nodes& nodes, tf::Graph* graph);
+
+ private:
+  tf::Status Add(const tf::Node& node);
+  // Once all nodes have been added.
+  void Place();
+  tf::Status Make(const tf::Node& like, tf::Graph* graph, tf::Node** made) const;
+  // Moves the edges of the n-th node to the fused one; inputs: of each span what comes before the node's; outputs: how
+  // many outputs do.
+  void Move(tf::Node* node, size_t n, const int* inputs, size_t outputs, tf::Graph* graph, tf::Node* fused) const;
+  // A name of its own for all that the kernel is made of: TensorFlow keeps a session's kernels by their names.
+  tf::string Name() const;
+
+  // What the nodes have, one after the other.
+  std::vector<tf::string> labels_, functions_, configs_;
+  std::vector<tf::int64> signatures_, counts_, places_;
+  tf::DataTypeVector types_[kSpans];  // of inputs and outputs that the fused node has
+  tf::DataTypeVector output_types_;   // of all outputs
+  Handles handles_;
+};
+
+}  // namespace sok1x
+
+#endif  // SOK1X_BRIDGE_FUSED_NODE_H
