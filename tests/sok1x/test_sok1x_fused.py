@@ -207,3 +207,59 @@ def test_two_threads_and_a_stop():
             for thread in threads:
                 thread.join(60)
         assert not failures and not any(thread.is_alive() for thread in threads)
+
+
+def parts(run, fetched):
+    """Of a run's fused lookups: resources and outputs of their nodes; and how many nodes of handles there are."""
+    metadata = v1.RunMetadata()
+    run.run(fetched, options=v1.RunOptions(output_partition_graphs=True), run_metadata=metadata)
+    made = [node for graph in metadata.partition_graphs for node in graph.node]
+    lookups = [(node.attr["Nr"].i, len(node.attr["Tout"].list.type) + len(node.attr["Thost_out"].list.type))
+               for node in made if node.op == "Sok1xLookups"]
+    return sorted(lookups), sum(node.op == "VarHandleOp" for node in made)
+
+
+def test_handles_and_outputs_that_nobody_needs(seed):
+    """A fused node has no inputs for its variables, and no outputs that nobody reads; those that are read are as those
+    of nodes of their own, whichever they are."""
+    random = np.random.RandomState(seed)
+    with graph():
+        layers = [dense_layer(), dense_layer(), sparse_layer(), sparse_layer(combiner="mean")]
+        given = [keys(random) for _ in range(2)]
+        given += [sparse_constant([list(random.randint(0, 20, random.randint(1, 4))) for _ in range(8)], 3)
+                  for _ in range(2)]
+        outs = [layer(of, training=True) for layer, of in zip(layers, given)]
+        saved = [[output for output in out.op.outputs[1:] if output.dtype == tf.int32] for out in outs]
+        some = [outs[0], saved[0][0], saved[1][0], saved[1][1], outs[2], saved[3][0]]
+        values = [layer.trainable_variables[0].read_value() for layer in layers]
+        with session() as run:
+            run.run(outs)  # all keys have rows from now on
+            assert parts(run, outs) == ([(0, 2)] * 2, 0)
+            assert parts(run, some) == ([(0, 2), (0, 4)], 0)
+            lookups, handles = parts(run, outs + values)  # who else reads a handle still has it
+            assert (lookups, handles) == ([(0, 2)] * 2, 4)
+            alone = [run.run(tensor) for tensor in some]  # nodes of their own
+            for one, other in zip(run.run(some), alone):
+                np.testing.assert_array_equal(one, other)
+
+
+def test_a_variable_that_is_destroyed_and_made_anew():
+    """What a fused node knows of its variables is no longer used then: it is not initialized, and then it is new."""
+    with graph():
+        layers = [dense_layer(embedding_initializer="ones") for _ in range(2)]
+        given = tf.constant(np.arange(12).reshape(2, 2, 3), tf.int64)
+        outs = [layer(given, training=True) for layer in layers]
+        rows = layers[1].trainable_variables[0]
+        train = v1.train.GradientDescentOptimizer(0.5).minimize(
+            tf.add_n([tf.reduce_sum(out) for out in outs]), var_list=[layer.trainable_variables[0] for layer in layers])
+        destroy = tf.raw_ops.DestroyResourceOp(resource=rows.handle)
+        initialize = v1.variables_initializer(layers[1].variables)
+        with session() as run:
+            for _ in range(2):
+                run.run(train)
+                assert np.all(run.run(outs)[1] == 0.5)
+                run.run(destroy)
+                with pytest.raises(tf.errors.FailedPreconditionError, match="initializ"):
+                    run.run(outs)
+                run.run(initialize)
+                assert np.all(run.run(outs)[1] == 1)
