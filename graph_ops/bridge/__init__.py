@@ -14,12 +14,15 @@ In a graph:
 From TensorFlow's threads to ours (C++):
     bridge_signature  what a session.run is made of (a pass over its graph)
     bridge_fusing     ops that could run at the same time made one node (a pass after that one)
+    bridge_fused_node what that node is made of
+    bridge_handles    variables' names, in place of nodes that give their handles
     bridge_packing    what a lookup takes from elsewhere made one tensor on the way (a pass after that one)
     bridge_parts      the ops that make it one, and several again
     bridge_types      the types of the op
     bridge            the op (bridge.cc), which makes a request; bridge.py: requests and tensors as Python sees them
     bridge_member     what is known of an op before it runs, and a run of it as a request
     bridge_fused      the requests of a node that is several ops
+    bridge_known      variables that have been found by their names
     bridge_timeline   when a request has come to what
     bridge_sessions   sessions that have kernels of ours
     bridge_shared     what there is one of in a process

@@ -1,6 +1,8 @@
 #include "bridge_group.h"
 
 #include <algorithm>
+#include <functional>
+#include <mutex>
 #include <utility>
 
 #include "bridge_fused.h"
@@ -8,6 +10,51 @@
 #include "bridge_pins.h"
 
 namespace sok1x {
+
+namespace {
+
+// Memory of requests that have been deleted, for the next ones.
+class Spare {
+ public:
+  static Spare* Get() {
+    static Spare* spare = new Spare;  // never destroyed, as the queue
+    return spare;
+  }
+
+  void* Take(size_t bytes) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!blocks_.empty()) {
+        void* const block = blocks_.back();
+        blocks_.pop_back();
+        return block;
+      }
+    }
+    return ::operator new(bytes);
+  }
+
+  void Give(void* block) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (blocks_.size() < kMost) {
+        blocks_.push_back(block);
+        return;
+      }
+    }
+    ::operator delete(block);
+  }
+
+ private:
+  static constexpr size_t kMost = 1024;  // 1.2 MB
+  std::mutex mutex_;
+  std::vector<void*> blocks_;
+};
+
+}  // namespace
+
+void* Request::operator new(size_t bytes) { return Spare::Get()->Take(bytes); }
+
+void Request::operator delete(void* request) { Spare::Get()->Give(request); }
 
 void Request::Finish(const tf::Status& status) {
   if (group != nullptr) group->BeforeFinish();
@@ -85,7 +132,7 @@ void Group::Inputs(TensorInfo* infos, int width) const {
 
 int Group::Lock(bool exclusive, TensorInfo* infos, int width, int32_t* codes) {
   if (holds()) return kGroupHolds;
-  std::vector<Held> order;
+  std::vector<tf::Var*> order;
   for (size_t i = 0; i < members_.size(); ++i) {
     const Request* request = members_[i];
     codes[i] = request == nullptr ? 9 : 0;  // FAILED_PRECONDITION: it has finished
@@ -95,30 +142,25 @@ int Group::Lock(bool exclusive, TensorInfo* infos, int width, int32_t* codes) {
       if (request->variables[j].get() == nullptr) codes[i] = -1 - static_cast<int>(j);
     }
     if (codes[i] != 0) continue;
-    for (const auto& variable : request->variables) {
-      variable->Ref();
-      order.push_back({variable->mu(), tf::core::RefCountPtr<tf::Var>(variable.get())});
-    }
+    for (const auto& variable : request->variables) order.push_back(variable.get());
   }
   // TensorFlow's rule for ops that lock several variables, here for all that the members have.
-  std::sort(order.begin(), order.end(), [](const Held& a, const Held& b) { return a.mutex < b.mutex; });
-  order.erase(std::unique(order.begin(), order.end(), [](const Held& a, const Held& b) { return a.mutex == b.mutex; }),
-              order.end());
+  Arrange(&order);
   exclusive_ = exclusive;
-  for (Held& held : order) {
+  for (tf::Var* variable : order) {
+    variable->Ref();  // the member that uses it may let it go
     if (exclusive) {
-      held.mutex->lock();
+      variable->mu()->lock();
     } else {
-      held.mutex->lock_shared();
+      variable->mu()->lock_shared();
     }
   }
   held_ = std::move(order);
   Touch();
   if (exclusive) Enqueues();  // a copy of a variable, if it is shared
-  std::vector<VarMutex*> needed;
+  bool all = true;
   for (size_t i = 0; i < members_.size(); ++i) {
     Request* request = members_[i];
-    const size_t before = needed.size();
     for (size_t j = 0; codes[i] == 0 && j < request->variables.size(); ++j) {
       tf::Var* variable = request->variables[j].get();
       if (!variable->is_initialized) {
@@ -128,35 +170,49 @@ int Group::Lock(bool exclusive, TensorInfo* infos, int width, int32_t* codes) {
       if (exclusive) codes[i] = Report(MakeWritable(request, variable));
       if (codes[i] != 0) break;
       Describe(*variable->tensor(), &infos[i * width + j]);
-      needed.push_back(variable->mu());
     }
-    if (codes[i] != 0) needed.resize(before);
+    all = all && codes[i] == 0;
   }
-  std::sort(needed.begin(), needed.end());
-  std::vector<Held> kept;
-  for (Held& held : held_) {
-    if (std::binary_search(needed.begin(), needed.end(), held.mutex)) {
-      kept.push_back(std::move(held));
-    } else {
-      Release(held);
-    }
-  }
-  held_ = std::move(kept);
+  if (!all) KeepThoseOf(codes);
   return 0;
 }
 
-void Group::Release(const Held& held) {
-  if (exclusive_) {
-    held.mutex->unlock();
-  } else {
-    held.mutex->unlock_shared();
+void Group::Arrange(std::vector<tf::Var*>* variables) {
+  // A mutex is at the same place in each of them, so these are in order of address, too.
+  std::sort(variables->begin(), variables->end(), std::less<tf::Var*>());
+  variables->erase(std::unique(variables->begin(), variables->end()), variables->end());
+}
+
+void Group::KeepThoseOf(const int32_t* codes) {
+  std::vector<tf::Var*> needed, kept, released;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (codes[i] != 0) continue;
+    for (const auto& variable : members_[i]->variables) needed.push_back(variable.get());
   }
+  Arrange(&needed);
+  for (tf::Var* variable : held_) {
+    (std::binary_search(needed.begin(), needed.end(), variable, std::less<tf::Var*>()) ? kept : released)
+        .push_back(variable);
+  }
+  Release(released);
+  held_ = std::move(kept);
+}
+
+void Group::Release(const std::vector<tf::Var*>& held) {
+  for (auto it = held.rbegin(); it != held.rend(); ++it) {
+    if (exclusive_) {
+      (*it)->mu()->unlock();
+    } else {
+      (*it)->mu()->unlock_shared();
+    }
+  }
+  for (tf::Var* variable : held) variable->Unref();  // the last of which frees it
 }
 
 void Group::Unlock() {
   if (held_.empty()) return;
   LetTensorFlowFollow();
-  for (auto it = held_.rbegin(); it != held_.rend(); ++it) Release(*it);
+  Release(held_);
   held_.clear();
 }
 

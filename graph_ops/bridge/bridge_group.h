@@ -70,16 +70,15 @@ class Group {
   void Forget(Request* request);
 
  private:
-  struct Held {
-    VarMutex* mutex;
-    tf::core::RefCountPtr<tf::Var> variable;  // which the member that uses it may have let go
-  };
-
   ~Group() = default;
   // One order of the streams for all members: ours after TensorFlow's, or the other way round.
   void Order(bool ours_follows);
   void LetTensorFlowFollow();
-  void Release(const Held& held);
+  // In the order in which they are to be locked, none twice.
+  static void Arrange(std::vector<tf::Var*>* variables);
+  // Of what is locked, the variables of members with a code of 0 stay so.
+  void KeepThoseOf(const int32_t* codes);
+  void Release(const std::vector<tf::Var*>& held);
   void GiveBlocks();
   void Remove(Request* request);
 
@@ -89,7 +88,7 @@ class Group {
   bool lent_ = false;  // a member has gone over to another group
   bool exclusive_ = false;
   bool on_host_;
-  std::vector<Held> held_;  // in order of address
+  std::vector<tf::Var*> held_;  // locked, in order of address, each with a reference
   std::vector<tf::Tensor> blocks_, kept_;
   bool touched_ = false;
   bool followed_ = false;  // TensorFlow's streams come after all that has been enqueued

@@ -28,7 +28,7 @@ void KnownVariables::Begin(tf::ResourceMgr* manager, const std::vector<Text>& co
 
 void KnownVariables::Find(tf::ResourceMgr* manager, const std::vector<Text>& containers,
                           const std::vector<Text>& names, List* list,
-                          std::vector<tf::core::RefCountPtr<tf::Var>>* variables) {
+                          tf::core::RefCountPtr<tf::Var>* variables) {
   std::vector<tf::core::RefCountPtr<tf::Var>> gone;  // freed when nothing is locked
   std::lock_guard<std::mutex> lock(mutex_);
   if (list->manager != manager) Begin(manager, containers, names, list);
@@ -43,7 +43,7 @@ void KnownVariables::Find(tf::ResourceMgr* manager, const std::vector<Text>& con
       known.reset(found);
     }
     known->Ref();
-    (*variables)[i].reset(known.get());
+    variables[i].reset(known.get());
   }
 }
 

@@ -32,9 +32,10 @@ class KnownVariables {
 
   static KnownVariables* Get();
 
-  // The variables of these names; null where there is none. list: the same one for an op each time. Any thread.
+  // The variables of these names: variables, as many; null where there is none. list: the same one for an op each time. Any
+  // thread.
   void Find(tf::ResourceMgr* manager, const std::vector<Text>& containers, const std::vector<Text>& names, List* list,
-            std::vector<tf::core::RefCountPtr<tf::Var>>* variables);
+            tf::core::RefCountPtr<tf::Var>* variables);
 
  private:
   typedef std::pair<tf::ResourceMgr*, std::pair<Text, Text>> Key;  // container and name

@@ -113,7 +113,7 @@ tf::Status Member::FindVariables(tf::OpKernelContext* context, Request* request)
   request->variables.resize(counts_[kResources]);
   if (!names_.empty()) {
     request->names = names_.data();
-    KnownVariables::Get()->Find(context->resource_manager(), containers_, names_, &known_, &request->variables);
+    KnownVariables::Get()->Find(context->resource_manager(), containers_, names_, &known_, request->variables.data());
     return tf::Status();
   }
   for (int i = 0; i < counts_[kResources]; ++i) {

@@ -12,6 +12,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
+#include "tensorflow/core/lib/gtl/inlined_vector.h"
 #include "tensorflow/core/public/version.h"
 
 #include "bridge_cuda.h"
@@ -94,10 +95,11 @@ struct Request {
   int device_inputs, device_outputs;
   const int* places;  // of outputs, those in host memory last, where they are among the kernel's; -1: nobody reads it
   const tf::DataType* output_types;
-  std::vector<std::pair<int, tf::Tensor>> unread;  // outputs that the kernel does not have, by their numbers
+  tf::gtl::InlinedVector<std::pair<int, tf::Tensor>, 2> unread;  // outputs that the kernel does not have, by number
   Fused* fused = nullptr;  // of requests of which TensorFlow knows as one
-  std::vector<TensorInfo> inputs;
-  std::vector<tf::core::RefCountPtr<tf::Var>> variables;
+  // As many as most have: one thread makes requests and another one deletes them, which malloc is slow at.
+  tf::gtl::InlinedVector<TensorInfo, 7> inputs;
+  tf::gtl::InlinedVector<tf::core::RefCountPtr<tf::Var>, 6> variables;
   std::vector<VarMutex*> held;  // the variables' mutexes that are locked now, in order of address
   bool exclusive = false;
   bool cancellable = false;  // a callback is registered under `cancellation`
@@ -114,6 +116,10 @@ struct Request {
   bool no_room = false;    // a lookup for whose new keys, as its group has seen, its table has no rows
   // Of one that runs eagerly: bridge_pins.h.
   std::vector<std::shared_ptr<tf::core::RefCounted>> pins;
+
+  // From memory that is used again, for the same reason.
+  static void* operator new(size_t bytes);
+  static void operator delete(void* request);
 
   // Where input i of the op, those in host memory last and without resources, is among its kernel's.
   int InputAt(int i) const {
