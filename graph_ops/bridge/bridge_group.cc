@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <mutex>
 #include <utility>
 
 #include "bridge_fused.h"
@@ -10,51 +9,6 @@
 #include "bridge_pins.h"
 
 namespace sok1x {
-
-namespace {
-
-// Memory of requests that have been deleted, for the next ones.
-class Spare {
- public:
-  static Spare* Get() {
-    static Spare* spare = new Spare;  // never destroyed, as the queue
-    return spare;
-  }
-
-  void* Take(size_t bytes) {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (!blocks_.empty()) {
-        void* const block = blocks_.back();
-        blocks_.pop_back();
-        return block;
-      }
-    }
-    return ::operator new(bytes);
-  }
-
-  void Give(void* block) {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (blocks_.size() < kMost) {
-        blocks_.push_back(block);
-        return;
-      }
-    }
-    ::operator delete(block);
-  }
-
- private:
-  static constexpr size_t kMost = 1024;  // 1.2 MB
-  std::mutex mutex_;
-  std::vector<void*> blocks_;
-};
-
-}  // namespace
-
-void* Request::operator new(size_t bytes) { return Spare::Get()->Take(bytes); }
-
-void Request::operator delete(void* request) { Spare::Get()->Give(request); }
 
 void Request::Finish(const tf::Status& status) {
   if (group != nullptr) group->BeforeFinish();

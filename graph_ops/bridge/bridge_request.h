@@ -97,7 +97,7 @@ struct Request {
   const tf::DataType* output_types;
   tf::gtl::InlinedVector<std::pair<int, tf::Tensor>, 2> unread;  // outputs that the kernel does not have, by number
   Fused* fused = nullptr;  // of requests of which TensorFlow knows as one
-  // As many as most have: one thread makes requests and another one deletes them, which malloc is slow at.
+  // Without memory of their own for as many as most have: one thread makes requests and another one deletes them.
   tf::gtl::InlinedVector<TensorInfo, 7> inputs;
   tf::gtl::InlinedVector<tf::core::RefCountPtr<tf::Var>, 6> variables;
   std::vector<VarMutex*> held;  // the variables' mutexes that are locked now, in order of address
@@ -116,10 +116,6 @@ struct Request {
   bool no_room = false;    // a lookup for whose new keys, as its group has seen, its table has no rows
   // Of one that runs eagerly: bridge_pins.h.
   std::vector<std::shared_ptr<tf::core::RefCounted>> pins;
-
-  // From memory that is used again, for the same reason.
-  static void* operator new(size_t bytes);
-  static void operator delete(void* request);
 
   // Where input i of the op, those in host memory last and without resources, is among its kernel's.
   int InputAt(int i) const {
