@@ -20,6 +20,7 @@ From TensorFlow's threads to ours (C++):
     bridge_parts      the ops that make it one, and several again
     bridge_types      the types of the op
     bridge            the op (bridge.cc), which makes a request; bridge.py: requests and tensors as Python sees them
+    bridge_alone      what one rank that is alone need not ask for
     bridge_member     what is known of an op before it runs, and a run of it as a request
     bridge_fused      the requests of a node that is several ops
     bridge_known      variables that have been found by their names

@@ -1,8 +1,14 @@
 // What there is one of in a process. None is ever destroyed: TensorFlow's threads may outlive static destruction.
+#include "bridge_alone.h"
 #include "bridge_queue.h"
 #include "bridge_sessions.h"
 
 namespace sok1x {
+
+std::atomic<bool>* Alone() {
+  static auto* alone = new std::atomic<bool>(false);
+  return alone;
+}
 
 Queue* Queue::Get() {
   static Queue* queue = new Queue;
@@ -34,3 +40,5 @@ void Sessions::Leave(uint64_t session) {
 }
 
 }  // namespace sok1x
+
+extern "C" void sok1x_alone(int alone) { sok1x::Alone()->store(alone != 0); }

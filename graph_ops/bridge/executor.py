@@ -14,7 +14,7 @@ import time
 import traceback
 
 from sok1x import launch
-from sok1x.graph_ops.bridge import bridge, bulk, devices, lane_ranks, session_runs, together
+from sok1x.graph_ops.bridge import bridge, bulk, devices, lane_ranks, session_runs, timeline, together
 from sok1x.graph_ops.bridge.calls import Calls
 from sok1x.graph_ops.bridge.contexts import Contexts
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
@@ -45,6 +45,7 @@ class Executor(threading.Thread):
         self._held = {}  # ticket of an announcement -> the Taken that waits for the leader's word
         self._tickets = {}  # id of a held request -> its ticket
         self._current = []  # the requests that are being taken in, or run
+        self._alone = False  # whether C++ knows that there is no other rank
         self._among = None  # of several ranks, C++'s part in their order: LaneRanks
         self._stopping = False
         self._refused = 0  # requests that waited for other ranks when the program ended
@@ -93,6 +94,9 @@ class Executor(threading.Thread):
         while not self._stopping:
             world = launch.current()
             coordinator = world.coordinator if world is not None else None
+            if not self._alone and coordinator is not None and coordinator.size == 1:
+                self._alone = True
+                self._library.alone(not timeline.on)
             kind, count = self._take(intake, world, coordinator, spin)
             busy = kind != 0
             if kind == bridge.REQUEST and count:

@@ -12,7 +12,9 @@ from sok1x_cases import dense_layer, graph, session
 import sok1x as sok
 from sok1x.core import broadcast
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops.bridge import op_types
+from sok1x.graph_ops.bridge import bridge, op_types
+from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
+from sok1x.graph_ops.operations import collectives
 
 v1 = tf
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_dense.py")
@@ -123,6 +125,30 @@ def test_indexed_slices_of_one_rank_keep_their_meaning(seed):
                 results.append(run.run(v1.global_variables()))
     for one, other in zip(*results):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_one_rank_sums_without_its_executor(monkeypatch, seed):
+    """What is given is what comes; where the executor is to see every request, it does."""
+    random = np.random.RandomState(seed)
+    values = [random.standard_normal(shape).astype(np.float32) for shape in ([2, 3], [1], [0, 4])]
+    with graph(), session() as run:
+        sums = collectives.all_reduce([tf.constant(value) * 2 for value in values], average=False)
+        run.run(collectives.broadcast([tf.constant(1.0)], 0))  # then the executor knows how many ranks there are
+        library = bridge.Library(bridge.PATH)
+
+        def refuse(*_):
+            raise CallError(INTERNAL, "the executor has been asked")
+
+        monkeypatch.setattr(collectives._AllReduce, "run", refuse)
+        try:
+            library.alone(True)
+            for value, sum_ in zip(values, run.run(sums)):
+                np.testing.assert_array_equal(sum_, value * 2)
+            library.alone(False)
+            with pytest.raises(tf.errors.InternalError, match="the executor has been asked"):
+                run.run(sums)
+        finally:
+            library.alone(True)
 
 
 def test_broadcast_takes_the_dense_variables_only():
