@@ -206,6 +206,26 @@ class NcclCommunicator(GpuCommunicator):
         if n:
             self._library.all_reduce(pointer, pointer, n, dtype, self._comm, self._gpu.stream)
 
+    sums_apart = True
+
+    @_exchange
+    def all_reduce_each(self, arrays, dtype):
+        """Sums arrays over ranks, all of them in one go.
+
+        Args:
+            arrays: (pointer, out, n) of each: n elements to sum, equally many on all ranks, and where the sums go.
+            dtype: As for `all_reduce`.
+
+        Raises:
+            LaunchError: As `all_reduce`.
+        """
+        check_dtype(dtype)
+        self.bytes_sent += 2 * (self.size - 1) * sum(n for _, _, n in arrays) * _ITEM_BYTES[dtype] // self.size
+        with self._library.group():
+            for pointer, out, n in arrays:
+                if n:
+                    self._library.all_reduce(pointer, out, n, dtype, self._comm, self._gpu.stream)
+
     @_exchange
     def broadcast(self, pointer, nbytes, root):
         """See Communicator.broadcast."""

@@ -74,7 +74,18 @@ class _AllReduce(Operation):
         # One exchange for each dtype: a step has many small gradients, and an exchange's latency is the same for all.
         for dtype in sorted({array.dtype for array in inputs}):
             pairs = [pair for pair in zip(inputs, outputs) if pair[0].dtype == dtype]
-            self._reduce(request, config, world.size, dtype, pairs)
+            if request.communicator.sums_apart and dtype != "float16":
+                self._reduce_each(request, config, world.size, dtype, pairs)
+            else:
+                self._reduce(request, config, world.size, dtype, pairs)
+
+    @staticmethod
+    def _reduce_each(request, config, ranks, dtype, pairs):
+        """All-reduces the (input, output) pairs of one dtype as they lie: the communicator has them travel together."""
+        request.communicator.all_reduce_each([(array.pointer, output.pointer, array.size) for array, output in pairs],
+                                             dtype)
+        for _, output in pairs if config.average else ():
+            dense.divide(output.pointer, dtype, output.size, ranks)
 
     @staticmethod
     def _reduce(request, config, ranks, dtype, pairs):

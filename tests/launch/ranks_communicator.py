@@ -107,6 +107,19 @@ def reduced(comm, array):
     return device.get(pointer, array.shape, array.dtype)
 
 
+def all_reduce_each(comm, rng, dtype):
+    """Arrays of several sizes, in one call."""
+    n, me = comm.size, comm.rank
+    data = [rng.randint(-2 ** 20, 2 ** 20, (n, int(rng.choice((0, 1, 7, 100))))).astype(dtype) for _ in range(4)]
+    pointers = [(device.put(each[me]), device.put(np.zeros_like(each[me])), each.shape[1]) for each in data]
+    before = comm.bytes_sent
+    comm.all_reduce_each(pointers, dtype)
+    for (_, out, count), each in zip(pointers, data):
+        np.testing.assert_array_equal(device.get(out, (count,), each.dtype), each.sum(axis=0))
+    total = sum(each[me].nbytes for each in data)
+    assert comm.bytes_sent - before == 2 * (n - 1) * total // n
+
+
 def all_reduce(comm, rng, n_elements, dtype):
     n, me = comm.size, comm.rank
     if dtype.startswith("float"):
@@ -215,6 +228,8 @@ def check(world, comm, seed):
             all_gather(comm, rng, high, int(rng.choice((1, 8, 20))))
             for dtype in ("float16", "float32", "float64", "int32", "int64"):
                 all_reduce(comm, rng, int(rng.choice((0, 1, 100))), dtype)
+            if comm.sums_apart:
+                all_reduce_each(comm, rng, str(rng.choice(("float32", "float64", "int32"))))
             broadcast(comm, rng, int(rng.choice((0, 1, 200))))
             agree(comm, rng)
             any_rank(comm, rng)
