@@ -126,14 +126,15 @@ SOK_KERNEL sok1x_mark_homes(const i32* SOK_RESTRICT where, i64 n, i64 mark, i64*
   };
 }
 
-// Rows to copy: to[to_rows[i]] = from[from_rows[i]] for i in [0, n), rows of `words` 32-bit words. Without row numbers
-// (null) it is row i; where one is negative nothing is copied. Rows of `to` are distinct.
+// Rows to copy: to[to_rows[i]] = from[from_rows[i]] for i in [0, n), rows of `words` 32-bit words, each so many words
+// behind the one before it as its stride says. Without row numbers (null) it is row i; where one is negative nothing is
+// copied. Rows of `to` are distinct.
 struct Moves {
   const float* from;
   const i32* from_rows;
   float* to;
   const i32* to_rows;
-  i64 n;
+  i64 n, from_stride, to_stride;
 };
 
 #ifdef __CUDACC__
@@ -161,8 +162,8 @@ SOK_DEVICE void move_rows(const Moves& out, const Moves& in, i64 words) {
         const i64 i = job < both ? job >> 1 : job - both / 2;
         const i64 source = from_rows ? (i64)from_rows[i] : i, target = to_rows ? (i64)to_rows[i] : i;
         if (source >= 0 && target >= 0) {
-          from[r] = (is_out ? out.from : in.from) + source * words;
-          to[r] = (is_out ? out.to : in.to) + target * words;
+          from[r] = (is_out ? out.from : in.from) + source * (is_out ? out.from_stride : in.from_stride);
+          to[r] = (is_out ? out.to : in.to) + target * (is_out ? out.to_stride : in.to_stride);
         }
       }
     }
@@ -186,12 +187,13 @@ static void move_some(const Moves& moves, i64 words) {
     for (i64 i = begin; i < end; ++i) {
       const i64 later = i + AHEAD;
       if (later < end && moves.from_rows && moves.from_rows[later] >= 0) {
-        prefetch_row(moves.from + moves.from_rows[later] * words, words);
+        prefetch_row(moves.from + moves.from_rows[later] * moves.from_stride, words);
       }
       const i64 source = moves.from_rows ? (i64)moves.from_rows[i] : i;
       const i64 target = moves.to_rows ? (i64)moves.to_rows[i] : i;
       // As bytes: the words may be of any type.
-      if (source >= 0 && target >= 0) memcpy(moves.to + target * words, moves.from + source * words, 4 * words);
+      if (source < 0 || target < 0) continue;
+      memcpy(moves.to + target * moves.to_stride, moves.from + source * moves.from_stride, 4 * words);
     }
   };
 }
@@ -200,10 +202,35 @@ static void move_some(const Moves& moves, i64 words) {
 SOK_KERNEL sok1x_move_rows(const float* out_from, const i32* out_from_rows, float* out_to, const i32* out_to_rows,
                            i64 out_n, const float* in_from, const i32* in_from_rows, float* in_to,
                            const i32* in_to_rows, i64 in_n, i64 words) {
-  const Moves out = {out_from, out_from_rows, out_to, out_to_rows, out_n};
-  const Moves in = {in_from, in_from_rows, in_to, in_to_rows, in_n};
+  const Moves out = {out_from, out_from_rows, out_to, out_to_rows, out_n, words, words};
+  const Moves in = {in_from, in_from_rows, in_to, in_to_rows, in_n, words, words};
 #ifdef __CUDACC__
   SOK_BY_ALIGNMENT(words, move_rows, out, in, words);
+#else
+  move_some(out, words);
+  move_some(in, words);
+#endif
+}
+
+// As sok1x_move_rows, of rows that may lie in records, with others beside them: strides say how far apart they are. The
+// last argument is for who launches it.
+SOK_KERNEL sok1x_move_records(const float* out_from, const i32* out_from_rows, float* out_to, const i32* out_to_rows,
+                              i64 out_n, i64 out_from_stride, i64 out_to_stride, const float* in_from,
+                              const i32* in_from_rows, float* in_to, const i32* in_to_rows, i64 in_n,
+                              i64 in_from_stride, i64 in_to_stride, i64 words, i64) {
+  const Moves out = {out_from, out_from_rows, out_to, out_to_rows, out_n, out_from_stride, out_to_stride};
+  const Moves in = {in_from, in_from_rows, in_to, in_to_rows, in_n, in_from_stride, in_to_stride};
+#ifdef __CUDACC__
+  // A row of a record may begin anywhere in it: accesses are as wide as all of this allows.
+  const u64 places = (u64)out_from | (u64)out_to | (u64)in_from | (u64)in_to;
+  const i64 all = words | out_from_stride | out_to_stride | in_from_stride | in_to_stride | (i64)(places >> 2);
+  if (all % 4 == 0) {
+    move_rows<4>(out, in, words);
+  } else if (all % 2 == 0) {
+    move_rows<2>(out, in, words);
+  } else {
+    move_rows<1>(out, in, words);
+  }
 #else
   move_some(out, words);
   move_some(in, words);

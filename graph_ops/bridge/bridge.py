@@ -46,23 +46,29 @@ class RequestInfo(ctypes.Structure):
 
 
 class Array:
-    """A tensor's memory: `pointer` (an int, 0 for no elements), `dtype` (a NumPy name), `shape`, `size`, and `gpu`:
-    the `Gpu` in whose memory it lies, None for the host's."""
+    """A tensor's memory: `pointer` (an int, 0 for no elements), `dtype` (a NumPy name), `shape`, `size`, `gpu`: the
+    `Gpu` in whose memory it lies, None for the host's, and `stride`: bytes from a row to the next where other things
+    lie between, else 0."""
 
-    __slots__ = ("pointer", "dtype", "shape", "size", "gpu")
+    __slots__ = ("pointer", "dtype", "shape", "size", "gpu", "stride")
 
-    def __init__(self, pointer, dtype, shape, size, gpu=None):
+    def __init__(self, pointer, dtype, shape, size, gpu=None, stride=0):
         self.pointer = pointer
         self.dtype = dtype
         self.shape = shape
         self.size = size
         self.gpu = gpu
+        self.stride = stride
 
     def numpy(self):
         """The memory itself as a NumPy array. For counts and other small things in host memory."""
         assert self.gpu is None, "the array is in a GPU's memory"
         if not self.size:
             return np.empty(self.shape, self.dtype)
+        if self.stride:
+            row = np.empty(self.shape[1:], self.dtype)
+            memory = (ctypes.c_char * (self.stride * (self.shape[0] - 1) + row.nbytes)).from_address(self.pointer)
+            return np.ndarray(self.shape, self.dtype, memory, strides=(self.stride,) + row.strides)
         memory = (ctypes.c_char * (self.size * ITEM_BYTES[self.dtype])).from_address(self.pointer)
         return np.frombuffer(memory, self.dtype).reshape(self.shape)
 

@@ -19,6 +19,19 @@ constexpr int64_t kLargePage = 2 << 20;  // pieces of this size and more are who
 
 int64_t RoundUp(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
+// Of a column, or of a field.
+ColumnInfo InfoOf(const HostTier& tier, const std::string& name) {
+  const auto field = tier.fields.find(name);
+  const auto column = tier.columns.find(field == tier.fields.end() ? name : field->second.column);
+  ColumnInfo info = column == tier.columns.end() ? ColumnInfo{nullptr, 0, 0, 0, 0} : column->second.info();
+  if (field != tier.fields.end()) {
+    info.offset = field->second.offset;
+    info.stride = field->second.stride;
+    if (!field->second.has_begun) info.bytes = info.pinned = 0;
+  }
+  return info;
+}
+
 }  // namespace
 
 Column::~Column() {
@@ -108,24 +121,53 @@ void* sok1x_tier(void* handle, const char* container, const char* name) {
   return tier;
 }
 
-// A column of a tier, with no memory where there is none of that name.
-void sok1x_tier_column(void* tier, const char* column, sok1x::ColumnInfo* info) {
-  const auto& columns = static_cast<sok1x::HostTier*>(tier)->columns;
-  const auto found = columns.find(column);
-  *info = found == columns.end() ? sok1x::ColumnInfo{nullptr, 0, 0} : found->second.info();
+// A column of a tier, or a field, with no memory where there is none of that name. A field of other rows than of
+// row_bytes bytes is given up: another variable has its name now.
+void sok1x_tier_column(void* handle, const char* name, int64_t row_bytes, sok1x::ColumnInfo* info) {
+  auto* tier = static_cast<sok1x::HostTier*>(handle);
+  const auto field = tier->fields.find(name);
+  if (field != tier->fields.end() && field->second.row_bytes != row_bytes) tier->fields.erase(field);
+  *info = sok1x::InfoOf(*tier, name);
 }
 
-// Column::Grow of a column, which is made where there is none. *pin_error: CUDA's, where pinning has ever failed.
-int sok1x_tier_grow(void* tier, const char* column, int64_t bytes, int64_t most, int64_t pin,
+// Has a column consist of records of `stride` bytes, in which a variable has row_bytes bytes from `offset` on.
+void sok1x_tier_field(void* tier, const char* name, const char* column, int64_t offset, int64_t row_bytes,
+                      int64_t stride) {
+  static_cast<sok1x::HostTier*>(tier)->fields[name] = {column, offset, row_bytes, stride, false};
+}
+
+// Column::Grow of a column, which is made where there is none; of a field, of its column, and the field has begun.
+// *pin_error: CUDA's, where pinning has ever failed.
+int sok1x_tier_grow(void* handle, const char* name, int64_t bytes, int64_t most, int64_t pin,
                     sok1x::ColumnInfo* info, int* pin_error) {
-  sok1x::Column& grown = static_cast<sok1x::HostTier*>(tier)->columns[column];
+  auto* tier = static_cast<sok1x::HostTier*>(handle);
+  const auto field = tier->fields.find(name);
+  const bool is_field = field != tier->fields.end();
+  sok1x::Column& grown = tier->columns[is_field ? field->second.column : name];
   const int error = grown.Grow(bytes, most, pin);
-  *info = grown.info();
+  if (error == 0 && is_field) field->second.has_begun = true;
+  *info = sok1x::InfoOf(*tier, name);
   *pin_error = grown.pin_error();
   return error;
 }
 
-void sok1x_tier_drop(void* tier, const char* column) { static_cast<sok1x::HostTier*>(tier)->columns.erase(column); }
+// Forgets what a variable has there; its field stays where it is.
+void sok1x_tier_drop(void* handle, const char* name) {
+  auto* tier = static_cast<sok1x::HostTier*>(handle);
+  const auto field = tier->fields.find(name);
+  if (field != tier->fields.end()) {
+    field->second.has_begun = false;
+  } else {
+    tier->columns.erase(name);
+  }
+}
+
+// Fields that have begun.
+int sok1x_tier_fields(void* tier) {
+  int count = 0;
+  for (const auto& field : static_cast<sok1x::HostTier*>(tier)->fields) count += field.second.has_begun;
+  return count;
+}
 
 // Bytes of all columns; *pinned: those that are pinned.
 int64_t sok1x_tier_bytes(void* tier, int64_t* pinned) {

@@ -7,7 +7,8 @@ from sok1x.graph_ops.bridge import bridge
 _I, _P, _I64, _S = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
 _DECLARED = (
     ("column_info_bytes", _I, []), ("variable_name", _S, [_P, _I]), ("tier", _P, [_P, _S, _S]),
-    ("tier_column", None, [_P, _S, _P]), ("tier_grow", _I, [_P, _S, _I64, _I64, _I64, _P, _P]),
+    ("tier_column", None, [_P, _S, _I64, _P]), ("tier_grow", _I, [_P, _S, _I64, _I64, _I64, _P, _P]),
+    ("tier_field", None, [_P, _S, _S, _I64, _I64, _I64]), ("tier_fields", _I, [_P]),
     ("tier_drop", None, [_P, _S]), ("tier_bytes", _I64, [_P, ctypes.POINTER(_I64)]))
 _functions: Dict[str, Any] = {}
 
@@ -15,7 +16,10 @@ _functions: Dict[str, Any] = {}
 class _Info(ctypes.Structure):
     """bridge_tier.h's ColumnInfo."""
 
-    _fields_ = [("memory", _P), ("bytes", _I64), ("pinned", _I64)]
+    _fields_ = [("memory", _P), ("bytes", _I64), ("pinned", _I64), ("offset", _I64), ("stride", _I64)]
+
+    def column(self, pin_error: int = 0) -> "Column":
+        return Column(self.memory or 0, self.bytes, self.pinned, self.offset, self.stride, pin_error)
 
 
 def _call(request: Any, name: str, *arguments: Any) -> Any:
@@ -26,18 +30,21 @@ def _call(request: Any, name: str, *arguments: Any) -> Any:
 
 
 class Column(NamedTuple):
-    """Memory of a column.
+    """Memory of a column, or of a field in records.
 
     Attributes:
-      memory: where it begins, an int; 0 of one that has none.
-      bytes: that there are. pinned: of them, from the first on.
+      memory: where the column begins, an int; 0 of one that has none.
+      bytes: that there are; 0 of a field that has no values yet. pinned: of them, from the first on.
+      offset: bytes of a record before the field. stride: bytes of a record; 0 where it is a column of its own.
       pin_error: CUDA's, where pinning has ever failed; else 0.
     """
 
     memory: int
     bytes: int
     pinned: int
-    pin_error: int = 0
+    offset: int
+    stride: int
+    pin_error: int
 
 
 def variable_name(request: Any, index: int) -> str:
@@ -58,14 +65,22 @@ class Tier:
         self._tier = _call(request, "tier", request.handle, container.encode(), name.encode())
         assert self._tier, "another resource has the name '{}'".format(name)
 
-    def column(self, name: str) -> Column:
-        """A column, by the name of its variable."""
+    def column(self, name: str, row_bytes: int) -> Column:
+        """A column or a field, by the name of its variable; row_bytes: of that, now."""
         info = _Info()
-        _call(self._request, "tier_column", self._tier, name.encode(), ctypes.byref(info))
-        return Column(info.memory or 0, info.bytes, info.pinned)
+        _call(self._request, "tier_column", self._tier, name.encode(), row_bytes, ctypes.byref(info))
+        return info.column()
+
+    def field(self, name: str, column: str, offset: int, row_bytes: int, stride: int) -> None:
+        """Gives a variable row_bytes bytes, from `offset` on, of each record of `stride` bytes that a column has."""
+        _call(self._request, "tier_field", self._tier, name.encode(), column.encode(), offset, row_bytes, stride)
+
+    def fields(self) -> int:
+        """How many fields have values."""
+        return int(_call(self._request, "tier_fields", self._tier))
 
     def grow(self, name: str, nbytes: int, most: int, pin: int) -> Column:
-        """A column with at least so many bytes, of which new ones are zero.
+        """A column with at least so many bytes, of which new ones are zero; of a field, the column of its records.
 
         Args:
           nbytes: at least. most: that it may ever have. pin: bytes that may be pinned besides those that are.
@@ -78,10 +93,10 @@ class Tier:
                       ctypes.byref(pin_error))
         if error:
             raise OSError(error, "no memory for a column of {} bytes".format(nbytes))
-        return Column(info.memory or 0, info.bytes, info.pinned, pin_error.value)
+        return info.column(pin_error.value)
 
     def drop(self, name: str) -> None:
-        """Releases a column's memory."""
+        """Releases a column's memory; a field's stays, without values."""
         _call(self._request, "tier_drop", self._tier, name.encode())
 
     def bytes(self) -> int:

@@ -12,7 +12,10 @@
     repair           a table made whole after a fault in the middle of an insertion
     cached_store     tables with all rows in host memory, and a cache of them on the device
     cache            which, in a table's description
-    host_tier        their rows in host memory, on their way from and to the cache
+    host_tier        their rows in host memory
+    host_column      what is there of one variable
+    host_pieces      all of it, for optimizers that move every row
+    crossing         a batch's rows on their way from and to the cache
     host_growth      rows there for new keys
     push_out         which rows leave the cache, and which the table
     whole_store      all rows of such a table, for what moves whole tables

@@ -7,9 +7,12 @@ from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
 from sok1x.graph_ops.stores import cache, clock, growth, host_growth, known_slots, push_out
 from sok1x.graph_ops.stores.base_store import Found, Store
+from sok1x.graph_ops.stores.crossing import Crossing
 from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore, State, reset
 from sok1x.graph_ops.stores.forgetting import ADMITTED, EVICTED, FREE, KNOWN, TICK
-from sok1x.graph_ops.stores.host_tier import HostColumn, HostTier, Rows, by_home, sorted_bytes
+from sok1x.graph_ops.stores.host_column import HostColumn, Rows, by_home, sorted_bytes
+from sok1x.graph_ops.stores.host_pieces import HostPieces
+from sok1x.graph_ops.stores.host_tier import HostTier
 from sok1x.graph_ops.stores.push_out import LeavingTable
 from sok1x.graph_ops.stores.row_gradients import RowGradients
 from sok1x.graph_ops.stores.whole_store import WholeStore
@@ -26,7 +29,7 @@ class _Plan(NamedTuple):
         the host's memory, and there where they have been before.
       new_keys, new_homes, new_rows, values: int64, int32, int32 and float32 [new, ...], of those that are new.
       vacant: int64, free rows in the host's memory for these, the lowest last.
-      out_keys, where, runs, scratch, picked: memory for rows that move.
+      out_keys, where, runs, picked: memory for rows that move. crossing: which has more, and moves them.
     """
 
     state: State
@@ -46,8 +49,8 @@ class _Plan(NamedTuple):
     out_keys: Any
     where: Any
     runs: Any
-    scratch: int
     picked: Any
+    crossing: Crossing
 
 
 class CachedStore(ForgetfulStore):
@@ -78,11 +81,11 @@ class CachedStore(ForgetfulStore):
     def columns(self) -> Dict[str, Tuple[HostColumn, Any]]:
         """{name: (the column, the variable's `Array`)} of all that a row has; slots by their variables' names, where
         they have been reached."""
-        found = {name: (self.tier.take(growth.name_of(self.table, "" if name == "rows" else name), self.own[name]),
-                        self.own[name])
+        found = {name: (self.tier.take(growth.name_of(self.table, "" if name == "rows" else name), self.own[name],
+                                       shares=name == "rows"), self.own[name])
                  for name in ("rows", "stamps", "used", "frequency") if name in self.own}
         for slot, array in self._slots.items():
-            found[slot.name] = self.tier.take(slot.name, array, slot.value), array
+            found[slot.name] = self.tier.take(slot.name, array, slot.value, shares=True), array
         return found
 
     def held_columns(self) -> Dict[str, Tuple[HostColumn, Any]]:
@@ -93,7 +96,7 @@ class CachedStore(ForgetfulStore):
         values = {slot.name: slot.value for slot in known_slots.of(self.request, self.table)}
         for number, (name, array) in enumerate(self.slots.items()):
             variable = tiers.variable_name(self.request, first + number)
-            found[name] = self.tier.take(variable, array, values.get(variable, 0)), array
+            found[name] = self.tier.take(variable, array, values.get(variable, 0), shares=True), array
         return found
 
     def numbers(self) -> Any:
@@ -141,7 +144,7 @@ class CachedStore(ForgetfulStore):
                                             homes.pointer)
         if absent > new:
             column = self.columns()["rows"][0]
-            column.move(values, None, by_home(self.request, Rows(None, homes), column.rows), 0)
+            column.read(values, by_home(self.request, Rows(None, homes), column.rows))
         return values
 
     def gather(self, found: Found, places: Any, out: Any) -> None:
@@ -200,7 +203,6 @@ class CachedStore(ForgetfulStore):
             leaving = push_out.of_cache(self, state, lacking, coming)
             out = leaving.size
         leaves = host_growth.make_room(self, numbers, new, homes)
-        widest = max(column.row_bytes for column, _ in self.columns().values())
         runs = index_rows.scratch_bytes(self.capacity, self.index.shape[0]) if out else 0
         plan = _Plan(
             state, numbers, homes, leaving, leaves, keys=request.temporary("int64", coming),
@@ -210,8 +212,8 @@ class CachedStore(ForgetfulStore):
             values=request.temporary("float32", new, table.dim),
             vacant=host_growth.vacant(self, numbers, leaves, new), out_keys=request.temporary("int64", out),
             where=request.temporary("int32", out), runs=request.temporary("uint8", runs),
-            scratch=0 if request.gpu is None else request.memory(max(out, coming) * (widest + 4)),
-            picked=[request.temporary("int32", coming) for _ in range(3)])
+            picked=[request.temporary("int32", coming) for _ in range(3)],
+            crossing=Crossing(self, self.columns(), out, coming))
         request.reserve(scan.state_bytes(self.capacity) + sum(
             2 * scan.state_bytes(n) + sorted_bytes(n) for n in (out, coming)) + (1 << 14))
         return plan
@@ -221,16 +223,16 @@ class CachedStore(ForgetfulStore):
     def _bring(self, keys: Any, count: int, rows: Any, plan: _Plan) -> None:
         """Brings the batch's keys into the cache."""
         own, state, numbers = self.own, plan.state, plan.tiers
-        counters, columns = own["counters"].pointer, self.columns()
+        counters = own["counters"].pointer
         ahead, at_least = clock.step_of_new(self.request, self.table.name)
         if state.known == UNKNOWN_STEP:
             fill.fill_int64(counters + 8 * KNOWN, 1, int(self.clock.read()))
         if plan.table is not None:
             left = host_growth.leave(self, plan.table, numbers, state.evicted, ahead, at_least, plan.vacant)
             fill.fill_int64(counters + 8 * EVICTED, 1, state.evicted + left)
-        free, out = state.free, None
+        free = state.free
         if plan.leaving is not None:
-            out = self._push_out(plan, columns["used"])
+            self._push_out(plan)
             free += plan.leaving.size
             row_use.list_free(own["used"].pointer, state.given, free, own["free"].pointer)
         coming, new = plan.keys.size, plan.new_keys.size
@@ -241,10 +243,7 @@ class CachedStore(ForgetfulStore):
         if new:
             host_growth.give(self, numbers, plan)
         cache_rows.set_homes(plan.rows.pointer, plan.places.pointer, coming, own["home"].pointer)
-        into = by_home(self.request, Rows(plan.rows, plan.sources), columns["rows"][0].rows) if coming > new else None
-        for name, (column, array) in columns.items():
-            if name != "used" and (out is not None or into is not None):
-                column.move(array, out, into, plan.scratch)
+        plan.crossing.come(Rows(plan.rows, plan.sources) if coming > new else None)
         if new:
             self._begin(plan, ahead, at_least)
             stamps.advance(counters + 8 * ADMITTED, new, 0)
@@ -260,22 +259,21 @@ class CachedStore(ForgetfulStore):
         numbers[cache.HOST_BYTES] = self.tier.bytes()
         own["tiers"].write(numbers)
 
-    def _push_out(self, plan: _Plan, used: Tuple[HostColumn, Any]) -> Rows:
-        """Takes the keys of rows that leave the cache out of its index. Returns where the rows go."""
+    def _push_out(self, plan: _Plan) -> None:
+        """Has rows leave the cache, and takes their keys out of its index."""
         rows, n = plan.leaving, plan.leaving.size
         cache_rows.homes_of(rows.pointer, n, self.own["home"].pointer, plan.where.pointer)
-        out = by_home(self.request, Rows(rows, plan.where), used[0].rows)
-        used[0].move(used[1], out, None, 0)
+        plan.crossing.leave(Rows(rows, plan.where))
         index_rows.take_out(self.index.pointer, self.index.shape[0], rows.pointer, n, self.capacity, plan.runs.pointer,
                             plan.out_keys.pointer)
         row_use.free(rows.pointer, n, self.own["used"].pointer)
-        return out
 
     def _begin(self, plan: _Plan, ahead: int, at_least: int) -> None:
         """New keys' rows have what rows begin with."""
         new, rows, dim = plan.new_keys.size, plan.new_rows, self.table.dim
         self.write_initial_rows(plan.new_keys, new, 0, plan.values.pointer)
-        cache_rows.move(dim, into=cache_rows.Moves(plan.values.pointer, 0, self.rows.pointer, rows.pointer, new))
+        moves = cache_rows.Moves(plan.values.pointer, 0, self.rows.pointer, rows.pointer, new)
+        cache_rows.move(dim, into=moves, over_bus=False)
         for slot, array in self._slots.items():
             reset(array, rows, new, slot.value)
         if "frequency" in self.own:
@@ -298,8 +296,10 @@ class CachedStore(ForgetfulStore):
                     "{}: got an optimizer that moves every row at each step, and host memory that the GPU does not "
                     "reach, for it is not pinned; nothing was changed. Use one that moves the rows of the batch, as "
                     "sok1x.tf.keras.optimizers.LazyAdamOptimizer").format(self.label))
+        pieces = HostPieces(self.request, columns, rows) if rows else None
         super().apply(global_step, given, update, every_row)
-        if rows:
+        if pieces is not None:
             # Those in the cache too: nobody reads what the host's memory has of them.
-            update(given.without_rows(), rows, *[column.array(rows).pointer for column in columns])
+            for n, pointers in pieces.each():
+                update(given.without_rows(), n, *pointers)
             stamps.stamp_range(0, rows, 0, 0, self.clock.pointer, stamped.array(rows).pointer)

@@ -5,7 +5,7 @@ from sok1x.cuda_kernels import cache_rows, fill, hash_index, index_rows, row_num
 from sok1x.graph_ops.bridge import growing
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.stores import cache, growth, push_out
-from sok1x.graph_ops.stores.host_tier import HostColumn, Rows
+from sok1x.graph_ops.stores.host_column import HostColumn, Rows
 from sok1x.graph_ops.stores.push_out import LeavingTable
 
 _IN_CACHE = 0  # a mark: as of any row that belongs to a key
@@ -90,11 +90,11 @@ def leave(store: Any, leaves: LeavingTable, numbers: Any, evicted: int, ahead: i
     own, columns, n, every = store.own, store.columns(), rows.size, store.own["every"]
     given = int(numbers[cache.GIVEN])
     if values is not None:
-        columns["rows"][0].move(values, None, Rows(None, rows), 0)
+        columns["rows"][0].read(values, Rows(None, rows))
     index_rows.take_out(every.pointer, every.shape[0], rows.pointer, n, given, scratch.pointer, keys.pointer)
     cache_rows.mark_homes(rows.pointer, n, -1, marks.pointer)
     fill.fill_int64(gone.pointer, n, -1)
-    columns["used"][0].move(gone, Rows(None, rows), None, 0)
+    columns["used"][0].write(gone, Rows(None, rows))
     numbers[cache.FREE] += n
     row_use.list_free(marks.pointer, given, free.size, free.pointer)
     _vacant(store).numpy(free.size)[...] = free.read()

@@ -93,7 +93,7 @@ def of_table(store: Any, given: int, lacking: int, new: int, homes: Any) -> Leav
 def copied(request: Any, array: Any) -> Any:
     """A copy of int64 [n] in the request's temporary memory."""
     made = request.temporary("int64", array.size)
-    cache_rows.move(2, cache_rows.Moves(array.pointer, 0, made.pointer, 0, array.size))
+    cache_rows.move(2, cache_rows.Moves(array.pointer, 0, made.pointer, 0, array.size), over_bus=False)
     return made
 
 

@@ -8,7 +8,7 @@ from sok1x.graph_ops.bridge.bridge import Array
 from sok1x.graph_ops.stores import cache, growth, host_growth
 from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore
 from sok1x.graph_ops.stores.forgetting import KNOWN, TICK
-from sok1x.graph_ops.stores.host_tier import Rows
+from sok1x.graph_ops.stores.host_column import Rows
 
 
 class WholeStore(ForgetfulStore):
@@ -34,7 +34,7 @@ class WholeStore(ForgetfulStore):
         cached, rows = self._cached, self._cached.homes_in_use()
         cached.tier.reserve(self._given, self._given)
         for column, array in self._columns.values():
-            column.move(array, Rows(None, rows), None, 0)
+            column.write(array, Rows(None, rows))
         self._wait()
 
     def _wait(self) -> None:
@@ -77,7 +77,7 @@ class WholeStore(ForgetfulStore):
     def read_rows(self, rows: Any, count: int, out: Any) -> None:
         """See `Store.read_rows`."""
         asked = Array(rows.pointer, "int32", (count,), count, rows.gpu)
-        self._columns["rows"][0].move(out, None, Rows(None, asked), 0)
+        self._columns["rows"][0].read(out, Rows(None, asked))
 
     # ---- loading
 

@@ -7,7 +7,7 @@ from sok1x.cuda_kernels import fill, hash_index, scatter, unique
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.stores import growth, step_times
 from sok1x.graph_ops.stores.forgetting import SCORES
-from sok1x.graph_ops.transfer.shard_parts import put, row_bytes
+from sok1x.graph_ops.transfer.shard_parts import put, put_rows, row_bytes
 
 _KEYS_AT_ONCE = 1 << 20
 
@@ -101,7 +101,7 @@ class ShardWriter:
         values = self._checked("unused", rows, values, len(values))
         first = self.written + self._unused
         self._check_rows(first + len(values))
-        put(values, rows.pointer + first * row_bytes(rows), rows.gpu)
+        put_rows(values, rows, first)
         self._unused += len(values)
 
     def _place(self, keys):
@@ -109,12 +109,12 @@ class ShardWriter:
         if self._store.index is not None:
             self._insert(keys)
             first = self.written
-            return lambda values, array: put(values, array.pointer + first * row_bytes(array), array.gpu)
+            return lambda values, array: put_rows(values, array, first)
         table, world = self._store.table, self._store.world
         rows = table.placement.rows(keys, world.size).astype(np.int32)
         if len(rows) == int(rows[-1]) - int(rows[0]) + 1 and (np.diff(rows) == 1).all():
             first = int(rows[0])
-            return lambda values, array: put(values, array.pointer + first * row_bytes(array), array.gpu)
+            return lambda values, array: put_rows(values, array, first)
         there = self._memory.filled(rows)
         return lambda values, array: self._scatter(values, there, len(rows), array)
 

@@ -109,14 +109,15 @@ class _EveryRow:
 
     def copy(self, source, n, out):
         """Copies rows 0, N, 2 N, ... of source to the n rows of out; n is at most _ROWS_AT_ONCE."""
-        if self._ranks == 1 and source.gpu is out.gpu:
+        adjacent = source.gpu is out.gpu and not out.stride
+        if self._ranks == 1 and adjacent:
             dense.copy(source.pointer, n * row_bytes(source), out.pointer)
             return
         if self._index is None:
             at_once = min(_ROWS_AT_ONCE, self._store.capacity)
             self._index = self._store.request.temporary("int32", at_once)
             self._index.write(self._ranks * np.arange(at_once))
-        if source.gpu is out.gpu:
+        if adjacent:
             gather.gather(source.pointer, self._store.table.dim, self._index.pointer, n, out.pointer)
             return
         piece = self._store.request.temporary("float32", n, self._store.table.dim)

@@ -1,5 +1,5 @@
 """A shard's rows in use, in their order: all from the first on, or, where a table forgets, those that are not free."""
-from sok1x.cuda_kernels import gather, stamps
+from sok1x.cuda_kernels import cache_rows, gather, stamps
 from sok1x.graph_ops.transfer.shard_parts import CHUNK_BYTES, host_chunks, row_bytes, some_rows
 
 # Each time that keys are asked for, the whole index is read: so they are asked for many at a time, 64 MB of them.
@@ -47,5 +47,9 @@ class UsedRows:
         for first in range(0, self.count, at_once):
             n = min(at_once, self.count - first)
             # Rows are copied by four bytes, whatever these mean.
-            gather.gather(array.pointer, row_bytes(array) // 4, self._rows.pointer + 4 * first, n, piece.pointer)
+            words, rows = row_bytes(array) // 4, self._rows.pointer + 4 * first
+            if array.stride:
+                cache_rows.move(words, cache_rows.Moves(array.pointer, rows, piece.pointer, 0, n, array.stride // 4))
+            else:
+                gather.gather(array.pointer, words, rows, n, piece.pointer)
             yield from host_chunks(some_rows(piece, 0, n), 0, n)

@@ -86,23 +86,27 @@ def test_homes_are_noted_marked_and_picked(seed):
         np.testing.assert_array_equal(out, np.where((where == -1) == new, rows, -1))
 
 
-@pytest.mark.parametrize("words", [1, 2, 3, 4, 6, 128, 130])
-def test_rows_move_both_ways(seed, words):
-    random = np.random.RandomState(seed)
-    for out_n, in_n in ((0, 0), (5, 0), (0, 7), (600, 90), (90, 601), (300, 300)):
-        cached, host = (random.randint(-2 ** 31, 2 ** 31, (900, words)).astype(np.int32) for _ in range(2))
+@pytest.mark.parametrize("words, beside", [
+    (1, 0), (2, 0), (3, 0), (4, 0), (6, 0), (128, 0), (130, 0), (1, 1), (4, 8), (3, 2), (128, 256), (130, 6)])
+def test_rows_move_both_ways(seed, words, beside):
+    random, record = np.random.RandomState(seed), words + beside
+    for number, (out_n, in_n) in enumerate(((0, 0), (5, 0), (0, 7), (600, 90), (90, 601), (300, 300))):
+        at = beside * (number % 2)  # a field of records
+        field = slice(at, at + words)
+        cached, host = (random.randint(-2 ** 31, 2 ** 31, (900, width)).astype(np.int32) for width in (words, record))
         going, homes = (random.permutation(900).astype(np.int32) for _ in range(2))
         going, homes, sources = going[:out_n], homes[:out_n], homes[900 - in_n:]
         targets = random.permutation(900).astype(np.int32)[:in_n]
         homes[::5] = -1
         sources[::7] = -1
         piece, expected_host, expected_cached = cached[going], host.copy(), cached.copy()
-        expected_host[homes[homes >= 0]] = piece[homes >= 0]
-        expected_cached[targets[sources >= 0]] = host[sources[sources >= 0]]
+        expected_host[homes[homes >= 0], field] = piece[homes >= 0]
+        expected_cached[targets[sources >= 0]] = host[sources[sources >= 0], field]
 
         def move(piece, homes, host, sources, cached, targets):
-            cache_rows.move(words, cache_rows.Moves(piece, 0, host, homes, out_n),
-                            cache_rows.Moves(host, sources, cached, targets, in_n))
+            stride = record if beside else 0
+            cache_rows.move(words, cache_rows.Moves(piece, 0, host + 4 * at, homes, out_n, 0, stride),
+                            cache_rows.Moves(host + 4 * at, sources, cached, targets, in_n, stride), number % 3 > 0)
 
         call(move, piece, homes, host, sources, cached, targets)
         np.testing.assert_array_equal(host, expected_host)

@@ -5,8 +5,9 @@
 Tables for each optimizer, trained twice with the same batches: all rows in their variables, and with a cache. What
 lookups, evaluations and exports give is compared bit for bit. A model in dicts says which keys are in the cache, which
 rows they have, and which leave the table. Checkpoints go onto other caches, and onto tables without one. And memory
-ends, wherever it is asked for.
+ends, wherever it is asked for. Rows leave the cache one by one, as in host memory, or gathered, as on a GPU.
 """
+import contextlib
 import os
 import sys
 
@@ -19,11 +20,12 @@ import sok1x as sok
 from sok1x import launch
 from sok1x.graph_ops.bridge import bridge, growing
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
-from sok1x.graph_ops.stores import cache, host_tier
+from sok1x.graph_ops.stores import cache, crossing, host_column, host_pieces, host_tier
 from sok1x.graph_ops.stores.cached_store import CachedStore
 
 tf.logging.set_verbosity(tf.logging.ERROR)
-host_tier._FEW = 4  # on a GPU more rows than these are sorted, as a large batch's are
+host_pieces.PIECE_BYTES = 300  # so that an optimizer that moves every row does so in several pieces
+host_column._FEW = 4  # on a GPU more rows than these are sorted, as a large batch's are
 STEPS, BATCH, CACHE, KEYS, RATE = 9, 24, 30, 60, 0.25
 train, keras = tf.train, tf.keras.optimizers
 OPTIMIZERS = [
@@ -100,10 +102,24 @@ def follow(cached, seed):
     return seen
 
 
+@contextlib.contextmanager
+def gathered(staging_bytes, piece_bytes):
+    """Inside, rows that leave are gathered in host memory too, and move by pieces of so many bytes."""
+    stock = crossing.is_staged, crossing.STAGING_BYTES, crossing.PIECE_BYTES
+    crossing.is_staged, crossing.STAGING_BYTES, crossing.PIECE_BYTES = lambda _: True, staging_bytes, piece_bytes
+    yield
+    crossing.is_staged, crossing.STAGING_BYTES, crossing.PIECE_BYTES = stock
+
+
 def same_bits(seed):
-    for number, (one, other) in enumerate(zip(follow(False, seed), follow(True, seed))):
-        for place, (expected, got) in enumerate(zip(one, other)):
-            np.testing.assert_array_equal(got, expected, err_msg="run {}, table {}".format(number, place))
+    expected, ways = follow(False, seed), [contextlib.nullcontext()]
+    if launch.current().size == 1:
+        ways.append(gathered(400, 100))
+    for way in ways:
+        with way:
+            for number, (one, other) in enumerate(zip(expected, follow(True, seed))):
+                for place, (wanted, got) in enumerate(zip(one, other)):
+                    np.testing.assert_array_equal(got, wanted, err_msg="run {}, table {}".format(number, place))
 
 
 class Followed:
@@ -286,10 +302,9 @@ def memory_ends():
         batch, failed = range(size * 57, size * 70), 0
         for number in range(0, 200, 1 if size == 1 else 5):
             state, exported = session.run(values), session.run(known)
+            no_memory = CallError(RESOURCE_EXHAUSTED, "no memory")
             growing.Reached.larger, host_tier.HostTier._grow, bridge.Request.memory = [
-                scarce(place, error) for place, error in enumerate((
-                    CallError(RESOURCE_EXHAUSTED, "no memory"), OSError(12, "no memory"),
-                    CallError(RESOURCE_EXHAUSTED, "no memory")))]
+                scarce(place, error) for place, error in enumerate((no_memory, OSError(12, "no memory"), no_memory))]
             left[0], CachedStore._plan = number if world.rank == 0 else None, plan
             try:
                 session.run(rows, {keys: batch})
@@ -331,9 +346,12 @@ def memory_ends():
 def main(seed, folder):
     sok.init(seed=seed)
     same_bits(seed)
-    a_model_follows(seed)
-    checkpoints(seed, os.path.join(folder, "saved"))
-    memory_ends()
+    alone = launch.current().size == 1
+    with contextlib.nullcontext() if alone else gathered(100, 50):
+        a_model_follows(seed)
+    with gathered(200, 60):
+        checkpoints(seed, os.path.join(folder, "saved"))
+        memory_ends()
     print("rank {} ok".format(launch.current().rank))
 
 

@@ -9,7 +9,7 @@ from stock_lazy_adam import LazyAdamOptimizer
 
 import sok1x as sok
 from sok1x.graph_ops.operations import embedding
-from sok1x.graph_ops.stores import cache, host_tier
+from sok1x.graph_ops.stores import cache, crossing, host_tier
 
 
 @pytest.fixture(autouse=True)
@@ -139,6 +139,39 @@ def test_slots_that_come_late_begin_as_others():
     moved = np.float32(-2 / np.sqrt(np.float32(4.25)))
     for key, row in small.export().items():
         np.testing.assert_allclose(row, moved if key in (0, 9, 4) else 0, rtol=1e-6)
+
+
+def test_slots_that_are_there_lie_beside_the_rows(monkeypatch):
+    lie, begin = {}, crossing.Crossing.__init__
+
+    def look(self, store, columns, *how):
+        lie.clear()
+        lie.update({name.split("/")[-1]: (column.in_record, column.offset, column.stride)
+                    for name, (column, _) in columns.items()}, begun=store.tier.fields())
+        begin(self, store, columns, *how)
+
+    monkeypatch.setattr(crossing.Crossing, "__init__", look)
+    small = Small(10)
+    expected = {"rows": (True, 0, 16), "Momentum": (True, 8, 16), "stamps": (False, 0, 8), "used": (False, 0, 8),
+                "begun": 2}
+    assert lie == expected
+    with small.graph.as_default():
+        late = tf.train.AdagradOptimizer(1.0, 0.25)
+        late.apply_gradients([(tf.gradients(tf.reduce_sum(small.rows), small.table)[0], small.table)])
+        small.session.run([late.get_slot(small.table, "accumulator").initializer,
+                           small.optimizer.get_slot(small.table, "momentum").initializer])
+    small.train(3)
+    assert lie == dict(expected, Adagrad=(False, 0, 8))
+    assert small.export() == {key: [0.0 - (key == 3)] * 2 for key in range(10)}
+    with small.graph.as_default():
+        # Rows of 64 bytes and more, and what is beside them, begin where a GPU reads 16 bytes at once.
+        wide = sok.DynamicVariable(17, "1", name="wide", cache_rows=2)
+        rows = sok.all2all_dense_embedding(wide, small.keys)
+        step = tf.train.AdagradOptimizer(1.0).apply_gradients([(tf.gradients(tf.reduce_sum(rows), wide)[0], wide)])
+        small.session.run([one.initializer for one in tf.global_variables() if one.op.name.startswith("wide")])
+    for key in range(3):
+        small.session.run(step, {small.keys: [key]})
+    assert (lie["rows"], lie["Adagrad"], lie["begun"]) == ((True, 0, 160), (True, 80, 160), 2)
 
 
 def test_what_else_reads_and_writes_rows(tmp_path):
