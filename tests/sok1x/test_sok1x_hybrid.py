@@ -194,6 +194,14 @@ def test_what_else_reads_and_writes_rows(tmp_path):
         assert other.export() == expected and other.session.run(other.table.size)[0] == len(expected)
         other.train(2)
         assert other.export()[2] != [5.0, 5.0]
+    values = np.arange(22, dtype=np.float32).reshape(11, 2)
+    with small.graph.as_default():
+        load = sok.Saver().load_embedding_values(small.table, [values[:7], values[7:]])
+    small.session.run(load)
+    assert small.export() == {key: row for key, row in enumerate(values.tolist())}
+    small.train(8)
+    # The slot is that of the row, as of a table without a cache: it had 1.
+    assert small.export()[8] == [14.5, 15.5] and small.export()[7] == [14.0, 15.0]
 
 
 def test_what_is_not_pinned_goes_through_copies(monkeypatch):
