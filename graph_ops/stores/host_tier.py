@@ -18,7 +18,7 @@ from sok1x.graph_ops.stores.host_column import HostColumn
 _GROWS_BY = 4   # a column grows by at least one part in so many
 _NO_LIMIT = 2 ** 62
 _BESIDE = "/host_rows"  # the tier's name, behind that of the rows
-_RECORDS = "records"    # the column that has them
+_RECORDS = "/records"   # the column that has them: no variable's name
 _WIDE, _ALIGNED = 64, 16  # bytes: in records with fields from there on, fields begin where a GPU reads them at once
 _warned: Dict[str, bool] = {}
 
@@ -121,7 +121,8 @@ class HostTier:
         column.place(made)
         if self._request.gpu is not None and not column.reachable:
             self._warn(made.pin_error)
-        if is_new and given and (column.value or column.in_record):  # a record may have had others' values there
+        # A record may have had others' values there. No GPU is at work with it: the table's numbers have been read.
+        if is_new and given and (column.value or column.in_record):
             column.numpy(given)[...] = column.value
 
     def _warn(self, error: int) -> None:

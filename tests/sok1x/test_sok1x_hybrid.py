@@ -165,10 +165,10 @@ def test_slots_that_are_there_lie_beside_the_rows(monkeypatch):
     assert small.export() == {key: [0.0 - (key == 3)] * 2 for key in range(10)}
     with small.graph.as_default():
         # Rows of 64 bytes and more, and what is beside them, begin where a GPU reads 16 bytes at once.
-        wide = sok.DynamicVariable(17, "1", name="wide", cache_rows=2)
+        wide = sok.DynamicVariable(17, "1", name="records", cache_rows=2)
         rows = sok.all2all_dense_embedding(wide, small.keys)
         step = tf.train.AdagradOptimizer(1.0).apply_gradients([(tf.gradients(tf.reduce_sum(rows), wide)[0], wide)])
-        small.session.run([one.initializer for one in tf.global_variables() if one.op.name.startswith("wide")])
+        small.session.run([one.initializer for one in tf.global_variables() if one.op.name.startswith("records")])
     for key in range(3):
         small.session.run(step, {small.keys: [key]})
     assert (lie["rows"], lie["Adagrad"], lie["begun"]) == ((True, 0, 160), (True, 80, 160), 2)
