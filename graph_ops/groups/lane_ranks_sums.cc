@@ -45,6 +45,7 @@ int LaneRanks::BackwardSums(Held* held, const Word& word, std::vector<uint8_t>* 
   const int width = word.width;  // before what is saved: the mark, and that all rows are known
   int code = run->GradientsSend(rank(), ranks(), width, width - 2, word.headers.data(), left->data(), pointers_.data(),
                                 takes_.data());
+  held->group->Ready();
   if (code == 0 && exchanges_.AllGather(held->ops[0]->context != nullptr, held->members[0].name, pointers_[0],
                                         pointers_[1], takes_.data(), pointers_[2]) != 0) {
     code = kPythonKnows;
