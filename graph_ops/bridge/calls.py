@@ -68,6 +68,11 @@ class Call:
         if self._lane is not None:
             self._lane.met()
 
+    def went(self, exchange):
+        """A training run's bags go by the exchange of this number."""
+        if self._lane is not None:
+            self._lane.went(exchange)
+
     def announced(self, taken, rivals):
         """The Ready of a `together.Taken` of this call."""
         request, of_graph = taken.request, self._of_graph

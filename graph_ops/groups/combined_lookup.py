@@ -31,7 +31,11 @@ class Forward(dense_lookup.Forward):
         if taken.headers is None:
             return key + _told(taken.config, world)
         by = _decided(taken, world)
-        return None if by is None else key + (_BY_SUMS if by is choice.REDUCE_SCATTER else ())
+        if by is None:
+            return None
+        if taken.headers[0, 0]:
+            taken.call.went(by.number)
+        return key + (_BY_SUMS if by is choice.REDUCE_SCATTER else ())
 
     def lane(self, request, call, world):
         """See GroupForm.lane."""

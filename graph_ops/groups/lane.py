@@ -74,6 +74,13 @@ class LaneOp:
         """It has run on all ranks: rank 0 knows the op."""
         self._op["met"] = 1
 
+    def went(self, exchange: int) -> None:
+        """Its bags have last gone by the exchange of this number: those that will go by the same are prepared together.
+
+        On all ranks alike, whether C++ runs them there or Python.
+        """
+        self._op["went"] = exchange
+
 
 def _begin(library: Any) -> None:
     """Gives C++ the steps of groups, once."""

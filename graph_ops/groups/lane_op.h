@@ -40,7 +40,7 @@ struct LaneOp {
   int64_t ranks;
   int64_t met;  // 1: it has run on all of them, so rank 0 knows it
   int64_t one;  // 1: a single request goes this way too
-  mutable int64_t went;  // by bag: by which exchange its last training run has gone here, where it chooses that
+  mutable int64_t went;  // by bag: by which exchange its last training run has gone, where it chooses that
   int64_t place;    // in the plan
   uint64_t digest;  // of the plan up to it
   int64_t session;  // this rank's number of it

@@ -53,7 +53,7 @@ bool LaneRanks::Usual(Held* group, const Word& word) const {
   std::vector<int64_t> by(count);
   for (int t = 0; t < count; ++t) {
     by[t] = ExchangeOf(held, t, word);
-    if (held.headers[kFlag] != 0) held.ops[t]->went = std::max<int64_t>(kAll2All, by[t]);
+    if (held.headers[kFlag] != 0 && by[t] >= 0) held.ops[t]->went = by[t];  // as combined_lookup.py does
   }
   group->by = by[0];
   return by[0] >= 0 && std::count(by.begin(), by.end(), by[0]) == count;
