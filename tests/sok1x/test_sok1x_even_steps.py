@@ -19,7 +19,7 @@ def graph():
 @pytest.fixture
 def session(graph):
     with tf.Session() as made:
-        made.run(sok.Init(global_batch_size=8, seed=3))
+        made.run(sok.Init(global_batch_size=8))
         yield made
 
 
