@@ -13,8 +13,10 @@ class Forward(dense_lookup.Forward):
 
     def fixed_key(self, config):
         """See GroupForm.fixed_key."""
-        key = super().fixed_key(config)
-        return None if key is None else key + _told(config, launch.current())
+        key, world = super().fixed_key(config), launch.current()
+        if world is None:  # before Init, which the op is about to ask for
+            return key if config.exchange != "reduce_scatter" else None
+        return None if key is None else key + _told(config, world)
 
     def serves_one(self, taken, world):
         """See GroupForm.serves_one: not where bags are summed up before it is known whether all keys have rows, as on
