@@ -16,7 +16,7 @@ namespace sok1x {
 
 class Scratch {
  public:
-  static constexpr int64_t kKeptBytes = 64 << 20;
+  static constexpr int64_t kKeptBytes = 128 << 20;
   static constexpr int64_t kLeastBytes = 64 << 10;  // smaller blocks come cheap from the allocator
 
   static Scratch* Get();

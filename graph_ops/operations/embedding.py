@@ -23,7 +23,7 @@ takes its temporary part in blocks (bridge/arena.py), the first as large as that
 a multiple of 256 bytes.
 
 On one rank nothing is asked of others: R = 0, and E D U, E D (A + N W) and what float16 has besides fall away. Of the
-temporary part, up to 64 MB stay for the next step; nothing else stays between steps.
+temporary part, up to 128 MB stay for the next step; nothing else stays between steps.
 """
 from typing import Any, Optional
 
