@@ -2,7 +2,9 @@
 //
 // TensorFlow's CPU allocator maps large blocks anew each time, and touching fresh pages costs more than most kernels:
 // a step's temporaries, a few MB each, would take a millisecond or two of page faults. So blocks go back to this pool
-// when a request finishes. It keeps at most kKeptBytes; the block that has waited longest goes first.
+// when a request finishes. It keeps at most kKeptBytes; the block that has waited longest goes first. A group takes one
+// block for all its ops, tens of MB: where the blocks of a step's groups do not fit together, none is there when it is
+// wanted again.
 #ifndef SOK1X_BRIDGE_SCRATCH_H
 #define SOK1X_BRIDGE_SCRATCH_H
 

@@ -14,9 +14,9 @@ class Forward(dense_lookup.Forward):
     def fixed_key(self, config):
         """See GroupForm.fixed_key."""
         key, world = super().fixed_key(config), launch.current()
-        if world is None:  # before Init, which the op is about to ask for
-            return key if config.exchange != "reduce_scatter" else None
-        return None if key is None else key + _told(config, world)
+        if key is None or config.exchange != "reduce_scatter":
+            return key
+        return None if world is None else key + _told(config, world)  # before Init the op itself asks for it
 
     def serves_one(self, taken, world):
         """See GroupForm.serves_one: not where bags are summed up before it is known whether all keys have rows, as on
