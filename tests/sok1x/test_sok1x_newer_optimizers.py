@@ -77,8 +77,8 @@ def test_in_a_graph_as_tensorflow_trains_in_a_function(wrap, seed, tmp_path):
             assert slots and all(isinstance(slot, ShardVariable) for slot in slots), name
         saver, ends = tf.train.Saver(), []
         with session(initialize=False) as run:
-            # A schedule's variable starts from what it reads of them, and Keras says so to nobody: TensorFlow alone fails
-            # to initialize ten such optimizers at once in 1 of 20 graphs.
+            # A schedule's variable starts from what it reads of them, and Keras says so to nobody: TensorFlow alone
+            # fails to initialize ten such optimizers at once in 1 of 20 graphs.
             run.run([count.initializer for twin in twins.values() for count in twin.counts])
             run.run(tf.global_variables_initializer())
             run.run([twin.start for twin in twins.values()])
