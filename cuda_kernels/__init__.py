@@ -77,7 +77,7 @@ What they stand on:
 Headers: common.cuh is the subset of CUDA C++ that both compilers take; rows.cuh has loops over a row's floats, half.cuh
 16-bit floats, half_rows.cuh rows of them; group_members.h has the records of group_NAME, gpu_kernel.h a kernel that can
 be launched, unique_slots.h the size of unique's scratch table; destinations.h splits rows that are written over the
-host's threads, and host_pages.h saves page faults on outputs.
+host's threads, host_pages.h saves page faults on outputs, and host_prefetch.h asks for memory before it is read.
 
 What a wrapper does. It takes raw pointers as Python ints and sizes as element counts, all pointers to memory of one
 device. It checks nothing that costs more than a comparison: shapes and ranges are the caller's to know. Where both

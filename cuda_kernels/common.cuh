@@ -10,6 +10,7 @@
 // a chunk is a run of consecutive items, so look-ahead prefetches and sums kept in registers pay. `bytes` says
 // how much memory one item touches; the pool gives no thread less than is worth a hand-over.
 // A kernel that writes a large output says so first, SOK_OUTPUT(pointer, bytes), see host_pages.h.
+// SOK_PREFETCH(pointer) asks for what is read soon, on the host: see host_prefetch.h.
 // A loop over rows needs a shape of its own on CUDA, where neighbouring threads should touch neighbouring floats:
 // rows.cuh has teams of threads for that.
 // Inside SOK_PARALLEL_FOR, write no `continue` and no `return`: the body is a lambda on the host.
@@ -32,6 +33,7 @@ typedef uint32_t u32;
 typedef int64_t i64;
 typedef uint64_t u64;
 #include "host_pages.h"
+#include "host_prefetch.h"
 #include "host_threads.h"
 #endif
 
@@ -69,7 +71,7 @@ SOK_DEVICE void count_in_warp(i64* target, bool value) {
 #define SOK_RESTRICT __restrict__
 #define SOK_PARALLEL_FOR(i, n, bytes) sok1x::ItemLoop{(n), (bytes)} = [=](i64 i)
 #define SOK_PARALLEL_CHUNKS(begin, end, n, bytes) sok1x::ChunkLoop{(n), (bytes)} = [=](i64 begin, i64 end)
-#define SOK_PREFETCH(pointer) __builtin_prefetch(pointer)
+#define SOK_PREFETCH(pointer) sok1x::prefetch(pointer)
 #define SOK_OUTPUT(pointer, bytes) sok1x::ask_for_huge_pages((pointer), (bytes))
 // Before a function whose loops wait for arithmetic and not for memory: it is compiled for AVX2 as well as for any
 // machine, and which is called is decided when the library is loaded. Both give the same bits.

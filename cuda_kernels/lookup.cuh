@@ -6,7 +6,7 @@
 #ifndef __CUDACC__
 
 // Positions from asking for a key's slot to reading it, and again from asking for its row to copying that.
-static const i64 STAGE = 12;
+static const i64 STAGE = 24;
 
 // Positions first to last - 1: rows[i] = find(key i), and unless out is null the row's values. `ask` prefetches what
 // find reads. Returns how many have no row.
