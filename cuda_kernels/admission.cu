@@ -1,10 +1,10 @@
 // Which new keys are given rows: those that have been asked for often enough, or those that are drawn.
 //
-// How often keys without a row have been asked for is counted in a sketch, a count-min sketch (Cormode and Muthukrishnan,
-// "An improved data stream summary", 2005): four rows of W counters of 8, 16 or 32 bits, in each of which a key has a
-// counter by a hash of its own; the least of the four is the key's count. It is never too low, but where counters are
-// full or have been halved, and too high where other keys share all four. sketch[0] counts what has been counted since
-// counters were last halved, then come the rows, counter after counter, 64 / bits in a word.
+// How often keys without a row have been asked for is counted in a sketch, a count-min sketch (Cormode and
+// Muthukrishnan, "An improved data stream summary", 2005): four rows of W counters of 8, 16 or 32 bits, in each of
+// which a key has a counter by a hash of its own; the least of the four is the key's count. It is never too low, but
+// where counters are full or have been halved, and too high where other keys share all four. sketch[0] counts what has
+// been counted since counters were last halved, then come the rows, counter after counter, 64 / bits in a word.
 #include "common.cuh"
 
 // As in admission.py.

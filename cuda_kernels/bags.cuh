@@ -20,8 +20,8 @@ SOK_DEVICE void start_bags(const i64* SOK_RESTRICT bags, i64 stride, i64 n, i64 
   }
 }
 
-// Offsets that are given: i of n_bags + 1. *outside, 0 before, becomes above 0 where they do not begin at 0, end at n and
-// ascend between.
+// Offsets that are given: i of n_bags + 1. *outside, 0 before, becomes above 0 where they do not begin at 0, end at n
+// and ascend between.
 SOK_DEVICE void take_splits(const i64* SOK_RESTRICT splits, i64 n, i64 n_bags, i64 i, i64* SOK_RESTRICT offsets,
                             i64* outside) {
   const i64 here = splits[i];

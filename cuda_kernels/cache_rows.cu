@@ -6,8 +6,8 @@
 #include "rows.cuh"
 #include "scan.cuh"
 
-// What homes[i] is where a key has no row in the host's memory, as in cache_rows.py: it is new, it is refused one, it is
-// in the cache so that nobody has looked.
+// What homes[i] is where a key has no row in the host's memory, as in cache_rows.py: it is new, it is refused one, it
+// is in the cache so that nobody has looked.
 enum Home { HOME_NEW = -1, HOME_REFUSED = -2, HOME_UNKNOWN = -3 };
 
 // As sok1x_touch_rows (row_use.cu); *hits grows by the rows that this lookup is the first to ask for.

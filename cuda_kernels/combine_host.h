@@ -130,8 +130,8 @@ SOK_DEVICE void combine_bag(const Bag<RowAt, W>& bag, Out* values) {
   for (; c < dim; ++c) combine_column(bag, c, values);
 }
 
-// The bags begin to end - 1; the first one's sum goes to `out`. Rows of keys before asked_end are known. weights, scales:
-// as CombineMember has them.
+// The bags begin to end - 1; the first one's sum goes to `out`. Rows of keys before asked_end are known. weights,
+// scales: as CombineMember has them.
 template <class RowAt, class Out>
 SOK_DEVICE void combine_run(const RowAt& row_at, i64 dim, const i32* rows, const i32* inverse, const i64* offsets,
                             i64 begin, i64 end, i32 mean, Out* out, i64 asked_end, const float* weights = nullptr,

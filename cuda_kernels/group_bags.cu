@@ -1,11 +1,12 @@
-// Where the bags of many tables' batches begin, and how long each batch's longest is, in one launch each; see combine.cu
-// and bags.cu.
+// Where the bags of many tables' batches begin, and how long each batch's longest is, in one launch each; see
+// combine.cu and bags.cu.
 #include "bags.cuh"
 #include "groups.cuh"
 
 #ifdef __CUDACC__
 
-// Tiles are of items, one more than a member has; of a member with splits, of these. counts [3][count], 0 before: `outside`, `unsorted` and `longest`.
+// Tiles are of items, one more than a member has; of a member with splits, of these. counts [3][count], 0 before:
+// `outside`, `unsorted` and `longest`.
 SOK_KERNEL sok1x_group_bag_offsets(const BagsMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
                                    i64 tiles, i64* counts) {
   SOK_GROUP_TILES(tile, tiles) {

@@ -1,5 +1,5 @@
-// What the kernels over groups of tables (group_*.cu) take of each member. group_*.py have the same as NumPy dtypes, and
-// say what each field is; graph_ops fills them in C++, without common.cuh.
+// What the kernels over groups of tables (group_*.cu) take of each member. group_*.py have the same as NumPy dtypes,
+// and say what each field is; graph_ops fills them in C++, without common.cuh.
 #ifndef SOK1X_GROUP_MEMBERS_H
 #define SOK1X_GROUP_MEMBERS_H
 
@@ -130,8 +130,8 @@ struct CombineMember {
   i64 n_bags, n_keys, mean;
   Blocks out;  // n_bags rows
   i64 out_half;  // 1 where the source is of 16 bits
-  // [n_keys], what each key's row is multiplied with; null: nothing. A mean is then divided by the sum of a bag's weights,
-  // and `scales` [n_keys], out, are the weights divided by it; null where they are not wanted.
+  // [n_keys], what each key's row is multiplied with; null: nothing. A mean is then divided by the sum of a bag's
+  // weights, and `scales` [n_keys], out, are the weights divided by it; null where they are not wanted.
   const float* weights;
   float* scales;
 };
@@ -156,7 +156,8 @@ struct PartsMember {
   i64 n_parts;
   i64 half;  // numbers of 16 bits, else of 32
   i64 dim, n_bags;
-  const i64* offsets;  // [n_bags + 1], where each bag begins among its keys, by whose number sums are divided; null: not
+  // [n_bags + 1], where each bag begins among its keys, by whose number sums are divided; null: they are not
+  const i64* offsets;
   char* out;
 };
 
@@ -211,8 +212,8 @@ struct InsertMember {
   i64 ahead, at_least;
   const i64* clock;
   i64* stamps;
-  // Of a table that forgets, whose keys first get the rows at the end of `free` [n_free]; `used` says how many rows have
-  // been given out. A touch of the rows follows.
+  // Of a table that forgets, whose keys first get the rows at the end of `free` [n_free]; `used` says how many rows
+  // have been given out. A touch of the rows follows.
   UseMember use;
   const i64* free;
   i64 n_free;

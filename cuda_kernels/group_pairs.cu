@@ -1,5 +1,5 @@
-// Keys of many tables' bags on their way to owners, each with the number of its bag, in one launch: those of a member for
-// one rank lie side by side, and behind them their bags.
+// Keys of many tables' bags on their way to owners, each with the number of its bag, in one launch: those of a member
+// for one rank lie side by side, and behind them their bags.
 #include "bags.cuh"
 #include "groups.cuh"
 

@@ -6,8 +6,8 @@
 SOK_DEVICE i64 value_of(const PartitionMember& m, i64 i) { return load_key(m.values, (i32)m.key_type, i); }
 
 #ifdef __CUDACC__
-// places [ranks * tiles + 1]: the keys that a tile has for a rank; later their running sum, by rank and then by tile. As
-// a member's tiles are neighbours, that is the order in which keys are sent.
+// places [ranks * tiles + 1]: the keys that a tile has for a rank; later their running sum, by rank and then by tile.
+// As a member's tiles are neighbours, that is the order in which keys are sent.
 
 // The lanes of the whole warp whose keys have the same owner; lanes without a key have none's.
 SOK_DEVICE u32 same_owner(bool valid, i64 owner) { return __match_any_sync(0xffffffffu, valid ? (u32)owner : ~0u); }
@@ -25,8 +25,8 @@ SOK_KERNEL sok1x_group_partition_count(const PartitionMember* SOK_RESTRICT membe
   }
 }
 
-// counts[rank][t]: keys of member t that go to the rank. to_own[rank][t]: what is to be added to a key's place among all
-// sent keys to have its place among the member's own.
+// counts[rank][t]: keys of member t that go to the rank. to_own[rank][t]: what is to be added to a key's place among
+// all sent keys to have its place among the member's own.
 SOK_KERNEL sok1x_group_partition_counts(const i64* SOK_RESTRICT starts, i64 count, i64 tiles, i64 ranks,
                                         const i32* SOK_RESTRICT places, i64* SOK_RESTRICT counts,
                                         i32* SOK_RESTRICT to_own) {

@@ -2,7 +2,8 @@
 // launch. Rows may be of 16-bit floats; sums are of 32-bit ones.
 #include "groups.cuh"
 
-// out[b] = parts[0][b] + parts[1][b] + ..., over the number of keys of bag b where there are offsets: zeros for no keys.
+// out[b] = parts[0][b] + parts[1][b] + ..., over the number of keys of bag b where there are offsets: zeros for no
+// keys.
 
 #ifdef __CUDACC__
 

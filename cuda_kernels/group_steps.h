@@ -1,5 +1,5 @@
-// What is done with a group of tables, as C++ functions that are the same for the host and a GPU: each puts the members'
-// records where kernels can read them, sets up scratch memory, and runs or launches the kernels of group_*.cu.
+// What is done with a group of tables, as C++ functions that are the same for the host and a GPU: each puts the
+// members' records where kernels can read them, sets up scratch memory, and runs or launches the kernels of group_*.cu.
 //
 // graph_ops calls them through a table of pointers (`sok1x_group_steps`), as its library does not link with this one.
 #ifndef SOK1X_GROUP_STEPS_H
@@ -20,8 +20,9 @@ struct GroupWork {
   void* owner;
 };
 
-// What steps return besides 0: CUDA's errors are above 0.
-enum GroupError { GROUP_NO_MEMORY = -1, GROUP_TOO_MANY = -2 };  // in place of an error; more than 2**31 - 1 keys or rows
+// What steps return besides 0: CUDA's errors are above 0. GROUP_NO_MEMORY is in place of one; GROUP_TOO_MANY: more than
+// 2**31 - 1 keys or rows.
+enum GroupError { GROUP_NO_MEMORY = -1, GROUP_TOO_MANY = -2 };
 
 struct GroupSteps {
   i64 nbytes;  // of this structure
@@ -43,9 +44,9 @@ struct GroupSteps {
   // and how many they are comes behind `missing`, [2, count].
   int (*look_up)(GroupWork* work, const FindMember* members, i64 count, i64* missing, const InitialMember* begins,
                  i64 n_begins, UniqueMember* numbered);
-  // As find, and sums each bag's rows up, as combine. counts: [4, count]: of bag_offsets, and `missing`; it asks for them
-  // before the sums. Only of batches that are as they must be sums are to be used; the host is to be given no others.
-  // numbered: as above; counts are [5, count] then.
+  // As find, and sums each bag's rows up, as combine. counts: [4, count]: of bag_offsets, and `missing`; it asks for
+  // them before the sums. Only of batches that are as they must be sums are to be used; the host is to be given no
+  // others. numbered: as above; counts are [5, count] then.
   int (*look_up_bags)(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts,
                       UniqueMember* numbered);
   int (*initial)(GroupWork* work, const InitialMember* members, i64 count);

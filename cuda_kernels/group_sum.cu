@@ -1,6 +1,6 @@
 // Sums of rows by segment number for many tables, in as many launches as for one; see segment_sum.cu and, for the GPU's
-// way, segment_sum_gpu.cuh. Terms and sums may lie in several blocks. Where a member has bags, an item is a key, and its
-// term is the row of the bag that it is in.
+// way, segment_sum_gpu.cuh. Terms and sums may lie in several blocks. Where a member has bags, an item is a key, and
+// its term is the row of the bag that it is in.
 #include "groups.cuh"
 #ifdef __CUDACC__
 #include "segment_sum_terms.cuh"
@@ -40,8 +40,8 @@ struct __align__(16) Term {
   float* sum;
 };
 
-// ordered[begins[g] + place]: the terms of segment g. scales: likewise what they are multiplied with, null where all are
-// taken as they are.
+// ordered[begins[g] + place]: the terms of segment g. scales: likewise what they are multiplied with, null where all
+// are taken as they are.
 SOK_KERNEL sok1x_group_sum_place(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
                                  i64 tiles, const i32* SOK_RESTRICT begins, const i32* SOK_RESTRICT place,
                                  Term* SOK_RESTRICT ordered, float* SOK_RESTRICT scales) {
@@ -218,8 +218,8 @@ SOK_KERNEL sok1x_group_sum_keys(const SumMember* SOK_RESTRICT members, const i64
   }
 }
 
-// From items to the rows that are their terms, in place, for the members that have bags; n: all sources. scales [n], null
-// where all terms are taken as they are: what they are multiplied with.
+// From items to the rows that are their terms, in place, for the members that have bags; n: all sources. scales [n],
+// null where all terms are taken as they are: what they are multiplied with.
 SOK_KERNEL sok1x_group_sum_bags(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count, i64 n,
                                 i32* SOK_RESTRICT sources, float* SOK_RESTRICT scales) {
   SOK_PARALLEL_FOR(p, n, 0) {

@@ -7,9 +7,9 @@
 #define SOK_MEMBER inline
 #endif
 
-// With d(k) the product of key k's row with its bag's gradient, a weight w(k) of a sum has d(k). Of a bag that is divided by
-// W, the sum of its weights, it has (d(k) - q) / W, where q is the sum of w d, divided by W; if W is the root of the sum of
-// their squares it has (d(k) - q w(k) / W) / W.
+// With d(k) the product of key k's row with its bag's gradient, a weight w(k) of a sum has d(k). Of a bag that is
+// divided by W, the sum of its weights, it has (d(k) - q) / W, where q is the sum of w d, divided by W; if W is the
+// root of the sum of their squares it has (d(k) - q w(k) / W) / W.
 struct Divided {
   i64 mean;
   float weights, products;

@@ -21,7 +21,8 @@ namespace group_steps {
 
 namespace {
 
-// Rows that are given out in no order begin in pieces, which the cache has from when they are made until they are copied.
+// Rows that are given out in no order begin in pieces, which the cache has from when they are made until they are
+// copied.
 const i64 kPieceBytes = 256 << 10;
 const i64 kMovedRows = 4;  // of a team of threads: as in cache_rows.py
 
@@ -36,12 +37,12 @@ void launch_where_free(Step* step, const InsertMember& m) {
   char* const state = (char*)(given + 1);
   i32* const rows = (i32*)(state + state_bytes);
   step->clear(given, 8 + state_bytes);
-  step->launch(GIVE_ROWS, scan_tiles(m.n) * kScanBlock, m.keys, m.n, m.rows, m.free, m.n_free, m.used, keys, rows, given,
-               state);
+  step->launch(GIVE_ROWS, scan_tiles(m.n) * kScanBlock, m.keys, m.n, m.rows, m.free, m.n_free, m.used, keys, rows,
+               given, state);
   step->launch(CLAIM_FOR_KEYS, m.fresh, m.index, m.capacity, keys, m.fresh);
   step->launch(WRITE_CLAIMED, m.fresh, m.index, m.capacity, keys, rows, m.fresh);
-  step->launch(INITIAL_ROWS, m.fresh * row_lanes(m.dim), (u64)m.seed, (u64)m.identity, keys, m.fresh, m.dim, (i32)m.kind,
-               (float)m.a, (float)m.b, (const i32*)nullptr, values);
+  step->launch(INITIAL_ROWS, m.fresh * row_lanes(m.dim), (u64)m.seed, (u64)m.identity, keys, m.fresh, m.dim,
+               (i32)m.kind, (float)m.a, (float)m.b, (const i32*)nullptr, values);
   const float* const none = nullptr;
   const i32* const in_order = nullptr;
   step->launch(MOVE_ROWS, (m.fresh + kMovedRows - 1) / kMovedRows * row_lanes(m.dim), none, in_order, (float*)nullptr,
@@ -144,7 +145,8 @@ int touch(GroupWork* work, const TouchMember* members, i64 count) {
     const UseMember& use = members[t].use;
     if (step.on_gpu()) {
       step.launch(BEGIN_LOOKUP, 1, use.tick, use.known, use.unknown, use.clock);
-      step.launch(TOUCH_ROWS, members[t].n, members[t].rows, members[t].n, (const i64*)use.tick, use.used, use.frequency);
+      step.launch(TOUCH_ROWS, members[t].n, members[t].rows, members[t].n, (const i64*)use.tick, use.used,
+                  use.frequency);
       continue;
     }
     kernels_run += 2;

@@ -88,8 +88,8 @@ int initial_on_host(const InitialMember* members, i64 count) {
   return 0;
 }
 
-// On a GPU: finds, makes rows distinct where they are to be, `numbered`, asks for numbers, `asked` [n_asked], goes on with
-// what the rows that are found are for, and has keys without a row begin, `begins`. One upload for all.
+// On a GPU: finds, makes rows distinct where they are to be, `numbered`, asks for numbers, `asked` [n_asked], goes on
+// with what the rows that are found are for, and has keys without a row begin, `begins`. One upload for all.
 template <class Then>
 int find_then(GroupWork* work, const FindMember* members, i64 count, i64* missing, const i64* asked, i64 n_asked,
               UniqueMember* numbered, const Then* then, const std::vector<i64>& then_tiles, Kernel kernel,

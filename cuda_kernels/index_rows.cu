@@ -51,10 +51,10 @@ SOK_KERNEL sok1x_write_claimed(Slot* index, i64 capacity, const i64* SOK_RESTRIC
 }
 #endif
 
-// All keys of an index put into an empty, larger one: each gets the slot that it has where keys come in the order of their
-// rows, as is known of linear probing, if of two that want one slot the lower row has it, and the other goes on from
-// there. (O. Amble, D. E. Knuth, Ordered hash tables, The Computer Journal 17, 1974.) So they may come in the order of
-// the slots that they had: then they are written near one another, for a slot is the low bits of a key's hash.
+// All keys of an index put into an empty, larger one: each gets the slot that it has where keys come in the order of
+// their rows, as is known of linear probing, if of two that want one slot the lower row has it, and the other goes on
+// from there. (O. Amble, D. E. Knuth, Ordered hash tables, The Computer Journal 17, 1974.) So they may come in the
+// order of the slots that they had: then they are written near one another, for a slot is the low bits of a key's hash.
 #ifndef __CUDACC__
 SOK_KERNEL sok1x_move_keys(const Slot* SOK_RESTRICT from, i64 slots, Slot* SOK_RESTRICT index, i64 capacity) {
   for (i64 i = 0; i < slots; ++i) {

@@ -1,5 +1,6 @@
 // Which rows have the lowest scores, among those that may leave: by a radix select, whose passes each read all scores
-// once, and a last pass that lists the rows in order. Equal scores go by the row's number, so nothing is left to chance.
+// once, and a last pass that lists the rows in order. Equal scores go by the row's number, so nothing is left to
+// chance.
 #include "scan.cuh"
 
 // Bits of a digit, as in lowest_scores.py.
@@ -52,7 +53,8 @@ SOK_VECTORS static void digits_of(const i64* scores, const i64* used, i64 n, i64
 }
 #endif
 
-// found[0] grows by the rows that may leave; found[1] becomes their highest score, found[2] SCORE_MOST minus the lowest.
+// found[0] grows by the rows that may leave; found[1] becomes their highest score, found[2] SCORE_MOST minus the
+// lowest.
 SOK_KERNEL sok1x_score_range(const i64* SOK_RESTRICT scores, const i64* SOK_RESTRICT used, i64 n, i64 oldest, i64 most,
                              i64* found) {
 #ifdef __CUDACC__
@@ -138,7 +140,8 @@ SOK_VECTORS static i64 list_below(const i64* scores, const i64* used, i64 begin,
   return tied;
 }
 
-// Of the rows that may leave those with a score below `below`, and the first `ties` of those whose score it is, in order.
+// Of the rows that may leave those with a score below `below`, and the first `ties` of those whose score it is, in
+// order.
 SOK_KERNEL sok1x_list_lowest(const i64* scores, const i64* used, i64 n, i64 oldest, i64 most, i64 below, i64 ties,
                              i32* rows, u64*) {
   i64 found = 0;

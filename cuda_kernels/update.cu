@@ -1,8 +1,8 @@
 // Rows of a table moved against their gradients.
 #include "descend_rows.cuh"
 
-// table[rows[i]] -= *rate_at * values[i]; rows are distinct, so any thread may take any of them. Those outside the table
-// are left out: who hands them over has to have said so.
+// table[rows[i]] -= *rate_at * values[i]; rows are distinct, so any thread may take any of them. Those outside the
+// table are left out: who hands them over has to have said so.
 SOK_KERNEL sok1x_descend(const float* SOK_RESTRICT values, i64 dim, const i32* SOK_RESTRICT rows, i64 n,
                          const float* rate_at, i64 table_rows, float* SOK_RESTRICT table) {
   const float rate = *rate_at;

@@ -38,7 +38,9 @@ class CallsOp : public tf::AsyncOpKernel {
     });
     std::vector<Queued> queued(members_.size());
     tf::Status status;
-    for (size_t i = 0; status.ok() && i < members_.size(); ++i) status = members_[i].Begin(context, session_, &queued[i]);
+    for (size_t i = 0; status.ok() && i < members_.size(); ++i) {
+      status = members_[i].Begin(context, session_, &queued[i]);
+    }
     if (status.ok()) status = Cancellable(context, queued);
     if (!status.ok()) {
       for (const Queued& begun : queued) delete begun.request;
@@ -120,8 +122,8 @@ tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
   return tf::Status();
 }
 
-// digest: of an op that communicates (plan.py). signature: given by bridge_signature.cc. fuse: whether it may become a part
-// of a fused node (bridge_fusing.cc).
+// digest: of an op that communicates (plan.py). signature: given by bridge_signature.cc. fuse: whether it may become a
+// part of a fused node (bridge_fusing.cc).
 #define SOK1X_REGISTER_OP(name)               \
   REGISTER_OP(name)                           \
       .Input("resources: Nr * resource")      \
@@ -144,9 +146,9 @@ tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
       .SetShapeFn(KnownShapes)                \
       .Doc("Hands its inputs to the Python function named by `function`, run by sok1x's executor thread.")
 
-// Of a fused node. What members have, one after the other; of each how many: `counts` has kSpans numbers of each member.
-// containers, names: of the resources, which then are no inputs; or empty. output_types: of all outputs, those in host
-// memory last; places: where each is among the node's, -1 where nobody reads it and the node has it not.
+// Of a fused node. What members have, one after the other; of each how many: `counts` has kSpans numbers of each
+// member. containers, names: of the resources, which then are no inputs; or empty. output_types: of all outputs, those
+// in host memory last; places: where each is among the node's, -1 where nobody reads it and the node has it not.
 #define SOK1X_REGISTER_FUSED_OP(name)       \
   REGISTER_OP(name "s")                     \
       .Input("resources: Nr * resource")    \

@@ -1,7 +1,7 @@
 // What one rank that is alone need not ask its executor for: sums over the ranks of what is its own.
 //
-// The dense gradients of a step go through one such op, and all of the dense variables' steps come after it: it would wait
-// there for the executor, and this one, as a rule, for the GPU.
+// The dense gradients of a step go through one such op, and all of the dense variables' steps come after it: it would
+// wait there for the executor, and this one, as a rule, for the GPU.
 #ifndef SOK1X_BRIDGE_ALONE_H
 #define SOK1X_BRIDGE_ALONE_H
 

@@ -1,5 +1,5 @@
-// What the bridge needs of CUDA: streams that follow one another, a copy, and pinned memory. Taken from the driver at run
-// time, so that one build of the bridge serves machines with and without it.
+// What the bridge needs of CUDA: streams that follow one another, a copy, and pinned memory. Taken from the driver at
+// run time, so that one build of the bridge serves machines with and without it.
 #ifndef SOK1X_BRIDGE_CUDA_H
 #define SOK1X_BRIDGE_CUDA_H
 
@@ -17,7 +17,8 @@ class Cuda {
     return cuda;
   }
 
-  // Work that is enqueued on `follower` from now on waits for what `leader` holds now. Returns CUDA's error, 0 for none.
+  // Work that is enqueued on `follower` from now on waits for what `leader` holds now. Returns CUDA's error, 0 for
+  // none.
   int Follow(void* event, void* leader, void* follower) const {
     if (!loaded_) return kNotLoaded;
     const int error = record_(event, leader);
@@ -32,7 +33,8 @@ class Cuda {
     return copy_(reinterpret_cast<uintptr_t>(target), reinterpret_cast<uintptr_t>(source), bytes, stream);
   }
 
-  // Pins host memory, so that kernels of all contexts reach it under its own address; *context: the thread's current one.
+  // Pins host memory, so that kernels of all contexts reach it under its own address; *context: the thread's current
+  // one.
   int Pin(void* memory, size_t bytes, void** context) const {
     if (!loaded_ || pin_ == nullptr) return kNotLoaded;
     const int error = current_(context);

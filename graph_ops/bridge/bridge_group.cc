@@ -217,7 +217,8 @@ int Group::Piece(int64_t bytes, void** data) {
 void Group::Ready() {
   Enqueues();
   void* block = nullptr;
-  if (piece_ == nullptr && expected_ > 0 && Temporary(expected_, &block) == 0) {  // now, or there would be an order more
+  // Now, or there would be an order more.
+  if (piece_ == nullptr && expected_ > 0 && Temporary(expected_, &block) == 0) {
     piece_ = static_cast<char*>(block);
     piece_left_ = expected_;
   }

@@ -37,7 +37,8 @@ int NumberOf(const sok1x::Request* request, const Variable& variable) {
 }
 
 // Bytes of a tensor on the host that may be in a range of addresses; 0 for others.
-int64_t BytesToReserve(const sok1x::Request* request, tensorflow::DataType dtype, const tensorflow::TensorShape& shape) {
+int64_t BytesToReserve(const sok1x::Request* request, tensorflow::DataType dtype,
+                       const tensorflow::TensorShape& shape) {
   if (request->stream != nullptr) return 0;
   const int64_t bytes = shape.num_elements() * tensorflow::DataTypeSize(dtype);
   return bytes < sok1x::kLeastReserved ? 0 : bytes;
@@ -113,9 +114,9 @@ int sok1x_variable_count(void* handle) {
 }
 
 // A buffer for variable `index`, which is locked exclusively, with another number of rows: described in *info, not
-// filled, and not the variable's yet. in_place: it may be the variable's own memory, with what is there; then it is no more
-// to be given back. *clean: what has been there from that byte on is zero. Returns 0 or a status code; the allocator does
-// not wait for memory.
+// filled, and not the variable's yet. in_place: it may be the variable's own memory, with what is there; then it is no
+// more to be given back. *clean: what has been there from that byte on is zero. Returns 0 or a status code; the
+// allocator does not wait for memory.
 int sok1x_larger(void* handle, int index, int64_t rows, int in_place, sok1x::TensorInfo* info, int64_t* clean) {
   auto* request = static_cast<sok1x::Request*>(handle);
   const tensorflow::Tensor* tensor = request->variables[index]->tensor();

@@ -1,6 +1,6 @@
-// Which variables ops use, as the nodes of their handles say it: container and name. Who knows these looks the variables
-// up without the handles, and their nodes need not run: of a table that has an index they are five, which took longer
-// than its share of a lookup (half a microsecond each on a host; on a GPU's machine more).
+// Which variables ops use, as the nodes of their handles say it: container and name. Who knows these looks the
+// variables up without the handles, and their nodes need not run: of a table that has an index they are five, which
+// took longer than its share of a lookup (half a microsecond each on a host; on a GPU's machine more).
 #ifndef SOK1X_BRIDGE_HANDLES_H
 #define SOK1X_BRIDGE_HANDLES_H
 

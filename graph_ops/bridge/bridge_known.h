@@ -1,5 +1,5 @@
-// Variables that ops know by name, and need not look for again in each run: TensorFlow takes a quarter of a microsecond to
-// find one, and a step of 100 tables asks for more than a thousand.
+// Variables that ops know by name, and need not look for again in each run: TensorFlow takes a quarter of a microsecond
+// to find one, and a step of 100 tables asks for more than a thousand.
 #ifndef SOK1X_BRIDGE_KNOWN_H
 #define SOK1X_BRIDGE_KNOWN_H
 
@@ -32,8 +32,8 @@ class KnownVariables {
 
   static KnownVariables* Get();
 
-  // The variables of these names: variables, as many; null where there is none. list: the same one for an op each time. Any
-  // thread.
+  // The variables of these names: variables, as many; null where there is none. list: the same one for an op each time.
+  // Any thread.
   void Find(tf::ResourceMgr* manager, const std::vector<Text>& containers, const std::vector<Text>& names, List* list,
             tf::core::RefCountPtr<tf::Var>* variables);
 

@@ -43,7 +43,8 @@ void Forget(const std::string& name, const tf::Var* variable) {
   if (found == variables.end() || found->second.variable != variable) return;
   variables.erase(found);
   const std::string beside = name + "/";
-  for (auto tier = tiers.lower_bound(beside); tier != tiers.end() && tier->first.compare(0, beside.size(), beside) == 0;) {
+  auto tier = tiers.lower_bound(beside);
+  while (tier != tiers.end() && tier->first.compare(0, beside.size(), beside) == 0) {
     gone.push_back(std::move(tier->second));
     tier = tiers.erase(tier);
   }

@@ -1,9 +1,9 @@
 // Variables of eager execution, by names that we give them.
 //
-// A session's variables lie in TensorFlow's resource manager by their names, where bridge_grow.cc finds those that an op
-// does not have among its inputs. An eager variable lies nowhere: its handles alone hold it, and when the last one goes so
-// does it. So each one that may have to be found is noted here, without being held; with a table's rows goes what the
-// table has in host memory.
+// A session's variables lie in TensorFlow's resource manager by their names, where bridge_grow.cc finds those that an
+// op does not have among its inputs. An eager variable lies nowhere: its handles alone hold it, and when the last one
+// goes so does it. So each one that may have to be found is noted here, without being held; with a table's rows goes
+// what the table has in host memory.
 #ifndef SOK1X_BRIDGE_NAMED_H
 #define SOK1X_BRIDGE_NAMED_H
 

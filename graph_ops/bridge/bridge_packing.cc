@@ -1,7 +1,7 @@
 // The ids of many tables come from where features are, in host memory, to the lookups' GPU: two or three tensors of
 // each table, each by a pair of TensorFlow's nodes and a copy of its own. So in the graph that TensorFlow makes for a
-// session.run, what a lookup, as a rule a fused one, takes from host memory is laid into one buffer, travels as one, and
-// is taken apart on the lookup's device (bridge_parts.cc).
+// session.run, what a lookup, as a rule a fused one, takes from host memory is laid into one buffer, travels as one,
+// and is taken apart on the lookup's device (bridge_parts.cc).
 //
 // A node waits for all of its inputs as it is: nothing new waits for anything.
 #include <cstdlib>

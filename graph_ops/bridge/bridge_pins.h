@@ -5,8 +5,9 @@
 // Lookups of a table are counted; a step is known by the number of its first. A table is known by its rows' variable,
 // so sessions that share variables know of one another.
 //
-// What runs eagerly, or in a function that is called from there, is in no step that TensorFlow would end. There a lookup
-// is in flight for as long as anybody, as a tape, has the row numbers that it has found, or those of its gradient.
+// What runs eagerly, or in a function that is called from there, is in no step that TensorFlow would end. There a
+// lookup is in flight for as long as anybody, as a tape, has the row numbers that it has found, or those of its
+// gradient.
 //
 // Of no table, null: steps that change any, and when the last of these has ended (stores/step_times.py).
 #ifndef SOK1X_BRIDGE_PINS_H
@@ -25,19 +26,20 @@ class Pins {
  public:
   static Pins* Get();
 
-  // Counts a request as a lookup of the table of `rows`, and has its step be in flight from it on, unless it is already.
+  // Counts a request as a lookup of the table of `rows`, and has its step be in flight from it on, unless it is
+  // already.
   tf::Status Look(Request* request, const tf::Var* rows);
 
-  // For a request that ends well: what is in flight because of it, or of row numbers among its inputs, stays in flight as
-  // long as its own row numbers, outputs of int32.
+  // For a request that ends well: what is in flight because of it, or of row numbers among its inputs, stays in flight
+  // as long as its own row numbers, outputs of int32.
   static void Keep(Request* request);
 
   // Of the table of `rows`: how many lookups have been counted after the first of the step that has been in flight for
   // the longest; -1 where no step is. *steps: how many are.
   int64_t Since(const tf::Var* rows, int64_t* steps);
 
-  // Of the steps that change any table: the number of the last that has begun, and of the one that has been in flight for
-  // the longest; 0 where none is.
+  // Of the steps that change any table: the number of the last that has begun, and of the one that has been in flight
+  // for the longest; 0 where none is.
   void Changing(int64_t* newest, int64_t* oldest);
 
   // When the last of these has ended, in microseconds since 1970; 0 where none has.

@@ -118,9 +118,10 @@ class Queue {
   }
 
   // Takes as many requests as are there, up to `capacity` (1), the id of a cancelled one (2) or a session that is gone
-  // (3); 0 after wait_us microseconds (negative: no limit), a Wake, or when there is something in the inbox (null: none).
-  // *count: how many entries of infos are filled. Looks all the time for spin_us first: a thread that sleeps costs about
-  // 50 us to wake, and a step's next op often comes sooner. Then it sleeps, and looks into the inbox each pause_us.
+  // (3); 0 after wait_us microseconds (negative: no limit), a Wake, or when there is something in the inbox (null:
+  // none). *count: how many entries of infos are filled. Looks all the time for spin_us first: a thread that sleeps
+  // costs about 50 us to wake, and a step's next op often comes sooner. Then it sleeps, and looks into the inbox each
+  // pause_us.
   int PopMany(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, RequestInfo* infos, int capacity,
               int* count) {
     typedef std::chrono::steady_clock Clock;

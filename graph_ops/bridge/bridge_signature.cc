@@ -3,14 +3,14 @@
 // TensorFlow makes a graph of its own for each set of things that a session.run asks for, and keeps it; but an op of
 // ours has one kernel in all of them. A training step and an evaluation that share a lookup would be taken for each
 // other by another rank. So each such graph is given a hash of those of our ops in it that communicate, which is equal
-// on all ranks, as attribute `signature` of these ops; where an op is in graphs with different hashes, all but the first
-// get a node name, and so a kernel, of their own.
+// on all ranks, as attribute `signature` of these ops; where an op is in graphs with different hashes, all but the
+// first get a node name, and so a kernel, of their own.
 //
 // And where nobody reads what an op would keep for a gradient that few ask for (its config's field `kept` says which
 // output that is), the config says 0 from now on; such an op, too, is then another than where somebody does.
 //
-// And in a session.run without any gradient of ours, an evaluation, lookups that may choose their exchange do not: it is
-// all2all, as exchanges/choice.py has it, whatever `training` says, for SOK 2.x's lookups have no such argument. All
+// And in a session.run without any gradient of ours, an evaluation, lookups that may choose their exchange do not: it
+// is all2all, as exchanges/choice.py has it, whatever `training` says, for SOK 2.x's lookups have no such argument. All
 // ranks know that alike, for gradients communicate.
 #include <cstdlib>
 #include <mutex>

@@ -104,8 +104,8 @@ const char* sok1x_variable_name(void* handle, int index) {
   return name.c_str();
 }
 
-// The tier of that name in the memory of the request's device, for as long as its container is; made where there is none.
-// container: '' for TensorFlow's default, or that of eager variables: as long as the table's rows are.
+// The tier of that name in the memory of the request's device, for as long as its container is; made where there is
+// none. container: '' for TensorFlow's default, or that of eager variables: as long as the table's rows are.
 void* sok1x_tier(void* handle, const char* container, const char* name) {
   if (std::strcmp(container, sok1x::kEagerContainer) == 0) return sok1x::NamedTier(name);
   tensorflow::ResourceMgr* manager = static_cast<sok1x::Request*>(handle)->context->resource_manager();

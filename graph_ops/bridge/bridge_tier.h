@@ -34,8 +34,8 @@ class Column {
   Column(const Column&) = delete;
   Column& operator=(const Column&) = delete;
 
-  // Has at least `bytes` bytes; reserves addresses for `most`, or fewer, at first. pin: how many more may be pinned. What
-  // is new is zero. Returns errno, 0 for none; then nothing has changed.
+  // Has at least `bytes` bytes; reserves addresses for `most`, or fewer, at first. pin: how many more may be pinned.
+  // What is new is zero. Returns errno, 0 for none; then nothing has changed.
   int Grow(int64_t bytes, int64_t most, int64_t pin);
 
   const ColumnInfo& info() const { return info_; }

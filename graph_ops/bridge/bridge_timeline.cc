@@ -34,8 +34,8 @@ void Timeline::Begin(int64_t capacity) {
   on_.store(capacity > 0);
 }
 
-void Timeline::Add(const int64_t* stamps, int32_t last, const char* name, const char* function, int64_t step, int64_t id,
-                   int32_t code) {
+void Timeline::Add(const int64_t* stamps, int32_t last, const char* name, const char* function, int64_t step,
+                   int64_t id, int32_t code) {
   const int64_t done = Now();
   std::lock_guard<std::mutex> lock(mutex_);
   const int64_t capacity = ring_.size();

@@ -1,5 +1,5 @@
-// When an op's run came to what, for SOK1X_TIMELINE (timeline.py): a request carries its stamps, and when it ends they go
-// into a buffer of fixed size, which Python takes them out of. While it is off, nothing is noted.
+// When an op's run came to what, for SOK1X_TIMELINE (timeline.py): a request carries its stamps, and when it ends they
+// go into a buffer of fixed size, which Python takes them out of. While it is off, nothing is noted.
 #ifndef SOK1X_BRIDGE_TIMELINE_H
 #define SOK1X_BRIDGE_TIMELINE_H
 
@@ -11,8 +11,8 @@
 
 namespace sok1x {
 
-// When its inputs were there; when it was begun with, on several ranks the word of rank 0 being there; when the keys that
-// other ranks ask for were there; and the rows, or gradients, that they give. Kept in step with timeline.py.
+// When its inputs were there; when it was begun with, on several ranks the word of rank 0 being there; when the keys
+// that other ranks ask for were there; and the rows, or gradients, that they give. Kept in step with timeline.py.
 enum Stamp { kStampReady, kStampAgreed, kStampKeys, kStampRows, kStampCount };
 
 // What is known of a run when it has ended. Kept in step with timeline.py's Record.

@@ -1,5 +1,5 @@
-// The types of our ops. All have the same attributes and one kernel, which runs what the attribute `function` names; the
-// types tell profilers what it is. A fused node (bridge_fusing.cc) has its members' type and an "s".
+// The types of our ops. All have the same attributes and one kernel, which runs what the attribute `function` names;
+// the types tell profilers what it is. A fused node (bridge_fusing.cc) has its members' type and an "s".
 #ifndef SOK1X_BRIDGE_TYPES_H
 #define SOK1X_BRIDGE_TYPES_H
 

@@ -12,9 +12,9 @@ namespace briefly {
 
 constexpr int64_t kPlaceBytes = 16, kMostMembers = 1 << 20, kMostNumbers = 1 << 26;
 
-// Of several ranks each says in one number what it says otherwise than the one before it, and then that: which rank it is,
-// if not the next, its number for the ops, its ticket, its step, when it was ready. Its headers are those of the one
-// before, or, where ranks say one of two things, the last that were different; or new ones.
+// Of several ranks each says in one number what it says otherwise than the one before it, and then that: which rank it
+// is, if not the next, its number for the ops, its ticket, its step, when it was ready. Its headers are those of the
+// one before, or, where ranks say one of two things, the last that were different; or new ones.
 enum Otherwise { kRank = 1, kOps = 2, kTicket = 4, kStep = 8, kReady = 16, kLastButOne = 32, kNew = 64 };
 
 // When the members of a bundle were ready: what their marks, the first number of each header, all have above their
@@ -186,7 +186,9 @@ class Reader {
   bool good_ = true;
 };
 
-inline void Add(std::string* data, const void* from, size_t bytes) { data->append(static_cast<const char*>(from), bytes); }
+inline void Add(std::string* data, const void* from, size_t bytes) {
+  data->append(static_cast<const char*>(from), bytes);
+}
 
 template <typename Type>
 void AddNumber(std::string* data, Type value) {

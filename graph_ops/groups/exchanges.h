@@ -1,5 +1,5 @@
-// Exchanges without Python: MPI's or NCCL's functions called here, for who is inside the executor's turn. What is not as
-// usual goes by Python's communicators (launch/communicator.py), which do the same on the other ranks.
+// Exchanges without Python: MPI's or NCCL's functions called here, for who is inside the executor's turn. What is not
+// as usual goes by Python's communicators (launch/communicator.py), which do the same on the other ranks.
 #ifndef SOK1X_GROUPS_EXCHANGES_H
 #define SOK1X_GROUPS_EXCHANGES_H
 
@@ -10,8 +10,8 @@
 
 namespace sok1x {
 
-// With whom a rank exchanges: with all; where exchanges go by hosts, inside its own, or with those of its local number on
-// all. Others then have nothing for it. Kept in step with launch/by_hosts.py.
+// With whom a rank exchanges: with all; where exchanges go by hosts, inside its own, or with those of its local number
+// on all. Others then have nothing for it. Kept in step with launch/by_hosts.py.
 enum Among { kAll, kInside, kAcross };
 
 // How ranks exchange, as Python does it. All return 0, or not: then Python knows why. Kept in step with

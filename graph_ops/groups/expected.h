@@ -12,7 +12,8 @@ namespace sok1x {
 
 class Expected {
  public:
-  // Takes a request in. alike: the number of its operation. Returns whether the run before this one had more of its like.
+  // Takes a request in. alike: the number of its operation. Returns whether the run before this one had more of its
+  // like.
   bool More(const RequestInfo& request, int64_t alike) {
     const Key key(alike, request.session, request.signature, request.frame, request.iteration);
     auto found = counts_.find(key);

@@ -107,8 +107,8 @@ int Lane::TurnAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, i
   for (int kind = 0; !ranks_.HasEvents(); spin_us = lane_us) {
     if (ranks_.holds()) {  // launch/pauses.py: waiting_pause
       const int64_t quiet = ranks_.quiet();
-      kind = Queue::Get()->PopMany(ranks_.spin_us() - quiet, ranks_.Patience(kTurn), inbox, quiet < 1000 ? 1 : 50, infos,
-                                   capacity, count);
+      kind = Queue::Get()->PopMany(ranks_.spin_us() - quiet, ranks_.Patience(kTurn), inbox, quiet < 1000 ? 1 : 50,
+                                   infos, capacity, count);
     } else {
       kind = Queue::Get()->PopMany(spin_us, wait_us, inbox, pause_us, infos, capacity, count);
     }
@@ -308,7 +308,7 @@ int Lane::Forward(const Team& team, LookupRun* run, uint8_t* left) {
   std::vector<int64_t> fresh(count);
   const int code = run->ForwardAlone(team.training, left, fresh.data());
   for (const RequestInfo* member : team.members) static_cast<Request*>(member->request)->Come(kStampKeys);
-  if (code != 0 || std::find_if(fresh.begin(), fresh.end(), [](int64_t n) { return n > 0; }) == fresh.end()) return code;
+  if (code != 0 || std::none_of(fresh.begin(), fresh.end(), [](int64_t n) { return n > 0; })) return code;
   std::vector<NewRows> rows(count);
   for (int t = 0; t < count; ++t) {
     const LaneOp& op = OpOf(team.members[t]);

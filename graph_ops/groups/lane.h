@@ -26,21 +26,21 @@ class Lane {
 
   void Begin(const GroupSteps* steps) { steps_ = steps; }
 
-  // Learns what the kernel of a request is. op: null where its requests are Python's. alike: the number of its operation
-  // where requests of it may run together, else 0.
+  // Learns what the kernel of a request is. op: null where its requests are Python's. alike: the number of its
+  // operation where requests of it may run together, else 0.
   void Learn(const RequestInfo& request, const LaneOp* op, int64_t alike);
   void Forget(int64_t kernel);
 
-  // As Queue::PopMany; of requests only those that are Python's, perhaps none: others have run, and lane_us is how long it
-  // then looks all the time for what comes next. Below 0: all requests are Python's.
+  // As Queue::PopMany; of requests only those that are Python's, perhaps none: others have run, and lane_us is how long
+  // it then looks all the time for what comes next. Below 0: all requests are Python's.
   int Take(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, int64_t lane_us, RequestInfo* infos,
            int capacity, int* count);
 
   // Whether it runs anything, from now on: not for who wants to see all of it from Python. Any thread.
   void Allow(bool allowed) { allowed_.store(allowed); }
 
-  // To be called when a group has run, with the number of its operation, how many members it has and how many of them it
-  // has left; and when it has been answered, with zeros. Null: nothing is.
+  // To be called when a group has run, with the number of its operation, how many members it has and how many of them
+  // it has left; and when it has been answered, with zeros. Null: nothing is.
   typedef void (*Watcher)(int64_t alike, int64_t members, int64_t left);
   void Watch(Watcher watcher) {
     watcher_ = watcher;

@@ -18,7 +18,8 @@ enum ClockNumber { kRun, kStamped, kDue };
 // What is counted of a table's lookups and exchanges: stores/figures.py says what these are.
 enum Figure { kFigureKeys, kFigureDistinct, kFigureSent, kFigureReceived, kFigureWaited, kFigureExchanges };
 
-// What is known of an op (a node in one session) before it runs. Kept in step with lane.py's LaneOp, whose memory it is.
+// What is known of an op (a node in one session) before it runs. Kept in step with lane.py's LaneOp, whose memory it
+// is.
 struct LaneOp {
   int64_t kind;
   int64_t team;      // requests whose ops have equal numbers may run together

@@ -1,6 +1,7 @@
 // The lane on several ranks: lookups and gradients that all ranks have run before are prepared, announced, decided and
 // run here, as executor.py, together.py and launch's coordinator do it, with the same classes and in messages that mean
-// the same (brief.h). A rank may at any time do its part in Python instead, and the others not know: groups are the same.
+// the same (brief.h). A rank may at any time do its part in Python instead, and the others not know: groups are the
+// same.
 //
 // Messages to rank 0, and its words, go by way of other ranks in a large job (launch/tree.py): a rank on the way passes
 // them on here, whatever they are, before it acts on a word itself.
@@ -63,8 +64,8 @@ class LaneRanks {
  public:
   typedef void (*Watcher)(int64_t alike, int64_t members, int64_t left);
 
-  // parent: the next rank on the way to rank 0, below 0 on that itself. hops: [N], by way of which rank each one is heard
-  // that is heard by way of this one; below 0 for all others.
+  // parent: the next rank on the way to rank 0, below 0 on that itself. hops: [N], by way of which rank each one is
+  // heard that is heard by way of this one; below 0 for all others.
   void Begin(const Ways* ways, Direct* host, Standing* standing, int parent, const int64_t* hops);
   void SetGpu(Direct* gpu) { exchanges_.SetGpu(gpu); }
   bool begun() const { return standing_ != nullptr; }
@@ -90,8 +91,8 @@ class LaneRanks {
   // As Lane::Watch.
   void Watch(Watcher watcher) { watcher_ = watcher; }
 
-  // Sends what has been announced, takes in what other ranks have sent, and runs what has been decided. Returns whether there was anything; `longer`:
-  // what comes next is for Python to receive.
+  // Sends what has been announced, takes in what other ranks have sent, and runs what has been decided. Returns whether
+  // there was anything; `longer`: what comes next is for Python to receive.
   bool Listen(bool* longer);
   // A message that Python has received. It is looked at with the next `Listen`.
   void Hear(int source, const std::string& data) { arrived_.emplace_back(source, data); }
@@ -103,8 +104,8 @@ class LaneRanks {
   void Age();
   void HandOver();
 
-  // Both, and what has been heard besides: nothing is announced here any more. To be called until it returns false, each
-  // time when the events have been taken.
+  // Both, and what has been heard besides: nothing is announced here any more. To be called until it returns false,
+  // each time when the events have been taken.
   bool Stop();
 
   // The next event; valid until the next call.
@@ -178,7 +179,8 @@ class LaneRanks {
   void Message(int source, std::string data);
   // Whether a group of Python's would run it as it is, at once; and by which exchange.
   bool Usual(Held* held, const Word& word) const;
-  // By which exchange a lookup of bags goes, of which the word has headers: what choice.py says; below 0 where it is open.
+  // By which exchange a lookup of bags goes, of which the word has headers: what choice.py says; below 0 where it is
+  // open.
   int64_t ExchangeOf(const Held& held, int t, const Word& word) const;
   void Run(Held* held, const Word& word);
   int Forward(Held* held, const Word& word, std::vector<uint8_t>* left);
@@ -197,8 +199,8 @@ class LaneRanks {
   void Count(const Held& held, const Word& word) const;
   // The counts [rows, N] that other ranks have for this one, from those that this one has for them.
   int TakeCounts(const Held& held, int rows, const int64_t* given, Among among, int64_t* taken);
-  // By hosts, lane_ranks_hosts.cc: the keys of this host's ranks, as ForwardAsk takes them; numbers of keys for each rank,
-  // by all ranks that this one knows of, in `headers` [T, N, N].
+  // By hosts, lane_ranks_hosts.cc: the keys of this host's ranks, as ForwardAsk takes them; numbers of keys for each
+  // rank, by all ranks that this one knows of, in `headers` [T, N, N].
   int AskNear(Held* held, const Word& word, std::vector<int64_t>* headers, std::vector<int64_t>* sent,
               std::vector<int64_t>* begins);
   int SumNear(Held* held);

@@ -43,7 +43,8 @@ void LaneRanks::Count(const Held& held, const Word& word) const {
       const int64_t ask = own[word.width - ranks() + r - (forward ? 0 : ranks() + 1)];
       (r == rank() ? mine : asks) += ask;
       if (r != rank()) {
-        others_ask += forward ? headers[r * word.width + word.width - ranks() + rank()] : own[word.width - ranks() + r - 1];
+        others_ask += forward ? headers[r * word.width + word.width - ranks() + rank()]
+                              : own[word.width - ranks() + r - 1];
       }
     }
     const int64_t row_bytes = held.facts[t].dim * (held.facts[t].half ? 2 : 4);

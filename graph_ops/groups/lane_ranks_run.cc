@@ -1,4 +1,5 @@
-// See lane_ranks.h: how groups run that have been decided, as groups/lookup_ranks.py and lookup_ranks_backward.py do it.
+// See lane_ranks.h: how groups run that have been decided, as groups/lookup_ranks.py and lookup_ranks_backward.py do
+// it.
 #include <algorithm>
 
 #include "../bridge/bridge_calls.h"
@@ -45,7 +46,8 @@ bool LaneRanks::Usual(Held* group, const Word& word) const {
     for (int r = 0; r < ranks(); ++r) {
       const int64_t* header = &word.headers[(r * count + t) * word.width];
       // Devices of one kind; all train, or none does; all know that there are rows.
-      if ((header[kMark] & kOnGpu) != (held.headers[kMark] & kOnGpu) || header[kFlag] != held.headers[kFlag]) return false;
+      if ((header[kMark] & kOnGpu) != (held.headers[kMark] & kOnGpu)) return false;
+      if (header[kFlag] != held.headers[kFlag]) return false;
       if (by_bag && backward && header[kExchange] != held.by) return false;
     }
   }

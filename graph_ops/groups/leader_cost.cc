@@ -112,8 +112,8 @@ extern "C" {
 // width, tied, says: of the headers; see MakeBundle. parents: [N], the next rank on the way to rank 0, -1 for that.
 // seconds: [4], of one word, an average over `words`:
 // reading and meeting the bundles of all ranks; making the messages of the word; reading it, as another rank does; what
-// the busiest of the ranks on the way takes, to read and make one of them. sizes: [4]: messages that come to rank 0, their
-// bytes, the word's messages, the bytes of each.
+// the busiest of the ranks on the way takes, to read and make one of them. sizes: [4]: messages that come to rank 0,
+// their bytes, the word's messages, the bytes of each.
 int sok1x_leader_cost(int ranks, int tables, int width, int tied, int says, int words, const int64_t* parents,
                       double* seconds, int64_t* sizes) {
   const auto make = [=](int rank, int64_t word) {

@@ -41,9 +41,9 @@ struct LookupFacts {
   int64_t near_parts, near_first;
   // How rows begin, as initial_rows in row_init.cu takes it; kind -1: as they are in the variable.
   int64_t seed, identity, kind;
-  // Of a table that forgets (stores/forgetful_store.py): the places of its variables, -1 for none; whether the lookup may
-  // refuse new keys; SlotsOf*, where its optimizers' slots are said, and null there while they are not known; and whether
-  // keys without a row read `absent` in all places.
+  // Of a table that forgets (stores/forgetful_store.py): the places of its variables, -1 for none; whether the lookup
+  // may refuse new keys; SlotsOf*, where its optimizers' slots are said, and null there while they are not known; and
+  // whether keys without a row read `absent` in all places.
   int64_t used_at, free_at, counters_at, frequency_at, filters;
   const struct SlotsOf* const* slots_of;
   int64_t has_absent;
@@ -59,14 +59,14 @@ struct LookupFacts {
 };
 
 // Where a lookup's keys stand among its inputs, and what it leaves among its outputs (operations/dense_lookup.py,
-// operations/combined_lookup.py); embeddings are the first, `counts` are behind them. Its gradient has the same as inputs,
-// in the same places.
+// operations/combined_lookup.py); embeddings are the first, `counts` are behind them. Its gradient has the same as
+// inputs, in the same places.
 struct Places {
   int keys, inverse, offsets, rows, requested, all_offsets, relayed;
 };
 
-// Of a lookup by bag, the other inputs: indices or row splits, weights if there are any, and behind them the dense shape
-// of indices. What a lookup with weights leaves besides; of its gradient the first alone is an input, too.
+// Of a lookup by bag, the other inputs: indices or row splits, weights if there are any, and behind them the dense
+// shape of indices. What a lookup with weights leaves besides; of its gradient the first alone is an input, too.
 constexpr int kIndices = 0, kWeights = 2, kDenseShape = 2;
 constexpr int kScales = 7, kOrder = 8, kKept = 9;
 constexpr int kEmbeddings = 0, kGradient = 0;
@@ -137,9 +137,10 @@ class LookupRun {
 
   // ---- several ranks; all arrays with a dimension of N or T are int64 and contiguous
 
-  // Makes keys distinct and groups them by owner, or, by hosts, by the rank of this host that is to ask. headers: [T, width], out: as devices.mark makes them. begins: [T, N],
-  // out: where the keys for each owner begin in *sent. left: those that their own `prepare` has to look at. pairs: whether
-  // `PairsCount` is expected to follow, which then has nothing to wait for.
+  // Makes keys distinct and groups them by owner, or, by hosts, by the rank of this host that is to ask. headers:
+  // [T, width], out: as devices.mark makes them. begins: [T, N], out: where the keys for each owner begin in *sent.
+  // left: those that their own `prepare` has to look at. pairs: whether `PairsCount` is expected to follow, which then
+  // has nothing to wait for.
   int Prepare(int ranks, bool training, bool pairs, int width, int64_t* headers, int64_t* begins, int64_t* sent,
               uint8_t* left);
 
@@ -168,8 +169,8 @@ class LookupRun {
 
   // ---- by reduce_scatter, in all members: lookup_run_sums.cc
 
-  // After `Prepare`. Groups all keys by owner. keys_at: [T], where int64 keys are that a member's own `prepare` has brought
-  // in order, else 0. told: [2 T, N], out: of each member the keys for each rank, and then, for each, its bags.
+  // After `Prepare`. Groups all keys by owner. keys_at: [T], where int64 keys are that a member's own `prepare` has
+  // brought in order, else 0. told: [2 T, N], out: of each member the keys for each rank, and then, for each, its bags.
   int PairsCount(int ranks, const int64_t* keys_at, int64_t* told);
   // heard: as told, by each rank to this one. Out: what to exchange, as ForwardAsk's.
   int PairsAsk(int rank, const int64_t* told, const int64_t* heard, const int64_t* numbers, int64_t* pointers,
@@ -177,8 +178,9 @@ class LookupRun {
   // As ForwardAnswer, ForwardInsert follows likewise; what is to be exchanged are partial sums for other ranks.
   int PairsAnswer(bool training, int64_t* missing, int64_t* fresh, int64_t* pointers, int64_t* gives, int64_t* takes);
   int SumsTake(const uint8_t* left);
-  // headers: [T, N, width] of all ranks, whose last `saved` numbers are what lookups have saved. left: [T], out: those in which ranks differ. Out: what
-  // all are to have: two pointers and the bytes of a unit, and in takes [N] units of each rank.
+  // headers: [T, N, width] of all ranks, whose last `saved` numbers are what lookups have saved. left: [T], out: those
+  // in which ranks differ. Out: what all are to have: two pointers and the bytes of a unit, and in takes [N] units of
+  // each rank.
   int GradientsSend(int rank, int ranks, int width, int saved, const int64_t* headers, uint8_t* left, int64_t* pointers,
                     int64_t* takes);
   int GradientsTake();
@@ -188,8 +190,8 @@ class LookupRun {
   // ---- by hosts, in all members: lookup_run_hosts.cc. Rows that this rank asks others of its host for, or gives them
   // for others, are `near`.
 
-  // Before ForwardAsk, which follows NearRelay. given, taken: [T, N], keys that go to, and come from, ranks of this host.
-  // sent, begins, whole, and what is to be exchanged, as ForwardAsk's.
+  // Before ForwardAsk, which follows NearRelay. given, taken: [T, N], keys that go to, and come from, ranks of this
+  // host. sent, begins, whole, and what is to be exchanged, as ForwardAsk's.
   int NearAsk(int ranks, const int64_t* given, const int64_t* taken, const int64_t* sent, const int64_t* begins,
               bool whole, int64_t* pointers, int64_t* gives, int64_t* takes);
   // Makes what has come distinct. Out, as Prepare's: counts [T, N], keys for each owner; begins, sent [T].
@@ -313,8 +315,8 @@ class LookupRun {
   bool AnyForgets() const;
   // Says what they are once they are locked, and lets the members go of them: the group holds them.
   void TakeSlots();
-  // What an insertion has to know besides of a member whose table forgets. Returns false where it is for Python: rows must
-  // leave first, or the table must grow.
+  // What an insertion has to know besides of a member whose table forgets. Returns false where it is for Python: rows
+  // must leave first, or the table must grow.
   bool WhereFree(int t, int64_t lacking, int64_t given, int64_t free, InsertMember* insert) const;
   // Where a table that forgets counts its free rows.
   const i64* FreeOf(int t) const;

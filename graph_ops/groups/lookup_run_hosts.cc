@@ -1,6 +1,7 @@
-// See lookup_run.h: lookups and gradients on several ranks where exchanges go by hosts. What a rank asks goes to the rank of
-// its own host that has the owner's local number. This one makes the keys of all ranks of the host distinct, asks the
-// owners for them as if they were its own, and passes their rows on; gradients go the same way, added up on it.
+// See lookup_run.h: lookups and gradients on several ranks where exchanges go by hosts. What a rank asks goes to the
+// rank of its own host that has the owner's local number. This one makes the keys of all ranks of the host distinct,
+// asks the owners for them as if they were its own, and passes their rows on; gradients go the same way, added up on
+// it.
 #include <algorithm>
 
 #include "lookup_run.h"

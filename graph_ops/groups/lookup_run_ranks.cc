@@ -12,8 +12,8 @@ enum Header { kMark, kTraining, kBags, kKeys, kDistinct };
 
 }  // namespace
 
-int LookupRun::Prepare(int ranks, bool training, bool pairs, int width, int64_t* headers, int64_t* begins, int64_t* sent,
-                       uint8_t* left) {
+int LookupRun::Prepare(int ranks, bool training, bool pairs, int width, int64_t* headers, int64_t* begins,
+                       int64_t* sent, uint8_t* left) {
   if (!TakeBatches()) return kTooManyDimensions;
   const int count = size();
   int64_t total = 0;

@@ -1,5 +1,6 @@
-// See lookup_run.h: lookups by bag on several ranks, and their gradients, by reduce_scatter (exchanges/reduce_scatter.py):
-// each key travels with its bag to its owner, which sums up what it has of each bag; partial sums travel back.
+// See lookup_run.h: lookups by bag on several ranks, and their gradients, by reduce_scatter
+// (exchanges/reduce_scatter.py): each key travels with its bag to its owner, which sums up what it has of each bag;
+// partial sums travel back.
 #include <algorithm>
 #include <limits>
 

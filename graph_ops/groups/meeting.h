@@ -1,10 +1,10 @@
-// Rank 0's part of the order of collectives for bundles of sessions that it knows: what launch/leader.py does with them,
-// without Python. As long as Python's leader has nothing that waits, it need not know of a bundle that meets its like
-// here; of all else it hears, in the order in which it came.
+// Rank 0's part of the order of collectives for bundles of sessions that it knows: what launch/leader.py does with
+// them, without Python. As long as Python's leader has nothing that waits, it need not know of a bundle that meets its
+// like here; of all else it hears, in the order in which it came.
 //
-// Which sessions belong together it has said when it decided something of them: `Agree`. Ops it knows already, or a rank
-// would not announce them here. What might be paired with other company (bundles that share some of their members), and
-// steps that have been given up, are Python's, together with all that waits here.
+// Which sessions belong together it has said when it decided something of them: `Agree`. Ops it knows already, or a
+// rank would not announce them here. What might be paired with other company (bundles that share some of their
+// members), and steps that have been given up, are Python's, together with all that waits here.
 #ifndef SOK1X_GROUPS_MEETING_H
 #define SOK1X_GROUPS_MEETING_H
 
@@ -34,8 +34,8 @@ class Meeting {
 
   enum Outcome { kWaits, kDecided, kPython };
 
-  // Takes a bundle of a rank. kDecided: `word` is what to tell all ranks, with the `tickets` [N] of each, and in the word
-  // that of rank 0; kPython: all that waits is Python's, this bundle last: `TakeAll`.
+  // Takes a bundle of a rank. kDecided: `word` is what to tell all ranks, with the `tickets` [N] of each, and in the
+  // word that of rank 0; kPython: all that waits is Python's, this bundle last: `TakeAll`.
   Outcome Add(int rank, Bundle bundle, int64_t now, Word* word, std::vector<int64_t>* tickets);
 
   // What waits, in the order in which it came, with the ranks.

@@ -34,8 +34,8 @@ class Post {
     Sent();
   }
 
-  // Whether all has gone that is waited for, now or within some time: MPI sends a long message in pieces, while this rank
-  // calls it.
+  // Whether all has gone that is waited for, now or within some time: MPI sends a long message in pieces, while this
+  // rank calls it.
   bool Flush(int64_t microseconds) {
     typedef std::chrono::steady_clock Clock;
     const auto until = Clock::now() + std::chrono::microseconds(microseconds);

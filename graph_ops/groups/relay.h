@@ -33,8 +33,8 @@ class Relay {
   // below: which ranks [N] are heard by way of this one, itself among them.
   explicit Relay(std::vector<bool> below);
 
-  // Takes what a rank below has sent. known: what each rank has said of ops, to which this adds. Returns whether to send
-  // on what there is.
+  // Takes what a rank below has sent. known: what each rank has said of ops, to which this adds. Returns whether to
+  // send on what there is.
   bool Hear(int source, const std::string& data, std::vector<KnownOps>* known, int64_t now);
   // Takes a bundle of a rank. Returns that too.
   bool Add(Rising rising, int64_t now);

@@ -35,8 +35,8 @@ void sok1x_relay_take(void* relay, int64_t bytes, Tell tell) {
 
 void sok1x_relay_answered(void* relay) { Of(relay)->relay.Answered(); }
 
-// What a message says, as rank 0 reads it which has heard what the relay has: plain bundles, and whatever else, with the
-// ranks.
+// What a message says, as rank 0 reads it which has heard what the relay has: plain bundles, and whatever else, with
+// the ranks.
 int sok1x_relay_read(void* relay, int source, const char* data, int64_t bytes, Tell tell) {
   sok1x::Messages messages;
   const std::string all(data, bytes);

@@ -10,8 +10,8 @@ namespace sok1x {
 
 namespace {
 
-// Whether the member is a gradient that fits its table, as its operation demands it; then `a` has all but table and slots; scalars that the
-// op does not have stay null.
+// Whether the member is a gradient that fits its table, as its operation demands it; then `a` has all but table and
+// slots; scalars that the op does not have stay null.
 bool Fits(const Request& request, const UpdateFacts& facts, const UpdateKernel& kernel, int host_inputs,
           UpdateMember* a) {
   const auto& inputs = request.inputs;

@@ -25,8 +25,8 @@ struct UpdateKernel {
 };
 
 // Moves the rows of a group's members, none of which has finished, in their order. left: [count], in: members that are
-// not to be looked at; out: those, too, that their operation must do, which knows what is wrong with them. Returns 0, or
-// what CUDA, or the lack of memory, says (group_steps.h).
+// not to be looked at; out: those, too, that their operation must do, which knows what is wrong with them. Returns 0,
+// or what CUDA, or the lack of memory, says (group_steps.h).
 int MoveRows(Group* group, const UpdateFacts* facts, const UpdateKernel& kernel, int host_inputs, uint8_t* left);
 
 }  // namespace sok1x

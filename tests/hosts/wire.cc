@@ -1,9 +1,10 @@
-// A network cable between two network namespaces, as bad as it is told to be: `wire NAMESPACE NAME NAMESPACE NAME SEED`.
+// A network cable between two network namespaces, as bad as it is told to be:
+// `wire NAMESPACE NAME NAMESPACE NAME SEED`.
 //
 // Makes a TAP interface of that name in each namespace and carries Ethernet frames between the two. Linux's netem does
-// this inside the kernel, where it is there; it often is not, and then nothing else loses packets. The conditions come as
-// lines on stdin, "LOSS DELAY RATE CUT": the share of frames that is lost, seconds that each takes, bits a second (0: any
-// number), and 1 where none passes; each is answered by "ok". It ends when stdin does.
+// this inside the kernel, where it is there; it often is not, and then nothing else loses packets. The conditions come
+// as lines on stdin, "LOSS DELAY RATE CUT": the share of frames that is lost, seconds that each takes, bits a second
+// (0: any number), and 1 where none passes; each is answered by "ok". It ends when stdin does.
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -22,7 +23,8 @@
 
 namespace {
 
-constexpr double kQueueSeconds = 0.25;  // of frames that wait for the wire, as a switch's buffer holds; then they are lost
+// Of frames that wait for the wire, as a switch's buffer holds; then they are lost.
+constexpr double kQueueSeconds = 0.25;
 
 struct Conditions {
   double loss = 0, delay = 0, rate = 0;

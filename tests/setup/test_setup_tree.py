@@ -1,4 +1,4 @@
-"""What is committed: links stay in the tree, and any folders of tests can be run together."""
+"""What is committed: links stay in the tree, any folders of tests can be run together, and lines are short."""
 import collections
 import os
 import re
@@ -67,3 +67,14 @@ def test_no_test_imports_a_conftest(committed):
         if name.startswith("tests/") and name.endswith(".py"):
             with open(os.path.join(ROOT, name), encoding="utf-8") as file:
                 assert not re.search(r"^\s*(?:from|import) conftest\b", file.read(), re.MULTILINE), name
+
+
+def test_lines_of_cpp_and_cuda_have_at_most_120_columns(committed):
+    """Of Python's files ruff says so."""
+    sources = [name for name in committed if name.endswith((".cc", ".h", ".cu", ".cuh"))]
+    assert len(sources) > 100
+    long = []
+    for name in sources:
+        with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+            long += [(name, number) for number, line in enumerate(file, 1) if len(line.rstrip("\n")) > 120]
+    assert not long
