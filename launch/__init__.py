@@ -80,6 +80,7 @@ Rank 0's part:
 
 How they end:
     ending               a job that is told to end: where all ranks stop
+    job_failure          a failure of the job, from when a rank knows of it
     failure              a process ends cleanly, or all ranks do
     stall                ops that wait too long
     leader_watch         a rank 0 that gives no answer

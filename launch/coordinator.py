@@ -12,7 +12,6 @@ Pure protocol: messages go through a transport with
     closed               True when nothing can be sent any more (MPI was finalised)
     peek()               what `receive` would give, left there; for exchange_watch, on any thread
 """
-import threading
 import time
 
 from . import messages, tree
@@ -22,6 +21,7 @@ from .channel import Channel
 from .ending import Notice
 from .errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, LaunchError
 from .hosts import named
+from .job_failure import ANSWER_SECONDS, JobFailure
 from .leader import Leader
 from .leader_watch import LeaderWatch
 from .lines import print_line
@@ -29,8 +29,6 @@ from .pauses import idle_pause, waiting_pause
 from .stillness import Stillness, waits_eagerly
 
 _CHECK_SECONDS = 0.05
-# Seconds that a rank waits for rank 0's answer where it can also go on without.
-_ANSWER_SECONDS = 2.0
 # Seconds that rank 0 waits at most until its words have gone to all ranks, before it acts on them itself.
 _SENT_SECONDS = 10.0
 
@@ -70,27 +68,22 @@ class Coordinator:
     def __init__(self, rank, size, transport, stall_seconds=60.0, abort_seconds=None, warn=print_line,
                  clock=time.monotonic, deadlock_seconds=10.0, still=None, parents=None):
         self.rank, self.size = rank, size
-        self.job_error = None
         self.left = self.all_left = self.all_ended = False
-        self.on_job_error = None
         self.transport, self.warn, self._clock = transport, warn, clock
         self.stall_seconds, self.abort_seconds = stall_seconds, abort_seconds
         self.spin_microseconds = 60
         self.tree = tree.of(rank, parents or tree.flat(size))
         self._announcer, self._announcements = Announcer(), Announcements(rank)
         self._channel = Channel(self.tree, transport, lambda word: self._handlers[type(word)](word),
-                                lambda: self._announcements.decided, self._alarmed)
+                                lambda: self._announcements.decided, lambda message: self._failure.alarmed(message))
+        self._failure = JobFailure(rank, self._channel, self._announcements, transport, clock)
         if size > 1 and rank == 0:
             self._channel.leader = Leader(size, self._channel.tell, self._channel.tell_all, stall_seconds,
                                           abort_seconds, clock, deadlock_seconds, self.tree)
         self.notice = Notice(self._channel.say)
         self._still = still or Stillness(clock).still
         self._leader_watch = LeaderWatch(rank, stall_seconds, abort_seconds, self.tree.way(rank))
-        self._lock = threading.Lock()
-        self._to_tell = None           # a failure of our own that rank 0 has not been told
-        self._settle_at = None         # when undecided ops fail without the leader's word
         self._leaving_at = None
-        self._alarm = None             # a failure that has come without the tree, and until when the word may follow
         self._leader_left_at = None
         self._next_check = 0.0
         self._active_at = clock()
@@ -98,9 +91,27 @@ class Coordinator:
             messages.Run: self._run, messages.Refuse: self._announcements.refuse,
             messages.Cancel: self._announcements.cancel,
             messages.AskPlace: self.notice.answer, messages.EndAt: self.notice.agreed,
-            messages.JobFailed: self._job_failed, messages.Ask: self._asked, messages.Warn: self._warned,
+            messages.JobFailed: self._failure.heard, messages.Ask: self._asked, messages.Warn: self._warned,
             messages.Left: self._has_left, messages.LeaderLeft: self._leader_has_left,
             messages.AllLeft: self._all_have_left, messages.AllEnded: self._all_have_ended}
+
+    @property
+    def job_error(self):
+        """See the class."""
+        return self._failure.error
+
+    @property
+    def on_job_error(self):
+        """See the class."""
+        return self._failure.on_error
+
+    @on_job_error.setter
+    def on_job_error(self, function):
+        self._failure.on_error = function
+
+    def fail_job(self, message, code=INTERNAL, rank=None):
+        """Fails the job on all ranks, with a message that names `rank` (None: this one). Any thread may call it."""
+        self._failure.fail(message, code, rank)
 
     def announce(self, ready):
         """Says that an op is ready here: `announce_all` of one. Returns its ticket."""
@@ -134,8 +145,8 @@ class Coordinator:
         """Takes over what C++ has announced on this rank: a list of Ready, which have these tickets already."""
         self._active_at = self._clock()
         self._announcements.adopt(tickets, readies, self._active_at)
-        if self.left or (self.job_error is not None and self._to_tell is None and self._settle_at is None):
-            self._fail_waiting(self.job_error or _ended(self.rank))  # those before have failed
+        if self.left or self._failure.settled:
+            self._failure.fail_waiting(self.job_error or _ended(self.rank))  # those before have failed
 
     def share(self, through, plain, lane):
         """Lets C++ announce, decide and hear as well: see Channel.through, plain, and lane.py for rank 0's leader."""
@@ -199,8 +210,7 @@ class Coordinator:
             List of Decision, to be carried out in this order; those to run on every rank in the same order.
         """
         if self.size > 1:
-            if self._to_tell is not None:
-                self._tell_failure()
+            self._failure.tell()
             self.notice.poll()
             if self._channel.receive(self.fail_job):
                 self._active_at = self._clock()
@@ -216,15 +226,6 @@ class Coordinator:
             # not waited for: the rank above may wait for this one.
             self.transport.flush(_SENT_SECONDS, self.tree.parent)
         return decisions
-
-    def fail_job(self, message, code=INTERNAL, rank=None):
-        """Fails the job on all ranks, with a message that names `rank` (None: this one). Any thread may call it."""
-        with self._lock:
-            if self.job_error is not None:
-                return
-            self.job_error = self._to_tell = LaunchError(code, message, self.rank if rank is None else rank)
-        if self.on_job_error is not None:
-            self.on_job_error(self.job_error)
 
     def leave(self):
         """Says that this rank will announce nothing more. Go on polling until `left`."""
@@ -287,35 +288,12 @@ class Coordinator:
         still = self._still()
         self._channel.say(messages.Answer(word.serial, still, still and waits_eagerly()))
 
-    def _alarmed(self, message):
-        if self.job_error is None and self._alarm is None:
-            self._alarm = message, self._clock() + _ANSWER_SECONDS
-
-    def _raise_alarm(self, message):
-        """The way of a failure's word is blocked."""
-        if type(message) is messages.JobFailed:
-            self._job_failed(message)
-        elif self._channel.leader is not None:
-            self._channel.leader.fail(message.error)
-
-    def _job_failed(self, word):
-        with self._lock:
-            # The leader's word counts, also over a failure of our own: all ranks name the first one.
-            first, self.job_error = self.job_error is None, word.error
-        self._fail_waiting(word.error)
-        if first and self.on_job_error is not None:
-            self.on_job_error(word.error)
-
-    def _fail_waiting(self, error):
-        self._settle_at = None
-        self._announcements.fail_all(error)
-
     def _warned(self, word):
         self._leader_watch.warned(self._clock())
         self.warn("sok1x: {}: {}".format(named(self.rank), word.text))
 
     def _has_left(self, _):
-        self._fail_waiting(_ended(self.rank))
+        self._failure.fail_waiting(_ended(self.rank))
         self.left = True
 
     def _leader_has_left(self, _):
@@ -327,47 +305,21 @@ class Coordinator:
     def _all_have_ended(self, _):
         self.all_ended = True
 
-    def _tell_failure(self):
-        with self._lock:
-            error, self._to_tell = self._to_tell, None
-        # Decisions to run may be on their way, and the other ranks run them: what is undecided fails only when the
-        # leader's answer says that no more will come.
-        self._settle_at = self._clock() + _ANSWER_SECONDS
-        self._channel.say(messages.Failed(error))
-
     def _check(self, now):
         leader = self._channel.leader
         if leader is not None:
             leader.tick()
         if self.transport.closed and (self._announcements.undecided or self.job_error is not None):
-            self._fail_here(LaunchError(FAILED_PRECONDITION, (
+            self._failure.fail_here(LaunchError(FAILED_PRECONDITION, (
                 "{}: MPI was finalised while ops still waited for other ranks. If the program calls "
                 "hvd.shutdown() or MPI.Finalize(), call it after the last use of sok1x.").format(
                     named(self.rank)), self.rank))
-        if self._settle_at is not None and now >= self._settle_at:
-            self._fail_waiting(self.job_error)
-        if self._alarm is not None and now >= self._alarm[1]:
-            (message, _), self._alarm = self._alarm, None
-            if self.job_error is None:
-                self._raise_alarm(message)
-        if self._leaving_at is not None and now >= self._leaving_at + _ANSWER_SECONDS and not self.left:
+        self._failure.check(now)
+        if self._leaving_at is not None and now >= self._leaving_at + ANSWER_SECONDS and not self.left:
             self._has_left(None)
         if self._announcements.undecided and leader is None:
             error, warning = self._leader_watch.judge(self._announcements.oldest(), self._leader_left_at, now)
             if error is not None:
-                self._fail_here(error)
+                self._failure.fail_here(error)
             elif warning is not None:
                 self._warned(messages.Warn(warning))
-
-    def _fail_here(self, error):
-        """Fails the job without waiting for the leader's word."""
-        with self._lock:
-            known = self.job_error is not None
-            if not known:
-                self.job_error = error
-        self._fail_waiting(self.job_error)
-        if not known:
-            if not self.transport.closed:
-                self._channel.say(messages.Failed(error))
-            if self.on_job_error is not None:
-                self.on_job_error(error)
