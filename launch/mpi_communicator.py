@@ -17,6 +17,7 @@ from .by_hosts import ACROSS, ALL, INSIDE
 from .communicator import Communicator, check_dtype, check_root
 from .errors import INTERNAL, LaunchError
 from .hosts import named
+from .packed_side import Side
 
 _TAG = 1
 _PIECE_BYTES = 1 << 30
@@ -123,7 +124,7 @@ class MpiCommunicator(Communicator):
             comm.Alltoallv(self._parts(send, send_counts, item_bytes, item),
                            self._parts(recv, recv_counts, item_bytes, item))
             return
-        outbox, inbox = _Side(send, send_counts, item_bytes, share), _Side(recv, recv_counts, item_bytes, share)
+        outbox, inbox = Side(send, send_counts, item_bytes, share), Side(recv, recv_counts, item_bytes, share)
         requests = self._pieces(inbox.large, item_bytes, comm.Irecv) + self._pieces(
             outbox.large, item_bytes, comm.Isend)
         outbox.gather()
@@ -300,31 +301,3 @@ class MpiCommunicator(Communicator):
                 for comm, _ in self._circles.values():
                     comm.Free()
                 self._comm.Free()
-
-
-class _Side:
-    """One side of an all_to_all that has pairs above the share: those (`large`), and the others packed together.
-
-    They are packed because the displacements of some may overflow too.
-    """
-
-    def __init__(self, pointer, counts, item_bytes, share):
-        begins = [pointer + end - count * item_bytes for count, end in zip(
-            counts, itertools.accumulate(count * item_bytes for count in counts))]
-        self.large = [(rank, begins[rank], count) for rank, count in enumerate(counts) if count > share]
-        self.counts = [0 if count > share else count for count in counts]
-        self.packed = np.empty(max(1, sum(self.counts) * item_bytes), np.uint8)
-        self._moves, place = [], self.packed.ctypes.data
-        for begin, count in zip(begins, self.counts):
-            self._moves.append((place, begin, count * item_bytes))
-            place += count * item_bytes
-
-    def gather(self):
-        """Packs the caller's memory."""
-        for packed, callers, nbytes in self._moves:
-            ctypes.memmove(packed, callers, nbytes)
-
-    def scatter(self):
-        """Unpacks into the caller's memory."""
-        for packed, callers, nbytes in self._moves:
-            ctypes.memmove(callers, packed, nbytes)
