@@ -13,6 +13,9 @@ exchanges as of one.
     lookup_ranks_backward  and backward
     lookup_ranks_sums  both, where bags go by reduce_scatter
     lookup_run     how: in C++, a few calls for a group
+    lookup_facts          (C++ alone) what is known of a lookup before it runs
+    lookup_places         (C++ alone) where it has what among its inputs and outputs
+    lookup_buffer         (C++ alone) what is exchanged in one go
     lookup_run_alone      (C++ alone) the part of one rank
     lookup_run_ranks      (C++ alone) that of several
     lookup_run_hosts      (C++ alone) and what that has besides where exchanges go by hosts

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "lookup_run.h"
+#include "lookup_facts.h"
 #include "update_run.h"
 
 namespace sok1x {

@@ -25,6 +25,7 @@
 
 #include "exchanges.h"
 #include "lane_op.h"
+#include "lookup_run.h"
 #include "meeting.h"
 #include "post.h"
 #include "relay.h"

@@ -13,7 +13,7 @@ from sok1x.graph_ops.groups.run import Run
 from sok1x.graph_ops.stores import clock, known_slots
 from sok1x.launch.by_hosts import ALL
 
-# What is known of a member before it runs: LookupFacts in lookup_run.h.
+# What is known of a member before it runs: LookupFacts in lookup_facts.h.
 FACTS = np.dtype([(name, np.int64) for name in (
     "dim", "rows", "hashed", "half", "global_step", "count_at", "stamps_at", "clock_at", "parts", "first", "keys",
     "by_bag", "slots", "most", "mean", "ragged", "weighted", "exchange", "kept", "near_parts", "near_first", "seed",

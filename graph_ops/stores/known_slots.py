@@ -86,7 +86,7 @@ def _known(session: int, plan_number: Optional[int], table: str) -> Optional[Lis
 
 
 def address(request: Any, table: Table) -> int:
-    """Where C++ finds what `of` gives (SlotsOf* in groups/lookup_run.h), and null as long as that raises."""
+    """Where C++ finds what `of` gives (SlotsOf* in groups/lookup_facts.h), and null as long as that raises."""
     key = request.session, request.plan, table.name
     with _lock:
         if key not in _told:
