@@ -31,6 +31,7 @@ exchanges as of one.
     update_run     (C++ alone) how they are taken
     lane           what of a step needs no Python, run by C++ as it comes out of the queue
     lane_op        (C++ alone) what it knows of an op
+    lane_run       (C++ alone) what it runs together where no other rank has a part in it
     lane_ranks     (C++ alone) its part with other ranks: groups announced and decided
     lane_ranks_run  (C++ alone) and run
     choice         (C++ alone) by which exchange bags move more

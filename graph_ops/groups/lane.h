@@ -17,6 +17,7 @@
 #include "expected.h"
 #include "lane_op.h"
 #include "lane_ranks.h"
+#include "lookup_run.h"
 
 namespace sok1x {
 
