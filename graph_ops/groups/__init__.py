@@ -32,7 +32,8 @@ exchanges as of one.
     lane           what of a step needs no Python, run by C++ as it comes out of the queue
     lane_op        (C++ alone) what it knows of an op
     lane_run       (C++ alone) what it runs together where no other rank has a part in it
-    lane_ranks     (C++ alone) its part with other ranks: groups announced and decided
+    lane_ranks     (C++ alone) its part with other ranks: groups decided
+    lane_ranks_announce  (C++ alone) announced before that
     lane_ranks_run  (C++ alone) and run
     choice         (C++ alone) by which exchange bags move more
     lane_ranks_sums  (C++ alone) where bags go by reduce_scatter
