@@ -30,6 +30,7 @@ From TensorFlow's threads to ours (C++):
     bridge_request    the request
     bridge_queue      the queue
     bridge_group      several requests that run as one
+    bridge_finish     how requests end, and TensorFlow is told
     known_distinct    row numbers that are distinct for certain, because an operation of ours has made them
     bridge_cuda       streams that follow one another, as CUDA's driver has them
     bridge_scratch    temporary memory that is used again, on the host
