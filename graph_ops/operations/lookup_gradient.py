@@ -74,8 +74,8 @@ def slices(config: Any, variable: tf.Tensor, rows: tf.Tensor,
         indices = tf.identity(rows, name="rows")  # may be fed, which the rows that backward works with may not
     else:
         values, indices = call(dtypes, shapes)
-    shard_gradients.add(table.name, values, indices, distinct=True)
     values = table_means.of_sum(values)
+    shard_gradients.add(table.name, values, indices, distinct=True)
     # int32, as of TensorFlow's own gather: in a branch it is merged with TensorFlow's zeros of the other branch.
     if not table.grows:
         return tf.IndexedSlices(values, indices, tf.constant([table.rows, table.dim], tf.int32))

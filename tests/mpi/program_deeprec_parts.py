@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from mpi4py import MPI
 
+import sok1x
 from sok1x import communication, deeprec
 from sok1x.deeprec import sessions, strategy
 
@@ -58,6 +59,26 @@ with tf.Graph().as_default(), tf.Session() as session:
     session.run(tf.global_variables_initializer())
     session.run(step)
     assert session.run(model.dense) == 8.5
+deeprec.disable_distributed_strategy()
+
+# A table's gradient, a mean now, is still known as that of this rank's rows: of key 3, which rank 1 has.
+deeprec.enable_distributed_strategy()
+with tf.Graph().as_default(), tf.Session() as session:
+    model = Model()
+    optimizer = tf.train.GradientDescentOptimizer(1.0)
+    gradients, variables = zip(*optimizer.compute_gradients(model.loss))
+    clipped, norm = sok1x.clip_by_global_norm(gradients, 1.0)
+    step = optimizer.apply_gradients(zip(clipped, variables))
+    session.run(tf.global_variables_initializer())
+    np.testing.assert_allclose(session.run([norm, step])[0], 4.5 ** 0.5)
+    np.testing.assert_allclose(session.run([model.dense, model.row[0, 0]]), [10 - 0.5 ** 0.5, -0.5 ** 0.5], rtol=1e-6)
+with tf.Graph().as_default():
+    pairs = [(tf.clip_by_norm(each, 1.0), variable) for each, variable in optimizer.compute_gradients(Model().loss)]
+    try:
+        optimizer.apply_gradients(pairs)
+        raise AssertionError("each rank has clipped by a norm of its own")
+    except ValueError as error:
+        assert "table 'items': got a gradient scaled" in str(error), error
 deeprec.disable_distributed_strategy()
 
 
