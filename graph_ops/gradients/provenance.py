@@ -68,8 +68,11 @@ def is_exchange(op):
 
 
 def is_new_gradient(op):
-    """Whether TensorFlow has made an op to differentiate another one."""
-    return op._original_op is not None
+    """Whether TensorFlow has made an op to differentiate another one.
+
+    What it has put behind such, for the gradients of an op with several inputs to wait for each other, makes nothing.
+    """
+    return op._original_op is not None and not (op.type == "Identity" and op.control_inputs)
 
 
 def is_number(tensor):

@@ -187,6 +187,14 @@ def check_local_clipping_is_refused():
                 lambda: optimizer.apply_gradients(zip(clipped[1:], variables[1:])))
             expect(ValueError, ["sok1x.clip_by_global_norm", "w:0" if not apply_table else "EmbeddingVariable"], apply)
             expect(ValueError, ["use_norm"], lambda: sok.clip_by_global_norm(gradients, 1.0, use_norm=norm))
+    with tf.Graph().as_default():  # weights have a gradient too, and an optimizer has it wait for the table's
+        table, ids = sok.DynamicVariable(2, name="items"), tf.ragged.constant([[RANK], [7]], dtype=tf.int64)
+        out = sok.lookup_sparse(table, ids, tf.ragged.constant([[2.0], [3.0]]), "sum")
+        pairs = train(0.1).compute_gradients(tf.reduce_sum(out), [table])
+        assert "control_dependency" in pairs[0][0].values.name
+        expect(ValueError, ["table 'items'", "scaled"], lambda: train(0.1).apply_gradients(
+            [(tf.clip_by_global_norm([pairs[0][0]], 1.0)[0][0], table)]))
+        sok.clip_by_global_norm([pairs[0][0]], 1.0)
     with tf.Graph().as_default():
         model = Model()
         expect(ValueError, ["not averaged"], lambda: sok.clip_by_global_norm(
