@@ -25,6 +25,7 @@ from tensorflow.python.framework import func_graph, function, tensor_util
 from tensorflow.python.framework import kernels as registered_kernels
 from tensorflow.python.framework import ops as tf_ops
 from tensorflow.python.ops import (
+    clip_ops,
     control_flow_util,
     gen_resource_variable_ops,
     metrics_impl,

@@ -1,17 +1,19 @@
 """Gradients of tf.train's optimizers averaged over the ranks, in whichever optimizer a script makes."""
-from typing import Any
+import types
+from typing import Any, List
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.deeprec.patches import Patches
-from sok1x.graph_ops.gradients import table_means
-from sok1x.optimizers import gradients
+from sok1x.graph_ops.bridge.tensorflow_versions import clip_ops, is_eager_outside
+from sok1x.graph_ops.gradients import provenance, table_means
+from sok1x.optimizers import clipping, gradients
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
 
 def watch(patches: Patches) -> None:
     """From now on gradients are means over the ranks: tables' as lookups make them, all others where an optimizer
-    computes or applies them.
+    computes or applies them, or where tf.clip_by_global_norm clips them together with tables'.
 
     Args:
         patches: what undoes the latter.
@@ -31,7 +33,42 @@ def watch(patches: Patches) -> None:
     vars(apply_gradients).update(vars(apply))
     patches.put(kind, "compute_gradients", compute_gradients)
     patches.put(kind, "apply_gradients", apply_gradients)
+    _watch_clipping(patches)
     table_means.make_means(True)
+
+
+def _watch_clipping(patches: Patches) -> None:
+    """From now on tf.clip_by_global_norm of tables' gradients, and others, is as of one process with all batches."""
+    clip = clip_ops.clip_by_global_norm
+
+    def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: Any = None) -> Any:
+        if use_norm is None and isinstance(t_list, (list, tuple)) and provenance.ranks() > 1 and not is_eager_outside():
+            of_tables = [_is_of_table(each) for each in t_list]
+            if any(of_tables):
+                t_list = _averaged(t_list, of_tables)
+                use_norm = clipping.global_norm(t_list)
+        return clip(t_list, clip_norm, use_norm, name)
+
+    clip_by_global_norm.__doc__ = clip.__doc__
+    patches.put(clip_ops, "clip_by_global_norm", clip_by_global_norm)
+    patches.put_api("clip_by_global_norm", clip_by_global_norm)
+
+
+def _is_of_table(gradient: Any) -> bool:
+    if not isinstance(gradient, (tf.Tensor, tf.IndexedSlices)):
+        return False
+    found = provenance.standing(gradient)
+    return bool(found.tables) and not found.exchanged
+
+
+def _averaged(t_list: Any, of_tables: List[bool]) -> List[Any]:
+    """What is beside tables' gradients are gradients too, and those of tf.gradients not averaged yet."""
+    found = list(t_list)
+    others = [i for i, (each, of_table) in enumerate(zip(found, of_tables)) if each is not None and not of_table]
+    named = [(found[i], types.SimpleNamespace(name="t_list[{}]".format(i))) for i in others]
+    for i, (gradient, _) in zip(others, gradients.average(named)):
+        found[i] = gradient
+    return found
 
 
 def stop() -> None:

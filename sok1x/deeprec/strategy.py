@@ -46,7 +46,8 @@ def enable_distributed_strategy(strategy: str = COLLECTIVE, *, average_gradients
             'localized': this process goes on alone, whatever has started it.
         average_gradients: whether tf.train's optimizers average all gradients over the ranks: those of dense variables
             in `compute_gradients`, or, of what comes from tf.gradients, in `apply_gradients`; those of tables, which
-            are sums otherwise, in the lookups.
+            are sums otherwise, in the lookups. tf.clip_by_global_norm, if there are tables' gradients in its list,
+            averages the others that are not yet, and clips by the norm of all ranks' rows.
         broadcast_variables: whether dense variables begin with rank 0's values: in
             `tf.train.MonitoredTrainingSession`, and after `tf.global_variables_initializer` and
             `tf.variables_initializer`, whose ops all ranks must then run.

@@ -72,6 +72,17 @@ with tf.Graph().as_default(), tf.Session() as session:
     session.run(tf.global_variables_initializer())
     np.testing.assert_allclose(session.run([norm, step])[0], 4.5 ** 0.5)
     np.testing.assert_allclose(session.run([model.dense, model.row[0, 0]]), [10 - 0.5 ** 0.5, -0.5 ** 0.5], rtol=1e-6)
+for gradients_of in (lambda model: next(zip(*optimizer.compute_gradients(model.loss))),
+                     lambda model: tf.gradients(model.loss, tf.trainable_variables())):
+    with tf.Graph().as_default(), tf.Session() as session:  # TensorFlow's own function, as scripts have it
+        model = Model()
+        clipped, norm = tf.clip_by_global_norm(gradients_of(model), 1.0)
+        step = optimizer.apply_gradients(zip(clipped, tf.trainable_variables()))
+        session.run(tf.global_variables_initializer())
+        np.testing.assert_allclose(session.run([norm, step])[0], 4.5 ** 0.5)
+        np.testing.assert_allclose(session.run([model.dense, model.row[0, 0]]), [10 - 0.5 ** 0.5, -0.5 ** 0.5], 1e-6)
+        # What is no gradient stays this rank's.
+        assert session.run(tf.clip_by_global_norm([model.dense * 0 + rank + 3], 1e9)[0]) == [rank + 3]
 with tf.Graph().as_default():
     pairs = [(tf.clip_by_norm(each, 1.0), variable) for each, variable in optimizer.compute_gradients(Model().loss)]
     try:
