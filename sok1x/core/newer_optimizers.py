@@ -5,7 +5,7 @@ growing_slots.py would know them. And they are made for eager execution and tf.f
 would order what a step assigns, and the op that they return would not run it.
 """
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -46,8 +46,10 @@ def _slots_made(stock: Callable[..., Any]) -> Callable[..., Any]:
         if not hasattr(model_variable, "table"):
             return stock(self, model_variable, *args, **kwargs)
         with eager_slots.made_for(model_variable) if eager.is_on() else _beside(model_variable):
-            made = _owned(stock(self, model_variable, *args, **kwargs), model_variable)
-        setattr(made, _SLOT, args[0] if args else kwargs["variable_name"])
+            slot = args[0] if args else kwargs["variable_name"]
+            made = _owned(stock(self, model_variable, *args, **kwargs), model_variable, "{}/{}/{}".format(
+                self.name or "optimizer", slot, model_variable.table.name))
+        setattr(made, _SLOT, slot)
         return made
 
     add_variable_from_reference.stock = stock  # type: ignore[attr-defined]
@@ -69,8 +71,12 @@ def slots_of(optimizer: Any, variable: Any = None) -> Dict[str, Any]:
     return found
 
 
-def _owned(made: Any, shard: Any) -> Any:
-    """A slot of a shard, which is a rank's own; but not a number that is equal on all ranks."""
+def _owned(made: Any, shard: Any, name: Optional[str] = None) -> Any:
+    """A slot of a shard, which is a rank's own; but not a number that is equal on all ranks.
+
+    name: what an eager one is saved as: TensorFlow's own name of it has the scopes that it was made in, of `fit` others
+    than of `build`.
+    """
     # In a tf.function a variable is first of a class that has no initial value yet.
     if isinstance(made, tensorflow_versions.Variable) and hasattr(made, "_handle") and made.shape.rank \
             and not isinstance(made, ShardVariable):
@@ -79,7 +85,8 @@ def _owned(made: Any, shard: Any) -> Any:
         if not made._in_graph_mode:
             if growing_slots.slot_of(made) is None and tf.executing_eagerly() and made.shape.num_elements():
                 eager.begins(made, made.sparse_read([0]).numpy().flat[0])
-            eager.named(made, growing_slots.name_of(made) or eager.unique_name(made.name.partition(":")[0]))
+            eager.named(made, growing_slots.name_of(made) or eager.unique_name(
+                name or made.name.partition(":")[0]))
             eager.add(made)
             growing_slots.lengthen(made, shard)  # a tf.train.Checkpoint may have restored it when it was made
     return made
@@ -96,8 +103,12 @@ def _eager_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
         # What is given for the shape of a table that grows is of one row there.
         args = tuple(tf.TensorShape([1] + one.as_list()[1:]) if isinstance(one, tf.TensorShape) and one.rank
                      and one.as_list()[0] is None else one for one in args)
+        name = None
+        if isinstance(args[0], tensorflow_versions.KerasOptimizer):
+            name = "{}/{}/{}".format(args[0]._name, primary.table.name, kwargs["slot_name"] if "slot_name" in kwargs
+                                     else args[2 if "var" not in kwargs else 1])
         with eager_slots.made_for(primary):
-            return _owned(stock(*args, **kwargs), primary)
+            return _owned(stock(*args, **kwargs), primary, name)
 
     return make_slot
 

@@ -13,6 +13,8 @@ import tensorflow as tf
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
+from sok1x.checkpoint.tables import tables_of  # noqa: E402
+from sok1x.core import eager  # noqa: E402
 
 DIM, KEYS, BATCH = 3, 20, 8
 KERAS = tf.keras.optimizers
@@ -140,6 +142,40 @@ def check_loss_scales(world):
             assert rows(table)[world.rank].tolist() == [0.5, 0.5], rows(table)
 
 
+def check_names():
+    """A slot has one name in checkpoints, wherever it was made: tf.functions and `fit` open scopes, `build` none."""
+    def step(optimizer, table):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(sok.all2all_dense_embedding(table, tf.constant([1])))
+        optimizer.minimize(loss, [table], tape=tape)
+
+    class OneTable(tf.keras.Model):
+        def __init__(self, table):
+            super().__init__()
+            self.table, self.last = table, tf.keras.layers.Dense(1)
+
+        def call(self, keys):
+            return self.last(sok.all2all_dense_embedding(self.table, tf.reshape(keys, [-1])))
+
+    def fit(optimizer, table):
+        model = OneTable(table)
+        model.compile(optimizer, "mse")
+        model.fit(np.ones([2, 1], np.int64), np.ones([2, 1]), batch_size=2, verbose=0)
+
+    def build(optimizer, table):
+        getattr(optimizer, "build", getattr(optimizer, "_create_all_weights", None))([table])
+
+    for made, expected in ((KERAS.Adam, ["Adam/m/{}", "Adam/v/{}"]), (KERAS.legacy.Adam, ["Adam/{}/m", "Adam/{}/v"]),
+                           (lambda: tf.keras.mixed_precision.LossScaleOptimizer(KERAS.SGD(0.1, momentum=0.9)),
+                            ["SGD/m/{}"])):
+        for make_slots in (step, tf.function(step), fit, build):
+            table, optimizer = sok.Variable(np.ones([4, 2], np.float32)), made()
+            make_slots(optimizer, table)
+            found, = [one.parts for one in tables_of(eager.graph()) if one.variable is table]
+            assert sorted(part for part in found if part.startswith("slot:")) == [
+                "slot:" + name.format(table.table.name) for name in expected], sorted(found)
+
+
 def check_refusals(folder):
     """Before a file is written."""
     table = sok.DynamicVariable(dimension=2, cache_rows=16)
@@ -167,6 +203,7 @@ def main(seed, folder, rounds):
         if importlib.util.find_spec("horovod") or tf.__version__.startswith("2.15."):  # later ones have none
             check_horovod(world)
         check_loss_scales(world)
+        check_names()
         check_refusals(folder)
     print("rank", world.rank, "ok")
 
