@@ -46,6 +46,15 @@ def is_marked_exchanged(tensor):
     return getattr(tensor, _EXCHANGED, False)
 
 
+def keep_marks(before, after):
+    """Notes that a tensor is what another was, but for a factor that all ranks have: it is as exchanged as that."""
+    if is_marked_exchanged(before):
+        mark_exchanged(after)
+    table = eager_table_of(before)
+    if table is not None:
+        setattr(after, _TABLE, table)
+
+
 def of_table(graph, table_name):
     """[(values, row numbers or None)]: tensors."""
     return [(graph.get_tensor_by_name(values), None if indices is None else graph.get_tensor_by_name(indices))

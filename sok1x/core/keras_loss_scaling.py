@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import tensorflow_versions
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_loss_scale
+from sok1x.graph_ops.gradients import shard_gradients
 from sok1x.graph_ops.operations import finite
 
 _local = threading.local()
@@ -29,6 +30,7 @@ def watch() -> None:
     keras_loss_scale._is_all_finite = _on_all_ranks(keras_loss_scale._is_all_finite)
     for kind in (keras_loss_scale.LossScaleOptimizer, keras_loss_scale.LossScaleOptimizerV3):
         kind.apply_gradients = _agreed_steps(kind.apply_gradients)
+        kind.get_unscaled_gradients = _marks_kept(kind.get_unscaled_gradients)
 
 
 def _on_all_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,6 +42,21 @@ def _on_all_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:
 
     is_all_finite.stock = stock  # type: ignore[attr-defined]
     return is_all_finite
+
+
+def _marks_kept(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Of what divides by the loss scale: in eager execution nothing else tells what the ranks have summed already."""
+    def get_unscaled_gradients(self: Any, grads: Any) -> Any:
+        grads = list(grads)
+        unscaled = stock(self, grads)
+        for before, after in zip(grads, unscaled):
+            if before is not None:
+                shard_gradients.keep_marks(*[each.values if isinstance(each, tf.IndexedSlices) else each
+                                             for each in (before, after)])
+        return unscaled
+
+    get_unscaled_gradients.stock = stock  # type: ignore[attr-defined]
+    return get_unscaled_gradients
 
 
 def _agreed_steps(stock: Callable[..., Any]) -> Callable[..., Any]:

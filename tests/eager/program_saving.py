@@ -142,6 +142,22 @@ def check_loss_scales(world):
             assert rows(table)[world.rank].tolist() == [0.5, 0.5], rows(table)
 
 
+def check_summed_once(world):
+    """A dense gradient that `minimize` computes, which sums it, and then divides by the loss scale."""
+    for made in (KERAS.SGD, KERAS.legacy.SGD):
+        for in_function in (False, True):
+            weight = tf.Variable([1.0, 2.0])
+            optimizer = tf.keras.mixed_precision.LossScaleOptimizer(sok.DistributedOptimizer(made(0.5), average=False))
+
+            def step():
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_sum(weight) * (world.rank + 1.0)
+                optimizer.minimize(loss, [weight], tape=tape)
+            (tf.function(step) if in_function else step)()
+            total = world.size * (world.size + 1) / 2
+            np.testing.assert_allclose(weight.numpy(), np.array([1.0, 2.0]) - 0.5 * total)
+
+
 def check_names():
     """A slot has one name in checkpoints, wherever it was made: tf.functions and `fit` open scopes, `build` none."""
     def step(optimizer, table):
@@ -203,6 +219,7 @@ def main(seed, folder, rounds):
         if importlib.util.find_spec("horovod") or tf.__version__.startswith("2.15."):  # later ones have none
             check_horovod(world)
         check_loss_scales(world)
+        check_summed_once(world)
         check_names()
         check_refusals(folder)
     print("rank", world.rank, "ok")
