@@ -5,6 +5,7 @@ Lookups:
     dense_lookup      one row for each key
     local_lookup      the same in one rank's shard alone
     combined_lookup   the rows of each bag combined
+    combined_config   what that is told, and leaves for its gradient
     bag_weights       what they are multiplied with
     sparse_batch      a SparseTensor or RaggedTensor as bags
     distinct_rows     the distinct rows of a lookup, for its gradient

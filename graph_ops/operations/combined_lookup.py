@@ -3,7 +3,7 @@
 Two exchanges give the same result; what ranks tell each other decides which one a step uses: see
 exchanges/choice.py. With weights (operations/bag_weights.py) rows always go by all2all.
 """
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -20,112 +20,20 @@ from sok1x.graph_ops.exchanges.lookup import SAVED_DTYPES, Gradient, Lookup, row
 from sok1x.graph_ops.exchanges.training import training_inputs
 from sok1x.graph_ops.groups import combined_lookup as groups
 from sok1x.graph_ops.operations import bag_weights, dense_lookup, distinct_rows, lookup_gradient
+from sok1x.graph_ops.operations.combined_config import (
+    KEPT,
+    BackwardConfig,
+    ForwardConfig,
+    Saved,
+    SpreadConfig,
+    WeightedSaved,
+)
 from sok1x.graph_ops.operations.lookup_gradient import Backward, OfLookup
 from sok1x.graph_ops.operations.second_order import Spread
 from sok1x.graph_ops.operations.sparse_batch import RaggedBatch, SparseBatch
 from sok1x.graph_ops.stores import figures
 from sok1x.graph_ops.stores.base_store import Store
-from sok1x.graph_ops.stores.table import Table
-from sok1x.graph_ops.stores.table_variables import CONTENT, Held, TableVariables
-
-
-class Saved(NamedTuple):
-    """What forward leaves for backward, after the embeddings: see `SAVED_DTYPES`.
-
-    Attributes:
-      route: int64, the exchange's number in choice.py, what it has counted, and the exchange's number in ties.py; in
-        host memory; empty where nothing was exchanged.
-    """
-
-    inverse: Any
-    offsets: Any
-    rows: Any
-    requested: Any
-    all_offsets: Any
-    relayed: Any
-    route: Any
-
-
-class WeightedSaved(NamedTuple):
-    """The same of bags with weights. The gradient takes `scales` in the place that they have here.
-
-    Attributes:
-      kept: of the embeddings' dtype [K, D], the rows of the keys, in the order of their bags, for a gradient to
-        weights; [0, D] where nobody asks for them.
-    """
-
-    inverse: Any
-    offsets: Any
-    rows: Any
-    requested: Any
-    all_offsets: Any
-    relayed: Any
-    scales: Any
-    order: Any
-    kept: Any
-    route: Any
-
-
-_KEPT = 1 + WeightedSaved._fields.index("kept")  # output
-
-
-class ForwardConfig(NamedTuple):
-    """Attributes:
-      table, held: the table, and all of its variables.
-      label: what must be equal on all ranks.
-      slot_num: S; None: samples have no slots, and embeddings are [B, D].
-      max_nnz: the most keys a slot may have. combiner: 'sum', 'mean' or, with weights, 'sqrtn'.
-      exchange: 'all2all', 'reduce_scatter' or 'auto'.
-      dtype: of the embeddings, 'float32' or 'float16'.
-      training: whether the lookup trains; None: the last host input says.
-      rows_known: see `lookup_gradient.rows_are_known`.
-      filtered: whether it draws which new keys get rows: see `Forgetting.filter_ratio`.
-      form: of the keys, 'sparse' or 'ragged'. weighted: whether each key has a weight.
-      kept: the output with the keys' rows, 0 where nobody asks for them: bridge_signature.cc knows it in a session."""
-
-    table: Table
-    held: Held
-    label: str
-    slot_num: Optional[int]
-    max_nnz: int
-    combiner: str
-    exchange: str
-    dtype: str
-    training: Optional[bool]
-    rows_known: bool
-    filtered: bool
-    form: str
-    weighted: bool
-    kept: int
-
-    @property
-    def slots(self) -> int:
-        """Bags of a sample."""
-        return self.slot_num or 1
-
-
-class BackwardConfig(NamedTuple):
-    """Attributes:
-      table, label, combiner, rows_known, weighted: as of the forward op."""
-
-    table: Table
-    label: str
-    combiner: str
-    rows_known: bool
-    weighted: bool
-
-
-class SpreadConfig(NamedTuple):
-    """Attributes:
-      table, label, combiner, rows_known, weighted: as of the backward op.
-      dtype: of what it gives, the dtype of the embeddings."""
-
-    table: Table
-    label: str
-    combiner: str
-    rows_known: bool
-    weighted: bool
-    dtype: str
+from sok1x.graph_ops.stores.table_variables import CONTENT, TableVariables
 
 
 class CombinedLookup(Lookup):
@@ -184,7 +92,7 @@ class CombinedLookup(Lookup):
         if not self.config.weighted:
             return
         keys = self.keys.size if self.config.kept else 0
-        kept = self.request.output(_KEPT, self.config.dtype, (keys, self.table.dim))
+        kept = self.request.output(KEPT, self.config.dtype, (keys, self.table.dim))
         if self.config.kept:
             fill(Positions(self.table.dim, keys), kept)
 
@@ -279,8 +187,8 @@ class _Forward(Operation):
             made = library.call("operations.combined_lookup.backward", back,
                                 [grads[0], *saved[:1 + (saved._fields.index("scales") if config.weighted else 5)]],
                                 dtypes, shapes, host_inputs=[saved.route], name="lookup_gradient")
-            if config.weighted and not bag_weights.is_nothing(grads[_KEPT]):  # second order
-                made[0] += dense_lookup.position_sums(back, grads[_KEPT], found, saved.relayed, saved.route[1:], dtypes,
+            if config.weighted and not bag_weights.is_nothing(grads[KEPT]):  # second order
+                made[0] += dense_lookup.position_sums(back, grads[KEPT], found, saved.relayed, saved.route[1:], dtypes,
                                                       shapes)
             return made
 
@@ -371,7 +279,7 @@ def lookup(variables: TableVariables, ids: Any, slot_num: Optional[int], max_nnz
     trains, host_inputs = training_inputs(training)
     config = ForwardConfig(table, held, label, slot_num, max_nnz, combiner, exchange, dtype, trains,
                            lookup_gradient.rows_are_known(table, training), filtered, "ragged" if ragged else "sparse",
-                           weighted, _KEPT if weighted else 0)
+                           weighted, KEPT if weighted else 0)
     if ragged:
         inputs, rows = [ids.row_splits, ids.values], tf.dimension_value(ids.row_splits.shape[0])
         rows = None if rows is None else rows - 1
