@@ -14,6 +14,7 @@ from sok1x.core.placed_variable import PlacedVariable, check_rank, placement_of
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.embeddings import arguments
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable, initialized_value, tf_ops
+from sok1x.graph_ops.gradients import row_numbers
 from sok1x.graph_ops.operations import local_lookup
 from sok1x.graph_ops.stores import growth, initial
 from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
@@ -172,6 +173,9 @@ class DynamicVariable(PlacedVariable):
     def sparse_read(self, indices: Any, name: Any = None) -> tf.Tensor:
         """The rows that keys have on this rank: what `tf.nn.embedding_lookup` calls. New keys get rows.
 
+        Where an optimizer gives the row numbers of the table's gradient, as decoupled weight decay does to read the
+        rows that it is about to change, these are the rows that it gets.
+
         Args:
             indices: keys, int32 or int64, of any shape [...].
             name: of the op.
@@ -193,6 +197,8 @@ class DynamicVariable(PlacedVariable):
         if not keys.dtype.is_integer:
             raise TypeError("table '{}': got keys of dtype {}, expected integers".format(
                 self.table.name, keys.dtype.name))
+        if row_numbers.are_of(keys, self.table.name):
+            return super().sparse_read(keys, name=name)
         return local_lookup.lookup(self.table_variables, tf.cast(keys, self.table.key_dtype), name or "local_lookup")
 
 

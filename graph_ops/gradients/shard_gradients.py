@@ -64,3 +64,8 @@ def of_table(graph, table_name):
 def names(graph):
     """Names of the values of all tables' gradients: a set."""
     return {values for made in _made.get(graph, {}).values() for values, _ in made}
+
+
+def places(graph):
+    """{name of the values or row numbers of a table's gradient: the table's name}."""
+    return {name: table for table, made in _made.get(graph, {}).items() for pair in made for name in pair if name}

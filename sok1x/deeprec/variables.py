@@ -12,6 +12,7 @@ from sok1x.dump_load import transfers
 from sok1x.dynamic_variable import DynamicVariable
 from sok1x.graph_ops.bridge import op_types
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable
+from sok1x.graph_ops.gradients import row_numbers
 from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
 from sok1x.lookup import all2all_dense_embedding
@@ -116,7 +117,10 @@ class EmbeddingVariable(DynamicVariable):
             ...     tf.nn.embedding_lookup(items, [[7, 8]]).shape.as_list()
             [1, 2, 4]
         """
-        return all2all_dense_embedding(self, indices)
+        keys = tf.convert_to_tensor(indices)
+        if row_numbers.are_of(keys, self.table.name):  # an optimizer's: see `DynamicVariable.sparse_read`
+            return super().sparse_read(keys, name=name)
+        return all2all_dense_embedding(self, keys)
 
     def total_count(self) -> tf.Tensor:
         """How many keys have rows on this rank, and D.

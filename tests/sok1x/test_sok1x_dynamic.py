@@ -127,6 +127,30 @@ def test_a_slot_that_was_read_before_a_growth_keeps_what_came_with_it():
                 run.run(assigned, {given: np.ones([5, 2])})
 
 
+class Decays(v1.train.MomentumOptimizer):
+    """Reads the rows that it is about to change, as tf.contrib.opt.MomentumWOptimizer does."""
+
+    def _resource_apply_sparse(self, grad, handle, indices):
+        decay = handle.scatter_sub(tf.IndexedSlices(0.25 * tf.gather(handle, indices), indices))
+        with tf.control_dependencies([decay]):
+            return super()._resource_apply_sparse(grad, handle, indices)
+
+
+@pytest.mark.parametrize("lookup", [sok.all2all_dense_embedding, tf.nn.embedding_lookup])
+def test_an_optimizer_that_reads_rows_by_their_numbers_looks_no_keys_up(lookup):
+    with graph():
+        table = sok.DynamicVariable(2, "2", init_capacity=2, max_capacity=9)
+        keys = v1.placeholder(tf.int64, [None])
+        step = Decays(0.5, 0.0).minimize(tf.reduce_sum(lookup(table, keys)), var_list=[table])
+        exported = sok.export(table)
+        with session() as run:
+            run.run(step, {keys: [7, 9]})
+            run.run(step, {keys: [9, 1, 0]})
+            found, values = run.run(exported)
+    assert sorted(found) == [0, 1, 7, 9]
+    assert dict(zip(found, values[:, 0])) == {7: 1, 9: 0.25, 1: 1, 0: 1}
+
+
 def _slots_of(made):
     from sok1x.graph_ops.bridge import plan
     slots = plan.of(made).slots

@@ -1,0 +1,53 @@
+"""Where row numbers in a graph come from: a lookup's gradient of the same run, or what keeps them between runs."""
+import collections
+
+from sok1x.graph_ops.gradients import shard_gradients
+
+Origin = collections.namedtuple("Origin", "tables kept")
+Origin.__doc__ = """Of a tensor of row numbers, or of a gradient's values.
+
+tables: names of the tables of whose gradients it is made. kept: an op that has it from another session.run, a variable,
+a placeholder, an accumulator or a queue; else None."""
+
+# Ops whose outputs are among what the first input has, and those with more such inputs: which ones.
+_FIRST = frozenset((
+    "Identity", "Cast", "Reshape", "Unique", "UniqueV2", "StopGradient", "PreventGradient", "Squeeze", "ExpandDims",
+    "StridedSlice", "Slice", "GatherV2", "Gather", "Switch", "RefSwitch", "Enter", "RefEnter", "Exit", "NextIteration",
+    "DynamicPartition", "SplitV", "Unpack", "ReadVariableOp", "PlaceholderWithDefault"))
+_MORE = {"ConcatV2": slice(0, -1), "Concat": slice(1, None), "Split": slice(1, None), "Select": slice(1, None),
+         "Merge": slice(None), "RefMerge": slice(None), "Pack": slice(None), "IdentityN": slice(None)}
+_SCALING = frozenset(("Mul", "RealDiv", "Div", "DivNoNan", "Minimum", "Maximum"))
+_KEEPING = frozenset(("VarHandleOp", "VariableV2", "Variable", "Placeholder", "PlaceholderV2", "QueueDequeueV2",
+                      "QueueDequeueManyV2", "QueueDequeueUpToV2", "AccumulatorTakeGradient",
+                      "ResourceAccumulatorTakeGradient", "SparseAccumulatorTakeGradient"))
+
+
+def origin(tensor, values=False):
+    """The `Origin` of a tensor of a tf.Graph; values: of a gradient's values, which may be scaled by numbers."""
+    names = shard_gradients.places(tensor.graph)
+    waiting, seen, tables, kept = [tensor], set(), set(), None
+    while waiting:
+        each = waiting.pop()
+        if each.name in seen:
+            continue
+        seen.add(each.name)
+        op = each.op
+        if each.name in names:
+            tables.add(names[each.name])
+        elif op.type in _KEEPING:
+            kept = kept or op
+        elif op.type in _FIRST:
+            waiting.append(op.inputs[0])
+        elif op.type in _MORE:
+            waiting += list(op.inputs)[_MORE[op.type]]
+        elif values and op.type in _SCALING:
+            large = [one for one in op.inputs if one.shape.rank != 0]
+            waiting += large if len(large) == 1 else []
+    return Origin(tables, kept)
+
+
+def are_of(tensor, table_name):
+    """Whether a tensor is row numbers of a table's gradient, as an optimizer has them: no keys, that is."""
+    if not hasattr(tensor, "graph"):  # eager
+        return shard_gradients.distinct_of(tensor) == table_name
+    return table_name in origin(tensor).tables
