@@ -16,6 +16,7 @@ from sok1x.core import (
     initializers,
     newer_optimizers,
     parameter_counts,
+    run_gradients,
     slots,
     strategies,
     summaries,
@@ -165,6 +166,7 @@ class EmbeddingVariable(StampedVariable):
         if table.grows:
             growing_slots.watch()
             parameter_counts.watch()
+            run_gradients.watch()
         self.m_var_name = table.kit_name
         collections = list(options.pop("collections", None) or [tf.GraphKeys.GLOBAL_VARIABLES])
         StampedVariable.__init__(self, table, fill, trainable=trainable, name=table.name,
