@@ -4,6 +4,7 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
+from sok1x.checkpoint import caches
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.graph_keys import GraphKeys
@@ -13,8 +14,10 @@ class ImportedSaver(tf.train.Saver):
     """A `tf.train.Saver` that on several ranks saves and restores nothing: each rank has its own rows."""
 
     def save(self, *arguments: Any, **options: Any) -> Any:
-        """As `tf.train.Saver.save`. Raises CheckpointError on several ranks."""
+        """As `tf.train.Saver.save`. Raises CheckpointError on several ranks, and where a table has a cache."""
         _expect_one_rank("save")
+        caches.refuse(caches.of_imported(tf.get_default_graph()), "A tf.train.Saver cannot save an imported graph",
+                      "Build the model by its program instead of tf.train.import_meta_graph")
         return super().save(*arguments, **options)
 
     def restore(self, *arguments: Any, **options: Any) -> None:

@@ -1,13 +1,14 @@
 """Keras' `save_weights` and `load_weights` of models with tables on several ranks: in graphs as a `tf.train.Saver` does
-it, eagerly as a `tf.train.Checkpoint` (eager_checkpoints.py), which Keras' own methods call there."""
+it, on one rank too if a table has a cache (caches.py), eagerly as a `tf.train.Checkpoint` (eager_checkpoints.py), which
+Keras' own methods call there."""
 import functools
 import weakref
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, List, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import prefixes
+from sok1x.checkpoint import caches, prefixes
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_MODELS
@@ -28,7 +29,8 @@ def watch() -> None:
 def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(stock)
     def save_weights(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
-        if not _on_several_ranks(self):
+        cached = not tf.executing_eagerly() and _cached(self)
+        if not _on_several_ranks(self) and not cached:
             if _has_tables(self):
                 prefixes.remove(filepath)  # what several ranks have saved there is replaced
             return stock(self, filepath, *arguments, **options)
@@ -47,7 +49,7 @@ def _load_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
             if _on_several_ranks(self):
                 _expect_tensorflows_format("load_weights", filepath, [])
             return stock(self, filepath, *arguments, **options)
-        if not _has_tables(self) or prefixes.folder_of(filepath) is None:
+        if not _has_tables(self) or prefixes.folder_of(filepath) is None and not _cached(self):
             if _on_several_ranks(self):
                 raise MismatchError((
                     "load_weights: {} is not what save_weights writes on several ranks: it is missing, or has one "
@@ -69,6 +71,8 @@ def _save(stock: Callable[..., Any]) -> Callable[..., Any]:
                 "model.save to {} on several ranks: this rank's model has only its own rows of the tables. Use "
                 "model.save_weights on all ranks, or sok.CheckpointManager, which saves the optimizer too; "
                 "sok.serving.export_saved_model makes a SavedModel of its checkpoints.").format(filepath))
+        caches.refuse(_cached(self), "model.save to {}".format(filepath), (
+            "Use model.save_weights, or sok.CheckpointManager, which saves the optimizer too"))
         return stock(self, filepath, *arguments, **options)
     return save
 
@@ -92,6 +96,11 @@ def _has_tables(model: Any) -> bool:
         return any(isinstance(one, ShardVariable) for one in model.weights)
     except ValueError:  # a subclass of Model that was never called has no weights yet
         return False
+
+
+def _cached(model: Any) -> List[str]:
+    """Names of its tables that have a cache."""
+    return caches.among(model.weights) if _has_tables(model) else []
 
 
 def _saver(model: Any) -> tf.train.Saver:

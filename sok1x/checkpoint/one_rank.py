@@ -4,7 +4,7 @@ from typing import Any, Dict, Iterator, Optional, Set, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint import former_names, shard_names
+from sok1x.checkpoint import caches, former_names, shard_names
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.reading import Wanted
 from sok1x.checkpoint.tables import TableState
@@ -51,6 +51,11 @@ class OneRankSource:
         reader = tf.train.NewCheckpointReader(self._prefix)
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
         self._saved = shapes
+        name = self._name_of(self._table.variable)
+        if caches.saved_in(name, shapes):
+            raise MismatchError((
+                "{} has no more of table '{}' than the rows that were in its cache: an earlier sok1x has saved it by "
+                "TensorFlow's Saver on one rank. Restore another checkpoint.").format(self._prefix, name))
         for part, name in self._names().items():
             dtype, row_shape = self._wanted.parts[part]
             if name not in shapes:

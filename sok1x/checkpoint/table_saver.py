@@ -1,7 +1,8 @@
 """`tf.train.Saver` for graphs with tables: made by TensorFlow's hooks, by an Estimator or by the user.
 
-On one rank it does what it always did. On several, where all ranks are told the same path, it saves and restores a
-whole checkpoint, all ranks together (prefix_saving.py); where each has a path of its own, each saves its own shards.
+On one rank it does what it always did, but for tables with a cache (caches.py). On several, where all ranks are told
+the same path, it saves and restores a whole checkpoint, all ranks together (prefix_saving.py); where each has a path of
+its own, each saves its own shards.
 
 TensorFlow has no place to hear of Savers. So `watch`, called with the first table, has every Saver that is built
 afterwards looked at, and one that holds tables becomes a `TableSaver`, the same object with other methods.
@@ -16,7 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import agreed_timer, former_names, one_rank, prefixes
+from sok1x.checkpoint import agreed_timer, caches, former_names, one_rank, prefixes
 from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.held import Held, with_keys
@@ -65,6 +66,10 @@ class TableSaver(tf.train.Saver):
         if world.size > 1 and not write_state and save_path.endswith(_OF_SAVED_MODEL):
             raise CheckpointError("A SavedModel cannot be written on {} ranks, {}: each has only its own rows. Restore "
                                   "the checkpoint on one rank, and write it there.".format(world.size, save_path))
+        cached = caches.among(table.variable for table in self._held.tables)
+        if not write_state and save_path.endswith(_OF_SAVED_MODEL):
+            caches.refuse(cached, "A SavedModel cannot be written, " + save_path,
+                          "sok.serving.export_saved_model makes one of a checkpoint")
         if global_step is not None and not isinstance(global_step, numbers.Integral):
             global_step = training_util.global_step(sess, global_step)
         prefix = self._prefix_of(save_path, global_step)
@@ -80,7 +85,7 @@ class TableSaver(tf.train.Saver):
             hook = agreed_timer.calling_hook(self._is_of)
             if hook is not None:
                 agreed_timer.share_clocks(hook, self._talk)
-        elif prefixes.folder_of(prefix) != prefix:
+        elif not cached and prefixes.folder_of(prefix) != prefix:
             return alone()
         with self._talk.about("a tf.train.Saver saves tables"):
             step = self._step(sess, global_step)
@@ -97,6 +102,8 @@ class TableSaver(tf.train.Saver):
                     "Some ranks save to a temporary folder, which is lost with their shards: {}. Give all ranks' "
                     "Estimators one model_dir, or all their hooks one folder; rank 0 alone writes what is not in "
                     "tables.").format(_by_rank(paths)))
+            caches.refuse(cached, "Each rank cannot save to a path of its own, {}".format(_by_rank(paths)),
+                          "Give all ranks the same path")
             with self._with_mark():
                 return self._talk.agree(sess, alone)[world.rank]
 
@@ -172,8 +179,9 @@ class TableSaver(tf.train.Saver):
                     "{} has the shards of rank {} of {}, which saved them for itself, and cannot be restored on rank "
                     "{} of {}. Restore it on that rank of as many; to go from one number of ranks to another, "
                     "{}.").format(places[rank].prefix, mark[0], mark[1], rank, world.size, _TOGETHER))
-        if world.size == 1:
-            return former_names.are_in(places[0].prefix, self._held.tables)  # as TensorFlow does not know them
+        if world.size == 1:  # what TensorFlow does not know how to read
+            return former_names.are_in(places[0].prefix, self._held.tables) or bool(
+                caches.among(table.variable for table in self._held.tables))
         if whose == own:
             return False
         if len({one.prefix for one in places}) > 1:

@@ -139,6 +139,7 @@ class ShardVariable(ResourceVariable):
     def _gather_saveables_for_checkpoint(self) -> Any:
         """Asked by `tf.train.Checkpoint`, for which each rank's shard is a whole variable."""
         self._refuse_on_several_ranks()
+        self._refuse_cached()
         return super()._gather_saveables_for_checkpoint()
 
     def _serialize_to_tensors(self) -> Any:
@@ -146,13 +147,17 @@ class ShardVariable(ResourceVariable):
         if are_left_out():
             return {}
         if not self._in_graph_mode:
-            table = getattr(self, "table", None)
-            if table is not None and table.cache is not None:
-                raise RuntimeError((
-                    "tf.train.Checkpoint cannot save or restore '{}': the table has a cache, and most of its rows are "
-                    "in host memory. Use sok.CheckpointManager(folder, checkpoint=tf.train.Checkpoint(...)), which "
-                    "saves tables itself.").format(self.op.name))
+            self._refuse_cached()
         return super()._serialize_to_tensors()
+
+    def _refuse_cached(self) -> None:
+        table = getattr(self, "table", None)
+        if table is not None and table.cache is not None:
+            raise RuntimeError((
+                "tf.train.Checkpoint cannot save or restore '{}': the table has a cache, and most of its rows are in "
+                "host memory. Use {}, which saves tables itself.").format(
+                    self.op.name, "sok.CheckpointManager, or a tf.train.Saver" if self._in_graph_mode else
+                    "sok.CheckpointManager(folder, checkpoint=tf.train.Checkpoint(...))"))
 
     def _refuse_on_several_ranks(self) -> None:
         world = launch.current()

@@ -8,6 +8,9 @@ import tensorflow.compat.v1 as tf
 from stock_lazy_adam import LazyAdamOptimizer
 
 import sok1x as sok
+from sok1x.checkpoint.errors import CheckpointError, MismatchError
+from sok1x.checkpoint.table_saver import _PlainSaver
+from sok1x.graph_ops.bridge.tensorflow_versions import V2
 from sok1x.graph_ops.operations import embedding
 from sok1x.graph_ops.stores import cache, crossing, host_tier
 
@@ -202,6 +205,69 @@ def test_what_else_reads_and_writes_rows(tmp_path):
     small.train(8)
     # The slot is that of the row, as of a table without a cache: it had 1.
     assert small.export()[8] == [14.5, 15.5] and small.export()[7] == [14.0, 15.0]
+
+
+def test_tensorflows_saver_has_all_rows_on_one_rank(tmp_path):
+    """What TensorFlow alone would save of the variables is the cache."""
+    prefix, plain, small = str(tmp_path / "saved"), str(tmp_path / "plain"), Small(10)
+    small.train(3)
+    expected = small.export()
+
+    def restored(path, **options):
+        other = Small(20, **options)
+        with other.graph.as_default():
+            tf.train.Saver().restore(other.session, path)
+        assert other.export() == expected
+        other.train(0, 0, 3)  # with its slots
+        assert other.export() != expected
+        return other
+
+    with small.graph.as_default():
+        saver = tf.train.Saver()
+        if not V2:  # there it takes the same way as a tf.train.Saver
+            with pytest.raises(RuntimeError, match="tf.train.Checkpoint cannot save or restore 't'"):
+                tf.train.Checkpoint(table=small.table).save(plain, session=small.session)
+        assert saver.save(small.session, prefix, 1) == prefix + "-1" == tf.train.latest_checkpoint(str(tmp_path))
+        with pytest.raises(CheckpointError, match="SavedModel cannot be written, .* in host memory"):
+            saver.save(small.session, str(tmp_path / "variables" / "variables"), write_state=False)
+        _PlainSaver().save(small.session, plain, write_meta_graph=False)
+    for options in (dict(), dict(cache_rows=7), dict(var_type="hbm", cache_rows=None)):
+        restored(prefix + "-1", **options)
+    without = restored(prefix + "-1", var_type="hbm", cache_rows=None)
+    expected = without.export()
+    with without.graph.as_default():
+        tf.train.Saver().save(without.session, str(tmp_path / "whole"))
+    restored(str(tmp_path / "whole"))
+    with small.graph.as_default(), pytest.raises(MismatchError, match="no more of table 't' than the rows .* cache"):
+        saver.restore(small.session, plain)
+    with tf.Graph().as_default(), tf.Session() as session:
+        imported = tf.train.import_meta_graph(prefix + "-1.meta")
+        with pytest.raises(CheckpointError, match="cannot save an imported graph: all rows of table 't'"):
+            imported.save(session, prefix)
+
+
+def test_keras_weights_have_all_rows_on_one_rank(tmp_path):
+    keys, path = np.arange(30).reshape(30, 1, 1), str(tmp_path / "weights")
+
+    def predicted(**options):
+        with tf.Graph().as_default(), tf.Session() as session:
+            tf.keras.backend.set_session(session)
+            layer = sok.All2AllDenseEmbedding(None, 2, 1, 1, embedding_initializer="uniform", **options)
+            inputs = tf.keras.Input([1, 1], dtype=tf.int64)
+            model = tf.keras.Model(inputs, tf.keras.layers.Flatten()(layer(inputs)))
+            model.compile(tf.train.GradientDescentOptimizer(0.5), "mse")
+            if os.path.exists(path):
+                model.load_weights(path)
+            else:
+                model.fit(keys, np.ones([30, 2]), batch_size=6, verbose=0)
+                model.save_weights(path)
+                with pytest.raises(CheckpointError, match="model.save to .* in host memory"):
+                    model.save(str(tmp_path / "model.h5"))
+            return model.predict(keys, batch_size=6)
+
+    expected = predicted(cache_rows=8)
+    for options in (dict(cache_rows=8), dict(cache_rows=11)):
+        np.testing.assert_array_equal(predicted(**options), expected)
 
 
 def test_what_is_not_pinned_goes_through_copies(monkeypatch):
