@@ -43,10 +43,10 @@ KINDS = {("a row a key", "short"): ((2, 3), ALIKE), ("a row a key", "whole"): ((
 
 def library():
     """The bridge's library, for ctypes."""
-    from sok1x.graph_ops.bridge import bridge
+    from sok1x.graph_ops.bridge import bridge, op_functions
     from sok1x.graph_ops.bridge import library as op_library
     op_library.load()
-    loaded = bridge.Library(bridge.PATH).loaded
+    loaded = op_functions.Library(bridge.PATH).loaded
     loaded.sok1x_leader_cost.argtypes = [ctypes.c_int] * 6 + [ctypes.c_void_p] * 3
     return loaded
 

@@ -14,7 +14,7 @@ import gpu_trace
 import numpy as np
 
 from sok1x.cuda_kernels import backend
-from sok1x.graph_ops.bridge import bridge
+from sok1x.graph_ops.bridge import bridge, op_functions
 from sok1x.graph_ops.groups.lookup_run import LookupRun
 from sok1x.graph_ops.groups.updates import UpdateRun
 
@@ -200,7 +200,7 @@ def _with_arguments(times, log):
 @contextlib.contextmanager
 def _replaced(replacements):
     """Sets attributes of instances while the block runs; all requests go through Python then."""
-    before, library = [], bridge.Library(bridge.PATH)
+    before, library = [], op_functions.Library(bridge.PATH)
     library.lane_allow(False)
     try:
         for owner, name, value in replacements:

@@ -7,7 +7,7 @@ order, and others may have had the request's own between. When it ends the reque
 import ctypes
 from typing import Any, Dict, Sequence, Tuple
 
-from sok1x.graph_ops.bridge import bridge
+from sok1x.graph_ops.bridge import bridge, op_functions
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
 
 _I, _P, _I64 = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
@@ -28,7 +28,7 @@ EAGER = "sok1x:eager"  # the container of eager variables, which lie in none of 
 
 def _call(request: Any, name: str, *arguments: Any) -> Any:
     if not _functions:
-        _functions.update(bridge.declare(request.library.loaded, *_DECLARED))
+        _functions.update(op_functions.declare(request.library.loaded, *_DECLARED))
     return _functions[name](request.handle, *arguments)
 
 

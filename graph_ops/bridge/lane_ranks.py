@@ -8,9 +8,10 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from sok1x.graph_ops.bridge.bridge import RequestInfo, declare
+from sok1x.graph_ops.bridge.bridge import RequestInfo
 from sok1x.graph_ops.bridge.bulk import REQUEST
 from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
+from sok1x.graph_ops.bridge.op_functions import declare
 from sok1x.launch.direct import Direct
 from sok1x.launch.lane import Lane
 

@@ -3,7 +3,7 @@ import threading
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge import bridge, configs, executor, op_file, op_types, plan, registry, timeline
+from sok1x.graph_ops.bridge import bridge, configs, executor, op_file, op_functions, op_types, plan, registry, timeline
 from sok1x.graph_ops.bridge.tensorflow_versions import control_flow_util, eager_context, is_eager_outside, tf_ops
 
 _lock = threading.Lock()
@@ -27,7 +27,7 @@ def load():
                     "sok1x's op library for TensorFlow {} could not be loaded: got '{}'. Build it against this "
                     "TensorFlow: `make build` in a source checkout, `python -m sok1x.build --force` or sok1x installed "
                     "again with pip elsewhere.".format(tf.__version__, getattr(error, "message", error))) from error
-            library = bridge.Library(bridge.PATH)
+            library = op_functions.Library(bridge.PATH)
             timeline.start(library)
             executor.start(library)
             _loaded = module

@@ -2,7 +2,7 @@
 import ctypes
 from typing import Any, Dict, NamedTuple
 
-from sok1x.graph_ops.bridge import bridge
+from sok1x.graph_ops.bridge import op_functions
 
 _I, _P, _I64, _S = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
 _DECLARED = (
@@ -24,7 +24,7 @@ class _Info(ctypes.Structure):
 
 def _call(request: Any, name: str, *arguments: Any) -> Any:
     if not _functions:
-        _functions.update(bridge.declare(request.library.loaded, *_DECLARED))
+        _functions.update(op_functions.declare(request.library.loaded, *_DECLARED))
         assert _functions["column_info_bytes"]() == ctypes.sizeof(_Info), "bridge_tier.h is of another version"
     return _functions[name](*arguments)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge import bridge, bulk, library
+from sok1x.graph_ops.bridge import bridge, bulk, library, op_functions
 from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.registry import Operation, register
 
@@ -73,7 +73,7 @@ class Service:
         self._started.set()
         time.sleep(self._pause)
         requests, late = [], time.time() + _LATE
-        self.bridge = bridge.Library(bridge.PATH)
+        self.bridge = op_functions.Library(bridge.PATH)
         self.intake = bulk.Intake(self.bridge, self._capacity)
         try:
             while len(requests) < self._count:

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from bulk_service import Service, array, member, tensor, variable
 from own_words import own_words
 
-from sok1x.graph_ops.bridge import bridge, bulk, library
+from sok1x.graph_ops.bridge import bridge, bulk, library, op_functions
 from sok1x.launch import inbox
 
 
@@ -77,7 +77,7 @@ def test_an_empty_queue_gives_nothing(graph):
 
 def test_who_waits_looks_into_the_inbox(graph):
     library.load()  # TensorFlow learns of the op where it is the first to load the library
-    assert ctypes.sizeof(inbox.Inbox) == bridge.Library(bridge.PATH).inbox_bytes()
+    assert ctypes.sizeof(inbox.Inbox) == op_functions.Library(bridge.PATH).inbox_bytes()
     asked = []
 
     @inbox.PROBE

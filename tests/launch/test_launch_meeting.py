@@ -8,7 +8,7 @@ import pytest
 from launch_simulation import Job, ready
 from test_launch_together import GRADIENT, PAUSES, PLAN, Pair
 
-from sok1x.graph_ops.bridge import bridge, lane_ranks, library
+from sok1x.graph_ops.bridge import bridge, lane_ranks, library, op_functions
 from sok1x.launch import messages
 from sok1x.launch.bundles import PLACE, RUN, Bundle
 
@@ -72,7 +72,7 @@ class Decides:
     """Puts C++ before the leader of a Job, as LaneRanks does."""
 
     def __init__(self, job):
-        self.loaded = library.load() and bridge.Library(bridge.PATH).loaded
+        self.loaded = library.load() and op_functions.Library(bridge.PATH).loaded
         self.loaded.sok1x_meeting_open.restype = ctypes.c_void_p
         self.loaded.sok1x_meeting_hear.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_int64,
                                                    _TELL]

@@ -7,7 +7,7 @@ import random
 import pytest
 from test_launch_meeting import brief
 
-from sok1x.graph_ops.bridge import bridge, library
+from sok1x.graph_ops.bridge import bridge, library, op_functions
 from sok1x.launch import bundles, envelopes, messages, tree
 
 _TELL = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_int64)
@@ -17,7 +17,7 @@ class Relay:
     """A Relay of C++ for the ranks `below`, of `size`."""
 
     def __init__(self, size, below):
-        self.loaded = library.load() and bridge.Library(bridge.PATH).loaded
+        self.loaded = library.load() and op_functions.Library(bridge.PATH).loaded
         self.loaded.sok1x_relay_open.restype = ctypes.c_void_p
         for name in ("hear", "read"):
             getattr(self.loaded, "sok1x_relay_" + name).argtypes = [
@@ -139,7 +139,7 @@ def test_what_all_say_alike_is_said_once_whenever_they_were_ready(seed):
 
 def test_what_rank_0_hears_and_tells_does_not_grow():
     """Of lookups and gradients that all ranks say alike: with the number of tables, nor, in a tree, of ranks."""
-    loaded = library.load() and bridge.Library(bridge.PATH).loaded
+    loaded = library.load() and op_functions.Library(bridge.PATH).loaded
     for ranks, tables in ((16, 1), (64, 1), (64, 26)):
         parents = tree.deep([rank // 8 for rank in range(ranks)], 3)
         # By key, by bag, also where ranks wish for different exchanges of one table; gradients of both.

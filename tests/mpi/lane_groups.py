@@ -1,7 +1,7 @@
 """What runs without Python, seen from Python: graph_ops/groups/lane.h."""
 import ctypes
 
-from sok1x.graph_ops.bridge import bridge, library, registry
+from sok1x.graph_ops.bridge import bridge, library, op_functions, registry
 
 _WATCHER = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _watchers = []  # which C++ calls as long as the process lives
@@ -21,9 +21,9 @@ def watch(saw, answered=lambda: None):
         else:
             answered()
     _watchers.append(_WATCHER(watcher))
-    bridge.Library(bridge.PATH).lane_watch(_watchers[-1])
+    op_functions.Library(bridge.PATH).lane_watch(_watchers[-1])
 
 
 def loaded():
     """The bridge's C functions, as ctypes has them."""
-    return bridge.Library(bridge.PATH).loaded
+    return op_functions.Library(bridge.PATH).loaded

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 import sok1x as sok
 from sok1x import launch
-from sok1x.graph_ops.bridge import bridge
+from sok1x.graph_ops.bridge import bridge, op_functions
 from sok1x.graph_ops.stores import figures
 
 tf.logging.set_verbosity(tf.logging.ERROR)
@@ -206,7 +206,7 @@ def main():
             every = np.arange(first, first + 36).reshape(-1, S, H)
             session.run([tables[0].out, train_first], tables[0].feed(every, np.zeros([6, S, H, 5])))
         check_bytes(random, tables[0], session, train_first)  # by C++, unless it has to wait
-        bridge.Library(bridge.PATH).lane_allow(False)
+        op_functions.Library(bridge.PATH).lane_allow(False)
         far, directly = check_bytes(random, tables[0], session, train_first)  # as a group of Python's
         check()
 

@@ -14,7 +14,7 @@ from settled import settle
 
 import sok1x as sok
 from sok1x import launch
-from sok1x.graph_ops.bridge import bridge, op_types
+from sok1x.graph_ops.bridge import bridge, op_functions, op_types
 from sok1x.graph_ops.groups.lookup_run import LookupRun
 
 B, S, H, D = 64, 3, 4, 24
@@ -46,7 +46,7 @@ def count_group(self, finish=LookupRun.finish):
 
 
 LookupRun.finish = count_group
-bridge.Library(bridge.PATH).lane_allow(False)  # what C++ runs by itself takes the same, but is not counted
+op_functions.Library(bridge.PATH).lane_allow(False)  # what C++ runs by itself takes the same, but is not counted
 
 
 def main():

@@ -8,13 +8,13 @@ import pytest
 import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_layer
 
-from sok1x.graph_ops.bridge import bridge, library
+from sok1x.graph_ops.bridge import bridge, library, op_functions
 
 
 @pytest.fixture
 def ahead():
     library.load()
-    loaded = bridge.Library(bridge.PATH).loaded
+    loaded = op_functions.Library(bridge.PATH).loaded
     for name in ("sok1x_ahead_taken", "sok1x_ahead_waiting"):
         getattr(loaded, name).restype = ctypes.c_int64
     loaded.sok1x_ahead_on_hosts(1)

@@ -12,7 +12,7 @@ from sok1x_cases import dense_layer, graph, session
 import sok1x as sok
 from sok1x.core import broadcast
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops.bridge import bridge, op_types
+from sok1x.graph_ops.bridge import bridge, op_functions, op_types
 from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
 from sok1x.graph_ops.operations import collectives
 
@@ -134,7 +134,7 @@ def test_one_rank_sums_without_its_executor(monkeypatch, seed):
     with graph(), session() as run:
         sums = collectives.all_reduce([tf.constant(value) * 2 for value in values], average=False)
         run.run(collectives.broadcast([tf.constant(1.0)], 0))  # then the executor knows how many ranks there are
-        library = bridge.Library(bridge.PATH)
+        library = op_functions.Library(bridge.PATH)
 
         def refuse(*_):
             raise CallError(INTERNAL, "the executor has been asked")
