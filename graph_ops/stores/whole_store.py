@@ -57,8 +57,9 @@ class WholeStore(ForgetfulStore):
 
     @property
     def capacity(self) -> int:
-        """See `Store.capacity`: rows that the host has memory for."""
-        return int(self.rows.shape[0])
+        """See `Store.capacity`: rows that the host has memory for; a slot that begins anew has none until then."""
+        columns = [self._columns[name][0] for name in ("rows", *self.slots)]
+        return min(column.rows for column in columns)
 
     def whole(self, replaces: bool = False) -> "WholeStore":
         """See `Store.whole`."""

@@ -270,6 +270,30 @@ def test_keras_weights_have_all_rows_on_one_rank(tmp_path):
         np.testing.assert_array_equal(predicted(**options), expected)
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_a_checkpoint_is_restored_where_more_keys_have_come(late, tmp_path):
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.DynamicVariable(2, initializer="zeros", init_capacity=16, max_capacity=16, cache_rows=4)
+        keys = tf.placeholder(tf.int64, [None])
+        vectors = sok.all2all_dense_embedding(table, keys)
+        if late:  # the slot has memory of its own, not beside the rows
+            session.run(tf.global_variables_initializer())
+            session.run(vectors, {keys: [100]})
+        optimizer = sok.OptimizerWrapper(tf.train.MomentumOptimizer(1.0, 0.5))
+        step = optimizer.apply_gradients([(tf.gradients(vectors, table)[0], table)])
+        session.run(tf.variables_initializer(optimizer.variables()) if late else tf.global_variables_initializer())
+        session.run(step, {keys: [100]})
+        manager = sok.CheckpointManager(str(tmp_path))
+        manager.save(session, 1)
+        for first in (0, 2):
+            session.run(step, {keys: [first, first + 1]})
+        manager.restore(session)
+        session.run(step, {keys: [200, 100]})
+        # By the gradient of this step alone, and with the momentum that was saved.
+        assert session.run(vectors, {keys: [200, 100]}).tolist() == [[-1.0] * 2, [-2.5] * 2]
+
+
 def test_what_is_not_pinned_goes_through_copies(monkeypatch):
     def follow():
         small, seen = Small(0, LazyAdamOptimizer(0.1), max_capacity=30), []
