@@ -23,8 +23,9 @@ def load(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
 
     The files are those of `sok.dump`, or SOK's own, from any number of ranks; a variable may be distributed where it
     was localized, and the reverse. A `sok.Variable` must have as many rows as were dumped. A layer's hash table has
-    exactly the files' keys afterwards; if no optimizer is given, its slots begin anew, for they would belong to other
-    keys. Otherwise what is not loaded stays as it is. All rows count as changed for `sok.incremental_dump`.
+    exactly the files' keys afterwards, and the slots of keys to come begin anew; if no optimizer is given, all of its
+    slots do, for they would belong to other keys. Otherwise what is not loaded stays as it is. All rows count as
+    changed for `sok.incremental_dump`.
 
     Before anything changes all ranks look at all heads and lengths, and at all keys. It works at once, also in a
     finalized graph: call it between two steps, on all ranks alike, after the variables' initializers have run.
@@ -96,6 +97,10 @@ class _Loading:
     def _load(self, sources: List[ShardSource]) -> None:
         session = self._call.session
         for table, source in zip(self._call.tables, sources):
+            if table.variable.table.hashed and int(session.run(table.variable.index[-1])) > source.total:
+                # Rows that are in use now and will not be then would leave their slots to keys to come.
+                for slot in table.slots.variables.values():
+                    session.run(slot.initializer)
             table.load.run(session, source)
             session.run(table.variable._loaded)
             if table.variable.table.hashed:

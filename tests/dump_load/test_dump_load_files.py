@@ -111,6 +111,29 @@ def test_without_optimizer_keys_of_every_kind(key_dtype, tmp_path):
     assert (model.session.run(model.one.stamps) > 0).all()
 
 
+def test_keys_to_come_find_no_slots_of_keys_before(tmp_path):
+    sok.init()
+    tables = [dict(var_type="hbm", init_capacity=2), dict(init_capacity=16, max_capacity=16),
+              dict(init_capacity=4, max_capacity=16, cache_rows=4)]
+    with tf.Graph().as_default(), v1.Session() as session:
+        layer = sok.All2AllDenseEmbedding(16, D, 1, 1, embedding_initializer="zeros")
+        tables = [layer.embedding_variable] + [sok.DynamicVariable(D, initializer="zeros", **one) for one in tables]
+        keys = v1.placeholder(tf.int64, [None])
+        optimizer = sok.OptimizerWrapper(v1.train.MomentumOptimizer(1.0, 0.5))
+        looked_up = [sok.all2all_dense_embedding(table, keys) for table in tables]
+        step = optimizer.apply_gradients(zip(v1.gradients(looked_up, tables), tables))
+        session.run(v1.global_variables_initializer())
+        session.run(step, {keys: [100]})
+        sok.dump(str(tmp_path / "dump"), tables, optimizer)
+        for first in (0, 2, 0, 2):
+            session.run(step, {keys: [first, first + 1]})
+        sok.load(str(tmp_path / "dump"), tables, optimizer)
+        # As of a key that has just come, by the gradient of this step alone; and of one that has its momentum.
+        session.run(step, {keys: [200, 100]})
+        for vectors in session.run(looked_up, {keys: [200, 100]}):
+            assert vectors.tolist() == [[-1.0] * D, [-2.5] * D]
+
+
 def test_rows_of_other_dtypes(tmp_path):
     with tf.Graph().as_default(), v1.Session() as session:
         made = [sok.Variable(np.arange(6).reshape(3, 2), dtype=dtype, name=dtype)
