@@ -199,8 +199,8 @@ def lookup(variables: TableVariables, keys: tf.Tensor, training: Any, dtype: str
     """Rows of `keys`: keys.shape + [D], of `dtype`. See `embedding.lookup_dense`. function: the operation."""
     table = variables.table
     # The batch is left out: it may differ from rank to rank.
-    label = "{} keys=[B, {}] {}{}".format(table.label(), ", ".join(map(str, keys.shape.as_list()[1:])), dtype,
-                                          " filtered" if filtered else "")
+    beside = "..." if keys.shape.rank is None else ", ".join(map(str, keys.shape.as_list()[1:]))
+    label = "{} keys=[B, {}] {}{}".format(table.label(), beside, dtype, " filtered" if filtered else "")
     held, handles = variables.resources(*CONTENT)
     trains, host_inputs = training_inputs(training)
     config = ForwardConfig(table, held, label, dtype, trains, lookup_gradient.rows_are_known(table, training),

@@ -135,9 +135,11 @@ def check_dense(seed):
         ids = [own.randint(0, table[0], own.randint(0, 6)) for table in TABLES]
         outs = [sok.all2all_dense_embedding(table, tf.constant(one, TABLES[place][4]))
                 for place, (table, one) in enumerate(zip(tables, ids))]
-        square = sok.all2all_dense_embedding(tables[1], tf.constant([[0, 1, 2], [3, 4, 5]]))
+        given = v1.placeholder(tf.int64)  # of any rank
+        square = sok.all2all_dense_embedding(tables[1], given)
         gradients = tf.gradients([tf.reduce_sum(out * out) for out in outs], tables)
-        values, of_square, found = session.run([outs, square, [dense(*pair) for pair in zip(gradients, tables)]])
+        values, of_square, found = session.run([outs, square, [dense(*pair) for pair in zip(gradients, tables)]],
+                                               {given: [[0, 1, 2], [3, 4, 5]]})
         np.testing.assert_array_equal(of_square, wholes[1][np.array([[0, 1, 2], [3, 4, 5]])])
         for place, (value, one, whole) in enumerate(zip(values, ids, wholes)):
             np.testing.assert_array_equal(value, whole[one].reshape(-1, whole.shape[1]))
