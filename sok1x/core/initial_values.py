@@ -105,6 +105,9 @@ def _of_tensor(label: str, value: tf.Tensor, dtype: Any) -> Whole:
 
 def _of_array(label: str, value: Any, dtype: Any) -> Whole:
     array = value if isinstance(value, np.ndarray) else _as_tensorflow_reads(np.asarray(value))
+    if array.dtype == object:
+        raise ValueError("{}: initial_value: got rows of different lengths, or what are no numbers, expected "
+                         "[rows, D], or [D] for one row".format(label))
     rows, dim = _shape(label, "initial_value", tf.TensorShape(array.shape))
     name = _dtype(label, dtype or array.dtype)
 

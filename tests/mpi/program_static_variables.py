@@ -100,6 +100,7 @@ def check_refusals():
         refused(ValueError, "shape: got (3, 1), but the initial value has [1, 1]", sok.Variable, [[1.0]], shape=[3, 1])
         for value in (1.0, [[[1.0]]], np.zeros([0, 3]), v1.placeholder(tf.float32, [None, 3])):
             refused(ValueError, "expected [rows, D]", sok.Variable, value)
+        refused(ValueError, "got rows of different lengths", sok.Variable, [[1, 2], [3]])
         for value in (np.zeros([2, 2], np.float16), [["a"]], [[True]]):
             refused(TypeError, "expected one of float32", sok.Variable, value)
         refused(ValueError, "caching_device", sok.Variable, [[1.0]], caching_device="/cpu:0")
