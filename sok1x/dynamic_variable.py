@@ -7,7 +7,16 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import cache_options, capacities, eager, eager_slots, forgetting_options, initializers, joining
+from sok1x.core import (
+    cache_options,
+    capacities,
+    eager,
+    eager_slots,
+    forgetting_options,
+    initializers,
+    joining,
+    key_types,
+)
 from sok1x.core.cache_options import CacheOptions
 from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.core.placed_variable import PlacedVariable, check_rank, placement_of
@@ -199,7 +208,7 @@ class DynamicVariable(PlacedVariable):
                 self.table.name, keys.dtype.name))
         if row_numbers.are_of(keys, self.table.name):
             return super().sparse_read(keys, name=name)
-        return local_lookup.lookup(self.table_variables, tf.cast(keys, self.table.key_dtype), name or "local_lookup")
+        return local_lookup.lookup(self.table_variables, key_types.keys_of(keys, self.table), name or "local_lookup")
 
 
 class _Beginning(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Any, Optional, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x import incremental
-from sok1x.core import eager, sessions
+from sok1x.core import eager, key_types, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.operations import evictions
 
@@ -50,7 +50,7 @@ def sparse_read_and_evict(variable: Any, ids: Any) -> Tuple[tf.Tensor, tf.Tensor
     key_dtype = tf.as_dtype(table.table.key_dtype)
     with tf.name_scope("sparse_read_and_evict"):
         vectors, evicted, rows = evictions.read_and_evict(
-            table.table_variables, tf.reshape(tf.cast(keys, key_dtype), [-1]))
+            table.table_variables, tf.reshape(key_types.keys_of(keys, table.table), [-1]))
         shape = tf.concat([tf.shape(keys), [table.table.dim]], 0)
         vectors = tf.reshape(vectors, shape)
         vectors.set_shape(keys.shape.concatenate([table.table.dim]))

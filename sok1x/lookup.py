@@ -3,7 +3,7 @@ from typing import Any, List, Optional, Union
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager
+from sok1x.core import eager, key_types
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings import precision
 from sok1x.embeddings.autograph import graph_code
@@ -164,7 +164,7 @@ def combined(table: EmbeddingVariable, bags: Bags, combiner: str, training: Any 
     _read(table)
     if weights is None and combiner == "sqrtn":
         weights = tf.ones_like(bags.ids, tf.float32)
-    return embedding.lookup_combined(table.table_variables, bags.cast(table.table.key_dtype).given, None, _NO_LIMIT,
+    return embedding.lookup_combined(table.table_variables, bags.as_keys_of(table.table).given, None, _NO_LIMIT,
                                      combiner, training, dtype=dtype, filtered=filtered, weights=weights)
 
 
@@ -259,7 +259,7 @@ def checked(function: str, table: Any) -> EmbeddingVariable:
 
 
 def _keys(table: EmbeddingVariable, ids: tf.Tensor) -> tf.Tensor:
-    return tf.cast(ids, table.table.key_dtype)
+    return key_types.keys_of(ids, table.table)
 
 
 def _read(table: EmbeddingVariable) -> None:

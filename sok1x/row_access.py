@@ -99,7 +99,9 @@ def assign(variable: Any, keys: Any, values: Any) -> tf.Operation:
                 or not keys.shape[:1].is_compatible_with(values.shape[:1]):
             raise ValueError("sok1x.assign: got keys of shape {} and values of shape {} for '{}', expected [n] and "
                              "[n, {}]".format(keys.shape, values.shape, variable.table.name, table.dim))
-        return assign_rows.assign(variable.table_variables, tf.cast(keys, tf.int64), tf.cast(values, table.dtype))
+        if keys.dtype == tf.int32:
+            keys = tf.cast(tf.cast(keys, table.key_dtype), tf.int64)  # as lookups have them
+        return assign_rows.assign(variable.table_variables, keys, tf.cast(values, table.dtype))
 
 
 def _checked(function: str, variable: Any) -> None:

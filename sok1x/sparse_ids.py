@@ -3,6 +3,8 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import key_types
+
 
 class Bags:
     """The ids of samples.
@@ -42,9 +44,9 @@ class Bags:
         """See `Bags`."""
         return self._sparse().dense_shape
 
-    def cast(self, dtype: Any) -> "Bags":
-        """The same with ids of another dtype."""
-        ids = tf.cast(self.ids, dtype)
+    def as_keys_of(self, table: Any) -> "Bags":
+        """The same with keys of a table, of which `table` is the description, for ids."""
+        ids = key_types.keys_of(self.ids, table)
         if isinstance(self.given, tf.RaggedTensor):
             return Bags(tf.RaggedTensor.from_row_splits(ids, self.given.row_splits, validate=False))
         return Bags(tf.SparseTensor(self.given.indices, ids, self.given.dense_shape))

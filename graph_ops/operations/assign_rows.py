@@ -73,6 +73,14 @@ def _check(request: Any, table: Table, world: Any) -> None:
             "[n, {}]; nothing was changed").format(
                 table.name, world.name, list(keys.shape), list(values.shape), table.dim))
     check_keys(request, table, world, keys, keys.size, "position {} of the keys to assign".format)
+    if table.key_dtype != "int64":
+        limits, given = np.iinfo(table.key_dtype), keys.read()
+        beyond = np.flatnonzero((given < limits.min) | (given > limits.max))
+        if beyond.size:
+            raise CallError(INVALID_ARGUMENT, (
+                "embedding table '{}' on {}: got key {} at position {} of the keys to assign, expected keys of its "
+                "key_type {}, in [{}, {}]; nothing was changed").format(
+                    table.name, world.name, given[beyond[0]], beyond[0], table.key_dtype, limits.min, limits.max))
 
 
 def _rows(store: Store, keys: np.ndarray) -> np.ndarray:

@@ -188,6 +188,31 @@ def test_gradients_of_another_run_are_refused_where_rows_move(options, make):
                 make().apply_gradients([(tf.gradients(tf.nn.l2_loss(table), table)[0], table)])
 
 
+@pytest.mark.parametrize("key_type, fits", [("int32", [-1, 2 ** 31 - 1]), ("uint32", [0, 2 ** 32 - 1])])
+def test_ids_beyond_a_tables_keys_are_no_other_keys(key_type, fits):
+    with graph():
+        table = sok.DynamicVariable(2, "1", key_type=key_type, max_capacity=9)
+        ids = v1.placeholder(tf.int64, [None])
+        ragged = tf.RaggedTensor.from_row_lengths(ids, tf.ones_like(ids))
+        looks = [sok.all2all_dense_embedding(table, ids), sok.lookup_sparse(table, ragged),
+                 tf.nn.embedding_lookup(table, ids), sok.sparse_read_and_evict(table, ids)[0]]
+        assigned = sok.assign(table, ids, tf.ones([tf.size(ids), 2]))
+        narrow = sok.assign(table, tf.constant([-1, 7]), tf.fill([2, 2], 5.0))  # the same 32 bits, as of lookups
+        keys, rows = sok.export(table)
+        with session() as run:
+            for op in looks + [assigned]:
+                run.run(op, {ids: fits})
+                with pytest.raises(tf.errors.InvalidArgumentError, match="{}".format(2 ** 32 + 5)):
+                    run.run(op, {ids: [7, 2 ** 32 + 5]})
+                with pytest.raises(tf.errors.InvalidArgumentError, match="key_type {}".format(key_type)):
+                    run.run(op, {ids: [-2 ** 31 - 1, fits[0]]})
+            assert sorted(run.run(keys)) == fits
+            run.run(narrow)
+            found, values = run.run([keys, rows])
+    same = fits[0] if key_type == "int32" else fits[1]
+    assert {int(key) for key, value in zip(found, values[:, 0]) if value == 5} == {same, 7} and len(found) == 3
+
+
 def _slots_of(made):
     from sok1x.graph_ops.bridge import plan
     slots = plan.of(made).slots
