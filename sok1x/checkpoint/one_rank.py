@@ -1,5 +1,5 @@
 """Tables in the checkpoints that `tf.train.Saver` writes on one rank, where they are variables among others."""
-from typing import Any, Dict, Iterator, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -21,6 +21,13 @@ def rank_and_ranks(prefix: str) -> Optional[Tuple[int, int]]:
         return None
     rank, ranks = reader.get_tensor(MARK)
     return int(rank), int(ranks)
+
+
+def has_too_many_rows(prefix: str, tables: List[TableState]) -> bool:
+    """Whether one of these tables has more rows in a checkpoint than it may get: TensorFlow would give it as many."""
+    shapes = tf.train.NewCheckpointReader(prefix).get_variable_to_shape_map()
+    return any(table.variable.table.hashed and table.variable.table.grows and
+               shapes.get(table.name, [0])[0] > table.variable.table.most_rows for table in tables)
 
 
 class OneRankSource:

@@ -180,8 +180,9 @@ class TableSaver(tf.train.Saver):
                     "{} of {}. Restore it on that rank of as many; to go from one number of ranks to another, "
                     "{}.").format(places[rank].prefix, mark[0], mark[1], rank, world.size, _TOGETHER))
         if world.size == 1:  # what TensorFlow does not know how to read
-            return former_names.are_in(places[0].prefix, self._held.tables) or bool(
-                caches.among(table.variable for table in self._held.tables))
+            prefix, tables = places[0].prefix, self._held.tables
+            return former_names.are_in(prefix, tables) or one_rank.has_too_many_rows(prefix, tables) or bool(
+                caches.among(table.variable for table in tables))
         if whose == own:
             return False
         if len({one.prefix for one in places}) > 1:

@@ -7,6 +7,7 @@ import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session, sparse_layer
 
 import sok1x as sok
+from sok1x.checkpoint.errors import MismatchError
 from sok1x.core import growing_slots
 from sok1x.graph_ops.stores import growth, known_slots
 
@@ -211,6 +212,42 @@ def test_ids_beyond_a_tables_keys_are_no_other_keys(key_type, fits):
             found, values = run.run([keys, rows])
     same = fits[0] if key_type == "int32" else fits[1]
     assert {int(key) for key, value in zip(found, values[:, 0]) if value == 5} == {same, 7} and len(found) == 3
+
+
+def test_tensorflows_saver_gives_no_table_more_rows_than_it_may_have(tmp_path):
+    def run(work, **options):
+        with graph():
+            table, keys = sok.DynamicVariable(2, "1", name="t", **options), v1.placeholder(tf.int64, [None])
+            rows = sok.all2all_dense_embedding(table, keys)
+            step = v1.train.MomentumOptimizer(0.5, 0.5).minimize(tf.reduce_sum(rows), var_list=[table])
+            saver, state = v1.train.Saver(), (sok.export(table), tf.shape(table))
+            with session() as made:
+                return work(made, saver, lambda *given: made.run(step, {keys: given}), lambda: made.run(state))
+
+    def save(made, saver, train, state):
+        train(*range(20))
+        train(*range(6))
+        saver.save(made, str(tmp_path / "saved"))
+
+    def restore(made, saver, train, state):
+        saver.restore(made, str(tmp_path / "saved"))
+        (found, values), shape = state()
+        train(0, 10)
+        after = dict(zip(*[one.tolist() for one in (state()[0][0], state()[0][1][:, 0])]))
+        assert sorted(found) == list(range(20)) and after[0] == -1.125 and after[10] == -0.25 and after[1] == -0.25
+        return shape[0]
+
+    def too_small(made, saver, train, state):
+        train(50)
+        with pytest.raises(MismatchError, match="20 rows of table 't' .* has 10 rows at most"):
+            saver.restore(made, str(tmp_path / "saved"))
+        assert state()[0][0].tolist() == [50]
+
+    run(save, max_capacity=64, init_capacity=32)
+    assert run(restore, max_capacity=100) == 32  # as TensorFlow has them
+    assert run(restore, max_capacity=25) <= 25
+    run(too_small, max_capacity=10)
+    run(too_small, var_type="hbm", max_capacity=10)
 
 
 def _slots_of(made):
