@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from sok1x.cuda_kernels import backend
+from sok1x.cuda_kernels import arrays, backend
 from sok1x.cuda_kernels import gpu as gpus
 
 
@@ -192,6 +192,19 @@ class HostDevice:
     def describe(self):
         """That this is no GPU."""
         return {"name": "none: the host stands in, figures mean nothing"}
+
+
+def array(device, dtype, *shape):
+    """An `Array` in new memory of a device."""
+    made = arrays.array(0, dtype, shape, device.gpu)
+    return made._replace(pointer=device.empty(made.nbytes))
+
+
+def uploaded(device, values):
+    """An `Array` with a NumPy array's values."""
+    made = array(device, values.dtype.name, *values.shape)
+    device.upload(values, made.pointer)
+    return made
 
 
 def copy_bandwidth(device, nbytes, repeats=10):

@@ -63,14 +63,14 @@ class Benchmark:
         report["gpu"] = device.describe()
         report["copy"] = gpu_device.copy_bandwidth(device, options.copy_bytes)
         report["event ms"] = round(device.event_overhead(), 5)
-        self.index, self.kept = (device.empty(16 * options.capacity) for _ in range(2))
+        self.index, self.kept = (gpu_device.array(device, "int64", options.capacity, 2) for _ in range(2))
         self.chunk = max(options.keys, options.capacity // 16)
-        self.keys, self.rows = device.empty(8 * self.chunk), device.empty(4 * self.chunk)
+        self.keys, self.rows = (gpu_device.array(device, dtype, self.chunk) for dtype in ("int64", "int32"))
         self.random = np.random.RandomState(options.seed)
         self.used = 0
         self.trace = None
         with device.use():
-            hash_index.clear(self.index, options.capacity)
+            hash_index.clear(self.index)
         if device.gpu is not None and not options.no_trace:
             try:
                 self.trace = gpu_trace.Trace()
@@ -87,49 +87,50 @@ class Benchmark:
         target = int(load * capacity)
         while self.used < target:
             count = min(self.chunk, target - self.used)
-            self.device.upload(self.key(np.arange(self.used, self.used + count)), self.keys)
-            missing = self._find(self.keys, count)
-            inserted = self._insert(self.keys, count)
+            self.device.upload(self.key(np.arange(self.used, self.used + count)), self.keys.pointer)
+            keys = self.keys.front(count)
+            missing = self._find(keys)
+            inserted = self._insert(keys)
             if not missing == inserted == count:
                 raise RuntimeError("{} keys were missing and {} inserted, expected {}".format(missing, inserted, count))
             self.used += count
-        self.device.copy(self.kept, self.index, 16 * capacity)
+        self.device.copy(self.kept.pointer, self.index.pointer, self.index.nbytes)
         self.device.synchronize()
 
-    def _find(self, keys, count):
+    def _find(self, keys):
         with self.device.use():
-            return hash_index.find(self.index, self.options.capacity, keys, count, self.rows)
+            return hash_index.find(self.index, keys, self.rows.front(keys.size))
 
-    def _insert(self, keys, count):
+    def _insert(self, keys):
         with self.device.use():
-            return hash_index.insert(self.index, self.options.capacity, keys, count, self.rows, self.used)
+            return hash_index.insert(self.index, keys, self.rows.front(keys.size), self.used)
 
     def find_or_insert(self, keys):
         """What is timed: as graph_ops/stores/hashed_store.py does it."""
-        return self._insert(keys, self.options.keys) if self._find(keys, self.options.keys) else 0
+        return self._insert(keys) if self._find(keys) else 0
 
     def make_sets(self, new):
-        """Pointers to sets of keys of which a part is new, these all distinct."""
-        options, pointers = self.options, []
+        """Sets of keys, `Array`s, of which a part is new, these all distinct."""
+        options, sets = self.options, []
         fresh = int(round(new * options.keys))
         for number in range(options.sets):
             numbers = np.concatenate([self.random.randint(0, self.used, options.keys - fresh),
                                       self.used + number * fresh + np.arange(fresh)])
-            pointers.append(self.device.upload(self.key(self.random.permutation(numbers))))
-        return pointers, fresh
+            sets.append(gpu_device.uploaded(self.device, self.key(self.random.permutation(numbers))))
+        return sets, fresh
 
     def measure(self, load):
         """All operations at one load factor."""
         self.fill(load)
-        pointers, _ = self.make_sets(0.0)
+        sets, _ = self.make_sets(0.0)
         case = self._case("find", load, 0)
-        self._time(case, pointers, lambda keys: self._find(keys, self.options.keys), 0)
-        self._stream(case, pointers)
-        self._free(pointers)
+        self._time(case, sets, self._find, 0)
+        self._stream(case, sets)
+        self._free(sets)
         for new in self.options.new:
-            pointers, fresh = self.make_sets(new)
-            self._time(self._case("find or insert", load, fresh), pointers, self.find_or_insert, fresh)
-            self._free(pointers)
+            sets, fresh = self.make_sets(new)
+            self._time(self._case("find or insert", load, fresh), sets, self.find_or_insert, fresh)
+            self._free(sets)
 
     def _case(self, operation, load, fresh):
         capacity = self.options.capacity
@@ -138,7 +139,7 @@ class Benchmark:
         self.report["cases"].append(case)
         return case
 
-    def _time(self, case, pointers, operation, fresh):
+    def _time(self, case, sets, operation, fresh):
         """Kernels, each recorded, and whole calls, in runs of their own."""
         options, device = self.options, self.device
         facts = gpu_floors.Facts(options.keys, options.keys, 0, 0, fresh)
@@ -148,9 +149,9 @@ class Benchmark:
                 continue
             recorder, runs = gpu_recorder.Recorder(device, trace), []
             try:
-                for number in range(options.repeats * len(pointers) + 1):
+                for number in range(options.repeats * len(sets) + 1):
                     self._restore()
-                    run = recorder.record(lambda: operation(pointers[number % len(pointers)]))
+                    run = recorder.record(lambda: operation(sets[number % len(sets)]))
                     runs += [run] if number else []  # the first loads what is missing
             except gpu_trace.TraceMissing as error:
                 self.report["no trace"], self.trace = str(error), None
@@ -158,10 +159,10 @@ class Benchmark:
             case["kernels"][clock] = dict(self._rate([run.kernels for run in runs]), clock=recorder.clock)
             case["by kernel"] = gpu_report.per_kernel(runs, [facts] * len(runs), self.report["copy"]["bytes/s"])
         times = []
-        for number in range(options.repeats * len(pointers)):
+        for number in range(options.repeats * len(sets)):
             self._restore()
             began = time.perf_counter()
-            inserted = operation(pointers[number % len(pointers)])
+            inserted = operation(sets[number % len(sets)])
             device.synchronize()
             times.append((time.perf_counter() - began) * 1e3)
             if inserted != fresh:
@@ -169,33 +170,33 @@ class Benchmark:
         case["call"] = self._rate(times)
         self._restore()
 
-    def _stream(self, case, pointers):
+    def _stream(self, case, sets):
         """Finds enqueued behind each other: launches of one cost nothing while another runs."""
         options = self.options
         if self.device.gpu is None:
             return
 
         def several():
-            for keys in pointers:
-                lookup.start(keys, "int64", options.keys, self.index, options.capacity, self.rows, 0)
+            for keys in sets:
+                lookup.start(keys, self.index, self.rows.front(keys.size), None)
 
         with self.device.use():
-            times = [self.device.timed(several) / len(pointers) for _ in range(options.repeats + 1)][1:]
+            times = [self.device.timed(several) / len(sets) for _ in range(options.repeats + 1)][1:]
         case["stream"] = self._rate(times)
 
     def _restore(self):
         """The index as `fill` left it; as much memory passes through the caches as they hold many times."""
-        self.device.copy(self.index, self.kept, 16 * self.options.capacity)
+        self.device.copy(self.index.pointer, self.kept.pointer, self.index.nbytes)
         self.device.synchronize()
 
     def _rate(self, times):
         found = gpu_report.summary(times)
         return {"ms": found, "10^9 keys/s": round(self.options.keys / (found["median"] / 1e3) / 1e9, 3)}
 
-    def _free(self, pointers):
+    def _free(self, sets):
         self.device.synchronize()
-        for pointer in pointers:
-            self.device.free(pointer)
+        for keys in sets:
+            self.device.free(keys.pointer)
 
     def judge(self):
         """The figures to reach, by the best clock there is."""

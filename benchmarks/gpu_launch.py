@@ -10,7 +10,7 @@ import time
 
 import gpu_device
 
-from sok1x.cuda_kernels import backend, fill
+from sok1x.cuda_kernels import arrays, backend, fill
 
 ROUNDS, CALLS = 20, 200  # of few calls each: the driver's queue, once full, would be what is measured
 
@@ -32,6 +32,7 @@ def main():
     device = gpu_device.get("gpu")
     gpu = device.gpu
     memory = device.empty(1 << 20)
+    numbers = arrays.array(memory, "int64", (1000,), gpu)
 
     def count():
         found = backend.counts()
@@ -44,7 +45,7 @@ def main():
 
     with device.use():
         results = {
-            "launch": microseconds(gpu, lambda: fill.fill_int64(memory, 1000, 7)),
+            "launch": microseconds(gpu, lambda: fill.fill_int64(numbers, 7)),
             "clear": microseconds(gpu, lambda: gpu.clear(memory, 8000)),
             "copy": microseconds(gpu, lambda: gpu.copy(memory, memory + 8000, 8000)),
             "count, published and waited for": microseconds(gpu, count),

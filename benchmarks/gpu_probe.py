@@ -7,11 +7,13 @@ The first round warms up; CUDA's profiler is started before the second.
 Shapes are those of gpu_embedding.py's sparse layout.
 """
 import argparse
+import functools
 
 import gpu_device
 import numpy as np
 
 from sok1x.cuda_kernels import adam, bags, combine, hash_index, lookup, row_numbers, segment_sum, unique
+from sok1x.cuda_kernels.arrays import allocated
 
 
 def main():
@@ -30,39 +32,39 @@ def main():
     device = gpu_device.get("gpu")
     gpu = device.gpu
     capacity = hash_index.capacity(rows_of_table)
-    index, all_keys, all_rows = (device.empty(nbytes) for nbytes in (16 * capacity, 8 * rows_of_table,
-                                                                     4 * rows_of_table))
-    table, m, v = (device.empty(4 * rows_of_table * dim) for _ in range(3))
-    device.upload(np.arange(rows_of_table, dtype=np.int64), all_keys)
-    batch, pairs = device.upload(keys), device.upload(np.stack([indices, indices], axis=1).astype(np.int64))
-    offsets, at, out = device.empty(8 * (n_bags + 1)), device.empty(4 * n), device.empty(4 * n_bags * dim)
-    values, inverse, rows = device.empty(8 * n), device.empty(4 * n), device.empty(4 * n)
-    sums = device.empty(4 * n * dim)
-    scalars = [device.upload(np.array([value], np.float32)) for value in (1e-6, 0.9, 0.999, 1e-8)]
+    new, uploaded = functools.partial(gpu_device.array, device), functools.partial(gpu_device.uploaded, device)
+    index, all_rows = new("int64", capacity, 2), new("int32", rows_of_table)
+    table, m, v = (new("float32", rows_of_table, dim) for _ in range(3))
+    all_keys = uploaded(np.arange(rows_of_table, dtype=np.int64))
+    batch, pairs = uploaded(keys), uploaded(np.stack([indices, indices], axis=1).astype(np.int64))
+    offsets, at, out = new("int64", n_bags + 1), new("int32", n), new("float32", n_bags, dim)
+    values, inverse, rows = new("int64", n), new("int32", n), new("int32", n)
+    sums = new("float32", n, dim)
+    scalars = [uploaded(np.array([value], np.float32)) for value in (1e-6, 0.9, 0.999, 1e-8)]
     with gpu.active():
-        for pointer in (table, m, v):
-            gpu.clear(pointer, 4 * rows_of_table * dim)
+        for array in (table, m, v):
+            gpu.clear(array.pointer, array.nbytes)
     with device.use():
-        hash_index.clear(index, capacity)
+        hash_index.clear(index)
         for first in range(0, rows_of_table, 1 << 20):
             count = min(1 << 20, rows_of_table - first)
-            place, given = all_keys + 8 * first, all_rows + 4 * first
-            hash_index.find(index, capacity, place, count, given)
+            place, given = all_keys.some(first, count), all_rows.some(first, count)
+            hash_index.find(index, place, given)
             with device.use():
-                hash_index.insert(index, capacity, place, count, given, first)
+                hash_index.insert(index, place, given, first)
     driver = gpu._driver
     for number in range(2):
         with device.use():
             if number:
                 driver.start_profiler()
-            combine.bag_offsets(pairs, 2, n, n_bags, offsets)
-            bags.longest(offsets, n_bags)
-            lookup.look_up(batch, "int64", n, index, capacity, table, dim, at, 0)
-            combine.combine(table, dim, 0, at, offsets, n_bags, n, False, out)
-            distinct = unique.unique(at, "int32", n, values, inverse, gpu.allocate(unique.scratch_bytes(n)))
-            row_numbers.narrow(values, distinct, rows)
-            segment_sum.bag_segment_sum(out, dim, offsets, inverse, n_bags, n, False, distinct, sums)
-            adam.lazy_adam(sums, dim, rows, distinct, scalars + [0, 0], rows_of_table, table, m, v)
+            combine.bag_offsets(pairs, offsets)
+            bags.longest(offsets)
+            lookup.look_up(batch, index, table, at, None)
+            combine.combine(table, None, at, offsets, False, out)
+            distinct = unique.unique(at, values, inverse, allocated(gpu, "uint8", unique.scratch_bytes(n)))
+            row_numbers.narrow(values.front(distinct), rows.front(distinct))
+            segment_sum.bag_segment_sum(out, offsets, inverse, False, sums.front(distinct))
+            adam.lazy_adam(sums.front(distinct), rows.front(distinct), scalars, table, m, v)
             gpu.synchronize()
     with gpu.active():
         driver.stop_profiler()

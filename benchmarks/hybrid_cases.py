@@ -1,4 +1,5 @@
 """The cases of dynamic.py whose tables have their rows in host memory, and some of them in a cache on the device."""
+import gpu_device
 import gpu_report
 import hybrid_sides
 import numpy as np
@@ -65,27 +66,28 @@ def find(benchmark):
     rows, n = options.hybrid_vocabulary, options.find_keys
     capacity = int(options.cache * rows)
     random = np.random.RandomState(options.seed)
-    asked = device.upload(random.randint(0, capacity, n).astype(np.int64))
-    out = device.empty(4 * n)
+    asked = gpu_device.uploaded(device, random.randint(0, capacity, n).astype(np.int64))
+    out = gpu_device.array(device, "int32", n)
     times = {}
     for name, there in (("fixed", rows), ("hybrid", capacity)):
         slots = hash_index.capacity(there)
-        index, keys, found = device.empty(16 * slots), device.empty(8 << 20), device.empty(4 << 20)
+        index = gpu_device.array(device, "int64", slots, 2)
+        keys, found = gpu_device.array(device, "int64", 1 << 20), gpu_device.array(device, "int32", 1 << 20)
         with device.use():
-            hash_index.clear(index, slots)
+            hash_index.clear(index)
         for first in range(0, there, 1 << 20):
             count = min(1 << 20, there - first)
-            device.upload(np.arange(first, first + count), keys)
+            device.upload(np.arange(first, first + count), keys.pointer)
             with device.use():
-                hash_index.find(index, slots, keys, count, found)
-                hash_index.insert(index, slots, keys, count, found, first)
+                hash_index.find(index, keys.front(count), found.front(count))
+                hash_index.insert(index, keys.front(count), found.front(count), first)
         with device.use():
-            times[name] = [device.timed(lambda i=index, s=slots: hash_index.find(i, s, asked, n, out))
+            times[name] = [device.timed(lambda i=index: hash_index.find(i, asked, out))
                            for _ in range(options.rounds + 1)][1:]
-        for pointer in (index, keys, found):
-            device.free(pointer)
-    device.free(asked)
-    device.free(out)
+        for array in (index, keys, found):
+            device.free(array.pointer)
+    device.free(asked.pointer)
+    device.free(out.pointer)
     rate = {name: n / (np.median(values) / 1e3) for name, values in times.items()}
     case = {"case": "find", "keys": n, "rows": {"fixed": rows, "hybrid": capacity},
             "keys/s": {name: gpu_report.figure(value) for name, value in rate.items()},

@@ -37,7 +37,7 @@ Steps of other kernels, on a GPU only:
     counts         (counts.cu alone; gpu.py wraps it) counts on their way to the host
 
 Many tables in one launch: group_NAME does for a group of tables what NAME does for one; its wrapper takes a NumPy array
-of records, one for each table, with pointers in them.
+of records, one for each table, with pointers in them, and `Array`s of what lies beside these.
     groups           the records, rows that lie in several blocks (groups.cuh)
     group_bags       as combine.bag_offsets and bags.longest
     group_combine    as combine (bags.cuh, combine_host.h: what both share)
@@ -61,6 +61,7 @@ of records, one for each table, with pointers in them.
     host_group_updates  (host_group_updates.cu alone) those of optimizers
 
 What they stand on:
+    arrays         what wrappers take: memory with its dtype and shape; checks that these fit each other
     backend        which device kernels run on; `declare` states a kernel's C types and its GPU threads, `kernels` calls
                    it; counts
     host           the host's library, and how many threads it uses
@@ -79,15 +80,18 @@ Headers: common.cuh is the subset of CUDA C++ that both compilers take; rows.cuh
 be launched, unique_slots.h the size of unique's scratch table; destinations.h splits rows that are written over the
 host's threads, host_pages.h saves page faults on outputs, and host_prefetch.h asks for memory before it is read.
 
-What a wrapper does. It takes raw pointers as Python ints and sizes as element counts, all pointers to memory of one
-device. It checks nothing that costs more than a comparison: shapes and ranges are the caller's to know. Where both
-sides need the same number, each says `as in FILE` of the other's, and a test compares them.
+What a wrapper does. It takes `arrays.Array`s, all in memory that the current device reaches, and has sizes from their
+shapes; None where a kernel can do without one. That dtypes are right and shapes fit each other it checks, in a third of
+a microsecond for each: a TypeError or ValueError says what it got and what it expected. What numbers mean, as that keys
+are distinct, is the caller's to know. Below it, in calls of `backend.kernels`, there are pointers alone; so there are
+in the records of group_NAME. Where both sides need the same number, each says `as in FILE` of the other's, and a test
+compares them.
 
 * Device: `backend.current()`, the `gpu.Gpu` that `backend.use` has set for this thread, or None for the host.
 * Stream: the host's kernels have run when a call returns, on the caller's thread and the pool's. A GPU's are then in
   line on `Gpu.stream`, on which all of this process's kernels for it run in order; memory must stay until they have.
-* Counts: a number that Python needs is left in a place from `backend.counts().take()`. `ask` says that counting is
-  over and `read` gives the counts in the order in which they were taken, on a GPU after waiting for the stream up to
+* Counts: a number that Python needs is left in a place, an `Array`, from `backend.counts().take()`. `ask` says that
+  counting is over and `read` gives the counts in the order in which they were taken, on a GPU after waiting for the stream up to
   there. What returns such a number waits, therefore; most such wrappers have a form without, `start` or `start_...`,
   whose caller hands in the place and reads many counts at once.
 * Memory: the caller allocates what it passes and keeps it alive. What a wrapper needs besides on a GPU comes from

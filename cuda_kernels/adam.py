@@ -1,6 +1,7 @@
 """Adam's step for rows of a table: gradients, rows and both moments in one pass (adam.cu)."""
-from typing import Sequence
+from typing import List, Sequence
 
+from .arrays import Array, need, need_rows, width
 from .backend import INT64, POINTER, family, kernels, row_lanes
 
 declare = family(__name__)
@@ -21,36 +22,57 @@ declare("adam", None, POINTER, INT64, POINTER, *_SCALARS, INT64, POINTER, POINTE
         threads=lambda a: _threads(a[9], a[1]))
 
 
-def lazy_adam(values: int, dim: int, rows: int, n: int, scalars: Sequence[int], table_rows: int, table: int, m: int,
-              v: int) -> None:
+def lazy_adam(values: Array, rows: Array, scalars: Sequence[Array], table: Array, m: Array, v: Array) -> None:
     """One step for the rows that have a gradient, in the arithmetic of tf.contrib.opt.LazyAdamOptimizer.
 
     m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g g, row -= rate m / (sqrt(v) + epsilon), where rate is
     learning_rate sqrt(1 - beta2_power) / (1 - beta1_power).
 
     Args:
-        values: pointer to float32 [n, dim], the gradients.
-        dim: floats of a row.
-        rows: pointer to int32 [n], distinct; those outside the table are left out.
-        n: number of rows.
-        scalars: pointers to one float32 each: learning_rate, beta1, beta2, epsilon, beta1_power, beta2_power. With
-            both powers 0 (no pointers) the learning rate is the rate.
-        table_rows: rows of the table.
-        table, m, v: pointers to float32 [table_rows, dim], changed: the rows, their first and second moments.
+        values: float32 [n, dim], the gradients.
+        rows: int32 [n], distinct; those outside the table are left out.
+        scalars: one float32 each: learning_rate, beta1, beta2, epsilon, beta1_power, beta2_power. Without both powers,
+            four of them, the learning rate is the rate.
+        table, m, v: float32 [V, dim], changed: the rows, their first and second moments.
     """
-    kernels.lazy_adam(values, dim, rows, n, *scalars, table_rows, table, m, v)
+    dim = _check(values, rows, table, m, v)
+    kernels.lazy_adam(values.pointer, dim, rows.pointer, rows.size, *_pointers(scalars), table.shape[0], table.pointer,
+                      m.pointer, v.pointer)
 
 
-def adam(values: int, dim: int, rows: int, n: int, scalars: Sequence[int], table_rows: int, position: int, table: int,
-         m: int, v: int) -> None:
+def adam(values: Array, rows: Array, scalars: Sequence[Array], position: Array, table: Array, m: Array,
+         v: Array) -> None:
     """One step for every row of the table, in the arithmetic of TensorFlow's Adam for sparse gradients.
 
     As `lazy_adam`; where a row has no gradient, its moments shrink and move it all the same.
 
     Args:
-        values, dim, rows, n, scalars, table_rows, table, m, v: as for `lazy_adam`.
-        position: pointer to int32 [table_rows], overwritten with nothing of use.
+        values, rows, scalars, table, m, v: as for `lazy_adam`.
+        position: int32 [V], overwritten with nothing of use.
     """
-    kernels.adam_no_positions(table_rows, position)
-    kernels.adam_positions(rows, n, table_rows, position)
-    kernels.adam(values, dim, position, *scalars, table_rows, table, m, v)
+    dim, table_rows = _check(values, rows, table, m, v), table.shape[0]
+    need("position", position, "int32", table_rows)
+    kernels.adam_no_positions(table_rows, position.pointer)
+    kernels.adam_positions(rows.pointer, rows.size, table_rows, position.pointer)
+    kernels.adam(values.pointer, dim, position.pointer, *_pointers(scalars), table_rows, table.pointer, m.pointer,
+                 v.pointer)
+
+
+def _check(values: Array, rows: Array, table: Array, m: Array, v: Array) -> int:
+    """Returns the numbers of a row."""
+    dim, table_rows = width(table), table.shape[0]
+    need("rows", rows, "int32", rows.size)
+    need_rows("values", values, "float32", rows.size, dim)
+    need_rows("table", table, "float32", table_rows, dim)
+    need_rows("m", m, "float32", table_rows, dim)
+    need_rows("v", v, "float32", table_rows, dim)
+    return dim
+
+
+def _pointers(scalars: Sequence[Array]) -> List[int]:
+    """Six of them."""
+    if len(scalars) not in (4, 6):
+        raise ValueError("scalars: got {}, expected 4 or 6".format(len(scalars)))
+    for scalar in scalars:
+        need("scalars", scalar, "float32", 1)
+    return [scalar.pointer for scalar in scalars] + [0] * (6 - len(scalars))

@@ -1,4 +1,5 @@
 """Which new keys are given rows (admission.cu)."""
+from .arrays import Array, need
 from .backend import DOUBLE, INT32, INT64, POINTER, UINT64, counts, family, kernels
 
 ROWS = 4  # of a sketch, as in admission.cu
@@ -26,7 +27,7 @@ def sketch_words(width: int, least: int) -> int:
     return 1 + ROWS * width * counter_bits(least) // 64
 
 
-def refuse_rare(sketch: int, width: int, keys: int, n: int, least: int, rows: int) -> int:
+def refuse_rare(sketch: Array, width: int, keys: Array, least: int, rows: Array) -> int:
     """Counts keys that have no row, and refuses those that have not yet been counted `least` times.
 
     When as many have been counted as a row of the sketch has counters, all counters are halved first, so that the
@@ -38,50 +39,58 @@ def refuse_rare(sketch: int, width: int, keys: int, n: int, least: int, rows: in
     `least` in the mean, at most.
 
     Args:
-        sketch: pointer to int64 [sketch_words(width, least)], zeros at first, changed.
+        sketch: int64 [sketch_words(width, least)], zeros at first, changed.
         width: counters in each row of the sketch.
-        keys: pointer to int64 [n], distinct.
-        n: number of keys.
+        keys: int64 [n], distinct.
         least: from 1 to MOST_COUNT.
-        rows: pointer to int32 [n], -1 for a key without a row: -2 then, if it is refused.
+        rows: int32 [n], -1 for a key without a row: -2 then, if it is refused.
 
     Returns:
         How many are refused.
     """
+    n, words = keys.size, sketch_words(width, least)
+    need("sketch", sketch, "int64", words)
+    need("keys", keys, "int64", n)
+    need("rows", rows, "int32", n)
     if not n:
         return 0
     bits, limit = counter_bits(least), width * max(1, least // 8)
-    kernels.halve_counts(sketch, sketch_words(width, least) - 1, bits, limit)
-    kernels.begin_again(sketch, limit)
-    kernels.count_keys(sketch, width, bits, keys, rows, n)
+    kernels.halve_counts(sketch.pointer, words - 1, bits, limit)
+    kernels.begin_again(sketch.pointer, limit)
+    kernels.count_keys(sketch.pointer, width, bits, keys.pointer, rows.pointer, n)
     refused = counts()
-    kernels.refuse_rare(sketch, width, bits, keys, n, least, rows, refused.take())
+    kernels.refuse_rare(sketch.pointer, width, bits, keys.pointer, n, least, rows.pointer, refused.take().pointer)
     return refused.read()[0]
 
 
-def refuse_drawn(seed: int, table_id: int, keys: int, n: int, tick: int, ratio: float, rows: int) -> int:
+def refuse_drawn(seed: int, table_id: int, keys: Array, tick: Array, ratio: float, rows: Array) -> int:
     """Refuses keys that have no row, each with probability 1 - ratio.
 
     Args:
         seed: of the job, taken modulo 2**64.
         table_id: the table's identity, taken modulo 2**64.
-        keys: pointer to int64 [n].
-        n: number of keys.
-        tick: pointer to an int64, the number of the draw.
+        keys: int64 [n].
+        tick: int64 [], the number of the draw.
         ratio: from 0 to 1.
         rows: as for `refuse_rare`.
 
     Returns:
         How many are refused.
     """
+    n = keys.size
+    need("keys", keys, "int64", n)
+    need("tick", tick, "int64", 1)
+    need("rows", rows, "int32", n)
     if not n:
         return 0
     refused = counts()
-    kernels.refuse_drawn(seed & _WORD, table_id & _WORD, keys, n, tick, ratio, rows, refused.take())
+    kernels.refuse_drawn(seed & _WORD, table_id & _WORD, keys.pointer, n, tick.pointer, ratio, rows.pointer,
+                         refused.take().pointer)
     return refused.read()[0]
 
 
-def forget_refused(rows: int, n: int) -> None:
-    """rows, a pointer to int32 [n]: -1 instead of -2."""
-    kernels.forget_refused(rows, n)
+def forget_refused(rows: Array) -> None:
+    """rows int32 [n]: -1 instead of -2."""
+    need("rows", rows, "int32", rows.size)
+    kernels.forget_refused(rows.pointer, rows.size)
 

@@ -5,9 +5,10 @@ goes to the host's library, or, inside `use(gpu)`, to the GPU as a launch on its
 """
 import ctypes
 import threading
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from . import host
+from .arrays import Array, array
 
 POINTER = ctypes.c_void_p
 INT32 = ctypes.c_int32
@@ -18,6 +19,20 @@ DOUBLE = ctypes.c_double
 
 # Key types, numbered as in common.cuh.
 KEY_TYPES = {"int64": 0, "int32": 1, "uint32": 2}
+
+
+def key_type(keys: Array) -> int:
+    """The number of an array's key type.
+
+    Raises:
+        TypeError: it has none.
+    """
+    try:
+        return KEY_TYPES[keys.dtype]
+    except KeyError:
+        raise TypeError("got keys of dtype {}, expected one of {}".format(
+            keys.dtype, ", ".join(KEY_TYPES))) from None
+
 
 # How Python's struct packs an argument for a launch.
 _FORMATS = {POINTER: "P", INT32: "i", INT64: "q", UINT64: "Q", FLOAT: "f", DOUBLE: "d"}
@@ -56,6 +71,12 @@ def counts():
     return _host_counts if _state.gpu is None else _state.gpu.counts
 
 
+def places(address: int, count: int, gpu: Any = None) -> List[Array]:
+    """`count` numbers int64 [] side by side, made once: each lookup takes some."""
+    every = array(address, "int64", (count,), gpu)
+    return [every.at(place) for place in range(count)]
+
+
 class HostCounts:
     """Counts in host memory: there as soon as a kernel returns."""
 
@@ -63,15 +84,15 @@ class HostCounts:
 
     def __init__(self):
         self._values = (ctypes.c_int64 * self._PLACES)()
-        self._address = ctypes.addressof(self._values)
+        self._places = places(ctypes.addressof(self._values), self._PLACES)
         self._taken = 0
 
     def take(self):
-        """A pointer to an int64 that is 0, for a kernel to count in."""
+        """An `Array` int64 [] that is 0, for a kernel to count in."""
         place = self._taken
         self._taken += 1
         self._values[place] = 0
-        return self._address + 8 * place
+        return self._places[place]
 
     def ask(self):
         """Counting is over: see `GpuCounts.ask`."""

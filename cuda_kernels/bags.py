@@ -1,6 +1,7 @@
 """Facts about a batch's bags (bags.cu)."""
 from typing import Tuple
 
+from .arrays import Array, need
 from .backend import INT64, POINTER, counts, family, kernels
 
 BITS = 32  # of a count that tells a bag's length and its number, as in group_members.h
@@ -10,33 +11,34 @@ declare("bags_of_keys", None, POINTER, INT64, INT64, POINTER, threads=lambda a: 
 declare("longest_bag", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
 
 
-def of_keys(offsets: int, n_bags: int, first: int, out: int) -> None:
+def of_keys(offsets: Array, first: int, out: Array) -> None:
     """The bag of each key, counted from `first`.
 
     Args:
-        offsets: pointer to int64 [n_bags + 1]: bag b has the keys from offsets[b] to offsets[b + 1].
-        n_bags: number of bags.
+        offsets: int64 [n_bags + 1]: bag b has the keys from offsets[b] to offsets[b + 1].
         first: the number of bag 0.
-        out: pointer to int64 [offsets[n_bags]].
+        out: int64 [offsets[n_bags]].
     """
-    kernels.bags_of_keys(offsets, n_bags, first, out)
+    need("offsets", offsets, "int64", offsets.size)
+    need("out", out, "int64", out.size)
+    kernels.bags_of_keys(offsets.pointer, offsets.size - 1, first, out.pointer)
 
 
-def longest(offsets: int, n_bags: int) -> Tuple[int, int]:
+def longest(offsets: Array) -> Tuple[int, int]:
     """(number of keys, bag) of the first of the longest bags; (0, 0) without keys.
 
     Args:
-        offsets: pointer to int64 [n_bags + 1].
-        n_bags: number of bags, below 2**32.
+        offsets: int64 [n_bags + 1], of fewer than 2**32 bags.
     """
     found = counts()
-    start_longest(offsets, n_bags, found.take())
+    start_longest(offsets, found.take())
     return decode_longest(found.read()[0])
 
 
-def start_longest(offsets: int, n_bags: int, count: int) -> None:
-    """`longest` without waiting: what `decode_longest` takes goes into *count, a pointer from `counts().take()`."""
-    kernels.longest_bag(offsets, n_bags, count)
+def start_longest(offsets: Array, count: Array) -> None:
+    """`longest` without waiting: what `decode_longest` takes goes into count, a place from `counts().take()`."""
+    need("offsets", offsets, "int64", offsets.size)
+    kernels.longest_bag(offsets.pointer, offsets.size - 1, count.pointer)
 
 
 def decode_longest(value: int) -> Tuple[int, int]:

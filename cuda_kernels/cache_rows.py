@@ -1,7 +1,8 @@
 """A table's rows in a cache, and on their way between it and the host's memory (cache_rows.cu)."""
-from typing import NamedTuple, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 from . import scan
+from .arrays import Array, described, need, need_room, pointer
 from .backend import INT32, INT64, POINTER, counts, family, kernels, row_lanes
 
 # In place of a row in the host's memory, as in cache_rows.cu: there is none, none is given, nobody has looked.
@@ -40,111 +41,159 @@ class Moves(NamedTuple):
     """Rows to copy: to[to_rows[i]] = source[from_rows[i]]; nothing where a row number is negative.
 
     Attributes:
-        source: pointer to the first of the rows that are read.
-        from_rows: pointer to int32 [n], or 0: rows 0 to n - 1.
-        to: pointer to the first of those that are written.
-        to_rows: pointer to int32 [n], distinct, or 0: rows 0 to n - 1.
-        n: number of rows.
-        from_stride: 32-bit words from a row that is read to the next; 0: they follow one another.
-        to_stride: likewise of those that are written.
+        source: what is read: rows of a multiple of four bytes, of any dtype, adjacent or with a stride.
+        to: what is written: rows of as many bytes.
+        from_rows: int32 [n], or None: rows 0 to n - 1.
+        to_rows: int32 [n], distinct, or None: rows 0 to n - 1.
     """
 
-    source: int
-    from_rows: int
-    to: int
-    to_rows: int
-    n: int
-    from_stride: int = 0
-    to_stride: int = 0
+    source: Array
+    to: Array
+    from_rows: Optional[Array] = None
+    to_rows: Optional[Array] = None
 
 
-NOTHING = Moves(0, 0, 0, 0, 0)
+def touch(rows: Array, tick: Array, used: Array, frequency: Optional[Array], hits: Array) -> None:
+    """As `row_use.touch`, and hits, int64 [], grows by the rows that are asked for, each counted once."""
+    need("rows", rows, "int32", rows.size)
+    need("tick", tick, "int64", 1)
+    need("used", used, "int64", used.size)
+    need("hits", hits, "int64", 1)
+    if frequency is not None:
+        need("frequency", frequency, "int64", used.size)
+    kernels.touch_cached(rows.pointer, rows.size, tick.pointer, used.pointer, pointer(frequency), hits.pointer)
 
 
-def touch(rows: int, n: int, tick: int, used: int, frequency: int, hits: int) -> None:
-    """As `row_use.touch`, and *hits (pointer to an int64) grows by the rows that are asked for, each counted once."""
-    kernels.touch_cached(rows, n, tick, used, frequency, hits)
-
-
-def find_homes(keys: int, n: int, rows: int, every: int, capacity: int, homes: int) -> Tuple[int, int]:
+def find_homes(keys: Array, rows: Array, every: Array, homes: Array) -> Tuple[int, int]:
     """Looks up keys that are not in the cache among all keys.
 
     Args:
-        keys: pointer to int64 [n], distinct.
-        n: number of keys.
-        rows: pointer to int32 [n], each key's row of the cache, -1 where it has none.
-        every: pointer to int64 [capacity, 2], the index of all keys, see hash_index.py.
-        capacity: its slots.
-        homes: pointer to int32 [n], out: the row in the host's memory, or NEW; -3 for keys that are in the cache.
+        keys: int64 [n], distinct.
+        rows: int32 [n], each key's row of the cache, -1 where it has none.
+        every: int64 [capacity, 2], the index of all keys, see hash_index.py.
+        homes: int32 [n], out: the row in the host's memory, or NEW; -3 for keys that are in the cache.
 
     Returns:
         (keys that are not in the cache, those of them that are new).
     """
+    n, capacity = keys.size, every.shape[0]
+    need("keys", keys, "int64", n)
+    need("rows", rows, "int32", n)
+    need("every", every, "int64", 2 * capacity)
+    need("homes", homes, "int32", n)
     found = counts()
-    kernels.find_homes(keys, n, rows, every, capacity, homes, found.take(), found.take())
+    kernels.find_homes(keys.pointer, n, rows.pointer, every.pointer, capacity, homes.pointer, found.take().pointer,
+                       found.take().pointer)
     absent, fresh = found.read()
     return absent, fresh
 
 
-def give(keys: int, n: int, rows: int, homes: int, free: int, there: int, next_row: int, new_keys: int, new_rows: int,
-         new_homes: int) -> int:
+def give(keys: Array, rows: Array, homes: Array, free: Array, next_row: int, new_keys: Array, new_rows: Array,
+         new_homes: Array) -> int:
     """Gives rows of the cache to the keys that come into it, in order: first free ones, as `row_use.give`.
 
     Args:
-        keys: pointer to int64 [n], distinct.
-        n: number of keys.
-        rows: pointer to int32 [n], changed for those keys.
-        homes: pointer to int32 [n]: a row in the host's memory, or NEW, says that the key comes.
-        free: pointer to int64 [there], rows that are free. there: how many.
+        keys: int64 [n], distinct.
+        rows: int32 [n], changed for those keys.
+        homes: int32 [n]: a row in the host's memory, or NEW, says that the key comes.
+        free: int64 [there], rows that are free.
         next_row: the lowest row that has never been given out.
-        new_keys: pointer to int64, out: the keys that got rows. new_rows: pointer to int32, out: their rows.
-        new_homes: pointer to int32, out: what homes has for them.
+        new_keys: int64 [*], out: the keys that got rows. new_rows: int32 [*], out: their rows.
+        new_homes: int32 [*], out: what homes has for them. All have room for as many as come.
 
     Returns:
         How many rows were given.
     """
+    n = keys.size
+    need("keys", keys, "int64", n)
+    need("rows", rows, "int32", n)
+    need("homes", homes, "int32", n)
+    need("free", free, "int64", free.size)
+    need("new_keys", new_keys, "int64", new_keys.size)
+    need("new_rows", new_rows, "int32", new_keys.size)
+    need("new_homes", new_homes, "int32", new_keys.size)
     if not n:
         return 0
     given = counts()
-    kernels.give_cached(keys, n, rows, homes, free, there, next_row, new_keys, new_rows, new_homes, given.take(),
-                        scan.state(n))
+    kernels.give_cached(keys.pointer, n, rows.pointer, homes.pointer, free.pointer, free.size, next_row,
+                        new_keys.pointer, new_rows.pointer, new_homes.pointer, given.take().pointer, scan.state(n))
     return given.read()[0]
 
 
-def pick(homes: int, n: int, rows: int, new: bool, out: int) -> None:
+def pick(homes: Array, rows: Array, new: bool, out: Array) -> None:
     """out[i] = rows[i] of keys that are new, or of those that are not; -1 for the others. All int32 [n]."""
-    kernels.pick_new(homes, n, rows, int(not new), out)
+    n = homes.size
+    need("homes", homes, "int32", n)
+    need("rows", rows, "int32", n)
+    need("out", out, "int32", n)
+    kernels.pick_new(homes.pointer, n, rows.pointer, int(not new), out.pointer)
 
 
-def set_homes(rows: int, where: int, n: int, homes: int) -> None:
-    """homes[rows[i]] = where[i]: pointers to int64 [*], int32 [n] and int32 [n]."""
-    kernels.set_homes(rows, where, n, homes)
+def set_homes(rows: Array, where: Array, homes: Array) -> None:
+    """homes[rows[i]] = where[i]: int64 [*], int32 [n] and int32 [n]."""
+    n = rows.size
+    need("rows", rows, "int32", n)
+    need("where", where, "int32", n)
+    need("homes", homes, "int64", homes.size)
+    kernels.set_homes(rows.pointer, where.pointer, n, homes.pointer)
 
 
-def homes_in_use(used: int, homes: int, n: int, where: int) -> None:
-    """where int32 [n] = homes int64 [n] of the rows that belong to keys (used int64 [n] is not negative), else -1."""
-    kernels.homes_in_use(used, homes, n, where)
+def homes_in_use(used: Array, homes: Array, where: Array) -> None:
+    """where int32 [n] = homes int64 [*] of the first n rows, if they belong to keys (used int64 [*] is not negative),
+    else -1."""
+    n = where.size
+    need_room("used", used, "int64", n)
+    need_room("homes", homes, "int64", n)
+    need("where", where, "int32", n)
+    kernels.homes_in_use(used.pointer, homes.pointer, n, where.pointer)
 
 
-def homes_of(rows: int, n: int, homes: int, where: int) -> None:
+def homes_of(rows: Array, homes: Array, where: Array) -> None:
     """where int32 [n] = homes int64 [*] of rows int32 [n]."""
-    kernels.homes_of(rows, n, homes, where)
+    n = rows.size
+    need("rows", rows, "int32", n)
+    need("homes", homes, "int64", homes.size)
+    need("where", where, "int32", n)
+    kernels.homes_of(rows.pointer, n, homes.pointer, where.pointer)
 
 
-def mark_homes(where: int, n: int, mark: int, marks: int) -> None:
+def mark_homes(where: Array, mark: int, marks: Array) -> None:
     """marks int64 [*] becomes `mark` at where int32 [n], negative ones left out."""
-    kernels.mark_homes(where, n, mark, marks)
+    need("where", where, "int32", where.size)
+    need("marks", marks, "int64", marks.size)
+    kernels.mark_homes(where.pointer, where.size, mark, marks.pointer)
 
 
-def move(words: int, out: Moves = NOTHING, into: Moves = NOTHING, over_bus: bool = True) -> None:
+def move(out: Optional[Moves] = None, into: Optional[Moves] = None, over_bus: bool = True) -> None:
     """Copies rows in both directions at once; neither reads what the other writes, but that on the host `out` is first.
 
     Args:
-        words: 32-bit words of a row, of any type.
-        out: rows that go. into: rows that come.
+        out: rows that go. into: rows that come, of as many bytes. None: nothing.
         over_bus: whether a GPU reads or writes the host's memory by it.
+
+    Raises:
+        ValueError: rows differ in bytes, or are no multiple of four; row numbers are not as many on both sides, or
+            there are fewer rows.
     """
-    given = []
-    for moves in (out, into):
-        given += [*moves[:5], moves.from_stride or words, moves.to_stride or words]
-    kernels.move_records(*given, words, _BUS_THREADS if over_bus else _ALL_THREADS)
+    there = [moves for moves in (out, into) if moves is not None]
+    words = there[0].source.row_bytes // 4 if there else 1
+    kernels.move_records(*_given(out, words), *_given(into, words), words, _BUS_THREADS if over_bus else _ALL_THREADS)
+
+
+def _given(moves: Optional[Moves], words: int) -> List[int]:
+    """A kernel's arguments."""
+    if moves is None:
+        return [0, 0, 0, 0, 0, words, words]
+    source, to, from_rows, to_rows = moves
+    if not source.row_bytes == to.row_bytes == 4 * words:
+        raise ValueError("got rows {} to be copied to {}, expected both of {} bytes a row".format(
+            described(source), described(to), 4 * words))
+    numbers = [rows.size for rows in (from_rows, to_rows) if rows is not None]
+    n = numbers[0] if numbers else source.shape[0]
+    for what, array, rows in (("source", source, from_rows), ("to", to, to_rows)):
+        if rows is not None:
+            need(what + "'s rows", rows, "int32", n)
+        elif array.shape[0] < n:
+            raise ValueError("{}: got {}, expected at least {} rows".format(what, described(array), n))
+    return [source.pointer, pointer(from_rows), to.pointer, pointer(to_rows), n, source.stride // 4 or words,
+            to.stride // 4 or words]

@@ -1,4 +1,7 @@
 """Rows of a table by row number (gather.cu)."""
+from typing import NoReturn
+
+from .arrays import Array, described, need, need_rows, width
 from .backend import INT64, POINTER, family, kernels, row_lanes
 
 declare = family(__name__)
@@ -17,36 +20,46 @@ for _name in ("gather_through", "gather_through_to_half"):
 
 _GATHER = {("float32", "float32"): "gather", ("float32", "float16"): "gather_to_half",
            ("float16", "float16"): "gather_half"}
-_THROUGH = {"float32": "gather_through", "float16": "gather_through_to_half"}
+_THROUGH = {("float32", "float32"): "gather_through", ("float32", "float16"): "gather_through_to_half"}
 
 
-def gather(table: int, dim: int, index: int, n: int, out: int, table_dtype: str = "float32",
-           dtype: str = "float32") -> None:
+def gather(table: Array, index: Array, out: Array) -> None:
     """Copies rows: out[i] = table[index[i]], zeros for a negative index.
 
     Args:
-        table: pointer to float32 or float16 [*, dim].
-        dim: floats a row (D).
-        index: pointer to int32 [n].
-        n: number of rows to copy.
-        out: pointer to float32 or float16 [n, dim].
-        table_dtype: the table's dtype.
-        dtype: that of `out`: the table's, or float16, to which float32 is rounded.
+        table: float32 or float16 [*, dim].
+        index: int32 [n].
+        out: [n, dim] of the table's dtype, or of float16, to which float32 is rounded.
     """
-    getattr(kernels, _GATHER[table_dtype, dtype])(table, dim, index, n, out)
+    n, dim = index.size, width(table)
+    need("index", index, "int32", n)
+    need_rows("out", out, out.dtype, n, dim)
+    kernel = _GATHER.get((table.dtype, out.dtype))
+    if kernel is None or table.stride:
+        _refuse(table, out)
+    getattr(kernels, kernel)(table.pointer, dim, index.pointer, n, out.pointer)
 
 
-def gather_through(table: int, dim: int, rows: int, inverse: int, n: int, out: int, dtype: str = "float32") -> None:
+def gather_through(table: Array, rows: Array, inverse: Array, out: Array) -> None:
     """Copies the rows of distinct keys to all their places: out[i] = table[rows[inverse[i]]], zeros for a
     negative row.
 
     Args:
-        table: pointer to float32 [*, dim].
-        dim: floats a row (D).
-        rows: pointer to int32 [U], the row of each distinct key.
-        inverse: pointer to int32 [n], each in [0, U).
-        n: number of rows to copy.
-        out: pointer to float32 or float16 [n, dim].
-        dtype: that of `out`.
+        table: float32 [*, dim].
+        rows: int32 [U], the row of each distinct key.
+        inverse: int32 [n], each in [0, U).
+        out: float32 or float16 [n, dim].
     """
-    getattr(kernels, _THROUGH[dtype])(table, dim, rows, inverse, n, out)
+    n, dim = inverse.size, width(table)
+    need("rows", rows, "int32", rows.size)
+    need("inverse", inverse, "int32", n)
+    need_rows("out", out, out.dtype, n, dim)
+    kernel = _THROUGH.get((table.dtype, out.dtype))
+    if kernel is None or table.stride:
+        _refuse(table, out)
+    getattr(kernels, kernel)(table.pointer, dim, rows.pointer, inverse.pointer, n, out.pointer)
+
+
+def _refuse(table: Array, out: Array) -> NoReturn:
+    raise TypeError("table, out: got {} and {}, expected adjacent rows of float32, or of float16 in `out` or in "
+                    "both".format(described(table), described(out)))

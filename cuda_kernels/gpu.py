@@ -246,18 +246,19 @@ class GpuCounts:
 
     def __init__(self, gpu):
         self._cuda, self._check, self._stream = gpu._cuda, gpu._cuda.check, gpu.stream
-        self._address = gpu._launcher.global_address("counts", "sok1x_counts")
+        address = gpu._launcher.global_address("counts", "sok1x_counts")
+        self._places = backend.places(address, self._PLACES, gpu)
         self._memory, self._seen_by_gpu = gpu.mapped(self._PLACES)
         self._values = (ctypes.c_int64 * self._PLACES).from_address(self._memory.ctypes.data)
         self._asked = gpu._cuda.event()
         self._taken, self._waiting = 0, False
 
     def take(self):
-        """A pointer to an int64 that is 0, for a kernel to count in."""
+        """An `Array` int64 [] that is 0, for a kernel to count in."""
         assert not self._waiting, "counts that have been asked for must be read first"
         place = self._taken
         self._taken += 1
-        return self._address + 8 * place
+        return self._places[place]
 
     def ask(self):
         """Counting is over: has the counts sent while the stream goes on with what is enqueued later."""

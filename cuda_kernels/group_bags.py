@@ -1,5 +1,8 @@
 """Where the bags of many tables' batches begin, and their longest (group_bags.cu)."""
+import numpy as np
+
 from . import group_steps, groups
+from .arrays import Array, need
 from .backend import INT64, POINTER, family
 
 declare = family(__name__)
@@ -20,12 +23,13 @@ declare("group_bags_member_bytes", INT64)
 BAGS = groups.record("bags", "stride", "n", "n_bags", "most", "offsets", "splits")
 
 
-def offsets(members, counts):
+def offsets(members: np.ndarray, counts: Array) -> None:
     """Finds where each bag begins, as `combine.start_bag_offsets` and `bags.start_longest` for each member.
 
     Args:
         members: BAGS [T].
-        counts: pointer to int64 [3, T], out: as these two count, `outside`, `unsorted` and `longest` of each member.
-            One that is left out has zeros.
+        counts: int64 [3, T], out: as these two count, `outside`, `unsorted` and `longest` of each member. One that is
+            left out has zeros.
     """
-    group_steps.run("bag_offsets", members, counts)
+    need("counts", counts, "int64", 3 * len(members))
+    group_steps.run("bag_offsets", members, counts.pointer)

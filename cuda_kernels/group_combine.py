@@ -1,4 +1,6 @@
 """The sums or means of bags of rows of many tables (group_combine.cu)."""
+import numpy as np
+
 from . import group_steps, groups
 from .backend import INT64, POINTER, family
 
@@ -22,7 +24,7 @@ COMBINE = groups.record(("source", groups.BLOCKS), "source_half", "dim", "invers
                         "mean", ("out", groups.BLOCKS), "out_half", "weights", "scales")
 
 
-def combine(members):
+def combine(members: np.ndarray) -> None:
     """Sums the rows of each bag in key order, as `combine.combine` for each member.
 
     Args:

@@ -1,5 +1,8 @@
 """Keys of many tables looked up together (group_find.cu)."""
+import numpy as np
+
 from . import group_steps, groups
+from .arrays import Array, need
 from .backend import INT64, POINTER, family
 
 declare = family(__name__)
@@ -23,27 +26,30 @@ FIND = groups.record(("keys", groups.BLOCKS), "key_type", "n", "index", "capacit
                      "dim", ("out", groups.BLOCKS), "out_half", "again")
 
 
-def find(members, missing):
+def find(members: np.ndarray, missing: Array) -> None:
     """Rows of keys, as `hash_index.find` and `row_numbers.direct` for each member.
 
     Args:
         members: FIND [T].
-        missing: pointer to int64 [T], out: the number of each member's keys that have no row.
+        missing: int64 [T], out: the number of each member's keys that have no row.
     """
-    group_steps.run("find", members, missing)
+    need("missing", missing, "int64", len(members))
+    group_steps.run("find", members, missing.pointer)
 
 
-def look_up(members, missing):
+def look_up(members: np.ndarray, missing: Array) -> None:
     """As `find`, and copies the rows' values, as `lookup.look_up` for each member."""
-    group_steps.run("look_up", members, missing, 0, 0, 0)
+    need("missing", missing, "int64", len(members))
+    group_steps.run("look_up", members, missing.pointer, 0, 0, 0)
 
 
-def look_up_bags(members, bags, counts):
+def look_up_bags(members: np.ndarray, bags: np.ndarray, counts: Array) -> None:
     """As `find`, and sums each bag's rows up, as `group_combine.combine`.
 
     Args:
         members: FIND [T], keys side by side; out is not looked at.
         bags: group_combine.COMBINE [T], of the tables of `members`, by the rows that are found, side by side as well.
-        counts: pointer to int64 [4, T]: three rows that stay as they are (of group_bags.offsets), and `missing`, out.
+        counts: int64 [4, T]: three rows that stay as they are (of group_bags.offsets), and `missing`, out.
     """
-    group_steps.run("look_up_bags", members, bags.ctypes.data, counts, 0)
+    need("counts", counts, "int64", 4 * len(members))
+    group_steps.run("look_up_bags", members, bags.ctypes.data, counts.pointer, 0)

@@ -1,4 +1,6 @@
 """Rows of many tables by row number (group_gather.cu)."""
+import numpy as np
+
 from . import group_steps, groups
 from .backend import INT64, POINTER, family
 
@@ -18,7 +20,7 @@ GATHER = groups.record(("source", groups.BLOCKS), "source_half", "dim", "n", "ro
                        "out_half")
 
 
-def gather(members):
+def gather(members: np.ndarray) -> None:
     """Copies rows, as `gather.gather` for each member but for negative row numbers.
 
     Args:

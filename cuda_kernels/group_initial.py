@@ -18,6 +18,6 @@ INITIAL = groups.record(("keys", groups.BLOCKS), "key_type", "n", "rows", ("out"
                         "seed", "identity", "kind", ("a", np.float64), ("b", np.float64))
 
 
-def initial(members):
+def initial(members: np.ndarray) -> None:
     """As `row_init.initial_rows` for each member. members: INITIAL [T]."""
     group_steps.run("initial", members)

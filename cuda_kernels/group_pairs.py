@@ -1,4 +1,6 @@
 """Keys of many tables' bags, each with the number of its bag, as they are sent to owners (group_pairs.cu)."""
+import numpy as np
+
 from . import group_steps, groups
 from .backend import INT64, POINTER, family
 
@@ -16,7 +18,7 @@ declare("group_pairs_member_bytes", INT64)
 PAIRS = groups.record("keys", "key_type", "n", "offsets", "n_bags", "first", "position", ("out", groups.BLOCKS))
 
 
-def pairs(members):
+def pairs(members: np.ndarray) -> None:
     """Puts keys and their bags where they are sent from.
 
     Args:

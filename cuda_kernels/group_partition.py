@@ -1,5 +1,8 @@
 """Distinct keys of many tables grouped by the rank that owns them (group_partition.cu)."""
+import numpy as np
+
 from . import group_steps, groups
+from .arrays import Array, need, need_room
 from .backend import INT64, POINTER, family
 
 declare = family(__name__)
@@ -24,17 +27,20 @@ declare("group_partition_member_bytes", INT64)
 PARTITION = groups.record("values", "key_type", "n", "position", "inverse", "n_inverse", "parts", "first")
 
 
-def partition(members, distinct, ranks, counts, sent):
+def partition(members: np.ndarray, distinct: Array, counts: Array, sent: Array) -> None:
     """Groups keys by their owner, and renumbers, as `partition.partition` and `remap` for each member.
 
     The host need not know how many keys there are.
 
     Args:
         members: PARTITION [T].
-        distinct: pointer to int64 [T], the number of each member's distinct keys.
-        ranks: number of owners (N), at least 1.
-        counts: pointer to int64 [N, T], out: keys of each member that each owner gets.
-        sent: pointer to int64, out: the keys by owner, then by member. Room for as many as all members' n.
+        distinct: int64 [T], the number of each member's distinct keys.
+        counts: int64 [N, T], out: keys of each member that each owner gets; N owners, at least 1.
+        sent: int64 [*], out: the keys by owner, then by member. Room for as many as all members' n.
     """
+    ranks = counts.shape[0]
+    need("distinct", distinct, "int64", len(members))
+    need("counts", counts, "int64", ranks * len(members))
+    need_room("sent", sent, "int64", int(members["n"].sum()))
     members["parts"][members["parts"] == 0] = ranks
-    group_steps.run("partition", members, distinct, ranks, counts, sent)
+    group_steps.run("partition", members, distinct.pointer, ranks, counts.pointer, sent.pointer)

@@ -1,4 +1,6 @@
 """Partial sums of bags, from all ranks, of many tables (group_parts.cu)."""
+import numpy as np
+
 from . import group_steps, groups
 from .backend import INT64, POINTER, family
 
@@ -16,7 +18,7 @@ declare("group_parts_member_bytes", INT64)
 PARTS = groups.record("base", "at", "n_parts", "half", "dim", "n_bags", "offsets", "out")
 
 
-def sum_parts(members):
+def sum_parts(members: np.ndarray) -> None:
     """Adds up partial sums of bags in the order of the parts, in float32, and rounds once: out[b] = sum of part[b].
 
     Args:

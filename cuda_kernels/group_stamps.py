@@ -1,4 +1,6 @@
 """Rows of many tables narrowed to 32 bits and stamped (group_stamps.cu)."""
+import numpy as np
+
 from . import group_steps, groups
 from .backend import INT64, POINTER, family
 
@@ -18,7 +20,7 @@ declare("group_stamp_member_bytes", INT64)
 STAMP = groups.record("values", "rows", "n", "stamps", "table_rows", "clock", "ahead", "at_least")
 
 
-def stamp(members):
+def stamp(members: np.ndarray) -> None:
     """Moves clocks, max(*clock + ahead, at_least), and stamps rows with their step, as `stamps.advance` and
     `stamps.stamp_rows` for each member; before that narrows rows as `row_numbers.narrow`.
 

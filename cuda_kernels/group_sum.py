@@ -1,4 +1,6 @@
 """Sums of rows by segment for many tables (group_sum.cu)."""
+import numpy as np
+
 from . import group_steps, groups
 from .backend import INT64, POINTER, family
 
@@ -33,7 +35,7 @@ SUM = groups.record(("values", groups.BLOCKS), "values_half", "dim", "segments",
                     "n_bags", "mean", ("sums", groups.BLOCKS), ("half", groups.BLOCKS), "first_segment", "scales")
 
 
-def segment_sum(members):
+def segment_sum(members: np.ndarray) -> None:
     """Sums rows, as `segment_sum.segment_sum` or, for members with bags, `segment_sum.bag_segment_sum` for each member.
 
     In index order, or in any order as there.

@@ -1,5 +1,8 @@
 """Keys of many tables made distinct, each table's for itself (group_unique.cu)."""
+import numpy as np
+
 from . import group_steps, groups, scan
+from .arrays import Array, need
 from .backend import INT64, POINTER, family
 
 declare = family(__name__)
@@ -19,14 +22,15 @@ declare("group_unique_member_bytes", INT64)
 UNIQUE = groups.record(("keys", groups.BLOCKS), "key_type", "n", "values", "inverse", "first_slot", "slots")
 
 
-def unique(members, counts):
+def unique(members: np.ndarray, counts: Array) -> None:
     """Numbers each member's distinct keys in the order in which they first appear, as `unique.unique` does.
 
     Args:
         members: UNIQUE [T].
-        counts: pointer to int64 [T], out: the number of each member's distinct keys.
+        counts: int64 [T], out: the number of each member's distinct keys.
 
     Raises:
         ValueError: there are too many keys for int32 numbers.
     """
-    group_steps.run("unique", members, counts)
+    need("counts", counts, "int64", len(members))
+    group_steps.run("unique", members, counts.pointer)

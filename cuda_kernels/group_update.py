@@ -1,4 +1,6 @@
 """Optimizers' steps on rows of many tables at once (group_update.cu)."""
+import numpy as np
+
 from . import group_steps, groups
 from .backend import INT64, POINTER, family
 
@@ -19,11 +21,11 @@ UPDATE = groups.record("values", "dim", "rows", "n", *["scalar{}".format(i) for 
                        "slot0", "slot1")
 
 
-def descend(members):
+def descend(members: np.ndarray) -> None:
     """As `update.descend` for each member. members: UPDATE [T]."""
     group_steps.run("descend", members)
 
 
-def lazy_adam(members):
+def lazy_adam(members: np.ndarray) -> None:
     """As `adam.lazy_adam` for each member. members: UPDATE [T]."""
     group_steps.run("lazy_adam", members)

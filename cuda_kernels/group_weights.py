@@ -1,4 +1,6 @@
 """Gradients of what the rows of many tables' bags are multiplied with (group_weights.cu)."""
+import numpy as np
+
 from . import group_steps, groups
 from .backend import INT64, POINTER, family
 
@@ -20,7 +22,7 @@ WEIGHTS = groups.record("gradient", "gradient_half", "rows", "rows_half", "dim",
                         "order", "weights", "out")
 
 
-def weights(members):
+def weights(members: np.ndarray) -> None:
     """The gradients of `combine`'s weights.
 
     Args:

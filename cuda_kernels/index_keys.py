@@ -1,4 +1,6 @@
 """The key of each row of a shard (index_keys.cu)."""
+from . import hash_index
+from .arrays import Array, need
 from .backend import INT64, POINTER, family, kernels
 
 declare = family(__name__)
@@ -6,27 +8,26 @@ declare("keys_by_row", None, POINTER, INT64, INT64, INT64, POINTER, threads=lamb
 declare("direct_keys", None, INT64, INT64, INT64, INT64, POINTER, threads=lambda a: a[1])
 
 
-def keys_by_row(index: int, capacity: int, first: int, n: int, keys: int) -> None:
+def keys_by_row(index: Array, first: int, keys: Array) -> None:
     """The keys of n rows in turn, as the hash index has them. It is read as a whole, so ask for many rows at once.
 
     Args:
-        index: pointer to int64 [capacity, 2], see hash_index.py.
-        capacity: slots of the index.
+        index: int64 [capacity, 2], see hash_index.py.
         first: the first row that is asked for.
-        n: number of rows.
-        keys: pointer to int64 [n], out; where a row is not in use it is left.
+        keys: int64 [n], out; where a row is not in use it is left.
     """
-    kernels.keys_by_row(index, capacity, first, n, keys)
+    need("keys", keys, "int64", keys.size)
+    kernels.keys_by_row(index.pointer, hash_index.slots(index), first, keys.size, keys.pointer)
 
 
-def direct_keys(first: int, n: int, ranks: int, rank: int, keys: int) -> None:
+def direct_keys(first: int, ranks: int, rank: int, keys: Array) -> None:
     """The keys of n rows in turn of a table without index: row * ranks + rank.
 
     Args:
         first: the first row that is asked for.
-        n: number of rows.
         ranks: number of ranks over which the table is spread.
         rank: this one.
-        keys: pointer to int64 [n], out.
+        keys: int64 [n], out.
     """
-    kernels.direct_keys(first, n, ranks, rank, keys)
+    need("keys", keys, "int64", keys.size)
+    kernels.direct_keys(first, keys.size, ranks, rank, keys.pointer)

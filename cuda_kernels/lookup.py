@@ -1,6 +1,9 @@
 """A whole batch looked up in one pass (lookup.cu)."""
-from . import gather
-from .backend import INT32, INT64, KEY_TYPES, POINTER, counts, current, family, kernels
+from typing import Optional
+
+from . import gather, hash_index
+from .arrays import Array, need, need_rows, pointer, width
+from .backend import INT32, INT64, POINTER, counts, current, family, kernels, key_type
 
 declare = family(__name__)
 for _name in ("look_up", "look_up_half"):
@@ -8,36 +11,45 @@ for _name in ("look_up", "look_up_half"):
 declare("find_keys", None, POINTER, INT32, INT64, POINTER, INT64, POINTER, POINTER, threads=lambda a: a[2])
 
 
-def look_up(keys: int, key_type: str, n: int, index: int, capacity: int, table: int, dim: int, rows: int, out: int,
-            dtype: str = "float32") -> int:
-    """Finds every position's row and, unless `out` is 0, copies it.
+def look_up(keys: Array, index: Array, table: Array, rows: Array, out: Optional[Array]) -> int:
+    """Finds every position's row and, unless `out` is None, copies it.
 
     Args:
-        keys: pointer to n keys of `key_type`: 'int64', 'int32' or 'uint32'.
-        n: number of keys.
-        index: pointer to the hash index, see `hash_index.find`.
-        capacity: its slots.
-        table: pointer to float32 [rows, dim].
-        dim: floats of a row.
-        rows: pointer to int32 [n], out: the row of each position, -1 for a missing key.
-        out: pointer to float32 or float16 [n, dim], out: each position's values; those of missing keys are
-            undefined. Or 0.
-        dtype: that of `out`; to float16 the values are rounded.
+        keys: int64, int32 or uint32 [n].
+        index: int64 [capacity, 2], the hash index, see `hash_index.find`.
+        table: float32 [V, dim].
+        rows: int32 [n], out: the row of each position, -1 for a missing key.
+        out: float32 or float16 [n, dim], out: each position's values, in float16 rounded; those of missing keys are
+            undefined. Or None.
 
     Returns:
         The number of positions whose key is missing.
     """
     if current() is None:
-        kernel = kernels.look_up if dtype == "float32" else kernels.look_up_half
-        return kernel(keys, KEY_TYPES[key_type], n, index, capacity, table, dim, rows, out)
+        dim, capacity = width(table), hash_index.slots(index)
+        _check(keys, rows)
+        need("table", table, "float32", table.size)
+        half = out is not None and out.dtype == "float16"
+        if out is not None:
+            need_rows("out", out, "float16" if half else "float32", keys.size, dim)
+        kernel = kernels.look_up_half if half else kernels.look_up
+        return kernel(keys.pointer, key_type(keys), keys.size, index.pointer, capacity, table.pointer, dim,
+                      rows.pointer, pointer(out))
     found = counts()
-    start(keys, key_type, n, index, capacity, rows, found.take())
+    start(keys, index, rows, found.take())
     found.ask()
-    if out:
-        gather.gather(table, dim, rows, n, out, dtype=dtype)
+    if out is not None:
+        gather.gather(table, rows, out)
     return found.read()[0]
 
 
-def start(keys: int, key_type: str, n: int, index: int, capacity: int, rows: int, missing: int) -> None:
-    """Finds every position's row on a GPU without waiting; *missing, a pointer from `counts().take()` or 0, counts."""
-    kernels.find_keys(keys, KEY_TYPES[key_type], n, index, capacity, rows, missing)
+def _check(keys: Array, rows: Array) -> None:
+    need("keys", keys, keys.dtype, keys.size)
+    need("rows", rows, "int32", keys.size)
+
+
+def start(keys: Array, index: Array, rows: Array, missing: Optional[Array]) -> None:
+    """Finds every position's row on a GPU without waiting; missing, a place from `counts().take()` or None, counts."""
+    _check(keys, rows)
+    kernels.find_keys(keys.pointer, key_type(keys), keys.size, index.pointer, hash_index.slots(index), rows.pointer,
+                      pointer(missing))

@@ -1,4 +1,7 @@
 """Initial values of rows, by a counter-based generator (row_init.cu, row_init.cuh)."""
+from typing import Optional
+
+from .arrays import Array, need, need_rows, pointer, width
 from .backend import FLOAT, INT32, INT64, POINTER, UINT64, family, kernels, row_lanes
 
 declare = family(__name__)
@@ -23,35 +26,37 @@ def number_of(kind: str, pool: int = 0) -> int:
         raise ValueError("Unknown kind of initial rows {!r}; known are {}.".format(kind, ", ".join(sorted(KINDS))))
 
 
-def initial_rows(seed: int, table_id: int, keys: int, n: int, dim: int, kind: str, a: float, b: float,
-                 only_where_negative: int, out: int, dtype: str = "float32", pool: int = 0) -> None:
+def initial_rows(seed: int, table_id: int, keys: Array, kind: str, a: float, b: float,
+                 only_where_negative: Optional[Array], out: Array, pool: int = 0) -> None:
     """Fills rows with values that depend on (seed, table_id, key, column) only.
 
     Args:
         seed: int, taken modulo 2**64.
         table_id: int, taken modulo 2**64.
-        keys: pointer to int64 [n].
-        n: number of rows.
-        dim: floats a row (D).
+        keys: int64 [n].
         kind: 'zeros'; 'constant' (a); 'uniform' in [a, b); 'normal' with mean a and standard deviation b;
             'truncated_normal', the same with deviates beyond two standard deviations drawn again.
         a: see kind.
         b: see kind.
-        only_where_negative: pointer to int32 [n]: only rows with a negative one are written; 0: all are.
-        out: pointer to float32 or float16 [n, dim].
-        dtype: that of `out`; to float16 the values are rounded.
+        only_where_negative: int32 [n]: only rows with a negative one are written; None: all are.
+        out: float32 or float16 [n, dim]; to float16 the values are rounded.
         pool: a key has the row of key modulo `pool`; 0: one of its own.
 
     Raises:
         ValueError: unknown kind.
     """
-    kernel = kernels.initial_rows if dtype == "float32" else kernels.initial_rows_half
-    kernel(seed & _WORD, table_id & _WORD, keys, n, dim, number_of(kind, pool), a, b, only_where_negative,
-           out)
+    n, dim, half = keys.size, width(out), out.dtype == "float16"
+    need("keys", keys, "int64", n)
+    if only_where_negative is not None:
+        need("only_where_negative", only_where_negative, "int32", n)
+    need_rows("out", out, "float16" if half else "float32", n, dim)
+    kernel = kernels.initial_rows_half if half else kernels.initial_rows
+    kernel(seed & _WORD, table_id & _WORD, keys.pointer, n, dim, number_of(kind, pool), a, b,
+           pointer(only_where_negative), out.pointer)
 
 
-def initial_rows_of_shard(seed: int, table_id: int, rank: int, ranks: int, n_rows: int, dim: int, kind: str, a: float,
-                          b: float, out: int) -> None:
+def initial_rows_of_shard(seed: int, table_id: int, rank: int, ranks: int, kind: str, a: float, b: float,
+                          out: Array) -> None:
     """Fills the shard of a table without index: row i is the row of key i * ranks + rank.
 
     Args:
@@ -59,15 +64,15 @@ def initial_rows_of_shard(seed: int, table_id: int, rank: int, ranks: int, n_row
         table_id: int, taken modulo 2**64.
         rank: this rank.
         ranks: number of ranks (N).
-        n_rows: rows of the shard (V).
-        dim: floats a row (D).
         kind: as for `initial_rows`.
         a: see kind.
         b: see kind.
-        out: pointer to float32 [n_rows, dim].
+        out: float32 [V, D], the shard's rows.
 
     Raises:
         ValueError: unknown kind.
     """
+    n_rows, dim = out.shape[0], width(out)
+    need_rows("out", out, "float32", n_rows, dim)
     kernels.initial_rows_of_shard(seed & _WORD, table_id & _WORD, rank, ranks, n_rows, dim, number_of(kind), a, b,
-                                  out)
+                                  out.pointer)

@@ -1,5 +1,8 @@
 """Small steps between keys and rows (row_numbers.cu)."""
+from typing import Optional
+
 from . import scan
+from .arrays import Array, need, need_room, pointer
 from .backend import INT64, POINTER, counts, family, kernels
 
 declare = family(__name__)
@@ -15,92 +18,114 @@ declare("compact", None, POINTER, INT64, POINTER, POINTER, POINTER, POINTER,
         threads=lambda a: scan.threads(a[1]), block=scan.BLOCK, exact=True)
 
 
-def direct(keys: int, n: int, ranks: int, rows: int) -> None:
+def direct(keys: Array, ranks: int, rows: Array) -> None:
     """Rows of keys in a table without index: rows[i] = keys[i] // ranks.
 
     Args:
-        keys: pointer to int64 [n], not negative.
-        n: number of keys.
+        keys: int64 [n], not negative.
         ranks: number of ranks over which the table is spread.
-        rows: pointer to int32 [n], out.
+        rows: int32 [n], out.
     """
-    kernels.direct_rows(keys, n, ranks, rows)
+    n = keys.size
+    need("keys", keys, "int64", n)
+    need("rows", rows, "int32", n)
+    kernels.direct_rows(keys.pointer, n, ranks, rows.pointer)
 
 
-def look_up(values: int, index: int, n: int, out: int) -> None:
-    """out[i] = values[index[i]]; with index 0 (null) a copy.
+def look_up(values: Array, index: Optional[Array], out: Array) -> None:
+    """out[i] = values[index[i]]; without an index a copy.
 
     Args:
-        values: pointer to int32.
-        index: pointer to int32 [n], each a valid place of values; or 0.
-        n: number of items of out.
-        out: pointer to int32 [n].
+        values: int32 [*].
+        index: int32 [n], each a valid place of values; or None: the first n of them.
+        out: int32 [n].
     """
-    kernels.look_up_int32(values, index, n, out)
+    n = _check(values, index, out, "int32")
+    kernels.look_up_int32(values.pointer, pointer(index), n, out.pointer)
 
 
-def look_up_int64(values: int, index: int, n: int, out: int) -> None:
+def look_up_int64(values: Array, index: Optional[Array], out: Array) -> None:
     """As `look_up`, for int64 values."""
-    kernels.look_up_int64(values, index, n, out)
+    n = _check(values, index, out, "int64")
+    kernels.look_up_int64(values.pointer, pointer(index), n, out.pointer)
 
 
-def narrow(rows: int, n: int, out: int) -> None:
-    """Row numbers, int64 [n] at `rows`, as int32 [n] at `out`."""
-    kernels.narrow_rows(rows, n, out)
+def _check(values: Array, index: Optional[Array], out: Array, dtype: str) -> int:
+    n = out.size
+    need_room("values", values, dtype, n if index is None else 0)
+    if index is not None:
+        need("index", index, "int32", n)
+    need("out", out, dtype, n)
+    return n
 
 
-def collect_new(keys: int, rows: int, n: int, first: int, out: int) -> None:
+def narrow(rows: Array, out: Array) -> None:
+    """Row numbers, int64 [n], as int32 [n]; or other numbers as uint32, whose higher halves are left out."""
+    n = rows.size
+    need("rows", rows, "int64", n)
+    need("out", out, "uint32" if out.dtype == "uint32" else "int32", n)
+    kernels.narrow_rows(rows.pointer, n, out.pointer)
+
+
+def collect_new(keys: Array, rows: Array, first: int, out: Array) -> None:
     """The keys of the rows from `first` on, in the order of these rows.
 
     Args:
-        keys: pointer to int64 [n].
-        rows: pointer to int32 [n], the keys' rows.
-        n: number of keys.
+        keys: int64 [n].
+        rows: int32 [n], the keys' rows.
         first: the lowest row that is wanted.
-        out: pointer to int64, out[rows[i] - first] = keys[i]; room for all rows from `first` on.
+        out: int64 [*], out[rows[i] - first] = keys[i]; room for all rows from `first` on.
     """
-    kernels.collect_new(keys, rows, n, first, out)
+    n = keys.size
+    need("keys", keys, "int64", n)
+    need("rows", rows, "int32", n)
+    need("out", out, "int64", out.size)
+    kernels.collect_new(keys.pointer, rows.pointer, n, first, out.pointer)
 
 
-def first_out_of_range(keys: int, n: int, limit: int) -> int:
+def first_out_of_range(keys: Array, limit: int) -> int:
     """The lowest position of a key outside [0, limit), or -1.
 
     Args:
-        keys: pointer to int64 [n].
-        n: number of keys.
+        keys: int64 [n].
         limit: the lowest key that is too large.
     """
-    found = counts()
-    kernels.lowest_out_of_range(keys, n, limit, found.take())
+    n, found = keys.size, counts()
+    need("keys", keys, "int64", n)
+    kernels.lowest_out_of_range(keys.pointer, n, limit, found.take().pointer)
     from_end = found.read()[0]
     return n - from_end if from_end else -1
 
 
-def number_missing(rows: int, n: int, next_row: int, limit: int, out: int) -> None:
+def number_missing(rows: Array, next_row: int, limit: int, out: Array) -> None:
     """Copies rows, with next_row, next_row + 1, ... for the missing ones, in order, as long as they are below limit.
 
     Args:
-        rows: pointer to int32 [n], -1 where missing.
-        n: number of rows.
+        rows: int32 [n], -1 where missing.
         next_row: the first number to give.
         limit: numbers from here on are not given: -1 stays.
-        out: pointer to int32 [n].
+        out: int32 [n].
     """
-    kernels.number_missing(rows, n, next_row, limit, out, scan.state(n))
+    n = rows.size
+    need("rows", rows, "int32", n)
+    need("out", out, "int32", n)
+    kernels.number_missing(rows.pointer, n, next_row, limit, out.pointer, scan.state(n))
 
 
-def compact(rows: int, n: int, kept: int, number: int) -> int:
+def compact(rows: Array, kept: Array, number: Array) -> int:
     """Leaves out missing rows.
 
     Args:
-        rows: pointer to int32 [n], -1 where missing.
-        n: number of rows.
-        kept: pointer to int32 [n], out: the rows that are not missing, in order, at its front.
-        number: pointer to int32 [n], out: the place of each row in `kept`, -1 where missing.
+        rows: int32 [n], -1 where missing.
+        kept: int32 [n], out: the rows that are not missing, in order, at its front.
+        number: int32 [n], out: the place of each row in `kept`, -1 where missing.
 
     Returns:
         How many rows are kept.
     """
-    found = counts()
-    kernels.compact(rows, n, kept, number, found.take(), scan.state(n))
+    n, found = rows.size, counts()
+    need("rows", rows, "int32", n)
+    need("kept", kept, "int32", n)
+    need("number", number, "int32", n)
+    kernels.compact(rows.pointer, n, kept.pointer, number.pointer, found.take().pointer, scan.state(n))
     return found.read()[0]

@@ -1,4 +1,5 @@
 """Running sums on a GPU (scan.cu), and the scratch memory that every scan needs."""
+from .arrays import Array, need, need_room
 from .backend import INT64, POINTER, current, family, kernels
 
 BLOCK, TILE = 256, 2048  # as in scan.cuh, and as in host_group_device.h
@@ -20,7 +21,8 @@ def state_bytes(n: int) -> int:
 
 
 def state(n: int) -> int:
-    """A scan's state for n items, cleared: a pointer; 0 on the host, where a scan is a loop that needs none."""
+    """A scan's state for n items, cleared: a pointer, for a kernel; 0 on the host, where a scan is a loop that needs
+    none."""
     gpu = current()
     if gpu is None:
         return 0
@@ -33,13 +35,15 @@ declare = family(__name__)
 declare("running_sum", None, POINTER, INT64, POINTER, POINTER, threads=lambda a: threads(a[1]), block=BLOCK, exact=True)
 
 
-def running_sum(values: int, n: int, out: int, state: int) -> None:
+def running_sum(values: Array, out: Array, state: int) -> None:
     """out[i] = values[0] + ... + values[i - 1] for i in [0, n]; GPU only.
 
     Args:
-        values: pointer to int32 [n], n > 0; may be out.
-        n: number of values.
-        out: pointer to int32 [n + 1].
-        state: pointer to `state_bytes(n)` bytes that are zero.
+        values: int32 [n], or more, n > 0; may be out.
+        out: int32 [n + 1].
+        state: pointer to `state_bytes(n)` bytes that are zero, as `state` gives it.
     """
-    kernels.running_sum(values, n, out, state)
+    n = out.size - 1
+    need_room("values", values, "int32", n)
+    need("out", out, "int32", n + 1)
+    kernels.running_sum(values.pointer, n, out.pointer, state)

@@ -1,4 +1,5 @@
 """Rows written into a table by row number (scatter.cu)."""
+from .arrays import Array, allocated, need, need_rows, width
 from .backend import INT64, POINTER, current, family, kernels, row_lanes
 
 declare = family(__name__)
@@ -17,22 +18,23 @@ def scratch_bytes(n: int) -> int:
     return 4 * (_places(n) + n)
 
 
-def scatter(values: int, dim: int, rows: int, n: int, table: int) -> None:
+def scatter(values: Array, rows: Array, table: Array) -> None:
     """Writes rows: table[rows[i]] = values[i]; negative rows are skipped, of equal rows the last wins.
 
     Args:
-        values: pointer to float32 [n, dim].
-        dim: floats a row (D).
-        rows: pointer to int32 [n].
-        n: number of rows to write.
-        table: pointer to float32 [*, dim], changed.
+        values: float32 [n, dim].
+        rows: int32 [n].
+        table: float32 [V, dim], changed.
     """
-    gpu = current()
+    n, dim, gpu = rows.size, width(table), current()
+    need("rows", rows, "int32", n)
+    need_rows("values", values, "float32", n, dim)
+    need("table", table, "float32", table.size)
     if gpu is None:
-        kernels.scatter(values, dim, rows, n, table)
+        kernels.scatter(values.pointer, dim, rows.pointer, n, table.pointer)
         return
     places = _places(n)
-    last, place = gpu.allocate(4 * places), gpu.allocate(4 * n)
-    gpu.clear(last, 4 * places)
-    kernels.last_items(rows, n, last, places, place)
-    kernels.scatter_last(values, dim, rows, n, last, place, table)
+    last, place = allocated(gpu, "int32", places), allocated(gpu, "int32", n)
+    gpu.clear(last.pointer, 4 * places)
+    kernels.last_items(rows.pointer, n, last.pointer, places, place.pointer)
+    kernels.scatter_last(values.pointer, dim, rows.pointer, n, last.pointer, place.pointer, table.pointer)

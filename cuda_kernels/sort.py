@@ -1,5 +1,6 @@
 """A stable sort on a GPU (sort.cu), for what must come in a fixed order."""
 from . import scan
+from .arrays import Array, allocated, need
 from .backend import INT32, INT64, POINTER, current, family, kernels
 
 # As in sort.cu, and as in host_group_sums.cu: threads of a block, items of a block, and how many bits of the keys a
@@ -24,29 +25,35 @@ def scratch_bytes(n: int) -> int:
     return 8 * n + 4 * (counters + 1) + -(-32 // BITS) * scan.state_bytes(counters)
 
 
-def order(keys: int, n: int, limit: int, sorted_keys: int, places: int) -> None:
+def order(keys: Array, limit: int, sorted_keys: Array, places: Array) -> None:
     """Sorts numbers in a stable way; GPU only.
 
     Args:
-        keys: pointer to uint32 [n].
-        n: number of keys, below 2**31.
+        keys: uint32 [n], n below 2**31; or int32, of which negative ones come last.
         limit: all keys are below it.
-        sorted_keys: pointer to uint32 [n], out. Not keys.
-        places: pointer to int32 [n], out: sorted_keys[j] == keys[places[j]].
+        sorted_keys: [n] of the same dtype, out. Not keys.
+        places: int32 [n], out: sorted_keys[j] == keys[places[j]].
     """
+    n, dtype = keys.size, keys.dtype
+    need("keys", keys, "int32" if dtype == "int32" else "uint32", n)
+    need("sorted_keys", sorted_keys, dtype, n)
+    need("places", places, "int32", n)
     if not n:
         return
     gpu = current()
     passes = max(1, ((max(1, limit) - 1).bit_length() + BITS - 1) // BITS)
     counters = (1 << BITS) * _tiles(n)
-    counts = gpu.allocate(4 * (counters + 1))
-    other_keys, other_places = (gpu.allocate(4 * n), gpu.allocate(4 * n)) if passes > 1 else (0, 0)
+    counts = allocated(gpu, "int32", counters + 1)
+    other_keys, other_places = sorted_keys, places
+    if passes > 1:
+        other_keys, other_places = allocated(gpu, dtype, n), allocated(gpu, "int32", n)
     source, source_places = keys, 0
     for number in range(passes):
         # The last pass must end in the caller's arrays.
         here = (passes - 1 - number) % 2 == 0
         target, target_places = (sorted_keys, places) if here else (other_keys, other_places)
-        kernels.sort_count(source, n, BITS * number, counts)
-        scan.running_sum(counts, counters, counts, scan.state(counters))
-        kernels.sort_place(source, source_places, n, BITS * number, counts, target, target_places)
-        source, source_places = target, target_places
+        kernels.sort_count(source.pointer, n, BITS * number, counts.pointer)
+        scan.running_sum(counts, counts, scan.state(counters))
+        kernels.sort_place(source.pointer, source_places, n, BITS * number, counts.pointer, target.pointer,
+                           target_places.pointer)
+        source, source_places = target, target_places.pointer

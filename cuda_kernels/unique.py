@@ -1,6 +1,7 @@
 """Keys of a batch, widened and made distinct (unique.cu)."""
 from . import scan
-from .backend import INT32, INT64, KEY_TYPES, POINTER, counts, current, family, kernels
+from .arrays import Array, need, need_room
+from .backend import INT32, INT64, POINTER, counts, current, family, kernels, key_type
 
 declare = family(__name__)
 declare("unique", INT64, POINTER, INT32, INT64, POINTER, POINTER, POINTER, INT64)
@@ -34,46 +35,59 @@ def scratch_bytes(n: int) -> int:
     return scan.state_bytes(n) + 4 * slots(n) + 4 * n
 
 
-def unique(keys: int, key_type: str, n: int, values: int, inverse: int, scratch: int) -> int:
+def unique(keys: Array, values: Array, inverse: Array, scratch: Array) -> int:
     """Numbers the distinct keys in the order in which they first appear.
 
     Args:
-        keys: pointer to [n] of key_type.
-        key_type: 'int64', 'int32' or 'uint32'.
-        n: number of keys.
-        values: pointer to int64 [n], out: the distinct keys, then undefined.
-        inverse: pointer to int32 [n], out: values[inverse[i]] == keys[i].
-        scratch: pointer to scratch_bytes(n) bytes, 8-byte aligned; need not be cleared.
+        keys: int64, int32 or uint32 [n].
+        values: int64 [n], out: the distinct keys, then undefined.
+        inverse: int32 [n], out: values[inverse[i]] == keys[i].
+        scratch: uint8 [scratch_bytes(n)] or more, 8-byte aligned; need not be cleared.
 
     Returns:
         The number U of distinct keys.
     """
-    gpu = current()
-    if gpu is None:
-        return kernels.unique(keys, KEY_TYPES[key_type], n, values, inverse, scratch, slots(n))
+    if current() is None:
+        n = keys.size
+        _check(keys, values, inverse)
+        places = slots(n)
+        need_room("scratch", scratch, "uint8", 4 * places)
+        return kernels.unique(keys.pointer, key_type(keys), n, values.pointer, inverse.pointer, scratch.pointer, places)
     found = counts()
-    start(keys, key_type, n, values, inverse, scratch, found.take())
+    start(keys, values, inverse, scratch, found.take())
     return found.read()[0]
 
 
-def start(keys: int, key_type: str, n: int, values: int, inverse: int, scratch: int, count: int) -> None:
-    """`unique` on a GPU without waiting: their number goes into *count, a pointer from `counts().take()`."""
-    places, kind = slots(n), KEY_TYPES[key_type]
-    table = scratch + scan.state_bytes(n)
+def _check(keys: Array, values: Array, inverse: Array) -> None:
+    n = keys.size
+    need("keys", keys, keys.dtype, n)
+    need("values", values, "int64", n)
+    need("inverse", inverse, "int32", n)
+
+
+def start(keys: Array, values: Array, inverse: Array, scratch: Array, count: Array) -> None:
+    """`unique` on a GPU without waiting: their number goes into count, a place from `counts().take()`."""
+    n, kind = keys.size, key_type(keys)
+    places, state_bytes = slots(n), scan.state_bytes(n)
+    _check(keys, values, inverse)
+    need_room("scratch", scratch, "uint8", scratch_bytes(n))
+    table = scratch.pointer + state_bytes
     rank = table + 4 * places
-    current().clear(scratch, scan.state_bytes(n) + 4 * places)
-    kernels.unique_claim(keys, kind, n, inverse, table, places)
-    kernels.unique_number(keys, kind, n, inverse, table, values, rank, count, scratch)
-    kernels.unique_inverse(inverse, n, table, rank)
+    current().clear(scratch.pointer, state_bytes + 4 * places)
+    kernels.unique_claim(keys.pointer, kind, n, inverse.pointer, table, places)
+    kernels.unique_number(keys.pointer, kind, n, inverse.pointer, table, values.pointer, rank, count.pointer,
+                          scratch.pointer)
+    kernels.unique_inverse(inverse.pointer, n, table, rank)
 
 
-def widen(keys: int, key_type: str, n: int, out: int) -> None:
+def widen(keys: Array, out: Array) -> None:
     """Copies keys of any type as int64.
 
     Args:
-        keys: pointer to [n] of key_type.
-        key_type: 'int64', 'int32' or 'uint32'.
-        n: number of keys.
-        out: pointer to int64 [n].
+        keys: int64, int32 or uint32 [n].
+        out: int64 [n].
     """
-    kernels.widen(keys, KEY_TYPES[key_type], n, out)
+    n = keys.size
+    need("keys", keys, keys.dtype, n)
+    need("out", out, "int64", n)
+    kernels.widen(keys.pointer, key_type(keys), n, out.pointer)

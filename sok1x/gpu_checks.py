@@ -109,7 +109,7 @@ def kernels(local_rank: int) -> str:
     try:
         device = gpu.get(local_rank % max(1, gpu.count()))
         with device.active(), backend.use(device):
-            fill.fill_int64(backend.counts().take(), 1, 12345)
+            fill.fill_int64(backend.counts().take(), 12345)
             found = backend.counts().read()
     except (gpu.GpuMissing, gpu_compiler.CompilerMissing, RuntimeError) as error:
         raise Failure(str(error), "mend what the message names; to train without a GPU, set CUDA_VISIBLE_DEVICES to "

@@ -6,8 +6,8 @@ The two structures below are those of `bridge_request.h`; their sizes are compar
 import contextlib
 import ctypes
 
-import numpy as np
-
+from sok1x.cuda_kernels import arrays
+from sok1x.cuda_kernels.arrays import ITEM_BYTES, Array
 from sok1x.graph_ops.bridge import arena, op_file, timeline
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INTERNAL, RESOURCE_EXHAUSTED, CallError
 
@@ -20,7 +20,6 @@ GROUP_HOLDS = 1000  # in place of a status code: bridge_calls.h
 _DTYPES = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 9: "int64", 10: "bool",
            17: "uint16", 19: "float16", 22: "uint32", 23: "uint64"}
 NUMBERS = {name: number for number, name in _DTYPES.items()}
-ITEM_BYTES = {name: np.dtype(name).itemsize for name in NUMBERS}
 
 
 class TensorInfo(ctypes.Structure):
@@ -44,51 +43,6 @@ class RequestInfo(ctypes.Structure):
                 ("input_count", ctypes.c_int32), ("host_input_count", ctypes.c_int32),
                 ("resource_count", ctypes.c_int32), ("device_output_count", ctypes.c_int32),
                 ("no_room", ctypes.c_int32)]
-
-
-class Array:
-    """A tensor's memory: `pointer` (an int, 0 for no elements), `dtype` (a NumPy name), `shape`, `size`, `gpu`: the
-    `Gpu` in whose memory it lies, None for the host's, and `stride`: bytes from a row to the next where other things
-    lie between, else 0."""
-
-    __slots__ = ("pointer", "dtype", "shape", "size", "gpu", "stride")
-
-    def __init__(self, pointer, dtype, shape, size, gpu=None, stride=0):
-        self.pointer = pointer
-        self.dtype = dtype
-        self.shape = shape
-        self.size = size
-        self.gpu = gpu
-        self.stride = stride
-
-    def numpy(self):
-        """The memory itself as a NumPy array. For counts and other small things in host memory."""
-        assert self.gpu is None, "the array is in a GPU's memory"
-        if not self.size:
-            return np.empty(self.shape, self.dtype)
-        if self.stride:
-            row = np.empty(self.shape[1:], self.dtype)
-            memory = (ctypes.c_char * (self.stride * (self.shape[0] - 1) + row.nbytes)).from_address(self.pointer)
-            return np.ndarray(self.shape, self.dtype, memory, strides=(self.stride,) + row.strides)
-        memory = (ctypes.c_char * (self.size * ITEM_BYTES[self.dtype])).from_address(self.pointer)
-        return np.frombuffer(memory, self.dtype).reshape(self.shape)
-
-    def read(self):
-        """A copy as a NumPy array. From a GPU's memory it waits for the stream: for small things, and for errors."""
-        if self.gpu is None:
-            return self.numpy().copy()
-        values = np.empty(self.shape, self.dtype)
-        self.gpu.to_host(values.ctypes.data, self.pointer, values.nbytes)
-        return values
-
-    def write(self, values):
-        """Overwrites the memory with a NumPy array of its dtype and size. For small things too."""
-        values = np.ascontiguousarray(values, self.dtype)
-        assert values.size == self.size, (values.size, self.size)
-        if self.gpu is None:
-            self.numpy()[...] = values.reshape(self.shape)
-        elif values.size:
-            self.gpu.to_device(self.pointer, values.ctypes.data, values.nbytes)
 
 
 def array(info, gpu=None):
@@ -229,9 +183,10 @@ class Request:
 
     def temporary(self, dtype, *shape):
         """Scratch memory from TensorFlow's allocator, for others again when the request finishes: an `Array`."""
-        array = self._made(0, dtype, shape, self.gpu)
-        array.pointer = self.memory(array.size * ITEM_BYTES[dtype])
-        return array
+        size = 1
+        for length in shape:
+            size *= length
+        return Array(self.memory(size * ITEM_BYTES[dtype]), dtype, shape, size, self.gpu)
 
     def memory(self, nbytes):
         """As `temporary`: a pointer to nbytes bytes."""
@@ -316,10 +271,7 @@ class Request:
 
     @staticmethod
     def _made(pointer, dtype, shape, gpu):
-        size = 1
-        for length in shape:
-            size *= length
-        return Array(pointer or 0, dtype, tuple(shape), size, gpu)
+        return arrays.array(pointer or 0, dtype, tuple(shape), gpu)
 
     @classmethod
     def _check(cls, code, dtype, shape):

@@ -63,7 +63,7 @@ class All2All(Exchange):
         back.layout.sum(back.given, back.saved.inverse, summed.shape[0], summed)
         if dtype != "float32":
             back.state = request.temporary(dtype, *summed.shape)
-            dense.narrow_half(summed.pointer, summed.size, back.state.pointer)
+            dense.narrow_half(summed, back.state)
 
     def backward(self, back: Gradient, headers: np.ndarray) -> None:
         """See `Exchange.backward`."""

@@ -48,7 +48,7 @@ class Alone(Exchange):
             lookup.keep(lambda positions, kept: positions.read(store, asked.keys, found, asked.inverse, kept))
             if not lookup.training:
                 store.keep_from_gradient(found.rows)
-        row_numbers.look_up(found.rows.pointer, asked.inverse.pointer, at.size, at.pointer)
+        row_numbers.look_up(found.rows, asked.inverse, at)
 
     def prepare_backward(self, back: Gradient) -> None:
         """See `Exchange.prepare_backward`."""

@@ -15,7 +15,7 @@ class Asked:
     """A batch's distinct keys.
 
     Attributes:
-      keys: int64 [U], at the front of an `Array`. count: U.
+      keys: int64 [U]. count: U.
       inverse: int32 [K], which of them each position asks for.
     """
 
@@ -57,7 +57,7 @@ def ask_owners(lookup: Lookup, inverse: Any) -> AskedOfOwners:
     # N is a multiple of a host's ranks, so that a key's owner has the local number that the key has here.
     to = None if hosts is None else (hosts.local, hosts.first)
     counts = by_owner(lookup, asked.keys, asked.count, keys, position, to)
-    partition.remap(inverse.pointer, position.pointer, inverse.size)
+    partition.remap(inverse, position)
     return AskedOfOwners(keys, asked.count, inverse, counts)
 
 
@@ -74,7 +74,7 @@ def by_owner(lookup: Lookup, keys: Any, count: int, grouped: Any, position: Any,
     request, ranks, placement = lookup.request, lookup.world.size, lookup.table.placement
     parts, first = to or (placement.parts(ranks), placement.first)
     counts = request.temporary("int64", parts)
-    partition.partition(keys.pointer, count, parts, counts.pointer, grouped.pointer, position.pointer)
+    partition.partition(keys.front(count), counts, grouped.front(count), position.front(count))
     of_all = np.zeros(ranks, np.int64)
     of_all[first:first + parts] = counts.read()
     return of_all

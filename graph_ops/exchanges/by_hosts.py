@@ -46,7 +46,7 @@ def ask(number: int, lookup: Lookup, every: Header, asked: AskedOfOwners, dtype:
         "int64", total)
     distinct, count = make_distinct(request, came, relayed)
     sent = by_owner(lookup, distinct, count, grouped, position)
-    partition.remap(relayed.pointer, position.pointer, total)
+    partition.remap(relayed, position.front(count))
     received = counts_for_this_rank(lookup.world, sent[None], ACROSS)[0]
     lookup.leave_counts(number, [near_sent, near_received, sent, received])
     _note(lookup, ((near_sent, near_received), (sent, received)), item, keys=True)
@@ -76,7 +76,7 @@ def to_owners(back: Gradient, summed: Any) -> Any:
     Positions(dim, relayed.size).sum(came, relayed, sums.shape[0], sums)
     if dtype != "float32":
         rounded = request.temporary(dtype, *sums.shape)
-        dense.narrow_half(sums.pointer, sums.size, rounded.pointer)
+        dense.narrow_half(sums, rounded)
         sums = rounded
     request.communicator.all_to_all(sums.pointer, sent, gradients.pointer, received, size, ACROSS)
     _note(back, ways[1:], size, keys=False)

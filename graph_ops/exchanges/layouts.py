@@ -1,8 +1,9 @@
 """What a lookup makes of its keys' rows, and back: a row for each position, or one for each bag of positions."""
 import abc
-from typing import Any
+from typing import Any, Optional
 
 from sok1x.cuda_kernels import combine, gather, group_combine, group_sum, groups, row_numbers, segment_sum
+from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.stores.base_store import Found, Store
 
 # How bags are divided, by combiner: not; by their number of keys or the sum of their weights; with weights alone by the
@@ -41,7 +42,7 @@ class Positions(Layout):
 
     def spread(self, values: Any, places: Any, out: Any) -> None:
         """See `Layout.spread`."""
-        gather.gather(values.pointer, self.dim, places.pointer, places.size, out.pointer, values.dtype, out.dtype)
+        gather.gather(values, places, out)
 
     def read(self, store: Store, keys: Any, found: Found, places: Any, out: Any) -> None:
         """See `Layout.read`."""
@@ -50,8 +51,7 @@ class Positions(Layout):
 
     def sum(self, gradient: Any, places: Any, count: int, sums: Any) -> None:
         """See `Layout.sum`."""
-        segment_sum.segment_sum(gradient.pointer, self.dim, places.pointer, places.size, count, sums.pointer,
-                                gradient.dtype)
+        segment_sum.segment_sum(gradient, places, sums)
 
 
 class Bags(Layout):
@@ -66,28 +66,26 @@ class Bags(Layout):
 
     def spread(self, values: Any, places: Any, out: Any) -> None:
         """See `Layout.spread`."""
-        self._combine(values, 0, places, out)
+        self._combine(values, None, places, out)
 
     def read(self, store: Store, keys: Any, found: Found, places: Any, out: Any) -> None:
         """See `Layout.read`."""
         if not found.missing or store.table.by_row:
-            self._combine(store.rows, found.read_from.pointer, places, out)
+            self._combine(store.rows, found.read_from, places, out)
         else:
-            self._combine(store.distinct_values(keys, found), 0, places, out)
+            self._combine(store.distinct_values(keys, found), None, places, out)
 
-    def _combine(self, values: Any, rows: int, places: Any, out: Any) -> None:
-        """rows: pointer to which of `values` each of what places say is, or 0: they are in order."""
-        combine.combine(values.pointer, self.dim, rows, places.pointer, self.offsets.pointer, self.count, places.size,
-                        self.mean, out.pointer, values.dtype, out.dtype)
+    def _combine(self, values: Any, rows: Optional[Array], places: Any, out: Any) -> None:
+        """rows: int32, which of `values` each of what places say is, or None: they are in order."""
+        combine.combine(values, rows, places, self.offsets, self.mean, out)
 
     def sum(self, gradient: Any, places: Any, count: int, sums: Any) -> None:
         """See `Layout.sum`."""
-        segment_sum.bag_segment_sum(gradient.pointer, self.dim, self.offsets.pointer, places.pointer, self.count,
-                                    places.size, self.mean, count, sums.pointer, gradient.dtype)
+        segment_sum.bag_segment_sum(gradient, self.offsets, places, self.mean, sums)
 
     def divide(self, sums: Any, out: Any) -> None:
         """out [count, D] = sums [count, D], of one dtype, divided by each bag's number of positions."""
-        combine.divide(sums.pointer, self.dim, self.offsets.pointer, self.count, out.pointer, sums.dtype)
+        combine.divide(sums, self.offsets, out)
 
 
 class WeightedBags(Bags):
@@ -103,11 +101,11 @@ class WeightedBags(Bags):
         self._divided = mean
         self._request, self._weights, self.scales = request, weights, scales
 
-    def _combine(self, values: Any, rows: int, places: Any, out: Any) -> None:
+    def _combine(self, values: Any, rows: Optional[Array], places: Any, out: Any) -> None:
         """See `Bags._combine`."""
-        if rows:
+        if rows is not None:
             through = self._request.temporary("int32", places.size)
-            row_numbers.look_up(rows, places.pointer, places.size, through.pointer)
+            row_numbers.look_up(rows, places, through)
             places = through
         members = groups.members(group_combine.COMBINE, 1)
         groups.lie_at(members["source"], values.pointer)

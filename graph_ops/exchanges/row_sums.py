@@ -25,7 +25,7 @@ class Kept:
         if rows_known:
             return
         self.rows, number = request.temporary("int32", rows.size), request.temporary("int32", rows.size)
-        self.count = row_numbers.compact(rows.pointer, rows.size, self.rows.pointer, number.pointer)
+        self.count = row_numbers.compact(rows, self.rows, number)
         if self.count != rows.size:
             self._number = number
 
@@ -34,7 +34,7 @@ class Kept:
         if self._number is None:
             return inverse
         renumbered = self._request.temporary("int32", inverse.size)
-        row_numbers.look_up(self._number.pointer, inverse.pointer, inverse.size, renumbered.pointer)
+        row_numbers.look_up(self._number, inverse, renumbered)
         return renumbered
 
 
@@ -49,7 +49,7 @@ def sum_by_row(back: Gradient, gradient: Any, layout: Layout, places: Any) -> No
     kept = Kept(request, back.saved.rows, known)
     if not known:
         indices = request.output(INDICES, "int32", (kept.count,))
-        row_numbers.look_up(kept.rows.pointer, 0, kept.count, indices.pointer)
+        row_numbers.look_up(kept.rows, None, indices)
         known_distinct.note(request, back.table, indices)
     places = kept.places(places)
     values = request.output(VALUES, "float32", (kept.count, back.table.dim))

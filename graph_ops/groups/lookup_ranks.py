@@ -17,6 +17,7 @@ import numpy as np
 
 from sok1x import launch
 from sok1x.cuda_kernels import row_numbers
+from sok1x.cuda_kernels.arrays import array
 from sok1x.graph_ops.bridge import timeline
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
@@ -191,8 +192,9 @@ def asked_of_owners(taken: Any, inverse: Any) -> AskedOfOwners:
     request, prepared = taken.request, taken.prepared
     counts = np.ascontiguousarray(prepared.counts)
     keys = request.temporary("int64", int(counts.sum()))
-    at = keys.pointer
+    done = 0
     for begin, count in zip(prepared.begins.tolist(), counts.tolist()):
-        row_numbers.look_up_int64(prepared.sent + 8 * begin, 0, count, at)  # a copy
-        at += 8 * count
+        sent = array(prepared.sent + 8 * begin, "int64", (count,), request.gpu)
+        row_numbers.look_up_int64(sent, None, keys.some(done, count))  # a copy
+        done += count
     return AskedOfOwners(keys, keys.size, inverse, counts)

@@ -1,9 +1,10 @@
 """Adam's steps for tables, and for the moments beside them, on the project's kernels."""
-from typing import Any, List, NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import adam
+from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.groups import updates
@@ -43,15 +44,14 @@ class _Adam(Operation):
     def run(self, request: Any, config: AdamConfig, world: Any, headers: Any) -> None:
         table = config.table
         row_checks.check_scalars(table, world, _SCALARS, request.inputs[2:])
-        scalars = [scalar.pointer for scalar in request.inputs[2:]]
-        scalars += [0] * (6 - len(scalars))
+        scalars = request.inputs[2:]
         given = RowGradients(request, config, world)
         with request_store(request, config, world, exclusive=True) as store:
             store.apply(config.global_step, given,
-                        lambda given, rows, *arrays: self.step(store, given, scalars, rows, arrays), self.every_row)
+                        lambda given, *arrays: self.step(store, given, scalars, arrays), self.every_row)
 
-    def step(self, store: Store, given: RowGradients, scalars: List[int], rows: int, arrays: Sequence[int]) -> None:
-        """Changes rows, m and v (pointers), of so many rows."""
+    def step(self, store: Store, given: RowGradients, scalars: Sequence[Array], arrays: Sequence[Array]) -> None:
+        """Changes rows, m and v."""
         raise NotImplementedError
 
 
@@ -63,9 +63,8 @@ class _LazyAdam(_Adam):
     kind = "Update"
     group = updates.Updates(updates.LAZY_ADAM)
 
-    def step(self, store: Store, given: RowGradients, scalars: List[int], rows: int, arrays: Sequence[int]) -> None:
-        adam.lazy_adam(given.values.pointer, store.table.dim, given.rows.pointer, given.rows.size, scalars, rows,
-                       *arrays)
+    def step(self, store: Store, given: RowGradients, scalars: Sequence[Array], arrays: Sequence[Array]) -> None:
+        adam.lazy_adam(given.values, given.rows, scalars, *arrays)
 
 
 @register
@@ -76,10 +75,9 @@ class _WholeAdam(_Adam):
     kind = "Update"
     every_row = True
 
-    def step(self, store: Store, given: RowGradients, scalars: List[int], rows: int, arrays: Sequence[int]) -> None:
-        position = store.request.temporary("int32", rows)
-        adam.adam(given.values.pointer, store.table.dim, given.rows.pointer, given.rows.size, scalars, rows,
-                  position.pointer, *arrays)
+    def step(self, store: Store, given: RowGradients, scalars: Sequence[Array], arrays: Sequence[Array]) -> None:
+        position = store.request.temporary("int32", arrays[0].shape[0])
+        adam.adam(given.values, given.rows, scalars, position, *arrays)
 
 
 def step(variables: TableVariables, moments: Sequence[Any], gradients: Any, rows: Any, learning_rate: Any, beta1: Any,

@@ -6,7 +6,6 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import scatter
 from sok1x.graph_ops.bridge import library
-from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores import clock
@@ -45,8 +44,7 @@ class _Assign(Operation):
             rows = request.temporary("int32", keys.size)
             rows.write(_rows(store, keys.read()))
             # Rows are copied by four bytes, whatever these mean.
-            scatter.scatter(values.pointer, table.dim * ITEM_BYTES[values.dtype] // 4, rows.pointer, rows.size,
-                            store.rows.pointer)
+            scatter.scatter(values.words(), rows, store.rows.words())
             clock.stamp(store, config.global_step, rows)
 
 

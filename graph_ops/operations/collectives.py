@@ -85,33 +85,26 @@ class _AllReduce(Operation):
         request.communicator.all_reduce_each([(array.pointer, output.pointer, array.size) for array, output in pairs],
                                              dtype)
         for _, output in pairs if config.average else ():
-            dense.divide(output.pointer, dtype, output.size, ranks)
+            dense.divide(output, ranks)
 
     @staticmethod
     def _reduce(request, config, ranks, dtype, pairs):
         """All-reduces the (input, output) pairs of one dtype through one buffer; halves are summed in float32."""
         half = dtype == "float16"
         summed = "float32" if half else dtype
-        item = ITEM_BYTES[summed]
         total = sum(array.size for array, _ in pairs)
         buffer = request.temporary(summed, total)
-        place = buffer.pointer
+        begin = 0
         for array, _ in pairs:
-            if half:
-                dense.widen_half(array.pointer, array.size, place)
-            else:
-                dense.copy(array.pointer, array.size * item, place)
-            place += array.size * item
+            (dense.widen_half if half else dense.copy)(array, buffer.some(begin, array.size))
+            begin += array.size
         request.communicator.all_reduce(buffer.pointer, total, summed)
         if config.average:
-            dense.divide(buffer.pointer, summed, total, ranks)
-        place = buffer.pointer
+            dense.divide(buffer, ranks)
+        begin = 0
         for _, output in pairs:
-            if half:
-                dense.narrow_half(place, output.size, output.pointer)
-            else:
-                dense.copy(place, output.size * item, output.pointer)
-            place += output.size * item
+            (dense.narrow_half if half else dense.copy)(buffer.some(begin, output.size), output)
+            begin += output.size
 
     def gradient(self, op, config, grads):
         # Every rank's output has this rank's input in it; all of their losses are what is trained.
@@ -171,7 +164,7 @@ class _Broadcast(Operation):
             output = request.output(i, array.dtype, array.shape)
             nbytes = array.size * ITEM_BYTES[array.dtype]
             if world.rank == config.root:
-                dense.copy(array.pointer, nbytes, output.pointer)
+                dense.copy(array, output)
             request.communicator.broadcast(output.pointer, nbytes, config.root)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, List, Optional, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.cuda_kernels import backend, gather, row_numbers
+from sok1x.cuda_kernels import backend, dense, gather, row_numbers
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import INTERNAL, INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
@@ -78,13 +78,13 @@ class CombinedLookup(Lookup):
             return
         weights, left = self.request.inputs[2], self.leave("order", 0 if order is None else keys)
         if order is not None:
-            row_numbers.look_up(order.pointer, 0, keys, left.pointer)  # a copy
+            row_numbers.look_up(order, None, left)  # a copy
             sorted_weights = self.request.temporary("float32", keys)
-            gather.gather(weights.pointer, 1, order.pointer, keys, sorted_weights.pointer)
+            gather.gather(weights, order, sorted_weights)
             weights = sorted_weights
         scales = self.leave("scales", keys)
         if not mean:
-            row_numbers.look_up(weights.pointer, 0, keys, scales.pointer)  # a copy of as many bytes
+            dense.copy(weights, scales)
         self.layout = WeightedBags(self.request, self.table.dim, offsets, mean, weights, scales)
 
     def keep(self, fill: Callable[[Positions, Any], None]) -> None:

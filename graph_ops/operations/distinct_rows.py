@@ -69,7 +69,7 @@ class _Find(Operation):
             numbers = request.output(one_by_one, "int32", (at.size,))
             distinct, count = make_distinct(request, at, numbers)
             rows = request.output(PLACES.rows, "int32", (count,))
-            row_numbers.narrow(distinct.pointer, count, rows.pointer)
+            row_numbers.narrow(distinct, rows)
             if world.size == 1:
                 figures.batch(config.table.name, at.size, count)
         if config.rows_known:

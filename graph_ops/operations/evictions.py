@@ -76,7 +76,7 @@ class _Since(Operation):
             rows, asked = request.temporary("int32", len(keys)), request.temporary("int64", len(keys))
             asked.write(keys)
             index = store.own.get("every", store.index)
-            hash_index.find(index.pointer, index.shape[0], asked.pointer, len(keys), rows.pointer)
+            hash_index.find(index, asked, rows)
             keys = keys[rows.read() < 0]
             known = min(int(counters[KNOWN]), int(store.clock.read()))  # no lookup yet: since it was loaded
         complete = (not known or since >= known) and (

@@ -35,7 +35,7 @@ class _AllFinite(Operation):
         count = counts.take()
         for array in request.inputs:
             if array.size:
-                finite.start_count(array.pointer, array.size, array.dtype, count)
+                finite.start_count(array, count)
         return np.array(counts.read(), np.int64)
 
     def run(self, request, config, world, headers):

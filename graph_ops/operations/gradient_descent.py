@@ -44,8 +44,8 @@ class _GradientDescent(Operation):
         row_checks.check_scalars(table, world, ["a learning rate"], [rate])
         given = RowGradients(request, config, world)
         with request_store(request, config, world, exclusive=True) as store:
-            store.apply(config.global_step, given, lambda given, count, rows: update.descend(
-                given.values.pointer, table.dim, given.rows.pointer, given.rows.size, rate.pointer, count, rows))
+            store.apply(config.global_step, given,
+                        lambda given, rows: update.descend(given.values, given.rows, rate, rows))
 
 
 def gradient_descent(variables: TableVariables, gradients: Any, rows: Any, learning_rate: Any,

@@ -41,9 +41,9 @@ class _Unique(Operation):
         values, count = make_distinct(request, keys, request.output(1, "int32", keys.shape))
         out = request.output(0, keys.dtype, (count,))
         if keys.dtype == "int64":
-            row_numbers.look_up_int64(values.pointer, 0, count, out.pointer)
+            row_numbers.look_up_int64(values, None, out)
         else:
-            row_numbers.narrow(values.pointer, count, out.pointer)
+            row_numbers.narrow(values, out)
 
 
 def _count_of_segments(request):
@@ -73,7 +73,7 @@ class _Segments:
             return
         self.numbers = request.temporary("int32", ids.size)
         self._counts = backend.counts()
-        segments.numbers(ids.pointer, ids.dtype, ids.size, count, self.numbers.pointer, self._counts.take())
+        segments.numbers(ids, count, self.numbers, self._counts.take())
         self._counts.ask()
 
     def check(self):
@@ -122,12 +122,11 @@ class _SegmentSum(Operation):
         numbers = _Segments(request, ids, count, config.known)
         out = request.output(0, data.dtype, (count,) + inner)
         half = data.dtype == "float16"
-        sums = request.temporary("float32", count, dim) if half else out
         if out.size:
-            segment_sum.segment_sum(data.pointer, dim, numbers.numbers.pointer, ids.size, count, sums.pointer,
-                                    data.dtype)
+            sums = request.temporary("float32", count, dim) if half else out.as_rows(count, dim)
+            segment_sum.segment_sum(data.as_rows(ids.size, dim), numbers.numbers, sums)
             if half:
-                dense.narrow_half(sums.pointer, out.size, out.pointer)
+                dense.narrow_half(sums, out)
         numbers.check()
 
     def gradient(self, op, config, grads):
@@ -150,8 +149,8 @@ class _RowsOf(Operation):
         numbers = _Segments(request, ids, sums.shape[0], False)  # a gradient may be of any shape
         out = request.output(0, sums.dtype, ids.shape + inner)
         if out.size:
-            segments.rows_of(sums.pointer, sums.dtype, _product(inner), numbers.numbers.pointer,
-                             ids.size, out.pointer)
+            dim = _product(inner)
+            segments.rows_of(sums.as_rows(sums.shape[0], dim), numbers.numbers, out.as_rows(ids.size, dim))
         numbers.check()
 
     def gradient(self, op, config, grads):

@@ -48,9 +48,8 @@ class SparseBatch:
         self.count = shape[0]
         self.offsets = new_offsets(self.count)
         counts = backend.counts()
-        combine.start_bag_offsets(self._indices.pointer, 2, self.keys.size, self.count, self.offsets.pointer,
-                                  counts.take(), counts.take())
-        bags.start_longest(self.offsets.pointer, self.count, counts.take())
+        combine.start_bag_offsets(self._indices, self.offsets, counts.take(), counts.take())
+        bags.start_longest(self.offsets, counts.take())
 
     def check(self, outside: int, unsorted: int, longest: int) -> bool:
         """Raises where the batch is not as it must be. Returns whether keys and offsets had to be made anew."""
@@ -62,7 +61,7 @@ class SparseBatch:
                     self._where, int(self._indices.read()[state - 2, 0]), state - 2, self._shape[0], self._shape))
         if state == 1:
             self._sort(self._request, self._indices, self.keys)
-            longest, bag = bags.longest(self.offsets.pointer, self.count)
+            longest, bag = bags.longest(self.offsets)
         else:
             longest, bag = bags.decode_longest(longest)
         slots, most = self._config.slots, self._config.max_nnz
@@ -79,11 +78,11 @@ class SparseBatch:
     def _sort(self, request: Any, indices: Any, values: Any) -> None:
         """A SparseTensor out of row-major order: keys are brought into the order of their rows, stably."""
         order = self.order = request.temporary("int32", values.size)
-        combine.sort_order(indices.pointer, 2, values.size, self.count, self.offsets.pointer, order.pointer)
+        combine.sort_order(indices, self.offsets, order)
         wide = request.temporary("int64", values.size)
-        unique.widen(values.pointer, values.dtype, values.size, wide.pointer)
+        unique.widen(values, wide)
         self.keys = request.temporary("int64", values.size)
-        row_numbers.look_up_int64(wide.pointer, order.pointer, values.size, self.keys.pointer)
+        row_numbers.look_up_int64(wide, order, self.keys)
 
 
 class RaggedBatch:
@@ -105,7 +104,7 @@ class RaggedBatch:
         for field, value in (("splits", self._splits.pointer), ("n", self.keys.size), ("n_bags", self.count),
                              ("most", self.keys.size), ("offsets", self.offsets.pointer)):
             members[field] = value
-        group_bags.offsets(members, self._counts.pointer)
+        group_bags.offsets(members, self._counts)
 
     def check(self) -> bool:
         """See `SparseBatch.check`."""

@@ -3,7 +3,7 @@ import abc
 from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from sok1x.cuda_kernels import gather, row_init, row_numbers
-from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
+from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.stores import clock, growth, row_checks
 from sok1x.graph_ops.stores.row_gradients import RowGradients
 from sok1x.graph_ops.stores.table import Table
@@ -186,14 +186,12 @@ class Store(abc.ABC):
 
     def gather(self, found: Found, places: Any, out: Any) -> None:
         """out [K, D], float32 or float16: the values of `found`, each position's as places int32 [K] say."""
-        gather.gather_through(self.rows.pointer, self.table.dim, found.read_from.pointer, places.pointer, places.size,
-                              out.pointer, out.dtype)
+        gather.gather_through(self.rows, found.read_from, places, out)
 
     def read_rows(self, rows: Any, count: int, out: Any) -> None:
         """out [count, D], of the rows' dtype: those of the first `count` of rows int32."""
         # Rows are copied by four bytes, whatever these mean.
-        gather.gather(self.rows.pointer, self.table.dim * ITEM_BYTES[self.table.dtype] // 4, rows.pointer, count,
-                      out.pointer)
+        gather.gather(self.rows.words(), rows.front(count), out.words())
 
     def fill_unseen(self, keys: Any, found: Found, places: Any, out: Any) -> None:
         """Overwrites out [K, D], float32 or float16, with initial values where the key asked for has no row.
@@ -205,28 +203,27 @@ class Store(abc.ABC):
             return
         asked = self.request.temporary("int64", places.size)
         rows = self.request.temporary("int32", places.size)
-        row_numbers.look_up_int64(keys.pointer, places.pointer, places.size, asked.pointer)
-        row_numbers.look_up(found.rows.pointer, places.pointer, places.size, rows.pointer)
-        self.write_initial_rows(asked, places.size, rows.pointer, out.pointer, out.dtype)
+        row_numbers.look_up_int64(keys, places, asked)
+        row_numbers.look_up(found.rows, places, rows)
+        self.write_initial_rows(asked, rows, out)
 
     def distinct_values(self, keys: Any, found: Found) -> Any:
         """float32 [u, D]: the values of distinct keys int64 [u], also of those that have no row."""
         count = found.rows.size
         values = self.request.temporary("float32", count, self.table.dim)
-        gather.gather(self.rows.pointer, self.table.dim, found.rows.pointer, count, values.pointer)
-        self.write_initial_rows(keys, count, found.rows.pointer, values.pointer)
+        gather.gather(self.rows, found.rows, values)
+        self.write_initial_rows(keys.front(count), found.rows, values)
         return values
 
-    def write_initial_rows(self, keys: Any, count: int, only_where_negative: int, out: int,
-                           dtype: str = "float32") -> None:
-        """The initial rows of keys int64 [count] at `out`; with a pointer to int32 [count], where that is negative:
+    def write_initial_rows(self, keys: Array, only_where_negative: Optional[Array], out: Array) -> None:
+        """The initial rows of keys int64 [n], out float32 or float16 [n, D]; with int32 [n], where that is negative:
         then the keys have none, and read what keys without a row read."""
         kind, a, b = self.table.distribution(self.world.size)
         forgetting = self.table.forgetting
-        if only_where_negative and forgetting is not None and forgetting.absent is not None:
+        if only_where_negative is not None and forgetting is not None and forgetting.absent is not None:
             kind, a, b = "constant", forgetting.absent, 0.0
-        row_init.initial_rows(self.world.arguments["seed"], self.table.identity, keys.pointer, count, self.table.dim,
-                              kind, a, b, only_where_negative, out, dtype, self.table.initializer.pool)
+        row_init.initial_rows(self.world.arguments["seed"], self.table.identity, keys, kind, a, b, only_where_negative,
+                              out, self.table.initializer.pool)
 
     # ---- changes
 
@@ -236,7 +233,7 @@ class Store(abc.ABC):
 
         Args:
           global_step: as for `clock.stamp`. given: the gradients.
-          update: gets `RowGradients`, V, and pointers to the rows and the slots, float32 [V, D] each, and changes
+          update: gets `RowGradients`, and the `Array`s of the rows and the slots, float32 [V, D] each, and changes
             them.
           every_row: whether rows without a gradient change too.
 
@@ -245,7 +242,7 @@ class Store(abc.ABC):
         """
         arrays = [self.rows] + list(self.slots.values())
         row_checks.check_variables(self.table, self.world, arrays, self.capacity)
-        update(given, self.capacity, *[array.pointer for array in arrays])
+        update(given, *arrays)
         if every_row:
             clock.stamp(self, global_step, None)
         elif not given.from_lookup:

@@ -112,7 +112,7 @@ class CachedStore(ForgetfulStore):
         """int32, for each row of the cache that has been given out the row in the host's memory, or -1."""
         given = int(self.count.read())
         where = self.request.temporary("int32", given)
-        cache_rows.homes_in_use(self.own["used"].pointer, self.own["home"].pointer, given, where.pointer)
+        cache_rows.homes_in_use(self.own["used"], self.own["home"], where)
         return where
 
     def whole(self, replaces: bool = False) -> Store:
@@ -125,9 +125,8 @@ class CachedStore(ForgetfulStore):
         """See `Store.touched`."""
         counters, frequency = self.own["counters"], self.own.get("frequency")
         pins.look(self.request, self.table.name, self.place_of_rows)
-        stamps.advance(counters.pointer + 8 * TICK, 1, 0)
-        cache_rows.touch(rows.pointer, rows.size, counters.pointer + 8 * TICK, self.own["used"].pointer,
-                         0 if frequency is None else frequency.pointer, self.own["tiers"].pointer + 8 * cache.HITS)
+        stamps.advance(counters.at(TICK), 1, 0)
+        cache_rows.touch(rows, counters.at(TICK), self.own["used"], frequency, self.own["tiers"].at(cache.HITS))
 
     def evaluate(self, keys: Any, at: Any, out: Any) -> bool:
         """See `Store.evaluate`: what is not in the cache may be in the host's memory."""
@@ -137,11 +136,10 @@ class CachedStore(ForgetfulStore):
         """See `Store.distinct_values`."""
         count, every = found.rows.size, self.own["every"]
         values = self.request.temporary("float32", count, self.table.dim)
-        gather.gather(self.rows.pointer, self.table.dim, found.rows.pointer, count, values.pointer)
-        self.write_initial_rows(keys, count, found.rows.pointer, values.pointer)
+        gather.gather(self.rows, found.rows, values)
+        self.write_initial_rows(keys.front(count), found.rows, values)
         homes = self.request.temporary("int32", count)
-        absent, new = cache_rows.find_homes(keys.pointer, count, found.rows.pointer, every.pointer, every.shape[0],
-                                            homes.pointer)
+        absent, new = cache_rows.find_homes(keys.front(count), found.rows, every, homes)
         if absent > new:
             column = self.columns()["rows"][0]
             column.read(values, by_home(self.request, Rows(None, homes), column.rows))
@@ -156,7 +154,7 @@ class CachedStore(ForgetfulStore):
         """See `Store.fill_unseen`."""
         if found.missing:
             values = self.distinct_values(keys, found)
-            gather.gather(values.pointer, self.table.dim, places.pointer, places.size, out.pointer, dtype=out.dtype)
+            gather.gather(values, places, out)
 
     def insert(self, keys: Any, count: int, rows: Any) -> Found:
         """See `Store.insert`: keys that have a row come into the cache, those that have none get one."""
@@ -193,8 +191,7 @@ class CachedStore(ForgetfulStore):
         request, table, every = self.request, self.table, self.own["every"]
         state, numbers = self.state(), self.numbers()
         homes = request.temporary("int32", count)
-        absent, new = cache_rows.find_homes(keys.pointer, count, rows.pointer, every.pointer, every.shape[0],
-                                            homes.pointer)
+        absent, new = cache_rows.find_homes(keys.front(count), rows, every, homes)
         refused = self._refuse(keys, count, homes) if new else 0
         coming, new = absent - refused, new - refused
         leaving, out = None, 0
@@ -223,36 +220,34 @@ class CachedStore(ForgetfulStore):
     def _bring(self, keys: Any, count: int, rows: Any, plan: _Plan) -> None:
         """Brings the batch's keys into the cache."""
         own, state, numbers = self.own, plan.state, plan.tiers
-        counters = own["counters"].pointer
+        counters = own["counters"]
         ahead, at_least = clock.step_of_new(self.request, self.table.name)
         if state.known == UNKNOWN_STEP:
-            fill.fill_int64(counters + 8 * KNOWN, 1, int(self.clock.read()))
+            fill.fill_int64(counters.at(KNOWN), int(self.clock.read()))
         if plan.table is not None:
             left = host_growth.leave(self, plan.table, numbers, state.evicted, ahead, at_least, plan.vacant)
-            fill.fill_int64(counters + 8 * EVICTED, 1, state.evicted + left)
+            fill.fill_int64(counters.at(EVICTED), state.evicted + left)
         free = state.free
         if plan.leaving is not None:
             self._push_out(plan)
             free += plan.leaving.size
-            row_use.list_free(own["used"].pointer, state.given, free, own["free"].pointer)
+            row_use.list_free(own["used"].front(state.given), own["free"].front(free))
         coming, new = plan.keys.size, plan.new_keys.size
-        cache_rows.give(keys.pointer, count, rows.pointer, plan.homes.pointer, own["free"].pointer, free, state.given,
-                        plan.keys.pointer, plan.rows.pointer, plan.places.pointer)
-        row_numbers.look_up(plan.places.pointer, 0, coming, plan.sources.pointer)
-        index_rows.place(self.index.pointer, self.index.shape[0], plan.keys.pointer, plan.rows.pointer, coming)
+        cache_rows.give(keys.front(count), rows, plan.homes, own["free"].front(free), state.given, plan.keys, plan.rows,
+                        plan.places)
+        row_numbers.look_up(plan.places, None, plan.sources)
+        index_rows.place(self.index, plan.keys, plan.rows)
         if new:
             host_growth.give(self, numbers, plan)
-        cache_rows.set_homes(plan.rows.pointer, plan.places.pointer, coming, own["home"].pointer)
+        cache_rows.set_homes(plan.rows, plan.places, own["home"])
         plan.crossing.come(Rows(plan.rows, plan.sources) if coming > new else None)
         if new:
             self._begin(plan, ahead, at_least)
-            stamps.advance(counters + 8 * ADMITTED, new, 0)
-        frequency = own.get("frequency")
-        row_use.touch(plan.rows.pointer, coming, counters + 8 * TICK, own["used"].pointer,
-                      0 if frequency is None else frequency.pointer)
+            stamps.advance(counters.at(ADMITTED), new, 0)
+        row_use.touch(plan.rows, counters.at(TICK), own["used"], own.get("frequency"))
         again = min(coming, free)
-        fill.fill_int64(counters + 8 * FREE, 1, free - again)
-        fill.fill_int64(self.count.pointer, 1, state.given + coming - again)
+        fill.fill_int64(counters.at(FREE), free - again)
+        fill.fill_int64(self.count, state.given + coming - again)
         numbers[cache.MISSES] += coming - new
         numbers[cache.NEW] += new
         numbers[cache.PUSHED] += 0 if plan.leaving is None else plan.leaving.size
@@ -261,24 +256,22 @@ class CachedStore(ForgetfulStore):
 
     def _push_out(self, plan: _Plan) -> None:
         """Has rows leave the cache, and takes their keys out of its index."""
-        rows, n = plan.leaving, plan.leaving.size
-        cache_rows.homes_of(rows.pointer, n, self.own["home"].pointer, plan.where.pointer)
+        rows = plan.leaving
+        cache_rows.homes_of(rows, self.own["home"], plan.where)
         plan.crossing.leave(Rows(rows, plan.where))
-        index_rows.take_out(self.index.pointer, self.index.shape[0], rows.pointer, n, self.capacity, plan.runs.pointer,
-                            plan.out_keys.pointer)
-        row_use.free(rows.pointer, n, self.own["used"].pointer)
+        index_rows.take_out(self.index, rows, self.capacity, plan.runs, plan.out_keys)
+        row_use.free(rows, self.own["used"])
 
     def _begin(self, plan: _Plan, ahead: int, at_least: int) -> None:
         """New keys' rows have what rows begin with."""
-        new, rows, dim = plan.new_keys.size, plan.new_rows, self.table.dim
-        self.write_initial_rows(plan.new_keys, new, 0, plan.values.pointer)
-        moves = cache_rows.Moves(plan.values.pointer, 0, self.rows.pointer, rows.pointer, new)
-        cache_rows.move(dim, into=moves, over_bus=False)
+        new, rows = plan.new_keys.size, plan.new_rows
+        self.write_initial_rows(plan.new_keys, None, plan.values)
+        cache_rows.move(into=cache_rows.Moves(plan.values, self.rows, None, rows), over_bus=False)
         for slot, array in self._slots.items():
             reset(array, rows, new, slot.value)
         if "frequency" in self.own:
             reset(self.own["frequency"], rows, new, 0)
-        row_use.stamp(rows.pointer, new, ahead, at_least, self.clock.pointer, self.stamps.pointer)
+        row_use.stamp(rows, ahead, at_least, self.clock, self.stamps)
 
     # ---- optimizers that move every row
 
@@ -300,6 +293,6 @@ class CachedStore(ForgetfulStore):
         super().apply(global_step, given, update, every_row)
         if pieces is not None:
             # Those in the cache too: nobody reads what the host's memory has of them.
-            for n, pointers in pieces.each():
-                update(given.without_rows(), n, *pointers)
-            stamps.stamp_range(0, rows, 0, 0, self.clock.pointer, stamped.array(rows).pointer)
+            for arrays in pieces.each():
+                update(given.without_rows(), *arrays)
+            stamps.stamp_range(0, 0, self.clock, stamped.array(rows))

@@ -57,12 +57,13 @@ def stamp(store: Any, global_step: bool, rows: Optional[Any], tells: bool = Fals
     ahead, step = next_step(store.request, table, global_step, tells)
     step_times.before_stamps(store, ahead, step)
     if ahead:
-        stamps.advance(clock.pointer, ahead, 0)
+        stamps.advance(clock, ahead, 0)
+    values = values.front(store.capacity)
     if rows is not None:
-        stamps.stamp_rows(rows.pointer, rows.size, store.capacity, step, clock.pointer, values.pointer)
+        stamps.stamp_rows(rows, step, clock, values)
     else:
-        stamps.advance(clock.pointer, 0, step)
-        stamps.stamp_range(0, store.capacity, 0, 0, clock.pointer, values.pointer)
+        stamps.advance(clock, 0, step)
+        stamps.stamp_range(0, 0, clock, values)
 
 
 def next_step(request: Any, table: Table, global_step: bool, tells: bool) -> Tuple[int, int]:
@@ -105,7 +106,7 @@ def stamp_new(store: Any, first: int, count: int, step_of_graph: bool = True) ->
       step_of_graph: False leaves the other tables out.
     """
     ahead, at_least = step_of_new(store.request, store.table.name, step_of_graph)
-    stamps.stamp_range(first, count, ahead, at_least, store.clock.pointer, store.stamps.pointer)
+    stamps.stamp_range(ahead, at_least, store.clock, store.stamps.some(first, count))
 
 
 def step_of_new(request: Any, table: str, step_of_graph: bool = True) -> Tuple[int, int]:

@@ -8,8 +8,9 @@ second: two streams, one for each direction, have taken longer than one that doe
 """
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from sok1x.cuda_kernels import cache_rows
-from sok1x.cuda_kernels.cache_rows import NOTHING, Moves
+from sok1x.cuda_kernels import arrays, cache_rows
+from sok1x.cuda_kernels.arrays import Array
+from sok1x.cuda_kernels.cache_rows import Moves
 from sok1x.graph_ops.stores.host_column import HostColumn, Rows, by_home
 
 STAGING_BYTES = 256 << 20  # at most, of rows that go: where there are more, the first of them go before the others
@@ -28,17 +29,22 @@ class _Band(NamedTuple):
     """Variables whose rows move together: those of the records, or one.
 
     Attributes:
-      memory: where they begin in the host's memory. stride: words from a row to the next there.
-      words: of a row, all of them together.
+      memory: float32 [rows, words] in the host's memory: of a row all of them together.
+      words: of a row.
       fields: for each the place among these words, its own words, and the variable's `Array`.
       fetched: whether it comes too.
     """
 
-    memory: int
-    stride: int
+    memory: Array
     words: int
-    fields: List[Tuple[int, int, Any]]
+    fields: List[Tuple[int, int, Array]]
     fetched: bool
+
+    def field(self, staged: Array, number: int) -> Array:
+        """One variable's part of rows [n, words] that have been staged."""
+        place, words, _ = self.fields[number]
+        return Array(staged.pointer + 4 * place, "float32", (staged.shape[0], words), staged.shape[0] * words,
+                     staged.gpu, 4 * self.words if words < self.words else 0)
 
 
 def _bands(tier: Any, columns: Columns) -> List[_Band]:
@@ -49,12 +55,13 @@ def _bands(tier: Any, columns: Columns) -> List[_Band]:
     if together:
         column = in_records[0][0]
         fields = [(each.offset // 4, each.row_bytes // 4, array) for each, array in in_records]
-        found.append(_Band(column.memory - column.offset, column.stride // 4, column.stride // 4, fields, True))
+        words = column.stride // 4
+        records = arrays.array(column.memory - column.offset, "float32", (column.rows, words))
+        found.append(_Band(records, words, fields, True))
     for name, (column, array) in columns.items():
         if not (together and column.in_record):
             words = column.row_bytes // 4
-            found.append(_Band(column.memory, column.stride // 4, words, [(0, words, array)],
-                               name not in _NOT_FETCHED))
+            found.append(_Band(column.array(column.rows).words(), words, [(0, words, array)], name not in _NOT_FETCHED))
     return found
 
 
@@ -74,20 +81,24 @@ class Crossing:
         self._limit = columns["rows"][0].rows
         self._bands: List[_Band] = []
         self._left: Optional[Rows] = None  # what has been gathered, and not written
-        self._scratch = self._done = 0
+        self._scratch: Optional[Array] = None
+        self._done = 0
         if not (is_staged(request) and all(column.reachable for column, _ in columns.values())):
             if request.gpu is not None:
                 widest = max(column.row_bytes for column, _ in columns.values())
-                self._scratch = request.memory(max(out, coming) * (widest + 4))
+                self._scratch = request.temporary("uint8", max(out, coming) * (widest + 4))
             return
         self._bands = _bands(store.tier, columns)
         self._part = max(1, min(out, STAGING_BYTES // (4 * sum(band.words for band in self._bands))))
-        self._staged = [request.memory(4 * band.words * self._part if out else 0) for band in self._bands]
+        self._staged: List[Array] = [request.temporary("float32", self._part if out else 0, band.words)
+                                     for band in self._bands]
         widest = max(band.words for band in self._bands)
         self._piece_rows = max(1, min(coming, PIECE_BYTES // (4 * widest)))
         has_records = any(len(band.fields) > 1 for band in self._bands)
-        self._piece = request.memory(4 * widest * self._piece_rows) if coming and has_records else 0
-        self._targets = request.temporary("int32", coming)
+        self._piece: Optional[Array] = None
+        if coming and has_records:
+            self._piece = request.temporary("float32", widest * self._piece_rows)
+        self._targets: Array = request.temporary("int32", coming)
 
     def leave(self, rows: Rows) -> None:
         """Takes rows out of the cache, to be written with what `come` fetches; rows: each has a home."""
@@ -103,22 +114,22 @@ class Crossing:
 
     def _gather(self, rows: Rows, first: int, n: int) -> None:
         self._left, self._done = rows.some(first, n), 0
-        for band, at in zip(self._bands, self._staged):
-            for place, words, array in band.fields:
-                moves = Moves(array.pointer, self._left.cached.pointer, at + 4 * place, 0, n, 0, band.words)
-                cache_rows.move(words, moves, over_bus=False)
+        for band, staged in zip(self._bands, self._staged):
+            for number, (_, _, array) in enumerate(band.fields):
+                moves = Moves(array.words(), band.field(staged.front(n), number), self._left.cached)
+                cache_rows.move(moves, over_bus=False)
 
     def _write(self, n: int) -> None:
-        for number, band in enumerate(self._bands):
-            cache_rows.move(band.words, self._going(number, n))
+        for number in range(len(self._bands)):
+            cache_rows.move(self._going(number, n))
         self._done += n
 
-    def _going(self, number: int, n: int) -> Moves:
+    def _going(self, number: int, n: int) -> Optional[Moves]:
         """The next n of the rows that have been gathered, of one band."""
         if self._left is None or not n:
-            return NOTHING
-        band, staged = self._bands[number], self._staged[number] + 4 * self._bands[number].words * self._done
-        return Moves(staged, 0, band.memory, self._left.home.pointer + 4 * self._done, n, 0, band.stride)
+            return None
+        return Moves(self._staged[number].some(self._done, n), self._bands[number].memory, None,
+                     self._left.home.some(self._done, n))
 
     def come(self, rows: Optional[Rows]) -> None:
         """Fetches rows, which may take the places of those that have left, or none; and writes what has left."""
@@ -133,7 +144,7 @@ class Crossing:
                     column.read(array, rows, self._scratch)
             return
         # From the piece nothing may be taken where nothing has been fetched.
-        cache_rows.pick(rows.home.pointer, rows.size, rows.cached.pointer, False, self._targets.pointer)
+        cache_rows.pick(rows.home, rows.cached, False, self._targets.front(rows.size))
         for first in range(0, rows.size, self._piece_rows):
             n = min(self._piece_rows, rows.size - first)
             # As large a share of both, so that they end together.
@@ -142,16 +153,16 @@ class Crossing:
                 self._exchange(band, rows.some(first, n), first, self._going(number, going))
             self._done += going
 
-    def _exchange(self, band: _Band, rows: Rows, first: int, going: Moves) -> None:
-        home, n = rows.home.pointer, rows.size
+    def _exchange(self, band: _Band, rows: Rows, first: int, going: Optional[Moves]) -> None:
+        n = rows.size
         if not band.fetched:
-            cache_rows.move(band.words, going)
+            cache_rows.move(going)
         elif len(band.fields) == 1:
-            coming = Moves(band.memory, home, band.fields[0][2].pointer, rows.cached.pointer, n, band.stride)
-            cache_rows.move(band.words, going, coming)
+            cache_rows.move(going, Moves(band.memory, band.fields[0][2].words(), rows.home, rows.cached))
         else:
-            cache_rows.move(band.words, going, Moves(band.memory, home, self._piece, 0, n, band.stride))
-            for place, words, array in band.fields:
-                targets = self._targets.pointer + 4 * first
-                coming = Moves(self._piece + 4 * place, 0, array.pointer, targets, n, band.words)
-                cache_rows.move(words, into=coming, over_bus=False)
+            assert self._piece is not None
+            piece = self._piece.front(n * band.words).as_rows(n, band.words)
+            cache_rows.move(going, Moves(band.memory, piece, rows.home))
+            for number, (_, _, array) in enumerate(band.fields):
+                coming = Moves(band.field(piece, number), array.words(), None, self._targets.some(first, n))
+                cache_rows.move(into=coming, over_bus=False)

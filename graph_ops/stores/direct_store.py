@@ -16,9 +16,9 @@ class DirectStore(Store):
         """See `Store.check_keys`: a key is in [0, total)."""
         if keys.dtype != "int64":
             wide = request.temporary("int64", count)
-            unique.widen(keys.pointer, keys.dtype, count, wide.pointer)
+            unique.widen(keys.front(count), wide)
             keys = wide
-        bad = row_numbers.first_out_of_range(keys.pointer, count, table.total(world.size))
+        bad = row_numbers.first_out_of_range(keys.front(count), table.total(world.size))
         if bad < 0:
             return
         raise CallError(INVALID_ARGUMENT, (
@@ -38,7 +38,7 @@ class DirectStore(Store):
 
     def find(self, keys: Any, count: int, rows: Any) -> Found:
         """See `Store.find`."""
-        row_numbers.direct(keys.pointer, count, self._parts, rows.pointer)
+        row_numbers.direct(keys.front(count), self._parts, rows)
         return Found(rows, rows, 0)
 
     def insert(self, keys: Any, count: int, rows: Any) -> Found:
@@ -55,8 +55,8 @@ class DirectStore(Store):
 
     def write_keys(self, first: int, count: int, keys: Any) -> None:
         """See `Store.write_keys`."""
-        index_keys.direct_keys(first, count, self._parts, self._place, keys.pointer)
+        index_keys.direct_keys(first, self._parts, self._place, keys.front(count))
 
     def write_some_keys(self, rows: Any, count: int, number: Any, keys: Any) -> None:
         """See `Store.write_some_keys`."""
-        stamps.direct_keys(rows.pointer, count, self._parts, self._place, keys.dtype, keys.pointer)
+        stamps.direct_keys(rows.front(count), self._parts, self._place, keys)

@@ -11,9 +11,9 @@ def make_distinct(request: Any, keys: Any, inverse: Any) -> Tuple[Any, int]:
       keys: `Array` of any key type, any shape. inverse: int32, filled: which distinct key each position has.
 
     Returns:
-      (the distinct keys, int64, at the front of an `Array`; how many).
+      (the distinct keys, int64 [u]; u).
     """
     values = request.temporary("int64", keys.size)
     scratch = request.temporary("uint8", unique.scratch_bytes(keys.size))
-    return values, unique.unique(keys.pointer, keys.dtype, keys.size, values.pointer, inverse.pointer,
-                                 scratch.pointer)
+    count = unique.unique(keys, values, inverse, scratch)
+    return values.front(count), count

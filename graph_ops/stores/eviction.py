@@ -44,7 +44,7 @@ def choose(store: Any, tick: int, given: int, lacking: int, new: int) -> Leaving
         scores = own["frequency"]
     elif forgetting.strategy == TTL:
         most, scores = int(store.clock.read()) - forgetting.time_to_live, store.stamps
-    candidates = Candidates(scores.pointer, own["used"].pointer, given, oldest_pinned(store, tick), most)
+    candidates = Candidates(scores.front(given), own["used"].front(given), oldest_pinned(store, tick), most)
     there, lowest, highest = lowest_scores.count(candidates)
     if there < lacking:
         raise CallError(RESOURCE_EXHAUSTED, _too_few(store, candidates, there, lacking, new))
@@ -54,9 +54,9 @@ def choose(store: Any, tick: int, given: int, lacking: int, new: int) -> Leaving
     made = leaving(store, request.temporary("int32", wanted))
     below, ties = MOST + 1, 0
     if wanted < there:
-        digits = request.temporary("int64", lowest_scores.DIGITS_BYTES // 8)
-        below, ties = lowest_scores.threshold(candidates, lowest, highest, wanted, digits.pointer, digits.read)
-    lowest_scores.list_lowest(candidates, below, ties, made.rows.pointer)
+        digits = request.temporary("int64", 1 << lowest_scores.BITS)
+        below, ties = lowest_scores.threshold(candidates, lowest, highest, wanted, digits)
+    lowest_scores.list_lowest(candidates, below, ties, made.rows)
     return made
 
 
@@ -70,10 +70,9 @@ def take_out(store: Any, leaving: Leaving) -> None:
     """Has the rows leave: their keys are in `leaving.keys`, and their numbers free but not yet listed."""
     rows = leaving.rows
     if leaving.values is not None:
-        gather.gather(store.rows.pointer, store.table.dim, rows.pointer, rows.size, leaving.values.pointer)
-    index_rows.take_out(store.index.pointer, store.index.shape[0], rows.pointer, rows.size, store.capacity,
-                        leaving.scratch.pointer, leaving.keys.pointer)
-    row_use.free(rows.pointer, rows.size, store.own["used"].pointer)
+        gather.gather(store.rows, rows, leaving.values)
+    index_rows.take_out(store.index, rows, store.capacity, leaving.scratch, leaving.keys)
+    row_use.free(rows, store.own["used"])
 
 
 def _too_few(store: Any, candidates: Candidates, there: int, lacking: int, new: int) -> str:

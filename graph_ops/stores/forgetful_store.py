@@ -86,14 +86,12 @@ class ForgetfulStore(HashedStore):
         """See `Store.touched`."""
         counters, frequency = self.own["counters"], self.own.get("frequency")
         pins.look(self.request, self.table.name, self.place_of_rows)
-        row_use.begin_lookup(counters.pointer + 8 * TICK, counters.pointer + 8 * KNOWN, UNKNOWN_STEP,
-                             self.clock.pointer)
-        row_use.touch(rows.pointer, rows.size, counters.pointer + 8 * TICK, self.own["used"].pointer,
-                      0 if frequency is None else frequency.pointer)
+        row_use.begin_lookup(counters.at(TICK), counters.at(KNOWN), UNKNOWN_STEP, self.clock)
+        row_use.touch(rows, counters.at(TICK), self.own["used"], frequency)
 
     def keep_from_gradient(self, rows: Any) -> None:
         """See `Store.keep_from_gradient`: an evaluation pins nothing, so by then a row may be another key's."""
-        fill.fill_int32(rows.pointer, rows.size, -1)
+        fill.fill_int32(rows, -1)
 
     def in_use(self) -> int:
         """See `Store.in_use`."""
@@ -107,14 +105,14 @@ class ForgetfulStore(HashedStore):
         """See `Store.begin_again`: scores may follow."""
         for name, value in (("used", 0), ("frequency", 1), ("counters", 0), ("sketch", 0)):
             if name in self.own:
-                fill.fill_int64(self.own[name].pointer, self.own[name].size, value)
-        fill.fill_int64(self.own["counters"].pointer + 8 * KNOWN, 1, UNKNOWN_STEP)
+                fill.fill_int64(self.own[name], value)
+        fill.fill_int64(self.own["counters"].at(KNOWN), UNKNOWN_STEP)
 
     def loaded(self, count: int) -> None:
         """See `Store.loaded`: the next lookup's tick is above those of all rows."""
-        used = self.own["used"].pointer
-        newest = lowest_scores.count(lowest_scores.Candidates(used, used, count, lowest_scores.MOST))[2]
-        fill.fill_int64(self.own["counters"].pointer + 8 * TICK, 1, newest)
+        used = self.own["used"].front(count)
+        newest = lowest_scores.count(lowest_scores.Candidates(used, used, lowest_scores.MOST))[2]
+        fill.fill_int64(self.own["counters"].at(TICK), newest)
 
     def insert(self, keys: Any, count: int, rows: Any) -> Found:
         """See `Store.insert`: and a key that is not admitted gets none."""
@@ -136,7 +134,7 @@ class ForgetfulStore(HashedStore):
         finally:
             self._let_go()
         if refused:
-            admission.forget_refused(rows.pointer, count)
+            admission.forget_refused(rows.front(count))
         return Found(rows, rows, refused)
 
     def leave(self, rows: np.ndarray) -> int:
@@ -150,7 +148,7 @@ class ForgetfulStore(HashedStore):
         going.write(rows)
         leaving = eviction.leaving(self, going)
         free = self._evict(leaving, state, *clock.step_of_new(self.request, self.table.name))
-        fill.fill_int64(self.own["counters"].pointer + 8 * FREE, 1, free)
+        fill.fill_int64(self.own["counters"].at(FREE), free)
         return int(rows.size)
 
     def _refuse(self, keys: Any, count: int, rows: Any) -> int:
@@ -159,14 +157,14 @@ class ForgetfulStore(HashedStore):
         if self.filtered is None or forgetting is None:
             return 0
         if forgetting.admit_after > 1:
-            refused += admission.refuse_rare(self.own["sketch"].pointer, forgetting.sketch_width, keys.pointer, count,
-                                             forgetting.admit_after, rows.pointer)
+            refused += admission.refuse_rare(self.own["sketch"], forgetting.sketch_width, keys.front(count),
+                                             forgetting.admit_after, rows)
         if self.filtered and forgetting.filter_ratio < 1:
             refused += admission.refuse_drawn(
-                self.world.arguments["seed"], self.table.identity, keys.pointer, count,
-                self.own["counters"].pointer + 8 * TICK, forgetting.filter_ratio, rows.pointer)
+                self.world.arguments["seed"], self.table.identity, keys.front(count), self.own["counters"].at(TICK),
+                forgetting.filter_ratio, rows)
         if refused:
-            stamps.advance(self.own["counters"].pointer + 8 * REFUSED, refused, 0)
+            stamps.advance(self.own["counters"].at(REFUSED), refused, 0)
         return refused
 
     # ---- room for new keys
@@ -232,37 +230,34 @@ class ForgetfulStore(HashedStore):
     def _give(self, keys: Any, count: int, rows: Any, room: _Room) -> None:
         """Gives rows to the keys that have -1; first those leave that must."""
         state, own, new = room.state, self.own, room.keys.size
-        counters, frequency = own["counters"].pointer, own.get("frequency")
+        counters, frequency = own["counters"], own.get("frequency")
         ahead, at_least = clock.step_of_new(self.request, self.table.name)
         free = state.free
         if room.leaving is not None:
             free = self._evict(room.leaving, state, ahead, at_least)
-        row_use.give(keys.pointer, count, rows.pointer, own["free"].pointer, free, state.given, room.keys.pointer,
-                     room.rows.pointer)
+        row_use.give(keys.front(count), rows, own["free"].front(free), state.given, room.keys, room.rows)
         self._rows_are_given = True
-        index_rows.place(self.index.pointer, self.index.shape[0], room.keys.pointer, room.rows.pointer, new)
-        self.write_initial_rows(room.keys, new, 0, room.values.pointer)
-        scatter.scatter(room.values.pointer, self.table.dim, room.rows.pointer, new, self.rows.pointer)
+        index_rows.place(self.index, room.keys, room.rows)
+        self.write_initial_rows(room.keys, None, room.values)
+        scatter.scatter(room.values, room.rows, self.rows)
         again = min(new, free)
         for slot, array in room.slots.items():
             reset(array, room.rows, again, slot.value)
-        row_use.begin(room.rows.pointer, new, counters + 8 * TICK, own["used"].pointer,
-                      0 if frequency is None else frequency.pointer)
-        row_use.stamp(room.rows.pointer, new, ahead, at_least, self.clock.pointer, self.stamps.pointer)
-        stamps.advance(counters + 8 * ADMITTED, new, 0)
-        fill.fill_int64(counters + 8 * FREE, 1, free - again)
-        fill.fill_int64(self.count.pointer, 1, state.given + new - again)
+        row_use.begin(room.rows, counters.at(TICK), own["used"], frequency)
+        row_use.stamp(room.rows, ahead, at_least, self.clock, self.stamps)
+        stamps.advance(counters.at(ADMITTED), new, 0)
+        fill.fill_int64(counters.at(FREE), free - again)
+        fill.fill_int64(self.count, state.given + new - again)
 
     def _evict(self, leaving: Leaving, state: State, ahead: int, at_least: int) -> int:
         """Has rows leave. Returns how many are free then, and listed."""
         own, n = self.own, leaving.rows.size
         eviction.take_out(self, leaving)
         free = state.free + n
-        row_use.list_free(own["used"].pointer, state.given, free, own["free"].pointer)
+        row_use.list_free(own["used"].front(state.given), own["free"].front(free))
         if "evicted" in own:
-            row_use.remember(leaving.keys.pointer, n, state.evicted, ahead, at_least, self.clock.pointer,
-                             own["evicted"].pointer, own["evicted"].shape[0])
-        fill.fill_int64(own["counters"].pointer + 8 * EVICTED, 1, state.evicted + n)
+            row_use.remember(leaving.keys, state.evicted, ahead, at_least, self.clock, own["evicted"])
+        fill.fill_int64(own["counters"].at(EVICTED), state.evicted + n)
         return free
 
 
@@ -271,5 +266,4 @@ def reset(array: Any, rows: Any, count: int, value: float) -> None:
     if not count:
         return
     words = np.frombuffer(np.array(value, array.dtype).tobytes(), np.int32)
-    row_use.reset(rows.pointer, count, array.size // array.shape[0] * len(words), int(words[0]), int(words[-1]),
-                  array.pointer)
+    row_use.reset(rows.front(count), int(words[0]), int(words[-1]), array)

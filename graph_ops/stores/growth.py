@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from sok1x.cuda_kernels import dense, fill, gather, hash_index, host_memory, index_rows, row_numbers, stamps
+from sok1x.cuda_kernels import arrays, dense, fill, gather, hash_index, host_memory, index_rows, row_numbers, stamps
 from sok1x.graph_ops.bridge import growing
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, Array
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
@@ -124,11 +124,10 @@ def _grow_to(request: Any, reached: Any, values: Dict[Any, float], before: int, 
 def _resize(reached: Any, what: Any, keep: int, count: int, value: float) -> None:
     """Memory of `count` rows for a variable: the first `keep` are those that it has, the rest gets a value."""
     old, new = reached.arrays[what], reached.larger(what, count)
-    item = ITEM_BYTES[old.dtype]
-    row_bytes = item * int(np.prod(old.shape[1:], dtype=np.int64))
+    item, row_bytes = ITEM_BYTES[old.dtype], old.row_bytes
     if new.pointer != old.pointer:
-        host_memory.advise_large_pages(new.pointer, count * row_bytes)
-        dense.copy(old.pointer, keep * row_bytes, new.pointer)
+        host_memory.advise_large_pages(new)
+        dense.copy(old.front(keep), new.front(keep))
     reached.take(what, new)
     first, end = keep * row_bytes // item, new.size
     if not np.array(value, old.dtype).view("int{}".format(8 * item)):
@@ -141,15 +140,15 @@ def write_value(array: Array, first: int, end: int, value: float) -> None:
     item = ITEM_BYTES[array.dtype]
     word = int(np.array(value, array.dtype).view("int{}".format(8 * item)))
     write = {4: fill.fill_int32, 8: fill.fill_int64}[item]
-    write(array.pointer + first * item, end - first, word)
+    write(arrays.array(array.pointer + first * item, "int{}".format(8 * item), (end - first,), array.gpu), word)
 
 
 def write_repeated(request: Any, start: Array, first: int, rows: Array) -> None:
     """Writes the rows from `first` on, of an `Array` [V, D]: row k becomes row k % n of start [n, D]."""
-    count, dim = rows.shape[0] - first, rows.shape[1]
+    count = rows.shape[0] - first
     places = request.temporary("int32", count)
     places.write((np.arange(first, first + count) % start.shape[0]).astype(np.int32))
-    gather.gather(start.pointer, dim, places.pointer, count, rows.pointer + 4 * first * dim)
+    gather.gather(start, places, rows.some(first, count))
 
 
 def _grow_index(reached: Any, rows: int) -> None:
@@ -169,9 +168,9 @@ def larger_index(reached: Any, what: str, slots: int) -> None:
       CallError: there is no memory; nothing has changed.
     """
     old, new = reached.arrays[what], reached.larger(what, slots, in_place=False)
-    host_memory.advise_large_pages(new.pointer, 16 * slots)
-    hash_index.clear(new.pointer, slots)
-    index_rows.move(old.pointer, old.shape[0], new.pointer, slots)
+    host_memory.advise_large_pages(new)
+    hash_index.clear(new)
+    index_rows.move(old, new)
     reached.take(what, new)
 
 
@@ -187,8 +186,8 @@ def rows_in_use(request: Any, ticks: Array, given: int) -> Tuple[Array, int, Arr
       -1 for one that is free.
     """
     found, rows, places = (request.temporary("int32", given) for _ in range(3))
-    stamps.changed_rows(ticks.pointer, given, -1, found.pointer)
-    return rows, row_numbers.compact(found.pointer, given, rows.pointer, places.pointer), places
+    stamps.changed_rows(ticks, -1, found)
+    return rows, row_numbers.compact(found, rows, places), places
 
 
 def _no_memory(store: Any, reached: Any, values: Dict[Any, float], before: int, needed: int,

@@ -19,12 +19,12 @@ class HashedStore(Store):
 
     def find(self, keys: Any, count: int, rows: Any) -> Found:
         """See `Store.find`."""
-        missing = hash_index.find(self.index.pointer, self.index.shape[0], keys.pointer, count, rows.pointer)
+        missing = hash_index.find(self.index, keys.front(count), rows)
         read_from = rows
         if missing and self.table.by_row:
             # A Keras initializer's values are in the rows not yet in use: read those that these keys would get.
             read_from = self.request.temporary("int32", count)
-            row_numbers.number_missing(rows.pointer, count, int(self.count.read()), self.capacity, read_from.pointer)
+            row_numbers.number_missing(rows, int(self.count.read()), self.capacity, read_from)
         return Found(rows, read_from, missing)
 
     def insert(self, keys: Any, count: int, rows: Any) -> Found:
@@ -57,21 +57,20 @@ class HashedStore(Store):
         """`rows` int32 [count] of keys; returns how many have none, and how many rows are in use: a GPU is waited for
         once."""
         counts = backend.counts()
-        hash_index.start_find(self.index.pointer, self.index.shape[0], keys.pointer, count, rows.pointer, counts.take())
-        row_numbers.look_up_int64(self.count.pointer, 0, 1, counts.take())
+        hash_index.start_find(self.index, keys.front(count), rows, counts.take())
+        row_numbers.look_up_int64(self.count, None, counts.take())
         missing, used = counts.read()
         return missing, used
 
     def _enter(self, keys: Any, count: int, rows: Any, missing: int, used: int) -> None:
         """Gives those of the keys that have no row, `missing` of them, the next ones, from `used` on."""
         table = self.table
-        inserted = hash_index.insert(self.index.pointer, self.index.shape[0], keys.pointer, count, rows.pointer, used,
-                                     missing)
+        inserted = hash_index.insert(self.index, keys.front(count), rows, used, missing)
         if not table.by_row:
             new_keys = self.request.temporary("int64", inserted)
-            row_numbers.collect_new(keys.pointer, rows.pointer, count, used, new_keys.pointer)
-            self.write_initial_rows(new_keys, inserted, 0, self.rows.pointer + used * table.dim * 4)
-        fill.fill_int64(self.count.pointer, 1, used + inserted)
+            row_numbers.collect_new(keys.front(count), rows, used, new_keys)
+            self.write_initial_rows(new_keys, None, self.rows.some(used, inserted))
+        fill.fill_int64(self.count, used + inserted)
         clock.stamp_new(self, used, inserted)
 
     def _make_room(self, used: int, missing: int) -> bool:
@@ -97,29 +96,26 @@ class HashedStore(Store):
 
     def look_up(self, keys: Any, at: Any, out: Optional[Any]) -> Optional[int]:
         """See `Store.look_up`."""
-        values = (0,) if out is None else (out.pointer, out.dtype)
-        return lookup.look_up(keys.pointer, keys.dtype, keys.size, self.index.pointer, self.index.shape[0],
-                              self.rows.pointer, self.table.dim, at.pointer, *values)
+        return lookup.look_up(keys, self.index, self.rows, at, out)
 
     def start_look_up(self, keys: Any, at: Any, counts: Any) -> bool:
         """See `Store.start_look_up`: on a GPU."""
         if self.request.gpu is None:
             return False
-        lookup.start(keys.pointer, keys.dtype, keys.size, self.index.pointer, self.index.shape[0], at.pointer,
-                     counts.take())
+        lookup.start(keys, self.index, at, counts.take())
         return True
 
     def evaluate(self, keys: Any, at: Any, out: Any) -> bool:
         """See `Store.evaluate`: on a GPU, where initial values are a function of the key."""
         if self.request.gpu is None or self.table.by_row:
             return False
-        lookup.start(keys.pointer, keys.dtype, keys.size, self.index.pointer, self.index.shape[0], at.pointer, 0)
-        gather.gather(self.rows.pointer, self.table.dim, at.pointer, keys.size, out.pointer, dtype=out.dtype)
+        lookup.start(keys, self.index, at, None)
+        gather.gather(self.rows, at, out)
         if keys.dtype != "int64":
             wide = self.request.temporary("int64", keys.size)
-            unique.widen(keys.pointer, keys.dtype, keys.size, wide.pointer)
+            unique.widen(keys, wide)
             keys = wide
-        self.write_initial_rows(keys, keys.size, at.pointer, out.pointer, out.dtype)
+        self.write_initial_rows(keys, at, out)
         return True
 
     def used(self) -> int:
@@ -132,9 +128,8 @@ class HashedStore(Store):
 
     def write_keys(self, first: int, count: int, keys: Any) -> None:
         """See `Store.write_keys`."""
-        index_keys.keys_by_row(self.index.pointer, self.index.shape[0], first, count, keys.pointer)
+        index_keys.keys_by_row(self.index, first, keys.front(count))
 
     def write_some_keys(self, rows: Any, count: int, number: Any, keys: Any) -> None:
         """See `Store.write_some_keys`."""
-        stamps.numbered_keys(self.index.pointer, self.index.shape[0], number.pointer, number.size, keys.dtype,
-                             keys.pointer)
+        stamps.numbered_keys(self.index, number, keys)

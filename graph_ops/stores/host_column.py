@@ -2,14 +2,14 @@
 
 What a GPU cannot reach by itself, because it is not pinned, goes through copies: slower, with the same result.
 """
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from sok1x.cuda_kernels import backend, cache_rows, row_numbers, sort
+from sok1x.cuda_kernels import arrays, backend, cache_rows, row_numbers, sort
+from sok1x.cuda_kernels.arrays import ITEM_BYTES, Array, of_numpy
 from sok1x.cuda_kernels.cache_rows import Moves
 from sok1x.graph_ops.bridge import tiers
-from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, Array
 
 _FEW = 4096     # rows that are on the bus for less time than it takes to sort them
 
@@ -32,8 +32,7 @@ class Rows(NamedTuple):
 
     def some(self, first: int, n: int) -> "Rows":
         """n of them, from `first` on."""
-        return Rows(*[None if one is None else Array(one.pointer + 4 * first, "int32", (n,), n, one.gpu)
-                      for one in self])
+        return Rows(*[None if one is None else one.some(first, n) for one in self])
 
 
 def sorted_bytes(n: int) -> int:
@@ -54,11 +53,11 @@ def by_home(request: Any, rows: Rows, limit: int) -> Rows:
     if request.gpu is None or n <= _FEW:
         return rows
     home, places = request.temporary("int32", n), request.temporary("int32", n)
-    sort.order(rows.home.pointer, n, limit, home.pointer, places.pointer)
+    sort.order(rows.home, limit, home, places)
     if rows.cached is None:
         return Rows(places, home)
     cached = request.temporary("int32", n)
-    row_numbers.look_up(rows.cached.pointer, places.pointer, n, cached.pointer)
+    row_numbers.look_up(rows.cached, places, cached)
     return Rows(cached, home)
 
 
@@ -103,7 +102,7 @@ class HostColumn:
             return here
         there = self._request.temporary(self.dtype, *here.shape)
         if self.reachable:
-            self.copy(there.pointer, 0, rows)
+            self.copy(there, 0)
         else:
             there.write(here.read())
         return there
@@ -113,59 +112,55 @@ class HostColumn:
         """Whether kernels on the request's device read and write it."""
         return self._request.gpu is None or self._pinned
 
-    def copy(self, pointer: int, first: int, n: int, back: bool = False) -> None:
-        """Copies rows `first` to first + n - 1 to adjacent ones at `pointer`, or, `back`, from there; by the request's
+    def copy(self, array: Array, first: int, back: bool = False) -> None:
+        """Copies rows from `first` on to those of an array, adjacent ones, or, `back`, from there; by the request's
         device, which must reach them."""
-        here, words, stride = self.memory + first * self.stride, self.row_bytes // 4, self.stride // 4
+        here = self.array(self.rows).some(first, array.shape[0])
         if back:
-            cache_rows.move(words, Moves(pointer, 0, here, 0, n, 0, stride))
+            cache_rows.move(Moves(array, here))
         else:
-            cache_rows.move(words, into=Moves(here, 0, pointer, 0, n, stride))
+            cache_rows.move(into=Moves(here, array))
 
-    def write(self, array: Any, rows: Rows, scratch: int = 0) -> None:
+    def write(self, array: Array, rows: Rows, scratch: Optional[Array] = None) -> None:
         """Writes rows of the variable back.
 
         Args:
           array: the variable's `Array`, or one like it, in the memory of the request's device.
           rows: distinct ones.
-          scratch: where a GPU does not reach the column, a pointer to its memory for so many rows, and four bytes more
-            for each; or 0, where there may be no memory.
+          scratch: where a GPU does not reach the column, uint8 of its memory for so many rows, and four bytes more for
+            each; or None, where there may be no memory.
         """
-        words, n, stride = self.row_bytes // 4, rows.size, self.stride // 4
+        here = self.array(self.rows)
         if self.reachable:
-            cache_rows.move(words, Moves(array.pointer, _pointer(rows.cached), self.memory, _pointer(rows.home), n, 0,
-                                         stride))
+            cache_rows.move(Moves(array, here, rows.cached, rows.home))
             return
         piece = self._piece(scratch, rows)
-        cache_rows.move(words, Moves(array.pointer, _pointer(rows.cached), piece.pointer, 0, n))
+        cache_rows.move(Moves(array, piece, rows.cached))
         values, home = piece.read(), _numbers(rows.home, rows)
         with backend.use(None):
-            cache_rows.move(words, Moves(values.ctypes.data, 0, self.memory, home.ctypes.data, n, 0, stride))
+            cache_rows.move(Moves(of_numpy(values), here, None, of_numpy(home)))
 
-    def read(self, array: Any, rows: Rows, scratch: int = 0) -> None:
+    def read(self, array: Array, rows: Rows, scratch: Optional[Array] = None) -> None:
         """Fetches rows for the variable; as `write`."""
-        words, n, stride = self.row_bytes // 4, rows.size, self.stride // 4
+        here = self.array(self.rows)
         if self.reachable:
-            cache_rows.move(words, into=Moves(self.memory, _pointer(rows.home), array.pointer, _pointer(rows.cached), n,
-                                              stride))
+            cache_rows.move(into=Moves(here, array, rows.home, rows.cached))
             return
         piece = self._piece(scratch, rows)
-        home, values = _numbers(rows.home, rows), np.zeros((n, words), np.int32)
+        home, values = _numbers(rows.home, rows), np.zeros(piece.shape, np.int32)
         with backend.use(None):
-            cache_rows.move(words, into=Moves(self.memory, home.ctypes.data, values.ctypes.data, 0, n, stride))
+            cache_rows.move(into=Moves(here, of_numpy(values), of_numpy(home)))
         piece.write(values)
         # Where nothing has been fetched nothing is written either.
-        to = Array(piece.pointer + values.nbytes, "int32", (n,), n, self._request.gpu)
+        to = arrays.array(piece.pointer + values.nbytes, "int32", (rows.size,), self._request.gpu)
         to.write(np.where(home < 0, -1, _numbers(rows.cached, rows)).astype(np.int32))
-        cache_rows.move(words, into=Moves(piece.pointer, 0, array.pointer, to.pointer, n))
+        cache_rows.move(into=Moves(piece, array, None, to))
 
-    def _piece(self, scratch: int, rows: Rows) -> Array:
+    def _piece(self, scratch: Optional[Array], rows: Rows) -> Array:
         request, n, words = self._request, rows.size, self.row_bytes // 4
-        return Array(scratch or request.memory((self.row_bytes + 4) * n), "int32", (n, words), n * words, request.gpu)
-
-
-def _pointer(rows: Any) -> int:
-    return 0 if rows is None else int(rows.pointer)
+        if scratch is None:
+            scratch = request.temporary("uint8", (self.row_bytes + 4) * n)
+        return arrays.array(scratch.pointer, "int32", (n, words), request.gpu)
 
 
 def _numbers(numbers: Any, rows: Rows) -> np.ndarray:

@@ -91,29 +91,27 @@ def leave(store: Any, leaves: LeavingTable, numbers: Any, evicted: int, ahead: i
     given = int(numbers[cache.GIVEN])
     if values is not None:
         columns["rows"][0].read(values, Rows(None, rows))
-    index_rows.take_out(every.pointer, every.shape[0], rows.pointer, n, given, scratch.pointer, keys.pointer)
-    cache_rows.mark_homes(rows.pointer, n, -1, marks.pointer)
-    fill.fill_int64(gone.pointer, n, -1)
+    index_rows.take_out(every, rows, given, scratch, keys)
+    cache_rows.mark_homes(rows, -1, marks)
+    fill.fill_int64(gone, -1)
     columns["used"][0].write(gone, Rows(None, rows))
     numbers[cache.FREE] += n
-    row_use.list_free(marks.pointer, given, free.size, free.pointer)
+    row_use.list_free(marks, free)
     _vacant(store).numpy(free.size)[...] = free.read()
     if "evicted" in own:
-        row_use.remember(keys.pointer, n, evicted, ahead, at_least, store.clock.pointer, own["evicted"].pointer,
-                         own["evicted"].shape[0])
+        row_use.remember(keys, evicted, ahead, at_least, store.clock, own["evicted"])
     return n
 
 
 def give(store: Any, numbers: Any, plan: Any) -> None:
     """Gives rows to the new keys of a plan, whose `places` has `cache_rows.NEW` for them; `numbers` is changed."""
-    new, coming, free, given = plan.new_keys.size, plan.keys.size, plan.vacant.size, int(numbers[cache.GIVEN])
+    new, free, given = plan.new_keys.size, plan.vacant.size, int(numbers[cache.GIVEN])
     own, (picked, places, kept) = store.own, plan.picked
-    cache_rows.pick(plan.places.pointer, coming, plan.rows.pointer, True, picked.pointer)
-    row_numbers.compact(picked.pointer, coming, kept.pointer, places.pointer)
-    row_numbers.look_up(kept.pointer, 0, new, plan.new_rows.pointer)
-    row_use.give(plan.keys.pointer, coming, plan.places.pointer, plan.vacant.pointer, free, given,
-                 plan.new_keys.pointer, plan.new_homes.pointer)
-    index_rows.place(own["every"].pointer, own["every"].shape[0], plan.new_keys.pointer, plan.new_homes.pointer, new)
+    cache_rows.pick(plan.places, plan.rows, True, picked)
+    row_numbers.compact(picked, kept, places)
+    row_numbers.look_up(kept, None, plan.new_rows)
+    row_use.give(plan.keys, plan.places, plan.vacant, given, plan.new_keys, plan.new_homes)
+    index_rows.place(own["every"], plan.new_keys, plan.new_homes)
     again = min(new, free)
     numbers[cache.FREE] -= again
     numbers[cache.GIVEN] += new - again

@@ -1,6 +1,7 @@
 """All rows of columns in host memory, for kernels that change whole tables: some at a time, adjacent, on the device."""
-from typing import Any, Iterator, List, Sequence, Tuple
+from typing import Any, Iterator, List, Sequence
 
+from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.stores.host_column import HostColumn
 
 PIECE_BYTES = 64 << 20  # at most, of a row's columns together
@@ -19,14 +20,16 @@ class HostPieces:
     def __init__(self, request: Any, columns: Sequence[HostColumn], rows: int) -> None:
         self._columns, self._rows = columns, rows
         self._at_once = max(1, min(rows, PIECE_BYTES // sum(column.row_bytes for column in columns)))
-        self._pieces = [request.memory(column.row_bytes * self._at_once) for column in columns]
+        self._pieces: List[Array] = [request.temporary(column.dtype, self._at_once, *column.row_shape)
+                                     for column in columns]
 
-    def each(self) -> Iterator[Tuple[int, List[int]]]:
-        """(how many rows, pointers to them), for each piece; what it has become is taken when the next is asked for."""
+    def each(self) -> Iterator[List[Array]]:
+        """The rows of each column, for each piece; what it has become is taken when the next is asked for."""
         for first in range(0, self._rows, self._at_once):
             n = min(self._at_once, self._rows - first)
-            for column, piece in zip(self._columns, self._pieces):
-                column.copy(piece, first, n)
-            yield n, self._pieces
-            for column, piece in zip(self._columns, self._pieces):
-                column.copy(piece, first, n, back=True)
+            pieces = [piece.front(n) for piece in self._pieces]
+            for column, piece in zip(self._columns, pieces):
+                column.copy(piece, first)
+            yield pieces
+            for column, piece in zip(self._columns, pieces):
+                column.copy(piece, first, back=True)

@@ -5,7 +5,6 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import fill, hash_index, host_memory, row_init
 from sok1x.graph_ops.bridge import growing, library
-from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores import cache, growth, host_tier, known_slots, step_times
@@ -50,7 +49,7 @@ def rows_now(request: Any, table: Table) -> int:
 def _array(request: Any, grows: bool, dtype: str, shape: Sequence[int]) -> Any:
     """Output 0, not yet touched, on large pages where that pays; what grows can do so in place."""
     out = growing.output(request, dtype, shape) if grows else request.output(0, dtype, shape)
-    host_memory.advise_large_pages(out.pointer, out.size * ITEM_BYTES[dtype])
+    host_memory.advise_large_pages(out)
     return out
 
 
@@ -70,7 +69,7 @@ class _Rows(Operation):
         kind, a, b = ("zeros", 0.0, 0.0) if table.hashed else table.distribution(world.size)
         placement = table.placement
         row_init.initial_rows_of_shard(world.arguments["seed"], table.identity, world.rank - placement.first,
-                                       placement.parts(world.size), rows, table.dim, kind, a, b, out.pointer)
+                                       placement.parts(world.size), kind, a, b, out)
 
 
 @register
@@ -82,7 +81,7 @@ class _Index(Operation):
 
     def run(self, request: Any, config: InitialConfig, world: Any, headers: Any) -> None:
         slots = hash_index.capacity(rows_now(request, config.table))
-        hash_index.clear(_array(request, False, "int64", (slots, 2)).pointer, slots)
+        hash_index.clear(_array(request, False, "int64", (slots, 2)))
 
 
 @register
@@ -93,7 +92,7 @@ class _Count(Operation):
     Config = InitialConfig
 
     def run(self, request: Any, config: InitialConfig, world: Any, headers: Any) -> None:
-        fill.fill_int64(request.output(0, "int64", ()).pointer, 1, 0)
+        fill.fill_int64(request.output(0, "int64", ()), 0)
 
 
 @register
@@ -116,7 +115,7 @@ class _Stamps(Operation):
     def run(self, request: Any, config: InitialConfig, world: Any, headers: Any) -> None:
         rows = rows_now(request, config.table)
         step_times.begin(request, config.table.name)
-        fill.fill_int64(_array(request, config.table.grows, "int64", (rows,)).pointer, rows, 0)
+        fill.fill_int64(_array(request, config.table.grows, "int64", (rows,)), 0)
 
 
 @register
@@ -144,7 +143,7 @@ class _Zeros(Operation):
         table, rows = config.table, rows_now(request, config.table)
         description: Any = table.cache if config.variable in cache.VARIABLES else table.forgetting
         out = _array(request, table.grows, "int64", description.shape_of(config.variable, rows))
-        fill.fill_int64(out.pointer, out.size, 0)
+        fill.fill_int64(out, 0)
 
 
 @register

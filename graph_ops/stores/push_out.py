@@ -24,7 +24,8 @@ def of_cache(store: Any, state: Any, lacking: int, coming: int) -> Any:
     """
     own = store.own
     scores = own["frequency"] if store.table.cache.strategy == LFU else own["used"]
-    candidates = Candidates(scores.pointer, own["used"].pointer, state.given, oldest_pinned(store, state.tick))
+    candidates = Candidates(scores.front(state.given), own["used"].front(state.given),
+                            oldest_pinned(store, state.tick))
     there, lowest, highest = lowest_scores.count(candidates)
     if there < lacking:
         raise CallError(RESOURCE_EXHAUSTED, _too_few(store, state, there, coming))
@@ -73,8 +74,8 @@ def of_table(store: Any, given: int, lacking: int, new: int, homes: Any) -> Leav
     elif forgetting.strategy == TTL:
         scores, most = columns["stamps"][0].on_device(given), int(store.clock.read()) - forgetting.time_to_live
     mark_resident(store, marks, MOST)
-    cache_rows.mark_homes(homes.pointer, homes.size, MOST, marks.pointer)
-    candidates = Candidates(scores.pointer, marks.pointer, given, MOST, most)
+    cache_rows.mark_homes(homes, MOST, marks)
+    candidates = Candidates(scores, marks, MOST, most)
     there, lowest, highest = lowest_scores.count(candidates)
     if there < lacking:
         raise CallError(RESOURCE_EXHAUSTED, (
@@ -93,14 +94,14 @@ def of_table(store: Any, given: int, lacking: int, new: int, homes: Any) -> Leav
 def copied(request: Any, array: Any) -> Any:
     """A copy of int64 [n] in the request's temporary memory."""
     made = request.temporary("int64", array.size)
-    cache_rows.move(2, cache_rows.Moves(array.pointer, 0, made.pointer, 0, array.size), over_bus=False)
+    cache_rows.move(cache_rows.Moves(array, made), over_bus=False)
     return made
 
 
 def mark_resident(store: Any, marks: Any, mark: int) -> None:
     """marks int64 [*]: those of rows in the host's memory whose keys are in the cache become `mark`."""
     where = store.homes_in_use()
-    cache_rows.mark_homes(where.pointer, where.size, mark, marks.pointer)
+    cache_rows.mark_homes(where, mark, marks)
 
 
 def _lowest(store: Any, candidates: Candidates, found: Tuple[int, int, int], wanted: int) -> Any:
@@ -109,7 +110,7 @@ def _lowest(store: Any, candidates: Candidates, found: Tuple[int, int, int], wan
     rows = request.temporary("int32", wanted)
     below, ties = MOST + 1, 0
     if wanted < there:
-        digits = request.temporary("int64", lowest_scores.DIGITS_BYTES // 8)
-        below, ties = lowest_scores.threshold(candidates, lowest, highest, wanted, digits.pointer, digits.read)
-    lowest_scores.list_lowest(candidates, below, ties, rows.pointer)
+        digits = request.temporary("int64", 1 << lowest_scores.BITS)
+        below, ties = lowest_scores.threshold(candidates, lowest, highest, wanted, digits)
+    lowest_scores.list_lowest(candidates, below, ties, rows)
     return rows

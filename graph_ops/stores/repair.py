@@ -34,9 +34,9 @@ def without(store: Any, given: int, new_rows: Optional[np.ndarray] = None) -> No
     keys, rows = request.temporary("int64", n), request.temporary("int32", n)
     keys.write(there[:, 0])
     rows.write(there[:, 1].astype(np.int32))
-    hash_index.clear(store.index.pointer, store.index.shape[0])
-    index_rows.place(store.index.pointer, store.index.shape[0], keys.pointer, rows.pointer, n)
-    fill.fill_int64(store.count.pointer, 1, given)
+    hash_index.clear(store.index)
+    index_rows.place(store.index, keys, rows)
+    fill.fill_int64(store.count, given)
     if store.own.get("used") is not None:
         _list_free(store, given, there[:, 1])
 

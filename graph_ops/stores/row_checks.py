@@ -34,8 +34,8 @@ def checked(request: Any, config: Any, world: Any, rows: Any) -> Any:
     wide = rows
     if rows.dtype != "int64":
         wide = request.temporary("int64", rows.size)
-        unique.widen(rows.pointer, rows.dtype, rows.size, wide.pointer)
-    place = row_numbers.first_out_of_range(wide.pointer, rows.size, there)
+        unique.widen(rows, wide)
+    place = row_numbers.first_out_of_range(wide, there)
     if place >= 0:
         raise CallError(INVALID_ARGUMENT, (
             "embedding table '{}' on {}: got row {} at position {} of {} row numbers, expected rows in [0, {}), "

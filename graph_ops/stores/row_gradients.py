@@ -9,7 +9,6 @@ import copy
 from typing import Any
 
 from sok1x.cuda_kernels import row_numbers, segment_sum
-from sok1x.graph_ops.bridge.bridge import Array
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.stores import known_distinct, row_checks
 from sok1x.graph_ops.stores.distinct import make_distinct
@@ -48,15 +47,14 @@ class RowGradients:
     def without_rows(self) -> "RowGradients":
         """The same of no row."""
         made = copy.copy(self)
-        made.values, made.rows = Array(0, "float32", (0, self.values.shape[1]), 0), Array(0, "int32", (0,), 0)
+        made.values, made.rows = self.values.front(0), self.rows.front(0)
         return made
 
     def _add_up(self, request: Any, table: Table, rows: Any) -> None:
         inverse = request.temporary("int32", rows.size)
         distinct, count = make_distinct(request, rows, inverse)
         self.rows = request.temporary("int32", count)
-        row_numbers.narrow(distinct.pointer, count, self.rows.pointer)
+        row_numbers.narrow(distinct, self.rows)
         if count < rows.size:
             terms, self.values = self.values, request.temporary("float32", count, table.dim)
-            segment_sum.segment_sum(terms.pointer, table.dim, inverse.pointer, rows.size, count, self.values.pointer,
-                                    "float32")
+            segment_sum.segment_sum(terms, inverse, self.values)

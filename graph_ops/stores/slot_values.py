@@ -10,7 +10,6 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import dense
 from sok1x.graph_ops.bridge import library
-from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores.known_slots import Slot
@@ -41,7 +40,7 @@ class _Assign(Operation):
                     "embedding table '{}' on {}: got {} {} to assign to slot '{}', expected {} {}; nothing was "
                     "changed").format(config.table.name, world.name, value.dtype, list(value.shape), config.slot.name,
                                       slot.dtype, list(slot.shape)))
-            dense.copy(value.pointer, value.size * ITEM_BYTES[value.dtype], slot.pointer)
+            dense.copy(value, slot.front(value.shape[0]))
 
 
 def assign(table: Table, slot: Slot, handle: tf.Tensor, value: tf.Tensor, name: str = "assign_slot") -> tf.Operation:

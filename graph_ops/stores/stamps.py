@@ -42,7 +42,7 @@ class _Mark(Operation):
         if request.inputs:
             wide = row_checks.checked(request, config, world, request.inputs[0])
             rows = request.temporary("int32", wide.size)
-            row_numbers.narrow(wide.pointer, wide.size, rows.pointer)
+            row_numbers.narrow(wide, rows)
         with request_store(request, config, world, exclusive=True) as store:
             clock.stamp(store, config.global_step, rows)
 
@@ -76,10 +76,10 @@ class _Changed(Operation):
             store = held.whole()
             used = store.used()
             rows, kept, number = (request.temporary("int32", used) for _ in range(3))
-            stamps.changed_rows(store.stamps.pointer, used, since, rows.pointer)
+            stamps.changed_rows(store.stamps, since, rows)
             if "used" in store.own:
-                row_use.leave_free_out(store.own["used"].pointer, used, rows.pointer)
-            count = row_numbers.compact(rows.pointer, used, kept.pointer, number.pointer)
+                row_use.leave_free_out(store.own["used"], rows)
+            count = row_numbers.compact(rows, kept, number)
             keys = request.output(0, table.key_dtype, (count,))
             values = request.output(1, table.dtype, (count, table.dim))
             store.write_some_keys(kept, count, number, keys)

@@ -4,7 +4,6 @@ from typing import Any, Optional, Tuple
 import numpy as np
 
 from sok1x.cuda_kernels import fill, hash_index
-from sok1x.graph_ops.bridge.bridge import Array
 from sok1x.graph_ops.stores import cache, growth, host_growth
 from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore
 from sok1x.graph_ops.stores.forgetting import KNOWN, TICK
@@ -45,7 +44,7 @@ class WholeStore(ForgetfulStore):
         """Takes everything as it is now."""
         cached, rows = self._cached, self._columns["rows"][0].rows
         self.index, tiers = cached.own["every"], cached.own["tiers"]
-        self.count = Array(tiers.pointer + 8 * cache.GIVEN, "int64", (), 1, tiers.gpu)
+        self.count = tiers.at(cache.GIVEN)
         self.rows = self._columns["rows"][0].array(rows)
         self.slots = {name: self._columns[name][0].array(rows) for name in self.slots}
         self.own = {name: array for name, array in cached.own.items() if name != "used"}
@@ -77,8 +76,7 @@ class WholeStore(ForgetfulStore):
 
     def read_rows(self, rows: Any, count: int, out: Any) -> None:
         """See `Store.read_rows`."""
-        asked = Array(rows.pointer, "int32", (count,), count, rows.gpu)
-        self._columns["rows"][0].read(out, Rows(None, asked))
+        self._columns["rows"][0].read(out, Rows(None, rows.front(count)))
 
     # ---- loading
 
@@ -99,12 +97,12 @@ class WholeStore(ForgetfulStore):
         """See `Store.begin_again`: nothing is in the cache either."""
         cached, own = self._cached, self._cached.own
         self._wait()
-        hash_index.clear(cached.index.pointer, cached.index.shape[0])
-        fill.fill_int64(cached.count.pointer, 1, 0)
+        hash_index.clear(cached.index)
+        fill.fill_int64(cached.count, 0)
         for name, value in (("used", 0), ("frequency", 1), ("counters", 0), ("sketch", 0), ("tiers", 0)):
             if name in own:
-                fill.fill_int64(own[name].pointer, own[name].size, value)
-        fill.fill_int64(own["counters"].pointer + 8 * KNOWN, 1, UNKNOWN_STEP)
+                fill.fill_int64(own[name], value)
+        fill.fill_int64(own["counters"].at(KNOWN), UNKNOWN_STEP)
         for name, value in (("used", 0), ("frequency", 1)):
             if name in self._columns:
                 column = self._columns[name][0]
@@ -115,5 +113,5 @@ class WholeStore(ForgetfulStore):
         """
         cached = self._cached
         used = self._columns["used"][0].numpy(count)
-        fill.fill_int64(cached.own["counters"].pointer + 8 * TICK, 1, int(used.max()) if count else 0)
-        fill.fill_int64(cached.own["tiers"].pointer + 8 * cache.HOST_BYTES, 1, cached.tier.bytes())
+        fill.fill_int64(cached.own["counters"].at(TICK), int(used.max()) if count else 0)
+        fill.fill_int64(cached.own["tiers"].at(cache.HOST_BYTES), cached.tier.bytes())

@@ -3,11 +3,11 @@ import contextlib
 
 import numpy as np
 
-from sok1x.cuda_kernels import fill, hash_index, scatter, unique
+from sok1x.cuda_kernels import arrays, fill, hash_index, scatter, unique
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.stores import growth, step_times
 from sok1x.graph_ops.stores.forgetting import SCORES
-from sok1x.graph_ops.transfer.shard_parts import put, put_rows, row_bytes
+from sok1x.graph_ops.transfer.shard_parts import put, put_rows
 
 _KEYS_AT_ONCE = 1 << 20
 
@@ -116,29 +116,25 @@ class ShardWriter:
             first = int(rows[0])
             return lambda values, array: put_rows(values, array, first)
         there = self._memory.filled(rows)
-        return lambda values, array: self._scatter(values, there, len(rows), array)
-
-    def _scatter(self, values, rows, n, array):
-        # Rows are copied by four bytes, whatever these mean.
-        scatter.scatter(self._memory.filled(values), row_bytes(array) // 4, rows, n, array.pointer)
+        return lambda values, array: scatter.scatter(self._memory.filled(values).words(), there, array.words())
 
     def _insert(self, keys):
         """Enters distinct keys that are not in the index yet, with the next rows."""
         index, n = self._store.index, len(keys)
         there = self._memory.filled(keys)
-        rows = self._memory.take(4 * n)
-        if self._distinct(there, n) == n == hash_index.find(index.pointer, index.shape[0], there, n, rows):
-            if hash_index.insert(index.pointer, index.shape[0], there, n, rows, self.written) == n:
+        rows = self._memory.array("int32", n)
+        if self._distinct(there) == n == hash_index.find(index, there, rows):
+            if hash_index.insert(index, there, rows, self.written) == n:
                 return
         raise CallError(INVALID_ARGUMENT, "{}: got a key twice among the {} that end with row {}, expected every key "
                                           "once".format(self._store.label, n, self.written + n))
 
-    def _distinct(self, keys, n):
+    def _distinct(self, keys):
         """How many of the keys are distinct; on the host `insert` finds out itself."""
+        n, new = keys.size, self._memory.array
         if self._store.request.gpu is None:
             return n
-        values, inverse = self._memory.take(8 * n), self._memory.take(4 * n)
-        return unique.unique(keys, "int64", n, values, inverse, self._memory.take(unique.scratch_bytes(n)))
+        return unique.unique(keys, new("int64", n), new("int32", n), new("uint8", unique.scratch_bytes(n)))
 
     def _check_keys(self, keys, of_any_rank=False):
         """Raises where a key is not this rank's, or too many come."""
@@ -171,13 +167,13 @@ class ShardWriter:
 
     def _clear(self):
         if self._store.index is not None:
-            hash_index.clear(self._store.index.pointer, self._store.index.shape[0])
+            hash_index.clear(self._store.index)
             self._count(0)
             self._store.begin_again()
 
     def _count(self, used):
         if self._store.count is not None:
-            fill.fill_int64(self._store.count.pointer, 1, used)
+            fill.fill_int64(self._store.count, used)
 
 
 class _Memory:
@@ -213,10 +209,15 @@ class _Memory:
         self._taken += 1
         return self._blocks[self._taken - 1].pointer
 
+    def array(self, dtype, *shape):
+        """An `Array` in memory that `take` gives."""
+        made = arrays.array(0, dtype, shape, self._request.gpu)
+        return made._replace(pointer=self.take(made.nbytes))
+
     def filled(self, values):
-        """A pointer to a contiguous NumPy array's values: on the CPU the array itself."""
+        """A contiguous NumPy array's values: on the CPU the array itself, which must live."""
         if self._request.gpu is None:
-            return values.ctypes.data
-        pointer = self.take(values.nbytes)
-        put(values, pointer, self._request.gpu)
-        return pointer
+            return arrays.of_numpy(values)
+        made = self.array(values.dtype.name, *values.shape)
+        put(values, made)
+        return made

@@ -12,7 +12,6 @@ from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import Held
 from sok1x.graph_ops.transfer.shard_load import ShardWriter, check_room
-from sok1x.graph_ops.transfer.shard_parts import row_bytes, some_rows
 
 _ROWS_AT_ONCE = 1 << 20
 
@@ -95,7 +94,7 @@ def _load(store, inputs):
             for done in range(0, mine, _ROWS_AT_ONCE):
                 n = min(_ROWS_AT_ONCE, mine - done)
                 place = begin + done * ranks
-                every.copy(some_rows(array, place, rows - place), n, some_rows(store.rows, writer.written, n))
+                every.copy(array.some(place, rows - place), n, store.rows.some(writer.written, n))
                 writer.enter(first_key + place + ranks * np.arange(n))
             first_key += rows
 
@@ -111,17 +110,17 @@ class _EveryRow:
         """Copies rows 0, N, 2 N, ... of source to the n rows of out; n is at most _ROWS_AT_ONCE."""
         adjacent = source.gpu is out.gpu and not out.stride
         if self._ranks == 1 and adjacent:
-            dense.copy(source.pointer, n * row_bytes(source), out.pointer)
+            dense.copy(source.front(n), out)
             return
         if self._index is None:
             at_once = min(_ROWS_AT_ONCE, self._store.capacity)
             self._index = self._store.request.temporary("int32", at_once)
             self._index.write(self._ranks * np.arange(at_once))
         if adjacent:
-            gather.gather(source.pointer, self._store.table.dim, self._index.pointer, n, out.pointer)
+            gather.gather(source, self._index.front(n), out)
             return
         piece = self._store.request.temporary("float32", n, self._store.table.dim)
-        gather.gather(source.pointer, self._store.table.dim, self._index.pointer, n, piece.pointer)
+        gather.gather(source, self._index.front(n), piece)
         out.numpy()[...] = piece.read()
 
 

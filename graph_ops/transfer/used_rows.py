@@ -1,6 +1,6 @@
 """A shard's rows in use, in their order: all from the first on, or, where a table forgets, those that are not free."""
 from sok1x.cuda_kernels import cache_rows, gather, stamps
-from sok1x.graph_ops.transfer.shard_parts import CHUNK_BYTES, host_chunks, row_bytes, some_rows
+from sok1x.graph_ops.transfer.shard_parts import CHUNK_BYTES, host_chunks
 
 # Each time that keys are asked for, the whole index is read: so they are asked for many at a time, 64 MB of them.
 _KEYS_AT_ONCE = 8 << 20
@@ -22,8 +22,7 @@ class UsedRows:
         store = self._store
         if self._rows is not None:
             every = store.request.temporary("int64", self.count)
-            stamps.numbered_keys(store.index.pointer, store.index.shape[0], self._places.pointer, self._places.size,
-                                 "int64", every.pointer)
+            stamps.numbered_keys(store.index, self._places, every)
             yield from host_chunks(every, 0, self.count)
             return
         buffer = store.request.temporary("int64", min(self.count, _KEYS_AT_ONCE))
@@ -37,7 +36,7 @@ class UsedRows:
         if self._rows is None:
             yield from host_chunks(array, 0, self.count)
             return
-        at_once = max(1, CHUNK_BYTES // row_bytes(array))
+        at_once = max(1, CHUNK_BYTES // array.row_bytes)
         if array.gpu is None and self._store.request.gpu is not None:
             rows, every = self._rows.read()[:self.count], array.numpy()
             for first in range(0, self.count, at_once):
@@ -46,10 +45,9 @@ class UsedRows:
         piece = self._store.request.temporary(array.dtype, min(at_once, self.count), *array.shape[1:])
         for first in range(0, self.count, at_once):
             n = min(at_once, self.count - first)
-            # Rows are copied by four bytes, whatever these mean.
-            words, rows = row_bytes(array) // 4, self._rows.pointer + 4 * first
+            rows, out = self._rows.some(first, n), piece.front(n)
             if array.stride:
-                cache_rows.move(words, cache_rows.Moves(array.pointer, rows, piece.pointer, 0, n, array.stride // 4))
+                cache_rows.move(cache_rows.Moves(array, out, rows))
             else:
-                gather.gather(array.pointer, words, rows, n, piece.pointer)
-            yield from host_chunks(some_rows(piece, 0, n), 0, n)
+                gather.gather(array.words(), rows, out.words())
+            yield from host_chunks(out, 0, n)

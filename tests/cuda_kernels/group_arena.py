@@ -7,7 +7,7 @@ import numpy as np
 from kernel_checks import dirty
 from kernel_devices import NONSENSE, call, same_bits
 
-from sok1x.cuda_kernels import groups
+from sok1x.cuda_kernels import arrays, groups
 
 GUARD = 32  # bytes before and after each array
 
@@ -43,7 +43,7 @@ class Arena:
         expected = np.full(len(memory), NONSENSE, np.uint8)
         for at, array in self._pieces:
             memory[at:at + array.nbytes] = expected[at:at + array.nbytes] = array.reshape(-1).view(np.uint8)
-        call(lambda base: function(base), memory)
+        call(lambda memory: function(memory.pointer), memory)
         found = []
         for at in outputs:
             array = self._first[at]
@@ -144,6 +144,11 @@ def sizes(random, count, most):
     if count > 1:
         n[random.randint(count)] = most
     return n.astype(np.int64)
+
+
+def int64(pointer, *shape):
+    """An `Array` of int64 in an arena's memory."""
+    return arrays.array(int(pointer), "int64", shape)
 
 
 def put_all(arena, arrays, align=16):

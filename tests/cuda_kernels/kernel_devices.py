@@ -1,7 +1,7 @@
 """Where the kernel tests run: on the host, or on a GPU, where their arrays are copied to and fro.
 
 A test says nothing of devices: it has the fixture `device`, and calls wrappers by `call`, with NumPy arrays where the
-wrapper takes pointers.
+wrapper takes `Array`s.
 """
 import contextlib
 import os
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from sok1x.cuda_kernels import backend, gpu, host
+from sok1x.cuda_kernels.arrays import Array, of_numpy
 
 THREADS = (1, 2, 4)
 # Small arrays, few rounds: for compute-sanitizer, under which kernels are many times slower.
@@ -111,31 +112,36 @@ def call(wrapper, *args):
 
     Args:
         wrapper: a function of cuda_kernels.
-        *args: what it takes, but a NumPy array where it takes a pointer, also within lists. What is not an array
-            and has a `pointer` is in the device's memory already. On a GPU all arrays are copied there, and back
-            when it has run; those that are views of one array keep their places in it.
+        *args: what it takes, but a NumPy array where it takes an `Array`, also within lists and named tuples. What has
+            an `array` is in the device's memory already. On a GPU all NumPy arrays are copied there, and back when it
+            has run; those that are views of one array keep their places in it.
 
     Returns:
         What the wrapper returns.
     """
     if _memory is None:
         with backend.use(None):
-            return wrapper(*_pointers(args, address))
+            return wrapper(*_arrays(args, of_numpy))
     return _memory.call(wrapper, args)
 
 
-def address(array):
-    """The pointer a wrapper takes on the host; arrays must be contiguous, for wrappers know no strides."""
-    assert array.flags.c_contiguous
-    return array.ctypes.data
+def _arrays(args, array_of):
+    """Arguments with `Array`s for NumPy's arrays, and Python's numbers for NumPy's, which PyCUDA does not take."""
+    return [_array(arg, array_of) for arg in args]
 
 
-def _pointers(args, pointer_of):
-    """Arguments with pointers for arrays, and Python's numbers for NumPy's, which PyCUDA does not take."""
-    return [pointer_of(arg) if isinstance(arg, np.ndarray) else
-            arg.item() if isinstance(arg, np.generic) else
-            _pointers(arg, pointer_of) if isinstance(arg, (list, tuple)) else
-            getattr(arg, "pointer", arg) for arg in args]
+def _array(arg, array_of):
+    if isinstance(arg, np.ndarray):
+        return array_of(arg)
+    if isinstance(arg, np.generic):
+        return arg.item()
+    if isinstance(arg, Array):
+        return arg
+    if isinstance(arg, tuple) and hasattr(arg, "_fields"):
+        return type(arg)(*_arrays(arg, array_of))
+    if isinstance(arg, (list, tuple)):
+        return _arrays(arg, array_of)
+    return getattr(arg, "array", arg)
 
 
 class GpuMemory:
@@ -159,7 +165,7 @@ class GpuMemory:
         with device.active(), backend.use(device):
             allocate_before, device.allocate = device.allocate, self.allocate
             try:
-                result = wrapper(*_pointers(args, lambda array: self._copied(array, copies)))
+                result = wrapper(*_arrays(args, lambda array: self._copied(array, copies)))
                 failed = False
                 return result
             finally:
@@ -173,8 +179,8 @@ class GpuMemory:
                 self.release()
 
     def _copied(self, array, copies):
-        """The place of an array in the copy of the array that it is a view of."""
-        start = address(array)
+        """An `Array`: the place of a NumPy array in the copy of the array that it is a view of."""
+        start = of_numpy(array).pointer
         whole = array
         while isinstance(whole.base, np.ndarray):
             whole = whole.base
@@ -183,7 +189,7 @@ class GpuMemory:
             assert whole.flags.c_contiguous or whole.flags.f_contiguous
             copies[key] = whole, self.allocate(whole.nbytes)
             self.gpu.to_device(copies[key][1], whole.ctypes.data, whole.nbytes)
-        return copies[key][1] + start - key
+        return of_numpy(array)._replace(pointer=copies[key][1] + start - key, gpu=self.gpu)
 
     def allocate(self, nbytes):
         """A pointer to device memory that is valid until `release`."""

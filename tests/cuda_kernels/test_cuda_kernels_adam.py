@@ -34,19 +34,19 @@ class Case:
         self.scalars = SCALARS
 
     def scalar_arrays(self):
-        return [np.array([scalar], F) for scalar in self.scalars] + [0] * (6 - len(self.scalars))
+        return [np.array([scalar], F) for scalar in self.scalars]
 
     def lazy_adam(self):
         state = [array.copy() for array in self.state]
         rows, dim = state[0].shape
-        call(adam.lazy_adam, self.values, dim, self.rows, len(self.rows), self.scalar_arrays(), rows, *state)
+        call(adam.lazy_adam, self.values, self.rows, self.scalar_arrays(), *state)
         return tuple(state)
 
     def adam(self):
         state = [array.copy() for array in self.state]
         rows, dim = state[0].shape
         position = dirty(rows, np.int32)
-        call(adam.adam, self.values, dim, self.rows, len(self.rows), self.scalar_arrays(), rows, position, *state)
+        call(adam.adam, self.values, self.rows, self.scalar_arrays(), position, *state)
         return tuple(state)
 
     def expected(self, lazy):

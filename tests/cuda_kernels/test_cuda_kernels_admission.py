@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("device")
 
 def refused(sketch, width, keys, least, rows=None):
     rows = np.full(len(keys), -1, np.int32) if rows is None else rows
-    count = call(admission.refuse_rare, sketch, width, keys, len(keys), least, rows)
+    count = call(admission.refuse_rare, sketch, width, keys, least, rows)
     assert count == (rows == -2).sum()
     return rows == -2
 
@@ -47,7 +47,7 @@ def test_keys_with_rows_are_neither_counted_nor_refused(seed):
     assert sketch[0] == (keys % 3 != 0).sum()
     np.testing.assert_array_equal(found[keys % 3 == 0], 7)
     assert (found[keys % 3 != 0] == -2).mean() > 0.95
-    call(admission.forget_refused, found, len(found))
+    call(admission.forget_refused, found)
     np.testing.assert_array_equal(found == -1, (rows == -1) & (found != 7))
 
 
@@ -116,7 +116,7 @@ def test_draws_are_a_function_of_seed_table_key_and_tick(seed):
         number = np.array(tick, np.int64)
 
         def drawn(keys, rows):
-            count = call(admission.refuse_drawn, job, table, keys, len(keys), number, ratio, rows)
+            count = call(admission.refuse_drawn, job, table, keys, number, ratio, rows)
             assert count == (rows == -2).sum()
             return rows
 

@@ -5,6 +5,7 @@ from kernel_checks import dirty
 from kernel_devices import call, same_bits, size
 
 from sok1x.cuda_kernels import cache_rows, hash_index, index_rows
+from sok1x.cuda_kernels.arrays import Array
 
 pytestmark = pytest.mark.usefixtures("device")
 
@@ -20,7 +21,7 @@ def test_rows_that_are_asked_for_count_once(seed, counting):
 
         def touched():
             u, f, hits = used.copy(), frequency.copy(), np.array(100)
-            call(cache_rows.touch, rows, n, np.array(7), u, f if counting else 0, hits)
+            call(cache_rows.touch, rows, np.array(7), u, f if counting else None, hits)
             return u, f, hits
 
         u, f, hits = same_bits(touched)
@@ -36,13 +37,13 @@ def test_homes_are_found_and_rows_given(seed, n):
     known = random.permutation(1 << 16).astype(np.int64)[:9000] - 2 ** 15
     capacity = hash_index.capacity(len(known))
     every = dirty((capacity, 2), np.int64)
-    call(hash_index.clear, every, capacity)
-    call(index_rows.place, every, capacity, known, np.arange(len(known), dtype=np.int32), len(known))
+    call(hash_index.clear, every)
+    call(index_rows.place, every, known, np.arange(len(known), dtype=np.int32))
     where = {key: home for home, key in enumerate(known.tolist())}
     keys = random.permutation(1 << 16).astype(np.int64)[:n] - 2 ** 15
     rows = np.where(random.rand(n) < 0.3, np.arange(n), -1).astype(np.int32)
     homes = dirty(n, np.int32)
-    counted = call(cache_rows.find_homes, keys, n, rows, every, capacity, homes)
+    counted = call(cache_rows.find_homes, keys, rows, every, homes)
     expected = [-3 if row >= 0 else where.get(key, -1) for key, row in zip(keys.tolist(), rows)]
     np.testing.assert_array_equal(homes, np.array(expected, np.int32))
     assert counted == (np.sum(rows < 0), expected.count(-1))
@@ -53,7 +54,7 @@ def test_homes_are_found_and_rows_given(seed, n):
     given = np.concatenate([free[::-1], 7000 + np.arange(n)])[:len(coming)].astype(np.int32)
     made = [dirty(n, dtype) for dtype in (np.int64, np.int32, np.int32)]
     got = rows.copy()
-    assert call(cache_rows.give, keys, n, got, homes, free, 100, 7000, *made) == len(coming)
+    assert call(cache_rows.give, keys, got, homes, free, 7000, *made) == len(coming)
     for array, wanted in zip(made, (keys[coming], given, homes[coming])):
         np.testing.assert_array_equal(array[:len(coming)], wanted)
     rows[coming] = given
@@ -66,23 +67,23 @@ def test_homes_are_noted_marked_and_picked(seed):
     where = random.permutation(3000).astype(np.int32)[:400] - 1
     where[:9] = -1
     noted = homes.copy()
-    call(cache_rows.set_homes, rows, where, 400, noted)
+    call(cache_rows.set_homes, rows, where, noted)
     homes[rows] = where
     np.testing.assert_array_equal(noted, homes)
     out = dirty(400, np.int32)
-    call(cache_rows.homes_of, rows, 400, homes, out)
+    call(cache_rows.homes_of, rows, homes, out)
     np.testing.assert_array_equal(out, where)
     used, out = random.randint(-1, 2, 900), dirty(900, np.int32)
-    call(cache_rows.homes_in_use, used, homes, 900, out)
+    call(cache_rows.homes_in_use, used, homes, out)
     np.testing.assert_array_equal(out, np.where(used < 0, -1, homes))
     marks = random.randint(0, 9, 3000)
     expected = marks.copy()
     expected[where[where >= 0]] = 77
-    call(cache_rows.mark_homes, where, 400, 77, marks)
+    call(cache_rows.mark_homes, where, 77, marks)
     np.testing.assert_array_equal(marks, expected)
     for new in (True, False):
         out = dirty(400, np.int32)
-        call(cache_rows.pick, where, 400, rows, new, out)
+        call(cache_rows.pick, where, rows, new, out)
         np.testing.assert_array_equal(out, np.where((where == -1) == new, rows, -1))
 
 
@@ -104,9 +105,10 @@ def test_rows_move_both_ways(seed, words, beside):
         expected_cached[targets[sources >= 0]] = host[sources[sources >= 0], field]
 
         def move(piece, homes, host, sources, cached, targets):
-            stride = record if beside else 0
-            cache_rows.move(words, cache_rows.Moves(piece, 0, host + 4 * at, homes, out_n, 0, stride),
-                            cache_rows.Moves(host + 4 * at, sources, cached, targets, in_n, stride), number % 3 > 0)
+            fields = Array(host.pointer + 4 * at, "int32", (900, words), 900 * words, host.gpu,
+                           4 * record if beside else 0)
+            cache_rows.move(cache_rows.Moves(piece, fields, None, homes),
+                            cache_rows.Moves(fields, cached, sources, targets), number % 3 > 0)
 
         call(move, piece, homes, host, sources, cached, targets)
         np.testing.assert_array_equal(host, expected_host)

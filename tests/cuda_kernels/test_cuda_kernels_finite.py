@@ -9,9 +9,9 @@ pytestmark = pytest.mark.usefixtures("device")
 
 
 def finds(values):
-    def start_and_read(pointer):
+    def start_and_read(array):
         counts = backend.counts()
-        finite.start_count(pointer, values.size, values.dtype.name, counts.take())
+        finite.start_count(array, counts.take())
         return counts.read()
 
     (count,) = call(start_and_read, values)

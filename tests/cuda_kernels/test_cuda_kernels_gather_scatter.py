@@ -22,7 +22,7 @@ def test_gather_and_gather_through(seed, dim, n):
 
     def direct():
         out = dirty((n, dim))
-        call(gather.gather, table, dim, index, n, out)
+        call(gather.gather, table, index, out)
         return out
 
     np.testing.assert_array_equal(same_bits(direct), take(table, index))
@@ -31,7 +31,7 @@ def test_gather_and_gather_through(seed, dim, n):
 
     def through():
         out = dirty((n, dim))
-        call(gather.gather_through, table, dim, rows, inverse, n, out)
+        call(gather.gather_through, table, rows, inverse, out)
         return out
 
     np.testing.assert_array_equal(same_bits(through), take(table, rows[inverse]))
@@ -50,7 +50,7 @@ def test_scatter_writes_the_last_of_equal_rows_and_nothing_else(seed, dim, n):
 
     def run():
         table = dirty((701, dim))
-        call(scatter.scatter, values, dim, rows, n, table)
+        call(scatter.scatter, values, rows, table)
         return table
 
     assert same_bits(run).tobytes() == expected.tobytes()
@@ -66,7 +66,7 @@ def test_of_many_equal_rows_the_last_wins(seed, distinct):
 
     def run():
         table = dirty((distinct, 2))
-        call(scatter.scatter, values, 2, rows, n, table)
+        call(scatter.scatter, values, rows, table)
         return table
 
     np.testing.assert_array_equal(same_bits(run), expected)
@@ -79,10 +79,10 @@ def test_rows_beyond_2_to_the_31_floats():
     table = np.zeros((rows, dim), np.float32)
     index = np.array([rows - 1, 0, 2 ** 31 // dim + 1, -1], np.int32)
     values = np.arange(4 * dim, dtype=np.float32).reshape(4, dim) + 1
-    call(scatter.scatter, values, dim, index, 4, table)
+    call(scatter.scatter, values, index, table)
     np.testing.assert_array_equal(table[index[:3]], values[:3])
     out = dirty((4, dim))
-    call(gather.gather, table, dim, index, 4, out)
+    call(gather.gather, table, index, out)
     np.testing.assert_array_equal(out, take(values, np.array([0, 1, 2, -1])))
 
 
@@ -90,5 +90,5 @@ def test_nan_and_inf_stay_in_their_row():
     table = np.ones((3, 33), np.float32)
     table[1, ::2], table[1, 1::2] = np.nan, np.inf
     out = dirty((4, 33))
-    call(gather.gather, table, 33, np.array([0, 1, 2, -1], np.int32), 4, out)
+    call(gather.gather, table, np.array([0, 1, 2, -1], np.int32), out)
     np.testing.assert_array_equal(out, np.concatenate([table, np.zeros((1, 33), np.float32)]))

@@ -151,7 +151,8 @@ def test_counts(device):
         found = backend.counts()
         for asked in (False, True):
             places = [found.take(), found.take()]
-            assert places == [ctypes.addressof(counters.contents), ctypes.addressof(counters.contents) + 8]
+            begin = ctypes.addressof(counters.contents)
+            assert [place.pointer for place in places] == [begin, begin + 8]
             counters[0], counters[1] = 5, -6
             if asked:
                 found.ask()

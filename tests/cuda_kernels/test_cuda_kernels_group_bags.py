@@ -1,7 +1,7 @@
 """Offsets and longest bags of many tables at once, against NumPy."""
 import numpy as np
 import pytest
-from group_arena import Arena, put_all, sizes
+from group_arena import Arena, int64, put_all, sizes
 from kernel_checks import dirty
 from kernel_devices import SMALL, host_only, size
 
@@ -41,7 +41,7 @@ class Batches:
         members["most"] = self.most
         members["offsets"] = base + np.array(self._offsets, np.int64)
         members["offsets"][list(self.absent)] = 0
-        group_bags.offsets(members, base + self._counts)
+        group_bags.offsets(members, int64(base + self._counts, 3, self.count))
 
     def run(self):
         """(offsets of each member, bool: good, longest)."""
@@ -138,7 +138,7 @@ class Splits(Batches):
         members["splits"] = base + self._splits.reshape(self.count)
         members["n"], members["n_bags"], members["most"] = [len(one) for one in self.numbers], self.n_bags, self.most
         members["offsets"] = base + np.array(self._offsets, np.int64)
-        group_bags.offsets(members, base + self._counts)
+        group_bags.offsets(members, int64(base + self._counts, 3, self.count))
 
 
 def test_offsets_that_are_given(seed):

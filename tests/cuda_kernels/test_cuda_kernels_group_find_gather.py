@@ -1,11 +1,12 @@
 """Finds and copies for many tables at once, against the same for each table alone and NumPy."""
 import numpy as np
 import pytest
-from group_arena import Arena, Blocked, Flat, put_all, sizes
+from group_arena import Arena, Blocked, Flat, int64, put_all, sizes
 from kernel_checks import EXTREMES, combine_oracle, dirty
 from kernel_devices import SMALL, call, host_only, on, on_gpu, same_bits, size
 
 from sok1x.cuda_kernels import backend, group_combine, group_find, group_gather, groups, hash_index
+from sok1x.cuda_kernels.arrays import of_numpy
 
 pytestmark = pytest.mark.usefixtures("device")
 KEY_TYPES = ["int64", "int32", "uint32"]
@@ -27,7 +28,7 @@ def test_positions_that_have_rows_are_left_alone_when_they_are_looked_up_again(s
     keys = np.arange(1000, 1700)
     capacity, dim, asked = 1024, 5, random.randint(900, 1800, 3001)
     index, given = np.tile(np.array([0, -1], np.int64), (capacity, 1)), np.full(len(keys), -1, np.int32)
-    call(hash_index.insert, index, capacity, keys, len(keys), given, 0)
+    call(hash_index.insert, index, keys, given, 0)
     table = random.normal(size=(len(keys), dim)).astype(np.float32)
     expected = np.where((asked >= 1000) & (asked < 1700), asked - 1000, -1)
     there = np.where(random.random_sample(len(asked)) < 0.8, 10 ** 6, -1).astype(np.int32)
@@ -42,7 +43,7 @@ def test_positions_that_have_rows_are_left_alone_when_they_are_looked_up_again(s
         groups.lie_at(members["out"], out.ctypes.data)
         members["n"], members["capacity"], members["ranks"] = len(asked), capacity, 1
         members["dim"], members["out_half"], members["again"] = dim, out_half, 1
-        group_find.look_up(members, missing.ctypes.data)
+        group_find.look_up(members, of_numpy(missing))
         return rows, out, missing
 
     rows, out, missing = same_bits(run)
@@ -87,9 +88,8 @@ class Tables:
         capacity = hash_index.capacity(len(stored))
         index = np.empty((capacity, 2), np.int64)
         with on("host"):
-            call(hash_index.clear, index, capacity)
-            call(hash_index.insert, index, capacity, stored.astype(np.int64), len(stored),
-                 np.full(len(stored), -1, np.int32), 0)
+            call(hash_index.clear, index)
+            call(hash_index.insert, index, stored.astype(np.int64), np.full(len(stored), -1, np.int32), 0)
         row_of = dict(zip(stored.tolist(), range(len(stored))))
         keys = random.choice(known, self.n[t])
         return keys, np.array([row_of.get(key, -1) for key in keys.tolist()]), index
@@ -132,7 +132,8 @@ def test_find(seed, count, ranks):
     rows_at = put_all(arena, [dirty(n, np.int32) for n in tables.n])
     missing_at = arena.out(count, np.int64)
     missing, *rows = arena.same_bits(
-        lambda base: group_find.find(tables.members(base, keys, rows_at), base + missing_at), missing_at, *rows_at)
+        lambda base: group_find.find(tables.members(base, keys, rows_at), int64(base + missing_at, count)), missing_at,
+        *rows_at)
     for found, expected in zip(rows, tables.expected):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(missing, [(expected < 0).sum() for expected in tables.expected])
@@ -157,7 +158,7 @@ def test_look_up(seed, count, ranks, align):
         members = tables.members(base, keys, rows_at)
         members["table"], members["dim"], members["out_half"] = base + table_at, tables.dim, half
         out.lie(members["out"], base)
-        group_find.look_up(members, base + missing_at)
+        group_find.look_up(members, int64(base + missing_at, count))
 
     outs_at = out.at if isinstance(out, Flat) else [out.at]
     found = arena.same_bits(run, missing_at, *rows_at, *outs_at)
@@ -199,7 +200,7 @@ def test_look_up_bags(seed, count):
         bags["inverse"], bags["offsets"], bags["out_half"] = members["rows"], base + offsets_at, half
         bags["dim"], bags["mean"] = tables.dim, mean
         bags["n_keys"], bags["n_bags"] = tables.n, [len(one) for one in lengths]
-        group_find.look_up_bags(members, bags, base + counts_at)
+        group_find.look_up_bags(members, bags, int64(base + counts_at, 4, count))
 
     counts, *found = arena.same_bits(run, counts_at, *rows_at, *outs_at)
     assert counts[:3].tobytes() == dirty((4, count), np.int64)[:3].tobytes()
@@ -265,7 +266,7 @@ def test_many_members_with_one_key_each(seed):
         groups.lie_at(members["keys"], base + keys_at + 8 * np.arange(count))
         members["n"], members["ranks"], members["limit"] = 1, 3, 5 * 10 ** 8
         members["rows"] = base + rows_at + 4 * np.arange(count)
-        group_find.find(members, base + missing_at)
+        group_find.find(members, int64(base + missing_at, count))
 
     rows, missing = arena.same_bits(run, rows_at, missing_at)
     np.testing.assert_array_equal(rows, np.where(keys < 5 * 10 ** 8, keys // 3, -1))

@@ -60,6 +60,6 @@ def test_initial(seed, count, ranks):
     for t in range(count):
         expected = outs[t].copy()
         with on("host"):
-            call(row_init.initial_rows, int(seeds[t]), int(identities[t]), keys_of[t].astype(np.int64), int(n[t]),
-                 int(dims[t]), kinds[t], a[t], b[t], rows[t], expected, str(expected.dtype))
+            call(row_init.initial_rows, int(seeds[t]), int(identities[t]), keys_of[t].astype(np.int64), kinds[t], a[t],
+                 b[t], rows[t], expected)
         assert values[t].tobytes() == expected.tobytes(), t

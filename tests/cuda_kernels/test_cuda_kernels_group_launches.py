@@ -1,6 +1,7 @@
 """What a group costs a GPU in launches: as much for many members as for few."""
 import numpy as np
 import pytest
+from group_arena import int64
 from kernel_devices import call, deterministic, gpu_only
 
 from sok1x.cuda_kernels import (
@@ -25,7 +26,7 @@ def look_up(base, count):
         members[field] = value
     groups.lie_at(members["keys"], base + 8192)
     groups.lie_at(members["out"], base + 12288)
-    group_find.look_up(members, base + 16384)
+    group_find.look_up(members, int64(base + 16384, count))
 
 
 def gather(base, count):
@@ -41,12 +42,13 @@ def unique_and_partition(base, count):
     groups.lie_at(members["keys"], base)
     number = 64 * np.arange(count)
     members["n"], members["values"], members["inverse"] = N, base + 4096 + number, base + 16384 + number
-    group_unique.unique(members, base + 32768)
+    distinct, counts = int64(base + 32768, count), int64(base + 40960, 2, count)
+    group_unique.unique(members, distinct)
     parts = groups.members(group_partition.PARTITION, count)
     for field in ("values", "n", "inverse"):
         parts[field] = members[field]
     parts["position"], parts["n_inverse"] = base + 49152 + number, N
-    group_partition.partition(parts, base + 32768, 2, base + 40960, base + (1 << 15) + 2048)
+    group_partition.partition(parts, distinct, counts, int64(base + (1 << 15) + 2048, N * count))
 
 
 def segment_sum(base, count):
@@ -62,7 +64,7 @@ def bags_and_their_gradients(base, count):
     bags = groups.members(group_bags.BAGS, count)
     bags["bags"], bags["stride"], bags["n"], bags["n_bags"] = base, 1, N, N
     bags["offsets"] = base + 4096 + 64 * np.arange(count)
-    group_bags.offsets(bags, base + 8192)
+    group_bags.offsets(bags, int64(base + 8192, 3, count))
     combined = groups.members(group_combine.COMBINE, count)
     combined["n_keys"], combined["n_bags"], combined["dim"], combined["offsets"] = N, N, DIM, bags["offsets"]
     combined["inverse"] = base + 12288
@@ -94,7 +96,7 @@ def test_launches_do_not_grow_with_the_members(run, in_order):
     with deterministic(in_order):
         for count in (2, 40):
             before = kernels()
-            call(lambda base, count=count: run(base, count), np.zeros(1 << 18, np.uint8))
+            call(lambda memory, count=count: run(memory.pointer, count), np.zeros(1 << 18, np.uint8))
             launches.append(kernels() - before)
     few, many = launches
     assert few == many and 0 < few < 20

@@ -1,7 +1,7 @@
 """Keys of many tables' bags with the numbers of these bags, as they are sent to owners, against NumPy."""
 import numpy as np
 import pytest
-from group_arena import Arena, put_all, sizes
+from group_arena import Arena, int64, put_all, sizes
 from kernel_checks import EXTREMES
 from kernel_devices import host_only
 
@@ -48,7 +48,8 @@ def test_random_members(seed, count, ranks):
         for members, field in ((parts, "values"), (pairs, "keys")):
             members[field], members["key_type"], members["n"] = base + keys_at, types, n
             members["position"] = base + np.array(position_at)
-        group_partition.partition(parts, base + n_at, ranks, base + counts_at, base + sent_at)
+        group_partition.partition(parts, int64(base + n_at, count), int64(base + counts_at, ranks, count),
+                                  int64(base + sent_at, n.sum()))
         pairs["offsets"], pairs["n_bags"] = base + offsets_at, [len(one) for one in lengths]
         pairs["first"] = first
         groups.lie_in_blocks(pairs["out"], base + out_at, ranks, base + starts_at, base + begins_at)

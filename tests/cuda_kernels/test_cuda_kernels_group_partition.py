@@ -1,7 +1,7 @@
 """partition for many tables at once, against partition and remap for each alone."""
 import numpy as np
 import pytest
-from group_arena import Arena, put_all, sizes
+from group_arena import Arena, int64, put_all, sizes
 from kernel_checks import EXTREMES, dirty, first_appearance
 from kernel_devices import call, host_only, on, size
 
@@ -20,8 +20,8 @@ def alone(values, inverse, ranks):
     counts, sent, position = np.zeros(ranks, np.int64), np.empty_like(values), np.empty(len(values), np.int32)
     remapped = inverse.copy()
     with on("host"):
-        call(partition.partition, values, len(values), ranks, counts, sent, position)
-        call(partition.remap, remapped, position, len(remapped))
+        call(partition.partition, values, counts, sent, position)
+        call(partition.remap, remapped, position)
     return counts, sent, position, remapped
 
 
@@ -59,7 +59,8 @@ def test_random_members(seed, count, ranks):
         records["values"], records["position"] = base + values_at, base + position_at
         records["n"], records["inverse"] = room, base + inverse_at
         records["n_inverse"] = [len(inverse) for _, inverse in members]
-        group_partition.partition(records, base + distinct_at, ranks, base + counts_at, base + sent_at)
+        group_partition.partition(records, int64(base + distinct_at, count), int64(base + counts_at, ranks, count),
+                                  int64(base + sent_at, room.sum()))
 
     found = arena.same_bits(run, counts_at, sent_at, *position_at, *inverse_at)
     counts, sent, positions, inverses = expect(members, ranks)
@@ -87,12 +88,14 @@ def test_after_unique_without_the_counts_on_the_host(seed, ranks):
         groups.lie_at(records["keys"], base + keys_at)
         records["key_type"] = [backend.KEY_TYPES[one.dtype.name] for one in keys]
         records["n"], records["values"], records["inverse"] = n, base + values_at, base + inverse_at
-        group_unique.unique(records, base + distinct_at)
+        distinct = int64(base + distinct_at, count)
+        group_unique.unique(records, distinct)
         parts = groups.members(group_partition.PARTITION, count)
         for field in ("values", "n", "inverse"):
             parts[field] = records[field]
         parts["position"], parts["n_inverse"] = base + position_at, n
-        group_partition.partition(parts, base + distinct_at, ranks, base + counts_at, base + sent_at)
+        group_partition.partition(parts, distinct, int64(base + counts_at, ranks, count),
+                                  int64(base + sent_at, n.sum()))
 
     distinct, counts, sent, *rest = arena.run(run, distinct_at, counts_at, sent_at, *inverse_at, *values_at,
                                               *position_at)

@@ -1,7 +1,7 @@
 """unique for many tables at once, against unique for each alone."""
 import numpy as np
 import pytest
-from group_arena import Arena, Blocked, Flat, put_all, sizes
+from group_arena import Arena, Blocked, Flat, int64, put_all, sizes
 from kernel_checks import dirty, edge_keys, first_appearance
 from kernel_devices import call, host_only, same_bits, size
 
@@ -30,7 +30,7 @@ def check(random, keys, ranks=0):
         source.lie(members["keys"], base)
         members["key_type"] = [backend.KEY_TYPES[one.dtype.name] for one in keys]
         members["n"], members["values"], members["inverse"] = n, base + values_at, base + inverse_at
-        group_unique.unique(members, base + counts_at)
+        group_unique.unique(members, int64(base + counts_at, count))
 
     def distinct():
         counts, *rest = arena.run(run, counts_at, *values_at, *inverse_at)
@@ -82,4 +82,4 @@ def test_too_many_keys_are_refused():
     members = groups.members(group_unique.UNIQUE, 3)
     members["n"] = 2 ** 30, 1, 2 ** 30
     with pytest.raises(ValueError, match="group of 3 tables may have up to"):
-        call(lambda: group_unique.unique(members, 0))
+        call(lambda: group_unique.unique(members, int64(0, 3)))

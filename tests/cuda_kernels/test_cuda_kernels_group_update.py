@@ -46,10 +46,9 @@ def test_as_one_by_one(seed, count, step):
     for t in range(count):
         alone = [tables[t].copy(), slots[0][t].copy(), slots[1][t].copy()]
         if step == "descend":
-            call(update.descend, values[t], dims[t], rows[t], n[t], scalars[t][0], table_rows[t], alone[0])
+            call(update.descend, values[t], rows[t], scalars[t][0], alone[0])
             alone = alone[:1]
         else:
-            call(adam.lazy_adam, values[t], dims[t], rows[t], n[t],
-                 [at if powers[t] or i < 4 else 0 for i, at in enumerate(scalars[t])], table_rows[t], *alone)
+            call(adam.lazy_adam, values[t], rows[t], scalars[t][:6 if powers[t] else 4], *alone)
         for one, other in zip(found[t::count], alone):
             np.testing.assert_array_equal(one, other, "table {}".format(t))

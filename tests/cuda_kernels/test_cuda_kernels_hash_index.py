@@ -21,7 +21,7 @@ class Index(object):
 
     def find(self, keys):
         rows = dirty(len(keys), np.int32)
-        missing = call(hash_index.find, self.slots, self.capacity, keys, len(keys), rows)
+        missing = call(hash_index.find, self.slots, keys, rows)
         assert missing == (rows == -1).sum()
         return rows
 
@@ -32,7 +32,7 @@ class Index(object):
             distinct, inverse = first_appearance(keys)
             given = np.empty(len(distinct), np.int32)
             given[inverse[::-1]] = rows[::-1]
-        inserted = call(hash_index.insert, self.slots, self.capacity, distinct, len(distinct), given, self.used)
+        inserted = call(hash_index.insert, self.slots, distinct, given, self.used)
         self.used += inserted
         if on_gpu():
             rows[:] = np.where(rows == -1, given[inverse], rows)

@@ -9,9 +9,10 @@ import time
 import numpy as np
 import pytest
 from kernel_checks import dirty
-from kernel_devices import address, threads
+from kernel_devices import threads
 
 from sok1x.cuda_kernels import build_host, gather, host
+from sok1x.cuda_kernels.arrays import of_numpy
 
 
 def test_a_missing_library_says_how_to_build_it(monkeypatch):
@@ -49,7 +50,7 @@ def check_gather(rounds, state):
     for _ in range(rounds):
         index = random.randint(0, 1000, 5000).astype(np.int32)
         out = dirty((5000, 32))
-        gather.gather(address(table), 32, address(index), 5000, address(out))
+        gather.gather(*map(of_numpy, (table, index, out)))
         state.append((out == table[index]).all())
 
 
@@ -92,9 +93,10 @@ def test_a_forked_child_has_a_pool_of_its_own():
 
 def test_an_idle_pool_uses_no_processor_time():
     """In a process of its own: here other tests may have left threads that take some."""
-    program = ("from sok1x.cuda_kernels import host, gather; import numpy as np; import time; host.set_threads(4);"
+    program = ("from sok1x.cuda_kernels import arrays, host, gather; import numpy as np; import time;"
+               "host.set_threads(4);"
                "t = np.ones((9000, 32), np.float32); i = np.arange(9000, dtype=np.int32); o = np.empty_like(t);"
-               "gather.gather(t.ctypes.data, 32, i.ctypes.data, 9000, o.ctypes.data); time.sleep(0.05);"
+               "gather.gather(*map(arrays.of_numpy, (t, i, o))); time.sleep(0.05);"
                "before = time.process_time(); time.sleep(0.3); used = time.process_time() - before;"
                "assert used < 0.1, used")
     done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, timeout=60)
@@ -102,9 +104,9 @@ def test_an_idle_pool_uses_no_processor_time():
 
 
 def test_the_process_ends_while_helpers_wait():
-    program = ("from sok1x.cuda_kernels import host, gather; import numpy as np; host.set_threads(4);"
+    program = ("from sok1x.cuda_kernels import arrays, host, gather; import numpy as np; host.set_threads(4);"
                "t = np.ones((9000, 32), np.float32); i = np.arange(9000, dtype=np.int32); o = np.empty_like(t);"
-               "gather.gather(t.ctypes.data, 32, i.ctypes.data, 9000, o.ctypes.data); assert (o == t).all()")
+               "gather.gather(*map(arrays.of_numpy, (t, i, o))); assert (o == t).all()")
     done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -133,14 +135,14 @@ def test_where_the_system_gives_no_threads_the_caller_works_alone():
     program = """
 import os, resource
 import numpy as np
-from sok1x.cuda_kernels import gather, host
+from sok1x.cuda_kernels import arrays, gather, host
 host.set_threads(8)
 table, index = np.ones((9000, 32), np.float32), np.arange(9000, dtype=np.int32)
 out = np.zeros_like(table)
 tasks = len(os.listdir("/proc/self/task"))
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (6 << 20), used + (6 << 20)))  # less than a thread's stack
-gather.gather(table.ctypes.data, 32, index.ctypes.data, 9000, out.ctypes.data)
+gather.gather(*map(arrays.of_numpy, (table, index, out)))
 assert len(os.listdir("/proc/self/task")) == tasks, "there was room for a thread"
 assert out.tobytes() == table.tobytes()
 """

@@ -20,11 +20,11 @@ def test_keys_by_row(seed, used):
     # An empty slot may hold any key, and a row beyond those asked for is not this call's.
     index = np.full((capacity, 2), -1, np.int64)
     index[:, 0] = random.randint(0, 9, capacity)
-    call(hash_index.insert, index, capacity, keys, used, np.full(used, -1, np.int32), 0)
+    call(hash_index.insert, index, keys, np.full(used, -1, np.int32), 0)
     for first, n in ((0, used + unused), (0, used // 2), (used // 3, used // 2), (used, unused), (used // 2, 0)):
         def run(first=first, n=n):
             out = dirty(n, np.int64)
-            call(index_keys.keys_by_row, index, capacity, first, n, out)
+            call(index_keys.keys_by_row, index, first, out)
             return out
 
         expected = dirty(n, np.int64)
@@ -38,7 +38,7 @@ def test_keys_by_row(seed, used):
 def test_direct_keys(first, n, ranks, rank):
     def run():
         out = dirty(n, np.int64)
-        call(index_keys.direct_keys, first, n, ranks, rank, out)
+        call(index_keys.direct_keys, first, ranks, rank, out)
         return out
 
     np.testing.assert_array_equal(same_bits(run), np.arange(first, first + n, dtype=np.int64) * ranks + rank)

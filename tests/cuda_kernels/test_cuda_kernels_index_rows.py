@@ -16,19 +16,19 @@ def empty_index(capacity):
 
 
 def place(slots, keys, rows):
-    call(index_rows.place, slots, len(slots), keys, rows, len(keys))
+    call(index_rows.place, slots, keys, rows)
 
 
 def take_out(slots, rows, table_rows):
     keys = dirty(len(rows), np.int64)
     scratch = dirty(index_rows.scratch_bytes(table_rows, len(slots)), np.uint8)
-    call(index_rows.take_out, slots, len(slots), rows, len(rows), table_rows, scratch, keys)
+    call(index_rows.take_out, slots, rows, table_rows, scratch, keys)
     return keys
 
 
 def find(slots, keys):
     rows = dirty(len(keys), np.int32)
-    call(hash_index.find, slots, len(slots), keys, len(keys), rows)
+    call(hash_index.find, slots, keys, rows)
     return rows
 
 
@@ -88,7 +88,7 @@ def test_keys_move_to_a_larger_index_as_if_they_came_in_the_order_of_their_rows(
 
         def moved():
             slots = empty_index(times * capacity)
-            call(index_rows.move, old, capacity, slots, len(slots))
+            call(index_rows.move, old, slots)
             return slots
 
         slots, expected = same_bits(moved), in_turn(times * capacity, keys[order], rows[order])

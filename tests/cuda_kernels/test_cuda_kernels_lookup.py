@@ -10,10 +10,10 @@ def make_index(keys):
     """An index in which keys[i], distinct, has row i; and its capacity."""
     capacity = hash_index.capacity(keys.size)
     index = np.empty((capacity, 2), np.int64)
-    call(hash_index.clear, index, capacity)
+    call(hash_index.clear, index)
     assert (index == [0, -1]).all()
     given = np.full(keys.size, -1, np.int32)
-    assert call(hash_index.insert, index, capacity, keys.astype(np.int64), keys.size, given, 0) == keys.size
+    assert call(hash_index.insert, index, keys.astype(np.int64), given, 0) == keys.size
     return index, capacity
 
 
@@ -35,7 +35,7 @@ def test_look_up(n, key_type, absent, seed):
 
     def run(with_values):
         rows, out = np.full(n, 77, np.int32), np.full((n, dim), 7.0, np.float32)
-        missing = call(lookup.look_up, keys, key_type, n, index, capacity, table, dim, rows, out if with_values else 0)
+        missing = call(lookup.look_up, keys, index, table, rows, out if with_values else None)
         return missing, rows, out
 
     for with_values in (True, False):

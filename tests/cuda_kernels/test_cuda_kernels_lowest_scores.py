@@ -2,9 +2,9 @@
 import numpy as np
 import pytest
 from kernel_checks import dirty
-from kernel_devices import call, on_gpu, same_bits, size
+from kernel_devices import call, same_bits, size
 
-from sok1x.cuda_kernels import backend, lowest_scores
+from sok1x.cuda_kernels import lowest_scores
 from sok1x.cuda_kernels.lowest_scores import MOST, Candidates
 
 
@@ -27,27 +27,18 @@ def expected_rows(scores, may_leave, wanted):
 def chosen(scores, used, oldest, most, wanted):
     """All steps on one device, whose memory is there for all of them."""
     rows = dirty(wanted, np.int32)
-    digits = dirty(lowest_scores.DIGITS_BYTES // 8, np.int64)
+    digits = dirty(1 << lowest_scores.BITS, np.int64)
     counted = []
 
-    def choose(scores_at, used_at, digits_at, rows_at):
-        candidates = Candidates(scores_at, used_at, len(scores), oldest, most)
+    def choose(candidates, digits, rows):
         counted.extend(lowest_scores.count(candidates))
-
-        def read():
-            if not on_gpu():
-                return digits
-            values = np.empty_like(digits)
-            backend.current().to_host(values.ctypes.data, digits_at, values.nbytes)
-            return values
-
         if counted[0] > wanted > 0:
-            below, ties = lowest_scores.threshold(candidates, *counted[1:], wanted, digits_at, read)
-            lowest_scores.list_lowest(candidates, below, ties, rows_at)
+            below, ties = lowest_scores.threshold(candidates, *counted[1:], wanted, digits)
+            lowest_scores.list_lowest(candidates, below, ties, rows)
         elif counted[0] == wanted:
-            lowest_scores.list_lowest(candidates, MOST + 1, 0, rows_at)
+            lowest_scores.list_lowest(candidates, MOST + 1, 0, rows)
 
-    call(choose, scores, used, digits, rows)
+    call(choose, Candidates(scores, used, oldest, most), digits, rows)
     return counted, rows
 
 

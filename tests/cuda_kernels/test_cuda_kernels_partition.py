@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("device")
 def run_partition(keys, parts):
     counts = dirty(parts, np.int64)
     grouped, position = dirty(len(keys), np.int64), dirty(len(keys), np.int32)
-    call(partition.partition, keys, len(keys), parts, counts, grouped, position)
+    call(partition.partition, keys, counts, grouped, position)
     return counts, grouped, position
 
 
@@ -47,7 +47,7 @@ def test_permute_and_remap(seed, n):
 
     def permute():
         out = dirty(n, np.int64)
-        call(partition.permute, values, position, n, out)
+        call(partition.permute, values, position, out)
         return out
 
     np.testing.assert_array_equal(same_bits(permute), expected)
@@ -55,7 +55,7 @@ def test_permute_and_remap(seed, n):
 
     def remap():
         changed = inverse.copy()
-        call(partition.remap, changed, position, len(changed))
+        call(partition.remap, changed, position)
         return changed
 
     np.testing.assert_array_equal(same_bits(remap), position[inverse])

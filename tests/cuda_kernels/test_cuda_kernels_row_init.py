@@ -14,7 +14,7 @@ KINDS = [("zeros", 0, 0), ("constant", 2.5, 0), ("uniform", -0.05, 0.05), ("norm
 
 def initial_rows(seed, table, keys, dim, kind, a, b, only=None):
     out = dirty((len(keys), dim))
-    call(row_init.initial_rows, seed, table, keys, len(keys), dim, kind, a, b, 0 if only is None else only, out)
+    call(row_init.initial_rows, seed, table, keys, kind, a, b, only, out)
     return out
 
 
@@ -99,7 +99,7 @@ def test_shards_have_the_rows_of_their_keys(kind, a, b, ranks):
         for rank in range(ranks):
             def shard():
                 out = dirty((50, dim))
-                call(row_init.initial_rows_of_shard, 5, 1, rank, ranks, 50, dim, kind, a, b, out)
+                call(row_init.initial_rows_of_shard, 5, 1, rank, ranks, kind, a, b, out)
                 return out
             assert same_bits(shard).tobytes() == whole[rank::ranks].tobytes()
 
@@ -128,12 +128,12 @@ def test_only_rows_marked_negative_are_written(seed, kind, a, b):
 def test_no_rows():
     for kind, a, b in KINDS:
         assert initial_rows(1, 1, np.zeros(0, np.int64), 4, kind, a, b).shape == (0, 4)
-        call(row_init.initial_rows_of_shard, 1, 1, 0, 1, 0, 4, kind, a, b, 0)
+        call(row_init.initial_rows_of_shard, 1, 1, 0, 1, kind, a, b, np.empty((0, 4), np.float32))
 
 
 def test_unknown_kind_is_named():
     with pytest.raises(ValueError, match="'gamma'.*truncated_normal"):
-        call(row_init.initial_rows_of_shard, 1, 1, 0, 1, 0, 4, "gamma", 0, 1, 0)
+        call(row_init.initial_rows_of_shard, 1, 1, 0, 1, "gamma", 0, 1, np.empty((0, 4), np.float32))
 
 
 def test_uniform_never_reaches_its_upper_bound():

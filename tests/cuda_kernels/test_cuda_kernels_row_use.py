@@ -23,7 +23,7 @@ def test_touched_rows_have_the_tick_and_count_each_lookup_once(seed, counting):
 
         def touched():
             u, f = used.copy(), frequency.copy()
-            call(row_use.touch, rows, n, tick, u, f if counting else 0)
+            call(row_use.touch, rows, tick, u, f if counting else None)
             return u, f
 
         u, f = same_bits(touched)
@@ -45,18 +45,18 @@ def test_rows_that_are_given_out_and_freed(seed, counting):
     used, frequency, stamps = (random.randint(0, 99, 900) for _ in range(3))
     tick, clock = np.array(50, np.int64), np.array(20, np.int64)
     before = used.copy(), frequency.copy(), stamps.copy()
-    call(row_use.begin, rows, len(rows), tick, used, frequency if counting else 0)
+    call(row_use.begin, rows, tick, used, frequency if counting else None)
     before[0][rows] = 50
     if counting:
         before[1][rows] = 1
-    call(row_use.stamp, rows, len(rows), 2, 5, clock, stamps)
+    call(row_use.stamp, rows, 2, 5, clock, stamps)
     before[2][rows] = 22
-    call(row_use.stamp, rows[:9].copy(), 9, 2, 500, clock, stamps)
+    call(row_use.stamp, rows[:9].copy(), 2, 500, clock, stamps)
     before[2][rows[:9]] = 500
-    call(row_use.free, rows[3:7].copy(), 4, used)
+    call(row_use.free, rows[3:7].copy(), used)
     before[0][rows[3:7]] = -1
     numbers = np.arange(900, dtype=np.int32)
-    call(row_use.leave_free_out, used, 900, numbers)
+    call(row_use.leave_free_out, used, numbers)
     np.testing.assert_array_equal(numbers, np.where(used < 0, -1, np.arange(900)))
     for got, expected in zip((used, frequency, stamps), before):
         np.testing.assert_array_equal(got, expected)
@@ -73,13 +73,13 @@ def test_free_rows_are_listed_the_lowest_last(seed, n, share):
 
     def listed():
         free = dirty(len(expected), np.int64)
-        assert call(row_use.list_free, used, n, len(expected), free) == len(expected)
+        assert call(row_use.list_free, used, free) == len(expected)
         return free
 
     np.testing.assert_array_equal(same_bits(listed), expected)
     if len(expected) > 1:  # a count that is too low is told, and nothing is written beside the list
         free = dirty(len(expected) - 1, np.int64)
-        assert call(row_use.list_free, used, n, len(free), free) == len(expected)
+        assert call(row_use.list_free, used, free) == len(expected)
 
 
 @pytest.mark.parametrize("there", [0, 5, 20000])
@@ -96,7 +96,7 @@ def test_new_keys_get_free_rows_first(seed, there, missing):
 
     def given():
         rows, new_keys, new_rows = found.copy(), dirty(len(new), np.int64), dirty(len(new), np.int32)
-        assert call(row_use.give, keys, n, rows, free, there, 10 ** 6, new_keys, new_rows) == len(new)
+        assert call(row_use.give, keys, rows, free, 10 ** 6, new_keys, new_rows) == len(new)
         return rows, new_keys, new_rows
 
     rows, new_keys, new_rows = same_bits(given)
@@ -116,7 +116,7 @@ def test_rows_are_reset_to_one_number(seed, dtype, value, columns):
 
     def reset():
         out = before.copy()
-        call(row_use.reset, rows, len(rows), len(words) * columns, words[0], words[-1], out)
+        call(row_use.reset, rows, words[0], words[-1], out)
         return out
 
     expected = before.copy()
@@ -131,7 +131,7 @@ def test_the_last_keys_that_left_are_remembered(seed, places):
     for n in (0, 1, 3, 25, 2500, 7):
         keys = random.randint(-10 ** 9, 10 ** 9, n)
         at_least = int(random.randint(0, 9))
-        call(row_use.remember, keys, n, len(notes), 1, at_least, clock, ring, places)
+        call(row_use.remember, keys, len(notes), 1, at_least, clock, ring)
         notes += [(key, max(5, at_least)) for key in keys.tolist()]
         for number in range(max(0, len(notes) - places), len(notes)):
             assert tuple(ring[number % places]) == notes[number]

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("device")
 
 def run(values, ids, num_segments):
     out = dirty((num_segments, values.shape[1]))
-    call(segment_sum.segment_sum, values, values.shape[1], ids, len(ids), num_segments, out)
+    call(segment_sum.segment_sum, values, ids, out)
     return out
 
 

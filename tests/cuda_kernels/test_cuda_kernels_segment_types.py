@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("device")
 def run(values, ids, num_segments):
     dtype = values.dtype.name
     out = dirty((num_segments, values.shape[1]), segment_sum.SUMS[dtype])
-    call(segment_sum.segment_sum, values, values.shape[1], ids, len(ids), num_segments, out, dtype)
+    call(segment_sum.segment_sum, values, ids, out)
     return out
 
 
@@ -95,13 +95,13 @@ def test_not_a_number_stays_in_its_segment(dtype):
 
 def numbers(ids, num_segments):
     """(numbers, lowest position of an id that is too large, or -1)."""
-    def wrapped(ids, dtype, n, num_segments, out):
+    def wrapped(ids, out):
         counts = backend.counts()
-        segments.numbers(ids, dtype, n, num_segments, out, counts.take())
+        segments.numbers(ids, num_segments, out, counts.take())
         return counts.read()[0]
 
     out = dirty(len(ids), np.int32)
-    from_end = call(wrapped, ids, ids.dtype.name, len(ids), num_segments, out)
+    from_end = call(wrapped, ids, out)
     return out, len(ids) - from_end if from_end else -1
 
 
@@ -135,7 +135,7 @@ def test_rows_of_segments(seed, dim, dtype):
 
         def rows():
             out = dirty((n, dim), dtype)
-            call(segments.rows_of, sums, dtype, dim, ids, n, out)
+            call(segments.rows_of, sums, ids, out)
             return out
 
         np.testing.assert_array_equal(same_bits(rows), np.where((ids >= 0)[:, None], sums[ids], sums.dtype.type(0)))

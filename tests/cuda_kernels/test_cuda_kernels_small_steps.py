@@ -16,7 +16,7 @@ def test_fill(n, dtype, value):
     for first in range(2):
         def run():
             out = np.zeros(first + n + 1, dtype)
-            call(fill.fill_int64 if dtype == np.int64 else fill.fill_int32, out[first:first + n], n, value)
+            call(fill.fill_int64 if dtype == np.int64 else fill.fill_int32, out[first:first + n], value)
             return out
 
         out = same_bits(run)
@@ -30,7 +30,7 @@ def test_direct_rows(n, ranks, seed):
 
     def run():
         rows = dirty(n, np.int32)
-        call(row_numbers.direct, keys, n, ranks, rows)
+        call(row_numbers.direct, keys, ranks, rows)
         return rows
 
     np.testing.assert_array_equal(same_bits(run), keys // ranks)
@@ -45,11 +45,11 @@ def test_look_up(n, seed):
 
         def run(index):
             out = dirty(n, dtype)
-            call(function, values, index, n, out)
+            call(function, values, index, out)
             return out
 
         np.testing.assert_array_equal(same_bits(lambda: run(index)), values[index])
-        np.testing.assert_array_equal(same_bits(lambda: run(0)), values[:n])
+        np.testing.assert_array_equal(same_bits(lambda: run(None)), values[:n])
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -58,7 +58,7 @@ def test_narrow(n, seed):
 
     def run():
         out = dirty(n, np.int32)
-        call(row_numbers.narrow, rows, n, out)
+        call(row_numbers.narrow, rows, out)
         return out
 
     np.testing.assert_array_equal(same_bits(run), rows)
@@ -73,7 +73,7 @@ def test_collect_new(n, seed):
 
     def run():
         out = np.zeros(n - first, np.int64)
-        call(row_numbers.collect_new, keys, rows, n, first, out)
+        call(row_numbers.collect_new, keys, rows, first, out)
         return out
 
     np.testing.assert_array_equal(same_bits(run), keys[np.argsort(rows)][first:])
@@ -85,7 +85,7 @@ def test_first_out_of_range(n, seed):
     keys = random.randint(0, 1000, n, dtype=np.int64)
 
     def first(keys, limit):
-        return same_bits(lambda: call(row_numbers.first_out_of_range, keys, n, limit))
+        return same_bits(lambda: call(row_numbers.first_out_of_range, keys, limit))
 
     assert first(keys, 1000) == -1
     for bad in (-1, 1000, -2 ** 63, 2 ** 63 - 1):
@@ -108,7 +108,7 @@ def test_missing_rows(n, missing, seed):
 
     def run():
         out = dirty(n, np.int32)
-        call(row_numbers.number_missing, rows, n, 7, limit, out)
+        call(row_numbers.number_missing, rows, 7, limit, out)
         return out
 
     given = 7 + np.cumsum(absent) - 1
@@ -116,7 +116,7 @@ def test_missing_rows(n, missing, seed):
 
     def run_compact():
         kept, number = dirty(n, np.int32), dirty(n, np.int32)
-        count = call(row_numbers.compact, rows, n, kept, number)
+        count = call(row_numbers.compact, rows, kept, number)
         return kept[:count].copy(), number
 
     kept, number = same_bits(run_compact)
@@ -131,12 +131,12 @@ def test_bags(n, seed):
 
     def run():
         out = dirty(offsets[-1], np.int64)
-        call(bags.of_keys, offsets, n, 100, out)
+        call(bags.of_keys, offsets, 100, out)
         return out
 
     np.testing.assert_array_equal(same_bits(run), np.repeat(np.arange(100, 100 + n), lengths))
     expected = (lengths.max(), lengths.argmax()) if n and lengths.max() else (0, 0)
-    assert same_bits(lambda: call(bags.longest, offsets, n)) == expected
+    assert same_bits(lambda: call(bags.longest, offsets)) == expected
 
 
 @pytest.mark.parametrize("longest", [0, 1, 15, 16, 30, 31, 32, 33, 63, 64, 69])
@@ -145,13 +145,13 @@ def test_the_first_of_the_longest_bags_wherever_it_is(longest):
     lengths[longest] = 3
     lengths[longest + 1:longest + 40:9] = 3
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    assert same_bits(lambda: call(bags.longest, offsets, 70)) == (3, longest)
+    assert same_bits(lambda: call(bags.longest, offsets)) == (3, longest)
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 4095, 4 << 20, (8 << 20) + 123])
 def test_large_pages_are_only_advice(nbytes):
     """On a GPU it does nothing."""
     out = np.empty(nbytes, np.uint8)
-    call(host_memory.advise_large_pages, out, nbytes)
+    call(host_memory.advise_large_pages, out)
     out[:] = 7
     assert (out == 7).all()

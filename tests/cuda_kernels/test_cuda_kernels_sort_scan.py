@@ -13,7 +13,7 @@ SIZES = [0, 1, 31, 32, 33, 255, 256, 257, TILE - 1, TILE, TILE + 1, 5 * TILE, si
 
 def run_order(keys, limit):
     sorted_keys, places = dirty(len(keys), np.uint32), dirty(len(keys), np.int32)
-    call(sort.order, keys, len(keys), limit, sorted_keys, places)
+    call(sort.order, keys, limit, sorted_keys, places)
     return sorted_keys, places
 
 
@@ -64,7 +64,8 @@ def test_running_sum(seed, n, in_place):
             out = dirty(n + 2, np.int32)
             if in_place:
                 out[:n] = values
-            call(lambda given, out: scan.running_sum(given, n, out, scan.state(n)), out if in_place else values, out)
+            sums = out[:n + 1]
+            call(lambda given, out: scan.running_sum(given, out, scan.state(n)), sums if in_place else values, sums)
             return out
 
         out = same_bits(run)
@@ -77,6 +78,6 @@ def test_running_sums_up_to_the_largest_int():
     values = np.zeros(size(10 ** 6), np.int32)
     values[[0, 5000, -1]] = 2 ** 30, 2 ** 30 - 2, 1
     out = dirty(len(values) + 1, np.int32)
-    call(lambda given, out: scan.running_sum(given, len(values), out, scan.state(len(values))), values, out)
+    call(lambda given, out: scan.running_sum(given, out, scan.state(len(values))), values, out)
     np.testing.assert_array_equal(out, np.concatenate([[0], np.cumsum(values)]))
     assert out[-1] == 2 ** 31 - 1

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("device")
 def run_unique(keys, key_type):
     values, inverse = dirty(len(keys), np.int64), dirty(len(keys), np.int32)
     scratch = dirty(call(unique.scratch_bytes, len(keys)) + 8, np.uint8)
-    count = call(unique.unique, keys, key_type, len(keys), values, inverse, scratch)
+    count = call(unique.unique, keys, values, inverse, scratch)
     assert (scratch[-8:] == NONSENSE).all(), "wrote past the scratch it asked for"
     return values[:count].copy(), inverse
 
@@ -52,7 +52,7 @@ def test_widen_keeps_the_sign_of_signed_keys_only(seed, key_type):
     for keys in (EXTREMES, random.randint(-2 ** 62, 2 ** 62, 100001), np.zeros(0, np.int64)):
         keys = keys.astype(key_type)
         out = dirty(len(keys), np.int64)
-        call(unique.widen, keys, key_type, len(keys), out)
+        call(unique.widen, keys, out)
         np.testing.assert_array_equal(out, keys.astype(np.int64))
 
 

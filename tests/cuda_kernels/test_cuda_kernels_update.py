@@ -22,7 +22,7 @@ def test_descend(dim, seed):
 
         def run():
             table = before.copy()
-            call(update.descend, values, dim, rows, n, np.array(0.3, np.float32), 1000, table)
+            call(update.descend, values, rows, np.array(0.3, np.float32), table)
             return table
 
         np.testing.assert_array_equal(same_bits(run), expected)
@@ -33,5 +33,5 @@ def test_descend(dim, seed):
 def test_rows_outside_the_table_are_left_out(dim):
     rows = np.array([3, -1, 7, 8, 2 ** 31 - 1, -2 ** 31, 0], np.int32)
     table = np.zeros((10, dim), np.float32)  # of which the kernel is told the first 8
-    call(update.descend, np.ones((7, dim), np.float32), dim, rows, 7, np.array(1, np.float32), 8, table)
+    call(update.descend, np.ones((7, dim), np.float32), rows, np.array(1, np.float32), table[:8])
     assert np.flatnonzero(table.any(1)).tolist() == [0, 3, 7]

@@ -5,7 +5,7 @@ import kernel_devices
 import numpy as np
 from kernel_devices import NONSENSE, SMALL, call, on
 
-from sok1x.cuda_kernels import row_init
+from sok1x.cuda_kernels import arrays, row_init
 
 ODD = 0x9E3779B97F4A7C15 - 2 ** 64  # products with an odd number are distinct modulo 2**64, and modulo 2**32
 PRIME = 1000003
@@ -19,7 +19,7 @@ def free_bytes():
 
 
 class Resident:
-    """An array on the GPU; `call` takes it where a wrapper takes a pointer. Its bytes are nonsense first.
+    """An array on the GPU; `call` takes it where a wrapper takes an `Array`. Its bytes are nonsense first.
 
     Args:
         shape: an int or a tuple.
@@ -42,6 +42,11 @@ class Resident:
             else:
                 assert values.nbytes == self.nbytes and values.flags.c_contiguous
                 self.gpu.to_device(self.pointer, values.ctypes.data, self.nbytes)
+
+    @property
+    def array(self):
+        """As wrappers take it."""
+        return arrays.array(self.pointer, self.dtype.name, self.shape, self.gpu)
 
     def read(self, first=0, count=None):
         """Rows `first` to `first + count`, as a NumPy array."""
@@ -100,14 +105,14 @@ def initial(keys, dim, table):
     keys = np.ascontiguousarray(keys, np.int64)
     out = np.empty((len(keys), dim), np.float32)
     with on("host"):
-        call(row_init.initial_rows, 1, table, keys, len(keys), dim, "uniform", -1, 1, 0, out)
+        call(row_init.initial_rows, 1, table, keys, "uniform", -1, 1, None, out)
     return out
 
 
 def filled(n, dim, table):
     """A table on the GPU, row i of which is `initial` of key i."""
     made = Resident((n, dim))
-    call(row_init.initial_rows_of_shard, 1, table, 0, 1, n, dim, "uniform", -1, 1, made)
+    call(row_init.initial_rows_of_shard, 1, table, 0, 1, "uniform", -1, 1, made)
     return made
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from kernel_checks import mix64
 
 from sok1x.cuda_kernels import row_init
+from sok1x.cuda_kernels.arrays import of_numpy
 
 WORD = 1 << 64
 
@@ -42,8 +43,7 @@ class Shard:
     def _compute_initial(self, key):
         out, keys = np.empty((1, self.table.dim), np.float32), np.array([key], np.int64)
         kind, a, b = self.table.distribution(1)
-        row_init.initial_rows(self.seed, self.table.identity, keys.ctypes.data, 1, self.table.dim, kind, a, b, 0,
-                              out.ctypes.data)
+        row_init.initial_rows(self.seed, self.table.identity, of_numpy(keys), kind, a, b, None, of_numpy(out))
         return out[0]
 
     def read(self, key):

@@ -12,6 +12,7 @@ from tensorflow.python import pywrap_tensorflow
 import sok1x as sok
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.cuda_kernels import row_init
+from sok1x.cuda_kernels.arrays import of_numpy
 from sok1x.serving import __main__ as command
 from sok1x.serving import initial_rows
 
@@ -155,7 +156,7 @@ def test_first_rows_by_stock_ops_are_those_of_the_kernel(kind, a, b, seed):
         expected, made = [], []
         for dim in (1, 6, 16):
             rows = np.zeros([len(keys), dim], np.float32)
-            row_init.initial_rows(seed, table, keys.ctypes.data, len(keys), dim, kind, a, b, 0, rows.ctypes.data)
+            row_init.initial_rows(seed, table, of_numpy(keys), kind, a, b, None, of_numpy(rows))
             rows[~missing] = 7
             expected.append(rows)
             draw = initial_rows.Draw(initial_rows.stream_of(seed, table), kind, a, b)
