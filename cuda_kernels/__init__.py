@@ -91,9 +91,9 @@ compares them.
 * Stream: the host's kernels have run when a call returns, on the caller's thread and the pool's. A GPU's are then in
   line on `Gpu.stream`, on which all of this process's kernels for it run in order; memory must stay until they have.
 * Counts: a number that Python needs is left in a place, an `Array`, from `backend.counts().take()`. `ask` says that
-  counting is over and `read` gives the counts in the order in which they were taken, on a GPU after waiting for the stream up to
-  there. What returns such a number waits, therefore; most such wrappers have a form without, `start` or `start_...`,
-  whose caller hands in the place and reads many counts at once.
+  counting is over and `read` gives the counts in the order in which they were taken, on a GPU after waiting for the
+  stream up to there. What returns such a number waits, therefore; most such wrappers have a form without, `start` or
+  `start_...`, whose caller hands in the place and reads many counts at once.
 * Memory: the caller allocates what it passes and keeps it alive. What a wrapper needs besides on a GPU comes from
   `Gpu.allocate`, which is set by who runs a request, and is valid until the request ends. For `unique` the caller
   brings scratch, on either device.

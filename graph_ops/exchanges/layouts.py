@@ -22,15 +22,15 @@ class Layout(abc.ABC):
     count: int
 
     @abc.abstractmethod
-    def spread(self, values: Any, places: Any, out: Any) -> None:
+    def spread(self, values: Array, places: Array, out: Array) -> None:
         """out [count, D] from values [n, D], each float32 or float16."""
 
     @abc.abstractmethod
-    def read(self, store: Store, keys: Any, found: Found, places: Any, out: Any) -> None:
+    def read(self, store: Store, keys: Array, found: Found, places: Array, out: Array) -> None:
         """As `spread`, from the table itself: `found` are the rows of distinct keys int64 [u]."""
 
     @abc.abstractmethod
-    def sum(self, gradient: Any, places: Any, count: int, sums: Any) -> None:
+    def sum(self, gradient: Array, places: Array, count: int, sums: Array) -> None:
         """sums float32 [count, D], for each of `count` rows, of gradient [self.count, D], float32 or float16."""
 
 
@@ -40,16 +40,16 @@ class Positions(Layout):
     def __init__(self, dim: int, count: int) -> None:
         self.dim, self.count = dim, count
 
-    def spread(self, values: Any, places: Any, out: Any) -> None:
+    def spread(self, values: Array, places: Array, out: Array) -> None:
         """See `Layout.spread`."""
         gather.gather(values, places, out)
 
-    def read(self, store: Store, keys: Any, found: Found, places: Any, out: Any) -> None:
+    def read(self, store: Store, keys: Array, found: Found, places: Array, out: Array) -> None:
         """See `Layout.read`."""
         store.gather(found, places, out)
         store.fill_unseen(keys, found, places, out)
 
-    def sum(self, gradient: Any, places: Any, count: int, sums: Any) -> None:
+    def sum(self, gradient: Array, places: Array, count: int, sums: Array) -> None:
         """See `Layout.sum`."""
         segment_sum.segment_sum(gradient, places, sums)
 
@@ -64,26 +64,26 @@ class Bags(Layout):
     def __init__(self, dim: int, offsets: Any, mean: bool) -> None:
         self.dim, self.offsets, self.count, self.mean = dim, offsets, offsets.size - 1, mean
 
-    def spread(self, values: Any, places: Any, out: Any) -> None:
+    def spread(self, values: Array, places: Array, out: Array) -> None:
         """See `Layout.spread`."""
         self._combine(values, None, places, out)
 
-    def read(self, store: Store, keys: Any, found: Found, places: Any, out: Any) -> None:
+    def read(self, store: Store, keys: Array, found: Found, places: Array, out: Array) -> None:
         """See `Layout.read`."""
         if not found.missing or store.table.by_row:
             self._combine(store.rows, found.read_from, places, out)
         else:
             self._combine(store.distinct_values(keys, found), None, places, out)
 
-    def _combine(self, values: Any, rows: Optional[Array], places: Any, out: Any) -> None:
+    def _combine(self, values: Array, rows: Optional[Array], places: Array, out: Array) -> None:
         """rows: int32, which of `values` each of what places say is, or None: they are in order."""
         combine.combine(values, rows, places, self.offsets, self.mean, out)
 
-    def sum(self, gradient: Any, places: Any, count: int, sums: Any) -> None:
+    def sum(self, gradient: Array, places: Array, count: int, sums: Array) -> None:
         """See `Layout.sum`."""
         segment_sum.bag_segment_sum(gradient, self.offsets, places, self.mean, sums)
 
-    def divide(self, sums: Any, out: Any) -> None:
+    def divide(self, sums: Array, out: Array) -> None:
         """out [count, D] = sums [count, D], of one dtype, divided by each bag's number of positions."""
         combine.divide(sums, self.offsets, out)
 
@@ -101,7 +101,7 @@ class WeightedBags(Bags):
         self._divided = mean
         self._request, self._weights, self.scales = request, weights, scales
 
-    def _combine(self, values: Any, rows: Optional[Array], places: Any, out: Any) -> None:
+    def _combine(self, values: Array, rows: Optional[Array], places: Array, out: Array) -> None:
         """See `Bags._combine`."""
         if rows is not None:
             through = self._request.temporary("int32", places.size)
@@ -117,7 +117,7 @@ class WeightedBags(Bags):
             members[field] = value
         group_combine.combine(members)
 
-    def sum(self, gradient: Any, places: Any, count: int, sums: Any) -> None:
+    def sum(self, gradient: Array, places: Array, count: int, sums: Array) -> None:
         """See `Layout.sum`."""
         members = groups.members(group_sum.SUM, 1)
         groups.lie_at(members["values"], gradient.pointer)

@@ -19,8 +19,8 @@ class Found(NamedTuple):
       missing: how many have no row.
     """
 
-    rows: Any
-    read_from: Any
+    rows: Array
+    read_from: Array
     missing: int
 
 
@@ -37,21 +37,22 @@ class Store(abc.ABC):
 
     filtered: Optional[bool] = None
 
-    def __init__(self, request: Any, table: Table, world: Any, held: Held, arrays: Sequence[Any]) -> None:
+    def __init__(self, request: Any, table: Table, world: Any, held: Held, arrays: Sequence[Array]) -> None:
         self.request, self.table, self.world, self._held = request, table, world, held
         self.hold(arrays)
 
-    def hold(self, arrays: Sequence[Any]) -> None:
+    def hold(self, arrays: Sequence[Array]) -> None:
         """Takes the variables' `Array`s, in the order of the op's resources, as they are from now on."""
         held = self._held
-        named: Dict[str, Any] = dict(zip(held.names, arrays))
-        self.rows: Any = named.get("rows")
-        self.index: Any = named.get("index")
-        self.count: Any = named.get("count")
-        self.stamps: Any = named.get("stamps")
-        self.clock: Any = named.get("clock")
-        self.slots: Dict[str, Any] = dict(zip(held.slots, arrays[len(held.names):]))
-        self.own: Dict[str, Any] = named
+        named = dict(zip(held.names, arrays))
+        there: Callable[[str], Any] = named.get  # None for what the op does not have
+        self.rows: Array = there("rows")
+        self.index: Array = there("index")
+        self.count: Array = there("count")
+        self.stamps: Array = there("stamps")
+        self.clock: Array = there("clock")
+        self.slots: Dict[str, Array] = dict(zip(held.slots, arrays[len(held.names):]))
+        self.own: Dict[str, Array] = named
 
     @property
     def capacity(self) -> int:
@@ -67,7 +68,7 @@ class Store(abc.ABC):
 
     @staticmethod
     @abc.abstractmethod
-    def check_keys(request: Any, table: Table, world: Any, keys: Any, count: int,
+    def check_keys(request: Any, table: Table, world: Any, keys: Array, count: int,
                    position: Callable[[int], str]) -> None:
         """Raises where a key can have no row. It needs no variables, so that a rank knows before it asks others.
 
@@ -80,11 +81,11 @@ class Store(abc.ABC):
         """
 
     @abc.abstractmethod
-    def find(self, keys: Any, count: int, rows: Any) -> Found:
+    def find(self, keys: Array, count: int, rows: Array) -> Found:
         """Rows of distinct keys int64 [count] without changing anything; `rows` int32 [count] is filled."""
 
     @abc.abstractmethod
-    def insert(self, keys: Any, count: int, rows: Any) -> Found:
+    def insert(self, keys: Array, count: int, rows: Array) -> Found:
         """As `find`, but a new key gets the next free row, in the order of `keys`, with its initial values.
 
         All ranks that take part in an exchange call it together: if one shard is full, none changes. A table that grows
@@ -94,12 +95,12 @@ class Store(abc.ABC):
           CallError: RESOURCE_EXHAUSTED, agreed on by all ranks, before anything is written.
         """
 
-    def find_or_insert(self, training: bool, keys: Any, count: int, rows: Any) -> Found:
+    def find_or_insert(self, training: bool, keys: Array, count: int, rows: Array) -> Found:
         """`insert` where a lookup trains, else `find`."""
         return (self.insert if training else self.find)(keys, count, rows)
 
     @abc.abstractmethod
-    def look_up(self, keys: Any, at: Any, out: Optional[Any]) -> Optional[int]:
+    def look_up(self, keys: Array, at: Array, out: Optional[Array]) -> Optional[int]:
         """Looks up every position of a batch in one pass, repeated keys too, without changing anything.
 
         Args:
@@ -110,7 +111,7 @@ class Store(abc.ABC):
           How many of the positions have no row; None where this kind of table cannot, and nothing is filled.
         """
 
-    def start_look_up(self, keys: Any, at: Any, counts: Any) -> bool:
+    def start_look_up(self, keys: Array, at: Array, counts: Any) -> bool:
         """As `look_up`, without values and without waiting: the number is the next of `counts`, of `backend.counts`.
 
         Returns:
@@ -118,7 +119,7 @@ class Store(abc.ABC):
         """
         return False
 
-    def evaluate(self, keys: Any, at: Any, out: Any) -> bool:
+    def evaluate(self, keys: Array, at: Array, out: Array) -> bool:
         """As `look_up`, without waiting; keys without a row read their initial values.
 
         Returns:
@@ -126,14 +127,14 @@ class Store(abc.ABC):
         """
         return False
 
-    def touched(self, rows: Any) -> None:
+    def touched(self, rows: Array) -> None:
         """Hears of a training lookup whose keys all have rows; `insert` and `find_or_insert` see to that themselves.
 
         Args:
           rows: int32 [n], repeated ones too.
         """
 
-    def keep_from_gradient(self, rows: Any) -> None:
+    def keep_from_gradient(self, rows: Array) -> None:
         """Hears of rows int32 [n] that an evaluation leaves for its gradient, and may have it drop them: -1."""
 
     def whole(self, replaces: bool = False) -> "Store":
@@ -171,11 +172,11 @@ class Store(abc.ABC):
         """The first `count` rows have been filled, and have keys."""
 
     @abc.abstractmethod
-    def write_keys(self, first: int, count: int, keys: Any) -> None:
+    def write_keys(self, first: int, count: int, keys: Array) -> None:
         """The keys of rows first to first + count - 1, int64, to `keys`."""
 
     @abc.abstractmethod
-    def write_some_keys(self, rows: Any, count: int, number: Any, keys: Any) -> None:
+    def write_some_keys(self, rows: Array, count: int, number: Array, keys: Array) -> None:
         """The keys of some rows, of the dtype of `keys`.
 
         Args:
@@ -184,16 +185,16 @@ class Store(abc.ABC):
 
     # ---- values
 
-    def gather(self, found: Found, places: Any, out: Any) -> None:
+    def gather(self, found: Found, places: Array, out: Array) -> None:
         """out [K, D], float32 or float16: the values of `found`, each position's as places int32 [K] say."""
         gather.gather_through(self.rows, found.read_from, places, out)
 
-    def read_rows(self, rows: Any, count: int, out: Any) -> None:
+    def read_rows(self, rows: Array, count: int, out: Array) -> None:
         """out [count, D], of the rows' dtype: those of the first `count` of rows int32."""
         # Rows are copied by four bytes, whatever these mean.
         gather.gather(self.rows.words(), rows.front(count), out.words())
 
-    def fill_unseen(self, keys: Any, found: Found, places: Any, out: Any) -> None:
+    def fill_unseen(self, keys: Array, found: Found, places: Array, out: Array) -> None:
         """Overwrites out [K, D], float32 or float16, with initial values where the key asked for has no row.
 
         Args:
@@ -207,7 +208,7 @@ class Store(abc.ABC):
         row_numbers.look_up(found.rows, places, rows)
         self.write_initial_rows(asked, rows, out)
 
-    def distinct_values(self, keys: Any, found: Found) -> Any:
+    def distinct_values(self, keys: Array, found: Found) -> Any:
         """float32 [u, D]: the values of distinct keys int64 [u], also of those that have no row."""
         count = found.rows.size
         values = self.request.temporary("float32", count, self.table.dim)

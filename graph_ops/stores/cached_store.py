@@ -1,7 +1,8 @@
 """Tables of which the host's memory has all rows, and the variables, in the memory of the device, some: a cache."""
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from sok1x.cuda_kernels import cache_rows, fill, gather, index_rows, row_numbers, row_use, scan, stamps
+from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.bridge import pins, tiers
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
@@ -34,22 +35,22 @@ class _Plan(NamedTuple):
 
     state: State
     tiers: Any
-    homes: Any
-    leaving: Any
+    homes: Array
+    leaving: Optional[Array]
     table: Optional[LeavingTable]
-    keys: Any
-    rows: Any
-    places: Any
-    sources: Any
-    new_keys: Any
-    new_homes: Any
-    new_rows: Any
-    values: Any
-    vacant: Any
-    out_keys: Any
-    where: Any
-    runs: Any
-    picked: Any
+    keys: Array
+    rows: Array
+    places: Array
+    sources: Array
+    new_keys: Array
+    new_homes: Array
+    new_rows: Array
+    values: Array
+    vacant: Array
+    out_keys: Array
+    where: Array
+    runs: Array
+    picked: List[Array]
     crossing: Crossing
 
 
@@ -121,18 +122,18 @@ class CachedStore(ForgetfulStore):
 
     # ---- lookups
 
-    def touched(self, rows: Any) -> None:
+    def touched(self, rows: Array) -> None:
         """See `Store.touched`."""
         counters, frequency = self.own["counters"], self.own.get("frequency")
         pins.look(self.request, self.table.name, self.place_of_rows)
         stamps.advance(counters.at(TICK), 1, 0)
         cache_rows.touch(rows, counters.at(TICK), self.own["used"], frequency, self.own["tiers"].at(cache.HITS))
 
-    def evaluate(self, keys: Any, at: Any, out: Any) -> bool:
+    def evaluate(self, keys: Array, at: Array, out: Array) -> bool:
         """See `Store.evaluate`: what is not in the cache may be in the host's memory."""
         return False
 
-    def distinct_values(self, keys: Any, found: Found) -> Any:
+    def distinct_values(self, keys: Array, found: Found) -> Any:
         """See `Store.distinct_values`."""
         count, every = found.rows.size, self.own["every"]
         values = self.request.temporary("float32", count, self.table.dim)
@@ -145,18 +146,18 @@ class CachedStore(ForgetfulStore):
             column.read(values, by_home(self.request, Rows(None, homes), column.rows))
         return values
 
-    def gather(self, found: Found, places: Any, out: Any) -> None:
+    def gather(self, found: Found, places: Array, out: Array) -> None:
         """See `Store.gather`; where keys are not in the cache `fill_unseen` does all."""
         if not found.missing:
             super().gather(found, places, out)
 
-    def fill_unseen(self, keys: Any, found: Found, places: Any, out: Any) -> None:
+    def fill_unseen(self, keys: Array, found: Found, places: Array, out: Array) -> None:
         """See `Store.fill_unseen`."""
         if found.missing:
             values = self.distinct_values(keys, found)
             gather.gather(values, places, out)
 
-    def insert(self, keys: Any, count: int, rows: Any) -> Found:
+    def insert(self, keys: Array, count: int, rows: Array) -> Found:
         """See `Store.insert`: keys that have a row come into the cache, those that have none get one."""
         missing, plan = 0, None  # type: int, Any
 
@@ -178,7 +179,7 @@ class CachedStore(ForgetfulStore):
             self._let_go()
         return Found(rows, rows, missing)
 
-    def leave(self, rows: Any) -> int:
+    def leave(self, rows: Array) -> int:
         """Has rows of the cache leave the table: not known what that would mean for those that are not in it."""
         raise CallError(FAILED_PRECONDITION, (
             "{}: got {} rows to leave by their numbers, expected a table whose rows are all in its variables: this one "
@@ -187,7 +188,7 @@ class CachedStore(ForgetfulStore):
 
     # ---- what a batch needs
 
-    def _plan(self, keys: Any, count: int, rows: Any) -> _Plan:
+    def _plan(self, keys: Array, count: int, rows: Array) -> _Plan:
         request, table, every = self.request, self.table, self.own["every"]
         state, numbers = self.state(), self.numbers()
         homes = request.temporary("int32", count)
@@ -217,7 +218,7 @@ class CachedStore(ForgetfulStore):
 
     # ---- changes: nothing here fails
 
-    def _bring(self, keys: Any, count: int, rows: Any, plan: _Plan) -> None:
+    def _bring(self, keys: Array, count: int, rows: Array, plan: _Plan) -> None:
         """Brings the batch's keys into the cache."""
         own, state, numbers = self.own, plan.state, plan.tiers
         counters = own["counters"]
@@ -257,6 +258,7 @@ class CachedStore(ForgetfulStore):
     def _push_out(self, plan: _Plan) -> None:
         """Has rows leave the cache, and takes their keys out of its index."""
         rows = plan.leaving
+        assert rows is not None
         cache_rows.homes_of(rows, self.own["home"], plan.where)
         plan.crossing.leave(Rows(rows, plan.where))
         index_rows.take_out(self.index, rows, self.capacity, plan.runs, plan.out_keys)

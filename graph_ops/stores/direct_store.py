@@ -2,6 +2,7 @@
 from typing import Any, Callable, Optional
 
 from sok1x.cuda_kernels import index_keys, row_numbers, stamps, unique
+from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.stores.base_store import Found, Store
 from sok1x.graph_ops.stores.table import Table
@@ -11,7 +12,7 @@ class DirectStore(Store):
     """See the module's text."""
 
     @staticmethod
-    def check_keys(request: Any, table: Table, world: Any, keys: Any, count: int,
+    def check_keys(request: Any, table: Table, world: Any, keys: Array, count: int,
                    position: Callable[[int], str]) -> None:
         """See `Store.check_keys`: a key is in [0, total)."""
         if keys.dtype != "int64":
@@ -36,16 +37,16 @@ class DirectStore(Store):
         """Which of these parts this rank is, where it has rows."""
         return self.world.rank - self.table.placement.first
 
-    def find(self, keys: Any, count: int, rows: Any) -> Found:
+    def find(self, keys: Array, count: int, rows: Array) -> Found:
         """See `Store.find`."""
         row_numbers.direct(keys.front(count), self._parts, rows)
         return Found(rows, rows, 0)
 
-    def insert(self, keys: Any, count: int, rows: Any) -> Found:
+    def insert(self, keys: Array, count: int, rows: Array) -> Found:
         """See `Store.insert`: there is nothing to insert."""
         return self.find(keys, count, rows)
 
-    def look_up(self, keys: Any, at: Any, out: Optional[Any]) -> Optional[int]:
+    def look_up(self, keys: Array, at: Array, out: Optional[Array]) -> Optional[int]:
         """See `Store.look_up`: keys are made distinct before, to be checked."""
         return None
 
@@ -53,10 +54,10 @@ class DirectStore(Store):
         """See `Store.used`."""
         return self.table.rows
 
-    def write_keys(self, first: int, count: int, keys: Any) -> None:
+    def write_keys(self, first: int, count: int, keys: Array) -> None:
         """See `Store.write_keys`."""
         index_keys.direct_keys(first, self._parts, self._place, keys.front(count))
 
-    def write_some_keys(self, rows: Any, count: int, number: Any, keys: Any) -> None:
+    def write_some_keys(self, rows: Array, count: int, number: Array, keys: Array) -> None:
         """See `Store.write_some_keys`."""
         stamps.direct_keys(rows.front(count), self._parts, self._place, keys)

@@ -1,7 +1,8 @@
 """Which rows of a table leave, and how: their keys go, and their numbers are free."""
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from sok1x.cuda_kernels import gather, index_rows, lowest_scores, row_use
+from sok1x.cuda_kernels.arrays import Array
 from sok1x.cuda_kernels.lowest_scores import MOST, Candidates
 from sok1x.graph_ops.bridge import pins
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
@@ -16,10 +17,10 @@ class Leaving(NamedTuple):
       keys: int64 [E], to be filled. values: float32 [E, D], likewise, or None: nobody asks what they have been.
     """
 
-    rows: Any
-    scratch: Any
-    keys: Any
-    values: Any
+    rows: Array
+    scratch: Array
+    keys: Array
+    values: Optional[Array]
 
 
 def oldest_pinned(store: Any, tick: int) -> int:

@@ -4,6 +4,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 import numpy as np
 
 from sok1x.cuda_kernels import admission, fill, index_rows, lowest_scores, row_use, scan, scatter, stamps
+from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.bridge import growing, pins
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
@@ -42,9 +43,9 @@ class _Room(NamedTuple):
 
     state: State
     leaving: Optional[Leaving]
-    keys: Any
-    rows: Any
-    values: Any
+    keys: Array
+    rows: Array
+    values: Array
     slots: Dict[Any, Any]
 
 
@@ -82,14 +83,14 @@ class ForgetfulStore(HashedStore):
         tick, free, evicted, known = self.own["counters"].read().tolist()[:KNOWN + 1]
         return State(tick, free, evicted, known, int(self.count.read()))
 
-    def touched(self, rows: Any) -> None:
+    def touched(self, rows: Array) -> None:
         """See `Store.touched`."""
         counters, frequency = self.own["counters"], self.own.get("frequency")
         pins.look(self.request, self.table.name, self.place_of_rows)
         row_use.begin_lookup(counters.at(TICK), counters.at(KNOWN), UNKNOWN_STEP, self.clock)
         row_use.touch(rows, counters.at(TICK), self.own["used"], frequency)
 
-    def keep_from_gradient(self, rows: Any) -> None:
+    def keep_from_gradient(self, rows: Array) -> None:
         """See `Store.keep_from_gradient`: an evaluation pins nothing, so by then a row may be another key's."""
         fill.fill_int32(rows, -1)
 
@@ -114,7 +115,7 @@ class ForgetfulStore(HashedStore):
         newest = lowest_scores.count(lowest_scores.Candidates(used, used, lowest_scores.MOST))[2]
         fill.fill_int64(self.own["counters"].at(TICK), newest)
 
-    def insert(self, keys: Any, count: int, rows: Any) -> Found:
+    def insert(self, keys: Array, count: int, rows: Array) -> Found:
         """See `Store.insert`: and a key that is not admitted gets none."""
         found = self.find(keys, count, rows)
         refused, room = 0, None  # type: int, Any
@@ -151,7 +152,7 @@ class ForgetfulStore(HashedStore):
         fill.fill_int64(self.own["counters"].at(FREE), free)
         return int(rows.size)
 
-    def _refuse(self, keys: Any, count: int, rows: Any) -> int:
+    def _refuse(self, keys: Array, count: int, rows: Array) -> int:
         """How many new keys, of those that rows int32 [count] has -1 for, get no row: there it has -2 then."""
         forgetting, refused = self.table.forgetting, 0
         if self.filtered is None or forgetting is None:
@@ -217,7 +218,7 @@ class ForgetfulStore(HashedStore):
 
     # ---- changes: nothing here fails, but for the machine
 
-    def _gave(self, keys: Any, count: int, rows: Any, room: _Room) -> bool:
+    def _gave(self, keys: Array, count: int, rows: Array, room: _Room) -> bool:
         """Gives rows to the keys that have -1; False where that has failed, and the next lookup says so (repair.py)."""
         try:
             self._give(keys, count, rows, room)
@@ -227,7 +228,7 @@ class ForgetfulStore(HashedStore):
             return False
         return True
 
-    def _give(self, keys: Any, count: int, rows: Any, room: _Room) -> None:
+    def _give(self, keys: Array, count: int, rows: Array, room: _Room) -> None:
         """Gives rows to the keys that have -1; first those leave that must."""
         state, own, new = room.state, self.own, room.keys.size
         counters, frequency = own["counters"], own.get("frequency")

@@ -2,6 +2,7 @@
 from typing import Any, Callable, Optional, Tuple
 
 from sok1x.cuda_kernels import backend, fill, gather, hash_index, index_keys, lookup, row_numbers, stamps, unique
+from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import ABORTED, INTERNAL, RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.stores import clock, growth, repair
@@ -13,11 +14,11 @@ class HashedStore(Store):
     """See the module's text."""
 
     @staticmethod
-    def check_keys(request: Any, table: Table, world: Any, keys: Any, count: int,
+    def check_keys(request: Any, table: Table, world: Any, keys: Array, count: int,
                    position: Callable[[int], str]) -> None:
         """See `Store.check_keys`: any integer is a key."""
 
-    def find(self, keys: Any, count: int, rows: Any) -> Found:
+    def find(self, keys: Array, count: int, rows: Array) -> Found:
         """See `Store.find`."""
         missing = hash_index.find(self.index, keys.front(count), rows)
         read_from = rows
@@ -27,7 +28,7 @@ class HashedStore(Store):
             row_numbers.number_missing(rows, int(self.count.read()), self.capacity, read_from)
         return Found(rows, read_from, missing)
 
-    def insert(self, keys: Any, count: int, rows: Any) -> Found:
+    def insert(self, keys: Array, count: int, rows: Array) -> Found:
         """See `Store.insert`."""
         missing, used = self._find_and_count(keys, count, rows)
 
@@ -53,7 +54,7 @@ class HashedStore(Store):
                 return self.find(keys, count, rows)
         return Found(rows, rows, 0)
 
-    def _find_and_count(self, keys: Any, count: int, rows: Any) -> Tuple[int, int]:
+    def _find_and_count(self, keys: Array, count: int, rows: Array) -> Tuple[int, int]:
         """`rows` int32 [count] of keys; returns how many have none, and how many rows are in use: a GPU is waited for
         once."""
         counts = backend.counts()
@@ -62,7 +63,7 @@ class HashedStore(Store):
         missing, used = counts.read()
         return missing, used
 
-    def _enter(self, keys: Any, count: int, rows: Any, missing: int, used: int) -> None:
+    def _enter(self, keys: Array, count: int, rows: Array, missing: int, used: int) -> None:
         """Gives those of the keys that have no row, `missing` of them, the next ones, from `used` on."""
         table = self.table
         inserted = hash_index.insert(self.index, keys.front(count), rows, used, missing)
@@ -94,18 +95,18 @@ class HashedStore(Store):
             "Raise max_vocabulary_size_per_gpu, set it to None to let the table grow, or train on more ranks; a "
             "checkpoint can be restored into a larger table"))
 
-    def look_up(self, keys: Any, at: Any, out: Optional[Any]) -> Optional[int]:
+    def look_up(self, keys: Array, at: Array, out: Optional[Array]) -> Optional[int]:
         """See `Store.look_up`."""
         return lookup.look_up(keys, self.index, self.rows, at, out)
 
-    def start_look_up(self, keys: Any, at: Any, counts: Any) -> bool:
+    def start_look_up(self, keys: Array, at: Array, counts: Any) -> bool:
         """See `Store.start_look_up`: on a GPU."""
         if self.request.gpu is None:
             return False
         lookup.start(keys, self.index, at, counts.take())
         return True
 
-    def evaluate(self, keys: Any, at: Any, out: Any) -> bool:
+    def evaluate(self, keys: Array, at: Array, out: Array) -> bool:
         """See `Store.evaluate`: on a GPU, where initial values are a function of the key."""
         if self.request.gpu is None or self.table.by_row:
             return False
@@ -126,10 +127,10 @@ class HashedStore(Store):
                 self.label, used, self.capacity))
         return used
 
-    def write_keys(self, first: int, count: int, keys: Any) -> None:
+    def write_keys(self, first: int, count: int, keys: Array) -> None:
         """See `Store.write_keys`."""
         index_keys.keys_by_row(self.index, first, keys.front(count))
 
-    def write_some_keys(self, rows: Any, count: int, number: Any, keys: Any) -> None:
+    def write_some_keys(self, rows: Array, count: int, number: Array, keys: Array) -> None:
         """See `Store.write_some_keys`."""
         stamps.numbered_keys(self.index, number, keys)

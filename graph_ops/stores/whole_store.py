@@ -4,6 +4,7 @@ from typing import Any, Optional, Tuple
 import numpy as np
 
 from sok1x.cuda_kernels import fill, hash_index
+from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.stores import cache, growth, host_growth
 from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore
 from sok1x.graph_ops.stores.forgetting import KNOWN, TICK
@@ -74,7 +75,7 @@ class WholeStore(ForgetfulStore):
             return None
         return growth.rows_in_use(self.request, self.own["used"], self._given)
 
-    def read_rows(self, rows: Any, count: int, out: Any) -> None:
+    def read_rows(self, rows: Array, count: int, out: Array) -> None:
         """See `Store.read_rows`."""
         self._columns["rows"][0].read(out, Rows(None, rows.front(count)))
 
