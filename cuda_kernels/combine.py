@@ -31,9 +31,11 @@ def bag_offsets(bags: Array, offsets: Array) -> int:
         0: done; 1: all are in range but not sorted (use `sort_order`); 2 + i: item i is the first out of
         [0, n_bags). Unless it is 0, offsets are undefined.
     """
+    n, _ = _items(bags)  # before places are taken
+    need("offsets", offsets, "int64", offsets.size)
     found = counts()
     start_bag_offsets(bags, offsets, found.take(), found.take())
-    return state_of_offsets(bags.shape[0], *found.read())
+    return state_of_offsets(n, *found.read())
 
 
 def start_bag_offsets(bags: Array, offsets: Array, outside: Array, unsorted: Array) -> None:

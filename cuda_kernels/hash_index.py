@@ -49,17 +49,26 @@ def find(index: Array, keys: Array, rows: Array) -> int:
     Returns:
         How many of the n keys are missing.
     """
+    _check(index, keys, rows)  # before a place is taken
     found = counts()
-    start_find(index, keys, rows, found.take())
+    _start_find(index, keys, rows, found.take())
     return found.read()[0]
 
 
 def start_find(index: Array, keys: Array, rows: Array, missing: Array) -> None:
     """As `find`, without waiting; missing: an int64 that is 0, as `backend.counts().take()` gives it."""
-    n, capacity = keys.size, slots(index)
-    need("keys", keys, "int64", n)
-    need("rows", rows, "int32", n)
-    kernels.find_kernel(index.pointer, capacity, keys.pointer, n, rows.pointer, missing.pointer)
+    _check(index, keys, rows)
+    _start_find(index, keys, rows, missing)
+
+
+def _start_find(index: Array, keys: Array, rows: Array, missing: Array) -> None:
+    kernels.find_kernel(index.pointer, index.shape[0], keys.pointer, keys.size, rows.pointer, missing.pointer)
+
+
+def _check(index: Array, keys: Array, rows: Array) -> None:
+    slots(index)
+    need("keys", keys, "int64", keys.size)
+    need("rows", rows, "int32", keys.size)
 
 
 def insert(index: Array, keys: Array, rows: Array, next_row: int, new: Optional[int] = None) -> int:
@@ -78,9 +87,8 @@ def insert(index: Array, keys: Array, rows: Array, next_row: int, new: Optional[
     Raises:
         OverflowError: the index has fewer empty slots than there are new keys. The index is as it was.
     """
-    n, capacity = keys.size, slots(index)
-    need("keys", keys, "int64", n)
-    need("rows", rows, "int32", n)
+    n, capacity = keys.size, index.shape[0]
+    _check(index, keys, rows)
     if current() is None:
         inserted = kernels.insert(index.pointer, capacity, keys.pointer, n, rows.pointer, next_row)
     else:

@@ -25,16 +25,14 @@ def look_up(keys: Array, index: Array, table: Array, rows: Array, out: Optional[
     Returns:
         The number of positions whose key is missing.
     """
+    kind, dim, half = _checked(keys, index, rows), width(table), out is not None and out.dtype == "float16"
+    need("table", table, "float32", table.size)
+    if out is not None:
+        need_rows("out", out, "float16" if half else "float32", keys.size, dim)
     if current() is None:
-        dim, capacity = width(table), hash_index.slots(index)
-        _check(keys, rows)
-        need("table", table, "float32", table.size)
-        half = out is not None and out.dtype == "float16"
-        if out is not None:
-            need_rows("out", out, "float16" if half else "float32", keys.size, dim)
         kernel = kernels.look_up_half if half else kernels.look_up
-        return kernel(keys.pointer, key_type(keys), keys.size, index.pointer, capacity, table.pointer, dim,
-                      rows.pointer, pointer(out))
+        return kernel(keys.pointer, kind, keys.size, index.pointer, index.shape[0], table.pointer, dim, rows.pointer,
+                      pointer(out))
     found = counts()
     start(keys, index, rows, found.take())
     found.ask()
@@ -43,13 +41,15 @@ def look_up(keys: Array, index: Array, table: Array, rows: Array, out: Optional[
     return found.read()[0]
 
 
-def _check(keys: Array, rows: Array) -> None:
+def _checked(keys: Array, index: Array, rows: Array) -> int:
+    """The number of the key type."""
+    hash_index.slots(index)
     need("keys", keys, keys.dtype, keys.size)
     need("rows", rows, "int32", keys.size)
+    return key_type(keys)
 
 
 def start(keys: Array, index: Array, rows: Array, missing: Optional[Array]) -> None:
     """Finds every position's row on a GPU without waiting; missing, a place from `counts().take()` or None, counts."""
-    _check(keys, rows)
-    kernels.find_keys(keys.pointer, key_type(keys), keys.size, index.pointer, hash_index.slots(index), rows.pointer,
-                      pointer(missing))
+    kind = _checked(keys, index, rows)
+    kernels.find_keys(keys.pointer, kind, keys.size, index.pointer, index.shape[0], rows.pointer, pointer(missing))

@@ -47,29 +47,30 @@ def unique(keys: Array, values: Array, inverse: Array, scratch: Array) -> int:
     Returns:
         The number U of distinct keys.
     """
+    n, kind = keys.size, _checked(keys, values, inverse)
     if current() is None:
-        n = keys.size
-        _check(keys, values, inverse)
         places = slots(n)
         need_room("scratch", scratch, "uint8", 4 * places)
-        return kernels.unique(keys.pointer, key_type(keys), n, values.pointer, inverse.pointer, scratch.pointer, places)
+        return kernels.unique(keys.pointer, kind, n, values.pointer, inverse.pointer, scratch.pointer, places)
+    need_room("scratch", scratch, "uint8", scratch_bytes(n))  # before a place is taken
     found = counts()
     start(keys, values, inverse, scratch, found.take())
     return found.read()[0]
 
 
-def _check(keys: Array, values: Array, inverse: Array) -> None:
+def _checked(keys: Array, values: Array, inverse: Array) -> int:
+    """The number of the key type."""
     n = keys.size
     need("keys", keys, keys.dtype, n)
     need("values", values, "int64", n)
     need("inverse", inverse, "int32", n)
+    return key_type(keys)
 
 
 def start(keys: Array, values: Array, inverse: Array, scratch: Array, count: Array) -> None:
     """`unique` on a GPU without waiting: their number goes into count, a place from `counts().take()`."""
-    n, kind = keys.size, key_type(keys)
+    n, kind = keys.size, _checked(keys, values, inverse)
     places, state_bytes = slots(n), scan.state_bytes(n)
-    _check(keys, values, inverse)
     need_room("scratch", scratch, "uint8", scratch_bytes(n))
     table = scratch.pointer + state_bytes
     rank = table + 4 * places

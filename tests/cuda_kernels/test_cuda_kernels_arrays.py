@@ -121,6 +121,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_done(wrapper, arguments
     with backend.use(None), pytest.raises(kind, match=message):
         wrapper(*made(arguments))
     assert all((one == 7).all() for one in memory)
+    assert backend.counts().read() == []
 
 
 def test_rows_of_another_length_do_not_move():
