@@ -1,8 +1,7 @@
 """What wrappers of kernels take: memory of one device with its dtype and shape, and checks that these fit each other.
 
-An `Array` says where numbers lie; it owns nothing. Whoever has the memory keeps it: a request its tensors, a test its
-NumPy array, a `Gpu` what its `allocate` gave. Below the wrappers, in a call of `backend.kernels`, there are pointers
-alone.
+An `Array` says where numbers lie. Whoever has the memory keeps it, a request its tensors, a `Gpu` what its `allocate`
+gave; of a NumPy array's it keeps that. Below the wrappers, in a call of `backend.kernels`, there are pointers alone.
 """
 import ctypes
 from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
@@ -37,6 +36,7 @@ class Array(NamedTuple):
         gpu: the `gpu.Gpu` in whose memory they lie; None for the host's.
         stride: bytes from a row to the next where other things lie between, else 0. Kernels take 0 alone, but
             `cache_rows.move`.
+        owner: what has the memory and must live as long as this, or None.
     """
 
     pointer: int
@@ -45,6 +45,7 @@ class Array(NamedTuple):
     size: int
     gpu: Any = None
     stride: int = 0
+    owner: Any = None
 
     @property
     def nbytes(self) -> int:
@@ -70,7 +71,7 @@ class Array(NamedTuple):
             raise ValueError("got rows {} to {} of {}, expected no more than there are".format(
                 first, first + n - 1, described(self)))
         at = self.pointer + first * (self.stride or self.row_bytes) if first else self.pointer
-        return Array(at, self.dtype, (n,) + inner, self.size // rows * n if n else 0, self.gpu, self.stride)
+        return Array(at, self.dtype, (n,) + inner, self.size // rows * n if n else 0, self.gpu, self.stride, self.owner)
 
     def front(self, n: int) -> "Array":
         """The first n rows, in place.
@@ -82,7 +83,7 @@ class Array(NamedTuple):
 
     def at(self, place: int) -> "Array":
         """One number of one dimension, in place, of shape []."""
-        return Array(self.pointer + place * ITEM_BYTES[self.dtype], self.dtype, (), 1, self.gpu)
+        return Array(self.pointer + place * ITEM_BYTES[self.dtype], self.dtype, (), 1, self.gpu, 0, self.owner)
 
     def as_rows(self, rows: int, dim: int) -> "Array":
         """The same numbers as [rows, dim].
@@ -92,7 +93,7 @@ class Array(NamedTuple):
         """
         if self.size != rows * dim:
             raise ValueError("got {}, expected as many numbers as [{}, {}] has".format(described(self), rows, dim))
-        return Array(self.pointer, self.dtype, (rows, dim), self.size, self.gpu, self.stride)
+        return Array(self.pointer, self.dtype, (rows, dim), self.size, self.gpu, self.stride, self.owner)
 
     def words(self) -> "Array":
         """The same rows as float32 [n, words]: for what copies rows by four bytes, whatever these mean.
@@ -104,7 +105,7 @@ class Array(NamedTuple):
         if rest:
             raise ValueError("got {}, expected rows of a multiple of four bytes".format(described(self)))
         rows = self.shape[0] if self.shape else 1
-        return Array(self.pointer, "float32", (rows, words), rows * words, self.gpu, self.stride)
+        return Array(self.pointer, "float32", (rows, words), rows * words, self.gpu, self.stride, self.owner)
 
     def numpy(self) -> "np.ndarray":
         """The memory itself as a NumPy array. For counts and other small things in host memory."""
@@ -148,7 +149,7 @@ def array(pointer: int, dtype: str, shape: Tuple[int, ...], gpu: Any = None) -> 
 
 
 def of_numpy(values: "np.ndarray") -> Array:
-    """A NumPy array's memory, which must live as long as it is used.
+    """A NumPy array's memory. It lives as long as the `Array`, or one made of it.
 
     Raises:
         ValueError: it is not contiguous.
@@ -156,7 +157,7 @@ def of_numpy(values: "np.ndarray") -> Array:
     if not values.flags.c_contiguous:
         raise ValueError("got a NumPy array of strides {} and shape {}, expected a contiguous one".format(
             values.strides, values.shape))
-    return Array(values.ctypes.data, values.dtype.name, values.shape, values.size)
+    return Array(values.ctypes.data, values.dtype.name, values.shape, values.size, None, 0, values)
 
 
 def allocated(gpu: Any, dtype: str, *shape: int) -> Array:

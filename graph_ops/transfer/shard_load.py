@@ -215,7 +215,7 @@ class _Memory:
         return made._replace(pointer=self.take(made.nbytes))
 
     def filled(self, values):
-        """A contiguous NumPy array's values: on the CPU the array itself, which must live."""
+        """A contiguous NumPy array's values: on the CPU the array itself."""
         if self._request.gpu is None:
             return arrays.of_numpy(values)
         made = self.array(values.dtype.name, *values.shape)

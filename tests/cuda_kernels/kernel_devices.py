@@ -189,7 +189,7 @@ class GpuMemory:
             assert whole.flags.c_contiguous or whole.flags.f_contiguous
             copies[key] = whole, self.allocate(whole.nbytes)
             self.gpu.to_device(copies[key][1], whole.ctypes.data, whole.nbytes)
-        return of_numpy(array)._replace(pointer=copies[key][1] + start - key, gpu=self.gpu)
+        return of_numpy(array)._replace(pointer=copies[key][1] + start - key, gpu=self.gpu, owner=None)
 
     def allocate(self, nbytes):
         """A pointer to device memory that is valid until `release`."""
