@@ -13,7 +13,7 @@ from . import backend, gpu_driver, host
 KERNELS = ("group_find", "group_initial", "group_gather", "group_unique_claim", "group_unique_number",
            "group_unique_inverse", "group_partition_count", "group_partition_counts", "group_partition_place",
            "group_partition_remap", "group_pairs", "group_parts", "group_bag_offsets", "group_longest_bags",
-           "group_combine", "group_weighted_combine", "group_weights", "group_sum_count",
+           "group_combine", "group_plain_combine", "group_weighted_combine", "group_weights", "group_sum_count",
            "group_sum_place", "group_sum_clear", "group_sum_chunks", "group_sum_scaled_chunks", "group_sum_keys",
            "group_sum_bags", "group_sum_in_order", "group_move_clocks", "group_stamp_rows", "running_sum",
            "sort_count", "sort_place", "number_new", "claim_slots", "write_keys", "initial_rows", "fill_int64",

@@ -95,15 +95,22 @@ void sum_on_gpu(Step* step, const SumMember* members, i64 count, i64 segments) {
 
 }  // namespace
 
-std::vector<i64> combine_tiles(const CombineMember* members, i64 count) {
-  return running_sum(count, [=](i64 t) {
-    return (members[t].n_bags * row_lanes(members[t].dim) + 32 * COMBINE_BAGS - 1) / (32 * COMBINE_BAGS);
-  });
-}
-
 Kernel combine_kernel(const CombineMember* members, i64 count) {
   const auto weighted = [](const CombineMember& m) { return m.weights != nullptr; };
-  return std::any_of(members, members + count, weighted) ? WEIGHTED_COMBINE : COMBINE;
+  // What group_plain_combine takes.
+  const auto plain = [](const CombineMember& m) {
+    return m.source.count == 0 && m.out.count == 0 && !m.source_half && !m.out_half && m.dim % 4 == 0 &&
+           m.dim <= kMost && (((u64)m.source.base | (u64)m.out.base) & 15) == 0;
+  };
+  if (std::any_of(members, members + count, weighted)) return WEIGHTED_COMBINE;
+  return std::all_of(members, members + count, plain) ? PLAIN_COMBINE : COMBINE;
+}
+
+std::vector<i64> combine_tiles(const CombineMember* members, i64 count) {
+  const i64 bags = combine_kernel(members, count) == PLAIN_COMBINE ? 1 : COMBINE_BAGS;
+  return running_sum(count, [=](i64 t) {
+    return (members[t].n_bags * row_lanes(members[t].dim) + 32 * bags - 1) / (32 * bags);
+  });
 }
 
 int combine(GroupWork* work, const CombineMember* members, i64 count) {
