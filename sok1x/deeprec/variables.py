@@ -165,7 +165,7 @@ def get_embedding_variable(name: str, embedding_dim: int, key_dtype: Any = tf.in
         partitioner: as for `tf.get_variable`; rows are spread over the ranks, and no further.
         validate_shape: True.
         custom_getter: None.
-        constraint: as for `tf.Variable`, on this rank's rows.
+        constraint: as for `tf.Variable`, on this rank's rows; None: the scope's.
         steps_to_live: as of a `GlobalStepEvict`.
         init_data_source: None.
         ev_option: an `EmbeddingVariableOption`.
@@ -208,14 +208,14 @@ def get_embedding_variable(name: str, embedding_dim: int, key_dtype: Any = tf.in
     if begins is None:
         begins = tf.get_variable_scope().initializer
 
-    def make(whole_name: str) -> EmbeddingVariable:
+    def make(whole_name: str, of_scope: Any) -> EmbeddingVariable:
         with contextlib.ExitStack() as stack:
             if meant.on_host:
                 stack.enter_context(tf.device("/cpu:0"))
             made = EmbeddingVariable(
                 embedding_dim, _pooled(_beginning(label, begins, embedding_dim, pool or _MATRIX), pool), meant.var_type,
-                whole_name, constraint=constraint, trainable=trainable, key_type=key_dtype, dtype=value_type,
-                **meant.options)
+                whole_name, constraint=constraint or of_scope, trainable=trainable, key_type=key_dtype,
+                dtype=value_type, **meant.options)
         for collection in collections or ():
             if not any(one is made for one in made.graph.get_collection_ref(collection)):
                 made.graph.add_to_collection(collection, made)

@@ -51,7 +51,8 @@ def get(name: str, categorical_column: Any, dimension: int, initializer: Any, tr
     else:
         buckets = int(categorical_column._num_buckets)
         stepping.watch()  # as get_embedding_variable does
-        table = scoped_tables.get(name, lambda whole: _of_buckets(whole, buckets, dimension, initializer, trainable))
+        table = scoped_tables.get(name, lambda whole, constraint: _of_buckets(
+            whole, buckets, dimension, initializer, trainable, constraint))
     for collection in collections or ():
         if not any(table is one for one in tf.get_collection_ref(collection)) and \
                 collection != tf.GraphKeys.TRAINABLE_VARIABLES:
@@ -85,11 +86,12 @@ def add_to_layer(layer: Any, name: str, table: EmbeddingVariable, rows_alone: bo
     setattr(layer, "_sok1x_table_of_{}".format(name), [table] + ([] if rows_alone else others))
 
 
-def _of_buckets(name: str, buckets: int, dimension: int, initializer: Any, trainable: bool) -> EmbeddingVariable:
+def _of_buckets(name: str, buckets: int, dimension: int, initializer: Any, trainable: bool,
+                constraint: Any) -> EmbeddingVariable:
     if initializers.is_distribution(initializer):
         return Variable(shape=[buckets, dimension], initializer=initializers.ByKey(initializer), trainable=trainable,
-                        name=name)
+                        name=name, constraint=constraint)
     # Something that gives values for a whole matrix: what TensorFlow's variable would have, of which each rank takes
     # its rows.
     return Variable(lambda: initializers.filled(initializer, buckets, dimension, "float32"), trainable=trainable,
-                    name=name)
+                    name=name, constraint=constraint)

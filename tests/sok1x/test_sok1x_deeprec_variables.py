@@ -59,6 +59,44 @@ def test_scopes_and_reuse():
         assert session.run(rows).tolist() == [[1] * 4]
 
 
+def test_what_a_scope_says_besides_is_done_or_refused():
+    def column(name):
+        shops = tf.feature_column.categorical_column_with_identity(name, 5)
+        features = {name: tf.constant([[1], [2]], tf.int64)}
+        return lambda: tf.feature_column.input_layer(features, [sok.feature_column.embedding_column(shops, 3)])
+
+    def weights():
+        keys = sok.feature_column.categorical_column_with_embedding("linear", tf.int64)
+        return tf.feature_column.linear_model({"linear": tf.constant([[1]], tf.int64)}, [keys])
+
+    regularizer = tf.keras.regularizers.l2(0.1)
+    for make in (lambda: deeprec.get_embedding_variable("items", 2), column("shop"), weights):
+        with tf.variable_scope("regularized", regularizer=regularizer) as scope:
+            with pytest.raises(ValueError, match="table 'regularized/.*regularizer <.*set_regularizer"):
+                make()
+            scope.set_regularizer(None)
+            with tf.variable_scope("not"):
+                make()
+    asked = []
+
+    def custom(getter, name, shape=None, dtype=None, *rest, **options):
+        asked.append(name)
+        found = getter(name, shape, dtype, *rest, **dict(options, **changes))
+        return found if convert is None else convert(found)
+
+    changes, convert = {}, None
+    with tf.variable_scope("model", custom_getter=custom, constraint=tf.nn.relu):
+        assert deeprec.get_embedding_variable("items", 2).constraint is tf.nn.relu
+        column("city")()
+        changes = {"trainable": False}
+        with pytest.raises(ValueError, match="trainable: got False from the variable scope's custom_getter"):
+            deeprec.get_embedding_variable("others", 2)
+        changes, convert = {}, tf.convert_to_tensor
+        with pytest.raises(ValueError, match="'more': got .* of type .*Tensor from the variable scope's custom_getter"):
+            deeprec.get_embedding_variable("more", 2)
+    assert asked == ["model/items", "model/input_layer/city_embedding/embedding_weights", "model/others", "model/more"]
+
+
 @pytest.mark.parametrize("given, low, high", [
     (None, -(6 / 4098) ** 0.5, (6 / 4098) ** 0.5),  # as tf.glorot_uniform_initializer for [4096, 2]
     (tf.random_uniform_initializer(2, 3), 2, 3),
