@@ -47,7 +47,8 @@ def prepare(session: tf.Session, tables: Sequence[Prepared], rows: Sequence[int]
         if count > rows_of:
             wanted += table.parts
     for batch in _batches(wanted):
-        session.run([variable.initializer for variable in batch])
+        # Of a table the rows alone: by its `initializer` all that lies beside them would come at once.
+        session.run([variable._initializer_op for variable in batch])
 
 
 def _batches(variables: Sequence[tf.Variable]) -> List[List[tf.Variable]]:

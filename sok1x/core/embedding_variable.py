@@ -177,7 +177,13 @@ class EmbeddingVariable(StampedVariable):
             self.forgetting = self._make_forgetting()
             handles["forgetting"] = {name: variable.handle for name, variable in self.forgetting.items()}
             self.table_variables = dataclasses.replace(self.table_variables, **handles)
-        if not self._in_graph_mode:
+        if self._in_graph_mode:
+            beside = [self.stamps, self.steps, *self.index, *self.forgetting.values()]
+            with tf_ops.name_scope(table.name + "/Initializer/"), tf.device(self.device), \
+                    tf.control_dependencies([one.initializer for one in beside]):
+                self._whole_initializer = tf.raw_ops.AssignVariableOp(
+                    resource=self._handle, value=self._initializer_op.inputs[1], name="all")
+        else:
             eager.add(self, GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
             eager_slots.track_variables(self)
             if table.grows:
@@ -189,6 +195,25 @@ class EmbeddingVariable(StampedVariable):
             self.step_at = (time, step_at.step_at(self.table_variables, time))
             self.evicted = (since, *evictions.since(self.table_variables, since)) if self.forgetting else None
         transfers.of(self)
+
+    @property
+    def initializer(self) -> tf.Operation:
+        """What initializes the table: its rows, and all that lies beside them.
+
+        Returns:
+            A tf.Operation.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     shard = sok.EmbeddingVariable(rows=8, dim=4)
+            ...     _ = session.run(sok.Init(global_batch_size=1))
+            ...     session.run(shard.initializer)
+            ...     int(session.run(shard.rows_in_use()))
+            0
+        """
+        return self._whole_initializer if self._in_graph_mode else super().initializer
 
     @property
     def _initializer_op(self) -> Any:

@@ -87,8 +87,13 @@ class StampedVariable(ShardVariable):
             ...     session.run(shard).tolist()
             [[1.0, 1.0], [1.0, 1.0]]
         """
-        super().load(value, session)
-        (session or tf.get_default_session()).run(self._loaded)
+        session = session or tf.get_default_session()
+        if session is None:
+            raise ValueError("sok1x: load: '{}': got no session, and there is no default one; pass session=".format(
+                self.table.name))
+        # TensorFlow's own runs `initializer`, by which all that lies beside the rows would begin anew.
+        session.run(self._initializer_op, {self._initializer_op.inputs[1]: value})
+        session.run(self._loaded)
 
     def sparse_read(self, indices: Any, name: Any = None) -> tf.Tensor:
         """Reads rows by their numbers.

@@ -287,3 +287,44 @@ def test_an_optimizer_that_keras_makes_anew_sums_or_averages_as_before(average):
         twin = type(optimizer).from_config(optimizer.get_config())
         assert twin._sok1x_average is average and optimizer._sok1x_average is average
         assert twin.apply_gradients([(tf.ones([2]), keras.backend.variable([1.0, 2.0]))]).type
+
+
+class _Summed(tf.keras.layers.Layer):
+    """Sums the rows of a sample's ids, of `make(values)`, by `look_up`."""
+
+    def __init__(self, make, look_up, values):
+        super().__init__()
+        self._make, self._look_up, self._values = make, look_up, values
+
+    def build(self, shape):
+        self.table = self._make(self._values)
+        super().build(shape)
+
+    def call(self, ids):
+        return self._look_up(self.table, ids)
+
+    def compute_output_shape(self, shape):
+        return shape[0], self._values.shape[1]
+
+
+def test_a_layer_of_the_users_own_with_a_variable_of_ours(seed):
+    sok.init()
+    random = np.random.RandomState(seed)
+    values, kernel = random.randn(7, 3).astype(np.float32), random.randn(3, 1)
+    ids, wanted = random.randint(0, 7, [8, 4]), random.randn(8, 1)
+    found = []
+    for make, look_up in (
+            (lambda value: tf.Variable(value, use_resource=True),
+             lambda table, rows: tf.reduce_sum(tf.nn.embedding_lookup(table, rows), axis=1)),
+            (sok.Variable, lambda table, rows: sok.lookup_sparse(table, tf.RaggedTensor.from_tensor(rows),
+                                                                 combiners="sum"))):
+        with graph(), session(initialize=False) as run:
+            tf.keras.backend.set_session(run)
+            inputs = tf.keras.layers.Input([4], dtype=tf.int64)
+            dense = tf.keras.layers.Dense(1, kernel_initializer=tf.constant_initializer(kernel))
+            model = tf.keras.Model(inputs, dense(_Summed(make, look_up, values)(inputs)))
+            assert len(model.trainable_weights) == 3
+            model.compile(tf.keras.optimizers.SGD(0.01), "mse")
+            model.fit(ids, wanted, batch_size=4, epochs=2, shuffle=False, verbose=0)
+            found.append(model.predict(ids))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-4)

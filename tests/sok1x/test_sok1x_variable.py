@@ -166,6 +166,23 @@ def test_uninitialized_variables_are_reported():
             assert run.run(report).tolist() == []
 
 
+def test_a_tables_initializer_begins_all_of_it():
+    sok.init()
+    with graph():
+        tables = [sok.Variable(np.ones([4, 2], np.float32)), dense_layer().embedding_variable,
+                  sok.DynamicVariable(2, var_type="hbm"), sok.DynamicVariable(2, init_capacity=4, max_capacity=4),
+                  sok.DynamicVariable(2, init_capacity=4, cache_rows=4)]
+        lookups = [sok.all2all_dense_embedding(table, tf.constant([1, 2])) for table in tables]
+        used = [table.rows_in_use() for table in tables]
+        with session(initialize=False) as run:
+            for initializer in ([table.initializer for table in tables], tf.variables_initializer(tables)):
+                run.run(initializer)
+                assert run.run(used) == [4, 0, 0, 0, 0]
+                run.run(lookups)
+                assert run.run(used) == [4, 2, 2, 2, 2]
+            assert not run.run(tf.report_uninitialized_variables(tf.global_variables())).size
+
+
 @pytest.mark.parametrize("make", [dense_layer, sparse_layer], ids=["dense", "sparse"])
 def test_saver_round_trip_into_a_fresh_graph(tmp_path, make):
     """Rows, index and slots: lookups after the restore are those before the save, and new keys get new rows."""
