@@ -6,6 +6,7 @@ import weakref
 
 _made = weakref.WeakKeyDictionary()  # graph -> {table's name: [(name of the values, name of the row numbers or None)]}
 _TABLE, _DISTINCT, _EXCHANGED = "_sok1x_gradient_of", "_sok1x_distinct_rows_of", "_sok1x_exchanged"
+_SHAPE = "_sok1x_shape_of"
 
 
 def _is_eager(tensor):
@@ -24,6 +25,17 @@ def add(table_name, values, indices=None, distinct=False):
         return
     of_graph = _made.setdefault(values.graph, {})
     of_graph.setdefault(table_name, []).append((values.name, None if indices is None else indices.name))
+
+
+def mark_shape(shape, table_name):
+    """Notes that a tensor is the `dense_shape` of a table's gradient: it stays what the values' sums and products do
+    not, when a tape adds gradients up or they are divided by a loss scale."""
+    setattr(shape, _SHAPE, table_name)
+
+
+def table_of_shape(shape):
+    """What `mark_shape` was told, else None."""
+    return getattr(shape, _SHAPE, None)
 
 
 def distinct_of(indices):

@@ -78,7 +78,9 @@ def slices(config: Any, variable: tf.Tensor, rows: tf.Tensor,
     shard_gradients.add(table.name, values, indices, distinct=True)
     # int32, as of TensorFlow's own gather: in a branch it is merged with TensorFlow's zeros of the other branch.
     if not table.grows:
-        return tf.IndexedSlices(values, indices, tf.constant([table.rows, table.dim], tf.int32))
-    with tf.control_dependencies([indices]):  # a lookup of this run may give the table more rows
-        shape = gen_resource_variable_ops.variable_shape(variable, out_type=tf.int32)
+        shape = tf.constant([table.rows, table.dim], tf.int32)
+    else:
+        with tf.control_dependencies([indices]):  # a lookup of this run may give the table more rows
+            shape = gen_resource_variable_ops.variable_shape(variable, out_type=tf.int32)
+    shard_gradients.mark_shape(shape, table.name)
     return tf.IndexedSlices(values, indices, shape)

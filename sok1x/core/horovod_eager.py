@@ -8,9 +8,12 @@ import importlib
 import sys
 from typing import Any, Callable
 
+import tensorflow.compat.v1 as tf
+
 from sok1x.core import eager
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import V2
+from sok1x.graph_ops.gradients import provenance, shard_gradients
 
 _MODULE = "horovod.tensorflow"
 
@@ -26,6 +29,7 @@ def watch() -> None:
     if not V2 or found is None or hasattr(getattr(found, "_make_allreduce_grads_fn", watch), "__wrapped__"):
         return
     functions = importlib.import_module(_MODULE + ".functions")
+    setattr(found, "allreduce", _summing(getattr(found, "allreduce")))
     for module, name, around in (
             (found, "_make_allreduce_grads_fn", _reducing), (functions, "_make_broadcast_group_fn", _broadcasting),
             (functions, "_make_inplace_broadcast_group_fn", _broadcasting_lists)):
@@ -51,8 +55,35 @@ def _reducing(stock: Callable[..., Any]) -> Callable[..., Any]:
             reduced = stock([grads[i] for i in places], [variables[i] for i in places], *args, **kwargs)
             for i, gradient in zip(places, reduced):
                 grads[i] = gradient
+                _mark(gradient)
         return grads
     return reduce
+
+
+def _summing(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Of what a script calls itself."""
+    @functools.wraps(stock)
+    def allreduce(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if not eager.is_on():
+            return stock(tensor, *args, **kwargs)
+        table = shard_gradients.table_of_shape(tensor.dense_shape) if isinstance(tensor, tf.IndexedSlices) else None
+        if table is not None and provenance.ranks() > 1:
+            raise ValueError((
+                "embedding table '{}': got its gradient for hvd.allreduce, expected it as the tape gives it: it is "
+                "summed over the ranks already, and complete on the rank that owns the rows, where another rank's row "
+                "numbers mean other keys. Use sok1x.DistributedOptimizer, or hvd.DistributedGradientTape, which leave "
+                "tables alone").format(table))
+        made = stock(tensor, *args, **kwargs)
+        _mark(made)
+        return made
+    return allreduce
+
+
+def _mark(gradient: Any) -> None:
+    """Notes that the ranks have exchanged it."""
+    values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    if isinstance(values, tf.Tensor):
+        shard_gradients.mark_exchanged(values)
 
 
 def _others(variables: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, eager_slots, growing_slots, keras_loss_scaling, slots
+from sok1x.core import eager, eager_clipping, eager_slots, growing_slots, keras_loss_scaling, slots
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge import tensorflow_versions
@@ -33,6 +33,9 @@ def watch() -> None:
     tensorflow_versions.keras_optimizers.convert_to_legacy_optimizer = _still_distributed(
         tensorflow_versions.keras_optimizers.convert_to_legacy_optimizer)
     keras_loss_scaling.watch()
+    eager_clipping.watch()
+    tensorflow_versions.KerasOptimizer.apply_gradients = _clips_checked(
+        tensorflow_versions.KerasOptimizer.apply_gradients)
     tensorflow_versions.KerasOptimizer.add_slot = _eager_slots(tensorflow_versions.KerasOptimizer.add_slot)
     tensorflow_versions.KerasOptimizer._create_or_restore_slot_variable = _restored_later(
         tensorflow_versions.KerasOptimizer._create_or_restore_slot_variable)
@@ -125,6 +128,16 @@ def _restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
     return create_or_restore
 
 
+def _clips_checked(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Of the older kind, which clips there."""
+    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        eager_clipping.check_optimizer(self, pairs)
+        return stock(self, pairs, *args, **kwargs)
+
+    return apply_gradients
+
+
 def _slots_first(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of tf.train's optimizers, as `_build_for_growing`."""
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
@@ -152,6 +165,7 @@ def _beside(shard: Any) -> Iterator[None]:
 def _whole_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
+        eager_clipping.check_optimizer(self, pairs)
         if eager.is_on():
             _build_for_growing(self, [variable for _, variable in pairs])
         if not tensorflow_versions.in_plain_graph() or not any(gradient is not None for gradient, _ in pairs) or not (

@@ -5,7 +5,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
-from sok1x.graph_ops.gradients import provenance
+from sok1x.graph_ops.gradients import provenance, shard_gradients
 from sok1x.graph_ops.operations import collectives, embedding, segments
 
 
@@ -60,7 +60,7 @@ def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = N
             raise ValueError(
                 "clip_by_global_norm: use_norm: got '{}', which is computed from this rank's rows of a table and so is "
                 "another number on each rank, expected a norm over all ranks; take sok1x.global_norm, or leave "
-                "use_norm out".format(use_norm.name))
+                "use_norm out".format(_name(use_norm)))
     gradients = [None if each is None else _values(each) for each in _checked(t_list)]
     clipped: List[Any] = [None] * len(gradients)
     for dtype in sorted({each.dtype for each in gradients if each is not None}, key=lambda dtype: dtype.name):
@@ -72,6 +72,9 @@ def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = N
                                            use_norm=tf.cast(use_norm, wide), name=name)
         for i, each in zip(places, scaled):
             clipped[i] = tf.cast(each, dtype)
+    for gradient, values in zip(gradients, clipped):
+        if gradient is not None:
+            shard_gradients.keep_marks(gradient, values)
     return [_like(gradient, values) for gradient, values in zip(t_list, clipped)], use_norm
 
 
@@ -178,8 +181,10 @@ def _is_of_table(place: int, gradient: Any, variable: Any) -> bool:
         raise ValueError(
             "clip_by_global_norm: got a gradient ('{}', at position {} of t_list{}) that is not averaged over the "
             "ranks, whose norm differs from rank to rank; take gradients from sok1x.DistributedOptimizer's "
-            "compute_gradients, which averages them, or from hvd.allreduce".format(
-                _values(gradient).name, place, "" if variable is None else ", of variable '{}'".format(variable.name)))
+            "compute_gradients, which averages them, from hvd.allreduce, or, in eager execution, from "
+            "hvd.DistributedGradientTape; or have sok1x.DistributedOptimizer(..., clip_norm=...) clip".format(
+                _name(_values(gradient)), place,
+                "" if variable is None else ", of variable '{}'".format(variable.name)))
     return False
 
 
@@ -195,6 +200,10 @@ def _squared_norm(gradient: Any, of_table: bool) -> tf.Tensor:
 
 def _values(gradient: Any) -> tf.Tensor:
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else tf.convert_to_tensor(gradient)
+
+
+def _name(tensor: Any) -> str:
+    return str(tensor.name) if hasattr(tensor, "graph") else "an eager tensor"
 
 
 def _like(gradient: Any, values: Any) -> Any:

@@ -28,6 +28,11 @@ def test_checkpoints_on_another_number_of_ranks_horovod_and_loss_scales(seed, tm
         assert finished.out.count("ok") == ranks
 
 
+def test_clipping_by_norms_of_all_ranks_rows():
+    finished = run_ranks(2, os.path.join(HERE, "program_clipping.py"), timeout=300)
+    assert finished.out.count("ok") == 2
+
+
 def test_two_ranks_that_call_different_layers():
     program = """
 import sys

@@ -1,0 +1,99 @@
+"""Clipping by norms in eager execution: refused where the norm would be that of this rank's rows of a table.
+
+In graphs the ops that a gradient has gone through tell (graph_ops/gradients/gradient_checks.py). Eager tensors do not;
+so what clips is looked at: TensorFlow's two functions, and Keras' optimizers with clipnorm or global_clipnorm.
+"""
+import functools
+from typing import Any, Callable, Iterable, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.core import eager
+from sok1x.graph_ops.bridge import tensorflow_versions
+from sok1x.graph_ops.gradients import provenance, shard_gradients
+
+_LIMITS = ("clipnorm", "global_clipnorm")
+
+
+def watch() -> None:
+    """From now on these functions look whose gradients they are given.
+
+    Example:
+        >>> from sok1x.core import eager_clipping
+        >>> eager_clipping.watch()  # nothing, in TensorFlow 1.15
+    """
+    clip_ops = tensorflow_versions.clip_ops
+    if not tensorflow_versions.V2 or hasattr(clip_ops.global_norm, "stock"):
+        return
+    # clip_by_global_norm finds it there; tf.linalg.global_norm, which clips nothing, is left as it is.
+    clip_ops.global_norm = _checking_list(clip_ops.global_norm)
+    by_norm = _checking_one(clip_ops.clip_by_norm)
+    for module in [clip_ops] + tensorflow_versions.tensorflows_modules():
+        module.clip_by_norm = by_norm
+
+
+def check_optimizer(optimizer: Any, pairs: Iterable[Any]) -> None:
+    """Looks whether one of Keras' optimizers is about to clip a table's gradient by itself.
+
+    Args:
+        optimizer: of either kind.
+        pairs: (gradient, variable).
+
+    Raises:
+        ValueError: it is, on several ranks, in eager execution.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core import eager_clipping
+        >>> eager_clipping.check_optimizer(tf.keras.optimizers.SGD(0.1), [])
+    """
+    limit = next((name for name in _LIMITS if getattr(optimizer, name, None)), None)
+    if limit is None or not _matters():
+        return
+    for gradient, variable in pairs:
+        if gradient is not None and hasattr(variable, "table"):
+            raise _refusal(variable.table.name, "{}={}".format(limit, getattr(optimizer, limit)))
+
+
+def _matters() -> bool:
+    return eager.is_on() and provenance.ranks() > 1
+
+
+def _refusal(table: str, what: str) -> ValueError:
+    return ValueError((
+        "embedding table '{}': got a gradient scaled ({}) by a norm of this rank's rows, as tf.clip_by_global_norm, "
+        "tf.clip_by_norm or Keras' clipnorm do: it is another on each rank. Use sok1x.clip_by_global_norm, whose norm "
+        "is that of all ranks' rows, or sok1x.DistributedOptimizer with clip_norm=..., or around an optimizer with "
+        "clipnorm").format(table, what))
+
+
+def _table_of(gradient: Any) -> Optional[str]:
+    """The table whose rows' gradient this is; None: that of none, or nothing tells."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return None
+    return shard_gradients.table_of_shape(gradient.dense_shape)
+
+
+def _checking_list(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def global_norm(t_list: Any, *args: Any, **kwargs: Any) -> Any:
+        if _matters() and isinstance(t_list, (list, tuple)):
+            for gradient in t_list:
+                table = _table_of(gradient)
+                if table is not None:
+                    raise _refusal(table, "tf.clip_by_global_norm")
+        return stock(t_list, *args, **kwargs)
+
+    global_norm.stock = stock  # type: ignore[attr-defined]
+    return global_norm
+
+
+def _checking_one(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Optional[str] = None) -> Any:
+        table = _table_of(t) if axes is None and _matters() else None
+        if table is not None:
+            raise _refusal(table, "tf.clip_by_norm")
+        return stock(t, clip_norm, axes, name)
+
+    return clip_by_norm

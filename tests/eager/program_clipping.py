@@ -1,0 +1,134 @@
+"""Run by test_eager.py, on two ranks: clipping by norms in eager execution and in tf.functions.
+
+What is right on several ranks equals TensorFlow's clipping of the whole gradient; what would clip by the norm of a
+rank's own rows, or exchange them, is refused.
+"""
+import functools
+import importlib.util
+
+import numpy as np
+import tensorflow as tf
+
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
+
+KERAS = tf.keras.optimizers
+KEYS, LIMIT = 6, 1.0
+
+
+class Model:
+    def __init__(self, world, optimizer):
+        self.optimizer = optimizer
+        self.table, self.kernel = sok.Variable(np.ones([KEYS, 2], np.float32)), tf.Variable([1.0, 2.0])
+        self.variables = [self.table, self.kernel]
+        self.mine = tf.range(world.rank, KEYS, world.size)
+
+    def tape(self):
+        with tf.GradientTape() as tape:
+            # Two lookups of the table, whose gradients the tape puts together.
+            rows = sok.all2all_dense_embedding(self.table, self.mine) + 0 * sok.all2all_dense_embedding(
+                self.table, self.mine)
+            loss = tf.reduce_sum(rows * tf.cast(self.mine[:, None] + 1, tf.float32) * self.kernel)
+        return tape, loss
+
+    def gradients(self):
+        tape, loss = self.tape()
+        return tape.gradient(loss, self.variables)
+
+
+def expected():
+    """Rows and kernel after a step with a rate of 0.5 on the clipped gradient of all samples."""
+    numbers, kernel = np.arange(1.0, KEYS + 1)[:, None], np.array([1.0, 2.0])
+    found = [numbers * kernel, np.full(2, numbers.sum())]
+    norm = np.sqrt(sum((each ** 2).sum() for each in found))
+    return [value - 0.5 * each * LIMIT / norm for value, each in zip((np.ones([KEYS, 2]), kernel), found)]
+
+
+def computed(model):
+    """sok.clip_by_global_norm between compute_gradients and apply_gradients."""
+    tape, loss = model.tape()
+    pairs = model.optimizer.compute_gradients(loss, model.variables, tape=tape)
+    clipped, _ = sok.clip_by_global_norm([gradient for gradient, _ in pairs], LIMIT, variables=model.variables)
+    model.optimizer.apply_gradients(zip(clipped, model.variables))
+
+
+def inside(model):
+    model.optimizer.apply_gradients(zip(model.gradients(), model.variables))
+
+
+def of_horovods_tape(model):
+    import horovod.tensorflow as hvd
+    hvd.init()
+    tape, loss = model.tape()
+    found = hvd.DistributedGradientTape(tape, op=hvd.Sum).gradient(loss, model.variables)
+    clipped, _ = sok.clip_by_global_norm(found, LIMIT, variables=model.variables)
+    model.optimizer.apply_gradients(zip(clipped, model.variables))
+
+
+def all_by_tensorflow(model):
+    tf.clip_by_global_norm(model.gradients(), LIMIT)
+
+
+def one_by_tensorflow(model):
+    tf.clip_by_norm(model.gradients()[0], LIMIT)
+
+
+def not_averaged(model):
+    sok.clip_by_global_norm(model.gradients(), LIMIT, variables=model.variables)
+
+
+def by_horovod(model):
+    import horovod.tensorflow as hvd
+    hvd.init()
+    hvd.allreduce(model.gradients()[0])
+
+
+def check_equal(model, step):
+    step()
+    rows, kernel = expected()
+    keys, values = sok.export(model.table)
+    np.testing.assert_allclose(values.numpy(), rows[keys.numpy()], rtol=1e-5)
+    np.testing.assert_allclose(model.kernel.numpy(), kernel, rtol=1e-5)
+
+
+def check_refused(step, words):
+    try:
+        step()
+    except ValueError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError("no error: {}".format(words))
+
+
+def main():
+    sok.init()
+    world = launch.current()
+    has_horovod, sgd, older = bool(importlib.util.find_spec("horovod")), KERAS.SGD, KERAS.legacy.SGD
+    own_norm = "by a norm of this rank's rows"
+    equal = [(computed, lambda: sok.DistributedOptimizer(sgd(0.5), average=False)),
+             (inside, lambda: sok.DistributedOptimizer(sgd(0.5, global_clipnorm=LIMIT), average=False))]
+    refused = [(all_by_tensorflow, own_norm, sgd), (one_by_tensorflow, own_norm, sgd),
+               (not_averaged, "is not averaged", sgd), (inside, own_norm, lambda: sgd(0.5, clipnorm=LIMIT)),
+               (inside, own_norm, lambda: sgd(0.5, global_clipnorm=LIMIT)),
+               (inside, own_norm, lambda: older(0.5, clipnorm=LIMIT))]
+    if has_horovod:  # from its first step on it sums dense gradients
+        equal.append((of_horovods_tape, lambda: sgd(0.5)))
+        refused.append((by_horovod, "complete on the rank", sgd))
+    for in_function in (False, True):
+        def bound(step, model):
+            taken = functools.partial(step, model)
+            return tf.function(taken) if in_function else taken
+        for step, made in equal:
+            model = Model(world, made())
+            check_equal(model, bound(step, model))
+        for step, words, made in refused:
+            check_refused(bound(step, Model(world, made())), words)
+    # What has no table's gradient, or takes each row for itself, is TensorFlow's as ever.
+    np.testing.assert_allclose(tf.clip_by_global_norm([tf.constant([3.0, 4.0])], 1.0)[0][0], [0.6, 0.8], rtol=1e-6)
+    tf.clip_by_norm(model.gradients()[0], LIMIT, axes=[1])
+    print("rank", world.rank, "ok")
+
+
+if __name__ == "__main__":
+    main()
