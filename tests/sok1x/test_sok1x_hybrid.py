@@ -272,6 +272,8 @@ def test_keras_weights_have_all_rows_on_one_rank(tmp_path):
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_checkpoint_is_restored_where_more_keys_have_come(late, tmp_path):
+    if late and os.environ.get("SOK1X_TEST_DEVICE") == "gpu":
+        pytest.skip("TensorFlow puts a table that has begun on a GPU not with Momentum's step, which only a CPU has")
     sok.init()
     with tf.Graph().as_default(), tf.Session() as session:
         table = sok.DynamicVariable(2, initializer="zeros", init_capacity=16, max_capacity=16, cache_rows=4)
