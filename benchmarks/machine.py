@@ -16,7 +16,9 @@ def describe():
 
 
 def write(report, path):
-    """Writes a report, which JSON can have, to a file: whole, or not at all."""
+    """Writes a report, which JSON can have, to a file: whole, or not at all; of where that is the file's name alone."""
+    if "name" in report.get("options", {}):
+        report["options"]["name"] = os.path.basename(report["options"]["name"])
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path + ".part", "w") as file:
         json.dump(report, file, indent=1, sort_keys=True)
