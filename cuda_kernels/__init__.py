@@ -76,9 +76,10 @@ What they stand on:
     kernel_cache   keeps what it made
 
 Headers: common.cuh is the subset of CUDA C++ that both compilers take; rows.cuh has loops over a row's floats, half.cuh
-16-bit floats, half_rows.cuh rows of them; group_members.h has the records of group_NAME, gpu_kernel.h a kernel that can
-be launched, unique_slots.h the size of unique's scratch table; destinations.h splits rows that are written over the
-host's threads, host_pages.h saves page faults on outputs, and host_prefetch.h asks for memory before it is read.
+16-bit floats, half_rows.cuh rows of them; group_members.h has the records of group_NAME, group_sum_chunk.cuh how a GPU
+adds terms up that are in order, gpu_kernel.h a kernel that can be launched, unique_slots.h the size of unique's scratch
+table; destinations.h splits rows that are written over the host's threads, host_pages.h saves page faults on outputs,
+and host_prefetch.h asks for memory before it is read.
 
 What a wrapper does. It takes `arrays.Array`s, all in memory that the current device reaches, and has sizes from their
 shapes; None where a kernel can do without one. That dtypes are right and shapes fit each other it checks, in a third of

@@ -6,6 +6,7 @@ from .backend import INT64, POINTER, family
 
 declare = family(__name__)
 declare("group_gather", None, POINTER, POINTER, INT64, INT64, threads=lambda a: 32 * a[3])
+declare("group_plain_gather", None, POINTER, POINTER, INT64, INT64, threads=lambda a: 32 * a[3])
 declare("group_gather_member_bytes", INT64)
 
 # What `gather` takes of each member:

@@ -10,16 +10,16 @@ import numpy as np
 from . import backend, gpu_driver, host
 
 # The kernels that steps launch, in the order of `Kernel` in host_group_device.h.
-KERNELS = ("group_find", "group_initial", "group_gather", "group_unique_claim", "group_unique_number",
-           "group_unique_inverse", "group_partition_count", "group_partition_counts", "group_partition_place",
-           "group_partition_remap", "group_pairs", "group_parts", "group_bag_offsets", "group_longest_bags",
-           "group_combine", "group_plain_combine", "group_weighted_combine", "group_weights", "group_sum_count",
-           "group_sum_place", "group_sum_clear", "group_sum_chunks", "group_sum_scaled_chunks", "group_sum_keys",
-           "group_sum_bags", "group_sum_in_order", "group_move_clocks", "group_stamp_rows", "running_sum",
-           "sort_count", "sort_place", "number_new", "claim_slots", "write_keys", "initial_rows", "fill_int64",
-           "stamp_range", "look_up_int64", "group_descend", "group_lazy_adam", "give_rows", "claim_for_keys",
-           "write_claimed", "move_rows", "reset_rows", "begin_rows", "stamp_given", "advance_clock", "begin_lookup",
-           "touch_rows", "fill_int32")
+KERNELS = ("group_find", "group_initial", "group_gather", "group_plain_gather", "group_unique_claim",
+           "group_unique_number", "group_unique_inverse", "group_partition_count", "group_partition_counts",
+           "group_partition_place", "group_partition_remap", "group_pairs", "group_parts", "group_bag_offsets",
+           "group_longest_bags", "group_combine", "group_plain_combine", "group_weighted_combine", "group_weights",
+           "group_sum_count", "group_sum_place", "group_sum_clear", "group_sum_chunks", "group_sum_plain_chunks",
+           "group_sum_scaled_chunks", "group_sum_keys", "group_sum_bags", "group_sum_in_order", "group_move_clocks",
+           "group_stamp_rows", "running_sum", "sort_count", "sort_place", "number_new", "claim_slots", "write_keys",
+           "initial_rows", "fill_int64", "stamp_range", "look_up_int64", "group_descend", "group_lazy_adam",
+           "give_rows", "claim_for_keys", "write_claimed", "move_rows", "reset_rows", "begin_rows", "stamp_given",
+           "advance_clock", "begin_lookup", "touch_rows", "fill_int32")
 # The families that declare them: imported when a GPU is there, for some of them import this.
 FAMILIES = ("cache_rows", "fill", "group_bags", "group_combine", "group_find", "group_gather", "group_initial",
             "group_pairs", "group_partition", "group_parts", "group_stamps", "group_sum", "group_unique",

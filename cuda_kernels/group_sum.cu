@@ -3,7 +3,7 @@
 // its term is the row of the bag that it is in.
 #include "groups.cuh"
 #ifdef __CUDACC__
-#include "segment_sum_terms.cuh"
+#include "group_sum_chunk.cuh"
 #else
 #include "destinations.h"
 #include "segment_sum_host.h"
@@ -33,12 +33,6 @@ SOK_DEVICE float scale_of(const SumMember& m, i64 i, i64 row) {
   if (m.scales) return m.scales[i];
   return m.mean ? 1.0f / (float)(m.offsets[row + 1] - m.offsets[row]) : 1.0f;
 }
-
-// A row of values, and the row of sums that it is a term of.
-struct __align__(16) Term {
-  const char* value;
-  float* sum;
-};
 
 // ordered[begins[g] + place]: the terms of segment g. scales: likewise what they are multiplied with, null where all
 // are taken as they are.
@@ -78,48 +72,6 @@ SOK_KERNEL sok1x_group_sum_clear(const SumMember* SOK_RESTRICT members, const i6
       float* const row = (float*)row_in(m.sums, first + __ffs(left) - 1, m.dim * 4);
       for (i64 c = warp_lane(); c < m.dim; c += 32) row[c] = 0.0f;
     }
-  }
-}
-
-// Instead of scales: all terms are taken as they are.
-struct NoScales {
-  __device__ __forceinline__ NoScales operator+(i64) const { return *this; }
-  __device__ __forceinline__ float operator[](i64) const { return 1.0f; }
-};
-
-// The chunk of places `first` to first + SEGMENT_CHUNK - 1 of a member's ordered terms, of which there are `total`,
-// summed by a team of `lanes` threads; see sum_chunks.
-template <int W, class T, class Scales>
-SOK_DEVICE void sum_chunk(i64 dim, const Term* SOK_RESTRICT ordered, const Scales& scales, i64 first, i64 total,
-                          int lanes) {
-  const int AHEAD = 8;
-  const i64 end = min(total, first + SEGMENT_CHUNK);
-  const float* const earlier = first > 0 ? ordered[first - 1].sum : nullptr;
-  const float* const later = end < total ? ordered[end].sum : nullptr;
-  for (i64 c = (warp_lane() & (lanes - 1)) * W; c < dim; c += lanes * W) {
-    float* to = ordered[first].sum;
-    Pack<float, W> sum = {};
-#pragma unroll 1
-    for (i64 p = first; p < end; p += AHEAD) {
-      Pack<T, W> value[AHEAD];
-#pragma unroll
-      for (int a = 0; a < AHEAD; ++a) {
-        if (p + a < end) value[a] = *(const Pack<T, W>*)((const T*)ordered[p + a].value + c);
-      }
-#pragma unroll
-      for (int a = 0; a < AHEAD; ++a) {
-        if (p + a >= end) break;
-        float* const next = ordered[p + a].sum;  // read again: to keep it would cost registers
-        if (next != to) {
-          put_sum(to + c, sum, to == earlier);
-          to = next;
-          sum = {};
-        }
-        const float scale = scales[p + a];
-        for (int w = 0; w < W; ++w) sum.lane[w] += scale * summand(value[a].lane[w]);
-      }
-    }
-    put_sum(to + c, sum, to == earlier || to == later);
   }
 }
 
@@ -196,6 +148,21 @@ SOK_KERNEL __launch_bounds__(256, 2)
 sok1x_group_sum_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count, i64 tiles,
                        const i32* SOK_RESTRICT begins, const Term* SOK_RESTRICT ordered) {
   sum_chunks(members, starts, count, tiles, begins, ordered, NoScales());
+}
+
+// For a group whose terms are of 32 bits and come, as its sums do, in fours and in one block: of 80 registers in place of
+// 128, so three blocks of a multiprocessor.
+SOK_KERNEL sok1x_group_sum_plain_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts,
+                                        i64 count, i64 tiles, const i32* SOK_RESTRICT begins,
+                                        const Term* SOK_RESTRICT ordered) {
+  SOK_GROUP_TILES(tile, tiles) {
+    const i64 t = part_of(starts, count, tile);
+    const SumMember& m = members[t];
+    const int lanes = lanes_of_row(m.dim);
+    const i64 first = ((tile - starts[t]) * (32 / lanes) + warp_lane() / lanes) * SEGMENT_CHUNK;
+    const i64 begin = begins[m.first_segment], total = begins[m.first_segment + m.num_segments] - begin;
+    if (first < total) sum_chunk<4, float>(m.dim, ordered + begin, NoScales(), first, total, lanes);
+  }
 }
 
 SOK_KERNEL __launch_bounds__(256, 2)

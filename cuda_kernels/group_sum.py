@@ -11,6 +11,7 @@ declare("group_sum_place", None, POINTER, POINTER, INT64, INT64, POINTER, POINTE
         threads=lambda a: 32 * a[3])
 declare("group_sum_clear", None, POINTER, POINTER, INT64, INT64, POINTER, threads=lambda a: 32 * a[3])
 declare("group_sum_chunks", None, POINTER, POINTER, INT64, INT64, POINTER, POINTER, threads=lambda a: 32 * a[3])
+declare("group_sum_plain_chunks", None, POINTER, POINTER, INT64, INT64, POINTER, POINTER, threads=lambda a: 32 * a[3])
 declare("group_sum_scaled_chunks", None, POINTER, POINTER, INT64, INT64, POINTER, POINTER, POINTER,
         threads=lambda a: 32 * a[3])
 declare("group_sum_keys", None, POINTER, POINTER, INT64, INT64, INT64, POINTER, threads=lambda a: 32 * a[3])

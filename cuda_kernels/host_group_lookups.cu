@@ -33,6 +33,12 @@ std::vector<i64> gather_tiles(const GatherMember* members, i64 count) {
   });
 }
 
+Kernel gather_kernel(const GatherMember* members, i64 count) {
+  return std::all_of(members, members + count, [](const GatherMember& m) {
+    return plain_rows(m.source, m.source_half, m.dim) && plain_rows(m.out, m.out_half, m.dim);
+  }) ? PLAIN_GATHER : GATHER;
+}
+
 }  // namespace
 
 void gather(Step* step, const GatherMember* members, i64 count) {
@@ -44,7 +50,7 @@ void gather(Step* step, const GatherMember* members, i64 count) {
   }
   const auto starts = gather_tiles(members, count);
   const auto at = step->place(members, count, {&starts});
-  step->launch(GATHER, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
+  step->launch(gather_kernel(members, count), 32 * starts[count], at.members, at.sums[0], count, starts[count]);
 }
 
 int gather(GroupWork* work, const GatherMember* members, i64 count) {
@@ -129,7 +135,7 @@ int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing,
     copies[t] = GatherMember{{(char*)m.table}, 0, m.dim, m.n, m.rows, nullptr, m.out, m.out_half};
   }
   return find_then(work, members, count, missing, missing, n_begins ? 0 : count, numbered, copies.data(),
-                   gather_tiles(copies.data(), count), GATHER, begins, n_begins);
+                   gather_tiles(copies.data(), count), gather_kernel(copies.data(), count), begins, n_begins);
 }
 
 int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts,

@@ -89,7 +89,11 @@ void sum_on_gpu(Step* step, const SumMember* members, i64 count, i64 segments) {
     step->launch(SUM_SCALED_CHUNKS, 32 * of_chunks[count], at.members, at.sums[2], count, of_chunks[count], begins,
                  ordered, (const float*)scales);
   } else {
-    step->launch(SUM_CHUNKS, 32 * of_chunks[count], at.members, at.sums[2], count, of_chunks[count], begins, ordered);
+    const bool plain = std::all_of(members, members + count, [](const SumMember& m) {
+      return plain_rows(m.values, m.values_half, m.dim) && plain_rows(m.sums, 0, m.dim);
+    });
+    step->launch(plain ? SUM_PLAIN_CHUNKS : SUM_CHUNKS, 32 * of_chunks[count], at.members, at.sums[2], count,
+                 of_chunks[count], begins, ordered);
   }
 }
 
@@ -97,10 +101,8 @@ void sum_on_gpu(Step* step, const SumMember* members, i64 count, i64 segments) {
 
 Kernel combine_kernel(const CombineMember* members, i64 count) {
   const auto weighted = [](const CombineMember& m) { return m.weights != nullptr; };
-  // What group_plain_combine takes.
   const auto plain = [](const CombineMember& m) {
-    return m.source.count == 0 && m.out.count == 0 && !m.source_half && !m.out_half && m.dim % 4 == 0 &&
-           m.dim <= kMost && (((u64)m.source.base | (u64)m.out.base) & 15) == 0;
+    return plain_rows(m.source, m.source_half, m.dim) && plain_rows(m.out, m.out_half, m.dim);
   };
   if (std::any_of(members, members + count, weighted)) return WEIGHTED_COMBINE;
   return std::all_of(members, members + count, plain) ? PLAIN_COMBINE : COMBINE;
