@@ -150,8 +150,8 @@ sok1x_group_sum_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RES
   sum_chunks(members, starts, count, tiles, begins, ordered, NoScales());
 }
 
-// For a group whose terms are of 32 bits and come, as its sums do, in fours and in one block: of 80 registers in place of
-// 128, so three blocks of a multiprocessor.
+// For a group whose terms are of 32 bits and come, as its sums do, in fours and in one block: of 80 registers in place
+// of 128, so three blocks of a multiprocessor.
 SOK_KERNEL sok1x_group_sum_plain_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts,
                                         i64 count, i64 tiles, const i32* SOK_RESTRICT begins,
                                         const Term* SOK_RESTRICT ordered) {
