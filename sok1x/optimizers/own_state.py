@@ -5,6 +5,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core import growing_slots
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, NewKerasOptimizer
+from sok1x.optimizers import unfit
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
 _TRAIN: Any = {"_slots": dict, "_non_slot_dict": dict, "_deferred_slot_restorations": dict}
@@ -32,7 +33,8 @@ def with_own_state(optimizer: Any) -> Any:
         An optimizer of a subclass of its class.
 
     Raises:
-        TypeError: it is none, or one that scales losses: that has a state of its own, one for all variables.
+        TypeError: it is none, one that cannot train a table, or one that scales losses: that has a state of its own,
+            one for all variables.
 
     Example:
         >>> import tensorflow as tf
@@ -43,6 +45,7 @@ def with_own_state(optimizer: Any) -> Any:
         (0.5, False)
     """
     base = type(optimizer)
+    unfit.refuse(optimizer)
     if isinstance(optimizer, tf.train.Optimizer):
         states = _TRAIN
     elif isinstance(optimizer, KERAS_OPTIMIZERS):

@@ -27,7 +27,7 @@ class OptimizerWrapper:
         optimizer: the one that was given.
 
     Raises:
-        TypeError: it is no such optimizer, or one that scales losses.
+        TypeError: it is no such optimizer, one of tf.contrib.opt that cannot train tables, or one that scales losses.
 
     Example:
         >>> import tensorflow as tf

@@ -204,3 +204,40 @@ def test_what_is_refused():
     for given in ("0.1", True):
         with pytest.raises(TypeError, match="lr: got"):
             sok.SGD(given)
+
+
+@pytest.mark.skipif(not v1.__version__.startswith("1."), reason="TensorFlow 2 has no contrib")
+def test_all_of_contrib_step_as_ever_or_are_refused_by_their_names(seed):
+    """Given gradients like a lookup's; beside them, the same for a variable of TensorFlow's."""
+    import tensorflow.contrib.opt as contrib
+    make = {
+        "AdaMaxOptimizer": lambda of: of(0.1), "AdamGSOptimizer": lambda of: of(0, 0.1),
+        "AdamWOptimizer": lambda of: of(0.01, 0.1), "LARSOptimizer": lambda of: of(0.1),
+        "LazyAdamGSOptimizer": lambda of: of(0, 0.1), "LazyAdamOptimizer": lambda of: of(0.1),
+        "MomentumWOptimizer": lambda of: of(0.01, 0.1, 0.9),
+        "MovingAverageOptimizer": lambda of: of(v1.train.AdagradOptimizer(0.1)),
+        "NadamOptimizer": lambda of: of(0.1), "RegAdagradOptimizer": lambda of: of(0.1),
+        "VariableClippingOptimizer": lambda of: of(v1.train.GradientDescentOptimizer(0.1), {}, 1.0),
+    }
+    every = [name for name in dir(contrib) if name.endswith(("Optimizer", "OptimizerWrapper"))]
+    refused = set(every) - set(make)
+    assert len(every) > 15 and refused
+    for name in refused:
+        kind = getattr(contrib, name)
+        with pytest.raises(TypeError, match="got a {} of tf.contrib.opt, which cannot train tables: ".format(name)):
+            sok.OptimizerWrapper(kind.__new__(kind))
+    values_of = np.random.RandomState(seed).randn(2, 2).astype(np.float32)
+    gradient = tf.IndexedSlices(tf.constant(values_of), tf.constant([3, 1]), tf.constant([5, 2]))
+    both, steps = [], []
+    for name in sorted(make):
+        with v1.variable_scope(name):
+            table = sok.Variable(FIRST)
+            other = v1.get_variable("other", initializer=FIRST, use_resource=True)
+        both.append((table, other))
+        with v1.control_dependencies(steps):
+            wrapped = sok.OptimizerWrapper(make[name](getattr(contrib, name)))
+            steps.append(wrapped.apply_gradients([(gradient, table)]))
+            steps.append(make[name](getattr(contrib, name)).apply_gradients([(gradient, other)]))
+    for ours, theirs in values(both, steps, times=2):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+        assert (ours != FIRST).any()
