@@ -5,7 +5,7 @@ before that op, in another branch of its graph or on another thread. So rank 0 a
 (stillness.py). A job in which nothing has moved on any rank for some seconds ends; at once, if each rank has but one
 thread and that one waits in an eager call, after which alone anything else can come.
 """
-from .errors import DEADLINE_EXCEEDED, SAME_STEPS, LaunchError
+from .errors import DEADLINE_EXCEEDED, LaunchError, same_steps
 from .hosts import rank_list, starting
 from .messages import Ask
 
@@ -84,7 +84,7 @@ def deadlock_error(pairing, plans, seconds, limit, certain=False):
         starting(rank), op.name, rank_list(op.missing())) for rank, op in sorted(oldest.items())]
     text.append("Every rank must call the same layers, in one order and equally often." if certain else
                 "Every rank must run the same ops, in graphs built alike, and be chief in its "
-                "MonitoredTrainingSession. " + SAME_STEPS)
+                "MonitoredTrainingSession. " + same_steps(oldest[0].key))
     places = [pairing.place_of(rank, op) for rank, op in sorted(oldest.items())]
     lengths = {plans.length(*place) for place in places}
     difference = plans.mismatch(oldest[0].name, places)

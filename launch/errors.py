@@ -10,9 +10,20 @@ OUT_OF_RANGE = 11
 INTERNAL = 13
 UNAVAILABLE = 14
 
-# What to do where some ranks have ended and others go on.
-SAME_STEPS = ("Every rank must run the same number of steps: where the ranks' data differ in length, take batches from "
-              "sok.EvenSteps(dataset), which gives empty ones until all ranks have none left.")
+_SAME_STEPS = "Every rank must run the same number of steps: where the ranks' data differ in length, "
+_IN_GRAPHS = "take batches from sok.EvenSteps(dataset), which gives empty ones until all ranks have none left."
+_EAGERLY = ("repeat them and take as many batches on all ranks, as in dataset.repeat().take(steps), where `steps` is "
+            "one number for all.")
+
+
+def same_steps(op):
+    """What to do where some ranks have ended and others go on.
+
+    Args:
+        op: What is known of the op that waits: its `index` and `digest`. Ops of eager execution and of functions that
+            are called from there have no place in a graph, and an index that is made of the digest (plan.py).
+    """
+    return _SAME_STEPS + (_EAGERLY if op.index == op.digest >> 1 else _IN_GRAPHS)
 
 
 class LaunchError(Exception):

@@ -16,7 +16,7 @@ from .batches import Batch, Decided
 from .bundles import Bundle
 from .deadlock import DeadlockWatch, deadlock_error
 from .ending import Ending
-from .errors import CANCELLED, INTERNAL, SAME_STEPS, LaunchError
+from .errors import CANCELLED, INTERNAL, LaunchError, same_steps
 from .hosts import rank_list
 from .lane import FIRST, Lane
 from .pairing import Pairing
@@ -277,8 +277,9 @@ class Leader:
     def _fail_for_left(self):
         op = min(self._pairing.pending.values(), key=lambda op: op.since)
         gone = sorted(self._left)
-        self.fail(LaunchError(INTERNAL, "op '{}' waits for {} that left: the program has ended there, while {} went "
-                              "on. {}".format(op.name, rank_list(gone), rank_list(op.waiting()), SAME_STEPS), gone[0]))
+        self.fail(LaunchError(INTERNAL, (
+            "op '{}' waits for {} that left: the program has ended there, while {} went on. {}").format(
+                op.name, rank_list(gone), rank_list(op.waiting()), same_steps(op.key)), gone[0]))
 
     def _end(self, rank, _):
         self._ended.add(rank)

@@ -1,5 +1,5 @@
 """What a rank does by itself when rank 0, which orders the exchanges, gives no answer."""
-from .errors import DEADLINE_EXCEEDED, INTERNAL, SAME_STEPS, LaunchError
+from .errors import DEADLINE_EXCEEDED, INTERNAL, LaunchError, same_steps
 from .hosts import named, rank_list
 from .leader import LEAVE_SECONDS
 
@@ -38,7 +38,7 @@ class LeaderWatch:
                 return None, None
             return LaunchError(INTERNAL, (
                 "op '{}' waits for {} that left: the program has ended there, while {} went on. {}").format(
-                    oldest.ready.name, named(0), named(self._rank), SAME_STEPS), 0), None
+                    oldest.ready.name, named(0), named(self._rank), same_steps(oldest.ready.op)), 0), None
         text = "op '{}' has waited {:.0f} s and {}, which orders the exchanges, does not answer{}.".format(
             oldest.ready.name, waited, named(0), " by way of " + rank_list(self._way) if self._way else "")
         if self._abort is not None and waited >= self._abort + max(2.0, 0.1 * self._abort):

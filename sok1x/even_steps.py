@@ -164,7 +164,8 @@ class EvenSteps:
 def _check_place() -> None:
     if tf.executing_eagerly():
         raise ValueError("sok1x.EvenSteps: got eager execution, expected a graph; call tf.disable_eager_execution() or "
-                         "build under `with tf.Graph().as_default():`")
+                         "build under `with tf.Graph().as_default():`. Eagerly repeat the data and take as many "
+                         "batches on all ranks, as in dataset.repeat().take(steps)")
     graph = tf.get_default_graph()
     if graph.building_function or graph._get_control_flow_context() is not None:
         raise ValueError("sok1x.EvenSteps: got a call inside a function's body, a tf.cond or a tf.while_loop, expected "

@@ -5,6 +5,7 @@ import pytest
 from launch_simulation import Job, errors_of, ready
 
 from sok1x.launch.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL
+from sok1x.launch.messages import Op
 
 
 @pytest.mark.parametrize("gone", [0, 2])
@@ -45,6 +46,19 @@ def test_rank_0_left_and_gone_for_good():
         assert "op 'train' waits for rank 0 that left" in job.ranks[rank].job_error.message
         assert "sok.EvenSteps(dataset)" in job.ranks[rank].job_error.message
         assert len(job.heard[rank]) == 1
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_where_there_is_no_graph_the_advice_is_another(gone):
+    """sok.EvenSteps refuses eager execution."""
+    job, digest = Job(2), 2 ** 63 + 77
+    job.ranks[gone].leave()
+    job.settle()
+    job.ranks[1 - gone].announce(ready(0, name="eager")._replace(op=Op(0, digest >> 1, digest)))
+    job.settle(1.5, ranks=(1 - gone,))
+    message = job.ranks[1 - gone].job_error.message
+    assert "op 'eager' waits for rank {} that left".format(gone) in message
+    assert "dataset.repeat().take(steps)" in message and "EvenSteps" not in message
 
 
 def test_leaving_with_requests_in_flight_runs_what_was_decided_and_drops_the_rest():
