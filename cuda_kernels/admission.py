@@ -3,6 +3,7 @@ from .arrays import Array, need
 from .backend import DOUBLE, INT32, INT64, POINTER, UINT64, counts, family, kernels
 
 ROWS = 4  # of a sketch, as in admission.cu
+BITS = (8, 16, 32)  # of a counter
 MOST_COUNT = 2 ** 31 - 1  # that can be asked for
 
 declare = family(__name__)
@@ -24,7 +25,17 @@ def counter_bits(least: int) -> int:
 
 def sketch_words(width: int, least: int) -> int:
     """int64 words of a sketch with `width` counters in each row, a power of two from 8 on; least: as `refuse_rare`."""
-    return 1 + ROWS * width * counter_bits(least) // 64
+    return words_of(width, counter_bits(least))
+
+
+def words_of(width: int, bits: int) -> int:
+    """int64 words of a sketch with `width` counters of so many bits in each row: how many it has counted, and these."""
+    return 1 + ROWS * width * bits // 64
+
+
+def halved_at(width: int, least: int) -> int:
+    """How many keys are counted before all counters are halved: see `refuse_rare`."""
+    return width * max(1, least // 8)
 
 
 def refuse_rare(sketch: Array, width: int, keys: Array, least: int, rows: Array) -> int:
@@ -54,7 +65,7 @@ def refuse_rare(sketch: Array, width: int, keys: Array, least: int, rows: Array)
     need("rows", rows, "int32", n)
     if not n:
         return 0
-    bits, limit = counter_bits(least), width * max(1, least // 8)
+    bits, limit = counter_bits(least), halved_at(width, least)
     kernels.halve_counts(sketch.pointer, words - 1, bits, limit)
     kernels.begin_again(sketch.pointer, limit)
     kernels.count_keys(sketch.pointer, width, bits, keys.pointer, rows.pointer, n)

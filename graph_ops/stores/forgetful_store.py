@@ -115,6 +115,10 @@ class ForgetfulStore(HashedStore):
         newest = lowest_scores.count(lowest_scores.Candidates(used, used, lowest_scores.MOST))[2]
         fill.fill_int64(self.own["counters"].at(TICK), newest)
 
+    def goes_on_after(self, tick: int) -> None:
+        """Has the next lookup be the one after `tick`, or after what `loaded` has found if that is later."""
+        self.own["counters"].at(TICK).write(np.maximum(self.own["counters"].read()[TICK], tick))
+
     def insert(self, keys: Array, count: int, rows: Array) -> Found:
         """See `Store.insert`: and a key that is not admitted gets none."""
         found = self.find(keys, count, rows)

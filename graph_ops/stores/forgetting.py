@@ -49,6 +49,14 @@ class Forgetting(NamedTuple):
         """Whether a key that a training lookup asks for may get no row."""
         return self.filter_ratio < 1 or self.admit_after > 1
 
+    @property
+    def sketch_shape(self) -> Optional[Tuple[int, int]]:
+        """How many counters each row of the sketch has, and of how many bits, (0, 0) without one; None where it does
+        not filter."""
+        if not self.filters:
+            return None
+        return (self.sketch_width, admission.counter_bits(self.admit_after)) if self.sketch_width else (0, 0)
+
     def shape_of(self, variable: str, rows: Optional[int]) -> Optional[Tuple[Optional[int], ...]]:
         """Of one of `VARIABLES`, with V rows; None where the table does not have it."""
         if variable in ("used", "free"):

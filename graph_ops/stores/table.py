@@ -109,6 +109,11 @@ class Table(NamedTuple):
         return self.initializer.kind == "by_row"
 
     @property
+    def admission(self) -> Optional[Tuple[int, int]]:
+        """What has counted and drawn which keys get rows: see `Forgetting.sketch_shape`; None where all get one."""
+        return None if self.forgetting is None else self.forgetting.sketch_shape
+
+    @property
     def identity(self) -> int:
         """64 bits that tell this table from others in the generator of initial rows."""
         return int.from_bytes(hashlib.blake2b(self.kit_name.encode(), digest_size=8).digest(), "little")

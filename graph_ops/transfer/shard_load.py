@@ -26,6 +26,9 @@ def replace(store, source):
         unused = source.unused()
         for values in () if unused is None else unused:
             writer.append_unused(values)
+        admission = getattr(source, "admission", None)
+        if store.table.admission is not None and admission is not None:
+            writer.admit_as(admission() or ())
     if store.table.grows and store.table.by_row:
         growth.begin_again(store, source.total)
 
@@ -53,6 +56,7 @@ class ShardWriter:
         self._store = store
         self._memory = _Memory(store.request)
         self._unused = 0
+        self._tick = 0
         self.written = 0
 
     def __enter__(self):
@@ -63,6 +67,8 @@ class ShardWriter:
         if kind is None:
             self._count(self.written)
             self._store.loaded(self.written)
+            if self._tick:
+                self._store.goes_on_after(self._tick)
         elif self._store.index is not None:
             self._clear()
 
@@ -103,6 +109,23 @@ class ShardWriter:
         self._check_rows(first + len(values))
         put_rows(values, rows, first)
         self._unused += len(values)
+
+    def admit_as(self, chunks):
+        """Has keys be counted and drawn as it goes on from int64 chunks: a tick, and the sketch if there is one."""
+        words = [array for name, array in self._store.own.items() if name == "sketch"]
+        done, expected = 0, 1 + sum(array.size for array in words)
+        for values in chunks:
+            values = np.ascontiguousarray(values, np.int64)
+            done += len(values)
+            if done > expected:
+                break
+            if done == len(values):
+                self._tick, values = int(values[0]), values[1:]
+            for array in words if len(values) else ():
+                put_rows(values, array, done - 1 - len(values))
+        if done not in (0, expected):
+            raise CallError(INVALID_ARGUMENT, "{}: got {} or more numbers of its admission to load, expected {}".format(
+                self._store.label, done, expected))
 
     def _place(self, keys):
         """Gives keys their rows: a function that writes values [n, ...] into the rows of an `Array`."""

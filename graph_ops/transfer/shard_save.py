@@ -1,4 +1,7 @@
 """A shard handed to a sink: see `shard_transfer.save`."""
+import numpy as np
+
+from sok1x.graph_ops.stores.forgetting import TICK
 from sok1x.graph_ops.transfer.shard_parts import host_chunks
 from sok1x.graph_ops.transfer.used_rows import UsedRows
 
@@ -19,6 +22,10 @@ def give(store, sink):
     if has_unused:
         for values in host_chunks(store.rows, used, store.table.rows):
             sink.write("unused", values)
+    if store.table.admission is not None:
+        sink.write("admission", np.array([store.own["counters"].read()[TICK]], np.int64))
+        for words in host_chunks(store.own["sketch"], 0, store.own["sketch"].size) if "sketch" in store.own else ():
+            sink.write("admission", words)
     sink.end()
 
 
@@ -29,9 +36,11 @@ def _facts(store, used, arrays, has_unused):
         parts[part] = _part(array.dtype, array.shape[1:], used)
     if has_unused:
         parts["unused"] = _part("float32", (table.dim,), table.rows - used)
+    if table.admission is not None:
+        parts["admission"] = _part("int64", (), 1 + (store.own["sketch"].size if "sketch" in store.own else 0))
     return {"table": table.name, "rank": world.rank, "ranks": world.size, "rows": _most_rows(store),
             "dim": table.dim, "use_hashtable": table.hashed, "key_dtype": table.key_dtype, "used": used, "parts": parts,
-            "localized": table.placement.rank, "keys": table.keys, "grows": table.grows}
+            "localized": table.placement.rank, "keys": table.keys, "grows": table.grows, "admission": table.admission}
 
 
 def _most_rows(store):

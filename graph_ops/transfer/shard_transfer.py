@@ -112,14 +112,15 @@ def save(variables, parts, token, name="save_shard"):
                             of a table that "grows" (bool) this rank's, "dim": D, "use_hashtable", "key_dtype",
                             "used": n, the rows that are handed over, "parts":
                             {part: {"dtype", "row_shape", "count"}} in the order in which they come, "localized": the
-                            rank that has all rows, or None, "keys": `Table.keys`}
+                            rank that has all rows, or None, "keys": `Table.keys`, "admission": `Table.admission`}
         write(part, array)  some rows of the part, in row order, as a NumPy array that must not be changed and not be
                             kept: on the CPU the variable's own memory. Part after part, "keys" first, then "rows",
                             then the others; none for a part without rows
         end()
 
     With a hash table rows in use are handed over, 0 to n - 1; without one all V. Where a Keras object gave a hash
-    table's first rows (`table.by_row`), the last part is "unused", float32 [V - n, D]: the rows of keys to come.
+    table's first rows (`table.by_row`), another part is "unused", float32 [V - n, D]: the rows of keys to come. A
+    table that does not give every key a row ends with "admission", int64 [1 + words]: its tick, and its sketch.
 
     Args:
       variables: the table's `TableVariables`.
@@ -142,6 +143,8 @@ def load(variables, parts, token, name="load_shard"):
                             op; parts that the op lacks are passed over. The arrays must stay as they are until the
                             next chunk is asked for
         unused()            None, or an iterator of float32 [n, D]: the rows of keys to come
+        admission()         where it has that: None, or an iterator of int64 [n], in all [1 + words]; else the table's
+                            admission begins anew
         same_ranks          where it has that: whether it is what this rank has saved, keys of other ranks included
 
     With a hash table, rows are given out in the order in which keys come, from 0: the index is that which

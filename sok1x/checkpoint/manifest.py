@@ -3,7 +3,7 @@
 It is one JSON object (see strict_json.py) that ends with `,"crc32c":"xxxxxxxx"}` and a line feed; the eight hexadecimal
 digits are the crc32c of all bytes before that end.
 
-    format, version   "sok1x checkpoint", 1
+    format, version   "sok1x checkpoint"; 2 where a table has admission, which earlier readers do not know, else 1
     token             of the save: equal in all its files, different from every other save's
     step, ranks       the global step; the number of ranks that wrote
     written           seconds since 1970
@@ -11,7 +11,8 @@ digits are the crc32c of all bytes before that end.
                       key_dtype, parts: {part: {dtype, row_shape, suffix}}}}; where one rank has all rows also
                       localized, that rank; where V is not the same on all ranks also keys, the rows of all, and
                       rows is then the largest V; where ranks have keys that belong to others also strays, a number
-                      for each rank
+                      for each rank; where not every key gets a row also admission, [counters, bits]: of the sketch in
+                      its part 'admission', or [0, 0] without one
     files             {name in the folder: {bytes, crc32c}}; of a shard file the checksum that shard_header.py
                       describes, of TensorFlow's files that of all their bytes
 """
@@ -25,15 +26,16 @@ from sok1x.checkpoint import errors, shard_names, strict_json
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, FormatVersionError
 from sok1x.checkpoint.open_file import read_bounded
 from sok1x.checkpoint.shard_header import integer, layout, text
+from sok1x.cuda_kernels import admission
 from sok1x.graph_ops.stores.placement import Placement
 
 NAME = "manifest.json"
 FORMAT = "sok1x checkpoint"
-VERSION = 1
+VERSIONS = (1, 2)
 KEY_DTYPES = ("int64", "int32", "uint32")
 
 _MOST_BYTES = 64 << 20
-_OPTIONAL = ("localized", "keys", "strays")  # of a table; left out where they are None
+_OPTIONAL = ("localized", "keys", "strays", "admission")  # of a table; left out where they are None
 _END = re.compile(rb',"crc32c":"([0-9a-f]{8})"\}\n\Z')
 _TOKEN = re.compile(r"[0-9a-f]{8,64}\Z")
 
@@ -58,6 +60,7 @@ class Table(NamedTuple):
     localized: Optional[int] = None
     keys: Optional[int] = None
     strays: Optional[List[int]] = None
+    admission: Optional[Tuple[int, int]] = None
 
     @property
     def placement(self) -> Placement:
@@ -66,6 +69,8 @@ class Table(NamedTuple):
 
     def part_count(self, part: str, rank: int) -> int:
         """Rows that the file of a part has on a rank."""
+        if part == shard_names.ADMISSION and self.admission is not None:
+            return 1 + (admission.words_of(*self.admission) if self.admission[0] else 0)
         return self.rows - self.counts[rank] if part == shard_names.UNUSED else self.counts[rank]
 
 
@@ -85,6 +90,11 @@ class Manifest(NamedTuple):
     written: int
     tables: Dict[str, Table]
     files: Dict[str, File]
+
+    @property
+    def version(self) -> int:
+        """The least version of the format that has all of this."""
+        return 2 if any(table.admission is not None for table in self.tables.values()) else 1
 
     def shard_file(self, table: str, part: str, rank: int) -> str:
         """The name, in the checkpoint's folder, of the file that holds a part of a table on a rank."""
@@ -138,21 +148,23 @@ def read(folder: str) -> Manifest:
         end = _END.search(data)
         if not end or int(end.group(1), 16) != crc32c.crc32c(data[:end.start()]):
             raise ValueError("its checksum does not match")
-        return _checked(fields)
+        found = _checked(fields)
+        integer(fields["version"], found.version, found.version, "version")
+        return found
     except ValueError as error:
         raise DamagedError("{} is damaged: {}.".format(path, error)) from None
 
 
 def _check_version(version: Any, path: str) -> None:
-    if integer(version, 1, 2 ** 31, "version") != VERSION:
-        raise FormatVersionError("{} is of checkpoint format {}, and this sok1x reads format {}: use the sok1x that "
-                                 "wrote it, or a later one.".format(path, version, VERSION))
+    if integer(version, 1, 2 ** 31, "version") not in VERSIONS:
+        raise FormatVersionError("{} is of checkpoint format {}, and this sok1x reads formats {}: use the sok1x that "
+                                 "wrote it, or a later one.".format(path, version, " and ".join(map(str, VERSIONS))))
 
 
 def _as_json(manifest: Manifest) -> Dict[str, Any]:
     return {
-        "format": FORMAT, "version": VERSION, "token": manifest.token, "step": manifest.step, "ranks": manifest.ranks,
-        "written": manifest.written,
+        "format": FORMAT, "version": manifest.version, "token": manifest.token, "step": manifest.step,
+        "ranks": manifest.ranks, "written": manifest.written,
         "tables": {name: _table_as_json(table) for name, table in manifest.tables.items()},
         "files": {name: dict(file._asdict()) for name, file in manifest.files.items()}}
 
@@ -196,7 +208,7 @@ def _checked(fields: Dict[str, Any]) -> Manifest:
 
 def _table(name: str, value: Any, ranks: int) -> Table:
     what = "table '{:.80}'".format(name)
-    localized, keys, strays = (value.get(field) if isinstance(value, dict) else None for field in _OPTIONAL)
+    localized, keys, strays, admits = (value.get(field) if isinstance(value, dict) else None for field in _OPTIONAL)
     there = tuple(field for field in Table._fields if field not in _OPTIONAL or (
         isinstance(value, dict) and value.get(field) is not None))
     dim, rows, counts, use_hashtable, key_dtype, parts = _fields(value, there, what)[:6]
@@ -211,7 +223,8 @@ def _table(name: str, value: Any, ranks: int) -> Table:
                   {text(part, "a part's name"): _part(part, inner, what)
                    for part, inner in _objects(parts, "parts of " + what).items()},
                   None if localized is None else integer(localized, 0, ranks - 1, "localized of " + what),
-                  None if keys is None else integer(keys, 1, 2 ** 48, "keys of " + what))
+                  None if keys is None else integer(keys, 1, 2 ** 48, "keys of " + what),
+                  admission=_admission(admits, what))
     if strays is not None:
         if not isinstance(strays, list) or len(strays) != ranks or not use_hashtable:
             raise ValueError("strays of {} is not a list with a number for each of {} ranks, of a table with an "
@@ -220,6 +233,9 @@ def _table(name: str, value: Any, ranks: int) -> Table:
                                        for stray, count in zip(strays, table.counts)])
     if keys is not None and table.counts != [table.placement.rows_of(keys, rank, ranks) for rank in range(ranks)]:
         raise ValueError("counts of {} are not those of {} keys, {}".format(what, keys, table.placement.label()))
+    counts_of = table.parts.get(shard_names.ADMISSION)
+    if (counts_of and counts_of[:2]) != (("int64", ()) if table.admission else None):
+        raise ValueError("{} has admission {}, and {} is its part 'admission'".format(what, table.admission, counts_of))
     suffixes = {part.suffix for part in table.parts.values()}
     if len(suffixes) != len(table.parts):
         raise ValueError("two parts of {} are in the same files".format(what))
@@ -230,6 +246,24 @@ def _table(name: str, value: Any, ranks: int) -> Table:
                 part == shard_names.KEYS or keys is None)):
             raise ValueError("{} has no part '{}' of {} {}".format(what, part, dtype, list(row_shape)))
     return table
+
+
+def admission_of(value: Any) -> Optional[Tuple[int, int]]:
+    """A table's `admission` as JSON has it, or a rank's outcome."""
+    return None if value is None else (int(value[0]), int(value[1]))
+
+
+def _admission(value: Any, what: str) -> Optional[Tuple[int, int]]:
+    if value is None:
+        return None
+    what = "admission of " + what
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError("{} is {!a:.80}, and [counters, bits] is expected".format(what, value))
+    width, bits = (integer(number, 0, 2 ** 40, what) for number in value)
+    if (width, bits) != (0, 0) and (width < 8 or width & (width - 1) or bits not in admission.BITS):
+        raise ValueError("{} is {!a:.80}, and a power of two from 8 on and 8, 16 or 32 bits are expected".format(
+            what, value))
+    return width, bits
 
 
 def _part(name: str, value: Any, what: str) -> Part:

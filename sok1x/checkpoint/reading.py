@@ -11,10 +11,12 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-from sok1x.checkpoint import shard_names
+from sok1x.checkpoint import admission_counts, shard_names
 from sok1x.checkpoint.checkpoint_files import Checkpoint, Progress, chunks_of, no_progress, rows_per_chunk
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.strays import Strays
+from sok1x.cuda_kernels import admission
+from sok1x.graph_ops.stores.forgetting import Forgetting
 from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 
 
@@ -22,7 +24,7 @@ class Wanted(NamedTuple):
     """What a model has, and a checkpoint must fit.
 
     `parts` are those to be given besides the keys: {part: (dtype, shape of a row)}. `rows` is V of this rank, the
-    largest of a table that `grows`; `keys` as `graph_ops.stores.table.Table` has it.
+    largest of a table that `grows`; `keys` and `forgetting` as `graph_ops.stores.table.Table` has them.
     """
 
     dim: int
@@ -33,6 +35,7 @@ class Wanted(NamedTuple):
     placement: Placement = BY_KEY
     keys: Optional[int] = None
     grows: bool = False
+    forgetting: Optional[Forgetting] = None
 
     def remedy(self, rows: int) -> str:
         """What to set where so many rows are too many."""
@@ -116,6 +119,8 @@ class TableSource:
             self._checkpoint.check_shard(self._name, shard_names.KEYS, shard, progress, count)
             for part in self._parts():
                 self._checkpoint.check_shard(self._name, part, shard, progress)
+            if self.has_admission:
+                self._checkpoint.check_shard(self._name, shard_names.ADMISSION, shard, progress)
         if self.has_unused:
             self._checkpoint.check_shard(self._name, shard_names.UNUSED, self._rank, progress)
         if self._strays is not None:
@@ -162,6 +167,20 @@ class TableSource:
         with self._checkpoint.open(self._name, shard_names.UNUSED, self._rank) as reader:
             for _, rows in chunks_of(reader):
                 yield rows
+
+    @property
+    def has_admission(self) -> bool:
+        """Whether it is there which new keys have been asked for, and how often, and means the same here."""
+        forgetting, saved = self._wanted.forgetting, self._table.admission
+        return bool(self.shards) and forgetting is not None and saved is not None and saved == forgetting.sketch_shape
+
+    def admission(self) -> Optional[Iterator[np.ndarray]]:
+        """Chunks of it, int64 [n]: see admission_counts.py. None where the table has to begin anew."""
+        forgetting = self._wanted.forgetting
+        if forgetting is None or not self.has_admission:
+            return None
+        limit = admission.halved_at(forgetting.sketch_width, forgetting.admit_after)
+        return admission_counts.chunks(self._checkpoint, self._name, self.shards, limit)
 
     def _parts(self) -> Sequence[str]:
         return [part for part in self._wanted.parts if part in self._table.parts]

@@ -105,4 +105,4 @@ def wanted(table: TableState) -> Wanted:
              for name, variable in table.parts.items()}
     parts[shard_names.ROWS] = (description.dtype, (description.dim,))
     return Wanted(description.dim, description.most_rows, description.hashed, description.key_dtype, parts,
-                  description.placement, description.keys, description.grows)
+                  description.placement, description.keys, description.grows, description.forgetting)

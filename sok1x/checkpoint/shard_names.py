@@ -8,6 +8,7 @@ ROWS = "rows"
 STAMPS = "stamps"
 SCORES = ("used", "frequency")  # of a table that forgets, as far as it has them
 UNUSED = "unused"  # the rows that no key has yet, where they are not a function of their key
+ADMISSION = "admission"  # of a table that does not give every key a row: a tick, and its sketch
 SLOT = "slot:"     # and the name of an optimizer's variable
 
 _LONGEST = 180
@@ -31,4 +32,4 @@ def fits(part: str, suffix: str) -> bool:
     """Whether a part can have files that end so."""
     if part.startswith(SLOT):
         return bool(_SLOT_SUFFIX.match(suffix))
-    return part in (KEYS, ROWS, STAMPS, UNUSED) + SCORES and suffix == part
+    return part in (KEYS, ROWS, STAMPS, UNUSED, ADMISSION) + SCORES and suffix == part

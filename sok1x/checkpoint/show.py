@@ -8,7 +8,7 @@ from sok1x.checkpoint import shard_names
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.manifest import Part, Table
 from sok1x.checkpoint.progress import size
-from sok1x.cuda_kernels import hash_index
+from sok1x.cuda_kernels import admission, hash_index
 
 
 def lines(folder: str) -> Iterator[str]:
@@ -46,6 +46,8 @@ def _table_lines(checkpoint: Checkpoint, name: str) -> Iterator[str]:
         used / max(rows, 1), table.counts[fullest] / max(table.rows, 1), fullest))
     yield _line("  bytes", "{:,} ({})".format(total, size(total)))
     yield _line("  memory", _memory(table))
+    if table.admission is not None:
+        yield _line("  admission", _admission(*table.admission))
     slots = [part for part in table.parts if part.startswith(shard_names.SLOT)]
     for number, part in enumerate(slots):
         yield _line("" if number else "  slots", "{} {}".format(part[len(shard_names.SLOT):], _row(table.parts[part])))
@@ -55,14 +57,28 @@ def _table_lines(checkpoint: Checkpoint, name: str) -> Iterator[str]:
 
 def _memory(table: Table) -> str:
     """What a rank's shard takes, restored into as many rows as it was saved from, with what was saved beside these."""
+    besides = (shard_names.KEYS, shard_names.UNUSED, shard_names.ADMISSION)
     row = sum(np.dtype(part.dtype).itemsize * int(np.prod(part.row_shape, dtype=np.int64))
-              for name, part in table.parts.items() if name not in (shard_names.KEYS, shard_names.UNUSED))
+              for name, part in table.parts.items() if name not in besides)
     if shard_names.SCORES[0] in table.parts:
         row += 8  # its place in the list of free rows
     slots = hash_index.capacity(table.rows) if table.use_hashtable else 0
     index = ", and {:,} slots of 16 (index)".format(slots) if slots else ""
-    total = table.rows * row + 16 * slots
-    return "{:,} ({}) on a rank with {:,} rows: {:,} bytes a row{}".format(total, size(total), table.rows, row, index)
+    counters = _counter_bytes(table)
+    total = table.rows * row + 16 * slots + counters
+    counts = ", and {:,} (admission's counters)".format(counters) if counters else ""
+    return "{:,} ({}) on a rank with {:,} rows: {:,} bytes a row{}{}".format(
+        total, size(total), table.rows, row, index, counts)
+
+
+def _counter_bytes(table: Table) -> int:
+    """Of a rank's sketch."""
+    return 8 * admission.words_of(*table.admission) if table.admission and table.admission[0] else 0
+
+
+def _admission(width: int, bits: int) -> str:
+    """What is there of the counts and draws that decide which new keys get rows."""
+    return "{} x {:,} counters of {} bits on each rank".format(admission.ROWS, width, bits) if width else "draws"
 
 
 def _row(part: Part) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from sok1x import launch
 from sok1x.checkpoint import shard_names
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.manifest import File, Manifest, Part, Table
+from sok1x.checkpoint.manifest import File, Manifest, Part, Table, admission_of
 from sok1x.checkpoint.open_file import checksum
 from sok1x.checkpoint.shard_header import BLOCK_BYTES, Header, rows_per_block
 from sok1x.checkpoint.shard_writer import ShardFileWriter
@@ -51,12 +51,13 @@ class TableSink:
 
         Args:
             facts: table, rank, ranks, rows (V), dim, used, use_hashtable, key_dtype,
-                parts {part: {dtype, row_shape, count}}, and, if they are not None, localized and keys; grows: whether
-                V is this rank's alone.
+                parts {part: {dtype, row_shape, count}}, and, if they are not None, localized, keys and admission;
+                grows: whether V is this rank's alone.
         """
         self._facts = {name: facts[name] for name in ("table", "use_hashtable", "key_dtype")}
         self._facts.update({name: int(facts[name]) for name in ("rank", "ranks", "rows", "dim", "used")})
-        self._facts.update({name: facts.get(name) for name in ("localized", "keys")}, grows=bool(facts.get("grows")))
+        self._facts.update({name: facts.get(name) for name in ("localized", "keys", "admission")},
+                           grows=bool(facts.get("grows")))
         slots = itertools.count()
         for name, part in facts["parts"].items():
             suffix = "slot-{}".format(next(slots)) if name.startswith(shard_names.SLOT) else name
@@ -138,7 +139,7 @@ def assemble(token: str, step: int, outcomes: Sequence[Sequence[Dict[str, Any]]]
             table = Table(outcome["dim"], outcome["rows"], [], outcome["use_hashtable"], outcome["key_dtype"], {
                 part: Part(dtype, tuple(row_shape), suffix)
                 for part, (dtype, row_shape, suffix) in outcome["parts"].items()}, outcome.get("localized"),
-                outcome.get("keys"))
+                outcome.get("keys"), admission=admission_of(outcome.get("admission")))
             largest[name] = max(largest.get(name, 0), table.rows)
             known = tables.setdefault(name, table)
             if outcome.get("grows"):

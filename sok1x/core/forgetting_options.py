@@ -26,7 +26,7 @@ class ForgettingOptions(NamedTuple):
         filter_ratio: the probability, above 0 and at most 1, with which a lookup with `use_low_frequency_filter` gives
             a new key a row. It is drawn anew in each lookup.
         admit_after: a new key gets a row in the training lookup that is the so manieth to ask for it; until then it
-            reads its initial values, and is not trained.
+            reads its initial values, and is not trained. Checkpoints have the counts; `sok.dump` has not.
         admission_counters: what counts these lookups has so many counters in each of four rows, rounded up to a power
             of two; a byte each, with `admit_after` from 256 on two bytes, from 65536 on four. When as many have been
             counted (from 16 on `admit_after // 8` times as many) all counters are halved; until then a new key is taken

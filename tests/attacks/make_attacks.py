@@ -187,8 +187,9 @@ def in_manifest(name, change, table=None):
 
 
 for _name, _fields in {
-        "version-2": {"version": 2}, "version-0": {"version": 0}, "version-text": {"version": "1"},
-        "format-other": {"format": "other"}, "step-negative": {"step": -1}, "step-huge": {"step": 2 ** 63},
+        "version-3": {"version": 3}, "version-2": {"version": 2}, "version-0": {"version": 0},
+        "version-text": {"version": "1"}, "format-other": {"format": "other"}, "step-negative": {"step": -1},
+        "step-huge": {"step": 2 ** 63},
         "ranks-0": {"ranks": 0}, "ranks-3": {"ranks": 3}, "ranks-huge": {"ranks": 2 ** 40},
         "ranks-true": {"ranks": True},
         "token-path": {"token": "../../../x"}, "token-long": {"token": "a" * 65}, "written-text": {"written": "now"},

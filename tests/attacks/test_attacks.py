@@ -145,10 +145,12 @@ def test_an_attack_is_an_error_that_names_file_and_table(base, tmp_path, wanted,
             assert not [found for _, _, files in os.walk(output) for found in files], "something half-written is left"
 
 
-@pytest.mark.parametrize("name", ["manifest-version-2", "header-version-2"])
-def test_a_later_format_says_so(base, wanted, name):
+@pytest.mark.parametrize("name, words", [
+    ("manifest-version-3", "format 3, and this sok1x reads formats 1 and 2"),
+    ("header-version-2", "format 2, and this sok1x reads format 1")])
+def test_a_later_format_says_so(base, wanted, name, words):
     make_attacks.ATTACKS[name][0](base)
-    with pytest.raises(FormatVersionError, match="format 2, and this sok1x reads format 1"):
+    with pytest.raises(FormatVersionError, match=words):
         load(base, wanted, 2)
 
 

@@ -13,6 +13,7 @@ class MadeTable:
         self.name, self.ranks, self.rows, self.dim = name, ranks, rows, dim
         self.use_hashtable, self.key_dtype = use_hashtable, key_dtype
         self.keys, self.parts = [], {}
+        self.admission = None
 
     def facts(self, rank):
         used = len(self.keys[rank])
@@ -20,7 +21,8 @@ class MadeTable:
         parts = {part: {"dtype": values[rank].dtype.name, "row_shape": list(values[rank].shape[1:]),
                         "count": len(values[rank])} for part, values in arrays.items()}
         return {"table": self.name, "rank": rank, "ranks": self.ranks, "rows": self.rows, "dim": self.dim,
-                "use_hashtable": self.use_hashtable, "key_dtype": self.key_dtype, "used": used, "parts": parts}
+                "use_hashtable": self.use_hashtable, "key_dtype": self.key_dtype, "used": used, "parts": parts,
+                "admission": self.admission}
 
     def by_key(self, part):
         """{key: value} of all ranks."""
