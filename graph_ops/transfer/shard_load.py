@@ -124,7 +124,7 @@ class ShardWriter:
             for array in words if len(values) else ():
                 put_rows(values, array, done - 1 - len(values))
         if done not in (0, expected):
-            raise CallError(INVALID_ARGUMENT, "{}: got {} or more numbers of its admission to load, expected {}".format(
+            raise CallError(INVALID_ARGUMENT, "{}: got {} or more rows to load, expected {}, of 'admission'".format(
                 self._store.label, done, expected))
 
     def _place(self, keys):
