@@ -80,7 +80,7 @@ def _later_manifest(folder, _):
     path = os.path.join(folder, MANIFEST)
     fields = json.loads(read(path).decode())
     del fields["crc32c"]
-    body = json.dumps(dict(fields, version=2)).encode()[:-1]
+    body = json.dumps(dict(fields, version=3)).encode()[:-1]
     write(path, body + ',"crc32c":"{:08x}"}}\n'.format(crc32c.crc32c(body)).encode())
 
 
