@@ -59,6 +59,7 @@ The executor's thread:
     pins              steps in flight, as an operation asks for them
     agreed            outcomes that ranks agree on inside an exchange
     errors            what an operation raises to fail its op
+    forked            what is refused in a process that was forked from this one
     session_runs      threads that are inside session.run when the process ends
     timeline          when requests have come to what, in a file, if SOK1X_TIMELINE names one
 

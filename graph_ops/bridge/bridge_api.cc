@@ -19,6 +19,8 @@ void sok1x_close(int code, const char* reason) { sok1x::Queue::Get()->Close(code
 
 int64_t sok1x_refused() { return sok1x::Queue::Get()->Refused(); }
 
+void sok1x_forked() { sok1x::Queue::Forked()->store(true); }
+
 void sok1x_wake() { sok1x::Queue::Get()->Wake(); }
 
 // Begins a request on a GPU: what is enqueued on `own_stream` from now on comes after what TensorFlow has enqueued.

@@ -46,6 +46,13 @@ class Queue {
     open_ = true;
   }
 
+  // Whether this process was forked from one that had an executor (forked.py). It has none, and a lock that another
+  // thread held then is never given back here: to be asked before any is taken.
+  static std::atomic<bool>* Forked() {
+    static std::atomic<bool> forked{false};
+    return &forked;
+  }
+
   void Close(int code, const std::string& reason) {
     std::deque<Queued> left;
     {
@@ -211,7 +218,7 @@ class Queue {
   bool open_ = false;
   bool woken_ = false;
   tf::Status close_status_ = tf::Status(
-      static_cast<Code>(9), "sok1x's executor is not running in this process (forked after the graph was built?)");
+      static_cast<Code>(9), "sok1x's executor is not running in this process");
 };
 
 }  // namespace sok1x

@@ -14,7 +14,7 @@ import time
 import traceback
 
 from sok1x import launch
-from sok1x.graph_ops.bridge import bridge, bulk, devices, lane_ranks, session_runs, timeline, together
+from sok1x.graph_ops.bridge import bridge, bulk, devices, forked, lane_ranks, session_runs, timeline, together
 from sok1x.graph_ops.bridge.calls import Calls
 from sok1x.graph_ops.bridge.contexts import Contexts
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
@@ -276,6 +276,7 @@ def start(library):
     global _executor
     _executor = Executor(library)
     library.open()
+    forked.watch(library)
     _executor.start()
     atexit.register(_executor.stop)
 

@@ -1,12 +1,9 @@
 """Joining the ranks at once, from Python: `sok.init`, SOK 2.x's."""
-import os
 from typing import Any, Optional
-
-import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.core.initialize import checked, join, watch_eager_checkpoints
-from sok1x.graph_ops.bridge import executor
+from sok1x.graph_ops.bridge import forked
 
 COMM_TOOLS = ("horovod", "mpi")
 
@@ -41,7 +38,7 @@ def init(comm_tool: Optional[str] = "horovod", use_legacy_optimizer: bool = True
     if comm_tool is not None:
         _check_comm_tool("sok1x.init", comm_tool)
     seed = checked("seed", seed, 0, none=True, function="sok1x.init")
-    _refuse_forked()
+    forked.refuse("sok1x.init")
     watch_eager_checkpoints()
     world = launch.current()
     if world is None:
@@ -76,13 +73,3 @@ def _check_comm_tool(function: str, comm_tool: Any) -> None:
     if comm_tool not in COMM_TOOLS:
         raise ValueError("{}: comm_tool: got {!r}, expected 'horovod' or 'mpi'; sok1x joins the ranks by MPI either "
                          "way".format(function, comm_tool))
-
-
-def _refuse_forked() -> None:
-    """A forked child has the parent's memory, and none of its threads: nobody would answer what it asks of ours."""
-    started = executor._executor
-    if started is not None and started._pid != os.getpid():
-        raise tf.errors.FailedPreconditionError(None, None, (
-            "sok1x.init: got a process (id {}) that was forked from one in which sok1x was in use (id {}), and has "
-            "none of its threads; start processes with multiprocessing's 'spawn', or fork before anything "
-            "of sok1x is built").format(os.getpid(), started._pid))
