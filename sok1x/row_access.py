@@ -4,7 +4,7 @@ from typing import Any, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import incremental
-from sok1x.core import eager
+from sok1x.core import eager, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.operations import assign_rows
 
@@ -47,7 +47,8 @@ def export(variable: Any, session: Optional[tf.Session] = None) -> Any:
     """
     _checked("export", variable)
     if session is not None or variable.graph.finalized:
-        return incremental.incremental_dump(variable, _EVERY_ROW, session)
+        return incremental.incremental_dump(
+            variable, _EVERY_ROW, sessions.session_of("sok1x.export", variable.graph, session))
     keys, values = incremental.incremental_dump(variable, _EVERY_ROW)
     with eager.at(variable), tf.device("/cpu:0"):
         return tf.identity(keys, name="keys"), tf.identity(values, name="values")

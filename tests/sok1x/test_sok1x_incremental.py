@@ -208,8 +208,11 @@ def test_the_session_in_a_finalized_graph():
             with graph(), v1.Session():  # the default session is of another graph now
                 with pytest.raises(RuntimeError, match="no session of the variables' graph.*session=.*InitHook"):
                     sok.incremental_dump(model.shard, 0)
+                with pytest.raises(RuntimeError, match="^sok1x.export: no session of the variables' graph"):
+                    sok.export(model.shard)
                 initialize.InitHook().after_create_session(run, None)
                 assert sok.incremental_dump(model.shard, 5)[0].tolist() == []
+                assert sok.export(model.shard)[0].tolist() == list(range(6))
 
 
 def test_sessions_are_not_kept():
