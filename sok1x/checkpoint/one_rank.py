@@ -30,6 +30,21 @@ def has_too_many_rows(prefix: str, tables: List[TableState]) -> bool:
                shapes.get(table.name, [0])[0] > table.variable.table.most_rows for table in tables)
 
 
+def check_saved_by_sok1x(prefix: str, tables: List[TableState]) -> None:
+    """Raises MismatchError where a checkpoint has a table's rows as a variable of TensorFlow's alone: without stamps,
+    which each of sok1x's has."""
+    names = tf.train.NewCheckpointReader(prefix).get_variable_to_shape_map()
+    for table in tables:
+        rows, stamps = [former_names.saved_as(variable.op.name, names, [table.variable])
+                        for variable in (table.variable, table.parts[shard_names.STAMPS])]
+        if rows in names and stamps not in names:
+            raise MismatchError((
+                "{} has '{}' and not '{}', which sok1x saves with each table: it looks like a checkpoint that was not "
+                "saved by sok1x. Leave the table out of this Saver, read its rows with "
+                "tf.train.load_checkpoint('{}').get_tensor('{}'), and give them to a sok.Variable as its first value, "
+                "or to a table with sok.assign(table, keys, rows).").format(prefix, rows, stamps, prefix, rows))
+
+
 class OneRankSource:
     """Gives one table's rows for one rank of several, from a checkpoint of one rank.
 
@@ -63,6 +78,7 @@ class OneRankSource:
             raise MismatchError((
                 "{} has no more of table '{}' than the rows that were in its cache: an earlier sok1x has saved it by "
                 "TensorFlow's Saver on one rank. Restore another checkpoint.").format(self._prefix, name))
+        check_saved_by_sok1x(self._prefix, [self._table])
         for part, name in self._names().items():
             dtype, row_shape = self._wanted.parts[part]
             if name not in shapes:

@@ -181,6 +181,7 @@ class TableSaver(tf.train.Saver):
                     "{}.").format(places[rank].prefix, mark[0], mark[1], rank, world.size, _TOGETHER))
         if world.size == 1:  # what TensorFlow does not know how to read
             prefix, tables = places[0].prefix, self._held.tables
+            one_rank.check_saved_by_sok1x(prefix, tables)
             return former_names.are_in(prefix, tables) or one_rank.has_too_many_rows(prefix, tables) or bool(
                 caches.among(table.variable for table in tables))
         if whose == own:

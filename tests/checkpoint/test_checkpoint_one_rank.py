@@ -73,6 +73,13 @@ def test_what_belongs_to_other_ranks_is_refused(tmp_path):
         tf.train.Saver(values).save(other, str(tmp_path / "shard"))
     with pytest.raises(MismatchError, match="rank 1 of 2"):
         model.saver().restore(session, str(tmp_path / "shard"))
+    with tf.Graph().as_default(), tf.Session() as other:
+        rows = tf.Variable(reader.get_tensor("EmbeddingVariable"))
+        other.run(rows.initializer)
+        tf.train.Saver({"EmbeddingVariable": rows}).save(other, str(tmp_path / "stock"))
+    not_ours = "and not 'EmbeddingVariable/stamps'.*not saved by sok1x.*load_checkpoint.*sok.assign"
+    with pytest.raises(MismatchError, match=not_ours):
+        model.saver().restore(session, str(tmp_path / "stock"))
     np.testing.assert_array_equal(session.run(model.read), before)
 
     # Several ranks that restore one rank's whole run, and what one of two ranks left where both had saved.
@@ -80,6 +87,8 @@ def test_what_belongs_to_other_ranks_is_refused(tmp_path):
         table, = tables_of(model.graph)
     parts = {"rows": ("float32", (4,)), "stamps": ("int64", ()), "slot:EmbeddingVariable/Adagrad": ("float32", (4,))}
     wanted = Wanted(4, 10, True, "int64", parts)
+    with pytest.raises(MismatchError, match=not_ours):
+        one_rank.OneRankSource(str(tmp_path / "stock"), table, 0, 2, wanted).check()
     found = []
     for rank in range(2):
         source = one_rank.OneRankSource(str(tmp_path / "whole"), table, rank, 2, wanted)
