@@ -114,9 +114,12 @@ def weights_of(table: str, weights: Any, bags: Bags, function: str = "lookup_spa
 def _expect(function: str, what: str, table: str, given: Any, things: str, dtypes: Any) -> tf.Tensor:
     """The values [K] of a ragged or sparse tensor of rank 2."""
     if not isinstance(given, (tf.RaggedTensor, tf.SparseTensor)):
-        raise TypeError("sok1x.{}: {}: got {!r} of type {} for '{}', expected a tf.RaggedTensor or "
-                        "tf.SparseTensor of {}; use sok1x.all2all_dense_embedding for a dense tensor of ids".format(
-                            function, what, given, type(given).__name__, table, things))
+        raise TypeError("sok1x.{}: {}: got {!r} of type {} for '{}', expected a tf.RaggedTensor or tf.SparseTensor of "
+                        "{}; {}".format(function, what, given, type(given).__name__, table, things, (
+                            "use sok1x.all2all_dense_embedding for a dense tensor of ids" if what == "sp_ids" else
+                            "one float for each id, in rows as long as those of the ids: for weights [K] "
+                            "ids.with_values(weights) of ragged ids, and tf.SparseTensor(ids.indices, weights, "
+                            "ids.dense_shape) of sparse ones")))
     if given.dtype not in dtypes:
         raise TypeError("sok1x.{}: {}: got {} of dtype {} for '{}', expected {}; cast them with "
                         "tf.cast".format(

@@ -286,3 +286,17 @@ def test_keras_sums_up_trains_and_describes_layers_whose_tables_grow(options):
         losses = model.fit(keys % 40, np.ones([20, 1]), epochs=3, verbose=0, batch_size=5).history["loss"]
         assert losses[-1] < losses[0] and model.predict(keys).shape == (20, 1)
         assert run.run(sok.table_stats(layer)).rows_in_use == 40
+
+
+def test_dense_weights_are_refused_with_what_weights_must_be():
+    """What is said of dense ids would be of no use for them."""
+    sok.init()
+    with tf.Graph().as_default():
+        table, ids = sok.DynamicVariable(dimension=2), tf.ragged.constant([[7, 8], [9]], dtype=tf.int64)
+        with pytest.raises(TypeError, match=r"sp_weights: got .* expected .* of weights; one float for each id, .*"
+                                            r"ids.with_values\(weights\)"):
+            sok.lookup_sparse(table, ids, sp_weights=tf.ones([3]), combiners="sum")
+        with pytest.raises(TypeError, match="sp_ids: got .* use sok1x.all2all_dense_embedding for a dense tensor of"):
+            sok.lookup_sparse(table, tf.constant([[7, 8]], tf.int64), combiners="sum")
+        weights = ids.with_values(tf.constant([1.0, 2.0, 3.0]))
+        assert sok.lookup_sparse(table, ids, sp_weights=weights, combiners="sum").shape.as_list()[1] == 2
