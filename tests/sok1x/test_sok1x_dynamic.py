@@ -154,7 +154,7 @@ def test_an_optimizer_that_reads_rows_by_their_numbers_looks_no_keys_up(lookup):
 
 def _of_another_run(table, gradient):
     """What accumulates a gradient, or has it come back, and how an optimizer gets it then."""
-    kept = v1.get_variable("kept", initializer=np.zeros(0, np.int32), validate_shape=False)
+    kept = v1.get_variable("kept", initializer=np.zeros(3, np.int32))
     accumulator = v1.SparseConditionalAccumulator(tf.float32, shape=[None, 2])
     accumulator.apply_indexed_slices_grad(gradient)
     fed = v1.placeholder(tf.int64, [None])
