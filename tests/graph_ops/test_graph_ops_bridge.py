@@ -61,7 +61,7 @@ def check_temporaries(seed):
     with tf.Session() as sess:
         first = sess.run(same)
         assert len(set(first[:3])) == 3
-        # A run's blocks may come back a moment after it has ended, and the next take others that earlier ones have left.
+        # A run's blocks may come back a moment after it has ended: the next takes others that earlier ones have left.
         used = set(first[:3]).union(*[sess.run(same)[:3] for _ in range(20)])
         assert len(used) <= 20, "runs use the blocks of those before them"
         for _ in range(5):
