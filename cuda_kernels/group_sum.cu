@@ -129,8 +129,8 @@ SOK_DEVICE int width_of(const SumMember& m) {
     }                                                                             \
   }
 
-// A tile has a chunk for each team of the warp.
-template <class Scales>
+// A tile has a chunk for each team of the warp. PLAIN: terms are of 32 bits and come, as sums do, in fours.
+template <bool PLAIN, class Scales>
 SOK_DEVICE void sum_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count, i64 tiles,
                            const i32* SOK_RESTRICT begins, const Term* SOK_RESTRICT ordered, const Scales& scales) {
   SOK_GROUP_TILES(tile, tiles) {
@@ -139,7 +139,11 @@ SOK_DEVICE void sum_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK
     const int lanes = lanes_of_row(m.dim);
     const i64 first = ((tile - starts[t]) * (32 / lanes) + warp_lane() / lanes) * SEGMENT_CHUNK;
     const i64 begin = begins[m.first_segment], total = begins[m.first_segment + m.num_segments] - begin;
-    SOK_BY_TERMS(m, first < total, sum_chunk, m.dim, ordered + begin, scales + begin, first, total, lanes);
+    if (PLAIN) {
+      if (first < total) sum_chunk<4, float>(m.dim, ordered + begin, scales + begin, first, total, lanes);
+    } else {
+      SOK_BY_TERMS(m, first < total, sum_chunk, m.dim, ordered + begin, scales + begin, first, total, lanes);
+    }
   }
 }
 
@@ -147,7 +151,7 @@ SOK_DEVICE void sum_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK
 SOK_KERNEL __launch_bounds__(256, 2)
 sok1x_group_sum_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count, i64 tiles,
                        const i32* SOK_RESTRICT begins, const Term* SOK_RESTRICT ordered) {
-  sum_chunks(members, starts, count, tiles, begins, ordered, NoScales());
+  sum_chunks<false>(members, starts, count, tiles, begins, ordered, NoScales());
 }
 
 // For a group whose terms are of 32 bits and come, as its sums do, in fours and in one block: of 80 registers in place
@@ -155,21 +159,14 @@ sok1x_group_sum_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RES
 SOK_KERNEL sok1x_group_sum_plain_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts,
                                         i64 count, i64 tiles, const i32* SOK_RESTRICT begins,
                                         const Term* SOK_RESTRICT ordered) {
-  SOK_GROUP_TILES(tile, tiles) {
-    const i64 t = part_of(starts, count, tile);
-    const SumMember& m = members[t];
-    const int lanes = lanes_of_row(m.dim);
-    const i64 first = ((tile - starts[t]) * (32 / lanes) + warp_lane() / lanes) * SEGMENT_CHUNK;
-    const i64 begin = begins[m.first_segment], total = begins[m.first_segment + m.num_segments] - begin;
-    if (first < total) sum_chunk<4, float>(m.dim, ordered + begin, NoScales(), first, total, lanes);
-  }
+  sum_chunks<true>(members, starts, count, tiles, begins, ordered, NoScales());
 }
 
 SOK_KERNEL __launch_bounds__(256, 2)
 sok1x_group_sum_scaled_chunks(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
                               i64 tiles, const i32* SOK_RESTRICT begins, const Term* SOK_RESTRICT ordered,
                               const float* SOK_RESTRICT scales) {
-  sum_chunks(members, starts, count, tiles, begins, ordered, scales);
+  sum_chunks<false>(members, starts, count, tiles, begins, ordered, scales);
 }
 
 // For a sort of the sources: the number of their segment among those of all members; `no_segment`, the highest, for

@@ -240,8 +240,9 @@ int insert(GroupWork* work, const InsertMember* members, i64 count);
 int touch(GroupWork* work, const TouchMember* members, i64 count);
 int leave_out(GroupWork* work, const TouchMember* members, i64 count);
 // host_group_sums.cu:
-std::vector<i64> combine_tiles(const CombineMember* members, i64 count);  // running sum of members' tiles on a GPU
-Kernel combine_kernel(const CombineMember* members, i64 count);           // which of the two for them
+Kernel combine_kernel(const CombineMember* members, i64 count);  // which serves them on a GPU
+// The running sum of members' tiles there.
+std::vector<i64> combine_tiles(const CombineMember* members, i64 count, Kernel kernel);
 int combine(GroupWork* work, const CombineMember* members, i64 count);
 int sum_parts(GroupWork* work, const PartsMember* members, i64 count);
 int weights(GroupWork* work, const WeightsMember* members, i64 count);

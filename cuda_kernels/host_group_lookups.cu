@@ -147,8 +147,9 @@ int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const Co
     sok1x_group_look_up_bags(members, bags, starts.data(), count, starts[count], missing);
     return numbered ? unique(work, numbered, count, missing + count) : 0;
   }
-  return find_then(work, members, count, missing, counts, 4 * count, numbered, bags, combine_tiles(bags, count),
-                   combine_kernel(bags, count));
+  const Kernel kernel = combine_kernel(bags, count);
+  return find_then(work, members, count, missing, counts, 4 * count, numbered, bags,
+                   combine_tiles(bags, count, kernel), kernel);
 }
 
 int initial(GroupWork* work, const InitialMember* members, i64 count) {

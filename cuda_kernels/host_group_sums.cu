@@ -108,8 +108,8 @@ Kernel combine_kernel(const CombineMember* members, i64 count) {
   return std::all_of(members, members + count, plain) ? PLAIN_COMBINE : COMBINE;
 }
 
-std::vector<i64> combine_tiles(const CombineMember* members, i64 count) {
-  const i64 bags = combine_kernel(members, count) == PLAIN_COMBINE ? 1 : COMBINE_BAGS;
+std::vector<i64> combine_tiles(const CombineMember* members, i64 count, Kernel kernel) {
+  const i64 bags = kernel == PLAIN_COMBINE ? 1 : COMBINE_BAGS;
   return running_sum(count, [=](i64 t) {
     return (members[t].n_bags * row_lanes(members[t].dim) + 32 * bags - 1) / (32 * bags);
   });
@@ -123,9 +123,10 @@ int combine(GroupWork* work, const CombineMember* members, i64 count) {
     sok1x_group_combine(members, starts.data(), count, starts[count]);
     return 0;
   }
-  const auto starts = combine_tiles(members, count);
+  const Kernel kernel = combine_kernel(members, count);
+  const auto starts = combine_tiles(members, count, kernel);
   const auto at = step.place(members, count, {&starts});
-  step.launch(combine_kernel(members, count), 32 * starts[count], at.members, at.sums[0], count, starts[count]);
+  step.launch(kernel, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
   return step.error;
 }
 

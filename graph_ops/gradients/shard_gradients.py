@@ -4,6 +4,8 @@ An eager tensor has no graph and no name: there the tensor itself is marked.
 """
 import weakref
 
+import tensorflow.compat.v1 as tf
+
 _made = weakref.WeakKeyDictionary()  # graph -> {table's name: [(name of the values, name of the row numbers or None)]}
 _TABLE, _DISTINCT, _EXCHANGED = "_sok1x_gradient_of", "_sok1x_distinct_rows_of", "_sok1x_exchanged"
 _SHAPE = "_sok1x_shape_of"
@@ -33,9 +35,9 @@ def mark_shape(shape, table_name):
     setattr(shape, _SHAPE, table_name)
 
 
-def table_of_shape(shape):
-    """What `mark_shape` was told, else None."""
-    return getattr(shape, _SHAPE, None)
+def table_of_slices(gradient):
+    """What `mark_shape` was told of the `dense_shape` of IndexedSlices; else, or if it is something else, None."""
+    return getattr(gradient.dense_shape, _SHAPE, None) if isinstance(gradient, tf.IndexedSlices) else None
 
 
 def distinct_of(indices):

@@ -3,6 +3,7 @@
 #define SOK1X_GROUPS_LANE_OP_H
 
 #include <cstdint>
+#include <string>
 
 #include "lookup_facts.h"
 #include "update_run.h"
@@ -47,6 +48,10 @@ struct LaneOp {
   int64_t session;  // this rank's number of it
   int64_t loops, tied;  // as Call.announced has it: how many loops it is in; 1: its instance has a tie
 };
+
+// Makes the context of an op's GPU, if it has one, the thread's current one. Returns kInternal, with words, if CUDA
+// refuses.
+int EnterContext(const LaneOp& op, std::string* error);
 
 }  // namespace sok1x
 

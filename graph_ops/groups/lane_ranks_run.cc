@@ -74,11 +74,8 @@ void LaneRanks::Run(Held* held, const Word& word) {
   }
   std::vector<uint8_t> left(count, 0);
   std::string error;
-  int code = first.context == nullptr ? 0 : Cuda::Get()->Enter(first.context);
-  if (code != 0) {
-    error = "CUDA could not use the GPU's context (driver error " + std::to_string(code) + ")";
-    code = kInternal;
-  } else {
+  int code = EnterContext(first, &error);
+  if (code == 0) {
     const bool forward = first.kind == kLaneForward;
     Met(*held, turned);
     if (held->by == kReduceScatter) {

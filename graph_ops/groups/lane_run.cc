@@ -14,6 +14,13 @@ constexpr size_t kTeamsRemembered = 1000;
 
 }  // namespace
 
+int EnterContext(const LaneOp& op, std::string* error) {
+  const int code = op.context == nullptr ? 0 : Cuda::Get()->Enter(op.context);
+  if (code == 0) return 0;
+  *error = "CUDA could not use the GPU's context (driver error " + std::to_string(code) + ")";
+  return kInternal;
+}
+
 void Lane::Run(const Team& team, std::vector<uint8_t>* left) {
   const LaneOp& first = *team.op;
   std::vector<void*> requests;
@@ -32,11 +39,8 @@ void Lane::Run(const Team& team, std::vector<uint8_t>* left) {
   }
   group->Expect(scratch);
   std::string error;
-  int code = first.context == nullptr ? 0 : Cuda::Get()->Enter(first.context);
-  if (code != 0) {
-    error = "CUDA could not use the GPU's context (driver error " + std::to_string(code) + ")";
-    code = kInternal;
-  } else {
+  int code = EnterContext(first, &error);
+  if (code == 0) {
     code = first.kind == kLaneUpdate ? Update(team, group, left->data(), &error)
                                      : Look(team, group, left->data(), &error);
   }

@@ -6,8 +6,6 @@ so what clips is looked at: TensorFlow's two functions, and Keras' optimizers wi
 import functools
 from typing import Any, Callable, Iterable, Optional
 
-import tensorflow.compat.v1 as tf
-
 from sok1x.core import eager
 from sok1x.graph_ops.bridge import tensorflow_versions
 from sok1x.graph_ops.gradients import provenance, shard_gradients
@@ -67,19 +65,12 @@ def _refusal(table: str, what: str) -> ValueError:
         "clipnorm").format(table, what))
 
 
-def _table_of(gradient: Any) -> Optional[str]:
-    """The table whose rows' gradient this is; None: that of none, or nothing tells."""
-    if not isinstance(gradient, tf.IndexedSlices):
-        return None
-    return shard_gradients.table_of_shape(gradient.dense_shape)
-
-
 def _checking_list(stock: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(stock)
     def global_norm(t_list: Any, *args: Any, **kwargs: Any) -> Any:
         if _matters() and isinstance(t_list, (list, tuple)):
             for gradient in t_list:
-                table = _table_of(gradient)
+                table = shard_gradients.table_of_slices(gradient)
                 if table is not None:
                     raise _refusal(table, "tf.clip_by_global_norm")
         return stock(t_list, *args, **kwargs)
@@ -91,7 +82,7 @@ def _checking_list(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _checking_one(stock: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(stock)
     def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Optional[str] = None) -> Any:
-        table = _table_of(t) if axes is None and _matters() else None
+        table = shard_gradients.table_of_slices(t) if axes is None and _matters() else None
         if table is not None:
             raise _refusal(table, "tf.clip_by_norm")
         return stock(t, clip_norm, axes, name)
