@@ -9,8 +9,8 @@ U distinct keys among them · a key's owner is the rank `key % N`, unless one ra
 
 Example:
     >>> import sok1x
-    >>> sok1x.kit_lib.in_tensorflow2()
-    False
+    >>> "All2AllDenseEmbedding" in dir(sok1x)
+    True
 """
 from typing import TYPE_CHECKING
 

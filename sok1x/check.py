@@ -5,7 +5,6 @@ that fails there is a line on what to do, and the exit code is 1.
 """
 import importlib
 import os
-import re
 import sys
 import time
 import traceback
@@ -130,9 +129,8 @@ def _op_library() -> str:
 
 def _without_details(error: Exception) -> str:
     """A TensorFlow error's message without the list of places in the graph."""
-    text = re.sub(r"\AGraph execution error:\n.*?^Node: '[^\n]*'\n", "", str(getattr(error, "message", error)),
-                  flags=re.DOTALL | re.MULTILINE)  # which TensorFlow 2 writes before it
-    return text.split("\n\nOriginal stack trace")[0].split("\n\t [[")[0]
+    from sok1x.graph_ops.bridge import tensorflow_versions
+    return tensorflow_versions.own_words(error).split("\n\nOriginal stack trace")[0].split("\n\t [[")[0]
 
 
 def _quiet_session(tf: Any) -> Any:

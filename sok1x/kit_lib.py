@@ -11,9 +11,10 @@ def in_tensorflow2() -> bool:
         ImportError: TensorFlow is not installed.
 
     Example:
+        >>> import tensorflow as tf
         >>> import sok1x as sok
-        >>> sok.kit_lib.in_tensorflow2()
-        False
+        >>> sok.kit_lib.in_tensorflow2() == tf.__version__.startswith("2.")
+        True
     """
     import tensorflow as tf
 

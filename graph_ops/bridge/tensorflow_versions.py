@@ -11,6 +11,7 @@ TensorFlow 1.15 and of 2.x what is meant by a name is the same, and where it lie
 """
 # ruff: noqa: F401  (names for others)
 import importlib
+import re
 from typing import Any, Callable, List, Tuple
 
 import tensorflow.compat.v1 as tf
@@ -144,6 +145,13 @@ def keras_policy_set() -> Any:
     if V2:
         return keras_policies._global_policy
     return None if keras_policies.policy_defaults_to_floatx() else keras_policies.global_policy()
+
+
+def own_words(error: Any) -> str:
+    """An error's message without the places in the graph that TensorFlow 2 writes before it, twice where op and fetch
+    are on two devices."""
+    return re.sub(r"\AGraph execution error:\n.*?^Node: '[^\n]*'\n(?:Detected at node .*?^Node: '[^\n]*'\n)*", "",
+                  str(getattr(error, "message", error)), flags=re.DOTALL | re.MULTILINE)
 
 
 def initialized_value(variable: Any) -> Any:

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.ranks import Ranks
-from sok1x.graph_ops.bridge import plan
+from sok1x.graph_ops.bridge import plan, tensorflow_versions
 
 # Of a rank that waits for others which do not save or restore: what the coordinator's words leave open.
 _TOGETHER = ("Tables are spread over all ranks, so all must save and restore them together; nothing was written. Give "
@@ -54,7 +54,7 @@ class Talk(Ranks):
             except tf.errors.OpError as error:  # the job has failed
                 alone = " {}: {}".format(self._what, _TOGETHER) if isinstance(
                     error, tf.errors.DeadlineExceededError) else ""
-                raise CheckpointError(error.message.split("\n")[0] + alone) from error
+                raise CheckpointError(tensorflow_versions.own_words(error).split("\n")[0] + alone) from error
 
     def exchange(self, session: Any, value: Any) -> List[Any]:
         """As `Ranks.exchange`; `session` is not needed.

@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.tables import TableState
 from sok1x.core import eager
+from sok1x.graph_ops.bridge import tensorflow_versions
 from sok1x.graph_ops.transfer import shard_transfer
 
 
@@ -58,7 +59,7 @@ def run_all(session: tf.Session, transfers: Sequence[Transfer], objects: Sequenc
             for recorder in recorders:
                 if isinstance(recorder.error, CheckpointError):
                     raise recorder.error from None
-            raise CheckpointError(error.message) from error
+            raise CheckpointError(tensorflow_versions.own_words(error)) from error
 
 
 class _Recorder:

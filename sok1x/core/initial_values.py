@@ -104,7 +104,10 @@ def _of_tensor(label: str, value: tf.Tensor, dtype: Any) -> Whole:
 
 
 def _of_array(label: str, value: Any, dtype: Any) -> Whole:
-    array = value if isinstance(value, np.ndarray) else _as_tensorflow_reads(np.asarray(value))
+    try:
+        array = value if isinstance(value, np.ndarray) else _as_tensorflow_reads(np.asarray(value))
+    except ValueError:  # what NumPy since 1.24 says of rows of different lengths; before, they are objects
+        array = np.empty([0], object)
     if array.dtype == object:
         raise ValueError("{}: initial_value: got rows of different lengths, or what are no numbers, expected "
                          "[rows, D], or [D] for one row".format(label))

@@ -143,11 +143,12 @@ class ShardVariable(ResourceVariable):
         return super()._gather_saveables_for_checkpoint()
 
     def _serialize_to_tensors(self) -> Any:
-        """The same, asked by TensorFlow 2's; of a graph's variable it is a tf.train.Saver that asks."""
+        """The same, asked by TensorFlow 2's; eager shards have a place for each rank (checkpoint/eager_places.py)."""
         if are_left_out():
             return {}
-        if not self._in_graph_mode:
-            self._refuse_cached()
+        if self._in_graph_mode:
+            self._refuse_on_several_ranks()
+        self._refuse_cached()
         return super()._serialize_to_tensors()
 
     def _refuse_cached(self) -> None:

@@ -24,8 +24,11 @@ class Patches:
 
     def put(self, owner: Any, name: str, value: Any) -> None:
         """Sets an attribute of a module or class."""
-        self._kept.append((owner, name, vars(_inner(owner)).get(name, _ABSENT)))
-        setattr(owner, name, value)
+        inner = _inner(owner)
+        before = vars(inner).get(name, _ABSENT)
+        self._kept.append((owner, name, before))
+        # TensorFlow 2's wrappers remember for good what has been read of themselves, not what their module has besides.
+        setattr(inner if before is _ABSENT else owner, name, value)
 
     def put_api(self, place: str, value: Any) -> None:
         """Sets a name, as 'nn.group_embedding_lookup', on `tensorflow` and `tensorflow.compat.v1` alike."""

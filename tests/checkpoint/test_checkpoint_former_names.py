@@ -11,6 +11,7 @@ from former_model import BATCHES, Model
 import sok1x as sok
 from sok1x.checkpoint import former_names
 from sok1x.checkpoint.errors import CheckpointError
+from sok1x.graph_ops.bridge.tensorflow_versions import V2
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -20,6 +21,18 @@ def before(tmp_path):
     with tarfile.open(os.path.join(HERE, "before_names.tar.gz")) as archive:
         archive.extractall(str(tmp_path))
     return tmp_path
+
+
+def assert_trained(rows, expected):
+    """Rows after a step by TensorFlow's Adam: of TensorFlow 1.15 as the expected ones, whose bits they have; that of 2
+    rounds otherwise."""
+    if not V2:
+        assert rows == expected
+    assert [(place, sorted(table)) for place, table in sorted(rows.items())] == [
+        (place, sorted(table)) for place, table in sorted(expected.items())]
+    for place, table in rows.items():
+        for key, row in table.items():
+            np.testing.assert_allclose(row, expected[place][key], rtol=1e-5, atol=1e-7)
 
 
 def test_all_of_it_is_restored_to_the_bit(before):
@@ -43,11 +56,11 @@ def test_all_of_it_is_restored_to_the_bit(before):
             assert session.run(tf.train.get_global_step()) == 2
             again.save(session, 5)
             model.train(session, BATCHES[2:])
-            assert model.rows(session) == expected["next"], way
+            assert_trained(model.rows(session), expected["next"])
             session.run(tf.global_variables_initializer())
             assert again.restore(session) == 5 and model.rows(session) == expected["saved"]  # under the new names
             model.train(session, BATCHES[2:])
-            assert model.rows(session) == expected["next"], way
+            assert_trained(model.rows(session), expected["next"])
 
 
 def test_a_table_that_is_there_under_neither_name(before):

@@ -7,11 +7,12 @@ import traceback
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[:0] = [os.path.join(ROOT, "tools"), os.path.join(ROOT, "legacy_examples")]
+sys.path[:0] = [os.path.join(ROOT, "tests"), os.path.join(ROOT, "tools"), os.path.join(ROOT, "legacy_examples")]
 
 import docs_pages  # noqa: E402
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
+import tensorflow1_scripts  # noqa: E402
 
 
 def run(name):
@@ -27,7 +28,8 @@ def run(name):
             for part, code in (("before ", block.before), ("", block.code)):
                 with contextlib.redirect_stdout(sys.stderr):
                     # As many empty lines before it as the page has: an error then names the page's line.
-                    exec(compile("\n" * (0 if part else block.line) + code, part + name, "exec"), space)
+                    exec(compile("\n" * (0 if part else block.line) + tensorflow1_scripts.here(code), part + name,
+                                 "exec"), space)
         except BaseException:
             traceback.print_exc()
             print("FAILED {}:{}".format(name, block.line), flush=True)

@@ -7,7 +7,7 @@ import hashlib
 import sys
 
 import numpy as np
-import tensorflow as tf
+import tensorflow.compat.v1 as tf
 from mpi4py import MPI
 
 sys.path.insert(0, sys.argv[1])
@@ -26,7 +26,7 @@ def equal(value):
 
 def state():
     """What lookups may change: all of the tables. And a digest of the dense variables."""
-    session, variables = backend.get_session(), tf.compat.v1.global_variables()
+    session, variables = backend.get_session(), tf.global_variables()
     tables = [variable for variable in variables if isinstance(variable, ShardVariable)]
     others = session.run([variable for variable in variables if variable not in tables])
     return session.run(tables), hashlib.sha256(b"".join(np.asarray(value).tobytes() for value in others)).hexdigest()

@@ -4,10 +4,12 @@ import os
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import public_names  # noqa: E402
 import tensorflow as tf  # noqa: E402
+import tensorflow1_scripts  # noqa: E402
 
 
 def main():
@@ -15,7 +17,8 @@ def main():
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(verbose=False)
     documented = dict(public_names.public(), **public_names.modules())
     for name, value in sorted(documented.items()):
-        test = parser.get_doctest(value.__doc__ or "", {"__name__": "__main__"}, name, None, 0)
+        shown = tensorflow1_scripts.here(value.__doc__ or "")
+        test = parser.get_doctest(shown, {"__name__": "__main__"}, name, None, 0)
         if test.examples:
             tf.compat.v1.reset_default_graph()
             failures = runner.run(test, clear_globs=True).failed
