@@ -8,6 +8,7 @@ without its lookup.
 import contrib
 import numpy as np
 import tensorflow.compat.v1 as tf
+import whole_steps
 from workload import MOST_KEYS
 
 import sok1x as sok
@@ -200,7 +201,7 @@ class Stock(Side):
 
 def session_config():
     """Memory is taken as it is needed; what has no GPU form runs on the CPU, as stock TensorFlow's users have it."""
-    config = tf.ConfigProto(allow_soft_placement=True)
+    config = whole_steps.config(allow_soft_placement=True)
     config.gpu_options.allow_growth = True
     return config
 

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import profiling
 import tensorflow.compat.v1 as tf
+import whole_steps
 from sides import SIDES
 from workload import make_batches
 
@@ -100,8 +101,8 @@ def run_case(layout, mode, options, ranks):
     """Everything measured about one case."""
     batches = make_batches(layout, options, ranks.rank)
     options["keys"] = {layout: len(batches[0].keys)}
-    config = tf.ConfigProto(intra_op_parallelism_threads=options["threads"],
-                            inter_op_parallelism_threads=options["inter_op_threads"])
+    config = whole_steps.config(intra_op_parallelism_threads=options["threads"],
+                                inter_op_parallelism_threads=options["inter_op_threads"])
     sides = {name: SIDES[name](layout, mode, options, config, ranks.size) for name in options["sides"]}
     result = {"layout": layout, "mode": mode, "keys": len(batches[0].keys),
               "distinct": float(np.mean(ranks.gather(np.mean([batch.distinct() for batch in batches])))),

@@ -9,6 +9,7 @@ import time
 import gpu_device
 import numpy as np
 import tensorflow.compat.v1 as tf
+import whole_steps
 from workload import power_law_keys
 
 import sok1x as sok
@@ -240,7 +241,7 @@ def table_keys(random, options):
 
 def session_config(threads):
     """Memory is taken as it is needed. threads: of this rank's ops; 0: TensorFlow's own numbers."""
-    config = tf.ConfigProto(allow_soft_placement=True)
+    config = whole_steps.config(allow_soft_placement=True)
     config.gpu_options.allow_growth = True
     if threads:
         config.intra_op_parallelism_threads, config.inter_op_parallelism_threads = threads, 2
