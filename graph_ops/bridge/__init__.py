@@ -32,6 +32,7 @@ From TensorFlow's threads to ours (C++):
     bridge_group      several requests that run as one
     bridge_finish     how requests end, and TensorFlow is told
     known_distinct    row numbers that are distinct for certain, because an operation of ours has made them
+    bridge_clock      clocks that do not enter the kernel
     bridge_cuda       streams that follow one another, as CUDA's driver has them
     bridge_scratch    temporary memory that is used again, on the host
     bridge_pins       which steps are in flight that have looked up rows of a table

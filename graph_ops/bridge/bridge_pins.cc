@@ -1,17 +1,12 @@
 // See bridge_pins.h.
 #include "bridge_pins.h"
 
-#include <chrono>
 #include <string>
 
 #include "bridge_calls.h"
+#include "bridge_clock.h"
 
 namespace sok1x {
-
-int64_t MicrosecondsNow() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 // Of one table, in the container of a step that is in flight.
 class Pin : public tf::ResourceBase {

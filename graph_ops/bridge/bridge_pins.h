@@ -59,9 +59,6 @@ class Pins {
   std::atomic<int64_t> ended_{0};
 };
 
-// Microseconds since 1970.
-int64_t MicrosecondsNow();
-
 }  // namespace sok1x
 
 #endif  // SOK1X_BRIDGE_PINS_H

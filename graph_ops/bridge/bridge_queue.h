@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "bridge_clock.h"
 #include "bridge_request.h"
 
 namespace sok1x {
@@ -131,14 +132,13 @@ class Queue {
   // pause_us.
   int PopMany(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, RequestInfo* infos, int capacity,
               int* count) {
-    typedef std::chrono::steady_clock Clock;
     *count = 0;
     auto there = [this] { return size_.load(std::memory_order_acquire) != 0; };
     if (spin_us > 0 && !there()) {
-      const auto end = Clock::now() + std::chrono::microseconds(spin_us);
+      const int64_t end = MonotonicMicroseconds() + spin_us;
       do {
         if (inbox != nullptr && inbox->Something()) return Take(infos, capacity, count);
-      } while (!there() && Clock::now() < end);
+      } while (!there() && MonotonicMicroseconds() < end);
     }
     {
       std::unique_lock<std::mutex> lock(mutex_);
@@ -148,9 +148,9 @@ class Queue {
       } else if (inbox == nullptr) {
         ready_.wait_for(lock, std::chrono::microseconds(wait_us), something);
       } else {
-        const auto end = Clock::now() + std::chrono::microseconds(wait_us);
+        const int64_t end = MonotonicMicroseconds() + wait_us;
         const std::chrono::microseconds pause(pause_us);
-        while (!something() && Clock::now() < end) {
+        while (!something() && MonotonicMicroseconds() < end) {
           lock.unlock();  // TensorFlow's threads need not wait for MPI
           const bool message = inbox->Something();
           lock.lock();
@@ -164,7 +164,7 @@ class Queue {
 
   // Takes requests alone, as many as are there, up to `capacity`; looks for the first of them for spin_us.
   int More(int64_t spin_us, RequestInfo* infos, int capacity) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us);
+    const int64_t end = MonotonicMicroseconds() + spin_us;
     for (;;) {
       if (size_.load(std::memory_order_acquire) != 0) {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -173,7 +173,7 @@ class Queue {
         // What else there is comes before requests of later.
         if (count > 0 || !cancelled_.empty() || !ended_.empty()) return count;
       }
-      if (std::chrono::steady_clock::now() >= end) return 0;
+      if (MonotonicMicroseconds() >= end) return 0;
     }
   }
 

@@ -4,10 +4,11 @@
 #define SOK1X_BRIDGE_TIMELINE_H
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <vector>
+
+#include "bridge_clock.h"
 
 namespace sok1x {
 
@@ -31,8 +32,7 @@ class Timeline {
   static bool On() { return on_.load(std::memory_order_relaxed); }
   static int64_t Now() {
     noted_.fetch_add(1, std::memory_order_relaxed);
-    return std::chrono::duration_cast<std::chrono::microseconds>(
-               std::chrono::system_clock::now().time_since_epoch()).count();
+    return MicrosecondsNow();
   }
   // How often anything has been noted in this process.
   static int64_t noted() { return noted_.load(); }

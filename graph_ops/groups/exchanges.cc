@@ -2,9 +2,10 @@
 #include "exchanges.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <limits>
+
+#include "../bridge/bridge_clock.h"
 
 namespace sok1x {
 
@@ -17,8 +18,7 @@ constexpr int64_t kMostBytes = std::numeric_limits<int>::max();
 void Begins(Direct* direct, const char* op, bool gathers = false) {
   std::strncpy(direct->op, op, sizeof(direct->op) - 1);
   direct->gathers = gathers;
-  direct->since = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                      std::chrono::steady_clock::now().time_since_epoch()).count();
+  direct->since = MonotonicNanoseconds();
   direct->exchanges += 1;
 }
 

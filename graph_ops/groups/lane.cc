@@ -2,8 +2,8 @@
 #include "lane.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "../bridge/bridge_clock.h"
 #include "../bridge/bridge_pins.h"
 #include "ahead.h"
 
@@ -59,10 +59,9 @@ bool Lane::Expects(const RequestInfo* infos, int count) {
 }
 
 void Lane::Gather(RequestInfo* infos, int capacity, int* count) {
-  typedef std::chrono::steady_clock Clock;
-  const auto until = Clock::now() + std::chrono::microseconds(kGatherAll);
+  const int64_t until = MonotonicMicroseconds() + kGatherAll;
   int looked_at = 0;
-  while (Expects(infos + looked_at, *count - looked_at) && *count < capacity && Clock::now() < until) {
+  while (Expects(infos + looked_at, *count - looked_at) && *count < capacity && MonotonicMicroseconds() < until) {
     looked_at = *count;
     *count += Queue::Get()->More(kGatherNext, infos + *count, capacity - *count);
     if (*count == looked_at) return;
@@ -93,8 +92,7 @@ int Lane::TakeAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, i
 
 int Lane::TurnAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, int64_t lane_us,
                          RequestInfo* infos, int capacity, int* count) {
-  typedef std::chrono::steady_clock Clock;
-  const auto until = Clock::now() + std::chrono::microseconds(kTurn);
+  const int64_t until = MonotonicMicroseconds() + kTurn;
   const bool allowed = lane_us >= 0 && allowed_.load();
   *count = 0;
   ranks_.Turn(inbox, allowed);
@@ -119,7 +117,7 @@ int Lane::TurnAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, i
     }
     const bool heard = ranks_.Listen(&longer);
     ranks_.Age();
-    if (*count > 0 || longer || Clock::now() >= until) return kind;
+    if (*count > 0 || longer || MonotonicMicroseconds() >= until) return kind;
     if (kind == 0 && !heard && !ranks_.holds()) return 0;
   }
   return 0;

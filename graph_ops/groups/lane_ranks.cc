@@ -3,7 +3,8 @@
 #include "lane_ranks.h"
 
 #include <algorithm>
-#include <chrono>
+
+#include "../bridge/bridge_clock.h"
 
 namespace sok1x {
 
@@ -14,10 +15,7 @@ constexpr int64_t kHoldsAtMost = 50000;
 
 }  // namespace
 
-int64_t LaneRanks::Now() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+int64_t LaneRanks::Now() { return MonotonicMicroseconds(); }
 
 int64_t LaneRanks::quiet() const { return Now() - active_; }
 

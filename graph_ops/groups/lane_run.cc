@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "../bridge/bridge_calls.h"
+#include "../bridge/bridge_clock.h"
 #include "../bridge/bridge_pins.h"
 #include "../bridge/known_distinct.h"
 #include "lane.h"

@@ -1,7 +1,7 @@
 // What rank 0 does for a word, by itself, for benchmarks/coordinator.py: C functions, called through ctypes.
 #include <algorithm>
-#include <ctime>
 
+#include "../bridge/bridge_clock.h"
 #include "meeting.h"
 #include "post.h"
 #include "relay.h"
@@ -9,11 +9,7 @@
 namespace {
 
 // Of this thread alone: other processes may share its CPU.
-double Seconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec + 1e-9 * now.tv_nsec;
-}
+double Seconds() { return 1e-9 * sok1x::NanosecondsOf(CLOCK_THREAD_CPUTIME_ID); }
 
 // What ranks say of ops: in whole headers numbers beyond the first two differ from rank to rank; in short ones of
 // lookups by bag the third does where ranks wish for different exchanges, here of one table.

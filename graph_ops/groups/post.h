@@ -3,11 +3,11 @@
 #ifndef SOK1X_GROUPS_POST_H
 #define SOK1X_GROUPS_POST_H
 
-#include <chrono>
 #include <cstring>
 #include <deque>
 #include <string>
 
+#include "../bridge/bridge_clock.h"
 #include "../bridge/bridge_queue.h"
 
 namespace sok1x {
@@ -37,10 +37,9 @@ class Post {
   // Whether all has gone that is waited for, now or within some time: MPI sends a long message in pieces, while this
   // rank calls it.
   bool Flush(int64_t microseconds) {
-    typedef std::chrono::steady_clock Clock;
-    const auto until = Clock::now() + std::chrono::microseconds(microseconds);
+    const int64_t until = MonotonicMicroseconds() + microseconds;
     while (!Sent() && !broken_) {
-      if (Clock::now() >= until) return false;
+      if (MonotonicMicroseconds() >= until) return false;
     }
     return true;
   }
