@@ -1,6 +1,7 @@
 """SOK 2.x's tables without a fixed number of rows."""
 import contextlib
 import numbers
+import sys
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -31,6 +32,8 @@ from sok1x.launch import launcher
 
 __all__ = ["DynamicVariable"]
 
+_CONTRIB_LOOKUPS = "contrib.layers.python.layers.embedding_ops"  # of TensorFlow 1.15, under either of its names
+_FRAMES = 12  # between a conversion to a tensor and who has asked for it, TensorFlow's own between them
 BACKENDS = ("hbm", "hybrid")
 OPTIONS = ("init_capacity", "max_capacity") + CacheOptions._fields + ForgettingOptions._fields
 
@@ -209,6 +212,52 @@ class DynamicVariable(PlacedVariable):
         if row_numbers.are_of(keys, self.table.name):
             return super().sparse_read(keys, name=name)
         return local_lookup.lookup(self.table_variables, key_types.keys_of(keys, self.table), name or "local_lookup")
+
+    def gather_nd(self, indices: Any, name: Any = None) -> tf.Tensor:
+        """The rows of keys: what `tf.gather_nd` calls. TensorFlow's own would take keys for numbers of rows.
+
+        Args:
+            indices: keys, int32 or int64 [..., 1].
+            name: of the op.
+
+        Returns:
+            float32 [..., D], as of `sparse_read`.
+
+        Raises:
+            ValueError: indices of another last dimension.
+            TypeError: the keys are no integers.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     tf.gather_nd(sok.DynamicVariable(dimension=4), [[7], [8]]).shape.as_list()
+            [2, 4]
+        """
+        keys = tf.convert_to_tensor(indices)
+        if keys.shape.rank in (None, 0) or keys.shape.as_list()[-1] != 1:
+            raise ValueError("table '{}': tf.gather_nd: got indices of shape {}, expected [..., 1], a key for each "
+                             "row: read rows by tf.nn.embedding_lookup".format(self.table.name, keys.shape))
+        return self.sparse_read(tf.squeeze(keys, -1), name=name)
+
+    def __getitem__(self, part: Any) -> tf.Tensor:
+        raise TypeError("table '{}': got [{}]: its rows lie in the order in which keys have come, so none has a place "
+                        "to name: read keys' rows by tf.nn.embedding_lookup, or take a part of variable.value()".format(
+                            self.table.name, part))
+
+    def _dense_var_to_tensor(self, dtype: Any = None, name: Any = None, as_ref: bool = False) -> tf.Tensor:
+        """All rows, where a tensor is asked for; tf.contrib.layers' lookup would then take keys for their numbers."""
+        frame: Any = sys._getframe(1)
+        for _ in range(_FRAMES):
+            if frame is None:
+                break
+            if (frame.f_code.co_name == "safe_embedding_lookup_sparse"
+                    and frame.f_globals.get("__name__", "").endswith(_CONTRIB_LOOKUPS)):
+                raise TypeError("table '{}': tf.contrib.layers.safe_embedding_lookup_sparse reads numbered rows, which "
+                                "keys are not; call tf.nn.safe_embedding_lookup_sparse, which takes the same".format(
+                                    self.table.name))
+            frame = frame.f_back
+        return super()._dense_var_to_tensor(dtype, name, as_ref)
 
 
 class _Beginning(NamedTuple):

@@ -59,6 +59,28 @@ def test_scopes_and_reuse():
         assert session.run(rows).tolist() == [[1] * 4]
 
 
+def test_keys_are_never_taken_for_numbers_of_rows():
+    items = deeprec.get_embedding_variable("items", 2, initializer=tf.ones_initializer())
+    rows = tf.gather_nd(items, tf.constant([[7], [2 ** 40]], tf.int64))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        assert session.run(rows).tolist() == [[1, 1], [1, 1]]
+    with pytest.raises(ValueError, match=r"'items': tf.gather_nd: got indices of shape \(1, 2\), expected \[..., 1\]"):
+        tf.gather_nd(items, [[7, 0]])
+    with pytest.raises(TypeError, match=r"'items': got \[7\]: its rows lie in the order"):
+        items[7]
+
+
+@pytest.mark.skipif(not tf.VERSION.startswith("1."), reason="tf.contrib is TensorFlow 1's")
+def test_the_lookup_of_contrib_is_refused():
+    from tensorflow.contrib.layers.python.layers import embedding_ops
+    items = deeprec.get_embedding_variable("items", 2)
+    ids = tf.SparseTensor([[0, 0]], tf.constant([7], tf.int64), [1, 1])
+    with pytest.raises(TypeError, match="'items': tf.contrib.layers.safe_embedding_lookup_sparse reads numbered rows"):
+        embedding_ops.safe_embedding_lookup_sparse([items], ids)
+    assert tf.convert_to_tensor(items).shape.as_list() == [None, 2]
+
+
 def test_what_a_scope_says_besides_is_done_or_refused():
     def column(name):
         shops = tf.feature_column.categorical_column_with_identity(name, 5)
