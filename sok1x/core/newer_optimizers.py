@@ -9,7 +9,15 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, eager_clipping, eager_slots, growing_slots, keras_loss_scaling, slots
+from sok1x.core import (
+    eager,
+    eager_clipping,
+    eager_slots,
+    growing_slots,
+    keras_loss_scaling,
+    slots,
+    unfit_newer_optimizers,
+)
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge import tensorflow_versions
@@ -48,8 +56,9 @@ def _slots_made(stock: Callable[..., Any]) -> Callable[..., Any]:
     def add_variable_from_reference(self: Any, model_variable: Any, *args: Any, **kwargs: Any) -> Any:
         if not hasattr(model_variable, "table"):
             return stock(self, model_variable, *args, **kwargs)
+        slot = args[0] if args else kwargs["variable_name"]
+        unfit_newer_optimizers.check(self, model_variable, slot)
         with eager_slots.made_for(model_variable) if eager.is_on() else _beside(model_variable):
-            slot = args[0] if args else kwargs["variable_name"]
             made = _owned(stock(self, model_variable, *args, **kwargs), model_variable, "{}/{}/{}".format(
                 self.name or "optimizer", slot, model_variable.table.name))
         setattr(made, _SLOT, slot)

@@ -209,6 +209,22 @@ def check_refusals(folder):
         assert "XLA" in str(error) and "jit_compile" in str(error), error
     else:
         raise AssertionError("no error")
+    check_unfit_optimizers(layer.embedding_variable)
+
+
+def check_unfit_optimizers(hashed):
+    """Averages of rows that have not come yet, and means over rows that other ranks have, would be wrong."""
+    for made, table, words in ((lambda: KERAS.SGD(0.1, use_ema=True), hashed, "use_ema"),
+                               (lambda: KERAS.Adafactor(0.1), hashed, "Adafactor"),
+                               (lambda: KERAS.Adafactor(0.1), sok.Variable(np.ones([4, 2], np.float32)), "Adafactor")):
+        before = table.numpy()
+        try:
+            made().apply_gradients([(tf.ones_like(table), table)])
+        except ValueError as error:
+            assert words in str(error) and table.table.name in str(error), error
+        else:
+            raise AssertionError("no error: {}".format(words))
+        np.testing.assert_array_equal(table.numpy(), before)
 
 
 def main(seed, folder, rounds):
