@@ -13,7 +13,7 @@ class KnowsDistinctRows:
     """Mixed into an optimizer's class, before it."""
 
     def _resource_apply_sparse_duplicate_indices(self, grad: tf.Tensor, handle: Any, indices: tf.Tensor,
-                                                 **kwargs: Any) -> tf.Operation:
+                                                 *state: Any, **kwargs: Any) -> tf.Operation:
         """As the optimizer's own; but a lookup's gradient has distinct indices, which TensorFlow need not make so.
 
         Making them distinct, tf.unique and a segment sum, is a quarter of a step's time with LazyAdam on a CPU.
@@ -27,8 +27,9 @@ class KnowsDistinctRows:
                 return gradient_descent.gradient_descent(handle.table_variables, grad, indices, rate)
         if getattr(own.__func__, "stock", own.__func__) in _MAKE_DISTINCT and embedding.are_distinct(indices, handle):
             with growing_slots.gradient_first(handle, grad, indices):
-                return self._resource_apply_sparse(grad, handle, indices, **kwargs)  # type: ignore[attr-defined]
-        return own(grad, handle, indices, **kwargs)
+                return self._resource_apply_sparse(  # type: ignore[attr-defined]
+                    grad, handle, indices, *state, **kwargs)
+        return own(grad, handle, indices, *state, **kwargs)  # state: of tf.contrib.optimizer_v2, for one call
 
 
 # TensorFlow's own way for optimizers that do not say how they treat repeated indices.

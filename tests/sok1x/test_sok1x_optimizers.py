@@ -128,6 +128,17 @@ def test_tf_keras(name, seed):
         check(twins, steps[0], steps[1], seed)
 
 
+@pytest.mark.skipif(not v1.__version__.startswith("1."), reason="TensorFlow 2 has no contrib")
+def test_contrib_optimizer_v2(seed):
+    """Its optimizers hand the state of their slots and hyperparameters over with each gradient."""
+    from tensorflow.contrib.optimizer_v2 import optimizer_v2_symbols as contrib
+    with graph():
+        twins = Twins()
+        ours = sok.DistributedOptimizer(contrib.AdamOptimizer(0.05)).minimize(twins.our_loss, var_list=twins.ours)
+        stock = contrib.AdamOptimizer(0.05).minimize(twins.stock_loss, var_list=twins.stock)
+        check(twins, ours, stock, seed)
+
+
 def our_forward(twins):
     return twins._loss(twins.dense(twins.keys), twins.sparse(twins.bags))
 
