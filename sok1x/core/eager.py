@@ -79,9 +79,27 @@ def room(variable: Any) -> Iterator[None]:
         yield
 
 
-def placeholder(dtype: Any, shape: Any, name: Any = None) -> tf.Tensor:
-    """A `tf.placeholder`, also where tensors are no keys of a dict: in TensorFlow 2 they compare by their values."""
-    made = tf.placeholder(dtype, shape, name=name)
+def placeholder(dtype: Any, shape: Any, name: Any = None, default: Any = None) -> tf.Tensor:
+    """A `tf.placeholder`, also where tensors are no keys of a dict: in TensorFlow 2 they compare by their values.
+
+    Args:
+        dtype: of what is fed.
+        shape: likewise.
+        name: of the op.
+        default: its value where it is not fed; None: to run what needs it without is an error.
+
+    Returns:
+        The tensor.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core import eager
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     int(session.run(eager.placeholder(tf.int64, [], default=7)))
+        7
+    """
+    made = tf.placeholder(dtype, shape, name=name) if default is None else \
+        tf.placeholder_with_default(tf.constant(default, dtype), shape, name=name)
     if V2:
         made.__class__ = _by_identity(type(made))
     return made

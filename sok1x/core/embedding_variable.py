@@ -189,7 +189,8 @@ class EmbeddingVariable(StampedVariable):
             if table.grows:
                 eager_slots.note_variables(self)
         with eager.room(self), tf_ops.name_scope(table.name + "/"), tf.device(self.device):
-            since = eager.placeholder(tf.int64, [], name="since")
+            # Where nobody feeds it, nothing has changed: tf.add_check_numerics_ops runs all that gives floats.
+            since = eager.placeholder(tf.int64, [], name="since", default=tf.int64.max)
             self.changed = (since, *stamps.changed(self.table_variables, since))
             time = eager.placeholder(tf.int64, [], name="time")
             self.step_at = (time, step_at.step_at(self.table_variables, time))

@@ -142,3 +142,21 @@ def test_lookups_in_a_loop():
             assert sorted(sok.incremental_dump(shard, 0, run)[0]) == list(range(12))  # iterations run in any order
             run.run(gradient.values)
             assert run.run(shard.stamps).tolist() == [1] * 12 + [0] * 20
+
+
+def test_checks_of_numbers_of_the_whole_graph():
+    """tf.add_check_numerics_ops runs all that gives floats, of which a table's changed rows are one."""
+    with graph():
+        layer = dense_layer()
+        keys = tf.placeholder(tf.int64, [None, 2, 3])
+        loss = tf.reduce_sum(layer(keys, training=True) ** 2)
+        with tf.control_dependencies([v1.add_check_numerics_ops()]):
+            step = v1.train.GradientDescentOptimizer(0.25).minimize(loss)
+        with session() as run:
+            feed = {keys: np.arange(6).reshape(1, 2, 3)}
+            before = run.run(loss, feed)
+            run.run(step, feed)
+            np.testing.assert_allclose(run.run(loss, feed), before / 4, rtol=1e-5)
+            layer.embedding_variable.load(np.full([32, 4], np.nan, np.float32), run)
+            with pytest.raises(tf.errors.InvalidArgumentError, match="NaN"):
+                run.run(step, feed)
