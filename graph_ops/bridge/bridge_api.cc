@@ -56,7 +56,7 @@ int sok1x_lock(void* handle, int exclusive, sok1x::TensorInfo* infos) {
   request->FollowTensorFlow();
   for (size_t i = 0; i < request->variables.size(); ++i) {
     tensorflow::Var* variable = request->variables[i].get();
-    if (!variable->is_initialized) {
+    if (!sok1x::HasValue(variable)) {
       request->Unlock();
       return -1 - static_cast<int>(i);
     }
@@ -80,7 +80,7 @@ int sok1x_initialized(void* handle) {
     tensorflow::Var* variable = request->variables[i].get();
     if (variable == nullptr) return -1 - static_cast<int>(i);
     tensorflow::tf_shared_lock lock(*variable->mu());
-    if (!variable->is_initialized) return -1 - static_cast<int>(i);
+    if (!sok1x::HasValue(variable)) return -1 - static_cast<int>(i);
   }
   return 0;
 }

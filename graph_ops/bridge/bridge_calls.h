@@ -48,6 +48,13 @@ inline int AllocateTemporary(Request* request, int64_t bytes, tf::Tensor* block,
   return 0;
 }
 
+// Whether a variable has a value. Assigned by what XLA has compiled, it does not say so in TensorFlow 1.15; one without
+// a value has the shape [0] there, which no variable of a table has.
+inline bool HasValue(tf::Var* variable) {
+  const tf::Tensor& tensor = *variable->tensor();
+  return variable->is_initialized || tensor.dims() != 1 || tensor.NumElements() > 0;
+}
+
 // The sparse-update rule of TensorFlow's own optimizers: the first in-place write switches the variable to
 // copy-on-read; if a reader still shares the buffer at that moment, the variable gets its own copy first.
 inline tf::Status MakeWritable(Request* request, tf::Var* variable) {

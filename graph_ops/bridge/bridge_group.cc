@@ -85,7 +85,7 @@ int Group::Lock(bool exclusive, TensorInfo* infos, int width, int32_t* codes) {
     Request* request = members_[i];
     for (size_t j = 0; codes[i] == 0 && j < request->variables.size(); ++j) {
       tf::Var* variable = request->variables[j].get();
-      if (!variable->is_initialized) {
+      if (!HasValue(variable)) {
         codes[i] = -1 - static_cast<int>(j);
         break;
       }

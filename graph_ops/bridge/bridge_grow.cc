@@ -57,7 +57,7 @@ int sok1x_reach(void* handle, const char* container, const char* name) {
   if (found == nullptr) return kAbsent;
   {
     tensorflow::tf_shared_lock lock(*found->mu());
-    if (!found->is_initialized) return kAbsent;
+    if (!sok1x::HasValue(found.get())) return kAbsent;
   }
   const int number = NumberOf(request, found);
   if (number == static_cast<int>(request->variables.size())) request->variables.push_back(std::move(found));
@@ -73,7 +73,7 @@ int sok1x_reach_at_once(void* handle, const char* container, const char* name) {
   const int number = NumberOf(request, found);
   if (number < static_cast<int>(request->variables.size())) return number;
   if (!found->mu()->try_lock()) return kWouldWait;
-  const bool there = found->is_initialized;
+  const bool there = sok1x::HasValue(found.get());
   if (!there || !sok1x::MakeWritable(request, found.get()).ok()) {
     found->mu()->unlock();
     return there ? kWouldWait : kAbsent;
@@ -184,7 +184,7 @@ int64_t sok1x_rows(void* handle, int index) {
   tensorflow::Var* variable = request->variables[index].get();
   if (variable == nullptr) return -1;
   tensorflow::tf_shared_lock lock(*variable->mu());
-  if (!variable->is_initialized || variable->tensor()->dims() == 0) return -1;
+  if (!sok1x::HasValue(variable) || variable->tensor()->dims() == 0) return -1;
   return variable->tensor()->dim_size(0);
 }
 
