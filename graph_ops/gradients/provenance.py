@@ -40,6 +40,10 @@ _KEEPING = _SCALING + _FIRST + (
     "Identity", "IdentityN", "StopGradient", "PreventGradient", "Cast", "Neg", "Sign", "AddN", "Add", "AddV2", "Sub",
     "AccumulateNV2", "Pack", "Unpack", "Concat", "ConcatV2", "Split", "Merge", "RefMerge", "Enter", "Exit",
     "NextIteration", "Select", "SelectV2", "ReadVariableOp", "ZerosLike", "OnesLike")
+# What takes sums out of an accumulator, as of tf.train.SyncReplicasOptimizer, and what brings gradients there: with the
+# accumulator as its first input, and the gradient, or its values, as the input of that number.
+_TAKING = ("AccumulatorTakeGradient", "SparseAccumulatorTakeGradient", "ResourceAccumulatorTakeGradient")
+_BRINGING = {"AccumulatorApplyGradient": 2, "SparseAccumulatorApplyGradient": 3, "ResourceAccumulatorApplyGradient": 2}
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 _DEPTH = 6  # of products of numbers that are looked into
 _GRADIENT, _FACTOR, _BENEATH = range(3)  # what a tensor is on the way: beneath is what lies under an unknown op
@@ -112,6 +116,8 @@ def standing(gradient, kind=_GRADIENT, depth=0):
         elif op.type in _VARIABLES:
             if kind == _GRADIENT and op.name not in trainable:
                 waiting += [(value, _GRADIENT) for value in _added_to(op)]
+        elif kind == _GRADIENT and op.type in _TAKING:
+            waiting += [(value, _GRADIENT) for value in _brought_to(op.inputs[0])]
         elif kind == _GRADIENT and op.type in _KEEPING:
             waiting += _inputs(op, depth)
         elif op.inputs:
@@ -159,3 +165,9 @@ def _added_to(variable):
     """What is added to a variable anywhere in the graph: gradients, if they are accumulated in it."""
     return [consumer.inputs[1] for consumer in variable.outputs[0].consumers()
             if consumer.type in ("AssignAdd", "AssignAddVariableOp")]
+
+
+def _brought_to(accumulator):
+    """The gradients, or their values, that are brought to an accumulator anywhere in the graph."""
+    return [consumer.inputs[_BRINGING[consumer.type]] for consumer in accumulator.consumers()
+            if consumer.type in _BRINGING]

@@ -270,11 +270,17 @@ def check_what_is_averaged_already(average):
         accumulate = kept.assign_add(g)
         with tf.control_dependencies([accumulate]):
             accumulated = kept.read_value()
+        dense, sparse = (kind(tf.float64, [2]) for kind in (v1.ConditionalAccumulator, v1.SparseConditionalAccumulator))
+        with tf.control_dependencies([dense.apply_grad(g)]):
+            taken = dense.take_grad(1)
+        with tf.control_dependencies([sparse.apply_indexed_slices_grad(
+                tf.IndexedSlices(g, tf.constant([0, 1], tf.int64), [2]))]):
+            taken_slices = sparse.take_indexed_slices_grad(1)
         count = exchanges()
         ways = [(tf.clip_by_norm(g, 1.0), total / np.linalg.norm(total)), (g * factor, 0.5 * total),
                 (tf.clip_by_value(g, -5.0, 5.0), np.minimum(total, 5)), (g + 0.1 * w, total),
                 (tf.where(tf.math.is_nan(g), tf.zeros_like(g), g), total), (accumulated, total),
-                (tf.cast(tf.cast(g, tf.float32), tf.float64), total)]
+                (taken, total), (taken_slices, total), (tf.cast(tf.cast(g, tf.float32), tf.float64), total)]
         steps = [optimizer.apply_gradients([(gradient, w)]) for gradient, _ in ways]
         check(exchanges() == count, "averaged twice")
         with session() as run:
