@@ -1,11 +1,11 @@
-"""Gradients of tf.train's optimizers averaged over the ranks, in whichever optimizer a script makes."""
+"""Gradients of tf.train's and Keras' optimizers averaged over the ranks, in whichever optimizer a script makes."""
 import types
 from typing import Any, List
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.deeprec.patches import Patches
-from sok1x.graph_ops.bridge.tensorflow_versions import clip_ops, is_eager_outside
+from sok1x.graph_ops.bridge.tensorflow_versions import KerasOptimizer, clip_ops, is_eager_outside
 from sok1x.graph_ops.gradients import provenance, table_means
 from sok1x.optimizers import clipping, gradients
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
@@ -13,7 +13,7 @@ from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
 def watch(patches: Patches) -> None:
     """From now on gradients are means over the ranks: tables' as lookups make them, all others where an optimizer
-    computes or applies them, or where tf.clip_by_global_norm clips them together with tables'.
+    computes or applies them (Keras' only applies), or where tf.clip_by_global_norm clips them together with tables'.
 
     Args:
         patches: what undoes the latter.
@@ -33,8 +33,24 @@ def watch(patches: Patches) -> None:
     vars(apply_gradients).update(vars(apply))
     patches.put(kind, "compute_gradients", compute_gradients)
     patches.put(kind, "apply_gradients", apply_gradients)
+    _watch_keras(patches)
     _watch_clipping(patches)
     table_means.make_means(True)
+
+
+def _watch_keras(patches: Patches) -> None:
+    """From now on Keras' optimizers average in graphs what they apply: in models that are fitted, and in a script's."""
+    apply = KerasOptimizer.apply_gradients
+
+    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        if not is_eager_outside() and not _averages_itself(self):
+            pairs = gradients.average(pairs)
+        return apply(self, pairs, *args, **kwargs)
+
+    apply_gradients.__doc__ = apply.__doc__
+    vars(apply_gradients).update(vars(apply))
+    patches.put(KerasOptimizer, "apply_gradients", apply_gradients)
 
 
 def _watch_clipping(patches: Patches) -> None:

@@ -27,8 +27,10 @@ def watch(patches: Patches) -> None:
             return stock(var_list, name)
         var_list = list(var_list)
         of_all = {id(variable) for variable in tf.global_variables()}
-        dense = [variable for variable in var_list if id(variable) in of_all
-                 and variable.dtype.base_dtype not in (tf.string, tf.resource, tf.variant)]
+        # By name: Keras takes what it has not initialized yet from a set, whose order each rank has its own of.
+        dense = sorted((variable for variable in var_list if id(variable) in of_all
+                        and variable.dtype.base_dtype not in (tf.string, tf.resource, tf.variant)),
+                       key=lambda variable: str(variable.name))
         initialized = stock(var_list, name)
         with tf_ops.control_dependencies([initialized]), tf.name_scope("equal_on_all_ranks"):
             return broadcast.of_variables(dense, 0)

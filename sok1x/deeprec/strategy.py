@@ -45,7 +45,8 @@ def enable_distributed_strategy(strategy: str = COLLECTIVE, *, average_gradients
         strategy: 'collective': tables are spread over the ranks that mpiexec or horovodrun has started, or
             'localized': this process goes on alone, whatever has started it.
         average_gradients: whether tf.train's optimizers average all gradients over the ranks: those of dense variables
-            in `compute_gradients`, or, of what comes from tf.gradients, in `apply_gradients`; those of tables, which
+            in `compute_gradients`, or, of what comes from tf.gradients, in `apply_gradients`, as Keras' optimizers do
+            in graphs (in TensorFlow 2 the legacy ones); those of tables, which
             are sums otherwise, in the lookups. tf.clip_by_global_norm, if there are tables' gradients in its list,
             averages the others that are not yet, and clips by the norm of all ranks' rows.
         broadcast_variables: whether dense variables begin with rank 0's values: in

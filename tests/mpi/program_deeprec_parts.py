@@ -61,6 +61,19 @@ with tf.Graph().as_default(), tf.Session() as session:
     assert session.run(model.dense) == 8.5
 deeprec.disable_distributed_strategy()
 
+# So are those of Keras' optimizers, and what is initialized may be listed in another order on each rank, as Keras does.
+deeprec.enable_distributed_strategy()
+with tf.Graph().as_default(), tf.Session() as session:
+    first, second = [tf.get_variable(name, initializer=[value + rank] * 2, use_resource=True)
+                     for name, value in (("first", 10.0), ("second", 20.0))]
+    keras = getattr(tf.keras.optimizers, "legacy", tf.keras.optimizers)
+    step = keras.SGD(1.0).get_updates(tf.reduce_sum(first * (rank + 1) + second * rank), [first, second])
+    session.run([each.initializer for each in tf.global_variables()])
+    session.run(tf.variables_initializer([first, second][::1 - 2 * rank]))
+    session.run(step)
+    np.testing.assert_array_equal(session.run([first, second]), [[8.5] * 2, [19.5] * 2])
+deeprec.disable_distributed_strategy()
+
 # A table's gradient, a mean now, is still known as that of this rank's rows: of key 3, which rank 1 has.
 deeprec.enable_distributed_strategy()
 with tf.Graph().as_default(), tf.Session() as session:
