@@ -8,7 +8,7 @@
 SOK_KERNEL sok1x_begin_lookup(i64* tick, i64* known, i64 unknown, const i64* clock) {
   SOK_PARALLEL_FOR(i, 1, 24) {
     *tick += 1;
-    if (*known == unknown) *known = *clock;
+    if (*known == unknown) *known = *clock ? *clock : -1;  // 0 says that all is known
   };
 }
 

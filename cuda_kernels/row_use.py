@@ -25,7 +25,7 @@ def begin_lookup(tick: Array, known: Array, unknown: int, clock: Array) -> None:
 
     Args:
         tick: grows by one.
-        known: becomes what `clock` is, where it is `unknown`.
+        known: becomes what `clock` is, where it is `unknown`: -1 if that is 0.
         unknown: a number.
         clock: the step of a table.
     """

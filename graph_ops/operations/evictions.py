@@ -78,8 +78,9 @@ class _Since(Operation):
             index = store.own.get("every", store.index)
             hash_index.find(index, asked, rows)
             keys = keys[rows.read() < 0]
-            known = min(int(counters[KNOWN]), int(store.clock.read()))  # no lookup yet: since it was loaded
-        complete = (not known or since >= known) and (
+            # If no lookup has followed: since it was loaded.
+            known = min(max(int(counters[KNOWN]), 0), int(store.clock.read()))
+        complete = (not counters[KNOWN] or since >= known) and (
             not forgotten or (len(notes) > 0 and since >= oldest))
         request.host_output(0, "int64", (len(keys),)).numpy()[:] = keys
         request.host_output(1, "bool", ()).numpy()[...] = complete

@@ -55,8 +55,9 @@ class ForgetfulStore(HashedStore):
     used       int64 [V], the tick of the last training lookup that asked for each row; -1 where a row is free
     free       int64 [V], the numbers of free rows, the lowest last: new keys get these first, from the end
     counters   int64 [6], TICK, FREE (rows), EVICTED (keys, in all), KNOWN: which keys have left before this step nobody
-               knows; UNKNOWN_STEP from when the table is loaded until the next training lookup; ADMITTED (keys that got
-               rows, in all), REFUSED (how often a lookup has refused a key)
+               knows: 0 if the table has not been loaded, -1 for step 0, UNKNOWN_STEP from when it is loaded until the
+               next training lookup; ADMITTED (keys that got rows, in all), REFUSED (how often a lookup has refused a
+               key)
     frequency  int64 [V], how many training lookups have asked for each row, for 'lfu'
     evicted    int64 [L, 2], the last keys that left and the step at which they did, a ring
     sketch     how often keys without a row have been asked for (cuda_kernels/admission.cu)

@@ -1,4 +1,5 @@
 """Tables that forget in one process: rows in flight, what fails half-way, keys given out and remembered, files."""
+import datetime
 import threading
 import time
 
@@ -283,6 +284,31 @@ def test_evicted_keys_are_those_that_have_not_come_back(graph):
     assert sok.evicted_keys(model.table, 3, model.session)[1]
     changed, _ = sok.incremental_dump(model.table, -1, model.session)
     assert set(changed.tolist()) == model.held() == {1, 8, 9, 10, 11, 12, 13, 14}
+
+
+def test_what_left_before_a_load_is_not_known_at_step_0_either(graph, tmp_path):
+    model = Model(max_capacity=2, evict_strategy="lru", remember_evicted=9)
+    model.train([1, 2])
+    with model.session.as_default():
+        sok.dump(str(tmp_path / "dumped"), [model.table])
+    for cache in ({}, {"cache_rows": 2}):
+        with tf.Graph().as_default():  # a new process: no step has been counted
+            table = sok.DynamicVariable(dimension=DIM, name=model.table.table.name, max_capacity=4, remember_evicted=9,
+                                        **cache)
+            ids = tf.placeholder(tf.int64, [None])
+            rows = sok.all2all_dense_embedding(table, ids)
+            with tf.Session() as session:
+                session.run(tf.global_variables_initializer())
+                assert sok.evicted_keys(table, -1, session)[1]
+                sok.load(str(tmp_path / "dumped"), [table])
+                for batch, left in (([], []), ([3, 4], []), ([5, 4], [1])):
+                    session.run(rows, {ids: batch})
+                    # Whoever has followed the former process may have keys that left there.
+                    assert not sok.evicted_keys(table, -1, session)[1]
+                    now = datetime.datetime.utcnow() - datetime.timedelta(hours=1)
+                    assert sok.incremental_model_dump([table], now, session, evicted=True)[3] == [False]
+                    keys, complete = sok.evicted_keys(table, 0, session)
+                    assert complete and keys.tolist() == left
 
 
 def by_key(state):
