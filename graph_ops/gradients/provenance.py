@@ -163,8 +163,16 @@ def _inputs(op, depth):
 
 def _added_to(variable):
     """What is added to a variable anywhere in the graph: gradients, if they are accumulated in it."""
-    return [consumer.inputs[1] for consumer in variable.outputs[0].consumers()
-            if consumer.type in ("AssignAdd", "AssignAddVariableOp")]
+    consumers = variable.outputs[0].consumers()
+    sums = [consumer.inputs[1] for consumer in consumers if consumer.type in ("Assign", "AssignVariableOp")
+            and consumer.inputs[1].op.type in ("Add", "AddV2", "AddN")]
+    return [consumer.inputs[1] for consumer in consumers if consumer.type in ("AssignAdd", "AssignAddVariableOp")] + [
+        value for value in sums if _reads(value.op, variable)]  # kept.assign(0.9 * kept + gradient)
+
+
+def _reads(op, variable, depth=3):
+    """Whether an op's inputs have a variable's value, at most so many ops back."""
+    return any(each.op is variable or (depth > 0 and _reads(each.op, variable, depth - 1)) for each in op.inputs)
 
 
 def _brought_to(accumulator):

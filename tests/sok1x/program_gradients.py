@@ -264,12 +264,15 @@ def check_what_is_averaged_already(average):
         total = reduce(own, axis=0)
         w = v1.get_variable("w", initializer=np.zeros(2), use_resource=True)
         kept = v1.get_variable("kept", initializer=np.zeros(2), trainable=False, use_resource=True)
+        slow = v1.get_variable("slow", initializer=np.zeros(2), trainable=False, use_resource=True)
         factor = v1.placeholder_with_default(tf.constant(0.5, tf.float64), [])
         optimizer = sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), average=average)
         (g, _), = optimizer.compute_gradients(tf.reduce_sum(w * own[RANK]), [w])
         accumulate = kept.assign_add(g)
         with tf.control_dependencies([accumulate]):
             accumulated = kept.read_value()
+        with tf.control_dependencies([slow.assign(0.5 * slow + g)]):
+            decayed = slow.read_value()
         dense, sparse = (kind(tf.float64, [2]) for kind in (v1.ConditionalAccumulator, v1.SparseConditionalAccumulator))
         with tf.control_dependencies([dense.apply_grad(g)]):
             taken = dense.take_grad(1)
@@ -280,12 +283,13 @@ def check_what_is_averaged_already(average):
         ways = [(tf.clip_by_norm(g, 1.0), total / np.linalg.norm(total)), (g * factor, 0.5 * total),
                 (tf.clip_by_value(g, -5.0, 5.0), np.minimum(total, 5)), (g + 0.1 * w, total),
                 (tf.where(tf.math.is_nan(g), tf.zeros_like(g), g), total), (accumulated, total),
-                (taken, total), (taken_slices, total), (tf.cast(tf.cast(g, tf.float32), tf.float64), total)]
+                (decayed, total), (taken, total), (taken_slices, total),
+                (tf.cast(tf.cast(g, tf.float32), tf.float64), total)]
         steps = [optimizer.apply_gradients([(gradient, w)]) for gradient, _ in ways]
         check(exchanges() == count, "averaged twice")
         with session() as run:
             for step, (_, expected) in zip(steps, ways):
-                run.run([w.initializer, kept.initializer])
+                run.run([w.initializer, kept.initializer, slow.initializer])
                 run.run(step)
                 np.testing.assert_allclose(run.run(w), -expected, rtol=1e-6)
         mixed = g * (1.0 + tf.reduce_sum(tf.gradients(tf.reduce_sum(tf.square(w) * own[RANK]), [w])[0]))
