@@ -91,6 +91,7 @@ How they end:
     heartbeat            other hosts that are gone
     heartbeat_sockets    its connections
     orphans              an mpiexec that waits for a host that is gone
+    siblings             ranks that have ended before they joined
 """
 from .announcements import Decision, Ready
 from .coordinator import Coordinator

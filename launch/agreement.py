@@ -7,6 +7,7 @@ import numpy as np
 
 from .errors import DEADLINE_EXCEEDED, INVALID_ARGUMENT, LaunchError
 from .hosts import rank_list
+from .siblings import LOOK_SECONDS
 
 _MISSING = "(not given)"
 
@@ -52,14 +53,28 @@ def compare_texts(texts):
 class Patience:
     """Warns when a wait at the start lasts longer than `stall` seconds, and says when it has lasted `abort`."""
 
-    def __init__(self, who, stall, abort, warn, clock=time.monotonic):
+    def __init__(self, who, stall, abort, warn, clock=time.monotonic, gone=lambda: None):
         self._who, self._stall, self._abort, self._warn, self._clock = who, stall, abort, warn, clock
+        self._gone = gone
         self._begin = clock()
-        self._warned = 0
+        self._warned = self._looked = 0
 
     def check(self):
-        """Warns if it is time to. Raises LaunchError DEADLINE_EXCEEDED once `abort` seconds have passed."""
+        """Warns if it is time to.
+
+        Raises:
+            LaunchError: DEADLINE_EXCEEDED once `abort` seconds have passed, or where `gone()` names ranks that will
+                never come.
+        """
         waited = self._clock() - self._begin
+        if waited >= LOOK_SECONDS * (self._looked + 1):
+            self._looked = int(waited / LOOK_SECONDS)
+            gone = self._gone()
+            if gone is not None:
+                raise LaunchError(DEADLINE_EXCEEDED, (
+                    "sok.Init: not every rank will run it: {} {} ended before, with exit code 0. Every rank must run "
+                    "sok.Init; see why the program ends there, or start fewer ranks.").format(
+                        gone, "have" if "ranks " in gone else "has"))
         if self._abort is not None and waited >= self._abort:
             raise LaunchError(DEADLINE_EXCEEDED, (
                 "sok.Init: not every rank has run it within {:g} s (SOK1X_ABORT_SECONDS). Every rank must run "

@@ -3,7 +3,19 @@ import ctypes
 import os
 import threading
 
-from . import agreement, by_hosts, environment, failure, heartbeat, hosts, launcher, mpi_library, orphans, tree
+from . import (
+    agreement,
+    by_hosts,
+    environment,
+    failure,
+    heartbeat,
+    hosts,
+    launcher,
+    mpi_library,
+    orphans,
+    siblings,
+    tree,
+)
 from .coordinator import Coordinator
 from .errors import DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, LaunchError
 from .lines import print_line
@@ -172,7 +184,7 @@ def _join(arguments, found):
     talks = environment.tree_ranks(), environment.tree_width()
     who = "sok1x: rank {}{}".format(
         found.rank if found else "?", " (host {})".format(hosts.own_name()) if hosts.several() else "")
-    patience = agreement.Patience(who, stall, abort, print_line)
+    patience = agreement.Patience(who, stall, abort, print_line, gone=siblings.Siblings().gone)
     if _mpi is None:
         MPI = mpi_library.load()
         # MPI_Init does not return before all ranks call it and cannot be given up: out of patience ends the process.

@@ -174,6 +174,26 @@ def never_init():
     executor.start_world()
 
 
+def leave_before_init():
+    """All ranks but rank 1 end with code 0 before anybody has started MPI: mpiexec has noticed nothing."""
+    pids = os.path.join(sys.argv[2], "{}.pid")
+    others = [rank for rank in range(int(os.environ["OMPI_COMM_WORLD_SIZE"])) if rank != 1]
+    if os.environ["OMPI_COMM_WORLD_RANK"] != "1":
+        with open(pids.format("new" + os.environ["OMPI_COMM_WORLD_RANK"]), "w") as file:
+            file.write(str(os.getpid()))
+        os.rename(file.name, pids.format(os.environ["OMPI_COMM_WORLD_RANK"]))
+        return
+    for rank in others:
+        while not os.path.exists(pids.format(rank)):
+            time.sleep(0.02)
+        with open(pids.format(rank)) as file:
+            pid = file.read()
+        while os.path.exists("/proc/" + pid):
+            time.sleep(0.02)
+    time.sleep(0.5)
+    executor.start_world()
+
+
 def never_init_mpi_runs():
     """The same where MPI runs already, as after hvd.init()."""
     from mpi4py import MPI

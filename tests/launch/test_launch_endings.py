@@ -110,6 +110,14 @@ def test_a_rank_that_never_runs_init_is_given_up(scenario):
     assert "not every rank has run it within 1 s (SOK1X_ABORT_SECONDS)" in done.err, str(done)
 
 
+def test_ranks_that_end_before_init_are_not_waited_for(tmp_path):
+    """mpiexec takes them for programs without MPI, unless it hears of MPI in another before it hears of their end."""
+    done = run_ranks(3, PROGRAM, "leave_before_init", tmp_path, timeout=60, fresh=True, check=False)
+    assert done.code == 1, str(done)
+    ours = "sok1x: rank 1: sok.Init: not every rank will run it: ranks 0, 2 have ended before, with exit code 0."
+    assert ours in done.err or "mpiexec has exited due to process rank" in done.err, str(done)
+
+
 def test_mpi_without_thread_support_is_refused():
     done = run_ranks(2, PROGRAM, "threads_disabled", timeout=60, fresh=True)
     assert done.out.count("MPI was initialised before sok.Init with MPI_THREAD_FUNNELED") == 2, str(done)

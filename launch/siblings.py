@@ -1,0 +1,78 @@
+"""Which ranks of this host have ended before they joined: what nobody else tells those that wait for them in sok.Init.
+
+Open MPI's mpiexec ends a job when a rank fails. A process that ends with code 0 before any has started MPI it takes
+for a program without MPI, and MPI_Init then waits on all other ranks for ever. But mpiexec, or its daemon on another
+host, is the parent of its ranks (or of the shells that they are in): those that are not among its children are gone.
+"""
+import os
+
+from .orphans import launcher_above
+
+_SIZE, _LOCAL_SIZE, _RANK = "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK"
+# mpiexec starts its ranks one after the other: only who is missing again, so long afterwards, is gone.
+LOOK_SECONDS = 3.0
+
+
+class Siblings:
+    """The processes that the launcher has started on this host.
+
+    Args:
+        environ: The environment, in which Open MPI says how many ranks there are.
+    """
+
+    def __init__(self, environ=os.environ):
+        self._size, self._expected = (int(environ.get(name) or 0) for name in (_SIZE, _LOCAL_SIZE))
+        self._launcher = launcher_above(os.getppid()) if self._expected > 1 else None
+        self._missing_before = set()
+
+    def gone(self):
+        """Looks; to be called every LOOK_SECONDS.
+
+        Returns:
+            None; or who is missing as in the look before: 'rank 1', or, on one host of several, '2 ranks of host a'.
+        """
+        there = _children(self._launcher[0]) if self._launcher is not None else None
+        if there is None or len(there) >= self._expected:
+            self._missing_before = set()
+            return None
+        ranks = {_rank_of(pid) for pid in there}
+        missing = set(range(self._size)) - ranks
+        # Who ends because it has seen this is not why.
+        again, self._missing_before = sorted(missing & self._missing_before), missing
+        if not again:
+            return None
+        if self._expected == self._size and None not in ranks:
+            return ("rank {}" if len(again) == 1 else "ranks {}").format(", ".join(map(str, again)))
+        count = self._expected - len(there)
+        return "{} {} of host {}".format(count, "rank" if count == 1 else "ranks", os.uname()[1])
+
+
+def _children(parent):
+    """The processes of a parent that have not ended; None where it is gone, or nobody can say."""
+    found = []
+    try:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return None
+    if parent not in pids:
+        return None
+    for pid in pids:
+        try:
+            with open("/proc/{}/stat".format(pid)) as file:
+                state, of = file.read().rpartition(")")[2].split()[:2]
+        except OSError:  # it has ended since
+            continue
+        if int(of) == parent and state not in "ZX":
+            found.append(pid)
+    return found
+
+
+def _rank_of(pid):
+    try:
+        with open("/proc/{}/environ".format(pid), "rb") as file:
+            for entry in file.read().split(b"\0"):
+                if entry.startswith(_RANK.encode() + b"="):
+                    return int(entry.partition(b"=")[2])
+    except (OSError, ValueError):
+        pass
+    return None
