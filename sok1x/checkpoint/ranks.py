@@ -56,6 +56,19 @@ class Ranks:
         return [given for _, given in told]
 
 
+def expect_same_step(verb: str, steps: List[Any]) -> None:
+    """Raises CheckpointError where the ranks' steps are not one; `verb`: what they were to do, 'save' or 'restore'.
+
+    Shards say of which step they are, so those of several would be a checkpoint that nobody can restore.
+    """
+    if any(step != steps[0] for step in steps):
+        raise CheckpointError((
+            "The ranks {} different steps: {}. All ranks take part in one checkpoint; nothing was {}d. Give every rank "
+            "the same step (a hook's is the global step).").format(verb, ", ".join(
+                "{} {}".format(launch.named(rank), "the last" if step is None else step)
+                for rank, step in enumerate(steps)), verb))
+
+
 def expect_seen(folder: str, by_rank_0: str) -> None:
     """Raises CheckpointError where this rank does not see a folder that rank 0 does; `by_rank_0`: what it did there."""
     if not os.path.isdir(folder):

@@ -2,8 +2,8 @@
 
     mpiexec -np 2 python program_restore.py FOLDER SEED
 
-Rank r writes FOLDER/report-<r>.json: {"damages", "mismatches" or "unseen": {case: [the error's classes, its message,
-names of the variables that changed]}}.
+Rank r writes FOLDER/report-<r>.json: {"damages", "mismatches", "unseen" or "steps": {case: [the error's classes, its
+message, names of the variables that changed]}}.
 """
 import json
 import os
@@ -41,12 +41,12 @@ class Restorer:
     def restore(self):
         self._saver.after_create_session(self.session, None)
 
-    def report(self):
-        """[classes of the error, its message, what changed] of a restore."""
+    def report(self, act=None):
+        """[classes of the error, its message, what changed] of a restore, or of what else is done."""
         before = self.session.run(self._variables)
         classes, message = [], ""
         try:
-            self.restore()
+            (act or self.restore)()
         except Exception as error:
             classes, message = [one.__name__ for one in type(error).__mro__], str(error)
         after = self.session.run(self._variables)
@@ -159,11 +159,27 @@ def unseen(folder):
     return reports
 
 
+def steps(folder):
+    """Each rank means another step: of a save, and of a restore where there are both."""
+    Varied()
+    manager, restorer = sok.CheckpointManager(folder), Restorer(folder)
+    session = restorer.session
+    reports = {"hook": restorer.report(lambda: restorer.save(3 + RANK)),
+               "save": restorer.report(lambda: manager.save(session, 1 + RANK))}
+    assert not [name for name in os.listdir(folder) if "model.ckpt" in name]
+    manager.save(session, 1)
+    manager.save(session, 2)
+    reports["restore"] = restorer.report(lambda: manager.restore(session, 1 + RANK))
+    reports["last"] = restorer.report(lambda: manager.restore(session, 2 if RANK else None))
+    assert manager.restore(session, 2) == 2
+    return reports
+
+
 def main():
     folder, seed = sys.argv[1:]
     random.seed(int(seed))
     reports = {}
-    for name, cases in (("damages", damaged), ("mismatches", mismatched), ("unseen", unseen)):
+    for name, cases in (("damages", damaged), ("mismatches", mismatched), ("unseen", unseen), ("steps", steps)):
         place = os.path.join(folder, name)
         on_rank_0(lambda: os.mkdir(place))
         with tf.Graph().as_default():

@@ -91,3 +91,14 @@ def test_a_rank_that_does_not_see_the_folder(reports, name, finds):
         expect(report["unseen"][name], ["does not see the folder saved/", "that rank 0 " + finds,
                                         "checkpoint_dir must be on a file system that all ranks share"])
         assert report["unseen"][name][1].startswith("Rank 1: ") == (rank == 0)
+
+
+@pytest.mark.parametrize("name, words", [
+    ("hook", "The ranks save different steps: rank 0 3, rank 1 4."),
+    ("save", "The ranks save different steps: rank 0 1, rank 1 2."),
+    ("restore", "The ranks restore different steps: rank 0 1, rank 1 2."),
+    ("last", "The ranks restore different steps: rank 0 the last, rank 1 2.")])
+def test_ranks_that_mean_different_steps(reports, name, words):
+    done = "saved" if name in ("hook", "save") else "restored"
+    for report in reports:
+        expect(report["steps"][name], [words, "nothing was " + done])
