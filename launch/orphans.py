@@ -15,21 +15,21 @@ LAUNCHERS = ("mpiexec", "mpirun", "orterun", "orted")
 _TIMES, _BETWEEN_SECONDS = 2, 5.0
 
 
-def _look(pid):
-    """(name, parent, start time) of a process; (None, 0, None) where there is none."""
+def look(pid):
+    """(name, state, parent, start time) of a process; (None, None, 0, None) where there is none."""
     try:
         with open("/proc/{}/stat".format(pid)) as file:
             before, _, after = file.read().rpartition(")")
     except OSError:
-        return None, 0, None
+        return None, None, 0, None
     fields = after.split()
-    return before.partition("(")[2], int(fields[1]), fields[19]
+    return before.partition("(")[2], fields[0], int(fields[1]), fields[19]
 
 
 def launcher_above(pid):
     """The mpiexec or daemon that a process descends from, as (pid, start time); None where there is none."""
     while pid > 1:
-        name, parent, start = _look(pid)
+        name, _, parent, start = look(pid)
         if name in LAUNCHERS:
             return pid, start
         pid = parent
@@ -55,7 +55,7 @@ def main(seconds, pid, start):
     for _ in range(_TIMES):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if _look(pid)[2] != start:
+            if look(pid)[3] != start:
                 return
             time.sleep(0.2)
         os.kill(pid, signal.SIGTERM)

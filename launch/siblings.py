@@ -6,7 +6,7 @@ host, is the parent of its ranks (or of the shells that they are in): those that
 """
 import os
 
-from .orphans import launcher_above
+from .orphans import launcher_above, look
 
 _SIZE, _LOCAL_SIZE, _RANK = "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK"
 # mpiexec starts its ranks one after the other: only who is missing again, so long afterwards, is gone.
@@ -49,22 +49,18 @@ class Siblings:
 
 def _children(parent):
     """The processes of a parent that have not ended; None where it is gone, or nobody can say."""
-    found = []
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return None
     if parent not in pids:
         return None
-    for pid in pids:
-        try:
-            with open("/proc/{}/stat".format(pid)) as file:
-                state, of = file.read().rpartition(")")[2].split()[:2]
-        except OSError:  # it has ended since
-            continue
-        if int(of) == parent and state not in "ZX":
-            found.append(pid)
-    return found
+    return [pid for pid in pids if _is_child(pid, parent)]
+
+
+def _is_child(pid, parent):
+    _, state, its_parent, _ = look(pid)
+    return its_parent == parent and state not in ("Z", "X")
 
 
 def _rank_of(pid):

@@ -4,14 +4,12 @@ Only the line that changes there changes: so what they show is tested on both.
 """
 import re
 
-import tensorflow
-
-_TENSORFLOW_2 = not tensorflow.__version__.startswith("1.")
+from tensorflow2_skips import ON_TENSORFLOW_2
 
 
 def here(text):
     """Python, or a docstring with examples, as it runs on the TensorFlow that is here; lines keep their numbers."""
-    if not _TENSORFLOW_2:
+    if not ON_TENSORFLOW_2:
         return text
     return re.sub(r"^( *(?:>>> )?)import tensorflow as tf$",
                   r"\1import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()", text, flags=re.MULTILINE)

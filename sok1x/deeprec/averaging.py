@@ -1,6 +1,6 @@
 """Gradients of tf.train's and Keras' optimizers averaged over the ranks, in whichever optimizer a script makes."""
 import types
-from typing import Any, List
+from typing import Any, Callable, List
 
 import tensorflow.compat.v1 as tf
 
@@ -18,39 +18,32 @@ def watch(patches: Patches) -> None:
     Args:
         patches: what undoes the latter.
     """
-    kind = tf.train.Optimizer
-    compute, apply = kind.compute_gradients, kind.apply_gradients
+    compute = tf.train.Optimizer.compute_gradients
 
     def compute_gradients(self: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = compute(self, *args, **kwargs)
         return pairs if _averages_itself(self) else gradients.average(pairs, new=True)
 
-    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        pairs = list(grads_and_vars)
-        return apply(self, pairs if _averages_itself(self) else gradients.average(pairs), *args, **kwargs)
-
-    compute_gradients.__doc__, apply_gradients.__doc__ = compute.__doc__, apply.__doc__
-    vars(apply_gradients).update(vars(apply))
-    patches.put(kind, "compute_gradients", compute_gradients)
-    patches.put(kind, "apply_gradients", apply_gradients)
-    _watch_keras(patches)
+    compute_gradients.__doc__ = compute.__doc__
+    patches.put(tf.train.Optimizer, "compute_gradients", compute_gradients)
+    _watch_applying(patches, tf.train.Optimizer, _averages_itself)
+    # In graphs: in models that are fitted, and in a script's.
+    _watch_applying(patches, KerasOptimizer, lambda optimizer: is_eager_outside() or _averages_itself(optimizer))
     _watch_clipping(patches)
     table_means.make_means(True)
 
 
-def _watch_keras(patches: Patches) -> None:
-    """From now on Keras' optimizers average in graphs what they apply: in models that are fitted, and in a script's."""
-    apply = KerasOptimizer.apply_gradients
+def _watch_applying(patches: Patches, kind: Any, left_alone: Callable[[Any], bool]) -> None:
+    """From now on optimizers of a kind average what they apply, but for those that are left alone."""
+    apply = kind.apply_gradients
 
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
-        if not is_eager_outside() and not _averages_itself(self):
-            pairs = gradients.average(pairs)
-        return apply(self, pairs, *args, **kwargs)
+        return apply(self, pairs if left_alone(self) else gradients.average(pairs), *args, **kwargs)
 
     apply_gradients.__doc__ = apply.__doc__
     vars(apply_gradients).update(vars(apply))
-    patches.put(KerasOptimizer, "apply_gradients", apply_gradients)
+    patches.put(kind, "apply_gradients", apply_gradients)
 
 
 def _watch_clipping(patches: Patches) -> None:

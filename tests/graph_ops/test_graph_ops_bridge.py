@@ -8,8 +8,9 @@ import bridge_operations as operations
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from own_words import own_words
 from ranks import run_ranks
+
+from sok1x.graph_ops.bridge.tensorflow_versions import own_words
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Where op and fetch are on two devices, TensorFlow has an error twice and says so before it.
@@ -187,7 +188,7 @@ import sys, threading, time
 sys.path.insert(0, {!r})
 import tensorflow.compat.v1 as tf
 import bridge_operations as operations
-from own_words import own_words
+from sok1x.graph_ops.bridge.tensorflow_versions import own_words
 from sok1x.graph_ops.bridge import executor
 gate = operations.Gate()
 nodes = [operations.wait(gate)] + [operations.sleep(0) for _ in range(3)]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from bulk_service import Service, array, member, tensor, variable
-from own_words import own_words
 
 from sok1x.graph_ops.bridge import bridge, bulk, library, op_functions
+from sok1x.graph_ops.bridge.tensorflow_versions import own_words
 from sok1x.launch import inbox
 
 

@@ -26,7 +26,7 @@ driver = ctypes.CDLL("libcuda.so.1")
 import numpy as np
 import tensorflow.compat.v1 as tf
 from bulk_service import Service, member
-from own_words import own_words
+from sok1x.graph_ops.bridge.tensorflow_versions import own_words
 from sok1x.graph_ops.bridge import bulk
 tf.logging.set_verbosity(tf.logging.ERROR)
 seen = []

@@ -6,12 +6,12 @@ import threading
 import lane_groups
 import numpy as np
 import tensorflow.compat.v1 as tf
-from own_words import own_words
 
 import sok1x as sok
 from sok1x.graph_ops.bridge import bulk, library
 from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.registry import Operation, get, register
+from sok1x.graph_ops.bridge.tensorflow_versions import own_words
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 FORWARD, BACKWARD, DISTINCT, BAG_FORWARD, BAG_BACKWARD = OPERATIONS = (
