@@ -69,11 +69,14 @@ class Side:
     def _keys(self, options, new):
         """A batch's keys in the device's memory, some of them replaced by new ones; and the variables to fill."""
         batches = np.stack([batch.keys for batch in make_batches("dense", vars(options), 0)])
+        self._batch, self._place = tf.placeholder(tf.int32, []), tf.placeholder(tf.int64, [])
+        if not new:
+            held = self._constant("batches", batches)
+            return held[0][self._batch], [held]
         count = batches.shape[1]
         fresh = np.random.RandomState(options.seed).random_sample(batches.shape) < new
         held = self._constant("batches", batches)
         marks = self._constant("new", fresh.astype(np.int64))
-        self._batch, self._place = tf.placeholder(tf.int32, []), tf.placeholder(tf.int64, [])
         never = options.vocabulary + self._place * count + tf.range(count, dtype=tf.int64)
         return tf.where(marks[0][self._batch] > 0, never, held[0][self._batch]), [held, marks]
 

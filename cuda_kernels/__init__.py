@@ -69,6 +69,7 @@ What they stand on:
     build_host     compiles the host's library
     native         where native libraries lie; an installation from sources alone compiles its own
     gpu            a GPU: its stream, its memory, its counts
+    gpu_side       a stream beside its own, for what takes long
     gpu_launch     kernels loaded, their parameters packed, each launched by one call into C
     host_launch    (host_launch.cu alone; gpu_launch.py wraps it) that call
     gpu_driver     what is asked of CUDA's driver besides

@@ -96,10 +96,10 @@ SOK_KERNEL sok1x_give_cached(const i64* SOK_RESTRICT keys, i64 n, i32* SOK_RESTR
 }
 #endif
 
-// out[i] = rows[i] where homes[i] is HOME_NEW, or where it is not if `others`; else -1.
-SOK_KERNEL sok1x_pick_new(const i32* SOK_RESTRICT homes, i64 n, const i32* SOK_RESTRICT rows, i32 others,
+// out[i] = rows[i] where homes[i] is HOME_NEW, or, `known`, where it is a row; else -1.
+SOK_KERNEL sok1x_pick_new(const i32* SOK_RESTRICT homes, i64 n, const i32* SOK_RESTRICT rows, i32 known,
                           i32* SOK_RESTRICT out) {
-  SOK_PARALLEL_FOR(i, n, 12) { out[i] = (homes[i] == HOME_NEW) != (others != 0) ? rows[i] : -1; };
+  SOK_PARALLEL_FOR(i, n, 12) { out[i] = (known ? homes[i] >= 0 : homes[i] == HOME_NEW) ? rows[i] : -1; };
 }
 
 // homes[rows[i]] = where[i], wide.

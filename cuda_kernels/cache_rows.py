@@ -12,8 +12,10 @@ NEW = HOMES["new"]
 _TEAM_ROWS = 4  # that a team of threads has in flight, as in cache_rows.cu, and as in host_group_inserts.cu
 # Of a launch that moves rows over the bus: more threads make it no faster, and what they have on its way at a time lies
 # so far apart in the host's memory that every row costs a translation of its address. On an H200 142,000 records of
-# 1536 bytes each way take 5.2 ms with so many threads, 5.4 with four times, 5.6 to 5.9 with more.
-_BUS_THREADS = 33 * 256
+# 1536 bytes each way take 5.2 ms with 33 blocks, 5.4 with four times as many, 5.6 to 5.9 with more. Lookups that move
+# rows both ways take least with 16 (9.1 ms; 9.6 with 12, 9.9 with 20, 9.7 with 24 and 33, 11.9 with 8); evaluations,
+# which fetch alone, 5.3 ms with these and 5.0 with 33.
+_BOTH_WAYS, _ONE_WAY = 16 * 256, 33 * 256
 _ALL_THREADS = 1 << 40  # as many as there are rows for
 _MOVES = (POINTER, POINTER, POINTER, POINTER, INT64)
 
@@ -121,7 +123,7 @@ def give(keys: Array, rows: Array, homes: Array, free: Array, next_row: int, new
 
 
 def pick(homes: Array, rows: Array, new: bool, out: Array) -> None:
-    """out[i] = rows[i] of keys that are new, or of those that are not; -1 for the others. All int32 [n]."""
+    """out[i] = rows[i] of keys that are new, or of those that have a home; -1 for the others. All int32 [n]."""
     n = homes.size
     need("homes", homes, "int32", n)
     need("rows", rows, "int32", n)
@@ -177,7 +179,8 @@ def move(out: Optional[Moves] = None, into: Optional[Moves] = None, over_bus: bo
     """
     there = [moves for moves in (out, into) if moves is not None]
     words = there[0].source.row_bytes // 4 if there else 1
-    kernels.move_records(*_given(out, words), *_given(into, words), words, _BUS_THREADS if over_bus else _ALL_THREADS)
+    on_bus = _ONE_WAY if len(there) < 2 else _BOTH_WAYS
+    kernels.move_records(*_given(out, words), *_given(into, words), words, on_bus if over_bus else _ALL_THREADS)
 
 
 def _given(moves: Optional[Moves], words: int) -> List[int]:

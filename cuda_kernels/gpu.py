@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from . import backend, gpu_compiler, gpu_driver, gpu_launch
+from . import backend, gpu_compiler, gpu_driver, gpu_launch, gpu_side
 
 _NON_BLOCKING = 1  # a stream that does not wait for the legacy default stream
 _BLOCKS_PER_MULTIPROCESSOR = 32
@@ -89,6 +89,7 @@ class Gpu:
         deterministic: sums run in a fixed order (SOK1X_DETERMINISTIC=1).
         allocate: function from bytes to a device pointer that stays valid until the current request ends.
         profile: None, or a list that gets (kernel, start event, end event) for every launch.
+        driver: CUDA's, a `gpu_driver.Driver`.
     """
 
     def __init__(self, ordinal):
@@ -102,8 +103,9 @@ class Gpu:
         self.deterministic = os.environ.get("SOK1X_DETERMINISTIC", "").strip() not in ("", "0")
         self.allocate = None
         self.profile = None
-        cubins = gpu_compiler.cubins(gpu_compiler.names(), self.architecture)
-        self._cuda = cuda = gpu_driver.get()
+        self._cubins = cubins = gpu_compiler.cubins(gpu_compiler.names(), self.architecture)
+        self._side = None
+        self.driver = self._cuda = cuda = gpu_driver.get()
         self._check = cuda.check
         self._context = device.retain_primary_context()
         self.context = cuda.made("cuDevicePrimaryCtxRetain", ordinal)
@@ -113,8 +115,17 @@ class Gpu:
             self.stream = self._stream.handle
             self.event = cuda.event()
             self._launcher = gpu_launch.Launcher(
-                cubins, self.stream, self.multiprocessors * _BLOCKS_PER_MULTIPROCESSOR)
+                cubins, self.stream, self._most_blocks())
             self.counts = GpuCounts(self)
+
+    def _most_blocks(self):
+        return self.multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
+
+    def side(self):
+        """Its `SideStream`, made at the first use."""
+        if self._side is None:
+            self._side = gpu_side.SideStream(self, self._cubins, self._most_blocks())
+        return self._side
 
     def active(self):
         """This GPU's context is the thread's current one inside, for CUDA and for PyCUDA.

@@ -32,8 +32,10 @@ _FUNCTIONS = {
     "cuModuleGetFunction": [_OUT, _HANDLE, ctypes.c_char_p],
     "cuModuleGetGlobal_v2": [_OUT, ctypes.POINTER(_SIZE), _HANDLE, ctypes.c_char_p],
     "cuModuleLoadData": [_OUT, ctypes.c_char_p],
+    "cuStreamCreate": [_OUT, ctypes.c_uint],
     "cuStreamGetCtx": [_HANDLE, _OUT],
     "cuStreamSynchronize": [_HANDLE],
+    "cuStreamWaitEvent": [_HANDLE, _HANDLE, ctypes.c_uint],
 }
 _EVENT_DISABLE_TIMING = 2
 

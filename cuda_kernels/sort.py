@@ -6,6 +6,7 @@ from .backend import INT32, INT64, POINTER, current, family, kernels
 # As in sort.cu, and as in host_group_sums.cu: threads of a block, items of a block, and how many bits of the keys a
 # pass sorts by.
 BLOCK, TILE, BITS = 256, 2048, 8
+_NEGATIVE = 3  # negative numbers that keys may be
 
 
 def _tiles(n: int) -> int:
@@ -29,7 +30,7 @@ def order(keys: Array, limit: int, sorted_keys: Array, places: Array) -> None:
     """Sorts numbers in a stable way; GPU only.
 
     Args:
-        keys: uint32 [n], n below 2**31; or int32, of which negative ones come last.
+        keys: uint32 [n], n below 2**31; or int32, of which -1, -2, and -3 come last, and no others are negative.
         limit: all keys are below it.
         sorted_keys: [n] of the same dtype, out. Not keys.
         places: int32 [n], out: sorted_keys[j] == keys[places[j]].
@@ -41,7 +42,9 @@ def order(keys: Array, limit: int, sorted_keys: Array, places: Array) -> None:
     if not n:
         return
     gpu = current()
-    passes = max(1, ((max(1, limit) - 1).bit_length() + BITS - 1) // BITS)
+    # As unsigned numbers of so many bits negative ones must be above all others.
+    above = limit + (_NEGATIVE if dtype == "int32" else 0)
+    passes = max(1, ((max(1, above) - 1).bit_length() + BITS - 1) // BITS)
     counters = (1 << BITS) * _tiles(n)
     counts = allocated(gpu, "int32", counters + 1)
     other_keys, other_places = sorted_keys, places

@@ -16,6 +16,7 @@
     host_column      what is there of one variable
     host_pieces      all of it, for optimizers that move every row
     crossing         a batch's rows on their way from and to the cache
+    staged_crossing  over a GPU's bus, by way of its memory
     host_growth      rows there for new keys
     push_out         which rows leave the cache, and which the table
     whole_store      all rows of such a table, for what moves whole tables

@@ -6,7 +6,7 @@ from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.bridge import pins, tiers
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
-from sok1x.graph_ops.stores import cache, clock, growth, host_growth, known_slots, push_out
+from sok1x.graph_ops.stores import cache, clock, growth, host_growth, known_slots, push_out, staged_crossing
 from sok1x.graph_ops.stores.base_store import Found, Store
 from sok1x.graph_ops.stores.crossing import Crossing
 from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore, State, reset
@@ -30,7 +30,7 @@ class _Plan(NamedTuple):
         the host's memory, and there where they have been before.
       new_keys, new_homes, new_rows, values: int64, int32, int32 and float32 [new, ...], of those that are new.
       vacant: int64, free rows in the host's memory for these, the lowest last.
-      out_keys, where, runs, picked: memory for rows that move. crossing: which has more, and moves them.
+      out_keys, where, runs, picked: memory for rows that move.
     """
 
     state: State
@@ -51,7 +51,6 @@ class _Plan(NamedTuple):
     where: Array
     runs: Array
     picked: List[Array]
-    crossing: Crossing
 
 
 class CachedStore(ForgetfulStore):
@@ -70,6 +69,7 @@ class CachedStore(ForgetfulStore):
     """
 
     _tier: Optional[HostTier] = None
+    _crossing: Optional[Crossing] = None
     _slots: Dict[Any, Any] = {}
 
     @property
@@ -175,7 +175,9 @@ class CachedStore(ForgetfulStore):
                 missing -= plan.keys.size
                 self._bring(keys, count, rows, plan)
         finally:
-            self._slots = {}
+            if self._crossing is not None:
+                self._crossing.end()
+            self._slots, self._crossing = {}, None
             self._let_go()
         return Found(rows, rows, missing)
 
@@ -194,13 +196,17 @@ class CachedStore(ForgetfulStore):
         homes = request.temporary("int32", count)
         absent, new = cache_rows.find_homes(keys.front(count), rows, every, homes)
         refused = self._refuse(keys, count, homes) if new else 0
-        coming, new = absent - refused, new - refused
+        known, coming, new = absent - new, absent - refused, new - refused
         leaving, out = None, 0
         lacking = coming - state.free - (self.capacity - state.given)
         if lacking > 0:
             leaving = push_out.of_cache(self, state, lacking, coming)
             out = leaving.size
         leaves = host_growth.make_room(self, numbers, new, homes)
+        crossing = self._crossing = staged_crossing.make(self, self.columns())
+        if known:
+            crossing.ask(homes, known)
+        crossing.take_room(out, coming)
         runs = index_rows.scratch_bytes(self.capacity, self.index.shape[0]) if out else 0
         plan = _Plan(
             state, numbers, homes, leaving, leaves, keys=request.temporary("int64", coming),
@@ -210,8 +216,7 @@ class CachedStore(ForgetfulStore):
             values=request.temporary("float32", new, table.dim),
             vacant=host_growth.vacant(self, numbers, leaves, new), out_keys=request.temporary("int64", out),
             where=request.temporary("int32", out), runs=request.temporary("uint8", runs),
-            picked=[request.temporary("int32", coming) for _ in range(3)],
-            crossing=Crossing(self, self.columns(), out, coming))
+            picked=[request.temporary("int32", coming) for _ in range(3)])
         request.reserve(scan.state_bytes(self.capacity) + sum(
             2 * scan.state_bytes(n) + sorted_bytes(n) for n in (out, coming)) + (1 << 14))
         return plan
@@ -220,7 +225,8 @@ class CachedStore(ForgetfulStore):
 
     def _bring(self, keys: Array, count: int, rows: Array, plan: _Plan) -> None:
         """Brings the batch's keys into the cache."""
-        own, state, numbers = self.own, plan.state, plan.tiers
+        own, state, numbers, crossing = self.own, plan.state, plan.tiers, self._crossing
+        assert crossing is not None
         counters = own["counters"]
         ahead, at_least = clock.step_of_new(self.request, self.table.name)
         if state.known == UNKNOWN_STEP:
@@ -230,7 +236,11 @@ class CachedStore(ForgetfulStore):
             fill.fill_int64(counters.at(EVICTED), state.evicted + left)
         free = state.free
         if plan.leaving is not None:
-            self._push_out(plan)
+            cache_rows.homes_of(plan.leaving, own["home"], plan.where)
+            crossing.leave(Rows(plan.leaving, plan.where))
+        crossing.start()
+        if plan.leaving is not None:
+            self._take_out(plan)
             free += plan.leaving.size
             row_use.list_free(own["used"].front(state.given), own["free"].front(free))
         coming, new = plan.keys.size, plan.new_keys.size
@@ -241,7 +251,8 @@ class CachedStore(ForgetfulStore):
         if new:
             host_growth.give(self, numbers, plan)
         cache_rows.set_homes(plan.rows, plan.places, own["home"])
-        plan.crossing.come(Rows(plan.rows, plan.sources) if coming > new else None)
+        if coming > new:
+            crossing.come(rows, Rows(plan.rows, plan.sources))
         if new:
             self._begin(plan, ahead, at_least)
             stamps.advance(counters.at(ADMITTED), new, 0)
@@ -255,12 +266,10 @@ class CachedStore(ForgetfulStore):
         numbers[cache.HOST_BYTES] = self.tier.bytes()
         own["tiers"].write(numbers)
 
-    def _push_out(self, plan: _Plan) -> None:
-        """Has rows leave the cache, and takes their keys out of its index."""
+    def _take_out(self, plan: _Plan) -> None:
+        """Takes the keys of rows that leave out of the cache's index."""
         rows = plan.leaving
         assert rows is not None
-        cache_rows.homes_of(rows, self.own["home"], plan.where)
-        plan.crossing.leave(Rows(rows, plan.where))
         index_rows.take_out(self.index, rows, self.capacity, plan.runs, plan.out_keys)
         row_use.free(rows, self.own["used"])
 

@@ -81,10 +81,11 @@ def test_homes_are_noted_marked_and_picked(seed):
     expected[where[where >= 0]] = 77
     call(cache_rows.mark_homes, where, 77, marks)
     np.testing.assert_array_equal(marks, expected)
-    for new in (True, False):
+    where[5:40] = random.randint(-3, 1, 35)  # new, refused, in the cache, and a home
+    for new, picked in ((True, where == cache_rows.NEW), (False, where >= 0)):
         out = dirty(400, np.int32)
         call(cache_rows.pick, where, rows, new, out)
-        np.testing.assert_array_equal(out, np.where((where == -1) == new, rows, -1))
+        np.testing.assert_array_equal(out, np.where(picked, rows, -1))
 
 
 @pytest.mark.parametrize("words, beside", [

@@ -46,6 +46,22 @@ def test_sort_of_special_keys(seed, kind):
     check_order(keys.astype(np.uint32), int(keys.max()) + 1)
 
 
+@pytest.mark.parametrize("limit", [253, 254, 256, 2 ** 16 - 3, 2 ** 16 - 2, 2 ** 24, 2 ** 31])
+def test_negative_numbers_come_last(seed, limit):
+    """Of limits up to which the highest keys and negative ones end in the same bits, too."""
+    random, n = np.random.RandomState(seed), 5000
+    keys = random.randint(max(0, limit - 5), limit, n)
+    keys[random.random_sample(n) < 0.5] = random.randint(-3, 0)
+    keys = keys.astype(np.int32)
+    sorted_keys, places = dirty(n, np.int32), dirty(n, np.int32)
+    call(sort.order, keys, limit, sorted_keys, places)
+    known = int((keys >= 0).sum())
+    order = np.argsort(keys, kind="stable")[n - known:]
+    np.testing.assert_array_equal(places[:known], order)
+    np.testing.assert_array_equal(sorted_keys[:known], keys[order])
+    assert (sorted_keys[known:] < 0).all() and sorted(places) == list(range(n))
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 31, 33, 100])
 def test_permutations_of_few_keys(seed, n):
     random = np.random.RandomState(seed)

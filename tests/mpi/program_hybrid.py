@@ -20,7 +20,7 @@ import sok1x as sok
 from sok1x import launch
 from sok1x.graph_ops.bridge import bridge, growing
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
-from sok1x.graph_ops.stores import cache, crossing, host_column, host_pieces, host_tier
+from sok1x.graph_ops.stores import cache, host_column, host_pieces, host_tier, staged_crossing
 from sok1x.graph_ops.stores.cached_store import CachedStore
 
 tf.logging.set_verbosity(tf.logging.ERROR)
@@ -105,10 +105,11 @@ def follow(cached, seed):
 @contextlib.contextmanager
 def gathered(staging_bytes, piece_bytes):
     """Inside, rows that leave are gathered in host memory too, and move by pieces of so many bytes."""
-    stock = crossing.is_staged, crossing.STAGING_BYTES, crossing.PIECE_BYTES
-    crossing.is_staged, crossing.STAGING_BYTES, crossing.PIECE_BYTES = lambda _: True, staging_bytes, piece_bytes
+    where = staged_crossing
+    stock = where.is_staged, where.STAGING_BYTES, where.PIECE_BYTES
+    where.is_staged, where.STAGING_BYTES, where.PIECE_BYTES = lambda _: True, staging_bytes, piece_bytes
     yield
-    crossing.is_staged, crossing.STAGING_BYTES, crossing.PIECE_BYTES = stock
+    where.is_staged, where.STAGING_BYTES, where.PIECE_BYTES = stock
 
 
 def same_bits(seed):
