@@ -237,7 +237,7 @@ if [ -n "${SOK1X_TENSORFLOW:-}" ]; then
     sed -i "s|^tensorflow==.*|$SOK1X_TENSORFLOW|" "$logs/requirements.txt"
 fi
 key=$(cat requirements-{build,dev,gpu,mpi}.txt "$logs/requirements.txt" setup.py pyproject.toml tools/setup_env.sh \
-      tools/find_python.sh tools/tensorflow_choice.sh tools/checkout_finder.py \
+      tools/{find_python,tensorflow_choice}.sh tools/{build_commands,checkout_finder}.py \
       <(echo "$PWD") | sha256sum)
 make_venv
 if [ "$(cat "$stamp" 2>/dev/null)" != "$key" ]; then

@@ -19,8 +19,10 @@ KERNELS = "cuda_kernels/_host_kernels.so"
 def tree(tmp_path):
     """A source tree whose libraries compile in no time."""
     shutil.copy(os.path.join(ROOT, "setup.py"), str(tmp_path))
-    for folder, name in (("cuda_kernels", "build_host.py"), ("graph_ops/bridge", "build_op.py")):
-        (tmp_path / folder).mkdir(parents=True)
+    for folder, name in (("tools", "native_libraries.py"), ("tools", "build_commands.py"),
+                         ("cuda_kernels", "build_host.py"), ("cuda_kernels", "native.py"),
+                         ("graph_ops/bridge", "build_op.py")):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         shutil.copy(os.path.join(ROOT, folder, name), str(tmp_path / folder))
     for name, text in (("graph_ops/bridge/bridge.cc", 'extern "C" int one() { return 1; }\n'),
                        ("cuda_kernels/sum.cu", '#include "common.cuh"\nextern "C" int two() { return TWO; }\n'),
@@ -88,7 +90,7 @@ def test_sources_that_do_not_compile_leave_the_old_library(tree):
     with open(str(tree / KERNELS), "rb") as file:
         assert file.read() == old
     assert sorted(set(os.listdir(str(tree / "cuda_kernels"))) - {"__pycache__"}) == [
-        "_host_kernels.so", "build_host.py", "common.cuh", "sum.cu"]
+        "_host_kernels.so", "build_host.py", "common.cuh", "native.py", "sum.cu"]
     code, out = build(tree)
     assert code != 0 and "did not compile" in out, "a failure must not be remembered as built"
 

@@ -66,7 +66,7 @@ def run(*command, **options):
 def wheel(tmp_path_factory):
     """Made from a copy of a checkout that has built libraries, where neither a compiler nor TensorFlow is asked for."""
     source = tmp_path_factory.mktemp("source")
-    for name in ("sok1x", "graph_ops", "cuda_kernels", "launch"):
+    for name in ("sok1x", "graph_ops", "cuda_kernels", "launch", "tools"):
         shutil.copytree(os.path.join(ROOT, name), str(source / name), symlinks=True,
                         ignore=shutil.ignore_patterns("__pycache__", "*.partial.so"))
     for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):

@@ -33,7 +33,7 @@ def wheel(tmp_path_factory):
     """Built from a copy of what a clone would have, with the libraries already built here to save their minute."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     ignore = shutil.ignore_patterns("__pycache__", "*.partial.so")
-    for name in ("sok1x",) + INNER:
+    for name in ("sok1x", "tools") + INNER:
         shutil.copytree(os.path.join(ROOT, name), str(source / name), symlinks=True, ignore=ignore)
     for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         if os.path.exists(os.path.join(ROOT, name)):
