@@ -59,8 +59,8 @@ def count_calls(world):
 def counts_of(step):
     """How often everything is called in a step that C++ runs alone.
 
-    On a busy machine a group may be held for longer than C++ waits, and Python goes on with it on one rank or another:
-    then all look at the next step.
+    On a busy machine a group may be held for longer than C++ waits, and Python goes on with it on one rank or another;
+    or what follows a group, for which nothing waits, may come in two parts: then all look at the next step.
     """
     world = launch.current()
     for _ in range(20):
@@ -68,7 +68,8 @@ def counts_of(step):
         sizes.clear()
         before, exchanges = steps.kernels(), exchanges_of_cpp()
         step()
-        if not (world.mpi.MPI.COMM_WORLD.allreduce(len(called)) if world.size > 1 else called):
+        disturbed = len(called) + sum(len(groups) - 1 for groups in sizes.values())
+        if not (world.mpi.MPI.COMM_WORLD.allreduce(disturbed) if world.size > 1 else disturbed):
             break
     counts = dict(called)
     if "all_to_all" in counts:  # ranks that share a GPU, or have no NCCL: Python exchanges, and may have to tell more
