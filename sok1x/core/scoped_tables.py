@@ -8,26 +8,34 @@ from sok1x.graph_ops.bridge.tensorflow_versions import variable_scope
 
 # What a getter takes in this order, behind the name.
 _POSITIONAL = ("shape", "dtype", "initializer", "regularizer", "reuse", "trainable")
+# What a custom_getter may not change, and what it may say of it all the same, which changes nothing.
+_UNCHANGED = {"shape": (), "initializer": (), "trainable": (None, True), "validate_shape": (True,),
+              "collections": (None, [tf.GraphKeys.GLOBAL_VARIABLES]),
+              "synchronization": (None, tf.VariableSynchronization.AUTO),
+              "aggregation": (None, tf.VariableAggregation.NONE)}
 Make = Callable[[str, Any], EmbeddingVariable]
 
 
-def get(name: str, make: Make, reuse: Any = None) -> EmbeddingVariable:
+def get(name: str, make: Make, reuse: Any = None, dtype: Any = None) -> EmbeddingVariable:
     """A table of the current variable scope: made, or the one that was made under this name before.
 
     The scope says by `reuse` which of the two is meant, and templates (`tf.make_template`) as well. A plain
-    `tf.get_variable` of this name finds the table too. The scope's custom_getter is asked, as for any variable.
+    `tf.get_variable` of this name finds the table too. The scope's custom_getter is asked, as for any variable. Its
+    partitioner and use_resource change nothing: ranks are the parts, and a table is a resource.
 
     Args:
         name: below the variable scope's name.
         make: makes the table, given its whole name and the scope's constraint, or None.
         reuse: as for `tf.get_variable`; None: as the scope says.
+        dtype: likewise; it must be float32.
 
     Returns:
         The table.
 
     Raises:
         ValueError: as `tf.get_variable`: there is one and the scope does not reuse, or there is none and it must; or
-            what is there is no table; or the scope has a regularizer, or a custom_getter that wants another variable.
+            what is there is no table; or the scope has a regularizer, a caching_device, another dtype, or a
+            custom_getter that wants another variable.
 
     Example:
         >>> import tensorflow as tf
@@ -53,7 +61,8 @@ def get(name: str, make: Make, reuse: Any = None) -> EmbeddingVariable:
 
         return ours(name, **given) if asked is None else asked(getter=ours, name=name, **given)
 
-    found = scope.get_variable(variable_scope._get_default_variable_store(), name, reuse=reuse, custom_getter=getter)
+    found = scope.get_variable(variable_scope._get_default_variable_store(), name, dtype=dtype, reuse=reuse,
+                               custom_getter=getter)
     if not isinstance(found, EmbeddingVariable):
         raise ValueError("table '{}': got {!r} of type {} from the variable scope's custom_getter, expected the table: "
                          "have it return what its getter gives".format(name, found, type(found).__name__))
@@ -64,6 +73,7 @@ def _got(name: str, make: Make, options: Dict[str, Any], given: Dict[str, Any]) 
     """options: what is asked for; given: what the variable scope's custom_getter, if it has one, was told."""
     variables, reuse = variable_scope._get_default_variable_store()._vars, options.get("reuse")
     found = variables.get(name)
+    _check_dtype(name, options.get("dtype", given.get("dtype")))
     if found is None:
         if reuse is True:
             raise ValueError("table '{}': there is none, and the variable scope says reuse=True: make it first, "
@@ -89,8 +99,22 @@ def _check(name: str, options: Dict[str, Any], given: Dict[str, Any]) -> None:
             "table '{}': got the variable scope's regularizer {!r}, expected none: a table's rows lie on all ranks, "
             "and come one by one. Open the scope after the lookup, or set_regularizer(None) on a variable scope around "
             "it; layers take a kernel_regularizer of their own".format(name, regularizer))
-    for what, allowed in (("initializer", ()), ("trainable", (None, True))):
+    device = options.get("caching_device")
+    if device is not None:
+        raise ValueError(
+            "table '{}': got the variable scope's caching_device {!r}, expected none: a table's rows are read where "
+            "they lie, and no other device has a copy. Call set_caching_device(None) on a variable scope around "
+            "it".format(name, device))
+    for what, allowed in _UNCHANGED.items():
         value = options.get(what, given.get(what))
-        if value is not given.get(what) and not any(value is each for each in allowed):
+        if value is not given.get(what) and not any(value is each or value == each for each in allowed):
             raise ValueError("table '{}': {}: got {!r} from the variable scope's custom_getter, expected it unchanged: "
                              "give it to what makes the table".format(name, what, value))
+
+
+def _check_dtype(name: str, dtype: Any) -> None:
+    if dtype is not None and tf.as_dtype(dtype).base_dtype != tf.float32:
+        raise ValueError(
+            "table '{}': got the variable scope's dtype {}, or its custom_getter's, expected float32, which rows are: "
+            "say so in what makes the table (value_dtype=tf.float32), call set_dtype(tf.float32) on a variable scope "
+            "around it, and cast what is looked up".format(name, tf.as_dtype(dtype).name))

@@ -146,14 +146,16 @@ def get_embedding_variable(name: str, embedding_dim: int, key_dtype: Any = tf.in
                            ev_option: Any = None) -> EmbeddingVariable:
     """A table to which keys come as they are looked up: DeepRec's EmbeddingVariable.
 
-    It obeys `tf.variable_scope` as `tf.get_variable` does: names, reuse, and the scope's initializer. Any integer is a
-    key; the table grows. Optimizers of tf.train train it as any variable.
+    It obeys `tf.variable_scope` as `tf.get_variable` does: names, reuse, the scope's initializer, constraint and
+    custom_getter; its partitioner, as the argument, adds nothing to the ranks; a regularizer, a caching_device and
+    another dtype of the scope are errors. Any integer is a key; the table grows. Optimizers of tf.train train it as
+    any variable.
 
     Args:
         name: below the variable scope.
         embedding_dim: D.
         key_dtype: tf.int64, tf.int32 or tf.uint32.
-        value_dtype: tf.float32 or None.
+        value_dtype: tf.float32; None: the scope's dtype, which must be float32.
         initializer: how rows begin: a name or a TensorFlow initializer that stands for a distribution, of which a key
             has its own row; a number, or [D]. None: the scope's, or tf.glorot_uniform_initializer, as of
             `tf.get_variable`.
@@ -202,6 +204,9 @@ def get_embedding_variable(name: str, embedding_dim: int, key_dtype: Any = tf.in
     except TypeError:
         raise TypeError("{}: value_dtype: got {!r}, expected tf.float32 or None; an initializer goes by its name"
                         .format(label, value_dtype)) from None
+    if value_type != tf.float32:
+        raise TypeError("{}: value_dtype: got {}, expected tf.float32 or None, as of the scope".format(
+            label, value_type.name))
     meant = meaning.of(label, ev_option, steps_to_live)
     pool = meant.init.default_value_dim
     begins = meant.init.initializer if meant.init.initializer is not None else initializer
@@ -223,7 +228,7 @@ def get_embedding_variable(name: str, embedding_dim: int, key_dtype: Any = tf.in
         leaving.watch(made, meant.steps_to_live, meant.l2_threshold)
         return made
 
-    found: Any = scoped_tables.get(name, make, reuse)
+    found: Any = scoped_tables.get(name, make, reuse, None if value_dtype is None else value_type)
     if found.table.dim != embedding_dim:
         raise ValueError("{}: embedding_dim: got {}, but '{}' is there already, with {}".format(
             label, embedding_dim, found.table.name, found.table.dim))

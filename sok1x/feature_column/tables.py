@@ -46,13 +46,13 @@ def get(name: str, categorical_column: Any, dimension: int, initializer: Any, tr
         joining.init()
     keys = key_column_of(categorical_column)
     if keys is not None:
-        table = variables.get_embedding_variable(name, dimension, tf.int64, initializer=initializer,
+        table = variables.get_embedding_variable(name, dimension, tf.int64, tf.float32, initializer,
                                                  trainable=trainable, ev_option=keys.ev_option)
     else:
         buckets = int(categorical_column._num_buckets)
         stepping.watch()  # as get_embedding_variable does
         table = scoped_tables.get(name, lambda whole, constraint: _of_buckets(
-            whole, buckets, dimension, initializer, trainable, constraint))
+            whole, buckets, dimension, initializer, trainable, constraint), dtype=tf.float32)
     for collection in collections or ():
         if not any(table is one for one in tf.get_collection_ref(collection)) and \
                 collection != tf.GraphKeys.TRAINABLE_VARIABLES:

@@ -117,6 +117,42 @@ def test_what_a_scope_says_besides_is_done_or_refused():
         with pytest.raises(ValueError, match="'more': got .* of type .*Tensor from the variable scope's custom_getter"):
             deeprec.get_embedding_variable("more", 2)
     assert asked == ["model/items", "model/input_layer/city_embedding/embedding_weights", "model/others", "model/more"]
+    convert = None
+    for changes, words in (({"collections": ["mine"]}, "collections: got"), ({"shape": [3, 2]}, "shape: got"),
+                           ({"aggregation": tf.VariableAggregation.MEAN}, "aggregation: got"),
+                           ({"dtype": tf.float64}, "'changed/.*dtype float64"),
+                           ({"caching_device": "/cpu:0"}, "'changed/.*caching_device '/cpu:0'")):
+        with tf.variable_scope("changed", custom_getter=lambda getter, name, **options: getter(
+                name, **dict(options, **changes))):
+            for make in (lambda: deeprec.get_embedding_variable("items", 2), column("town")):
+                with pytest.raises(ValueError, match=words):
+                    make()
+
+
+def test_a_scope_that_wants_another_dtype_or_copies_elsewhere():
+    """As `tf.get_variable`, columns say float32 themselves: a scope's dtype is then nothing to them."""
+    shops = tf.feature_column.categorical_column_with_identity("shop", 5)
+    column = sok.feature_column.embedding_column(shops, 3)
+    features = {"shop": tf.constant([[1], [2]], tf.int64)}
+    for dtype in (tf.float64, tf.float16):
+        with tf.variable_scope(dtype.name, dtype=dtype) as scope:
+            with pytest.raises(ValueError, match="'{0}/items': got the variable scope's dtype {0}".format(dtype.name)):
+                deeprec.get_embedding_variable("items", 2)
+            items = deeprec.get_embedding_variable("items", 2, value_dtype=tf.float32)
+            assert items.dtype == tf.float32 and tf.feature_column.input_layer(features, [column]).dtype == tf.float32
+            scope.reuse_variables()
+            with pytest.raises(ValueError, match="dtype {}".format(dtype.name)):
+                deeprec.get_embedding_variable("items", 2)
+    with tf.variable_scope("cached", caching_device="/cpu:0") as scope:
+        for make in (lambda: deeprec.get_embedding_variable("items", 2),
+                     lambda: tf.feature_column.input_layer(features, [column])):
+            with pytest.raises(ValueError, match="'cached/.*caching_device '/cpu:0'.*set_caching_device"):
+                make()
+        scope.set_caching_device(None)
+        with tf.variable_scope("not"):
+            deeprec.get_embedding_variable("items", 2)
+    with tf.variable_scope("parts", partitioner=tf.fixed_size_partitioner(2), use_resource=False):
+        assert isinstance(deeprec.get_embedding_variable("items", 2), deeprec.EmbeddingVariable)
 
 
 @pytest.mark.parametrize("given, low, high", [
