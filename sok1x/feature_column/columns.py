@@ -19,7 +19,7 @@ _WEIGHTS = "embedding_weights"  # TensorFlow's name of the variable
 
 def embedding_column(categorical_column: Any, dimension: int, combiner: str = "mean", initializer: Any = None,
                      ckpt_to_load_from: Any = None, tensor_name_in_ckpt: Any = None, max_norm: Optional[float] = None,
-                     trainable: bool = True) -> "TableColumn":
+                     trainable: bool = True, *, use_safe_embedding_lookup: bool = True) -> "TableColumn":
     """`tf.feature_column.embedding_column` with a table of ours, spread over the ranks.
 
     It goes wherever TensorFlow's goes: `tf.feature_column.input_layer`, `tf.keras.layers.DenseFeatures`, linear models,
@@ -42,11 +42,14 @@ def embedding_column(categorical_column: Any, dimension: int, combiner: str = "m
         tensor_name_in_ckpt: None.
         max_norm: None, or the l2 norm to which longer rows are clipped before they are combined.
         trainable: whether it is trained; if not, what is looked up inserts nothing.
+        use_safe_embedding_lookup: as of TensorFlow 2. False says that every sample has ids, none of them negative, and
+            weights above 0, of which both give the same.
 
     Returns:
         The column.
 
     Raises:
+        TypeError: use_safe_embedding_lookup is no bool.
         ValueError: as TensorFlow's, or a checkpoint to load from.
 
     Example:
@@ -60,7 +63,8 @@ def embedding_column(categorical_column: Any, dimension: int, combiner: str = "m
         ...     session.run(layer).shape
         (2, 8)
     """
-    _check(categorical_column, initializer, ckpt_to_load_from, tensor_name_in_ckpt, combiner)
+    _check(categorical_column, initializer, ckpt_to_load_from, tensor_name_in_ckpt, combiner,
+           use_safe_embedding_lookup)
     stock = v2.embedding_column(categorical_column, dimension, combiner,
                                 None if isinstance(initializer, str) else initializer, max_norm=max_norm,
                                 trainable=trainable)
@@ -72,7 +76,8 @@ def embedding_column(categorical_column: Any, dimension: int, combiner: str = "m
 def shared_embedding_columns(categorical_columns: Iterable[Any], dimension: int, combiner: str = "mean",
                              initializer: Any = None, shared_embedding_collection_name: Optional[str] = None,
                              ckpt_to_load_from: Any = None, tensor_name_in_ckpt: Any = None,
-                             max_norm: Optional[float] = None, trainable: bool = True) -> List["TableColumn"]:
+                             max_norm: Optional[float] = None, trainable: bool = True, *,
+                             use_safe_embedding_lookup: bool = True) -> List["TableColumn"]:
     """`tf.feature_column.shared_embedding_columns` with one table of ours for all of them.
 
     Unlike TensorFlow's, they go into `tf.keras.layers.DenseFeatures` too. In a graph the table belongs to the name of
@@ -89,11 +94,13 @@ def shared_embedding_columns(categorical_columns: Iterable[Any], dimension: int,
         tensor_name_in_ckpt: None.
         max_norm: as for `embedding_column`.
         trainable: likewise.
+        use_safe_embedding_lookup: likewise.
 
     Returns:
         A column for each, in their order.
 
     Raises:
+        TypeError: use_safe_embedding_lookup is no bool.
         ValueError: as TensorFlow's, or a checkpoint to load from.
 
     Example:
@@ -112,7 +119,7 @@ def shared_embedding_columns(categorical_columns: Iterable[Any], dimension: int,
     """
     given = list(categorical_columns)
     for column in given:
-        _check(column, initializer, ckpt_to_load_from, tensor_name_in_ckpt, combiner)
+        _check(column, initializer, ckpt_to_load_from, tensor_name_in_ckpt, combiner, use_safe_embedding_lookup)
     keys = [key_column_of(column) for column in given]
     first = keys[0] if keys else None
     for column, found in zip(given, keys):
@@ -133,8 +140,12 @@ def shared_embedding_columns(categorical_columns: Iterable[Any], dimension: int,
 _STAND_IN = v2.IdentityCategoricalColumn("", 1, None)
 
 
-def _check(column: Any, initializer: Any, ckpt_to_load_from: Any, tensor_name_in_ckpt: Any, combiner: Any) -> None:
+def _check(column: Any, initializer: Any, ckpt_to_load_from: Any, tensor_name_in_ckpt: Any, combiner: Any,
+           use_safe_embedding_lookup: Any) -> None:
     label = "embedding_column of '{}'".format(getattr(column, "name", column))
+    if not isinstance(use_safe_embedding_lookup, bool):
+        raise TypeError("{}: use_safe_embedding_lookup: got {!r} of type {}, expected a bool".format(
+            label, use_safe_embedding_lookup, type(use_safe_embedding_lookup).__name__))
     if not isinstance(column, (v2.CategoricalColumn, v1._CategoricalColumn)):
         raise ValueError("embedding_column: categorical_column: got {!r} of type {}, expected a categorical column, of "
                          "categorical_column_with_embedding or of tf.feature_column".format(

@@ -131,6 +131,31 @@ def test_outside_a_scope_deeprecs_names_give_tensorflows_columns():
     assert type(feature_columns.embedding_column(keys(), 3)) is kind
 
 
+def test_keywords_that_other_releases_have():
+    """Lookups are fused, and safe, in any case; what TensorFlow's own columns have not is refused by name."""
+    shops, features = stock.categorical_column_with_identity("shop", 5), {"shop": tf.constant([[3], [1]])}
+    for fusion in (True, "v1", "v2"):
+        options = dict(do_fusion=fusion, use_safe_embedding_lookup=False)
+        made = [feature_columns.embedding_column(keys(), 3, **options)]
+        made += feature_columns.shared_embedding_columns([keys()], 3, **options)
+        with feature_columns.group_embedding_column_scope():
+            made.append(feature_columns.embedding_column(shops, 3, **options))
+        assert {type(column) for column in made} == {type(ours.embedding_column(shops, 3))}
+        for make in (lambda: feature_columns.embedding_column(shops, 3, do_fusion=fusion),
+                     lambda: feature_columns.shared_embedding_columns([shops], 3, do_fusion=fusion)):
+            with pytest.raises(ValueError, match="do_fusion: got {!r}, expected None: the column".format(fusion)):
+                make()
+    with pytest.raises(ValueError, match="do_fusion: got 'v3', expected None, False, True, 'v1', 'v2'"):
+        feature_columns.embedding_column(keys(), 3, do_fusion="v3")
+    with pytest.raises(TypeError, match="use_safe_embedding_lookup: got 0 of type int"):
+        ours.embedding_column(shops, 3, use_safe_embedding_lookup=0)
+    ones = tf.ones_initializer()
+    made = [feature_columns.embedding_column(shops, 3, initializer=ones, do_fusion=False,
+                                             use_safe_embedding_lookup=False),
+            ours.embedding_column(shops, 3, initializer=ones, use_safe_embedding_lookup=False)]
+    assert (run(*[stock.input_layer(features, [column]) for column in made])[0] == 1).all()
+
+
 def test_a_seedless_distribution_gives_each_key_its_own_row_and_names_are_taken():
     shops = stock.categorical_column_with_identity("shop", 50)
     layer = stock.input_layer({"shop": tf.constant([[0], [1], [49]])}, [ours.embedding_column(
