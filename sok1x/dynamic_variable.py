@@ -1,7 +1,6 @@
 """SOK 2.x's tables without a fixed number of rows."""
 import contextlib
 import numbers
-import sys
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from sok1x.core import (
     initializers,
     joining,
     key_types,
+    numbered_rows,
 )
 from sok1x.core.cache_options import CacheOptions
 from sok1x.core.forgetting_options import ForgettingOptions
@@ -32,8 +32,6 @@ from sok1x.launch import launcher
 
 __all__ = ["DynamicVariable"]
 
-_CONTRIB_LOOKUPS = "contrib.layers.python.layers.embedding_ops"  # of TensorFlow 1.15, under either of its names
-_FRAMES = 12  # between a conversion to a tensor and who has asked for it, TensorFlow's own between them
 BACKENDS = ("hbm", "hybrid")
 OPTIONS = ("init_capacity", "max_capacity") + CacheOptions._fields + ForgettingOptions._fields
 
@@ -246,18 +244,15 @@ class DynamicVariable(PlacedVariable):
                             self.table.name, part))
 
     def _dense_var_to_tensor(self, dtype: Any = None, name: Any = None, as_ref: bool = False) -> tf.Tensor:
-        """All rows, where a tensor is asked for; tf.contrib.layers' lookup would then take keys for their numbers."""
-        frame: Any = sys._getframe(1)
-        for _ in range(_FRAMES):
-            if frame is None:
-                break
-            if (frame.f_code.co_name == "safe_embedding_lookup_sparse"
-                    and frame.f_globals.get("__name__", "").endswith(_CONTRIB_LOOKUPS)):
-                raise TypeError("table '{}': tf.contrib.layers.safe_embedding_lookup_sparse reads numbered rows, which "
-                                "keys are not; call tf.nn.safe_embedding_lookup_sparse, which takes the same".format(
-                                    self.table.name))
-            frame = frame.f_back
+        """All rows, where a tensor is asked for, but not to take some of them by their numbers."""
+        numbered_rows.refuse_reading(self.table.name)
         return super()._dense_var_to_tensor(dtype, name, as_ref)
+
+    def _lazy_read(self, op: Any) -> Any:
+        if getattr(op, "type", "").startswith("ResourceScatter") and not row_numbers.are_of(
+                op.inputs[1], self.table.name):
+            numbered_rows.refuse_writing(self.table.name)
+        return super()._lazy_read(op)
 
 
 class _Beginning(NamedTuple):

@@ -69,6 +69,28 @@ def test_keys_are_never_taken_for_numbers_of_rows():
         tf.gather_nd(items, [[7, 0]])
     with pytest.raises(TypeError, match=r"'items': got \[7\]: its rows lie in the order"):
         items[7]
+    # `gather` along rows and `value` are of no key; what numbers rows is refused.
+    assert tf.gather(items, [1], axis=1).shape.as_list() == [None, 1]
+    assert items.value()[:2].shape.as_list() == [None, 2]
+    rows, mask = np.ones([1, 2], np.float32), tf.constant([True])
+    for name, call in (
+            ("slice", lambda: tf.slice(items, [0, 0], [1, 2])),
+            ("strided_slice", lambda: tf.strided_slice(items, [0], [1])),
+            ("boolean_mask", lambda: tf.boolean_mask(items, mask)),
+            ("gather", lambda: tf.gather(items, [7], axis=-2)),
+            ("(batch_)?gather", lambda: tf.gather(items, [[0]], batch_dims=1)),
+            ("(batch_)?gather", lambda: tf.batch_gather(items, [[0]])),
+            ("sparse_segment_sum", lambda: tf.sparse_segment_sum(items, [7], [0])),
+            ("sparse_segment_mean", lambda: tf.sparse_segment_mean(items, [7], [0], num_segments=2))):
+        with pytest.raises(TypeError, match="'items': tf.{} takes rows by their numbers".format(name)):
+            call()
+    for name, call in (
+            ("scatter_update", lambda: tf.scatter_update(items, [7], rows)),
+            ("scatter_add", lambda: tf.scatter_add(items, [7], rows)),
+            ("scatter_nd_update", lambda: tf.scatter_nd_update(items, [[7]], rows)),
+            ("(scatter_nd|batch_scatter)_update", lambda: tf.batch_scatter_update(items, [7], rows))):
+        with pytest.raises(TypeError, match="'items': tf.{} writes rows by their numbers.*sok.assign".format(name)):
+            call()
 
 
 @pytest.mark.skipif(not tf.VERSION.startswith("1."), reason="tf.contrib is TensorFlow 1's")

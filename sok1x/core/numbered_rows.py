@@ -1,0 +1,71 @@
+"""TensorFlow's functions that take rows by their numbers, which keys are not."""
+import sys
+from typing import Any, Callable, Dict
+
+# End of a module's name -> its functions -> whether a call of these local variables is such a one.
+Functions = Dict[str, Dict[str, Callable[[Dict[str, Any]], bool]]]
+
+
+def _always(_: Dict[str, Any]) -> bool:
+    return True
+
+
+def _not_along_rows(given: Dict[str, Any]) -> bool:
+    """Of tf.gather: along a row it takes a part of every one, which has nothing to do with numbers."""
+    return bool(given.get("batch_dims")) or not any(given.get("axis") is axis for axis in (1, -1))
+
+
+_CONTRIB: Functions = {  # of TensorFlow 1.15
+    "contrib.layers.python.layers.embedding_ops": {"safe_embedding_lookup_sparse": _always}}
+_READING: Functions = {
+    "python.ops.array_ops": {"slice": _always, "strided_slice": _always, "batch_gather": _always,
+                             "boolean_mask": _always, "gather_nd": _always, "gather": _not_along_rows},
+    "python.ops.math_ops": {name + version: _always for version in ("", "_v2") for name in (
+        "sparse_segment_sum", "sparse_segment_mean", "sparse_segment_sqrt_n")},
+}
+_WRITING: Functions = {"python.ops.state_ops": {name: _always for name in (
+    "scatter_update", "scatter_add", "scatter_sub", "scatter_mul", "scatter_div", "scatter_min", "scatter_max",
+    "scatter_nd_update", "scatter_nd_add", "scatter_nd_sub", "batch_scatter_update")}}
+_FRAMES = 12  # between a conversion to a tensor and who has asked for it, TensorFlow's own between them
+
+
+def refuse_reading(table_name: str) -> None:
+    """Called where all rows of a table of keys are to become a tensor.
+
+    Raises:
+        TypeError: for a function that then takes some of them by their numbers.
+    """
+    if _asking(_CONTRIB):
+        raise TypeError("table '{}': tf.contrib.layers.safe_embedding_lookup_sparse reads numbered rows, which keys "
+                        "are not; call tf.nn.safe_embedding_lookup_sparse, which takes the same".format(table_name))
+    name = _asking(_READING)
+    if name:
+        raise TypeError("table '{}': tf.{} takes rows by their numbers, which keys are not, for rows lie in the order "
+                        "in which keys have come: read keys' rows by tf.nn.embedding_lookup, or take a part of "
+                        "variable.value()".format(table_name, name))
+
+
+def refuse_writing(table_name: str) -> None:
+    """Called where rows of a table of keys are to be written by their numbers.
+
+    Raises:
+        TypeError: by a function of TensorFlow's that users call, not an optimizer.
+    """
+    name = _asking(_WRITING)
+    if name:
+        raise TypeError("table '{}': tf.{} writes rows by their numbers, which keys are not, for rows lie in the order "
+                        "in which keys have come: write keys' rows by sok.assign".format(table_name, name))
+
+
+def _asking(functions: Functions) -> str:
+    """The name of the function that has called, through others, what calls this; '' if it is another."""
+    frame: Any = sys._getframe(2)
+    for _ in range(_FRAMES):
+        if frame is None:
+            break
+        name, module = frame.f_code.co_name, frame.f_globals.get("__name__", "")
+        for end, known in functions.items():
+            if name in known and module.endswith(end) and known[name](frame.f_locals):
+                return str(name)
+        frame = frame.f_back
+    return ""
