@@ -14,6 +14,7 @@ from sok1x.core import (
     growing_slots,
     horovod_eager,
     initializers,
+    moving_averages,
     newer_optimizers,
     parameter_counts,
     run_gradients,
@@ -162,6 +163,7 @@ class EmbeddingVariable(StampedVariable):
         summaries.watch()
         warm_start.watch()
         newer_optimizers.watch()
+        moving_averages.watch()
         horovod_eager.watch()
         if table.grows:
             growing_slots.watch()
