@@ -3,9 +3,7 @@
 A host has L ranks, the h-th of H hosts ranks h L to h L + L - 1, and a rank's local number is rank mod L. Inside its
 host a rank meets all others; across hosts those of its own local number.
 """
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
-
-from .errors import INVALID_ARGUMENT, LaunchError
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 # With whom a rank exchanges. Kept in step with Among in graph_ops/groups/exchanges.h.
 ALL, INSIDE, ACROSS = range(3)
@@ -64,11 +62,3 @@ def find(wanted: int, firsts: Sequence[int], rank: int) -> Tuple[Optional[ByHost
     if list(firsts) != [one - one % local for one in range(size)]:
         return None, "the ranks of a host do not follow each other (mpiexec --map-by slot has them do so)"
     return ByHosts(rank, local, size // local), ""
-
-
-def compare(wanted: List[Any]) -> None:
-    """Raises, on all ranks alike, where SOK1X_EXCHANGE_BY_HOSTS differs. wanted: its value on each rank."""
-    if len(set(wanted)) > 1:
-        raise LaunchError(INVALID_ARGUMENT, (
-            "SOK1X_EXCHANGE_BY_HOSTS must have one value on all ranks (mpiexec -x SOK1X_EXCHANGE_BY_HOSTS); got {} on "
-            "the ranks in turn").format(", ".join(map(str, wanted))))

@@ -60,7 +60,7 @@ def heartbeat_seconds():
 def heartbeat_port():
     """SOK1X_HEARTBEAT_PORT as an int, 0 where it is unset. Raises LaunchError for a bad value."""
     text = os.environ.get("SOK1X_HEARTBEAT_PORT", "").strip()
-    if text and not (text.isdigit() and int(text) < 65536):
+    if text and not (text.isdecimal() and int(text) < 65536):
         raise LaunchError(INVALID_ARGUMENT, "SOK1X_HEARTBEAT_PORT must be a port, 1 to 65535; got {!r}".format(text))
     return int(text or 0)
 
@@ -75,7 +75,7 @@ def num_threads():
     text = os.environ.get("SOK1X_NUM_THREADS", "").strip()
     if not text:
         return None
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise LaunchError(INVALID_ARGUMENT,
                           "SOK1X_NUM_THREADS must be a whole number, 1 or more; got {!r}".format(text))
     return int(text)
@@ -88,15 +88,23 @@ def whole_headers():
 
 def _whole(name, default, least):
     text = os.environ.get(name, "").strip() or default
-    if not text.isdigit() or int(text) < least:
+    if not text.isdecimal() or int(text) < least:
         raise LaunchError(INVALID_ARGUMENT, "{} must be a whole number, {} or more; got {!r}".format(name, least, text))
     return int(text)
+
+
+def one_value(name, values):
+    """Raises LaunchError, on all ranks alike, unless they have one value of a variable. values: of each rank."""
+    if len(set(values)) > 1:
+        raise LaunchError(INVALID_ARGUMENT, (
+            "{0} must have one value on all ranks (mpiexec -x {0}); got {1} on the ranks in turn").format(
+                name, ", ".join(map(str, values))))
 
 
 def exchange_by_hosts():
     """SOK1X_EXCHANGE_BY_HOSTS, an int. Raises LaunchError for a bad value."""
     text = os.environ.get("SOK1X_EXCHANGE_BY_HOSTS", "").strip() or "0"
-    if not text.isdigit():
+    if not text.isdecimal():
         raise LaunchError(INVALID_ARGUMENT, (
             "SOK1X_EXCHANGE_BY_HOSTS must be 0, 1, or a number of ranks that are taken for a host; got {!r}").format(
                 text))

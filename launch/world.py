@@ -178,9 +178,9 @@ def _join(arguments, found):
     global _mpi
     stall, abort = environment.stall_seconds(), environment.abort_seconds()
     deadlock = environment.deadlock_seconds()
-    environment.grace_seconds(), environment.num_threads(), environment.whole_headers()
+    environment.grace_seconds(), environment.num_threads()
     environment.heartbeat_seconds(), environment.heartbeat_port()
-    wanted = environment.exchange_by_hosts()
+    wanted, whole = environment.exchange_by_hosts(), environment.whole_headers()
     talks = environment.tree_ranks(), environment.tree_width()
     who = "sok1x: rank {}{}".format(
         found.rank if found else "?", " (host {})".format(hosts.own_name()) if hosts.several() else "")
@@ -207,9 +207,12 @@ def _join(arguments, found):
         at_least, width = _mpi.control.bcast(talks)
         shared.Free()
         told = [tuple(map(int, text.split())) for text in agreement.exchange(
-            MPI, _mpi.control, b"%d %d" % (wanted, first), patience)]
-        by_hosts.compare([one for one, _ in told])
-        grouped, why_not = by_hosts.find(wanted, [one for _, one in told], _mpi.rank)
+            MPI, _mpi.control, b"%d %d %d" % (wanted, first, whole), patience)]
+        wishes, firsts, wholes = zip(*told)
+        environment.one_value("SOK1X_EXCHANGE_BY_HOSTS", wishes)
+        if len({_mpi.size > one for one in wholes}) > 1:
+            environment.one_value("SOK1X_WHOLE_HEADERS", wholes)
+        grouped, why_not = by_hosts.find(wanted, firsts, _mpi.rank)
         if why_not and _mpi.rank == 0:
             print_line("sok1x: SOK1X_EXCHANGE_BY_HOSTS={}, but {}: every rank exchanges with every other".format(
                 wanted, why_not))

@@ -206,7 +206,7 @@ def _metadata(name: str, rank: int, arguments: Dict[str, Any]) -> Dict[str, Any]
 def start(library: Any, path: Optional[str] = None) -> None:
     """Begins to note, if a file is named: by `path`, or the environment."""
     global on
-    path = os.environ.get(VARIABLE) if path is None else path
+    path = os.environ.get(VARIABLE, "").strip() if path is None else path
     if path and not on:
         on = True
         Writer(library, path).begin()

@@ -48,11 +48,11 @@ def test_the_setting(monkeypatch):
     assert environment.exchange_by_hosts() == 0
     monkeypatch.setenv("SOK1X_EXCHANGE_BY_HOSTS", " 4 ")
     assert environment.exchange_by_hosts() == 4
-    for value in ("yes", "-1", "1.5"):
+    for value in ("yes", "-1", "1.5", "\u00b2"):
         monkeypatch.setenv("SOK1X_EXCHANGE_BY_HOSTS", value)
         with pytest.raises(LaunchError, match="SOK1X_EXCHANGE_BY_HOSTS must be 0, 1, or") as caught:
             environment.exchange_by_hosts()
         assert caught.value.code == INVALID_ARGUMENT and repr(value) in caught.value.message
-    by_hosts.compare([2, 2, 2])
+    environment.one_value("SOK1X_EXCHANGE_BY_HOSTS", [2, 2, 2])
     with pytest.raises(LaunchError, match="one value on all ranks .* got 0, 2, 2 on the ranks in turn"):
-        by_hosts.compare([0, 2, 2])
+        environment.one_value("SOK1X_EXCHANGE_BY_HOSTS", [0, 2, 2])

@@ -140,7 +140,7 @@ def test_settings(monkeypatch):
     monkeypatch.setenv("SOK1X_HEARTBEAT_SECONDS", "0")
     monkeypatch.setenv("SOK1X_HEARTBEAT_PORT", "7777")
     assert (heartbeat_seconds(), heartbeat_port()) == (None, 7777)
-    for port in ("70000", "-1", "ssh"):
+    for port in ("70000", "-1", "ssh", "\u00b2"):
         monkeypatch.setenv("SOK1X_HEARTBEAT_PORT", port)
         with pytest.raises(LaunchError, match="SOK1X_HEARTBEAT_PORT must be a port, 1 to 65535; got '{}'".format(port)):
             heartbeat_port()

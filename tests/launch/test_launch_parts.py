@@ -163,7 +163,7 @@ def test_settings(monkeypatch):
         with pytest.raises(LaunchError, match="SOK1X_ABORT_SECONDS must be a number of seconds") as caught:
             environment.abort_seconds()
         assert caught.value.code == INVALID_ARGUMENT and repr(value) in caught.value.message
-    for value in ("0", "-2", "many", "1.5"):
+    for value in ("0", "-2", "many", "1.5", "\u00b2"):
         monkeypatch.setenv("SOK1X_NUM_THREADS", value)
         with pytest.raises(LaunchError, match="SOK1X_NUM_THREADS"):
             environment.num_threads()
