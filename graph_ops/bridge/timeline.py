@@ -139,7 +139,8 @@ class Writer:
             except OSError as error:  # a full disk must not end a training run
                 self._library.timeline_begin(0)
                 self._ended.set()
-                print_line("sok1x: the timeline {} ends here: {}".format(self._path, error))
+                print_line("sok1x: the timeline {} ends here: {}".format(
+                    getattr(self._file, "name", error.filename or self._path), error.strerror or error))
 
     def _run(self) -> None:
         while not self._ended.wait(_SECONDS):
@@ -149,12 +150,14 @@ class Writer:
         world = launch.current()
         if world is None and not ending:
             return  # the buffer holds what comes before
-        if self._file is None:
-            self._open(world)
         lines = []
         lost, count = ctypes.c_int64(), _AT_ONCE
         while count == _AT_ONCE:
             count = self._library.timeline_take(self._records, _AT_ONCE, ctypes.byref(lost))
+            if self._file is None:
+                if world is None and count == 0:
+                    return  # it may be a rank's child, with that rank's environment: the file is not its own
+                self._open(world)
             for record in self._records[:count]:
                 lines += list(events_of(record, self._rank, self._row_of(record)))
             if lost.value:

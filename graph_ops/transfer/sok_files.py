@@ -12,14 +12,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sok1x.graph_ops.bridge.errors import INTERNAL, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.bridge.errors import (
+    FAILED_PRECONDITION,
+    INTERNAL,
+    INVALID_ARGUMENT,
+    RESOURCE_EXHAUSTED,
+    CallError,
+)
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import Held
 
 NOT_FOUND, PERMISSION_DENIED = 5, 7
 _CODES = {errno.ENOENT: NOT_FOUND, errno.ENOTDIR: NOT_FOUND, errno.EACCES: PERMISSION_DENIED,
           errno.EPERM: PERMISSION_DENIED, errno.EROFS: PERMISSION_DENIED, errno.ENOSPC: RESOURCE_EXHAUSTED,
-          errno.EDQUOT: RESOURCE_EXHAUSTED}
+          errno.EDQUOT: RESOURCE_EXHAUSTED, errno.EFBIG: RESOURCE_EXHAUSTED, errno.EMFILE: RESOURCE_EXHAUSTED,
+          errno.ENFILE: RESOURCE_EXHAUSTED, errno.EEXIST: FAILED_PRECONDITION, errno.EISDIR: FAILED_PRECONDITION}
 
 
 class FilesConfig(NamedTuple):

@@ -1,4 +1,5 @@
 """Summaries of tables, and timelines: figures are NumPy's, and files what Chrome reads."""
+import ctypes
 import json
 import os
 import threading
@@ -123,6 +124,47 @@ def test_names_of_files_and_what_is_none(tmp_path):
     with pytest.raises(ValueError, match="got neither trace events in JSON nor a tf.RunMetadata"):
         timeline.read(str(tmp_path / "none"))
     assert timeline.main(["merge", str(tmp_path / "all.json"), str(tmp_path / "missing")]) == 1
+
+
+class Library:
+    """A bridge that has noted `count` runs, of which nothing is known."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def timeline_record_bytes(self):
+        return ctypes.sizeof(of_bridge.Record)
+
+    def timeline_begin(self, capacity):
+        self.capacity = capacity
+
+    def timeline_take(self, records, room, lost):
+        count, self.count = self.count, 0
+        return count
+
+
+def test_a_process_that_has_run_nothing_leaves_a_ranks_file_alone(tmp_path, monkeypatch):
+    """A rank's child has its environment, and so the name of its file."""
+    monkeypatch.setattr(of_bridge.launch, "current", lambda: None)
+    path = str(tmp_path / "t-{rank}.json")
+    with open(path.format(rank=0), "w") as file:
+        file.write("a rank's")
+    monkeypatch.setattr(of_bridge, "_launched", lambda: (0, 1))
+    of_bridge.Writer(Library(0), path).end()
+    with open(path.format(rank=0)) as file:
+        assert file.read() == "a rank's"
+    of_bridge.Writer(Library(1), path).end()
+    assert [event["ph"] for event in timeline.read(path.format(rank=0))][0] == "M"
+
+
+def test_what_cannot_be_written_is_said_with_its_path(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(of_bridge, "_launched", lambda: (3, 4))
+    monkeypatch.setattr(of_bridge.launch, "current", lambda: None)
+    (tmp_path / "t.3.json").mkdir()
+    library = Library(1)
+    of_bridge.Writer(library, str(tmp_path / "t.json")).end()
+    assert capfd.readouterr().err == "sok1x: the timeline {} ends here: Is a directory\n".format(tmp_path / "t.3.json")
+    assert library.capacity == 0  # nothing is noted any more
 
 
 def test_refusals(tmp_path):

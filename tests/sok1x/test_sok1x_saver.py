@@ -9,7 +9,7 @@ from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
 from sok1x.graph_ops.operations import embedding
-from sok1x.graph_ops.transfer import distinct_keys, sok_dump, sok_restore, sok_values
+from sok1x.graph_ops.transfer import distinct_keys, sok_dump, sok_files, sok_restore, sok_values
 
 v1 = tf
 V, D = 40, 3
@@ -245,6 +245,15 @@ def test_a_dump_that_fails_leaves_the_old_files(tmp_path, monkeypatch, calls):
         assert len(os.listdir(str(tmp_path))) == 2
     model.run(model.dump)
     assert len(content(tmp_path)[0]) == 6
+
+
+@pytest.mark.parametrize("number, kind", [(errno.EMFILE, tf.errors.ResourceExhaustedError),
+                                          (errno.EEXIST, tf.errors.FailedPreconditionError)])
+def test_what_the_system_refuses_has_its_class(number, kind):
+    with pytest.raises(sok_files.CallError, match="^label: 'path': " + os.strerror(number)) as caught:
+        with sok_files.errors("label", "path"):
+            raise OSError(number, os.strerror(number))
+    assert tf.errors.exception_type_from_error_code(caught.value.code) is kind
 
 
 def test_before_the_variables_are_initialized(tmp_path):
