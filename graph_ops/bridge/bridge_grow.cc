@@ -146,10 +146,15 @@ int sok1x_larger(void* handle, int index, int64_t rows, int in_place, sok1x::Ten
   return 0;
 }
 
-// Makes the buffer of the last sok1x_larger variable `index`'s own; the one that it had is released.
-void sok1x_take_larger(void* handle, int index) {
+// Makes the buffer of the last sok1x_larger variable `index`'s own; the one that it had is released, at once or,
+// in_use, with the request.
+void sok1x_take_larger(void* handle, int index, int in_use) {
   auto* request = static_cast<sok1x::Request*>(handle);
-  request->LetTensorFlowFollow();  // which may give the old memory to others from now on
+  if (in_use) {
+    request->temporaries.push_back(*request->variables[index]->tensor());
+  } else {
+    request->LetTensorFlowFollow();  // which may give the old memory to others from now on
+  }
   *request->variables[index]->tensor() = request->larger;
   request->larger = tensorflow::Tensor();
 }
