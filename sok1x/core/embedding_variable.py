@@ -151,12 +151,14 @@ class EmbeddingVariable(StampedVariable):
             trainable: as for `tf.Variable`.
             **options: likewise; collections besides the two that all tables are in.
         """
-        from sok1x.checkpoint import eager_checkpoints, keras_weights, table_saver  # which need this module
+        # These need this module.
+        from sok1x.checkpoint import eager_checkpoints, early_stopping, keras_weights, table_saver
         from sok1x.dump_load import transfers
         from sok1x.metrics import evaluation
         from sok1x.serving import saving
         table_saver.watch()
         evaluation.watch()
+        early_stopping.watch()
         saving.watch()
         keras_weights.watch()
         eager_checkpoints.watch()

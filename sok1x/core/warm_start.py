@@ -49,9 +49,12 @@ def watch() -> None:
             return stock(ckpt_dir_or_file, {name: variable for name, variable in assignment_map.items()
                                             if name not in tables or name not in saved})
         except ValueError as error:
-            if not tables or "is not found in" not in str(error):
+            if "is not found in" not in str(error):
                 raise
-            raise refusal(next(iter(tables.values()))) from error
+            for name, table in (tables or _tables_in_scopes(assignment_map)).items():
+                if tables or str(error).startswith("Tensor {} (".format(name)):
+                    raise refusal(table) from error
+            raise
 
     marked: Any = init_from_checkpoint
     marked.sok1x = True
@@ -67,6 +70,18 @@ def _tables_in(assignment_map: Dict[str, Any]) -> Dict[str, str]:
             for name, variable in names.items():
                 if each is variable or (isinstance(each, str) and each == name):
                     found[saved] = name
+    return found
+
+
+def _tables_in_scopes(assignment_map: Dict[str, Any]) -> Dict[str, str]:
+    """Likewise, where a scope is to start a scope: {"old/": "new/"}, of which "/" is all."""
+    found = {}
+    for saved, asked in assignment_map.items():
+        if isinstance(asked, str) and asked.endswith("/"):
+            scope, above = "" if asked == "/" else asked, "" if saved == "/" else saved
+            for variable in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
+                if variable.table.name.startswith(scope):
+                    found[above + variable.table.name[len(scope):]] = variable.table.name
     return found
 
 

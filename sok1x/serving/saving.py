@@ -1,9 +1,11 @@
 """SavedModels that users save themselves: whoever saves ops of ours hears who can load them."""
+import sys
 from typing import Any
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
+from sok1x.checkpoint import manifest, prefixes
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, builder_impl, checkpoint_objects, saved_model_save
@@ -12,11 +14,12 @@ from sok1x.serving.subgraphs import OUR_OPS
 WORDS = ("The SavedModel in %s has ops of sok1x (as '%s'), and only a process that has called sok1x.init() can load "
          "it, on one rank; TensorFlow Serving cannot. sok1x.serving.export_saved_model writes one of stock ops, from a "
          "checkpoint: see docs/serving.md.")
+_ESTIMATORS = "tensorflow_estimator.python.estimator.estimator"
 
 
 def watch() -> None:
     """From now on TensorFlow's builder of SavedModels warns where a graph has ops of ours, and so does what saves an
-    eager program's; on several ranks that is refused."""
+    eager program's; on several ranks that is refused, an Estimator's export before it waits for other ranks."""
     stock = getattr(saved_model_save, "save_and_return_nodes", None)  # only TensorFlow 2's saves what has no session
     if V2 and not hasattr(stock, "_sok1x_stock"):
         saved_model_save.save_and_return_nodes = _save_objects(stock)
@@ -24,6 +27,26 @@ def watch() -> None:
         stock = vars(owner).get("save")
         if stock is not None and not hasattr(stock, "_sok1x_stock"):
             owner.save = _save(stock)
+    estimator: Any = getattr(sys.modules.get(_ESTIMATORS), "Estimator", None)
+    if estimator is not None and not hasattr(estimator._export_all_saved_models, "_sok1x_stock"):
+        estimator._export_all_saved_models = _export(estimator._export_all_saved_models)
+
+
+def _export(stock: Any) -> Any:
+    """An Estimator's: of the exporters of train_and_evaluate some come to it on one rank and not on another."""
+    def export_all_saved_models(self: Any, export_dir_base: Any, *arguments: Any, **options: Any) -> Any:
+        world = launch.current()
+        path = options.get("checkpoint_path") or self.latest_checkpoint()
+        folder = prefixes.folder_of(path) if path and world is not None and world.size > 1 else None
+        if folder is not None and manifest.read(folder).tables:
+            raise CheckpointError((
+                "A SavedModel cannot be written on {} ranks, below {}: each has only its own rows of the tables. Leave "
+                "exporters out of tf.estimator.EvalSpec, and export on one rank, or by "
+                "sok.serving.export_saved_model, from the checkpoint {}.").format(world.size, export_dir_base, path))
+        return stock(self, export_dir_base, *arguments, **options)
+
+    export_all_saved_models._sok1x_stock = stock  # type: ignore[attr-defined]
+    return export_all_saved_models
 
 
 def _save(stock: Any) -> Any:

@@ -4,7 +4,8 @@
 
 SAVED_BY: as for estimator_model.estimator, or some of these with commas, each in a folder of its own.
 WHAT, one after the other: train:STEP (up to that step), evaluate:STEP and predict:STEP (of the checkpoint of that
-step), both:STEP (train_and_evaluate up to it), kill:STEP (rank 1 is killed when it comes to that step).
+step), both:STEP (train_and_evaluate up to it), kill:STEP (rank 1 is killed when it comes to that step), early:0
+(TensorFlow's hook for early stopping ends a training of its own).
 """
 import os
 import signal
@@ -41,6 +42,24 @@ def check_evaluation(found, step):
     np.testing.assert_allclose(found["rows"], estimator_model.expected(step).mean(), rtol=1e-5, atol=1e-6)
 
 
+def stop_early(folder, rank, ranks):
+    """Trains with a hook for early stopping that is told to stop the second time it asks: on rank 0 alone."""
+    for when in (dict(run_every_secs=None, run_every_steps=2), dict(run_every_secs=1e-6)):
+        estimator = estimator_model.estimator(folder, "own", ranks)
+        first, asked = at(estimator), []
+        MPI.COMM_WORLD.Barrier()
+
+        def should_stop(asked=asked):
+            assert rank == 0
+            asked.append(None)
+            return len(asked) == 2
+
+        hook = tf.estimator.experimental.make_early_stopping_hook(estimator, should_stop, **when)
+        estimator.train(estimator_model.train_input(first, rank, ranks), max_steps=first + 1000, hooks=[hook])
+        assert len(asked) == (0 if rank else 2)
+        assert at(estimator) == 3 if first == 0 else 4 < at(estimator) < 1000, at(estimator)
+
+
 def run(estimator, what, step, rank, ranks):
     """One of the things to do; the step of the checkpoint before it."""
     first = at(estimator)
@@ -50,6 +69,8 @@ def run(estimator, what, step, rank, ranks):
         estimator.train(train, max_steps=step)
     elif what == "kill":
         estimator.train(train, max_steps=step + 100, hooks=[Kill(step - first)] if rank else [])
+    elif what == "early":
+        stop_early(os.path.join(estimator.model_dir, "early"), rank, ranks)
     elif what == "evaluate":
         check_evaluation(estimator.evaluate(estimator_model.all_keys(step)), step)
     elif what == "predict":

@@ -42,8 +42,8 @@ def test_trains_evaluates_predicts_and_goes_on_after_a_kill_on_any_number_of_ran
 
     # On one rank and back on two.
     assert run(1, root, "evaluate:24", "train:30", "evaluate:30")[1] == ("train", 24, 30)
-    assert run(2, root, "evaluate:30", "train:33", "evaluate:33") == [
-        ("evaluate", 30, 30), ("train", 30, 33), ("evaluate", 33, 33)]
+    assert run(2, root, "evaluate:30", "train:33", "evaluate:33", "early:0") == [
+        ("evaluate", 30, 30), ("train", 30, 33), ("evaluate", 33, 33), ("early", 33, 33)]
 
 
 def test_with_hooks_of_ours(tmp_path):

@@ -153,6 +153,10 @@ def test_a_table_is_not_started_without_its_keys(tmp_path):
                 tf.train.init_from_checkpoint(prefix, {name: other.table})
         with pytest.raises(ValueError, match="not_there is not found"):
             tf.train.init_from_checkpoint(prefix, {"not_there": "weights"})
+        with tf.variable_scope("new"):
+            sok.deeprec.get_embedding_variable("ids", 4)
+        with pytest.raises(ValueError, match="'new/ids': its rows.*init_fn"):
+            tf.train.init_from_checkpoint(prefix, {"not_there/": "new/"})
     # Our hook's session would take the dense variables alone from what TensorFlow's Saver has saved.
     with Model().graph.as_default(), pytest.raises(MismatchError, match="has table 'EmbeddingVariable' among"):
         tf.train.MonitoredTrainingSession(
