@@ -58,8 +58,9 @@ class Side(model_sides.Side):
         with tf.device("/cpu:0"):
             self._fed = [tf.placeholder(tf.int64, [tables] + each.shape.as_list()) for each in of[0]]
             values = zip(*[tf.unstack(each) for each in self._fed])
-        self._select = tf.group(*[variable.assign(value, read_value=False) for variables, given in zip(of, values)
-                                  for variable, value in zip(variables, given)])
+        self._current = [variable for variables in of for variable in variables]
+        self._select = tf.group(*[variable.assign(value, read_value=False) for variable, value in zip(
+            self._current, [one for given in values for one in given])])
         with tf.device("/cpu:0"):
             shape = tf.constant([options.samples, workload.MOST_KEYS if several else 1], tf.int64)
         self.ragged = [tf.RaggedTensor.from_row_splits(ids.read_value(), splits.read_value(), validate=False)
@@ -67,7 +68,7 @@ class Side(model_sides.Side):
         self.dense = [] if several else [tf.reshape(ids.read_value(), [-1, 1, 1]) for ids, _, _ in of]
         return [tf.SparseTensor(indices.read_value(), ids.read_value(), shape) for ids, indices, _ in of]
 
-    def select(self, batch):
+    def feed(self, batch):
         splits = [np.searchsorted(indices[:, 0], np.arange(self.options.samples + 1)) for indices in batch.indices]
         self.session.run(self._select, dict(zip(self._fed, [batch.keys, batch.indices, splits])))
 
