@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, growing_slots, slot_beginnings
+from sok1x.core import eager, growing_shape, growing_slots, slot_beginnings
 from sok1x.graph_ops.stores import eager_names, growth, initial, known_slots
 
 
@@ -40,7 +40,7 @@ def made_for(shard: Any) -> Iterator[None]:
     if not shard.table.grows:
         yield
         return
-    with growing_slots.shapes_known(), tf.init_scope(), tf.variable_creator_scope(_creator(shard)):
+    with growing_shape.shapes_known(), tf.init_scope(), tf.variable_creator_scope(_creator(shard)):
         yield
 
 

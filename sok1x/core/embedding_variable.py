@@ -11,7 +11,8 @@ from sok1x.core import (
     eager,
     eager_slots,
     forgetting_options,
-    growing_slots,
+    growing_shape,
+    growing_steps,
     horovod_eager,
     initializers,
     moving_averages,
@@ -168,7 +169,7 @@ class EmbeddingVariable(StampedVariable):
         moving_averages.watch()
         horovod_eager.watch()
         if table.grows:
-            growing_slots.watch()
+            growing_steps.watch()
             parameter_counts.watch()
             run_gradients.watch()
         self.m_var_name = table.kit_name
@@ -296,7 +297,7 @@ class EmbeddingVariable(StampedVariable):
             [None, 4]
         """
         if self.table.grows:
-            rows = 1 if growing_slots.are_shapes_known() else growing_slots.GrowingRows(self.table.name)
+            rows = 1 if growing_shape.are_shapes_known() else growing_shape.GrowingRows(self.table.name)
             return tf.TensorShape([rows, self.table.dim])
         return self._shape
 

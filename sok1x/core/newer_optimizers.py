@@ -13,6 +13,7 @@ from sok1x.core import (
     eager,
     eager_clipping,
     eager_slots,
+    growing_shape,
     growing_slots,
     keras_loss_scaling,
     slots,
@@ -154,7 +155,7 @@ def _slots_first(stock: Callable[..., Any]) -> Callable[..., Any]:
         growing = [variable for gradient, variable in pairs
                    if gradient is not None and hasattr(variable, "table") and variable.table.grows]
         if growing and eager.is_on():
-            with growing_slots.shapes_known(), tf.init_scope():
+            with growing_shape.shapes_known(), tf.init_scope():
                 self._create_slots(growing)
         return stock(self, pairs, *args, **kwargs)
     return apply_gradients
@@ -165,7 +166,7 @@ def _beside(shard: Any) -> Iterator[None]:
     """Where a slot of a shard is made."""
     with contextlib.ExitStack() as stack:
         if shard.table.grows:
-            stack.enter_context(growing_slots.shapes_known())
+            stack.enter_context(growing_shape.shapes_known())
         if not tf.executing_eagerly():
             stack.enter_context(tf_ops.colocate_with(shard.handle))
         yield
@@ -181,7 +182,7 @@ def _whole_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
                 hasattr(self, "_sok1x_averages") or tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)):
             return stock(self, pairs, *args, **kwargs)
         # Variables are made before, so that nothing of their initializers is taken for a part of the step.
-        with growing_slots.shapes_known():
+        with growing_shape.shapes_known():
             self.build([variable for _, variable in pairs])
         with tensorflow_versions.automatic_control_dependencies() as ordered, \
                 tf.control_dependencies(_of_growing(pairs)):
@@ -195,7 +196,7 @@ def _whole_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _build_for_growing(optimizer: Any, variables: List[Any]) -> None:
     """Makes the slots while tables that grow say that they have one row: optimizers ask before they make any."""
     if any(hasattr(variable, "table") and variable.table.grows for variable in variables):
-        with growing_slots.shapes_known(), tf.init_scope(), tf.name_scope(optimizer.name or "optimizer"):
+        with growing_shape.shapes_known(), tf.init_scope(), tf.name_scope(optimizer.name or "optimizer"):
             optimizer.build(variables)
         optimizer.jit_compile = False  # which Keras sets on GPUs: XLA would compile anew for every number of rows
 

@@ -3,19 +3,14 @@ from typing import Any, Dict
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import growing_slots
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 from sok1x.optimizers.own_state import OwnState
+from sok1x.optimizers.slots_of_tables import SlotsOfTables
 
 
-class _OnTables(KnowsDistinctRows):
+class _OnTables(SlotsOfTables, KnowsDistinctRows):
     """Mixed into the class of an optimizer that is given a table's gradient."""
-
-    def _create_slots(self, var_list: Any) -> Any:
-        """As the optimizer's own, also where that must know how many rows a table has that grows."""
-        with growing_slots.shapes_known():
-            return super()._create_slots(var_list)  # type: ignore[misc]
 
 
 _classes: Dict[type, type] = {}

@@ -3,7 +3,7 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import growing_slots
+from sok1x.core import growing_steps
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import KerasOptimizer
 from sok1x.graph_ops.operations import embedding, gradient_descent
@@ -26,7 +26,7 @@ class KnowsDistinctRows:
                 # rows that the shard does not have are refused on a GPU too.
                 return gradient_descent.gradient_descent(handle.table_variables, grad, indices, rate)
         if getattr(own.__func__, "stock", own.__func__) in _MAKE_DISTINCT and embedding.are_distinct(indices, handle):
-            with growing_slots.gradient_first(handle, grad, indices):
+            with growing_steps.gradient_first(handle, grad, indices):
                 return self._resource_apply_sparse(  # type: ignore[attr-defined]
                     grad, handle, indices, *state, **kwargs)
         return own(grad, handle, indices, *state, **kwargs)  # state: of tf.contrib.optimizer_v2, for one call

@@ -3,10 +3,10 @@ from typing import Any, Dict, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import growing_slots
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, NewKerasOptimizer
 from sok1x.optimizers import unfit
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
+from sok1x.optimizers.slots_of_tables import SlotsOfTables
 
 _TRAIN: Any = {"_slots": dict, "_non_slot_dict": dict, "_deferred_slot_restorations": dict}
 _KERAS: Any = {"_slots": dict, "_slot_names": list, "_weights": list, "_iterations": lambda: None,
@@ -83,13 +83,8 @@ def _class(base: type) -> type:
     return made
 
 
-class OwnState:
+class OwnState(SlotsOfTables):
     """Reads what it has not set itself from the optimizer that it was made of."""
-
-    def _create_slots(self, var_list: Any) -> Any:
-        """As the optimizer's own, also where that must know how many rows a table has that grows."""
-        with growing_slots.shapes_known():
-            return super()._create_slots(var_list)  # type: ignore[misc]
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("__"):

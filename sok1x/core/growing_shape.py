@@ -1,0 +1,86 @@
+"""The static shape of a table that grows: V is not known when the graph is built.
+
+An optimizer that asks for it is refused with words (`GrowingRows`). Most take care of shapes that are not known.
+`shapes_known` is for those that do not: inside, a table that grows passes itself off as one of a single row.
+"""
+import contextlib
+import threading
+from typing import Any, Iterator, NoReturn
+
+import tensorflow.compat.v1 as tf
+
+_local = threading.local()
+
+
+class GrowingRows(tf.Dimension):
+    """V of a table that grows, in its static shape: unknown, and with words for who must know it.
+
+    Args:
+        table: its name.
+
+    Example:
+        >>> from sok1x.core.growing_shape import GrowingRows
+        >>> GrowingRows("EmbeddingVariable").value is None
+        True
+    """
+
+    def __init__(self, table: str) -> None:
+        super().__init__(None)
+        self._table = table
+
+    def refuse(self) -> NoReturn:
+        """Raises the ValueError that tells whoever must know V what to do."""
+        raise ValueError((
+            "table '{}' grows, so the number of its rows is not known when the graph is built, and got asked for. If "
+            "it was an optimizer that asked, wrap it: sok1x.OptimizerWrapper(optimizer)").format(self._table))
+
+    __int__ = __long__ = __index__ = refuse
+
+
+@contextlib.contextmanager
+def shapes_known() -> Iterator[None]:
+    """Inside, in this thread, tables that grow have the static shape [1, D]: to make slots, and for nothing else.
+
+    Example:
+        >>> from sok1x.core import growing_shape
+        >>> with growing_shape.shapes_known():
+        ...     growing_shape.are_shapes_known()
+        True
+    """
+    before = are_shapes_known()
+    _local.known = True
+    try:
+        yield
+    finally:
+        _local.known = before
+
+
+def are_shapes_known() -> bool:
+    """Whether this is inside `shapes_known`.
+
+    Returns:
+        A bool.
+
+    Example:
+        >>> from sok1x.core import growing_shape
+        >>> growing_shape.are_shapes_known()
+        False
+    """
+    return getattr(_local, "known", False)
+
+
+def refuse_if_growing(variable: Any) -> None:
+    """Refuses what must know the rows of a variable, if that is a table that grows.
+
+    Args:
+        variable: any variable.
+
+    Raises:
+        ValueError: it is one; the message names it, and what to do.
+
+    Example:
+        >>> from sok1x.core import growing_shape
+        >>> growing_shape.refuse_if_growing(object())
+    """
+    if hasattr(variable, "table") and variable.table.grows:
+        GrowingRows(variable.table.name).refuse()

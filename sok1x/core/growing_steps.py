@@ -1,0 +1,88 @@
+"""Steps of TensorFlow's optimizers on tables that grow: with the gradient, and not before it.
+
+A lookup may give a table more rows, and the optimizer's step follows it, but for what does not depend on the gradient:
+TensorFlow could read a slot, as `m * beta1`, before the lookup, and assign what it has made of it after. So `watch` has
+optimizers wait for the gradient with all they do (`gradient_first`), and has those that must know how many rows there
+are say so.
+"""
+import contextlib
+from typing import Any, Callable, Iterator
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.core import growing_shape
+from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, slot_creator
+
+
+@contextlib.contextmanager
+def gradient_first(variable: Any, *gradient: tf.Tensor) -> Iterator[None]:
+    """Inside, ops follow a variable's gradient, if it is a table that grows.
+
+    Args:
+        variable: any variable.
+        *gradient: tensors.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.core import growing_steps
+        >>> with tf.Graph().as_default():
+        ...     shard, gradient = sok.EmbeddingVariable(rows=None, dim=4), tf.constant(1.0)
+        ...     with growing_steps.gradient_first(shard, gradient):
+        ...         after = tf.no_op()
+        >>> after.control_inputs == [gradient.op]
+        True
+    """
+    table = getattr(variable, "table", None)
+    with tf.control_dependencies(list(gradient) if table is not None and table.grows else []):
+        yield
+
+
+def watch() -> None:
+    """From now on TensorFlow's optimizers step on tables that grow when the gradient is there, and not before.
+
+    Example:
+        >>> from sok1x.core import growing_steps
+        >>> growing_steps.watch()
+    """
+    for kind in (tf.train.Optimizer, KerasOptimizer):
+        stock = kind._resource_apply_sparse_duplicate_indices
+        if not hasattr(stock, "stock"):
+            kind._resource_apply_sparse_duplicate_indices = _waiting(stock)
+    if V2 and not hasattr(tf.train.AdagradDAOptimizer._create_slots, "stock"):
+        slot_creator.create_slot_with_initializer = _of_known_shape(slot_creator.create_slot_with_initializer)
+        # It makes constants of the table's shape before it makes slots.
+        tf.train.AdagradDAOptimizer._create_slots = _of_known_shapes(tf.train.AdagradDAOptimizer._create_slots)
+
+
+def _of_known_shape(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """TensorFlow 2 keeps no `GrowingRows` in a shape, and would not say what to do."""
+    def create_slot_with_initializer(primary: Any, initializer: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return stock(primary, initializer, shape, *args, **kwargs)
+        except ValueError:
+            if not tf.TensorShape(shape).is_fully_defined():
+                growing_shape.refuse_if_growing(primary)
+            raise
+
+    create_slot_with_initializer.stock = stock  # type: ignore[attr-defined]
+    return create_slot_with_initializer
+
+
+def _of_known_shapes(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def create_slots(self: Any, var_list: Any) -> Any:
+        for variable in () if growing_shape.are_shapes_known() else var_list:
+            growing_shape.refuse_if_growing(variable)
+        return stock(self, var_list)
+
+    create_slots.stock = stock  # type: ignore[attr-defined]
+    return create_slots
+
+
+def _waiting(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(self: Any, grad: tf.Tensor, handle: Any, indices: tf.Tensor, **kwargs: Any) -> Any:
+        with gradient_first(handle, grad, indices):
+            return stock(self, grad, handle, indices, **kwargs)
+
+    apply.stock = stock  # type: ignore[attr-defined]
+    return apply
