@@ -65,5 +65,6 @@ The executor's thread:
     timeline          when requests have come to what, in a file, if SOK1X_TIMELINE names one
 
 Everywhere:
+    callers           who calls, on the stack
     tensorflow_versions  what TensorFlow keeps to itself, and what differs between its versions
 """

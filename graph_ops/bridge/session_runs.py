@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+from sok1x.graph_ops.bridge import callers
 from sok1x.graph_ops.bridge.tensorflow_versions import client_session
 
 # They come within milliseconds. Threads may also wait for something that never comes: a queue of TensorFlow's.
@@ -32,12 +33,5 @@ def wait():
 
 def _anyone():
     code, this = client_session.BaseSession._do_call.__code__, threading.get_ident()
-    return any(_is_in(frame, code) for thread, frame in sys._current_frames().items() if thread != this)
-
-
-def _is_in(frame, code):
-    while frame is not None:
-        if frame.f_code is code:
-            return True
-        frame = frame.f_back
-    return False
+    return any(frame.f_code is code for thread, innermost in sys._current_frames().items() if thread != this
+               for frame in callers.outwards(innermost))

@@ -1,10 +1,10 @@
 """Clocks of TensorFlow's hooks on several ranks: all ranks must find that it is time to at the same step."""
-import sys
 from typing import Any, Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.schedule import Schedule
+from sok1x.graph_ops.bridge import callers
 
 
 class AgreedTimer:
@@ -81,10 +81,7 @@ def calling_hook(concerns: Callable[[Any], bool]) -> Any:
 
     None where there is none.
     """
-    frame = sys._getframe(1)
-    while frame is not None:
-        caller = frame.f_locals.get("self")
+    for caller in callers.selves():
         if isinstance(caller, tf.train.CheckpointSaverHook) and concerns(caller):
             return caller
-        frame = frame.f_back  # type: ignore[assignment]
     return None

@@ -1,6 +1,5 @@
 """Whether all ranks' sessions are to save tables: asked before they begin, for then ranks may wait elsewhere."""
 import os
-import sys
 from typing import Any, List
 
 import tensorflow.compat.v1 as tf
@@ -10,6 +9,7 @@ from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.table_saver import TableSaver
 from sok1x.checkpoint.talk import talk
 from sok1x.core.graph_keys import GraphKeys
+from sok1x.graph_ops.bridge import callers
 
 
 def expect_hooks_alike(init_hook: Any) -> None:
@@ -35,12 +35,10 @@ def expect_hooks_alike(init_hook: Any) -> None:
 
 def _hooks_beside(init_hook: Any) -> List[Any]:
     """All hooks of the session that is calling one of them: TensorFlow tells them to nobody."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        hooks = getattr(frame.f_locals.get("self"), "_hooks", None)
+    for caller in callers.selves():
+        hooks = getattr(caller, "_hooks", None)
         if isinstance(hooks, (list, tuple)) and any(hook is init_hook for hook in hooks):
             return list(hooks)
-        frame = frame.f_back  # type: ignore[assignment]
     return []
 
 

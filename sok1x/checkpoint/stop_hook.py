@@ -1,5 +1,4 @@
 """The hook that ends a session when the process is told to, for sessions whose other hooks save."""
-import sys
 from typing import Any, Iterable, List
 
 import tensorflow.compat.v1 as tf
@@ -7,6 +6,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.talk import talk
 from sok1x.checkpoint.told_to_end import told_to_end
+from sok1x.graph_ops.bridge import callers
 from sok1x.graph_ops.bridge.tensorflow_versions import training_util
 
 
@@ -72,16 +72,14 @@ def add_to_session(who: str, signals: Iterable[int], begin: bool) -> None:
     Args:
         begin: whether the session has had its hooks' `begin` called already; else it will.
     """
-    frame = sys._getframe(1)
-    while frame is not None:
-        hooks = getattr(frame.f_locals.get("self"), "_hooks", None)
+    for caller in callers.selves():
+        hooks: Any = getattr(caller, "_hooks", None)
         savers = [hook for hook in hooks if isinstance(hook, tf.train.CheckpointSaverHook)] if isinstance(
             hooks, list) else []
         if savers:
-            if not any(isinstance(hook, StopHook) for hook in hooks):  # type: ignore[union-attr]
+            if not any(isinstance(hook, StopHook) for hook in hooks):
                 hook = StopHook(who, signals, savers[-1])
                 if begin:
                     hook.begin()
-                hooks.append(hook)  # type: ignore[union-attr]
+                hooks.append(hook)
             return
-        frame = frame.f_back  # type: ignore[assignment]

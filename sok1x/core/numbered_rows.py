@@ -1,6 +1,8 @@
 """TensorFlow's functions that take rows by their numbers, which keys are not."""
-import sys
+import itertools
 from typing import Any, Callable, Dict
+
+from sok1x.graph_ops.bridge import callers
 
 # End of a module's name -> its functions -> whether a call of these local variables is such a one.
 Functions = Dict[str, Dict[str, Callable[[Dict[str, Any]], bool]]]
@@ -26,7 +28,7 @@ _READING: Functions = {
 _WRITING: Functions = {"python.ops.state_ops": {name: _always for name in (
     "scatter_update", "scatter_add", "scatter_sub", "scatter_mul", "scatter_div", "scatter_min", "scatter_max",
     "scatter_nd_update", "scatter_nd_add", "scatter_nd_sub", "batch_scatter_update")}}
-_FRAMES = 12  # between a conversion to a tensor and who has asked for it, TensorFlow's own between them
+_FRAMES = 13  # between a conversion to a tensor and who has asked for it, TensorFlow's own between them
 
 
 def refuse_reading(table_name: str) -> None:
@@ -59,13 +61,9 @@ def refuse_writing(table_name: str) -> None:
 
 def _asking(functions: Functions) -> str:
     """The name of the function that has called, through others, what calls this; '' if it is another."""
-    frame: Any = sys._getframe(2)
-    for _ in range(_FRAMES):
-        if frame is None:
-            break
+    for frame in itertools.islice(callers.frames(), _FRAMES):
         name, module = frame.f_code.co_name, frame.f_globals.get("__name__", "")
         for end, known in functions.items():
             if name in known and module.endswith(end) and known[name](frame.f_locals):
                 return str(name)
-        frame = frame.f_back
     return ""

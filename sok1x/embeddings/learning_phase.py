@@ -1,9 +1,9 @@
 """Whether a call that is told nothing trains: in what Keras runs, Keras' learning phase; else it does."""
-import sys
 from typing import Any, Union
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.graph_ops.bridge import callers
 from sok1x.graph_ops.bridge.tensorflow_versions import attr_value_pb2, is_eager_outside, keras_calls
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_backend as backend
 
@@ -52,14 +52,9 @@ def _is_run_by_keras(inputs: Any) -> bool:
     """
     if _has_history(inputs):
         return True
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code in _MODEL_BUILDS:
-            return True
-        if frame.f_code in _LAYER_CALLS and _has_history(frame.f_locals.get("inputs")):
-            return True
-        frame = frame.f_back  # type: ignore[assignment]
-    return False
+    return any(frame.f_code in _MODEL_BUILDS
+               or frame.f_code in _LAYER_CALLS and _has_history(frame.f_locals.get("inputs"))
+               for frame in callers.frames())
 
 
 def _has_history(inputs: Any) -> bool:

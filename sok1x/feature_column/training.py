@@ -1,10 +1,10 @@
 """Whether what a column looks up gives unseen keys rows."""
-import sys
 from typing import Any
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.embeddings import learning_phase
+from sok1x.graph_ops.bridge import callers
 
 # `Estimator._call_model_fn` has its mode in a local variable, and builds each graph for one mode alone.
 _MODEL_FN = tf.estimator.Estimator._call_model_fn.__code__
@@ -31,9 +31,7 @@ def trains(trainable: bool, ids: tf.SparseTensor) -> Any:
     """
     if not trainable:
         return False
-    frame: Any = sys._getframe(1)
-    while frame is not None:
+    for frame in callers.frames():
         if frame.f_code is _MODEL_FN:
             return bool(frame.f_locals["mode"] == tf.estimator.ModeKeys.TRAIN)
-        frame = frame.f_back
     return learning_phase.untold(ids)
