@@ -231,14 +231,6 @@ class _Backward(_Combined, Backward):
     spread, SpreadConfig = "operations.combined_lookup.spread", SpreadConfig
     waits_of = staticmethod(figures.waits_of)
 
-    def prepare(self, request: Any, config: BackwardConfig, world: Any) -> np.ndarray:
-        header = super().prepare(request, config, world)
-        # Gradients run together where this is so on all ranks; a graph may know it on some.
-        return np.concatenate([[config.rows_known], header]).astype(np.int64)
-
-    def run(self, request: Any, config: BackwardConfig, world: Any, headers: np.ndarray) -> None:
-        super().run(request, config, world, headers[:, 1:])
-
     def gradient(self, op: tf.Operation, config: BackwardConfig, grads: Sequence[Any]) -> List[Any]:
         """See `Backward.gradient`. With weights it is that of the same, made of a gradient for each key."""
         if not config.weighted:

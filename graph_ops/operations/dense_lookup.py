@@ -164,11 +164,6 @@ class _Backward(_Dense, Backward):
     spread, SpreadConfig = "operations.dense_lookup.spread", SpreadConfig
     waits_of = staticmethod(figures.waits_of)
 
-    def prepare(self, request: Any, config: BackwardConfig, world: Any) -> np.ndarray:
-        header = super().prepare(request, config, world)
-        # Gradients run together where this is so on all ranks; a graph may know it on some.
-        return np.concatenate([[config.rows_known], header]).astype(np.int64)
-
 
 @register
 class _Spread(_Dense, Spread):

@@ -26,11 +26,13 @@ class Backward(OfLookup):
         back = request.state = self.taken(request, config, world)
         check_gradient(config.table, world, back.given, back.layout.count)
         self.exchange(request, world).prepare_backward(back)
-        return ties.header(world, request.host_inputs[0].numpy(), self.before_counts)
+        saved = ties.header(world, request.host_inputs[0].numpy(), self.before_counts)
+        # Gradients run together where this is so on all ranks; a graph may know it on some.
+        return np.concatenate([[config.rows_known], saved]).astype(np.int64)
 
     def run(self, request: Any, config: Any, world: Any, headers: np.ndarray) -> None:
         """See `Operation.run`."""
-        self.exchange(request, world).backward(request.state, headers)
+        self.exchange(request, world).backward(request.state, headers[:, 1:])
 
     def gradient(self, op: tf.Operation, config: Any, grads: Sequence[Any]) -> List[Any]:
         """See `Operation.gradient`: that of the indices, if there are any, counts for nothing."""

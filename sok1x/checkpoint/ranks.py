@@ -36,6 +36,27 @@ class Ranks:
         parts = self.gather(session, np.frombuffer(json.dumps(value).encode(), np.uint8))
         return [json.loads(part.tobytes().decode()) for part in parts]
 
+    def expect_same_step(self, session: tf.Session, verb: str, given: Optional[int]) -> None:
+        """Before all else: whether all ranks were given one step. For rank 0 goes by its own, and makes a folder.
+
+        Shards say of which step they are, so those of several would be a checkpoint that nobody can restore.
+
+        Args:
+            session: as for `exchange`.
+            verb: what they were to do, 'save' or 'restore'.
+            given: the step; None: the last.
+
+        Raises:
+            CheckpointError: they were not, on all ranks.
+        """
+        steps = self.exchange(session, given)
+        if any(step != steps[0] for step in steps):
+            raise CheckpointError((
+                "The ranks {} different steps: {}. All ranks take part in one checkpoint; nothing was {}d. Give every "
+                "rank the same step (a hook's is the global step).").format(verb, ", ".join(
+                    "{} {}".format(launch.named(rank), "the last" if step is None else step)
+                    for rank, step in enumerate(steps)), verb))
+
     def agree(self, session: tf.Session, work: Callable[[], Any]) -> List[Any]:
         """Does this rank's work and returns what every rank's gave. If it fails on one rank, it has failed on all.
 
@@ -54,19 +75,6 @@ class Ranks:
             if message is not None:
                 raise CheckpointError("{}: {}".format(launch.starting(rank), message))
         return [given for _, given in told]
-
-
-def expect_same_step(verb: str, steps: List[Any]) -> None:
-    """Raises CheckpointError where the ranks' steps are not one; `verb`: what they were to do, 'save' or 'restore'.
-
-    Shards say of which step they are, so those of several would be a checkpoint that nobody can restore.
-    """
-    if any(step != steps[0] for step in steps):
-        raise CheckpointError((
-            "The ranks {} different steps: {}. All ranks take part in one checkpoint; nothing was {}d. Give every rank "
-            "the same step (a hook's is the global step).").format(verb, ", ".join(
-                "{} {}".format(launch.named(rank), "the last" if step is None else step)
-                for rank, step in enumerate(steps)), verb))
 
 
 def expect_seen(folder: str, by_rank_0: str) -> None:

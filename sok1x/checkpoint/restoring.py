@@ -8,7 +8,7 @@ from sok1x.checkpoint import dense_saver, folders, former_names, shard_names, tr
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.preparing import Prepared, prepare
-from sok1x.checkpoint.ranks import Ranks, expect_same_step, expect_seen
+from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.reading import TableSource, Wanted
 from sok1x.checkpoint.tables import TableState
 from sok1x.checkpoint.transfer import Transfer
@@ -54,7 +54,7 @@ class Restoring:
             CheckpointError: on all ranks where one of them finds a file damaged, or that the model does not fit, or
                 no checkpoint of that step; no variable has changed then.
         """
-        expect_same_step("restore", self._ranks.exchange(session, step))
+        self._ranks.expect_same_step(session, "restore", step)
         found = self._ranks.agree(session, lambda: self._find(step))[0]
         return None if found is None else self.restore_folder(session, Restored(*found))
 

@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.checkpoint import folder_lock, folders, manifest, tensorflow_errors, transfer, writing
 from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.folder_lock import FolderLock
-from sok1x.checkpoint.ranks import Ranks, expect_same_step, expect_seen
+from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.tables import TableState, let_leave
 from sok1x.checkpoint.transfer import Transfer
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management
@@ -54,7 +54,7 @@ class Saving:
             CheckpointError: on all ranks where one of them fails; checkpoints saved before are as they were.
         """
         step = int(step)  # TensorFlow's hook gives what NumPy has read
-        expect_same_step("save", self._ranks.exchange(session, step))
+        self._ranks.expect_same_step(session, "save", step)
         token, folder = self._ranks.agree(session, lambda: self._begin(step))[0]
         with self._removed_on_error(folder):
             outcomes = self._ranks.agree(session, lambda: self._write(session, folder, token, step))
