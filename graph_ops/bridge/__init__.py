@@ -13,6 +13,7 @@ In a graph:
 
 From TensorFlow's threads to ours (C++):
     bridge_signature  what a session.run is made of (a pass over its graph)
+    bridge_passes     what the passes that change it have in common
     bridge_fusing     ops that could run at the same time made one node (a pass after that one)
     bridge_fused_node  what that node is made of
     bridge_handles    variables' names, in place of nodes that give their handles

@@ -21,24 +21,18 @@ namespace sok1x {
 
 namespace {
 
-// Kept in step with forked.py's text.
-const char* const kForked =
-    "sok1x: got a process that was forked from one in which sok1x was in use, and has none of its threads, such as the "
-    "executor that runs sok1x's ops; start processes with multiprocessing's 'spawn', or fork before anything of sok1x "
-    "is built, and before sok1x.Init and sok1x.init";
-
 // Both ops' kernel: hands over requests of its members.
 class CallsOp : public tf::AsyncOpKernel {
  public:
   explicit CallsOp(tf::OpKernelConstruction* construction) : tf::AsyncOpKernel(construction) {}
 
   ~CallsOp() override {
-    if (in_session_.load() && !Queue::Forked()->load()) Sessions::Get()->Leave(session_);
+    if (in_session_.load() && Queue::Forked()->load() == nullptr) Sessions::Get()->Leave(session_);
   }
 
   void ComputeAsync(tf::OpKernelContext* context, DoneCallback done) override {
-    if (Queue::Forked()->load()) {
-      context->SetStatus(tf::errors::FailedPrecondition(kForked));
+    if (const char* forked = Queue::Forked()->load()) {
+      context->SetStatus(tf::errors::FailedPrecondition(forked));
       done();
       return;
     }

@@ -1,5 +1,6 @@
 // The bridge as Python sees it: C functions, called through ctypes by bridge.py.
 #include <algorithm>
+#include <cstring>
 
 #include "tensorflow/core/common_runtime/device_mgr.h"
 
@@ -19,7 +20,8 @@ void sok1x_close(int code, const char* reason) { sok1x::Queue::Get()->Close(code
 
 int64_t sok1x_refused() { return sok1x::Queue::Get()->Refused(); }
 
-void sok1x_forked() { sok1x::Queue::Forked()->store(true); }
+// The words stay for as long as the process: any thread may be saying them.
+void sok1x_forked(const char* words) { sok1x::Queue::Forked()->store(strdup(words)); }
 
 void sok1x_wake() { sok1x::Queue::Get()->Wake(); }
 

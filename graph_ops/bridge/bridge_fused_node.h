@@ -1,8 +1,8 @@
 // A fused node in place of several nodes of ours: what it is made of, for bridge_fusing.cc.
 //
 // Of what its members are made of it leaves out what would cost TensorFlow time without use: handles of variables,
-// which it knows by name (bridge_handles.h), and outputs that nobody reads. A lookup has seven outputs, of which an
-// evaluation reads one.
+// which it knows by name (bridge_handles.h), and outputs that nobody reads. A lookup has six outputs, or eight by bag,
+// of which an evaluation reads one.
 #ifndef SOK1X_BRIDGE_FUSED_NODE_H
 #define SOK1X_BRIDGE_FUSED_NODE_H
 

@@ -13,7 +13,6 @@
 // functions, and in those whose inputs come one after the other (Session.partial_run). What comes after a cond, such as
 // the one in every tf.debugging.assert, runs whatever branch was taken.
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
@@ -27,6 +26,7 @@
 #include "tensorflow/core/graph/graph.h"
 
 #include "bridge_fused_node.h"
+#include "bridge_passes.h"
 #include "bridge_types.h"
 
 namespace sok1x {
@@ -106,12 +106,8 @@ class Levels {
 class FusingPass : public tf::GraphOptimizationPass {
  public:
   tf::Status Run(const tf::GraphOptimizationPassOptions& options) override {
-    const char* chosen = std::getenv("SOK1X_FUSE");
-    if (options.graph == nullptr || *options.graph == nullptr || options.session_options == nullptr ||
-        (chosen != nullptr && std::string(chosen) == "0")) {
-      return tf::Status();
-    }
-    tf::Graph* const graph = options.graph->get();
+    tf::Graph* const graph = GraphToChange(options);
+    if (graph == nullptr) return tf::Status();
     Nodes ours;
     for (tf::Node* node : graph->op_nodes()) {
       bool fuse = false, client = false;

@@ -4,7 +4,6 @@
 // and is taken apart on the lookup's device (bridge_parts.cc).
 //
 // A node waits for all of its inputs as it is: nothing new waits for anything.
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <tuple>
@@ -17,6 +16,7 @@
 #include "tensorflow/core/util/device_name_utils.h"
 
 #include "bridge_parts.h"
+#include "bridge_passes.h"
 #include "bridge_types.h"
 
 namespace sok1x {
@@ -53,12 +53,8 @@ bool InThisProcess(const std::string& device, const std::string& other) {
 class PackingPass : public tf::GraphOptimizationPass {
  public:
   tf::Status Run(const tf::GraphOptimizationPassOptions& options) override {
-    const char* chosen = std::getenv("SOK1X_FUSE");
-    if (options.graph == nullptr || *options.graph == nullptr || options.session_options == nullptr ||
-        (chosen != nullptr && std::string(chosen) == "0")) {
-      return tf::Status();
-    }
-    tf::Graph* const graph = options.graph->get();
+    tf::Graph* const graph = GraphToChange(options);
+    if (graph == nullptr) return tf::Status();
     std::vector<tf::Node*> lookups;
     for (tf::Node* node : graph->op_nodes()) {
       if (node->type_string() == kLookupType || node->type_string() == std::string(kLookupType) + "s") {

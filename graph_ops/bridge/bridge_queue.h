@@ -47,11 +47,11 @@ class Queue {
     open_ = true;
   }
 
-  // Whether this process was forked from one that had an executor (forked.py). It has none, and a lock that another
-  // thread held then is never given back here: to be asked before any is taken.
-  static std::atomic<bool>* Forked() {
-    static std::atomic<bool> forked{false};
-    return &forked;
+  // In a process that was forked from one that had an executor, what forked.py says of that; else null. It has none,
+  // and a lock that another thread held then is never given back here: to be asked before any is taken.
+  static std::atomic<const char*>* Forked() {
+    static std::atomic<const char*> words{nullptr};
+    return &words;
   }
 
   void Close(int code, const std::string& reason) {

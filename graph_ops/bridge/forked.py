@@ -14,7 +14,6 @@ import tensorflow.compat.v1 as tf
 from sok1x.graph_ops.bridge import op_types
 from sok1x.graph_ops.bridge.tensorflow_versions import client_session, eager_context
 
-# Kept in step with bridge.cc's kForked.
 _WORDS = ("{}: got a process (id {}) that was forked from one in which sok1x was in use (id {}), and has none of its "
           "threads, such as the executor that runs sok1x's ops; start processes with multiprocessing's 'spawn', or "
           "fork before anything of sok1x is built, and before sok1x.Init and sok1x.init")
@@ -38,15 +37,19 @@ def refuse(what):
       tf.errors.FailedPreconditionError: this process was forked from one in which sok1x was in use.
     """
     if _parent is not None:
-        raise tf.errors.FailedPreconditionError(None, None, _WORDS.format(what, os.getpid(), _parent))
+        raise tf.errors.FailedPreconditionError(None, None, _words(what))
+
+
+def _words(what):
+    return _WORDS.format(what, os.getpid(), _parent)
 
 
 def _in_child(library, parent):
     global _parent
-    if _parent is not None:  # a child's child
+    again, _parent = _parent is not None, parent
+    library.forked(_words("sok1x").encode())
+    if again:  # a child's child: the rest is as in its parent
         return
-    _parent = parent
-    library.forked()
     session = client_session.BaseSession
     _before(session, "_call_tf_sessionrun", lambda self, options, feeds, fetches, targets, metadata: _refuse_ops(
         self.graph, [fetch.oper for fetch in fetches] + list(targets)))

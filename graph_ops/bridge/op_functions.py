@@ -33,7 +33,7 @@ class Library:
                                   "build it again".format(path, name, bytes_there, ctypes.sizeof(structure)))
         functions = declare(
             library, ("open", None, []), ("close", None, [i32, ctypes.c_char_p]), ("wake", None, []),
-            ("forked", None, []),
+            ("forked", None, [ctypes.c_char_p]),
             ("refused", i64, []), ("alone", None, [i32]),
             ("begin", None, [pointer] * 3),
             ("inbox_bytes", i32, []),

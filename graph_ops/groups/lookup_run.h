@@ -212,6 +212,9 @@ class LookupRun {
 
   // What finds the keys that a member has received, once variables are locked.
   void FindReceived(int t);
+  // After they have been looked up, with this status code: what keys have no row, `counts_`, and what `Unseen` makes of
+  // them; variables stay locked where there is something to insert.
+  int Answered(int code, int64_t* missing, int64_t* fresh);
 
   // ---- lookup_run_sums.cc
 
@@ -259,6 +262,9 @@ class LookupRun {
   bool Fits(int t) const;
   // This rank's terms of a gradient, without where their sums go.
   SumMember Terms(int t) const;
+  // The terms that a gradient's member has been sent, and its output, where their sums go; of a member that is left
+  // nothing to be done.
+  int TakeTerms(int t, SumMember* m);
 
   Group* group_;
   const LookupFacts* facts_;

@@ -161,22 +161,27 @@ int LookupRun::BackwardTake() {
   const int count = size();
   std::vector<SumMember> members(count, SumMember());
   for (int t = 0; t < count; ++t) {
-    SumMember& m = members[t];
-    m.dim = facts_[t].dim;
-    if (left_[t]) continue;
-    const int64_t rows = input(t, places_.rows).elements;
-    const TensorInfo& requested = input(t, places_.requested);
-    void* out;
-    const int code = Output(t, 0, {rows, facts_[t].dim}, &out);
+    const int code = TakeTerms(t, &members[t]);
     if (code != 0) return code;
-    m.values = answers_.of(t);
-    m.values_half = input(t, kGradient).dtype == tf::DT_HALF;
-    m.segments = static_cast<const i32*>(requested.data);
-    m.n = requested.elements;
-    m.num_segments = rows;
-    m.sums.base = static_cast<char*>(out);
   }
   return Done(steps_->segment_sum(Work(), members.data(), count));
+}
+
+int LookupRun::TakeTerms(int t, SumMember* m) {
+  m->dim = facts_[t].dim;
+  if (left_[t]) return 0;
+  const int64_t rows = input(t, places_.rows).elements;
+  const TensorInfo& requested = input(t, places_.requested);
+  void* out;
+  const int code = Output(t, 0, {rows, facts_[t].dim}, &out);
+  if (code != 0) return code;
+  m->values = answers_.of(t);
+  m->values_half = input(t, kGradient).dtype == tf::DT_HALF;
+  m->segments = static_cast<const i32*>(requested.data);
+  m->n = requested.elements;
+  m->num_segments = rows;
+  m->sums.base = static_cast<char*>(out);
+  return 0;
 }
 
 }  // namespace sok1x

@@ -227,12 +227,18 @@ int LookupRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, in
   }
   training_ = training;
   code = LookUpKeys(training);
-  for (int t = 0; t < count; ++t) missing[t] = counts_[t] + (codes_[t] != 0);
-  if (code == 0 && training) code = Unseen(missing, fresh);
-  for (int t = 0; t < count; ++t) missing[t] += !CanPin(t);
-  if (code == 0 && !training) code = LeaveNothing(nullptr);
-  if (inserts_.empty()) group_->Unlock();
+  code = Answered(code, missing, fresh);
   Tell(answers_, values_, pointers, gives, takes);
+  return code;
+}
+
+int LookupRun::Answered(int code, int64_t* missing, int64_t* fresh) {
+  const int count = size();
+  for (int t = 0; t < count; ++t) missing[t] = counts_[t] + (codes_[t] != 0);
+  if (code == 0 && training_) code = Unseen(missing, fresh);
+  for (int t = 0; t < count; ++t) missing[t] += !CanPin(t);
+  if (code == 0 && !training_) code = LeaveNothing(nullptr);
+  if (inserts_.empty()) group_->Unlock();
   return code;
 }
 

@@ -208,11 +208,7 @@ int LookupRun::PairsAnswer(bool training, int64_t* missing, int64_t* fresh, int6
   if (code == 0) code = Done(steps_->answer(Work(), lacking, counts.size(), reinterpret_cast<i64*>(counts.data())));
   std::copy(counts.begin(), counts.begin() + count, counts_.begin());
   if (code == 0 && !ahead_.empty()) CountAhead(&counts[count]);
-  for (int t = 0; t < count; ++t) missing[t] = counts_[t] + (codes_[t] != 0);
-  if (code == 0 && training) code = Unseen(missing, fresh);
-  for (int t = 0; t < count; ++t) missing[t] += !CanPin(t);
-  if (code == 0 && !training) code = LeaveNothing(nullptr);
-  if (inserts_.empty()) group_->Unlock();
+  code = Answered(code, missing, fresh);
   Tell(values_, answers_, pointers, gives, takes);
   return code;
 }

@@ -65,22 +65,12 @@ int LookupRun::GradientsTake() {
   const int count = size();
   std::vector<SumMember> members(count, SumMember());
   for (int t = 0; t < count; ++t) {
-    SumMember& m = members[t];
-    m.dim = facts_[t].dim;
-    if (left_[t]) continue;
-    const int64_t rows = input(t, places_.rows).elements;
-    const TensorInfo &requested = input(t, places_.requested), &offsets = input(t, places_.all_offsets);
-    void* out;
-    const int code = Output(t, 0, {rows, facts_[t].dim}, &out);
+    const int code = TakeTerms(t, &members[t]);
     if (code != 0) return code;
-    m.values = answers_.of(t);
-    m.values_half = input(t, kGradient).dtype == tf::DT_HALF;
-    m.segments = static_cast<const i32*>(requested.data);
-    m.n = requested.elements;
-    m.offsets = static_cast<const i64*>(offsets.data);
-    m.n_bags = offsets.elements - 1;
-    m.num_segments = rows;
-    m.sums.base = static_cast<char*>(out);
+    if (left_[t]) continue;
+    const TensorInfo& offsets = input(t, places_.all_offsets);
+    members[t].offsets = static_cast<const i64*>(offsets.data);
+    members[t].n_bags = offsets.elements - 1;
   }
   return Done(steps_->segment_sum(Work(), members.data(), count));
 }
