@@ -12,12 +12,12 @@ import copy
 import numbers
 import os
 import tempfile
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
+from typing import Any, Dict, Iterator, Optional, Tuple, Type
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import agreed_timer, caches, former_names, one_rank, prefixes
+from sok1x.checkpoint import agreed_timer, caches, one_rank, prefixes, whose_shards
 from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.held import Held, with_keys
@@ -28,12 +28,10 @@ from sok1x.checkpoint.talk import talk
 from sok1x.core import sessions
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
-from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, saveable_object, training_util
-from sok1x.graph_ops.operations.rank_and_ranks import rank_and_ranks
+from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, training_util
 from sok1x.graph_ops.stores.step_at import RESTORED
 
 _OF_SAVED_MODEL = os.path.join("variables", "variables")
-_TOGETHER = "call sok.CheckpointManager, or a tf.train.Saver of all variables, on all ranks with one path"
 
 
 class TableSaver(tf.train.Saver):
@@ -46,7 +44,7 @@ class TableSaver(tf.train.Saver):
             dense = VariablesSaver(held.dense)
             self._saving = PrefixSaving(held.tables, dense, self._talk)
             self._restoring = PrefixRestoring(held.tables, dense, self._talk)
-            mark = _Mark()
+            mark = whose_shards.Mark()
             marked = dict(self._var_list, **{one_rank.MARK: mark}) if isinstance(self._var_list, dict) \
                 else list(self._var_list) + [mark]
             self._marked = _PlainSaver(marked, sharded=self._sharded)
@@ -96,13 +94,13 @@ class TableSaver(tf.train.Saver):
                 return self._save_together(sess, prefix, told[0][1], options)
             if len(set(paths)) < world.size:
                 raise CheckpointError("Some ranks save to one path, and some do not: {}. Give all ranks the same path, "
-                                      "or each its own.".format(_by_rank(paths)))
+                                      "or each its own.".format(whose_shards.by_rank(paths)))
             if len({_is_temporary(path) for path in paths}) > 1:
                 raise CheckpointError((
                     "Some ranks save to a temporary folder, which is lost with their shards: {}. Give all ranks' "
                     "Estimators one model_dir, or all their hooks one folder; rank 0 alone writes what is not in "
-                    "tables.").format(_by_rank(paths)))
-            caches.refuse(cached, "Each rank cannot save to a path of its own, {}".format(_by_rank(paths)),
+                    "tables.").format(whose_shards.by_rank(paths)))
+            caches.refuse(cached, "Each rank cannot save to a path of its own, {}".format(whose_shards.by_rank(paths)),
                           "Give all ranks the same path")
             with self._with_mark():
                 return self._talk.agree(sess, alone)[world.rank]
@@ -122,12 +120,12 @@ class TableSaver(tf.train.Saver):
         with self._talk.about("a tf.train.Saver restores tables from {}".format(places[0].prefix)):
             if len({one.token for one in places}) > 1:
                 raise MismatchError("The ranks restore different checkpoints: {}.".format(
-                    _by_rank([one.prefix for one in places])))
+                    whose_shards.by_rank([one.prefix for one in places])))
             if place.folder is not None:
                 self._expect_whole("restore")
                 tf.logging.info("Restoring parameters from %s", place.folder)
                 self._restoring.restore_whole(sess, place.folder)
-            elif self._is_one_ranks(places, world):
+            elif whose_shards.are_one_ranks(places, world, self._held.tables):
                 self._expect_whole("restore")
                 tf.logging.info("Restoring parameters from %s", place.prefix)
                 self._restoring.restore_one_ranks(sess, place.prefix)
@@ -168,31 +166,6 @@ class TableSaver(tf.train.Saver):
         if concerned is not None and self._next_checkpoint_time == kept_until:
             prefixes.remove(concerned)
 
-    def _is_one_ranks(self, places: List[Place], world: Any) -> bool:
-        """Whether a checkpoint of TensorFlow's alone is one rank's whole run, which all ranks restore; it may instead
-        be this rank's own of several. Raises MismatchError where it is neither."""
-        whose = [None if one.mark is None else tuple(one.mark) for one in places]
-        own = [(rank, world.size) for rank in range(world.size)]
-        for rank, mark in enumerate(whose):
-            if mark is not None and mark != own[rank]:
-                raise MismatchError((
-                    "{} has the shards of rank {} of {}, which saved them for itself, and cannot be restored on rank "
-                    "{} of {}. Restore it on that rank of as many; to go from one number of ranks to another, "
-                    "{}.").format(places[rank].prefix, mark[0], mark[1], rank, world.size, _TOGETHER))
-        if world.size == 1:  # what TensorFlow does not know how to read
-            prefix, tables = places[0].prefix, self._held.tables
-            one_rank.check_saved_by_sok1x(prefix, tables)
-            return former_names.are_in(prefix, tables) or one_rank.has_too_many_rows(prefix, tables) or bool(
-                caches.among(table.variable for table in tables))
-        if whose == own:
-            return False
-        if len({one.prefix for one in places}) > 1:
-            raise MismatchError((
-                "The ranks restore from paths of their own, {}, and not all of these say whose shards they have: "
-                "another sok1x has saved them, or one rank alone. Restore one rank's checkpoint under one path on all "
-                "ranks, or on one.").format(_by_rank([one.prefix for one in places])))
-        return True
-
     def _is_of(self, hook: Any) -> bool:
         try:
             return hook._get_saver() is self
@@ -202,7 +175,7 @@ class TableSaver(tf.train.Saver):
     def _expect_whole(self, what: str) -> None:
         if self._held.complaint is not None:
             raise CheckpointError("A tf.train.Saver cannot {} tables on several ranks where {}: {}.".format(
-                what, self._held.complaint, _TOGETHER))
+                what, self._held.complaint, whose_shards.TOGETHER))
 
     def _step(self, session: tf.Session, global_step: Optional[int]) -> int:
         """The step for the manifest; equal on all ranks, or rank 0's."""
@@ -232,18 +205,6 @@ class TableSaver(tf.train.Saver):
             yield
         finally:
             itself.saver_def = definition
-
-
-class _Mark(saveable_object.SaveableObject):
-    """Which rank of how many saves."""
-
-    def __init__(self) -> None:
-        value = rank_and_ranks()
-        super().__init__(value, [saveable_object.SaveSpec(value, "", one_rank.MARK, tf.int64)], one_rank.MARK)
-
-    def restore(self, restored_tensors: Any, restored_shapes: Any) -> Any:
-        """Nothing."""
-        return tf.no_op()
 
 
 class _PlainSaver(tf.train.Saver):
@@ -304,7 +265,3 @@ def _is_temporary(path: str) -> bool:
     folder = os.path.realpath(os.path.dirname(path))
     return os.path.dirname(folder) == os.path.realpath(tempfile.gettempdir()) and \
         os.path.basename(folder).startswith(tempfile.gettempprefix())
-
-
-def _by_rank(values: List[str]) -> str:
-    return ", ".join("{}: {}".format(launch.named(rank), value) for rank, value in enumerate(values))
