@@ -1,0 +1,106 @@
+"""Tables in host memory with a cache, saved and restored on one rank: by TensorFlow's Saver, by Keras, by ours."""
+import os
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from hybrid_table import Small
+
+import sok1x as sok
+from sok1x.checkpoint.errors import CheckpointError, MismatchError
+from sok1x.checkpoint.table_saver import _PlainSaver
+from sok1x.graph_ops.bridge.tensorflow_versions import V2
+
+
+@pytest.fixture(autouse=True)
+def joined():
+    sok.init()
+
+
+def test_tensorflows_saver_has_all_rows_on_one_rank(tmp_path):
+    """What TensorFlow alone would save of the variables is the cache."""
+    prefix, plain, small = str(tmp_path / "saved"), str(tmp_path / "plain"), Small(10)
+    small.train(3)
+    expected = small.export()
+
+    def restored(path, **options):
+        other = Small(20, **options)
+        with other.graph.as_default():
+            tf.train.Saver().restore(other.session, path)
+        assert other.export() == expected
+        other.train(0, 0, 3)  # with its slots
+        assert other.export() != expected
+        return other
+
+    with small.graph.as_default():
+        saver = tf.train.Saver()
+        if not V2:  # there it takes the same way as a tf.train.Saver
+            with pytest.raises(RuntimeError, match="tf.train.Checkpoint cannot save or restore 't'"):
+                tf.train.Checkpoint(table=small.table).save(plain, session=small.session)
+        assert saver.save(small.session, prefix, 1) == prefix + "-1" == tf.train.latest_checkpoint(str(tmp_path))
+        with pytest.raises(CheckpointError, match="SavedModel cannot be written, .* in host memory"):
+            saver.save(small.session, str(tmp_path / "variables" / "variables"), write_state=False)
+        _PlainSaver().save(small.session, plain, write_meta_graph=False)
+    for options in (dict(), dict(cache_rows=7), dict(var_type="hbm", cache_rows=None)):
+        restored(prefix + "-1", **options)
+    without = restored(prefix + "-1", var_type="hbm", cache_rows=None)
+    expected = without.export()
+    with without.graph.as_default():
+        tf.train.Saver().save(without.session, str(tmp_path / "whole"))
+    restored(str(tmp_path / "whole"))
+    with small.graph.as_default(), pytest.raises(MismatchError, match="no more of table 't' than the rows .* cache"):
+        saver.restore(small.session, plain)
+    with tf.Graph().as_default(), tf.Session() as session:
+        imported = tf.train.import_meta_graph(prefix + "-1.meta")
+        with pytest.raises(CheckpointError, match="cannot save an imported graph: all rows of table 't'"):
+            imported.save(session, prefix)
+
+
+def test_keras_weights_have_all_rows_on_one_rank(tmp_path):
+    keys, path = np.arange(30).reshape(30, 1, 1), str(tmp_path / "weights")
+
+    def predicted(**options):
+        with tf.Graph().as_default(), tf.Session() as session:
+            tf.keras.backend.set_session(session)
+            layer = sok.All2AllDenseEmbedding(None, 2, 1, 1, embedding_initializer="uniform", **options)
+            inputs = tf.keras.Input([1, 1], dtype=tf.int64)
+            model = tf.keras.Model(inputs, tf.keras.layers.Flatten()(layer(inputs)))
+            model.compile(tf.train.GradientDescentOptimizer(0.5), "mse")
+            if os.path.exists(path):
+                model.load_weights(path)
+            else:
+                model.fit(keys, np.ones([30, 2]), batch_size=6, verbose=0)
+                model.save_weights(path)
+                with pytest.raises(CheckpointError, match="model.save to .* in host memory"):
+                    model.save(str(tmp_path / "model.h5"))
+            return model.predict(keys, batch_size=6)
+
+    expected = predicted(cache_rows=8)
+    for options in (dict(cache_rows=8), dict(cache_rows=11)):
+        np.testing.assert_array_equal(predicted(**options), expected)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_checkpoint_is_restored_where_more_keys_have_come(late, tmp_path):
+    if late and os.environ.get("SOK1X_TEST_DEVICE") == "gpu":
+        pytest.skip("TensorFlow puts a table that has begun on a GPU not with Momentum's step, which only a CPU has")
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.DynamicVariable(2, initializer="zeros", init_capacity=16, max_capacity=16, cache_rows=4)
+        keys = tf.placeholder(tf.int64, [None])
+        vectors = sok.all2all_dense_embedding(table, keys)
+        if late:  # the slot has memory of its own, not beside the rows
+            session.run(tf.global_variables_initializer())
+            session.run(vectors, {keys: [100]})
+        optimizer = sok.OptimizerWrapper(tf.train.MomentumOptimizer(1.0, 0.5))
+        step = optimizer.apply_gradients([(tf.gradients(vectors, table)[0], table)])
+        session.run(tf.variables_initializer(optimizer.variables()) if late else tf.global_variables_initializer())
+        session.run(step, {keys: [100]})
+        manager = sok.CheckpointManager(str(tmp_path))
+        manager.save(session, 1)
+        for first in (0, 2):
+            session.run(step, {keys: [first, first + 1]})
+        manager.restore(session)
+        session.run(step, {keys: [200, 100]})
+        # By the gradient of this step alone, and with the momentum that was saved.
+        assert session.run(vectors, {keys: [200, 100]}).tolist() == [[-1.0] * 2, [-2.5] * 2]
