@@ -27,8 +27,9 @@ class TableStats(NamedTuple):
             stamps, and room for more; else 0.
         evictions: int64 [], keys that have left a table that forgets since it was initialized or restored; else 0.
         hits: int64 [], of a table with a cache, distinct keys of training lookups that were there, added up over all
-            lookups since it was initialized or restored. misses: likewise, those that were in host memory alone; new
-            keys are neither. write_backs: rows that went from the cache to host memory. Of other tables 0.
+            lookups since it was initialized or restored; else 0.
+        misses: int64 [], likewise those that were in host memory alone; new keys are neither.
+        write_backs: int64 [], likewise rows that went from the cache to host memory.
         admissions: int64 [], keys that have got rows in it since then; else 0.
         refusals: int64 [], how often since then a training lookup has refused a new key a row, by `filter_ratio` or
             `admit_after`; else 0.
@@ -62,8 +63,8 @@ def table_stats(table: Any) -> TableStats:
         table: a layer, or an embedding variable: a `sok.Variable`, a `sok.DynamicVariable`.
 
     Returns:
-        A `TableStats` of scalar tensors. Slots count that have been made by now: call it when the optimizer has been
-        applied.
+        A `TableStats` of scalar tensors, int64 [] but for its load, float32 []. Slots count that have been made by now:
+        call it when the optimizer has been applied.
 
     Raises:
         TypeError: it is no table of ours.

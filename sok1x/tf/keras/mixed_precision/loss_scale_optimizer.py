@@ -130,7 +130,7 @@ class LossScaleOptimizer:
             loss: a float tensor of any shape, or a callable that gives one.
 
         Returns:
-            The scaled loss: a tensor, or a callable.
+            The scaled loss: a tensor of the loss' shape and dtype, or a callable that gives one.
 
         Example:
             >>> import tensorflow as tf
