@@ -3,9 +3,7 @@
     [mpiexec -np N] python program_groups_work.py
 """
 import collections
-import functools
 import resource
-import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -138,7 +136,6 @@ def main():
         bags_by[0] = "all2all"
     weighted = [weighted_work(tables, random) for tables in (4, 14)]
     assert weighted[0] == weighted[1], weighted
-    pause[0] = functools.partial(time.sleep, 0.004)
     peaks = peaks_of_steps(random)
     assert peaks[1] - peaks[0] < 60 << 10, peaks  # KiB; outputs alone of 100 steps are 8 times that
     assert np.mean(sizes[FORWARD] + sizes[BAG_FORWARD]) > 1.5, "steps did not run together"
