@@ -10,6 +10,7 @@ from sok1x.core import summaries
 from sok1x.core.broadcast import BroadcastGlobalVariablesHook
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.initialize import InitHook
+from sok1x.deeprec import unfit_learners
 from sok1x.deeprec.patches import Patches
 from sok1x.graph_ops.bridge.tensorflow_versions import monitored_session, training
 
@@ -39,6 +40,8 @@ def watch(patches: Patches, strategy: Any) -> None:
 
 
 def _arguments(given: Dict[str, Any], strategy: Any) -> Dict[str, Any]:
+    if strategy.average_gradients:
+        unfit_learners.refuse(tf.get_default_graph())
     hooks = list(given["hooks"] or [])
     if not any(isinstance(hook, InitHook) for hook in hooks):
         hooks.append(InitHook())

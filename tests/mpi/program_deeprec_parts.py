@@ -132,6 +132,18 @@ assert monitored("tables", 2) == (0, 7.0)
 assert monitored("tables", 3) == (2, 5.5)
 deeprec.disable_distributed_strategy()
 
+# Trees are grown without gradients, so that nothing would be averaged.
+if tf.VERSION.startswith("1."):
+    deeprec.enable_distributed_strategy()
+    column = tf.feature_column.bucketized_column(tf.feature_column.numeric_column("x"), [0.5])
+    trees = tf.estimator.BoostedTreesClassifier([column], 1, os.path.join(folder, "trees%d" % rank), n_trees=1, max_depth=1)
+    try:
+        trees.train(lambda: ({"x": tf.constant([[0.0], [1.0]])}, tf.constant([[0], [1]])), steps=1)
+        raise AssertionError("each rank has grown trees of its own")
+    except ValueError as error:
+        assert "training graph of tf.estimator's BoostedTrees estimators" in str(error), error
+    deeprec.disable_distributed_strategy()
+
 # Each rank's own Savers and folders, as TensorFlow has them.
 deeprec.enable_distributed_strategy(whole_checkpoints=False)
 assert monitored("own%d" % rank, 2) == (0, 7.0)
