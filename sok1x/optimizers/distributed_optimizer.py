@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.core import newer_optimizers
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2
 from sok1x.graph_ops.operations import embedding
-from sok1x.optimizers import clipping, gradients
+from sok1x.optimizers import clipping, gradients, unfit
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
 _local = threading.local()
@@ -113,7 +113,8 @@ def prepare(optimizer: Any, grads_and_vars: Any) -> List[Tuple[Any, Any]]:
         The pairs, for `apply_prepared`.
 
     Raises:
-        TypeError: a gradient of another dtype, or an optimizer that Horovod has made anew.
+        TypeError: a gradient of another dtype, an optimizer that Horovod has made anew, or one of tf.contrib.opt that
+            has no step for tables.
         ValueError: as for `gradients.average`.
 
     Example:
@@ -126,7 +127,9 @@ def prepare(optimizer: Any, grads_and_vars: Any) -> List[Tuple[Any, Any]]:
         ...     pairs = distributed_optimizer.prepare(optimizer, [(tf.constant([3.0, 4.0]), weights)])
         ...     step = distributed_optimizer.apply_prepared(optimizer, pairs)
     """
-    pairs = gradients.average(grads_and_vars, optimizer._sok1x_averages())
+    pairs = list(grads_and_vars)
+    unfit.refuse_tables(optimizer, pairs)
+    pairs = gradients.average(pairs, optimizer._sok1x_averages())
     if optimizer._sok1x_clip_norm is not None and any(gradient is not None for gradient, _ in pairs):
         found, variables = zip(*pairs)
         clipped, _ = clipping.clip_by_global_norm(found, optimizer._sok1x_clip_norm, variables=variables)

@@ -1,5 +1,5 @@
 """Optimizers of `tf.contrib.opt` that cannot train a table, refused by their names."""
-from typing import Any
+from typing import Any, Iterable, Tuple
 
 _SPARSE = "it has no step for the sparse gradients that lookups give"
 _SERVERS = "it is for workers that share variables on parameter servers, and steps what its getter has made"
@@ -18,6 +18,9 @@ _REASONS = {
 }
 
 
+_WITHOUT_STEP = ("AddSignOptimizer", "PowerSignOptimizer", "GGTOptimizer", "ShampooOptimizer")
+
+
 def refuse(optimizer: Any) -> None:
     """Does nothing, but for those that are known not to work.
 
@@ -32,8 +35,40 @@ def refuse(optimizer: Any) -> None:
         >>> from sok1x.optimizers import unfit
         >>> unfit.refuse(tf.train.AdamOptimizer())
     """
-    for base in type(optimizer).__mro__:
-        if ".contrib.opt." in base.__module__ and base.__name__ in _REASONS:
-            raise TypeError("OptimizerWrapper: got a {} of tf.contrib.opt, which cannot train tables: {}; expected "
-                            "another optimizer for them, as tf.contrib.opt.LazyAdamOptimizer".format(
-                                base.__name__, _REASONS[base.__name__]))
+    name = _name(optimizer)
+    if name:
+        raise TypeError("OptimizerWrapper: got a {} of tf.contrib.opt, which cannot train tables: {}; expected "
+                        "another optimizer for them, as tf.contrib.opt.LazyAdamOptimizer".format(name, _REASONS[name]))
+
+
+def refuse_tables(optimizer: Any, pairs: Iterable[Tuple[Any, Any]]) -> None:
+    """Does nothing, but where a `DistributedOptimizer` is to apply a table's gradient by one that has no step for it.
+
+    Args:
+        optimizer: anything.
+        pairs: (gradient or None, variable).
+
+    Raises:
+        TypeError: it is one of `tf.contrib.opt` without such a step, or derived from one.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.optimizers import unfit
+        >>> unfit.refuse_tables(tf.train.AdamOptimizer(), [])
+    """
+    name = _name(optimizer)
+    if name not in _WITHOUT_STEP:
+        return
+    for gradient, variable in pairs:
+        if gradient is not None and hasattr(variable, "table"):
+            raise TypeError(
+                "DistributedOptimizer: got a {} of tf.contrib.opt for table '{}', which it cannot train: {}; expected "
+                "another optimizer for tables, as tf.contrib.opt.LazyAdamOptimizer or any of tf.train, and this one "
+                "for the others: sok.split_embedding_variable_from_others says which are which".format(
+                    name, variable.table.name, _REASONS[name]))
+
+
+def _name(optimizer: Any) -> str:
+    """Of the class of `_REASONS` that an optimizer is of; '' if it is of none."""
+    return next((base.__name__ for base in type(optimizer).__mro__
+                 if ".contrib.opt." in base.__module__ and base.__name__ in _REASONS), "")

@@ -226,6 +226,15 @@ def test_all_of_contrib_step_as_ever_or_are_refused_by_their_names(seed):
         kind = getattr(contrib, name)
         with pytest.raises(TypeError, match="got a {} of tf.contrib.opt, which cannot train tables: ".format(name)):
             sok.OptimizerWrapper(kind.__new__(kind))
+    for kind in (contrib.AddSignOptimizer, contrib.PowerSignOptimizer, contrib.GGTOptimizer):
+        with tf.Graph().as_default():
+            dense = v1.get_variable("dense", initializer=FIRST, use_resource=True)
+            table = sok.DynamicVariable(2, initializer="1")
+            rows = sok.all2all_dense_embedding(table, tf.constant([7], tf.int64))
+            with pytest.raises(TypeError, match="DistributedOptimizer: got a {} of tf.contrib.opt for table .{}".format(
+                    kind.__name__, table.table.name)):
+                sok.DistributedOptimizer(kind()).minimize(tf.reduce_sum(rows) + tf.reduce_sum(dense))
+            sok.DistributedOptimizer(kind()).minimize(tf.reduce_sum(dense), var_list=[dense])
     values_of = np.random.RandomState(seed).randn(2, 2).astype(np.float32)
     gradient = tf.IndexedSlices(tf.constant(values_of), tf.constant([3, 1]), tf.constant([5, 2]))
     both, steps = [], []
