@@ -4,6 +4,7 @@ Both look at a variable as a whole. A table's rows are spread over ranks, and so
 """
 from typing import Any
 
+from sok1x.graph_ops.bridge import tensorflow_versions
 from sok1x.graph_ops.gradients import provenance
 
 _AVERAGE = "average"  # the slot of use_ema=True
@@ -18,7 +19,8 @@ def check(optimizer: Any, shard: Any, slot: str) -> None:
         slot: the slot's name, as the optimizer has it: `average`, `m`.
 
     Raises:
-        ValueError: it keeps averages of rows that have not come yet, or means over rows that other ranks have.
+        ValueError: it keeps averages of rows that have not come yet, or such that nobody can put in place, or means
+            over rows that other ranks have.
 
     Example:
         >>> import tensorflow as tf
@@ -28,6 +30,11 @@ def check(optimizer: Any, shard: Any, slot: str) -> None:
         ...     unfit_newer_optimizers.check(tf.keras.optimizers.Adam(0.1), sok.EmbeddingVariable(8, 2), "m")
     """
     table = shard.table
+    if slot == _AVERAGE and tensorflow_versions.in_plain_graph():
+        raise ValueError((
+            "embedding table '{}': got {} with use_ema=True in a tf.Graph, in which Keras never puts averages in the "
+            "variables' place. Expected an optimizer without use_ema, and tf.train.ExponentialMovingAverage beside it, "
+            "or a step in eager execution or a tf.function").format(table.name, type(optimizer).__name__))
     if slot == _AVERAGE and table.hashed:
         raise ValueError((
             "embedding table '{}': got {} with use_ema=True, whose averages begin with the values that a variable has "

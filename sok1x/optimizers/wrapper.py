@@ -91,6 +91,24 @@ class OptimizerWrapper:
         self._prepare_dumps([variable for _, variable in pairs])
         return step
 
+    def finalize_variable_values(self, var_list: Any) -> None:
+        """Puts the averages of an optimizer of Keras with use_ema=True in the place of variables, as that does.
+
+        The averages are those of this wrapper's steps: the optimizer that it was given has none of them. With any other
+        optimizer it does nothing.
+
+        Args:
+            var_list: variables that it trains.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> print(sok.OptimizerWrapper(tf.train.AdamOptimizer()).finalize_variable_values([]))
+            None
+        """
+        if newer_optimizers.is_one(self._own):
+            self._own.finalize_variable_values(var_list)
+
     @property
     def lr(self) -> Any:
         """The learning rate: what the optimizer was given or, of a tf.keras optimizer that has stepped, its variable.

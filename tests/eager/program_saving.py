@@ -227,6 +227,21 @@ def check_unfit_optimizers(hashed):
         np.testing.assert_array_equal(table.numpy(), before)
 
 
+def check_averages(random):
+    """Those of use_ema are put in place, by a wrapper too, as of a variable that begins as this shard."""
+    ours, ends = sok.Variable(random.randn(4, 2).astype(np.float32)), []
+    gradient = tf.constant(random.randn(*ours.shape).astype(np.float32))
+    for variable, wrap in ((tf.Variable(ours.numpy()), lambda made: made), (ours, sok.OptimizerWrapper)):
+        optimizer = wrap(KERAS.SGD(0.1, use_ema=True, ema_momentum=0.5))
+        for _ in range(2):
+            optimizer.apply_gradients([(gradient, variable)])
+        stepped = variable.numpy()
+        optimizer.finalize_variable_values([variable])
+        ends.append(variable.numpy())
+        assert (stepped != ends[-1]).any()
+    np.testing.assert_array_equal(*ends)
+
+
 def main(seed, folder, rounds):
     sok.init()
     world = launch.current()
@@ -238,6 +253,7 @@ def main(seed, folder, rounds):
         check_summed_once(world)
         check_names()
         check_refusals(folder)
+        check_averages(np.random.RandomState(seed))
     print("rank", world.rank, "ok")
 
 

@@ -122,6 +122,15 @@ def test_tables_that_grow(seed):
                 np.testing.assert_allclose(ours, stock, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
+def test_averages_in_a_graph_are_refused():
+    keras = tf.compat.v2.keras.optimizers
+    with graph():
+        table = sok.EmbeddingVariable(rows=4, dim=2, use_hashtable=False, initializer="ones")
+        for wrap in (lambda made: made, sok.OptimizerWrapper, sok.DistributedOptimizer):
+            with pytest.raises(ValueError, match="use_ema=True in a tf.Graph, in which Keras never puts averages"):
+                wrap(keras.SGD(0.1, use_ema=True)).apply_gradients([(tf.ones([4, 2]), table)])
+
+
 @pytest.mark.skipif(os.environ.get("SOK1X_TEST_BEHAVIOR") == "v2",
                     reason="there Keras' fit of graphs takes no newer ones")
 def test_compile_keeps_them_distributed():
