@@ -192,6 +192,16 @@ def lazy_adam() -> Any:
     return importlib.import_module("tensorflow.contrib.opt").LazyAdamOptimizer
 
 
+FREEZING = "convert_variables_to_constants"
+
+
+def freezing_modules() -> List[Any]:
+    """The modules that have, or call, what makes constants of variables."""
+    inside = ("convert_to_constants",) if V2 else ("graph_util", "graph_util_impl")
+    return [importlib.import_module("tensorflow.python.framework." + name) for name in inside] + [
+        root.graph_util for root in tensorflows_modules()]
+
+
 def tensorflows_modules() -> List[Any]:
     """The modules that have TensorFlow's public names."""
     made = [importlib.import_module(name) for name in ("tensorflow",) + (() if V2 else ("tensorflow_core",))]

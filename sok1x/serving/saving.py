@@ -9,6 +9,7 @@ from sok1x.checkpoint import manifest, prefixes
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, builder_impl, checkpoint_objects, saved_model_save
+from sok1x.serving import freezing
 from sok1x.serving.subgraphs import OUR_OPS
 
 WORDS = ("The SavedModel in %s has ops of sok1x (as '%s'), and only a process that has called sok1x.init() can load "
@@ -19,7 +20,9 @@ _ESTIMATORS = "tensorflow_estimator.python.estimator.estimator"
 
 def watch() -> None:
     """From now on TensorFlow's builder of SavedModels warns where a graph has ops of ours, and so does what saves an
-    eager program's; on several ranks that is refused, an Estimator's export before it waits for other ranks."""
+    eager program's; on several ranks that is refused, an Estimator's export before it waits for other ranks. What makes
+    constants of tables is refused too."""
+    freezing.watch()
     stock = getattr(saved_model_save, "save_and_return_nodes", None)  # only TensorFlow 2's saves what has no session
     if V2 and not hasattr(stock, "_sok1x_stock"):
         saved_model_save.save_and_return_nodes = _save_objects(stock)

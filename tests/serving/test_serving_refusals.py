@@ -122,3 +122,25 @@ def test_a_saved_model_with_our_ops_is_warned_of(tmp_path, caplog):
         keys = v1.placeholder(tf.int64, [None, 1, 1])
         v1.saved_model.simple_save(session, str(tmp_path / "stock"), {"keys": keys}, {"keys": keys + 1})
     assert not [record for record in caplog.records if "sok1x" in record.getMessage()]
+
+
+def test_a_frozen_graph_has_no_tables(trained):
+    """With outputs that need none it is as ever, and tables may stay variables."""
+    freeze = v1.graph_util.convert_variables_to_constants
+    with trained.graph.as_default(), v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        of_dense = trained.dense * 2.0
+        both = [of_dense.op.name, tf.identity(trained.of_matrix).op.name]
+        definition = trained.graph.as_graph_def()
+        tables = [variable.op.name for variable in v1.global_variables() if variable.op.name.startswith("Embedding")]
+        for outputs in ([trained.vectors.op.name], both):
+            with pytest.raises(ValueError, match="of sok1x, which reads 'EmbeddingVariable.*export_saved_model"):
+                freeze(session, definition, outputs)
+        with pytest.raises(ValueError, match="of sok1x, which reads 'EmbeddingVariable"):
+            v1.lite.TFLiteConverter.from_session(session, [trained.keys], [trained.vectors]).convert()
+        dense = freeze(session, definition, both[:1])
+        left = freeze(session, definition, both, variable_names_blacklist=tables)
+    assert "VarHandleOp" in {node.op for node in left.node}
+    with tf.Graph().as_default(), v1.Session() as alone:
+        found, = tf.import_graph_def(dense, return_elements=[of_dense.name])
+        assert alone.run(found).tolist() == [2.0] * 4

@@ -1,0 +1,72 @@
+"""Graphs that users freeze, refused where a table would become a constant that no lookup can read."""
+import functools
+import inspect
+from typing import Any, Callable, Set
+
+from sok1x.graph_ops.bridge.tensorflow_versions import FREEZING, freezing_modules
+from sok1x.serving.subgraphs import OUR_OPS
+
+_MARK = "_sok1x_checks_tables"
+
+
+def watch() -> None:
+    """From now on `tf.graph_util.convert_variables_to_constants` refuses tables; so do `freeze_graph` and TensorFlow
+    Lite's converter of sessions, which call it.
+
+    Example:
+        >>> from sok1x.serving import freezing
+        >>> freezing.watch()
+    """
+    for module in freezing_modules():
+        stock = getattr(module, FREEZING, None)
+        if stock is not None and not hasattr(stock, _MARK):
+            setattr(module, FREEZING, _checked(stock))
+
+
+def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(stock)
+
+    @functools.wraps(stock)
+    def convert_variables_to_constants(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        _check(*given.args)
+        return stock(*args, **kwargs)
+
+    setattr(convert_variables_to_constants, _MARK, True)
+    return convert_variables_to_constants
+
+
+def _check(_: Any, graph_def: Any, outputs: Any, converted: Any = None, left: Any = None, *__: Any) -> None:
+    """Raises ValueError where an op of ours, which the outputs need, would lose a variable."""
+    nodes = {node.name: node for node in graph_def.node}
+    if not any(node.op in OUR_OPS for node in graph_def.node):
+        return
+    waiting, seen = [_name(each) for each in outputs], {""}
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in nodes:
+            continue
+        seen.add(name)
+        node = nodes[name]
+        inputs = [_name(each) for each in node.input]
+        waiting += inputs
+        if node.op not in OUR_OPS:
+            continue
+        lost = _lost({each for each in inputs if each in nodes and nodes[each].op == "VarHandleOp"}, converted, left)
+        if lost:
+            raise ValueError(
+                "tf.graph_util.convert_variables_to_constants: got op '{}' of sok1x, which reads '{}': a table is no "
+                "constant, and a graph in which it is one could not be loaded. Expected outputs without lookups, or "
+                "variable_names_blacklist with what belongs to the table; sok1x.serving.export_saved_model writes a "
+                "model of stock ops from a checkpoint: see docs/serving.md".format(name, min(lost)))
+
+
+def _lost(handles: Set[str], converted: Any, left: Any) -> Set[str]:
+    """Which variables become constants."""
+    return {each for each in handles if (converted is None or each in converted) and (
+        left is None or each not in left)}
+
+
+def _name(text: str) -> str:
+    return text.lstrip("^").split(":")[0]
