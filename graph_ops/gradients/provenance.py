@@ -16,7 +16,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.graph_ops.bridge import op_types
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
-from sok1x.graph_ops.gradients import shard_gradients
+from sok1x.graph_ops.gradients import keeping, shard_gradients
 from sok1x.launch import launcher
 from sok1x.launch.errors import LaunchError
 
@@ -39,12 +39,7 @@ _FIRST = ("Reshape", "ExpandDims", "Squeeze", "Transpose", "GatherV2", "StridedS
 _KEEPING = _SCALING + _FIRST + (
     "Identity", "IdentityN", "StopGradient", "PreventGradient", "Cast", "Neg", "Sign", "AddN", "Add", "AddV2", "Sub",
     "AccumulateNV2", "Pack", "Unpack", "Concat", "ConcatV2", "Split", "Merge", "RefMerge", "Enter", "Exit",
-    "NextIteration", "Select", "SelectV2", "ReadVariableOp", "ZerosLike", "OnesLike")
-# What takes sums out of an accumulator, as of tf.train.SyncReplicasOptimizer, and what brings gradients there: with the
-# accumulator as its first input, and the gradient, or its values, as the input of that number.
-_TAKING = ("AccumulatorTakeGradient", "SparseAccumulatorTakeGradient", "ResourceAccumulatorTakeGradient")
-_BRINGING = {"AccumulatorApplyGradient": 2, "SparseAccumulatorApplyGradient": 3, "ResourceAccumulatorApplyGradient": 2}
-_VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
+    "NextIteration", "Select", "SelectV2", "ReadVariableOp", "ZerosLike", "OnesLike", "Fill")
 _DEPTH = 6  # of products of numbers that are looked into
 _GRADIENT, _FACTOR, _BENEATH = range(3)  # what a tensor is on the way: beneath is what lies under an unknown op
 
@@ -113,11 +108,11 @@ def standing(gradient, kind=_GRADIENT, depth=0):
             own.append(op)
         elif is_exchange(op):
             exchanged = exchanged or kind != _FACTOR
-        elif op.type in _VARIABLES:
+        elif op.type in keeping.VARIABLES:
             if kind == _GRADIENT and op.name not in trainable:
-                waiting += [(value, _GRADIENT) for value in _added_to(op)]
-        elif kind == _GRADIENT and op.type in _TAKING:
-            waiting += [(value, _GRADIENT) for value in _brought_to(op.inputs[0])]
+                waiting += [(value, _GRADIENT) for value in keeping.added_to(op)]
+        elif kind == _GRADIENT and keeping.takes(op):
+            waiting += [(value, _GRADIENT) for value in keeping.brought_to(tensor)]
         elif kind == _GRADIENT and op.type in _KEEPING:
             waiting += _inputs(op, depth)
         elif op.inputs:
@@ -150,6 +145,8 @@ def _inputs(op, depth):
         return [(inputs[0], _FACTOR)] + [(each, _GRADIENT) for each in inputs[1:]]
     if op.type in ("ZerosLike", "OnesLike"):  # nothing of the value is left
         return []
+    if op.type == "Fill":
+        return [(inputs[1], _GRADIENT)]
     if op.type in _SCALING and len({is_number(each) for each in inputs}) == 2:
         return [(each, _FACTOR if is_number(each) else _GRADIENT) for each in inputs]
     if op.type in _SCALING and depth < _DEPTH and all(is_number(each) for each in inputs):
@@ -159,23 +156,3 @@ def _inputs(op, depth):
             if found.exchanged and not found.own:
                 return [(other, _GRADIENT if other is each else _FACTOR) for other in inputs]
     return [(each, _GRADIENT) for each in inputs]
-
-
-def _added_to(variable):
-    """What is added to a variable anywhere in the graph: gradients, if they are accumulated in it."""
-    consumers = variable.outputs[0].consumers()
-    sums = [consumer.inputs[1] for consumer in consumers if consumer.type in ("Assign", "AssignVariableOp")
-            and consumer.inputs[1].op.type in ("Add", "AddV2", "AddN")]
-    return [consumer.inputs[1] for consumer in consumers if consumer.type in ("AssignAdd", "AssignAddVariableOp")] + [
-        value for value in sums if _reads(value.op, variable)]  # kept.assign(0.9 * kept + gradient)
-
-
-def _reads(op, variable, depth=3):
-    """Whether an op's inputs have a variable's value, at most so many ops back."""
-    return any(each.op is variable or (depth > 0 and _reads(each.op, variable, depth - 1)) for each in op.inputs)
-
-
-def _brought_to(accumulator):
-    """The gradients, or their values, that are brought to an accumulator anywhere in the graph."""
-    return [consumer.inputs[_BRINGING[consumer.type]] for consumer in accumulator.consumers()
-            if consumer.type in _BRINGING]

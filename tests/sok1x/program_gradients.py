@@ -19,6 +19,7 @@ from gradients_clipping import (
     check_local_clipping_is_refused,
 )
 from gradients_model import RANK, RANKS, Model, check, equal_on_all_ranks, exchanges, expect, session
+from tensorflow.python.ops import data_flow_ops
 
 import sok1x as sok
 
@@ -89,10 +90,22 @@ def check_what_is_averaged_already(average):
         with tf.control_dependencies([sparse.apply_indexed_slices_grad(
                 tf.IndexedSlices(g, tf.constant([0, 1], tf.int64), [2]))]):
             taken_slices = sparse.take_indexed_slices_grad(1)
+        queue = tf.FIFOQueue(2, [tf.float64, tf.float64], [[], [2]])
+        with tf.control_dependencies([queue.enqueue([own[RANK][0], g])]):
+            queued = queue.dequeue()[1]
+        with tf.control_dependencies([queue.enqueue([0.0, g])]):
+            queued_many = queue.dequeue_many(1)[1][0]
+        area, by_key = (kind([tf.float64], [[2]]) for kind in (data_flow_ops.StagingArea, data_flow_ops.MapStagingArea))
+        with tf.control_dependencies([area.put([g])]):
+            staged, = area.get()
+        with tf.control_dependencies([by_key.put(tf.constant(1, tf.int64), [g], [0])]):
+            staged_by_key = by_key.get(tf.constant(1, tf.int64))[1][0]
+        area.put([tf.zeros(tf.constant([2]), tf.float64)])  # to begin with
         count = exchanges()
         ways = [(tf.clip_by_norm(g, 1.0), total / np.linalg.norm(total)), (g * factor, 0.5 * total),
                 (tf.clip_by_value(g, -5.0, 5.0), np.minimum(total, 5)), (g + 0.1 * w, total),
                 (tf.where(tf.math.is_nan(g), tf.zeros_like(g), g), total), (accumulated, total),
+                (queued, total), (queued_many, total), (staged, total), (staged_by_key, total),
                 (decayed, total), (taken, total), (taken_slices, total),
                 (tf.cast(tf.cast(g, tf.float32), tf.float64), total)]
         steps = [optimizer.apply_gradients([(gradient, w)]) for gradient, _ in ways]
