@@ -1,7 +1,7 @@
 """A table's shard on this rank, as TensorFlow variables."""
 import contextlib
 import dataclasses
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -12,26 +12,21 @@ from sok1x.core import (
     eager_slots,
     forgetting_options,
     growing_shape,
-    growing_steps,
     horovod_eager,
     initializers,
-    moving_averages,
-    newer_optimizers,
-    parameter_counts,
-    run_gradients,
     slots,
     strategies,
-    summaries,
+    table_parts,
     warm_start,
+    watching,
 )
 from sok1x.core.graph_keys import GraphKeys
-from sok1x.core.shard_variable import ShardVariable
 from sok1x.core.stamped_variable import StampedVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import deprecation, tf_ops
 from sok1x.graph_ops.gradients import gradient_checks
 from sok1x.graph_ops.operations import evictions
-from sok1x.graph_ops.stores import cache, initial, stamps, step_at
-from sok1x.graph_ops.stores.forgetting import FREE, VARIABLES
+from sok1x.graph_ops.stores import cache, stamps, step_at
+from sok1x.graph_ops.stores.forgetting import FREE
 from sok1x.graph_ops.stores.table import DIRECT, HASHED, Initializer, Table
 
 
@@ -152,34 +147,16 @@ class EmbeddingVariable(StampedVariable):
             trainable: as for `tf.Variable`.
             **options: likewise; collections besides the two that all tables are in.
         """
-        # These need this module.
-        from sok1x.checkpoint import eager_checkpoints, early_stopping, keras_weights, table_saver
-        from sok1x.dump_load import transfers
-        from sok1x.metrics import evaluation
-        from sok1x.serving import saving
-        table_saver.watch()
-        evaluation.watch()
-        early_stopping.watch()
-        saving.watch()
-        keras_weights.watch()
-        eager_checkpoints.watch()
-        summaries.watch()
-        warm_start.watch()
-        newer_optimizers.watch()
-        moving_averages.watch()
-        horovod_eager.watch()
-        if table.grows:
-            growing_steps.watch()
-            parameter_counts.watch()
-            run_gradients.watch()
+        from sok1x.dump_load import transfers  # which needs this module
+        watching.watch(table)
         self.m_var_name = table.kit_name
         collections = list(options.pop("collections", None) or [tf.GraphKeys.GLOBAL_VARIABLES])
         StampedVariable.__init__(self, table, fill, trainable=trainable, name=table.name,
                                  collections=collections + [GraphKeys.GLOBAL_EMBEDDING_VARIABLES], **options)
         with tf_ops.name_scope(table.name + "/"), tf.device(self.device):
-            self.index = self._make_index() if table.hashed else []
+            self.index = table_parts.index_of(table)
             handles = {name: variable.handle for name, variable in zip(("index", "count"), self.index)}
-            self.forgetting = self._make_forgetting()
+            self.forgetting = table_parts.forgetting_of(table)
             handles["forgetting"] = {name: variable.handle for name, variable in self.forgetting.items()}
             self.table_variables = dataclasses.replace(self.table_variables, **handles)
         if self._in_graph_mode:
@@ -233,32 +210,6 @@ class EmbeddingVariable(StampedVariable):
                 return  # so its rows begin as ever
             raise warm_start.refusal(self.table.name)
         self.__dict__["_initializer_op"] = op
-
-    def _make_index(self) -> List[ShardVariable]:
-        values = (("index", initial.initial_index, (None, 2)), ("count", initial.initial_count, ()))
-        return [ShardVariable(initial_value=lambda value=value: value(self.table), trainable=False, name=name,
-                              **self._shape_of(shape)) for name, value, shape in values]
-
-    def _shape_of(self, shape: Sequence[Optional[int]]) -> Dict[str, Any]:
-        """Arguments of a variable: of a table that grows an eager one would keep the shape that it begins with."""
-        return eager.shape(*shape) if self.table.grows else {}
-
-    def _make_forgetting(self) -> Dict[str, ShardVariable]:
-        """{name: variable} of what the table has besides where it forgets, or has a cache."""
-        made: Dict[str, ShardVariable] = {}
-        table, forgetting = self.table, self.table.forgetting
-        for name in VARIABLES if forgetting is not None else ():
-            shape = None if forgetting is None else forgetting.shape_of(name, table.static_rows)
-            if shape is not None:
-                made[name] = ShardVariable(
-                    initial_value=lambda name=name, shape=shape: initial.initial_zeros(table, name, shape),
-                    trainable=False, name=name, **self._shape_of(shape))
-        for name in cache.VARIABLES if table.cache is not None else ():
-            shape = cache.Cache.shape_of(name, table.static_rows)
-            made[name] = ShardVariable(
-                initial_value=lambda name=name, shape=shape: initial.initial_index(table) if name == "every" else
-                initial.initial_zeros(table, name, shape), trainable=False, name=name, **self._shape_of(shape))
-        return made
 
     def rows_in_use(self) -> tf.Tensor:
         """How many of this rank's rows belong to keys.

@@ -1,0 +1,45 @@
+"""What of TensorFlow, Keras and Horovod must know of tables: watched from the first one on."""
+from sok1x.core import (
+    growing_steps,
+    horovod_eager,
+    moving_averages,
+    newer_optimizers,
+    parameter_counts,
+    run_gradients,
+    summaries,
+    warm_start,
+)
+from sok1x.graph_ops.stores.table import Table
+
+
+def watch(table: Table) -> None:
+    """Called before a table is made.
+
+    Args:
+        table: the description.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.core import watching
+        >>> with tf.Graph().as_default():
+        ...     watching.watch(sok.EmbeddingVariable(rows=8, dim=4).table)  # a second time: nothing
+    """
+    from sok1x.checkpoint import eager_checkpoints, early_stopping, keras_weights, table_saver  # which need tables
+    from sok1x.metrics import evaluation
+    from sok1x.serving import saving
+    table_saver.watch()
+    evaluation.watch()
+    early_stopping.watch()
+    saving.watch()
+    keras_weights.watch()
+    eager_checkpoints.watch()
+    summaries.watch()
+    warm_start.watch()
+    newer_optimizers.watch()
+    moving_averages.watch()
+    horovod_eager.watch()
+    if table.grows:
+        growing_steps.watch()
+        parameter_counts.watch()
+        run_gradients.watch()
