@@ -146,15 +146,10 @@ int sok1x_larger(void* handle, int index, int64_t rows, int in_place, sok1x::Ten
   return 0;
 }
 
-// Makes the buffer of the last sok1x_larger variable `index`'s own; the one that it had is released, at once or,
-// in_use, with the request.
-void sok1x_take_larger(void* handle, int index, int in_use) {
+// Makes the buffer of the last sok1x_larger variable `index`'s own; the one that it had is released.
+void sok1x_take_larger(void* handle, int index) {
   auto* request = static_cast<sok1x::Request*>(handle);
-  if (in_use) {
-    request->temporaries.push_back(*request->variables[index]->tensor());
-  } else {
-    request->LetTensorFlowFollow();  // which may give the old memory to others from now on
-  }
+  request->LetTensorFlowFollow();  // which may give the old memory to others from now on
   *request->variables[index]->tensor() = request->larger;
   request->larger = tensorflow::Tensor();
 }

@@ -16,7 +16,7 @@ _DECLARED = (
     ("reach_at_once", _I, [_P, ctypes.c_char_p, ctypes.c_char_p]), ("let_go", None, [_P, _I]),
     ("describe", None, [_P, _P]),
     ("note_named", _I, [_P, _I, ctypes.c_char_p]),
-    ("variable_count", _I, [_P]), ("larger", _I, [_P, _I, _I64, _I, _P, _P]), ("take_larger", None, [_P, _I, _I]),
+    ("variable_count", _I, [_P]), ("larger", _I, [_P, _I, _I64, _I, _P, _P]), ("take_larger", None, [_P, _I]),
     ("cut", None, [_P, _I, _I64, _P]), ("output_to_grow", _I, [_P, _I, _I, _P, _P]), ("rows", _I64, [_P, _I]),
     ("bytes_left", _I64, [_P]))
 _functions: Dict[str, Any] = {}
@@ -134,14 +134,9 @@ class Reached:
         self.clean = clean.value
         return bridge.array(info, self._request.gpu)
 
-    def take(self, what: Any, array: Any, in_use: bool = False) -> None:
-        """Makes what `larger` has given the variable's own.
-
-        Args:
-          in_use: whether others than the request's stream are at work with what it had: it stays until the request
-            ends, before which that stream must come after them.
-        """
-        _call(self._request, "take_larger", self._index[what], in_use)
+    def take(self, what: Any, array: Any) -> None:
+        """Makes what `larger` has given the variable's own."""
+        _call(self._request, "take_larger", self._index[what])
         self.arrays[what] = array
 
     def cut(self, what: Any, count: int) -> None:

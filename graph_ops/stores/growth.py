@@ -8,23 +8,11 @@ needs no memory, and a smaller growth is tried. Rows never move, so row numbers 
 The optimizer's slots are found by name (known_slots.py); one that has not been initialized yet begins with as many rows
 as the table has by then.
 """
-import contextlib
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from sok1x.cuda_kernels import (
-    arrays,
-    backend,
-    dense,
-    fill,
-    gather,
-    hash_index,
-    host_memory,
-    index_rows,
-    row_numbers,
-    stamps,
-)
+from sok1x.cuda_kernels import arrays, dense, fill, gather, hash_index, host_memory, index_rows, row_numbers, stamps
 from sok1x.graph_ops.bridge import growing
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, Array
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
@@ -34,7 +22,6 @@ from sok1x.graph_ops.stores.table import Table
 # The table's own variables with V rows, by their names beside the rows' ("" for these), and what new rows of them have.
 PARALLEL: Dict[str, float] = {"": 0, "stamps": 0, "used": 0, "free": 0, "frequency": 0}
 _INDEX = "index"
-_LITTLE = 4  # an index of at most one part in so many of the rows' bytes
 START = "start"  # float32 [n, D]: where it is there, row k begins with its row k % n
 _FACTORS = (2, 1.5, 1.25, 1.125)  # tried in turn where memory is scarce
 
@@ -115,30 +102,7 @@ def begin_again(store: Any, first: int) -> None:
 
 def _grow_to(request: Any, reached: Any, values: Dict[Any, float], before: int, after: int) -> None:
     """Grows everything from `before` rows to `after`, or nothing."""
-    with _beside(request, reached) as side:
-        _grow_index(reached, after, side)
-        _grow_rows(request, reached, values, before, after)
-
-
-@contextlib.contextmanager
-def _beside(request: Any, reached: Any) -> Iterator[Any]:
-    """On a GPU, a stream for the index beside the rows, if its memory is little beside theirs; else None.
-
-    Keys wait for memory, one after the other, where rows take all of its bandwidth. The index that was there stays
-    until the request ends.
-    """
-    index = reached.arrays.get(_INDEX)
-    if request.gpu is None or index is None or index.nbytes * _LITTLE > reached.arrays[""].nbytes:
-        yield None
-        return
-    side = request.gpu.side()
-    try:
-        yield side
-    finally:
-        side.lead()
-
-
-def _grow_rows(request: Any, reached: Any, values: Dict[Any, float], before: int, after: int) -> None:
+    _grow_index(reached, after)
     rows = {what: reached.arrays[what].shape[0] for what in values}
     try:
         for what, value in values.items():
@@ -187,33 +151,27 @@ def write_repeated(request: Any, start: Array, first: int, rows: Array) -> None:
     gather.gather(start, places, rows.some(first, count))
 
 
-def _grow_index(reached: Any, rows: int, side: Any) -> None:
-    """An index with slots for so many rows; side: a stream for that, or None.
+def _grow_index(reached: Any, rows: int) -> None:
+    """An index with slots for so many rows.
 
     Keys enter it in the order of their rows, as they once did: so it is the one that a larger table would have.
     """
     slots = hash_index.capacity(rows)
     if _INDEX in reached.arrays and reached.arrays[_INDEX].shape[0] < slots:
-        larger_index(reached, _INDEX, slots, side)
+        larger_index(reached, _INDEX, slots)
 
 
-def larger_index(reached: Any, what: str, slots: int, side: Any = None) -> None:
+def larger_index(reached: Any, what: str, slots: int) -> None:
     """Gives an index, one of the variables that have been reached, so many slots.
-
-    Args:
-      side: a `SideStream` that does it; the caller sees to what follows.
 
     Raises:
       CallError: there is no memory; nothing has changed.
     """
     old, new = reached.arrays[what], reached.larger(what, slots, in_place=False)
     host_memory.advise_large_pages(new)
-    if side is not None:
-        side.follow()  # TensorFlow's stream, which had this memory before
-    with backend.use(side or backend.current()):
-        hash_index.clear(new)
-        index_rows.move(old, new)
-    reached.take(what, new, side is not None)
+    hash_index.clear(new)
+    index_rows.move(old, new)
+    reached.take(what, new)
 
 
 def rows_in_use(request: Any, ticks: Array, given: int) -> Tuple[Array, int, Array]:
