@@ -72,7 +72,7 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
     ids = _for_each("sp_ids", sp_ids, several, len(tables))
     weights = [None] * len(tables) if sp_weights is None else _for_each("sp_weights", sp_weights, several, len(tables))
     if combiners is None or isinstance(combiners, str):
-        combiners = [combiners or "mean"] * len(tables)
+        combiners = ["mean" if combiners is None else combiners] * len(tables)
     for table in tables if use_low_frequency_filter else ():
         _check_filter(checked("lookup_sparse", table))
     made = [_one(_computed("lookup_sparse", dtype), bool(use_low_frequency_filter), *arguments) for arguments in zip(

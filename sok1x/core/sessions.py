@@ -49,7 +49,7 @@ def session_of(label: str, graph: tf.Graph, session: Any) -> tf.Session:
         A `tf.Session`.
 
     Raises:
-        ValueError: it is of another graph.
+        TypeError: it is no session. ValueError: it is of another graph.
         RuntimeError: none was found.
 
     Example:
@@ -64,6 +64,9 @@ def session_of(label: str, graph: tf.Graph, session: Any) -> tf.Session:
     if session is not None:
         if not isinstance(session, tf.Session) and hasattr(session, "_tf_sess"):
             session = session._tf_sess()  # inside a MonitoredSession, whose hooks are not concerned
+        if not hasattr(session, "graph"):
+            raise TypeError("{}: session: got {!r} of type {}, expected a tf.Session".format(
+                label, session, type(session).__name__))
         if session.graph is not graph:
             raise ValueError("{}: session: got one of another graph than the variables'".format(label))
         return session

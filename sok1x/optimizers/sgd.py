@@ -37,7 +37,7 @@ class SGD:
 
     def __init__(self, lr: Any) -> None:
         if not isinstance(lr, (Variable, tf.Tensor)):
-            if isinstance(lr, (str, bytes, bool)):
+            if isinstance(lr, (str, bytes, bool)) or not hasattr(lr, "__float__"):
                 raise TypeError("sok1x.SGD: lr: got {!r} of type {}, expected a number".format(lr, type(lr).__name__))
             with tf.init_scope():
                 lr = tf.Variable(float(lr), trainable=False, dtype=tf.float32, use_resource=True,

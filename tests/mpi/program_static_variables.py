@@ -117,7 +117,9 @@ def check_refusals():
         refused(TypeError, "ids of dtype float32", sok.lookup_sparse, table, tf.ragged.constant([[0.0]]))
         refused(TypeError, "weights of dtype int32", sok.lookup_sparse, table, ids, tf.ragged.constant([[1]]))
         refused(ValueError, "expected [B, …]", sok.lookup_sparse, table, tf.ragged.constant([[[0]]]))
-        refused(ValueError, "combiners: got 'max'", sok.lookup_sparse, table, ids, combiners="max")
+        for combiner in ("max", ""):
+            refused(ValueError, "combiners: got '{}'".format(combiner), sok.lookup_sparse, table, ids,
+                    combiners=combiner)
         refused(ValueError, "sp_ids: got 1 for 2 tables", sok.lookup_sparse, [table, table], [ids])
         refused(ValueError, "combiners: got 1 for 2 tables", sok.lookup_sparse, [table, table], [ids, ids],
                 combiners=["sum"])

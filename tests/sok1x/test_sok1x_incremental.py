@@ -249,6 +249,8 @@ def test_what_it_refuses():
             elsewhere = dense_layer().embedding_variable
             with v1.Session() as run, pytest.raises(ValueError, match="session: got one of another graph"):
                 sok.incremental_dump(shard, 0, run)
+        with pytest.raises(TypeError, match="session: got 3 of type int, expected a tf.Session"):
+            sok.incremental_dump(shard, 0, 3)
         with pytest.raises(ValueError, match="'EmbeddingVariable' and 'EmbeddingVariable' of two graphs"):
             sok.incremental_dump([shard, elsewhere], 0)
 

@@ -201,7 +201,7 @@ def test_what_is_refused():
     for pairs, words in (([], "no variables at all"), ([(None, table)], "no gradient for any variable: Variable:0")):
         with pytest.raises(ValueError, match=words):
             wrapped.apply_gradients(pairs)
-    for given in ("0.1", True):
+    for given in ("0.1", True, None, [0.1]):
         with pytest.raises(TypeError, match="lr: got"):
             sok.SGD(given)
 
