@@ -15,6 +15,7 @@ from sok1x.checkpoint.table_rows import TableRows
 # A table without --rows may be this much larger than the rows that are in use, or this large.
 _SPARSEST = 16
 _SMALL = 1 << 30
+_ENTRY = 4096  # bytes of a small file
 
 
 def tensorflow(tables: List[TableRows], output: str, progress: Progress, rows: Optional[int],
@@ -43,7 +44,7 @@ def tensorflow(tables: List[TableRows], output: str, progress: Progress, rows: O
         for table, extent, part in zip(tables, extents, parts):
             _save(tf, part, _compacted(table, progress) if compact else _dense(table, extent, progress), output)
         merged = os.path.join(folder, "merged")
-        with _session(tf, output) as session:
+        with _session(tf, output, _ENTRY) as session:
             session.run(tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=merged))
         return _move(merged, output)
 
@@ -108,17 +109,19 @@ def _import_tensorflow() -> Any:
 
 
 @contextlib.contextmanager
-def _session(tf: Any, output: str) -> Iterator[Any]:
-    """A session in a graph of its own, on the CPU alone: its memory is what is written, and a GPU may be in use."""
+def _session(tf: Any, output: str, wanted: int) -> Iterator[Any]:
+    """A session in a graph of its own, on the CPU alone: its memory is what is written, and a GPU may be in use.
+
+    wanted: about how many bytes it writes.
+    """
+    from sok1x.checkpoint import tensorflow_errors  # imports TensorFlow
     with tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
-        try:
+        with tensorflow_errors.refusals(output, wanted):
             yield session
-        except tf.errors.OpError as error:
-            raise errors.WriteError("Cannot write {}: {}.".format(output, error.message)) from None
 
 
 def _save(tf: Any, prefix: str, variables: Dict[str, np.ndarray], output: str) -> None:
-    with _session(tf, output) as session:
+    with _session(tf, output, sum(value.nbytes for value in variables.values())) as session:
         # Fed, as constants of a graph may have 2 GB at most.
         fed = {tf.placeholder(value.dtype, value.shape): value for value in variables.values()}
         session.run(tf.raw_ops.SaveV2(prefix=prefix, tensor_names=list(variables), shape_and_slices=[""] * len(fed),

@@ -7,6 +7,7 @@ from typing import Iterator
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import errors
+from sok1x.graph_ops.bridge import tensorflow_versions
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -21,4 +22,6 @@ def refusals(path: str, wanted: int) -> Iterator[None]:
         for code in _NO_SPACE:
             if os.strerror(code) in error.message:
                 raise errors.of_write(OSError(code, os.strerror(code)), path, wanted) from error
-        raise errors.WriteError("Cannot write {}: {}".format(path, error.message)) from error
+        # What follows the first line is where in the graph it was.
+        words = tensorflow_versions.own_words(error).split("\n", 1)[0]
+        raise errors.WriteError("Cannot write {}: {}".format(path, words)) from error

@@ -1,8 +1,10 @@
 """Export as a TensorFlow checkpoint: stock TensorFlow restores it and looks keys up."""
+import contextlib
 import os
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import made_checkpoints
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from ranks import run_ranks
 
 from sok1x.checkpoint import __main__ as command
+from sok1x.checkpoint import outputs, tensorflow_errors
 
 # What someone who serves the model has: stock TensorFlow, and the two names.
 SERVE = """
@@ -99,3 +102,17 @@ def test_keys_that_are_no_rows_are_refused(tmp_path, seed, capsys):
     assert "There is no memory for table 'user/id'" in refused(
         capsys, directory, tmp_path / "o", "--rows", str(2 ** 62 + 1))
     assert not [name for name in os.listdir(str(tmp_path)) if name.startswith((".o", "o"))]
+
+
+@pytest.mark.parametrize("words", ["Cannot write", "No space left to write"])
+def test_what_the_system_refuses_is_one_line(made, tmp_path, capsys, monkeypatch, words):
+    """TensorFlow's own message goes on with the op, its graph, and a hint about memory."""
+    said = "Not a directory"
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(outputs, "folder_beside", lambda output: contextlib.nullcontext(str(tmp_path / "file" / "in")))
+    if words != "Cannot write":  # as if the disk were full there
+        monkeypatch.setattr(tensorflow_errors, "os", SimpleNamespace(strerror=lambda number: said))
+    message = refused(capsys, made[0], tmp_path / "o", "--compact")
+    lines = [line for line in message.splitlines() if line]
+    assert len(lines) == 1 and "{} {}".format(words, tmp_path / "o") in lines[0], message
+    assert (said in lines[0]) == (words == "Cannot write"), message
