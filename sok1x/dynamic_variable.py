@@ -23,7 +23,7 @@ from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.core.placed_variable import PlacedVariable, check_rank, placement_of
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.embeddings import arguments
-from sok1x.graph_ops.bridge.tensorflow_versions import Variable, initialized_value, tf_ops
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable, initialized_value, resource_variable_ops, tf_ops
 from sok1x.graph_ops.gradients import row_numbers
 from sok1x.graph_ops.operations import local_lookup
 from sok1x.graph_ops.stores import growth, initial
@@ -209,6 +209,7 @@ class DynamicVariable(PlacedVariable):
                 self.table.name, keys.dtype.name))
         if row_numbers.are_of(keys, self.table.name):
             return super().sparse_read(keys, name=name)
+        resource_variable_ops.variable_accessed(self)  # a tape watches what it is told of
         return local_lookup.lookup(self.table_variables, key_types.keys_of(keys, self.table), name or "local_lookup")
 
     def gather_nd(self, indices: Any, name: Any = None) -> tf.Tensor:

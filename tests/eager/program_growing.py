@@ -2,6 +2,7 @@
 
 As in program_eager.py, every rank has a part of each batch, and TensorFlow's own variable sees all of it.
 """
+import functools
 import gc
 import sys
 
@@ -71,6 +72,25 @@ def train(table, variable, made, wrapped, in_function, world, random, name, grow
         assert len(found) <= before or int(sok.table_stats(variable).capacity) > before, name
         assert table is not variable or variable.size.numpy().tolist() == [len(found), DIM]
     return optimizer
+
+
+def check_local_lookup(random):
+    """tf.nn.embedding_lookup reads this rank's rows, which a tape knows of."""
+    table, stock = sok.DynamicVariable(dimension=DIM, initializer="ones"), tf.Variable(tf.ones([KEYS, DIM]))
+    keys, factors = tf.constant(random.randint(0, KEYS, 12)), random.normal(size=[12, 1]).astype(np.float32)
+
+    def gradient(variable):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.nn.embedding_lookup(variable, keys) ** 2 * factors)
+        return tape.gradient(loss, variable)
+
+    for variable in (table, stock):
+        for call in (functools.partial(gradient, variable), tf.function(functools.partial(gradient, variable))):
+            KERAS.legacy.SGD(0.1).apply_gradients([(call(), variable)])
+    found = rows(table)
+    assert sorted(found) == sorted(set(keys.numpy().tolist()))
+    for key, row in found.items():
+        np.testing.assert_allclose(row, stock.numpy()[key], rtol=1e-4, atol=1e-5)
 
 
 def check_dumps(table, optimizer, folder):
@@ -144,6 +164,7 @@ def main(seed, folder):
     train(layer, layer.embedding_variable, *OPTIMIZERS["Adam"], world, random, "layer")
     cached = sok.DynamicVariable(dimension=DIM, initializer="1", cache_rows=16)
     train(cached, cached, lambda: KERAS.legacy.SGD(0.1), False, True, world, random, "cache", growing=False)
+    check_local_lookup(random)
     for in_function in (False, True):
         check_forgetting(world, in_function)
     if world.size == 1:
