@@ -16,6 +16,7 @@ WORDS = ("The SavedModel in %s has ops of sok1x (as '%s'), and only a process th
          "it, on one rank; TensorFlow Serving cannot. sok1x.serving.export_saved_model writes one of stock ops, from a "
          "checkpoint: see docs/serving.md.")
 _ESTIMATORS = "tensorflow_estimator.python.estimator.estimator"
+_EXPORTERS = "tensorflow_estimator.python.estimator.exporter"
 
 
 def watch() -> None:
@@ -33,23 +34,41 @@ def watch() -> None:
     estimator: Any = getattr(sys.modules.get(_ESTIMATORS), "Estimator", None)
     if estimator is not None and not hasattr(estimator._export_all_saved_models, "_sok1x_stock"):
         estimator._export_all_saved_models = _export(estimator._export_all_saved_models)
+    exporter: Any = getattr(sys.modules.get(_EXPORTERS), "BestExporter", None)
+    if exporter is not None and not hasattr(exporter.export, "_sok1x_stock"):
+        exporter.export = _export_best(exporter.export)
 
 
 def _export(stock: Any) -> Any:
     """An Estimator's: of the exporters of train_and_evaluate some come to it on one rank and not on another."""
     def export_all_saved_models(self: Any, export_dir_base: Any, *arguments: Any, **options: Any) -> Any:
-        world = launch.current()
-        path = options.get("checkpoint_path") or self.latest_checkpoint()
-        folder = prefixes.folder_of(path) if path and world is not None and world.size > 1 else None
-        if folder is not None and manifest.read(folder).tables:
-            raise CheckpointError((
-                "A SavedModel cannot be written on {} ranks, below {}: each has only its own rows of the tables. Leave "
-                "exporters out of tf.estimator.EvalSpec, and export on one rank, or by "
-                "sok.serving.export_saved_model, from the checkpoint {}.").format(world.size, export_dir_base, path))
+        _expect_one_rank(self, options.get("checkpoint_path"), export_dir_base)
         return stock(self, export_dir_base, *arguments, **options)
 
     export_all_saved_models._sok1x_stock = stock  # type: ignore[attr-defined]
     return export_all_saved_models
+
+
+def _export_best(stock: Any) -> Any:
+    """A BestExporter's, which first reads what `evaluate` has written: rank 0, and perhaps not yet."""
+    def export(self: Any, estimator: Any, export_path: Any, checkpoint_path: Any, *arguments: Any,
+               **options: Any) -> Any:
+        _expect_one_rank(estimator, checkpoint_path, export_path)
+        return stock(self, estimator, export_path, checkpoint_path, *arguments, **options)
+
+    export._sok1x_stock = stock  # type: ignore[attr-defined]
+    return export
+
+
+def _expect_one_rank(estimator: Any, path: Any, below: Any) -> None:
+    world = launch.current()
+    path = path or estimator.latest_checkpoint()
+    folder = prefixes.folder_of(path) if path and world is not None and world.size > 1 else None
+    if folder is not None and manifest.read(folder).tables:
+        raise CheckpointError((
+            "A SavedModel cannot be written on {} ranks, below {}: each has only its own rows of the tables. Leave "
+            "exporters out of tf.estimator.EvalSpec, and export on one rank, or by "
+            "sok.serving.export_saved_model, from the checkpoint {}.").format(world.size, below, path))
 
 
 def _save(stock: Any) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import sok1x
+from sok1x.checkpoint import CheckpointError
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 SAMPLES = 48
@@ -106,6 +107,13 @@ def main():
         if what == "export":
             if rank == 1:  # a BestExporter may find on one rank alone that it is time to
                 export(made, os.path.join(folder, "exported"), True)
+                best = tf.estimator.BestExporter(serving_input_receiver_fn=len)
+                try:
+                    best.export(made, os.path.join(folder, "best"), None, {"loss": 0.0}, False)
+                except CheckpointError as error:
+                    assert "on 2 ranks" in str(error), error
+                else:
+                    raise AssertionError("not refused")
             what, loss = export(made, os.path.join(folder, "exported"), ranks > 1)
             step = made.get_variable_value("global_step")
         else:
