@@ -26,6 +26,10 @@ within some seconds, so that waits for the GPU end: check `world.gpu_communicato
 In messages a rank is `named(rank)`, which says on which host it is where there are several; at the start of a sentence
 `starting(rank)`.
 
+While `world.farewell.wanted`, in each turn of the loop: MPI is about to be finalised, though the process may go on
+
+    world.farewell.go_on(a function that carries out coordinator.poll())
+
 At exit (one atexit handler of graph_ops, registered when Init runs; main thread): tell the executor to stop, then
 conclude(world, thread), which waits for its thread. The executor, told to stop:
 
@@ -83,6 +87,7 @@ How they end:
     ending               a job that is told to end: where all ranks stop
     job_failure          a failure of the job, from when a rank knows of it
     failure              a process ends cleanly, or all ranks do
+    farewell             MPI finalised by a process that goes on
     stall                ops that wait too long
     leader_watch         a rank 0 that gives no answer
     deadlock             a job in which every rank waits

@@ -83,7 +83,7 @@ class Coordinator:
         self.notice = Notice(self._channel.say)
         self._still = still or Stillness(clock).still
         self._leader_watch = LeaderWatch(rank, stall_seconds, abort_seconds, self.tree.way(rank))
-        self._leaving_at = None
+        self._leaving_at, self._finalises = None, False
         self._leader_left_at = None
         self._next_check = 0.0
         self._active_at = clock()
@@ -130,7 +130,9 @@ class Coordinator:
         Returns:
             List of tickets (int), in the same order, which their Decisions will carry.
         """
-        refusal = self.job_error or (_ended(self.rank) if self._leaving_at is not None else None)
+        if self._finalises and self.job_error is None:
+            self.fail_job(self.finalised, FAILED_PRECONDITION)
+        refusal = self.job_error or (_ended(self.rank) if self.leaving else None)
         if refusal is not None:
             return list(self._announcements.add_refused(readies, refusal))
         if self.size == 1:
@@ -178,7 +180,7 @@ class Coordinator:
     @property
     def may_announce(self):
         """Whether C++ may announce: what this rank has said before has been sent, what it was told has been run."""
-        return (self.job_error is None and self._leaving_at is None and not self._channel.unsent
+        return (self.job_error is None and not self.leaving and not self._channel.unsent
                 and not self._announcements.decided)
 
     @property
@@ -227,10 +229,15 @@ class Coordinator:
             self.transport.flush(_SENT_SECONDS, self.tree.parent)
         return decisions
 
-    def leave(self):
-        """Says that this rank will announce nothing more. Go on polling until `left`."""
-        if self._leaving_at is not None:
+    def leave(self, finalises=False):
+        """Says that this rank will announce nothing more. Go on polling until `left`.
+
+        Args:
+            finalises: Whether it is because MPI is finalised: then announcing something fails the job.
+        """
+        if self.leaving:
             return
+        self._finalises = finalises
         self._leaving_at = self._clock()
         if self.size == 1:
             self.left = self.all_left = True
@@ -250,6 +257,22 @@ class Coordinator:
     def part(self):
         """Says to the rank above, at the very end, that nothing more will come."""
         self._channel.part()
+
+    @property
+    def leaving(self):
+        """Whether `leave` has been called."""
+        return self._leaving_at is not None
+
+    @property
+    def undecided(self):
+        """Whether something announced has no answer."""
+        return self._announcements.undecided
+
+    @property
+    def finalised(self):
+        """What is said where MPI was finalised too early."""
+        return ("{}: MPI was finalised while ops still waited for other ranks. If the program calls hvd.shutdown() or "
+                "MPI.Finalize(), call it after the last use of sok1x.").format(named(self.rank))
 
     @property
     def serves(self):
@@ -293,7 +316,7 @@ class Coordinator:
         self.warn("sok1x: {}: {}".format(named(self.rank), word.text))
 
     def _has_left(self, _):
-        self._failure.fail_waiting(_ended(self.rank))
+        self._failure.fail_waiting(self.job_error or _ended(self.rank))
         self.left = True
 
     def _leader_has_left(self, _):
@@ -307,13 +330,10 @@ class Coordinator:
 
     def _check(self, now):
         leader = self._channel.leader
-        if leader is not None:
+        if leader is not None and not self.transport.closed:
             leader.tick()
         if self.transport.closed and (self._announcements.undecided or self.job_error is not None):
-            self._failure.fail_here(LaunchError(FAILED_PRECONDITION, (
-                "{}: MPI was finalised while ops still waited for other ranks. If the program calls "
-                "hvd.shutdown() or MPI.Finalize(), call it after the last use of sok1x.").format(
-                    named(self.rank)), self.rank))
+            self._failure.fail_here(LaunchError(FAILED_PRECONDITION, self.finalised, self.rank))
         self._failure.check(now)
         if self._leaving_at is not None and now >= self._leaving_at + ANSWER_SECONDS and not self.left:
             self._has_left(None)

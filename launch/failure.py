@@ -7,7 +7,7 @@ code that never gives up the GIL, the kernel's alarm clock ends the process some
 
 The order at a normal end: main thread's atexit -> executor told to stop -> on the executor's thread
 `coordinator.leave()`, poll until `coordinator.left`, `finish(world)` -> thread ends; main thread meanwhile:
-`conclude(world, thread)`.
+`conclude(world, thread)`. MPI may be finalised before that, and the process go on: see farewell.py.
 """
 import atexit
 import logging
@@ -174,6 +174,8 @@ def finish(world):
     while coordinator.serves and not (coordinator.all_left or coordinator.job_error or transport.closed):
         coordinator.poll()
         time.sleep(0.002)
+    if coordinator.job_error is None and world.farewell.wanted:
+        world.farewell.end()  # MPI is finalised by who has begun to
     if coordinator.job_error is None and not transport.closed:
         coordinator.part()
     if world.heartbeat is not None:

@@ -278,7 +278,8 @@ class Leader:
         op = min(self._pairing.pending.values(), key=lambda op: op.since)
         gone = sorted(self._left)
         self.fail(LaunchError(INTERNAL, (
-            "op '{}' waits for {} that left: the program has ended there, while {} went on. {}").format(
+            "op '{}' waits for {} that left: the program has ended there, or MPI.Finalize() or hvd.shutdown() was "
+            "called, while {} went on. {}").format(
                 op.name, rank_list(gone), rank_list(op.waiting()), same_steps(op.key)), gone[0]))
 
     def _end(self, rank, _):

@@ -37,7 +37,8 @@ class LeaderWatch:
             if now - max(left_at, oldest.since) < LEAVE_SECONDS:
                 return None, None
             return LaunchError(INTERNAL, (
-                "op '{}' waits for {} that left: the program has ended there, while {} went on. {}").format(
+                "op '{}' waits for {} that left: the program has ended there, or MPI.Finalize() or hvd.shutdown() was "
+                "called, while {} went on. {}").format(
                     oldest.ready.name, named(0), named(self._rank), same_steps(oldest.ready.op)), 0), None
         text = "op '{}' has waited {:.0f} s and {}, which orders the exchanges, does not answer{}.".format(
             oldest.ready.name, waited, named(0), " by way of " + rank_list(self._way) if self._way else "")

@@ -1,8 +1,9 @@
 """Loading, initialising and finalising MPI once in a process that Horovod and the user's mpi4py share with us.
 
 `gate` guards every MPI call of ours. MPI_Finalize begins by deleting the attributes of MPI_COMM_SELF; we hang one
-there, whose deletion waits for the gate and then shuts it. So whoever finalises MPI (hvd.shutdown() in the middle of
-a program, mpi4py at its end), and from whichever thread, our executor is never inside MPI, nor enters it, afterwards.
+there, whose deletion has this rank leave the others (farewell.py), waits for the gate and then shuts it. So whoever
+finalises MPI (hvd.shutdown() in the middle of a program, mpi4py at its end), and from whichever thread, our executor is
+never inside MPI, nor enters it, afterwards.
 """
 import ctypes
 import os
@@ -157,12 +158,12 @@ def thread_level(MPI):
     return _LEVELS[levels.index(MPI.Query_thread())]
 
 
-def shut_at_finalize(MPI, gate):
-    """Has `gate` shut as the first thing that MPI_Finalize does, whoever calls it.
+def before_finalize(MPI, call):
+    """Has `call` (function of nothing) called as the first thing that MPI_Finalize does, whoever calls that.
 
     Returns:
         The attribute's key, which must be kept for as long as MPI runs.
     """
-    key = MPI.Comm.Create_keyval(delete_fn=lambda comm, key, value: gate.shut())
-    MPI.COMM_SELF.Set_attr(key, gate)
+    key = MPI.Comm.Create_keyval(delete_fn=lambda comm, key, value: call())
+    MPI.COMM_SELF.Set_attr(key, call)
     return key

@@ -8,6 +8,7 @@ from . import (
     by_hosts,
     environment,
     failure,
+    farewell,
     heartbeat,
     hosts,
     launcher,
@@ -51,6 +52,7 @@ class World:
             differs from rank to rank in each step.
         by_hosts: by_hosts.ByHosts where lookups exchange inside each host first, or None. Headers are short then.
         heartbeat: heartbeat.Heartbeat, or None.
+        farewell: farewell.Farewell, for when MPI is finalised before the process ends.
         grace_seconds: Seconds this process may go on after the job failed.
         cpus: How many CPUs this rank has, where ranks share some, its share.
         spin_microseconds: How long to look for the next request before sleeping.
@@ -70,6 +72,7 @@ class World:
         self.short_headers = size > environment.whole_headers()
         self.grace_seconds = environment.grace_seconds()
         self.mpi = mpi
+        self.farewell = farewell.Farewell(self)
 
     def exchange_by_hosts(self, grouped):
         """From now on, a by_hosts.ByHosts; before anything is exchanged, on all ranks."""
@@ -98,7 +101,7 @@ class _Mpi:
         self.MPI, self.ours = MPI, ours
         self.gate = mpi_library.Gate()
         self.rank, self.size = MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
-        self.attribute = mpi_library.shut_at_finalize(MPI, self.gate)
+        self.attribute = mpi_library.before_finalize(MPI, self._finalizing)
         self.control = None
         if found is not None and found.size not in (0, self.size):
             raise LaunchError(FAILED_PRECONDITION, (
@@ -110,6 +113,13 @@ class _Mpi:
     def finalize(self):
         """Finalises MPI (on the thread that initialised it; all ranks have left)."""
         self.MPI.Finalize()
+
+    def _finalizing(self):
+        try:
+            if _world is not None:
+                _world.farewell.wait()
+        finally:
+            self.gate.shut()
 
 
 def current():

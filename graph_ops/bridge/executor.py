@@ -112,6 +112,9 @@ class Executor(threading.Thread):
                 if decisions:
                     self._carry_out(decisions, world)
                     busy = True
+            if world is not None and world.farewell.wanted:
+                self._release_lane(world)
+                world.farewell.go_on(lambda: self._carry_out(world.coordinator.poll(), world))
             spin = world.spin_microseconds if busy and world is not None else 0
 
     def _take(self, intake, world, coordinator, spin):
@@ -175,9 +178,7 @@ class Executor(threading.Thread):
         """The end of the thread: every request is answered, and the other ranks know that this one is gone."""
         world = launch.current()
         if world is not None:
-            if self._among is not None:
-                while self._among.stop():
-                    self._take_over(world)
+            self._release_lane(world)
             world.coordinator.leave()
             while not world.coordinator.left:
                 self._carry_out(world.coordinator.poll(), world)
@@ -185,6 +186,11 @@ class Executor(threading.Thread):
         self._close(CANCELLED, "sok1x: the program is ending")
         if world is not None:
             launch.finish(world)
+
+    def _release_lane(self, world):
+        """C++ goes on with nothing more among several ranks."""
+        while self._among is not None and self._among.stop():
+            self._take_over(world)
 
     def _close(self, code, reason):
         self._library.close(code, reason.encode())

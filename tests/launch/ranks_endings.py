@@ -1,4 +1,5 @@
 """Run on N ranks: one named way in which a job goes on or ends, on any device. Argument: the scenario's name."""
+import ctypes
 import os
 import signal
 import sys
@@ -124,6 +125,49 @@ def deserted_by_rank_0():
     if world.rank != 0:
         executor.exchange(0)
     trouble()
+
+
+def finalised():
+    """One rank finalises MPI, in the way that is named, and the others still need it. Arguments: the rank, the way."""
+    world = executor.start_world()
+    steps(5, world)
+    coordinator, way = world.coordinator, sys.argv[3]
+    if world.rank != int(sys.argv[2]):
+        while way == "later" and coordinator.job_error is None:
+            time.sleep(0.01)
+        exchange_in_vain("needed", 0)
+        return
+    from mpi4py import MPI
+    trouble()
+    if way == "by_mpi4py":  # which keeps the GIL meanwhile
+        MPI.Finalize()
+    if way == "in_flight":
+        threading.Thread(target=exchange_in_vain, args=("in flight", 1)).start()
+        while not coordinator.undecided:
+            time.sleep(0.01)
+    threading.Thread(target=ctypes.CDLL(MPI.__file__).MPI_Finalize, daemon=True).start()
+    while not coordinator.leaving:
+        time.sleep(0.01)
+    if way == "later":
+        exchange_in_vain("later", 0)
+    time.sleep(100)
+
+
+def exchange_in_vain(when, index):
+    try:
+        executor.exchange(index)
+    except LaunchError as error:
+        say("{}: {}".format(when, error))
+
+
+def finalised_unharmed():
+    """Rank 0 finalises MPI, and nobody needs it any more."""
+    world = executor.start_world()
+    steps(5, world)
+    say("fine {}".format(world.rank))
+    if world.rank == 0:
+        from mpi4py import MPI
+        MPI.Finalize()
 
 
 def in_flight():

@@ -74,6 +74,8 @@ class Executor(threading.Thread):
             self._take(*request)
         if self.world is not None:
             self._carry_out()
+            if self.world.farewell.wanted:
+                self.world.farewell.go_on(self._carry_out)
 
     def _take(self, kind, content, answer):
         if kind == "stop":

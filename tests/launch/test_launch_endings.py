@@ -66,6 +66,23 @@ def test_a_rank_that_left_is_named_by_those_who_need_it(scenario, rank):
     assert "sok.EvenSteps(dataset)" in done.err, str(done)
 
 
+@pytest.mark.parametrize("ranks, gone, way", [(4, 2, "by_mpi4py"), (2, 0, "in_another_thread"), (3, 1, "in_flight"),
+                                              (2, 1, "later")])
+def test_a_rank_that_finalised_mpi_is_named_by_those_who_need_it(ranks, gone, way):
+    # Long enough that it is not the end of the one's grace that ends the others.
+    done = failing(ranks, "finalised", gone, way, within=25, env={"SOK1X_GRACE_SECONDS": "30"})
+    own = "rank {}: MPI was finalised while ops still waited for other ranks.".format(gone)
+    theirs = "op 'op0' waits for rank {} that left".format(gone)
+    if way in ("in_flight", "later"):
+        theirs = own
+        assert way.replace("_", " ") + ": " + own in done.out, str(done)
+    assert done.out.count("needed: " + theirs) == ranks - 1, str(done)
+
+
+def test_a_rank_that_finalised_mpi_harms_nobody_who_is_done():
+    fine(3, "finalised_unharmed")
+
+
 def test_ending_with_requests_in_flight():
     fine(3, "in_flight")
 

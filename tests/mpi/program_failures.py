@@ -74,6 +74,20 @@ def killed():
         sess.run(model.train, model.feed([step % 90, RANK]))
 
 
+def finalises():
+    """Rank 1 finalises MPI, and sleeps; the others go on."""
+    init, model = sok.Init(global_batch_size=4), Model()
+    sess = session(model, init)
+    for step in range(5):
+        sess.run(model.train, model.feed([step, RANK]))
+    if RANK == 1:
+        from mpi4py import MPI
+        MPI.Finalize()
+        time.sleep(300)
+    for step in range(1000000):
+        sess.run(model.train, model.feed([step % 90, RANK]))
+
+
 def different_layers():
     init, model = sok.Init(global_batch_size=4), Model(dim=4 + RANK)
     sess = session(model, init)

@@ -29,6 +29,11 @@ def test_a_killed_rank_ends_the_job():
     fail("killed")
 
 
+def test_ranks_that_go_on_after_mpi_was_finalised_on_one():
+    finished = fail("finalises")
+    assert "waits for rank 1 that left: " in finished.err and "MPI.Finalize()" in finished.err, str(finished)
+
+
 @pytest.mark.parametrize("case", ["different_layers", "fewer_layers"])
 def test_ranks_that_built_different_layers(case):
     finished = fail(case)

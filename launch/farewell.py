@@ -1,0 +1,94 @@
+"""MPI finalised on one rank while others go on: they hear that it has left, and nobody waits for it.
+
+Without this they would wait for ever: nothing comes from the rank any more, and it does not end. MPI_Finalize begins
+with `Farewell.wait`, on whichever thread it is called, while MPI is still there (mpi_library.py). The executor's thread
+leaves the others, and goes on talking with them until all have left, as MPI_Finalize itself would wait for them, but
+asleep and able to hear of a failure. Open MPI's mpiexec breaks or hangs now and then where some ranks end with an error
+while others are inside of MPI_Finalize: so after a failure a rank goes there only if the others do, as they end.
+"""
+import threading
+import time
+
+from .errors import FAILED_PRECONDITION
+
+# What has been announced and not yet decided may be on its way.
+_UNDER_WAY_SECONDS = 0.5
+# For the executor to end what it is doing.
+_BUSY_SECONDS = 10.0
+_SENT_SECONDS = 1.0
+
+
+class Farewell:
+    """One rank's.
+
+    Args:
+        world: The World.
+
+    Attributes:
+        wanted: Whether the executor is to call `go_on` in each turn, when C++ holds nothing any more.
+    """
+
+    def __init__(self, world):
+        self._world = world
+        self.wanted = False
+        self._left, self._over = threading.Event(), threading.Event()
+        self._told = False
+
+    def wait(self):
+        """Has the executor leave the other ranks, and waits for them. Any thread.
+
+        Where the job fails it may not return: the process is ended when its grace is over, or by its launcher. Where
+        this rank has left already the program ends, and nothing is waited for.
+        """
+        coordinator = self._world.coordinator
+        if self._world.size == 1 or coordinator.leaving or coordinator.job_error is not None:
+            return
+        self.wanted = True
+        if not self._left.wait(_BUSY_SECONDS):
+            # Those who need this rank would never hear.
+            coordinator.fail_job(coordinator.finalised, FAILED_PRECONDITION)
+        self._over.wait()
+
+    def go_on(self, carry_out):
+        """Does what is next. On the executor's thread.
+
+        Args:
+            carry_out: Function of nothing: carries out what the coordinator's `poll` gives.
+        """
+        coordinator = self._world.coordinator
+        if not coordinator.leaving:
+            self._leave(coordinator, carry_out)
+            self._left.set()
+        elif coordinator.job_error is not None and not self._told:
+            self._told = True
+            coordinator.end()  # who is in MPI_Finalize has nothing to tell its user
+        elif self._world.mpi.ours:
+            if coordinator.all_left and coordinator.job_error is None:
+                self.end()
+        elif coordinator.all_left or coordinator.leader_left and self._world.rank != 0:
+            self.end()  # a rank 0 that has left may wait for nobody, and then it does not answer (failure.py)
+
+    def end(self):
+        """Lets nobody into MPI any more, and lets it be finalised. On the executor's thread."""
+        world, self.wanted = self._world, False
+        world.coordinator.part()
+        if world.heartbeat is not None:
+            world.heartbeat.leave()
+        world.coordinator.transport.flush(_SENT_SECONDS)
+        world.mpi.gate.shut()
+        self._left.set()
+        self._over.set()
+
+    @staticmethod
+    def _leave(coordinator, carry_out):
+        until = time.monotonic() + _UNDER_WAY_SECONDS
+        while coordinator.undecided and coordinator.job_error is None and time.monotonic() < until:
+            carry_out()
+            time.sleep(0.001)
+        if coordinator.undecided and coordinator.job_error is None:
+            coordinator.fail_job(coordinator.finalised, FAILED_PRECONDITION)
+            carry_out()  # it is told before this rank leaves
+        coordinator.leave(finalises=True)
+        while not coordinator.left:
+            carry_out()
+            time.sleep(0.001)
