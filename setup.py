@@ -89,7 +89,7 @@ if __name__ == "__main__":
         },
         packages=sorted(packages()),
         package_dir=packages(),
-        package_data={"": ["*.cu", "*.cuh", "*.cc", "*.h", "*.so", "py.typed"]},
+        package_data={"": ["*.cu", "*.cuh", "*.cc", "*.h", "*.so"]},
         exclude_package_data={"": ["*.partial.so"]},
         distclass=PlatformDistribution,
         cmdclass=COMMANDS,
