@@ -103,7 +103,7 @@ class Gpu:
         self.deterministic = os.environ.get("SOK1X_DETERMINISTIC", "").strip() not in ("", "0")
         self.allocate = None
         self.profile = None
-        self._cubins = cubins = gpu_compiler.cubins(gpu_compiler.names(), self.architecture)
+        cubins = gpu_compiler.cubins(gpu_compiler.names(), self.architecture)
         self._side = None
         self.driver = self._cuda = cuda = gpu_driver.get()
         self._check = cuda.check
@@ -115,16 +115,13 @@ class Gpu:
             self.stream = self._stream.handle
             self.event = cuda.event()
             self._launcher = gpu_launch.Launcher(
-                cubins, self.stream, self._most_blocks())
+                cubins, self.stream, self.multiprocessors * _BLOCKS_PER_MULTIPROCESSOR)
             self.counts = GpuCounts(self)
-
-    def _most_blocks(self):
-        return self.multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
 
     def side(self):
         """Its `SideStream`, made at the first use."""
         if self._side is None:
-            self._side = gpu_side.SideStream(self, self._cubins, self._most_blocks())
+            self._side = gpu_side.SideStream(self, self._launcher)
         return self._side
 
     def active(self):
@@ -136,15 +133,19 @@ class Gpu:
         """
         return self._activity
 
-    def launch(self, signature, arguments):
-        """Launches a kernel with the GPU threads that its signature asks for; returns at once."""
+    def launch(self, signature, arguments, launcher=None):
+        """Launches a kernel with the GPU threads that its signature asks for; returns at once.
+
+        Args:
+            launcher: of another stream. While a profile is taken all is done in turn, in the GPU's own.
+        """
         if signature.threads is None:
             raise NotImplementedError("kernel {} has no GPU form".format(signature.name))
         threads = int(signature.threads(arguments))
         if threads <= 0:
             return
         if self.profile is None:
-            self._launcher.launch(signature, threads, arguments)
+            (launcher or self._launcher).launch(signature, threads, arguments)
             return
         with self.timed(signature.name):
             self._launcher.launch(signature, threads, arguments)

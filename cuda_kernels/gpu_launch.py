@@ -54,6 +54,16 @@ class Launcher:
         if code:
             self._driver.check(code, "cuLaunchKernel of {} with {} threads".format(signature.name, threads))
 
+    def beside(self, stream):
+        """One for another stream of the context; modules are loaded for both at once.
+
+        Args:
+            stream: a CUstream as an int.
+        """
+        made = Launcher(self._cubins, stream, self._most_blocks)
+        made._modules = self._modules
+        return made
+
     def kernel(self, signature):
         """Where the GpuKernel (gpu_kernel.h) of a kernel is, for as long as this lives."""
         return (self._kernels.get(signature) or self._load(signature))[0]

@@ -1,35 +1,26 @@
 """A stream of a GPU beside its own, for what takes long and need not be done in turn: rows that cross the bus."""
 from typing import Any
 
-from . import gpu_launch
-
 _NON_BLOCKING = 1  # a stream that does not wait for the legacy default stream
 
 
 class SideStream:
     """See the module's text. Inside `backend.use(side)` kernels are launched there; they may count nothing.
 
-    While a profile of the GPU is taken all is done in turn, in its own stream.
-
     Args:
-        gpu: the `gpu.Gpu`. cubins: dict from the names of families to their binaries. most_blocks: of a launch.
+        gpu: the `gpu.Gpu`. launcher: its `gpu_launch.Launcher`.
     """
 
-    def __init__(self, gpu: Any, cubins: Any, most_blocks: int) -> None:
+    def __init__(self, gpu: Any, launcher: Any) -> None:
         self._gpu, self._cuda = gpu, gpu.driver
         with gpu.active():
             self._stream = self._cuda.made("cuStreamCreate", _NON_BLOCKING)
             self._event = self._cuda.event()
-            self._launcher = gpu_launch.Launcher(cubins, self._stream, most_blocks)
+            self._launcher = launcher.beside(self._stream)
 
     def launch(self, signature: Any, arguments: Any) -> None:
         """As `Gpu.launch`, in this stream."""
-        if self._gpu.profile is not None:
-            self._gpu.launch(signature, arguments)
-            return
-        threads = int(signature.threads(arguments))
-        if threads > 0:
-            self._launcher.launch(signature, threads, arguments)
+        self._gpu.launch(signature, arguments, self._launcher)
 
     def follow(self) -> None:
         """What is launched here from now on waits for what the GPU's own stream has now."""

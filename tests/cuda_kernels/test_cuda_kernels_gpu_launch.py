@@ -47,6 +47,20 @@ def test_parameters_of_all_kinds_arrive(device):
     assert looks.stand_in_kernel() == b"echo sok1x_echo" and looks.stand_in_stream() == stand_in_cuda.STREAM
 
 
+def test_a_stream_beside_the_gpus_own_has_launches_of_its_own_and_the_same_modules(device):
+    gpu, looks = device
+    side = gpu.side()
+    assert side is gpu.side() and side._launcher._modules is gpu._launcher._modules
+    side.follow()
+    for profile, own in ((None, False), ([], True), (None, False)):
+        gpu.profile = profile
+        side.launch(echo(INT32), (7,))
+        assert (looks.stand_in_stream() == stand_in_cuda.STREAM) is own
+    side.lead()
+    gpu.launch(echo(INT32), (7,))
+    assert looks.stand_in_stream() == stand_in_cuda.STREAM
+
+
 def test_parameters_in_any_order_arrive(device, seed):
     gpu, looks = device
     random = np.random.RandomState(seed)

@@ -9,13 +9,6 @@ from forgetful_model import DIM, Model, by_key
 import sok1x as sok
 
 
-@pytest.fixture
-def graph():
-    sok.init()
-    with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
-        yield graph
-
-
 def test_keys_that_leave_are_given_out_once_with_their_rows(graph):
     model = Model(max_capacity=8, evict_strategy="lru")
     read = sok.sparse_read_and_evict(model.table, tf.reshape(model.keys, [1, -1]))

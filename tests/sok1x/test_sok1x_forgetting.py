@@ -7,19 +7,11 @@ import pytest
 import tensorflow.compat.v1 as tf
 from forgetful_model import Model
 
-import sok1x as sok
 from sok1x.graph_ops.bridge import growing
 from sok1x.graph_ops.bridge.bridge import Request
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.stores import eviction
 from sok1x.graph_ops.stores.forgetful_store import ForgetfulStore
-
-
-@pytest.fixture
-def graph():
-    sok.init()
-    with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
-        yield graph
 
 
 def test_rows_in_the_hands_of_a_step_in_flight_stay(graph):

@@ -9,13 +9,6 @@ from sok1x.core.embedding_variable import EmbeddingVariable
 DIM = 2
 
 
-@pytest.fixture
-def graph():
-    sok.init()
-    with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
-        yield graph
-
-
 def test_dynamic_variables_and_layers_forget(graph):
     items = sok.DynamicVariable(dimension=DIM, initializer="13", init_capacity=2, max_capacity=4)
     layer = sok.All2AllDenseEmbedding(4, DIM, 1, 1, evict_strategy="kLfu", name="layer")
