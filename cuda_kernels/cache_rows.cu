@@ -10,6 +10,9 @@
 // is in the cache so that nobody has looked.
 enum Home { HOME_NEW = -1, HOME_REFUSED = -2, HOME_UNKNOWN = -3 };
 
+// In what is noted of a row of the cache beside its row in the host's memory: it has come without its optimizers' slots.
+static const i64 LEAN = 1ll << 32;
+
 // As sok1x_touch_rows (row_use.cu); *hits grows by the rows that this lookup is the first to ask for.
 SOK_KERNEL sok1x_touch_cached(const i32* SOK_RESTRICT rows, i64 n, const i64* SOK_RESTRICT tick, i64* used,
                               i64* frequency, i64* hits) {
@@ -102,21 +105,78 @@ SOK_KERNEL sok1x_pick_new(const i32* SOK_RESTRICT homes, i64 n, const i32* SOK_R
   SOK_PARALLEL_FOR(i, n, 12) { out[i] = (known ? homes[i] >= 0 : homes[i] == HOME_NEW) ? rows[i] : -1; };
 }
 
-// homes[rows[i]] = where[i], wide.
+// homes[rows[i]] = where[i], wide; LEAN where there is `lean`, and it is not negative.
 SOK_KERNEL sok1x_set_homes(const i32* SOK_RESTRICT rows, const i32* SOK_RESTRICT where, i64 n,
-                           i64* SOK_RESTRICT homes) {
-  SOK_PARALLEL_FOR(i, n, 16) { homes[rows[i]] = where[i]; };
+                           const i32* SOK_RESTRICT lean, i64* SOK_RESTRICT homes) {
+  SOK_PARALLEL_FOR(i, n, 20) { homes[rows[i]] = (i64)where[i] | (lean && lean[i] >= 0 ? LEAN : 0); };
 }
 
-// Of the rows of the cache that belong to keys (used[row] >= 0): where[row] = homes[row]; else -1.
-SOK_KERNEL sok1x_homes_in_use(const i64* SOK_RESTRICT used, const i64* SOK_RESTRICT homes, i64 n,
+// Of the rows of the cache that belong to keys (used[row] >= 0), `whole`: and are not lean: where[row] = homes[row];
+// else -1.
+SOK_KERNEL sok1x_homes_in_use(const i64* SOK_RESTRICT used, const i64* SOK_RESTRICT homes, i64 n, i32 whole,
                               i32* SOK_RESTRICT where) {
-  SOK_PARALLEL_FOR(row, n, 20) { where[row] = used[row] < 0 ? -1 : (i32)homes[row]; };
+  SOK_PARALLEL_FOR(row, n, 20) {
+    where[row] = used[row] < 0 || (whole && (homes[row] & LEAN)) ? -1 : (i32)homes[row];
+  };
 }
 
 // where[i] = homes[rows[i]].
 SOK_KERNEL sok1x_homes_of(const i32* SOK_RESTRICT rows, i64 n, const i64* SOK_RESTRICT homes, i32* SOK_RESTRICT where) {
   SOK_PARALLEL_FOR(i, n, 16) { where[i] = (i32)homes[rows[i]]; };
+}
+
+// As sok1x_homes_of, but -1 of those that are lean; *whole counts the others.
+SOK_KERNEL sok1x_whole_homes_of(const i32* SOK_RESTRICT rows, i64 n, const i64* SOK_RESTRICT homes,
+                                i32* SOK_RESTRICT where, i64* whole) {
+#ifdef __CUDACC__
+  SOK_PARALLEL_FOR(i, n, 16) {
+    const i64 home = homes[rows[i]];
+    where[i] = home & LEAN ? -1 : (i32)home;
+    count_in_warp(whole, !(home & LEAN));
+  };
+#else
+  SOK_PARALLEL_CHUNKS(begin, end, n, 16) {
+    i64 found = 0;
+    for (i64 i = begin; i < end; ++i) {
+      const i64 home = homes[rows[i]];
+      where[i] = home & LEAN ? -1 : (i32)home;
+      found += !(home & LEAN);
+    }
+    if (found) atomic_add(whole, found);
+  };
+#endif
+}
+
+// Of rows, or without them of the first n, those that are lean, which they are no longer then: took[i] = the row,
+// where[i] = homes[row]; -1 of all others, of those that repeat one before, belong to no key, or are none of the
+// cache's. *found counts them.
+SOK_KERNEL sok1x_take_lean(const i32* SOK_RESTRICT rows, i64 n, i64 capacity, const i64* SOK_RESTRICT used, i64* homes,
+                           i32* SOK_RESTRICT took, i32* SOK_RESTRICT where, i64* found) {
+#ifdef __CUDACC__
+  SOK_PARALLEL_FOR(i, n, 40) {
+    const i64 row = rows ? (i64)rows[i] : i;
+    const bool may = row >= 0 && row < capacity && used[row] >= 0 && (*(volatile i64*)(homes + row) & LEAN);
+    const i64 home = may ? (i64)atomicAnd((u64*)(homes + row), ~(u64)LEAN) : 0;
+    const bool is = (home & LEAN) != 0;
+    took[i] = is ? (i32)row : -1;
+    where[i] = is ? (i32)home : -1;
+    count_in_warp(found, is);
+  };
+#else
+  SOK_PARALLEL_CHUNKS(begin, end, n, 40) {
+    i64 lean = 0;
+    for (i64 i = begin; i < end; ++i) {
+      const i64 row = rows ? (i64)rows[i] : i;
+      const bool may = row >= 0 && row < capacity && used[row] >= 0;
+      const i64 home = may ? __atomic_fetch_and(homes + row, ~LEAN, __ATOMIC_RELAXED) : 0;
+      const bool is = (home & LEAN) != 0;
+      took[i] = is ? (i32)row : -1;
+      where[i] = is ? (i32)home : -1;
+      lean += is;
+    }
+    if (lean) atomic_add(found, lean);
+  };
+#endif
 }
 
 // marks[where[i]] = mark, of those that are no -1.

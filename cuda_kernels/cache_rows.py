@@ -8,14 +8,16 @@ from .backend import INT32, INT64, POINTER, counts, family, kernels, row_lanes
 # In place of a row in the host's memory, as in cache_rows.cu: there is none, none is given, nobody has looked.
 HOMES = {"new": -1, "refused": -2, "unknown": -3}
 NEW = HOMES["new"]
+LEAN = 1 << 32  # as in cache_rows.cu
 
 _TEAM_ROWS = 4  # that a team of threads has in flight, as in cache_rows.cu, and as in host_group_inserts.cu
 # Of a launch that moves rows over the bus: more threads make it no faster, and what they have on its way at a time lies
 # so far apart in the host's memory that every row costs a translation of its address. On an H200 142,000 records of
 # 1536 bytes each way take 5.2 ms with 33 blocks, 5.4 with four times as many, 5.6 to 5.9 with more. Lookups that move
 # rows both ways take least with 16 (9.1 ms; 9.6 with 12, 9.9 with 20, 9.7 with 24 and 33, 11.9 with 8); evaluations,
-# which fetch alone, 5.3 ms with these and 5.0 with 33.
-_BOTH_WAYS, _ONE_WAY = 16 * 256, 33 * 256
+# which fetch alone, 5.3 ms with these and 5.0 with 33; lookups that fetch rows without their slots 5.9 and 6.5 with 24,
+# 6.6 and 6.7 with 16, 6.6 and 6.9 with 33, 8.0 and more with 66.
+_BOTH_WAYS, _ONE_WAY = 16 * 256, 24 * 256
 _ALL_THREADS = 1 << 40  # as many as there are rows for
 _MOVES = (POINTER, POINTER, POINTER, POINTER, INT64)
 
@@ -30,9 +32,11 @@ declare("find_homes", None, POINTER, INT64, POINTER, POINTER, INT64, POINTER, PO
 declare("give_cached", None, POINTER, INT64, POINTER, POINTER, POINTER, INT64, INT64, POINTER, POINTER, POINTER,
         POINTER, POINTER, threads=lambda a: scan.threads(a[1]), block=scan.BLOCK, exact=True)
 declare("pick_new", None, POINTER, INT64, POINTER, INT32, POINTER, threads=lambda a: a[1])
-declare("set_homes", None, POINTER, POINTER, INT64, POINTER, threads=lambda a: a[2])
-declare("homes_in_use", None, POINTER, POINTER, INT64, POINTER, threads=lambda a: a[2])
+declare("set_homes", None, POINTER, POINTER, INT64, POINTER, POINTER, threads=lambda a: a[2])
+declare("homes_in_use", None, POINTER, POINTER, INT64, INT32, POINTER, threads=lambda a: a[2])
 declare("homes_of", None, POINTER, INT64, POINTER, POINTER, threads=lambda a: a[1])
+declare("whole_homes_of", None, POINTER, INT64, POINTER, POINTER, POINTER, threads=lambda a: a[1])
+declare("take_lean", None, POINTER, INT64, INT64, POINTER, POINTER, POINTER, POINTER, POINTER, threads=lambda a: a[1])
 declare("mark_homes", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1])
 declare("move_rows", None, *_MOVES, *_MOVES, INT64, threads=lambda a: _threads(a[4] + a[9], a[10]))
 declare("move_records", None, *_MOVES, INT64, INT64, *_MOVES, INT64, INT64, INT64, INT64,
@@ -131,23 +135,29 @@ def pick(homes: Array, rows: Array, new: bool, out: Array) -> None:
     kernels.pick_new(homes.pointer, n, rows.pointer, int(not new), out.pointer)
 
 
-def set_homes(rows: Array, where: Array, homes: Array) -> None:
-    """homes[rows[i]] = where[i]: int64 [*], int32 [n] and int32 [n]."""
+def set_homes(rows: Array, where: Array, homes: Array, lean: Optional[Array] = None) -> None:
+    """homes[rows[i]] = where[i]: int64 [*], int32 [n] and int32 [n].
+
+    Args:
+        lean: int32 [n]; where it is not negative the row has come without its optimizers' slots: LEAN is noted too.
+    """
     n = rows.size
     need("rows", rows, "int32", n)
     need("where", where, "int32", n)
     need("homes", homes, "int64", homes.size)
-    kernels.set_homes(rows.pointer, where.pointer, n, homes.pointer)
+    if lean is not None:
+        need("lean", lean, "int32", n)
+    kernels.set_homes(rows.pointer, where.pointer, n, pointer(lean), homes.pointer)
 
 
-def homes_in_use(used: Array, homes: Array, where: Array) -> None:
+def homes_in_use(used: Array, homes: Array, where: Array, whole: bool = False) -> None:
     """where int32 [n] = homes int64 [*] of the first n rows, if they belong to keys (used int64 [*] is not negative),
-    else -1."""
+    and, `whole`, are not lean; else -1."""
     n = where.size
     need_room("used", used, "int64", n)
     need_room("homes", homes, "int64", n)
     need("where", where, "int32", n)
-    kernels.homes_in_use(used.pointer, homes.pointer, n, where.pointer)
+    kernels.homes_in_use(used.pointer, homes.pointer, n, int(whole), where.pointer)
 
 
 def homes_of(rows: Array, homes: Array, where: Array) -> None:
@@ -157,6 +167,43 @@ def homes_of(rows: Array, homes: Array, where: Array) -> None:
     need("homes", homes, "int64", homes.size)
     need("where", where, "int32", n)
     kernels.homes_of(rows.pointer, n, homes.pointer, where.pointer)
+
+
+def whole_homes_of(rows: Array, homes: Array, where: Array) -> int:
+    """As `homes_of`, but -1 of rows that are lean. Returns how many are not."""
+    n = rows.size
+    need("rows", rows, "int32", n)
+    need("homes", homes, "int64", homes.size)
+    need("where", where, "int32", n)
+    found = counts()
+    kernels.whole_homes_of(rows.pointer, n, homes.pointer, where.pointer, found.take().pointer)
+    return found.read()[0]
+
+
+def take_lean(rows: Optional[Array], used: Array, homes: Array, took: Array, where: Array) -> int:
+    """Finds rows that are lean, and notes that they are so no longer.
+
+    Args:
+        rows: int32 [n] among which to look, also repeated ones, and some that are none; None: the first n rows.
+        used: int64 [C], not negative where a row belongs to a key. homes: int64 [C], changed.
+        took: int32 [n], out: the row, each one once; -1 of those that are not lean.
+        where: int32 [n], out: its row in the host's memory, or -1.
+
+    Returns:
+        How many were found.
+    """
+    n = took.size
+    if rows is not None:
+        need("rows", rows, "int32", n)
+    need("used", used, "int64", homes.size)
+    need("homes", homes, "int64", homes.size)
+    need("where", where, "int32", n)
+    if rows is None:
+        need_room("homes", homes, "int64", n)
+    found = counts()
+    kernels.take_lean(pointer(rows), n, homes.size, used.pointer, homes.pointer, took.pointer, where.pointer,
+                      found.take().pointer)
+    return found.read()[0]
 
 
 def mark_homes(where: Array, mark: int, marks: Array) -> None:

@@ -21,17 +21,21 @@ class Distinct(GroupForm):
         return True
 
     def key(self, taken, world):
-        """See GroupForm.key: members have row numbers to make distinct. Those that only stamp run by themselves.
+        """See GroupForm.key: members have row numbers to make distinct. Those that only stamp run by themselves, as do
+        those of a cache, which hears which rows change.
 
         They are of one run: it moves a table's clock on once, and each run stamps rows with a step of its own.
         """
         request = taken.request
-        if world.size > 1 and (request.length(_ROWS) or not request.length(_REQUESTED)):
+        if taken.config.table.cache is not None or (
+                world.size > 1 and (request.length(_ROWS) or not request.length(_REQUESTED))):
             return None
         return taken.config.global_step, request.step
 
     def lane(self, request, call, world):
         """See GroupForm.lane."""
+        if call.config.table.cache is not None:
+            return None
         return lane.LaneOp(lane.DISTINCT, (call.config.global_step,), request, call, world)
 
     def run(self, members, world):

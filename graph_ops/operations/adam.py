@@ -14,7 +14,7 @@ from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.row_gradients import RowGradients
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
-from sok1x.graph_ops.stores.table_variables import STAMPS, Held, TableVariables
+from sok1x.graph_ops.stores.table_variables import CHANGING, STAMPS, Held, TableVariables
 
 _SCALARS = ["a {}".format(name) for name in ("learning rate", "beta1", "beta2")] + [
     "an epsilon", "a power of beta1", "a power of beta2"]
@@ -97,8 +97,8 @@ def step(variables: TableVariables, moments: Sequence[Any], gradients: Any, rows
     inputs = [tf.convert_to_tensor(gradients, tf.float32), row_checks.as_rows(rows)] + scalars
     global_step, host_inputs = clock.step_inputs()
     # Where all rows move, those that are not in the cache of a table do, too.
-    held, handles = variables.resources("rows", *STAMPS, *(() if lazy else cache.VARIABLES),
-                                        slots=dict(zip("mv", moments)))
+    of_table = CHANGING if lazy else STAMPS + cache.VARIABLES + ("used",)
+    held, handles = variables.resources("rows", *of_table, slots=dict(zip("mv", moments)))
     config = AdamConfig(variables.table, held, embedding.from_lookup(rows, variables.table), global_step)
     return library.call("operations.adam.lazy_step" if lazy else "operations.adam.step", config, inputs, [], [],
                         resources=handles, host_inputs=host_inputs, name=name)

@@ -15,7 +15,7 @@ from sok1x.graph_ops.stores import clock, figures, known_distinct
 from sok1x.graph_ops.stores.distinct import make_distinct
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
-from sok1x.graph_ops.stores.table_variables import STAMPS, Held
+from sok1x.graph_ops.stores.table_variables import CHANGING, Held
 
 
 class DistinctConfig(NamedTuple):
@@ -48,7 +48,10 @@ PLACES = Rows(0, 1, 2)
 
 @register
 class _Find(Operation):
-    """inputs, outputs: `Rows`. The resources are the table's stamps and clock. Host inputs: `clock.step_inputs`."""
+    """inputs, outputs: `Rows`. The resources are `CHANGING`, as far as the table has them.
+
+    Host inputs: `clock.step_inputs`.
+    """
 
     name = "operations.distinct_rows.find"
     kind = "Distinct"
@@ -86,9 +89,10 @@ def find(op: tf.Operation, config: Any, given: Rows) -> Rows:
     """
     global_step, host_inputs = clock.step_inputs()
     resources = list(op.inputs[:op.get_attr("Nr")])
+    held = Held(tuple(name for name in CHANGING if name in config.held.names))
     made = library.call("operations.distinct_rows.find",
-                        DistinctConfig(config.table, Held(STAMPS), config.rows_known, global_step),
-                        list(given), [tf.int32] * 3, [[None]] * 3, resources=config.held.pick(resources, *STAMPS),
+                        DistinctConfig(config.table, held, config.rows_known, global_step),
+                        list(given), [tf.int32] * 3, [[None]] * 3, resources=config.held.pick(resources, *held.names),
                         host_inputs=host_inputs, name="lookup_distinct")
     # What backward itself works with may not be fed: its sums would go beside their memory.
     keep_from_feeds(list(op.outputs[1:]) + made)

@@ -12,7 +12,7 @@ from sok1x.graph_ops.stores import clock, row_checks
 from sok1x.graph_ops.stores.row_gradients import RowGradients
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
-from sok1x.graph_ops.stores.table_variables import STAMPS, Held, TableVariables
+from sok1x.graph_ops.stores.table_variables import CHANGING, Held, TableVariables
 
 
 class DescentConfig(NamedTuple):
@@ -59,7 +59,7 @@ def gradient_descent(variables: TableVariables, gradients: Any, rows: Any, learn
     """
     rate = tf.cast(learning_rate, tf.float32)
     global_step, host_inputs = clock.step_inputs()
-    held, handles = variables.resources("rows", *STAMPS)
+    held, handles = variables.resources("rows", *CHANGING)
     config = DescentConfig(variables.table, held, embedding.from_lookup(rows, variables.table), global_step)
     inputs = [tf.convert_to_tensor(gradients, tf.float32), row_checks.as_rows(rows), rate]
     return library.call("operations.gradient_descent.step", config, inputs, [], [], resources=handles,

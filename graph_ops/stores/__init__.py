@@ -12,6 +12,8 @@
     repair           a table made whole after a fault in the middle of an insertion
     cached_store     tables with all rows in host memory, and a cache of them on the device
     cache            which, in a table's description
+    cache_plan       what a batch needs whose keys are not all there
+    lean_rows        rows there without their optimizers' slots, for lookups that nobody trains by
     host_tier        their rows in host memory
     host_column      what is there of one variable
     host_pieces      all of it, for optimizers that move every row

@@ -134,6 +134,16 @@ class Store(abc.ABC):
           rows: int32 [n], repeated ones too.
         """
 
+    def about_to_change(self, rows: Optional[Array]) -> None:
+        """Hears of rows int32 [n] that change in this run, from now on, and with them what optimizers keep for them.
+
+        Args:
+          rows: also repeated ones, and some that are none of the table's; None: all.
+
+        Raises:
+          CallError: RESOURCE_EXHAUSTED; nothing has changed.
+        """
+
     def keep_from_gradient(self, rows: Array) -> None:
         """Hears of rows int32 [n] that an evaluation leaves for its gradient, and may have it drop them: -1."""
 

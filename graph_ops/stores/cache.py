@@ -9,7 +9,7 @@ VARIABLES = ("every", "home", "tiers")
 STRATEGIES = (LRU, LFU)
 
 # Places in `tiers`.
-GIVEN, FREE, HITS, MISSES, NEW, PUSHED, HOST_BYTES = range(7)
+GIVEN, FREE, HITS, MISSES, NEW, PUSHED, HOST_BYTES, LEAN = range(8)
 SIZE = 8
 
 

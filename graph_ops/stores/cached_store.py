@@ -1,56 +1,22 @@
 """Tables of which the host's memory has all rows, and the variables, in the memory of the device, some: a cache."""
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
-from sok1x.cuda_kernels import cache_rows, fill, gather, index_rows, row_numbers, row_use, scan, stamps
+from sok1x.cuda_kernels import cache_rows, fill, gather, index_rows, row_numbers, row_use, stamps
 from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.bridge import pins, tiers
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
-from sok1x.graph_ops.stores import cache, clock, growth, host_growth, known_slots, push_out, staged_crossing
+from sok1x.graph_ops.stores import cache, cache_plan, clock, growth, host_growth, known_slots, lean_rows
 from sok1x.graph_ops.stores.base_store import Found, Store
+from sok1x.graph_ops.stores.cache_plan import Plan
 from sok1x.graph_ops.stores.crossing import Crossing
-from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore, State, reset
+from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore, reset
 from sok1x.graph_ops.stores.forgetting import ADMITTED, EVICTED, FREE, KNOWN, TICK
-from sok1x.graph_ops.stores.host_column import HostColumn, Rows, by_home, sorted_bytes
+from sok1x.graph_ops.stores.host_column import HostColumn, Rows, by_home
 from sok1x.graph_ops.stores.host_pieces import HostPieces
 from sok1x.graph_ops.stores.host_tier import HostTier
-from sok1x.graph_ops.stores.push_out import LeavingTable
 from sok1x.graph_ops.stores.row_gradients import RowGradients
 from sok1x.graph_ops.stores.whole_store import WholeStore
-
-
-class _Plan(NamedTuple):
-    """What a batch whose keys are not all in the cache needs, all of it found before anything changes.
-
-    Attributes:
-      state: the table's numbers, before. tiers: those of `cache.GIVEN` and so on, likewise.
-      homes: int32 [count], of the batch's keys, as `cache_rows.find_homes` has them.
-      leaving: rows of the cache that are pushed out, int32 [E], or None. table: rows that leave the table, or None.
-      keys, rows, places, sources: int64 and int32 [n], to be filled for the keys that come: their rows of the cache, in
-        the host's memory, and there where they have been before.
-      new_keys, new_homes, new_rows, values: int64, int32, int32 and float32 [new, ...], of those that are new.
-      vacant: int64, free rows in the host's memory for these, the lowest last.
-      out_keys, where, runs, picked: memory for rows that move.
-    """
-
-    state: State
-    tiers: Any
-    homes: Array
-    leaving: Optional[Array]
-    table: Optional[LeavingTable]
-    keys: Array
-    rows: Array
-    places: Array
-    sources: Array
-    new_keys: Array
-    new_homes: Array
-    new_rows: Array
-    values: Array
-    vacant: Array
-    out_keys: Array
-    where: Array
-    runs: Array
-    picked: List[Array]
 
 
 class CachedStore(ForgetfulStore):
@@ -58,18 +24,21 @@ class CachedStore(ForgetfulStore):
     that are in the cache. Besides, in `own`:
 
     every      int64 [S, 2], the index of all keys: their rows in the host's memory (host_tier.py)
-    home       int64 [C], the row in the host's memory of each row of the cache that belongs to a key
+    home       int64 [C], the row in the host's memory of each row of the cache that belongs to a key, and whether it is
+               lean (`cache_rows.LEAN`; lean_rows.py)
     tiers      int64 [8], `cache.GIVEN` (rows in the host's memory that have been given out), FREE (of them those that
                keys have left), HITS, MISSES, NEW (distinct keys of training lookups that were in the cache, in the
-               host's memory alone, or nowhere), PUSHED (rows that went back), HOST_BYTES
+               host's memory alone, or nowhere), PUSHED (rows that went back), HOST_BYTES, LEAN (rows of the cache that
+               are)
 
     A training lookup has its keys come into the cache, with all that the optimizers keep for them. For them others go
-    back to the host's memory, and are written there: whatever is in the cache has been asked for to be trained. The
-    host's memory has nothing to say of a key that is in the cache. Evaluations read where rows are, and move none.
+    back to the host's memory, and are written there: whatever is in the cache has been asked for to be trained, but for
+    rows that are lean. The host's memory has nothing to say of other keys that are in the cache. Evaluations read where
+    rows are, and move none.
     """
 
     _tier: Optional[HostTier] = None
-    _crossing: Optional[Crossing] = None
+    crossing: Optional[Crossing] = None  # of the request, once there is a plan
     _slots: Dict[Any, Any] = {}
 
     @property
@@ -109,11 +78,12 @@ class CachedStore(ForgetfulStore):
         found = self.numbers()
         return int(found[cache.GIVEN] - found[cache.FREE])
 
-    def homes_in_use(self) -> Any:
-        """int32, for each row of the cache that has been given out the row in the host's memory, or -1."""
+    def homes_in_use(self, whole: bool = False) -> Any:
+        """int32, for each row of the cache that has been given out the row in the host's memory, or -1; `whole`: also
+        where it is lean."""
         given = int(self.count.read())
         where = self.request.temporary("int32", given)
-        cache_rows.homes_in_use(self.own["used"], self.own["home"], where)
+        cache_rows.homes_in_use(self.own["used"], self.own["home"], where, whole)
         return where
 
     def whole(self, replaces: bool = False) -> Store:
@@ -159,7 +129,7 @@ class CachedStore(ForgetfulStore):
 
     def insert(self, keys: Array, count: int, rows: Array) -> Found:
         """See `Store.insert`: keys that have a row come into the cache, those that have none get one."""
-        missing, plan = 0, None  # type: int, Any
+        missing, plan, lean = 0, None, lean_rows.note_lookup(self)  # type: int, Any, bool
 
         def prepare() -> None:
             nonlocal missing, plan
@@ -167,7 +137,7 @@ class CachedStore(ForgetfulStore):
             missing = self.find(keys, count, rows).missing
             self.touched(rows)
             if missing:
-                plan = self._plan(keys, count, rows)
+                plan = cache_plan.make(self, keys, count, rows, lean)
 
         try:
             agreed(self.world, prepare)
@@ -175,11 +145,25 @@ class CachedStore(ForgetfulStore):
                 missing -= plan.keys.size
                 self._bring(keys, count, rows, plan)
         finally:
-            if self._crossing is not None:
-                self._crossing.end()
-            self._slots, self._crossing = {}, None
+            if self.crossing is not None:
+                self.crossing.end()
+            self._slots, self.crossing = {}, None
             self._let_go()
         return Found(rows, rows, missing)
+
+    def about_to_change(self, rows: Optional[Array]) -> None:
+        """See `Store.about_to_change`: their slots come, where they have none in the cache."""
+        lean_rows.note_change(self)
+        if not self.numbers()[cache.LEAN]:
+            return
+        besides = [name for name in lean_rows.VARIABLES if name not in self.own]
+        try:
+            self._slots = self._reach_slots(*besides)
+            self.own.update((name, self._reached.arrays[name]) for name in besides)
+            lean_rows.take_slots(self, rows)
+        finally:
+            self._slots = {}
+            self._let_go()
 
     def leave(self, rows: Array) -> int:
         """Has rows of the cache leave the table: not known what that would mean for those that are not in it."""
@@ -188,44 +172,11 @@ class CachedStore(ForgetfulStore):
             "has them in host memory, and a cache; nothing was changed. Give it no cache (max_hbm_for_vectors, "
             "cache_rows), or let rows leave by evict_strategy").format(self.label, len(rows)))
 
-    # ---- what a batch needs
-
-    def _plan(self, keys: Array, count: int, rows: Array) -> _Plan:
-        request, table, every = self.request, self.table, self.own["every"]
-        state, numbers = self.state(), self.numbers()
-        homes = request.temporary("int32", count)
-        absent, new = cache_rows.find_homes(keys.front(count), rows, every, homes)
-        refused = self._refuse(keys, count, homes) if new else 0
-        known, coming, new = absent - new, absent - refused, new - refused
-        leaving, out = None, 0
-        lacking = coming - state.free - (self.capacity - state.given)
-        if lacking > 0:
-            leaving = push_out.of_cache(self, state, lacking, coming)
-            out = leaving.size
-        leaves = host_growth.make_room(self, numbers, new, homes)
-        crossing = self._crossing = staged_crossing.make(self, self.columns())
-        if known:
-            crossing.ask(homes, known)
-        crossing.take_room(out, coming)
-        runs = index_rows.scratch_bytes(self.capacity, self.index.shape[0]) if out else 0
-        plan = _Plan(
-            state, numbers, homes, leaving, leaves, keys=request.temporary("int64", coming),
-            rows=request.temporary("int32", coming), places=request.temporary("int32", coming),
-            sources=request.temporary("int32", coming), new_keys=request.temporary("int64", new),
-            new_homes=request.temporary("int32", new), new_rows=request.temporary("int32", new),
-            values=request.temporary("float32", new, table.dim),
-            vacant=host_growth.vacant(self, numbers, leaves, new), out_keys=request.temporary("int64", out),
-            where=request.temporary("int32", out), runs=request.temporary("uint8", runs),
-            picked=[request.temporary("int32", coming) for _ in range(3)])
-        request.reserve(scan.state_bytes(self.capacity) + sum(
-            2 * scan.state_bytes(n) + sorted_bytes(n) for n in (out, coming)) + (1 << 14))
-        return plan
-
     # ---- changes: nothing here fails
 
-    def _bring(self, keys: Array, count: int, rows: Array, plan: _Plan) -> None:
+    def _bring(self, keys: Array, count: int, rows: Array, plan: Plan) -> None:
         """Brings the batch's keys into the cache."""
-        own, state, numbers, crossing = self.own, plan.state, plan.tiers, self._crossing
+        own, state, numbers, crossing = self.own, plan.state, plan.tiers, self.crossing
         assert crossing is not None
         counters = own["counters"]
         ahead, at_least = clock.step_of_new(self.request, self.table.name)
@@ -237,7 +188,8 @@ class CachedStore(ForgetfulStore):
         free = state.free
         if plan.leaving is not None:
             cache_rows.homes_of(plan.leaving, own["home"], plan.where)
-            crossing.leave(Rows(plan.leaving, plan.where))
+            going = Rows(plan.leaving, plan.where)
+            crossing.leave(going, going if plan.whole is None else Rows(plan.leaving, plan.whole), plan.written)
         crossing.start()
         if plan.leaving is not None:
             self._take_out(plan)
@@ -250,7 +202,7 @@ class CachedStore(ForgetfulStore):
         index_rows.place(self.index, plan.keys, plan.rows)
         if new:
             host_growth.give(self, numbers, plan)
-        cache_rows.set_homes(plan.rows, plan.places, own["home"])
+        cache_rows.set_homes(plan.rows, plan.places, own["home"], plan.sources if plan.lean else None)
         if coming > new:
             crossing.come(rows, Rows(plan.rows, plan.sources))
         if new:
@@ -262,18 +214,20 @@ class CachedStore(ForgetfulStore):
         fill.fill_int64(self.count, state.given + coming - again)
         numbers[cache.MISSES] += coming - new
         numbers[cache.NEW] += new
-        numbers[cache.PUSHED] += 0 if plan.leaving is None else plan.leaving.size
+        numbers[cache.PUSHED] += plan.written
+        numbers[cache.LEAN] += (coming - new if plan.lean else 0) - (
+            0 if plan.leaving is None else plan.leaving.size - plan.written)
         numbers[cache.HOST_BYTES] = self.tier.bytes()
         own["tiers"].write(numbers)
 
-    def _take_out(self, plan: _Plan) -> None:
+    def _take_out(self, plan: Plan) -> None:
         """Takes the keys of rows that leave out of the cache's index."""
         rows = plan.leaving
         assert rows is not None
         index_rows.take_out(self.index, rows, self.capacity, plan.runs, plan.out_keys)
         row_use.free(rows, self.own["used"])
 
-    def _begin(self, plan: _Plan, ahead: int, at_least: int) -> None:
+    def _begin(self, plan: Plan, ahead: int, at_least: int) -> None:
         """New keys' rows have what rows begin with."""
         new, rows = plan.new_keys.size, plan.new_rows
         self.write_initial_rows(plan.new_keys, None, plan.values)
@@ -289,6 +243,8 @@ class CachedStore(ForgetfulStore):
     def apply(self, global_step: bool, given: RowGradients, update: Callable[..., None],
               every_row: bool = False) -> None:
         """See `Store.apply`; rows that are not in the cache move too, where every row does."""
+        if every_row or not given.from_lookup:
+            self.about_to_change(None if every_row else given.rows)
         held = self.held_columns() if every_row else {}
         columns = [self.columns()["rows"][0], *[column for column, _ in held.values()]]
         rows = int(self.numbers()[cache.GIVEN]) if every_row else 0

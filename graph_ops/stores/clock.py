@@ -53,7 +53,9 @@ def stamp(store: Any, global_step: bool, rows: Optional[Any], tells: bool = Fals
       rows: `Array` int32 [n], those outside the table are left out; None: all rows.
       tells: whether the graph's other tables go by this step too, where lookups insert rows in this run.
     """
-    table, values, clock = store.table, store.stamps, store.clock
+    table = store.table
+    store.about_to_change(rows)
+    values, clock = store.stamps, store.clock
     ahead, step = next_step(store.request, table, global_step, tells)
     step_times.before_stamps(store, ahead, step)
     if ahead:

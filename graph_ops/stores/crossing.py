@@ -7,9 +7,16 @@ from typing import Any, Dict, Optional, Tuple
 from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.stores.host_column import HostColumn, Rows, by_home
 
-NOT_FETCHED = ("used",)   # what lookups write anyway
+NUMBERS = ("stamps", "used", "frequency")  # what a row has that is none of its values: those it has besides, and slots
 
 Columns = Dict[str, Tuple[HostColumn, Any]]
+
+
+def is_fetched(name: str, lean: bool) -> bool:
+    """Whether a column's rows come into the cache; name: as in `Columns`. lean: as for `Crossing`."""
+    if name == "used":  # lookups write that anyway
+        return False
+    return name == "rows" or name in NUMBERS or not lean
 
 
 class Crossing:
@@ -17,14 +24,19 @@ class Crossing:
 
     Args:
       store: a `CachedStore`. columns: of all that a row has, each with memory for all rows that have been given out.
+      lean: whether rows come without their slots (lean_rows.py).
     """
 
-    def __init__(self, store: Any, columns: Columns) -> None:
-        self.request, self.columns = store.request, columns
+    def __init__(self, store: Any, columns: Columns, lean: bool) -> None:
+        self.request, self.columns, self._lean = store.request, columns, lean
         self._scratch: Optional[Array] = None
 
     def ask(self, homes: Array, known: int) -> None:
-        """Which rows come: homes int32 [n], those of the batch's keys; `known` of them are not negative."""
+        """Which rows come: homes int32 [n], those of the batch's keys; `known` of them, not none, are not negative.
+
+        Raises:
+          CallError: there is no memory.
+        """
 
     def take_room(self, out: int, coming: int) -> None:
         """Takes all memory but for sorting, for `out` rows that go, and `coming` that come or begin.
@@ -36,11 +48,19 @@ class Crossing:
             widest = max(column.row_bytes for column, _ in self.columns.values())
             self._scratch = self.request.temporary("uint8", max(out, coming) * (widest + 4))
 
-    def leave(self, rows: Rows) -> None:
-        """Takes rows out of the cache; rows: each has a home."""
-        rows = by_home(self.request, rows, self.columns["rows"][0].rows)
-        for column, array in self.columns.values():
-            column.write(array, rows, self._scratch)
+    def leave(self, rows: Rows, whole: Rows, written: int) -> None:
+        """Takes rows out of the cache.
+
+        Args:
+          rows: each has a home. whole: the same, without the home of those that are lean: what values they have the
+            host's memory has too. written: how many of these have one.
+        """
+        limit = self.columns["rows"][0].rows
+        values = numbers = by_home(self.request, rows, limit)
+        if whole is not rows:
+            values = by_home(self.request, whole, limit)
+        for name, (column, array) in self.columns.items():
+            column.write(array, numbers if name in NUMBERS else values, self._scratch)
 
     def start(self) -> None:
         """What leaves has left: rows may move from now on."""
@@ -53,7 +73,7 @@ class Crossing:
         """
         coming = by_home(self.request, coming, self.columns["rows"][0].rows)
         for name, (column, array) in self.columns.items():
-            if name not in NOT_FETCHED:
+            if is_fetched(name, self._lean):
                 column.read(array, coming, self._scratch)
 
     def end(self) -> None:

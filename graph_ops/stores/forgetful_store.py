@@ -203,7 +203,8 @@ class ForgetfulStore(HashedStore):
             return {}
         names: Dict[Any, Any] = {slot: (slot.container, slot.name) for slot in slots}
         if table.growth is not None:
-            names.update((name, (table.growth.container, growth.name_of(table, name))) for name in besides)
+            names.update((name, (table.growth.container, growth.name_of(table, "" if name == "rows" else name)))
+                         for name in besides)
         self._reached = growing.Reached(self.request, table.name, names)
         self.hold(self._reached.own())
         found = {slot: self._reached.arrays[slot] for slot in slots if slot in self._reached.arrays}

@@ -9,7 +9,7 @@ from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores import cache, clock, row_checks
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
-from sok1x.graph_ops.stores.table_variables import OWN, STAMPS, Held, TableVariables
+from sok1x.graph_ops.stores.table_variables import CHANGING, OWN, STAMPS, Held, TableVariables
 
 
 class MarkConfig(NamedTuple):
@@ -94,7 +94,7 @@ def mark(variables: TableVariables, rows: Optional[Any] = None, name: str = "mar
         rows.
     """
     global_step, host_inputs = clock.step_inputs()
-    held, handles = variables.resources(*STAMPS)
+    held, handles = variables.resources(*CHANGING)
     inputs = [] if rows is None else [tf.reshape(row_checks.as_rows(rows), [-1])]
     return library.call("stores.stamps.mark", MarkConfig(variables.table, held, global_step), inputs, [], [],
                         resources=handles, host_inputs=host_inputs, name=name)

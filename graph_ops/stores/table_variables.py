@@ -8,6 +8,8 @@ from sok1x.graph_ops.stores.table import Table
 
 OWN = ("rows", "index", "count")  # what holds the table's content
 STAMPS = ("stamps", "clock")  # what says when it changed: see clock.py
+# What whoever changes rows needs besides them: a cache hears of it.
+CHANGING = STAMPS + ("tiers",)
 # All of these, and what a table has that forgets, or has a cache: what whoever inserts keys needs.
 CONTENT = OWN + STAMPS + VARIABLES + cache.VARIABLES
 

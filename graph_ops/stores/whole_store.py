@@ -31,10 +31,12 @@ class WholeStore(ForgetfulStore):
 
     def _write_back(self) -> None:
         """Has the host's memory have what the cache has, which stays there."""
-        cached, rows = self._cached, self._cached.homes_in_use()
+        cached, rows, slots = self._cached, self._cached.homes_in_use(), self._cached.held_columns()
         cached.tier.reserve(self._given, self._given)
-        for column, array in self._columns.values():
-            column.write(array, Rows(None, rows))
+        # What the cache has in place of the slots of lean rows is nobody's.
+        whole = cached.homes_in_use(whole=True) if slots else rows
+        for name, (column, array) in self._columns.items():
+            column.write(array, Rows(None, whole if name in slots else rows))
         self._wait()
 
     def _wait(self) -> None:

@@ -88,6 +88,44 @@ def test_homes_are_noted_marked_and_picked(seed):
         np.testing.assert_array_equal(out, np.where(picked, rows, -1))
 
 
+def test_lean_rows_are_noted_and_taken_once(seed):
+    random = np.random.RandomState(seed)
+    rows, homes = random.permutation(900).astype(np.int32)[:400], random.randint(0, 5000, 900)
+    where, came = random.permutation(3000).astype(np.int32)[:400], random.randint(-1, 2, 400).astype(np.int32)
+    call(cache_rows.set_homes, rows, where, homes, came)
+    lean = np.zeros(900, bool)
+    lean[rows] = came >= 0
+    plain = homes % cache_rows.LEAN
+    np.testing.assert_array_equal(plain[rows], where)
+    np.testing.assert_array_equal(homes, plain + np.where(lean, cache_rows.LEAN, 0))
+    out = dirty(400, np.int32)
+    call(cache_rows.homes_of, rows, homes, out)
+    np.testing.assert_array_equal(out, where)
+    assert call(cache_rows.whole_homes_of, rows, homes, out) == np.sum(came < 0)
+    np.testing.assert_array_equal(out, np.where(came < 0, where, -1))
+    used = random.randint(-1, 2, 900)
+    for whole in (True, False):
+        out = dirty(800, np.int32)
+        call(cache_rows.homes_in_use, used, homes, out, whole)
+        np.testing.assert_array_equal(out, np.where((used < 0) | (lean & whole), -1, plain)[:800])
+
+    asked = random.randint(-2, 905, 300).astype(np.int32)  # repeated ones, and some that are none
+    took, home = dirty(300, np.int32), dirty(300, np.int32)
+    expected = {row for row in asked.tolist() if 0 <= row < 900 and used[row] >= 0 and lean[row]}
+    assert call(cache_rows.take_lean, asked, used, homes, took, home) == len(expected)
+    assert sorted(took[took >= 0].tolist()) == sorted(expected)
+    np.testing.assert_array_equal(took[took >= 0], asked[took >= 0])
+    np.testing.assert_array_equal(home, np.where(took >= 0, plain[took], -1))
+    lean[list(expected)] = False
+    took, home = dirty(800, np.int32), dirty(800, np.int32)
+    there = np.flatnonzero(lean[:800] & (used[:800] >= 0))
+    assert call(cache_rows.take_lean, None, used, homes, took, home) == len(there)
+    np.testing.assert_array_equal(np.flatnonzero(took >= 0), there)
+    np.testing.assert_array_equal(home[there], plain[there])
+    lean[there] = False
+    np.testing.assert_array_equal(homes, plain + np.where(lean, cache_rows.LEAN, 0))
+
+
 @pytest.mark.parametrize("words, beside", [
     (1, 0), (2, 0), (3, 0), (4, 0), (6, 0), (128, 0), (130, 0), (1, 1), (4, 8), (3, 2), (128, 256), (130, 6)])
 def test_rows_move_both_ways(seed, words, beside):
