@@ -6,8 +6,7 @@ import sok1x as sok
 from sok1x import launch
 from sok1x.graph_ops.bridge import bridge, growing
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
-from sok1x.graph_ops.stores import host_tier
-from sok1x.graph_ops.stores.cached_store import CachedStore
+from sok1x.graph_ops.stores import cache_plan, host_tier
 
 
 def memory_ends():
@@ -15,7 +14,7 @@ def memory_ends():
     world = launch.current()
     left, inside = [None], [False]
     stock = growing.Reached.larger, host_tier.HostTier._grow, bridge.Request.memory
-    stock_plan = CachedStore._plan
+    stock_plan = cache_plan.make
 
     def scarce(place, error):
         def call(self, *arguments, **how):
@@ -26,10 +25,10 @@ def memory_ends():
             return stock[place](self, *arguments, **how)
         return call
 
-    def plan(self, *arguments):
+    def plan(*arguments):
         inside[0] = True
         try:
-            return stock_plan(self, *arguments)
+            return stock_plan(*arguments)
         finally:
             inside[0] = False
 
@@ -52,7 +51,7 @@ def memory_ends():
             no_memory = CallError(RESOURCE_EXHAUSTED, "no memory")
             growing.Reached.larger, host_tier.HostTier._grow, bridge.Request.memory = [
                 scarce(place, error) for place, error in enumerate((no_memory, OSError(12, "no memory"), no_memory))]
-            left[0], CachedStore._plan = number if world.rank == 0 else None, plan
+            left[0], cache_plan.make = number if world.rank == 0 else None, plan
             try:
                 session.run(rows, {keys: batch})
             except tf.errors.ResourceExhaustedError:
@@ -63,7 +62,7 @@ def memory_ends():
                 break
             finally:
                 growing.Reached.larger, host_tier.HostTier._grow, bridge.Request.memory = stock
-                CachedStore._plan = stock_plan
+                cache_plan.make = stock_plan
             for name, now in session.run(values).items():
                 np.testing.assert_array_equal(now, state[name], err_msg="{} {}".format(name, number))
             for one, other in zip(session.run(known), exported):

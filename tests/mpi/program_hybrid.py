@@ -19,7 +19,7 @@ from stock_lazy_adam import LazyAdamOptimizer
 
 import sok1x as sok
 from sok1x import launch
-from sok1x.graph_ops.stores import host_column, host_pieces, staged_crossing
+from sok1x.graph_ops.stores import host_column, host_pieces, lean_rows, staged_crossing
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 host_pieces.PIECE_BYTES = 300  # so that an optimizer that moves every row does so in several pieces
@@ -110,10 +110,25 @@ def gathered(staging_bytes, piece_bytes):
     where.is_staged, where.STAGING_BYTES, where.PIECE_BYTES = stock
 
 
+@contextlib.contextmanager
+def all_lean():
+    """As `gathered`, and rows come without their slots, which follow with the gradient."""
+    with gathered(400, 100), lean_rows_from(0):
+        yield
+
+
+@contextlib.contextmanager
+def lean_rows_from(runs):
+    """Inside, rows come lean when so many runs have changed nothing."""
+    stock, lean_rows.RUNS = lean_rows.RUNS, runs
+    yield
+    lean_rows.RUNS = stock
+
+
 def same_bits(seed):
     expected, ways = follow(False, seed), [contextlib.nullcontext()]
     if launch.current().size == 1:
-        ways.append(gathered(400, 100))
+        ways += [gathered(400, 100), all_lean()]
     for way in ways:
         with way:
             for number, (one, other) in enumerate(zip(expected, follow(True, seed))):
@@ -177,7 +192,9 @@ def main(seed, folder):
         a_model_follows(seed)
     with gathered(200, 60):
         checkpoints(seed, os.path.join(folder, "saved"))
-        memory_ends()
+        for runs in (10 ** 9, 0):
+            with lean_rows_from(runs):
+                memory_ends()
     print("rank {} ok".format(launch.current().rank))
 
 
