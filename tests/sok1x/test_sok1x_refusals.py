@@ -8,6 +8,7 @@ import pkgutil
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from given_gradients import OPTIMIZERS, D, Model, V
 from sok1x_cases import dense_layer, graph, session, sparse_layer
 
 import sok1x as sok
@@ -19,7 +20,6 @@ from sok1x.graph_ops.transfer.shard_transfer import load, save
 
 v1 = tf
 errors = tf.errors
-V, D = 8, 4
 LABEL = "embedding table 'EmbeddingVariable' on rank 0"
 
 
@@ -28,24 +28,6 @@ def unknown(value, dtype=None):
     return v1.placeholder_with_default(np.asarray(value, dtype), None)
 
 
-class Model:
-    """A table of V rows, its lookup's gradient, and a larger table's."""
-
-    def __init__(self):
-        layers = [dense_layer(max_vocabulary_size_per_gpu=rows, use_hashtable=False, embedding_initializer="ones")
-                  for rows in (V, 4 * V)]
-        self.shard, self.larger = [layer.embedding_variable for layer in layers]
-        keys = tf.constant([[[0, 1, 2], [3, 2, 1]]], tf.int64)
-        self.out = layers[0](keys)
-        self.slices = tf.gradients(self.out, self.shard)[0]
-        self.others = tf.gradients(layers[1](7 * keys), self.larger)[0]
-
-
-OPTIMIZERS = {
-    "operations.gradient_descent.step": lambda: sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.5)),
-    "operations.adam.lazy_step": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.5),
-    "operations.adam.step": lambda: sok.optimizers.Adam(0.5),
-}
 RATES = {
     "operations.gradient_descent.step": lambda rate: sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(rate)),
     "operations.adam.lazy_step": sok.tf.keras.optimizers.LazyAdamOptimizer,
@@ -251,52 +233,6 @@ def test_refused_before_anything_is_written(name):
             for variable, one, two in zip(state, before, run.run(state)):
                 if variable.op.name.split("/")[-1] not in clocks:
                     np.testing.assert_array_equal(one, two, variable.name)
-
-
-@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
-def test_equal_rows_are_added_up(name, seed):
-    """By hand, fed in the place of a lookup's, of two lookups, of another table's lookup: as dense gradients."""
-    random = np.random.RandomState(seed)
-    with graph():
-        model = Model()
-        rows = np.array([2, 5, 2, 0, 5, 2])
-        # Terms of one number have one sign: Adam's step is smaller where a sum is not far above its epsilon.
-        signs = np.where((rows[:, None] + np.arange(D)) % 2, 1, -1)
-        given = (signs * (0.1 + np.abs(random.normal(size=[6, D])))).astype(np.float32)
-        slices = tf.IndexedSlices(tf.constant(given), tf.constant(rows, tf.int64))
-        two = tf.IndexedSlices(tf.concat([model.slices.values] * 2, 0), tf.concat([model.slices.indices] * 2, 0))
-        foreign = tf.IndexedSlices(model.others.values, model.others.indices % 4)
-        own = {model.slices.values: given, model.slices.indices: rows.astype(np.int32)}
-        cases = [(slices, None, None), (model.slices, own, (given, rows)), (two, None, None), (foreign, None, None),
-                 (model.slices, None, None), (tf.IndexedSlices(tf.zeros([0, D]), tf.zeros([0], tf.int32)), None, None)]
-        steps = []
-        for gradient, _, _ in cases:
-            optimizer = OPTIMIZERS[name]()
-            steps.append(optimizer.apply_gradients([(gradient, model.shard)]))
-        with session() as run:
-            for (gradient, feed, fed), step in zip(cases, steps):
-                values, indices = fed or run.run([gradient.values, gradient.indices])
-                total = np.zeros([V, D])
-                np.add.at(total, indices, values)
-                before = run.run(model.shard)
-                run.run(step, feed)
-                moved = before - run.run(model.shard)
-                if name == "operations.gradient_descent.step":
-                    np.testing.assert_allclose(moved, 0.5 * total, rtol=1e-5, atol=1e-6)
-                else:  # Adam's first step is the learning rate, against the sum's sign
-                    np.testing.assert_allclose(moved, 0.5 * np.sign(total), rtol=1e-2, atol=1e-6)
-            assert run.run(model.shard.stamps)[[0, 2, 5]].all()
-
-
-def test_a_learning_rate_for_each_column_is_tensorflows():
-    with graph():
-        model = Model()
-        optimizer = sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(tf.constant([1.0, 2.0, 3.0, 4.0])))
-        step = optimizer.apply_gradients([(tf.IndexedSlices(tf.ones([1, D]), tf.constant([3])), model.shard)])
-        with session() as run:
-            before = run.run(model.shard)
-            run.run(step)
-            np.testing.assert_allclose((before - run.run(model.shard))[3], [1, 2, 3, 4])
 
 
 def test_what_an_op_leaves_for_another_cannot_be_fed():
