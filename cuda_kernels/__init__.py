@@ -34,7 +34,7 @@ Bags and sums:
 Steps of other kernels, on a GPU only:
     scan           running sums (scan.cuh: for use inside a kernel)
     sort           a stable sort
-    counts         (counts.cu alone; gpu.py wraps it) counts on their way to the host
+    counts         counts on their way to the host
 
 Many tables in one launch: group_NAME does for a group of tables what NAME does for one; its wrapper takes a NumPy array
 of records, one for each table, with pointers in them, and `Array`s of what lies beside these.

@@ -2,7 +2,7 @@
 #include "common.cuh"
 
 #ifdef __CUDACC__
-#define COUNT_PLACES 16  // as in gpu.py, and as in backend.py for the host
+#define COUNT_PLACES 16  // as in counts.py, and as in backend.py for the host
 
 // CUDA form only: on the host a count is there as soon as it is counted. Always zero between requests.
 __device__ i64 sok1x_counts[COUNT_PLACES];

@@ -2,7 +2,7 @@
 
 PyCUDA is imported here and nowhere else above `Gpu.__init__`, so that everything works without it on the host. It makes
 contexts, streams and pinned memory; what a step does again and again goes to the driver itself (gpu_driver.py). All
-work goes to one stream, in order; nothing here waits for it except `synchronize`, `to_host` and `GpuCounts.read`.
+work goes to one stream, in order; nothing here waits for it except `synchronize`, `to_host` and `counts.read`.
 """
 import contextlib
 import ctypes
@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from . import backend, gpu_compiler, gpu_driver, gpu_launch, gpu_side
+from . import counts, gpu_compiler, gpu_driver, gpu_launch, gpu_side
 
 _NON_BLOCKING = 1  # a stream that does not wait for the legacy default stream
 _BLOCKS_PER_MULTIPROCESSOR = 32
@@ -85,7 +85,7 @@ class Gpu:
         context: CUDA's, as an int.
         stream: the CUstream of all our work, an int.
         event: a CUevent that the bridge orders streams with, an int.
-        counts: its `GpuCounts`.
+        counts: its `counts.GpuCounts`.
         deterministic: sums run in a fixed order (SOK1X_DETERMINISTIC=1).
         allocate: function from bytes to a device pointer that stays valid until the current request ends.
         profile: None, or a list that gets (kernel, start event, end event) for every launch.
@@ -116,7 +116,7 @@ class Gpu:
             self.event = cuda.event()
             self._launcher = gpu_launch.Launcher(
                 cubins, self.stream, self.multiprocessors * _BLOCKS_PER_MULTIPROCESSOR)
-            self.counts = GpuCounts(self)
+            self.counts = counts.GpuCounts(self, self._launcher)
 
     def side(self):
         """Its `SideStream`, made at the first use."""
@@ -251,47 +251,6 @@ class _Activity:
         self._gpu._context.pop()
 
 
-class GpuCounts:
-    """Numbers that kernels leave for Python: int64 counters on the GPU, and the few bytes that are copied of them."""
-
-    _PLACES = 16  # as in counts.cu
-
-    def __init__(self, gpu):
-        self._cuda, self._check, self._stream = gpu._cuda, gpu._cuda.check, gpu.stream
-        address = gpu._launcher.global_address("counts", "sok1x_counts")
-        self._places = backend.places(address, self._PLACES, gpu)
-        self._memory, self._seen_by_gpu = gpu.mapped(self._PLACES)
-        self._values = (ctypes.c_int64 * self._PLACES).from_address(self._memory.ctypes.data)
-        self._asked = gpu._cuda.event()
-        self._taken, self._waiting = 0, False
-
-    def take(self):
-        """An `Array` int64 [] that is 0, for a kernel to count in."""
-        assert not self._waiting, "counts that have been asked for must be read first"
-        place = self._taken
-        self._taken += 1
-        return self._places[place]
-
-    def ask(self):
-        """Counting is over: has the counts sent while the stream goes on with what is enqueued later."""
-        backend.kernels.publish_counts(self._seen_by_gpu)
-        self._check(self._cuda.cuEventRecord(self._asked, self._stream), "cuEventRecord")
-        self._waiting = True
-
-    def read(self):
-        """The counts taken since the last read, in order. Waits for the stream, up to `ask` if that was called."""
-        if not self._waiting:
-            self.ask()
-        self._check(self._cuda.cuEventSynchronize(self._asked), "cuEventSynchronize")
-        taken, self._taken, self._waiting = self._taken, 0, False
-        return self._values[:taken]
-
-    def forget(self):
-        """After a request that failed half-way: all counters are 0 again."""
-        if self._taken or self._waiting:
-            self.read()
-
-
 def _check(code, what):
     if code:
         raise GpuMissing("CUDA's driver: {} failed with error {}".format(what, code))
@@ -302,7 +261,3 @@ def _uuid(ordinal):
     _check(gpu_driver.get().cuDeviceGet(ctypes.byref(device), ordinal), "cuDeviceGet")
     _check(gpu_driver.get().cuDeviceGetUuid(text, device), "cuDeviceGetUuid")
     return text.raw.hex()
-
-
-_declare = backend.family("counts")
-_declare("publish_counts", None, backend.POINTER, threads=lambda a: 16, block=32)
