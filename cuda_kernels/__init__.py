@@ -74,6 +74,7 @@ What they stand on:
     host_launch    (host_launch.cu alone; gpu_launch.py wraps it) that call
     gpu_driver     what is asked of CUDA's driver besides
     gpu_compiler   compiles a family for the GPU at first use
+    nvcc           what it compiles with: where that is, what it says of itself
     kernel_cache   keeps what it made
 
 Headers: common.cuh is the subset of CUDA C++ that both compilers take; rows.cuh has loops over a row's floats, half.cuh

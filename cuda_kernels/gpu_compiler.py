@@ -12,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterable, List, Optional, Sequence, Union
 
+from . import nvcc
 from .kernel_cache import KernelCache, Lock
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -34,13 +35,6 @@ SAY_SECONDS = 10.0
 WAIT_SECONDS = 300.0
 
 _INCLUDE = re.compile(br'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
-_ARCHITECTURE = re.compile(r"\bsm_\d+[a-z]?\b")
-
-_versions: Dict[Tuple[str, int], str] = {}  # (path, mtime) of an nvcc: what it says of its version
-
-
-class CompilerMissing(RuntimeError):
-    """There is no nvcc."""
 
 
 def names() -> List[str]:
@@ -60,7 +54,7 @@ def cubin(name: str, architecture: str) -> bytes:
         The cubin's bytes.
 
     Raises:
-        CompilerMissing: there is no nvcc. It is asked for its version where the binary is in the cache, too.
+        nvcc.Missing: there is no nvcc. It is asked for its version where the binary is in the cache, too.
         RuntimeError: nvcc fails, or does not know the architecture; the message has its output.
         ValueError: an unknown name, or what is no architecture.
     """
@@ -82,7 +76,7 @@ def cubins(families: Iterable[str], architecture: str) -> Dict[str, bytes]:
     """
     families = list(families)
     _check(families, architecture)
-    build = _Build(families, architecture, find_nvcc(), KernelCache())
+    build = _Build(families, architecture, nvcc.find(), KernelCache())
     try:
         while not build.step():
             time.sleep(POLL_SECONDS)
@@ -91,59 +85,15 @@ def cubins(families: Iterable[str], architecture: str) -> Dict[str, bytes]:
     return {name: build.found[name] for name in families}
 
 
-def find_nvcc() -> str:
-    """The path of nvcc: $SOK1X_NVCC, or the first there is of $CUDA_HOME, $CUDA_PATH, PATH and /usr/local/cuda.
-
-    Raises:
-        CompilerMissing: there is none.
-    """
-    named = os.environ.get("SOK1X_NVCC")
-    if named:
-        candidates = [os.path.expanduser(named)]
-    else:
-        roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")]
-        candidates = [os.path.join(root, "bin", "nvcc") for root in roots if root]
-        candidates += ["nvcc", "/usr/local/cuda/bin/nvcc"]
-    for candidate in candidates:
-        path = shutil.which(candidate)
-        if path:
-            return os.path.abspath(path)
-    raise CompilerMissing(
-        "sok1x compiles its GPU kernels at first use and needs nvcc: {} Install NVIDIA's CUDA toolkit, 10.0 or newer "
-        "(https://developer.nvidia.com/cuda-downloads), or say in SOK1X_NVCC where nvcc is.".format(
-            "SOK1X_NVCC is {!r}, which is no program.".format(named) if named else
-            "it is not in bin/ of CUDA_HOME ({}) or CUDA_PATH ({}), not on PATH, and not in /usr/local/cuda/bin."
-            .format(*(root or "not set" for root in roots))))
-
-
-def version(nvcc: str) -> str:
-    """What the nvcc of a path says of its version; asked once a process. Raises RuntimeError if it does not run."""
-    key = nvcc, os.stat(nvcc).st_mtime_ns
-    if key not in _versions:
-        code, output = _run([nvcc, "--version"])
-        if code:
-            raise RuntimeError("{} --version\nfailed with exit code {}:\n{}".format(nvcc, code, output))
-        _versions[key] = output
-    return _versions[key]
-
-
-def architectures(nvcc: str) -> List[str]:
-    """The architectures that the nvcc of a path compiles for: a list of 'sm_90' and the like."""
-    code, output = _run([nvcc, "--list-gpu-code"])
-    if code:  # CUDA 10 has no such option; its help lists them.
-        output = _run([nvcc, "--help"])[1]
-    return sorted(set(_ARCHITECTURE.findall(output)), key=lambda one: (len(one), one))
-
-
 class _Build:
     """Several cubins on their way: those found, those that nvcc is at work on, and those waiting for either."""
 
-    def __init__(self, families: Sequence[str], architecture: str, nvcc: str, cache: KernelCache) -> None:
-        self._architecture, self._nvcc, self._cache = architecture, nvcc, cache
+    def __init__(self, families: Sequence[str], architecture: str, compiler: str, cache: KernelCache) -> None:
+        self._architecture, self._compiler, self._cache = architecture, compiler, cache
         self._processes = min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
         self.found: Dict[str, bytes] = {}
         self._running: List[_Compilation] = []
-        self._waiting = {name: _entry(name, architecture, nvcc) for name in families}
+        self._waiting = {name: _entry(name, architecture, compiler) for name in families}
         self._idle_since: Optional[float] = None
         self._said, self._locks_are_lost = False, False
 
@@ -176,14 +126,14 @@ class _Build:
             if lock:
                 lock.release()
         elif lock:
-            self._running.append(_Compilation(self._nvcc, name, self._architecture, entry, lock))
+            self._running.append(_Compilation(self._compiler, name, self._architecture, entry, lock))
         else:
             return
         del self._waiting[name]
         self._idle_since = None
 
     def _collect(self, one: "_Compilation") -> None:
-        binary, entry = one.binary(), _entry(one.name, self._architecture, self._nvcc)
+        binary, entry = one.binary(), _entry(one.name, self._architecture, self._compiler)
         if entry == one.entry:
             self._cache.store(entry, binary)
             self.found[one.name] = binary
@@ -206,13 +156,13 @@ class _Build:
 class _Compilation:
     """An nvcc process at work on one family, the lock on its entry, and a temporary folder of its own."""
 
-    def __init__(self, nvcc: str, name: str, architecture: str, entry: str, lock: Lock) -> None:
+    def __init__(self, compiler: str, name: str, architecture: str, entry: str, lock: Lock) -> None:
         self.name, self.entry = name, entry
-        self._nvcc, self._architecture, self._lock = nvcc, architecture, lock
+        self._compiler, self._architecture, self._lock = compiler, architecture, lock
         self._process: "Optional[subprocess.Popen[bytes]]" = None
         self._folder = tempfile.mkdtemp(prefix="sok1x_nvcc_")
         self._output, self._log = os.path.join(self._folder, name + ".cubin"), os.path.join(self._folder, "log")
-        self._command = ([nvcc, "-cubin", "-arch=" + architecture] + FLAGS
+        self._command = ([compiler, "-cubin", "-arch=" + architecture] + FLAGS
                          + ["-o", self._output, os.path.join(FOLDER, name + ".cu")])
         try:
             with open(self._log, "wb") as log:
@@ -234,13 +184,13 @@ class _Compilation:
         if code == 0 and os.path.exists(self._output):
             with open(self._output, "rb") as file:
                 return file.read()
-        known = architectures(self._nvcc)
+        known = nvcc.architectures(self._compiler)
         if known and self._architecture not in known:
-            release = re.search(r"release ([\d.]+)", version(self._nvcc))
+            release = re.search(r"release ([\d.]+)", nvcc.version(self._compiler))
             raise RuntimeError(
                 "{} (CUDA {}) cannot compile for {}, this GPU's architecture: it knows {}. Install a CUDA toolkit that "
                 "knows it and say in SOK1X_NVCC where its nvcc is.".format(
-                    self._nvcc, release.group(1) if release else "?", self._architecture, ", ".join(known)))
+                    self._compiler, release.group(1) if release else "?", self._architecture, ", ".join(known)))
         raise RuntimeError("sok1x could not compile {}.cu:\n{}\nfailed with exit code {}:\n{}".format(
             self.name, " ".join(self._command), code, output))
 
@@ -258,7 +208,7 @@ class _Compilation:
 
 
 def _check(families: Sequence[str], architecture: str) -> None:
-    if not _ARCHITECTURE.fullmatch(architecture):
+    if not nvcc.ARCHITECTURE.fullmatch(architecture):
         raise ValueError("A GPU architecture is 'sm_' and a number, as 'sm_90'; got {!r}.".format(architecture))
     known = names()
     for name in families:
@@ -266,9 +216,9 @@ def _check(families: Sequence[str], architecture: str) -> None:
             raise ValueError("There is no kernel family {!r} for GPUs; there are {}.".format(name, ", ".join(known)))
 
 
-def _entry(name: str, architecture: str, nvcc: str) -> str:
+def _entry(name: str, architecture: str, compiler: str) -> str:
     """The cache's name for a binary: family, architecture, and the hash of all that it is made from."""
-    parts: List[Union[str, bytes]] = [architecture, version(nvcc), *FLAGS]
+    parts: List[Union[str, bytes]] = [architecture, nvcc.version(compiler), *FLAGS]
     parts += [os.environ.get(name, "") for name in NVCC_VARIABLES]
     for file, content in sorted(_sources(name).items()):
         parts += [file, content]
@@ -292,12 +242,3 @@ def _sources(name: str) -> Dict[str, bytes]:
             waiting += [os.path.normpath(os.path.join(os.path.dirname(file), os.fsdecode(included)))
                         for included in _INCLUDE.findall(found[file])]
     return found
-
-
-def _run(command: List[str]) -> Tuple[int, str]:
-    """(exit code, stdout and stderr) of a command; -1 and why where it cannot be started."""
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    except OSError as error:
-        return -1, str(error)
-    return done.returncode, done.stdout.decode("utf-8", "replace")

@@ -105,19 +105,19 @@ def kernels(local_rank: int) -> str:
     """
     if not gpus_of_tensorflow():
         raise Note("no GPU seen: kernels run on the host")
-    from sok1x.cuda_kernels import backend, fill, gpu, gpu_compiler
+    from sok1x.cuda_kernels import backend, fill, gpu, nvcc
     try:
         device = gpu.get(local_rank % max(1, gpu.count()))
         with device.active(), backend.use(device):
             fill.fill_int64(backend.counts().take(), 12345)
             found = backend.counts().read()
-    except (gpu.GpuMissing, gpu_compiler.CompilerMissing, RuntimeError) as error:
+    except (gpu.GpuMissing, nvcc.Missing, RuntimeError) as error:
         raise Failure(str(error), "mend what the message names; to train without a GPU, set CUDA_VISIBLE_DEVICES to "
                       "nothing") from None
     if found != [12345]:
         raise Failure("a kernel was to write 12345 and wrote {}".format(found), "update NVIDIA's driver, or use the "
                       "nvcc of the CUDA that the driver is made for (SOK1X_NVCC)")
-    return "{} ({}), kernels compiled by {}".format(device.name, device.architecture, gpu_compiler.find_nvcc())
+    return "{} ({}), kernels compiled by {}".format(device.name, device.architecture, nvcc.find())
 
 
 def nccl(ranks: int) -> str:

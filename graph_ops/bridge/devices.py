@@ -20,10 +20,10 @@ def find(request):
     if not stream:
         return None
     if stream not in _by_stream:
-        from sok1x.cuda_kernels import gpu, gpu_compiler
+        from sok1x.cuda_kernels import gpu, nvcc
         try:
             _by_stream[stream] = gpu.of_stream(stream)
-        except (gpu.GpuMissing, gpu_compiler.CompilerMissing) as error:
+        except (gpu.GpuMissing, nvcc.Missing) as error:
             raise CallError(FAILED_PRECONDITION, "op '{}' is on a GPU: {}".format(request.name, error)) from error
     return _by_stream[stream]
 

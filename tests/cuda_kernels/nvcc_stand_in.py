@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from sok1x.cuda_kernels import gpu_compiler, kernel_cache
+from sok1x.cuda_kernels import gpu_compiler, kernel_cache, nvcc
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -121,6 +121,6 @@ def install(folder, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(folder / "tmp"))
     monkeypatch.setattr("tempfile.tempdir", str(folder / "tmp"))
     monkeypatch.setattr(gpu_compiler, "FOLDER", str(stand_in.sources))
-    monkeypatch.setattr(gpu_compiler, "_versions", {})
+    monkeypatch.setattr(nvcc, "_versions", {})
     monkeypatch.setattr(kernel_cache, "_said", set())
     return stand_in

@@ -1,8 +1,7 @@
-"""The kernels' compiler for GPUs: what makes it compile again, who compiles, its messages; and nvcc itself."""
+"""The kernels' compiler for GPUs: what makes it compile again, who compiles, its messages."""
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
 import threading
@@ -177,49 +176,6 @@ def test_an_interrupt_ends_nvcc(nvcc, monkeypatch, tmp_path):
     assert nvcc.files() == [] and list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_where_nvcc_is_looked_for(nvcc, monkeypatch, tmp_path):
-    places = {}
-    for name in ("own", "home", "path", "search"):
-        folder = tmp_path / name / "bin"
-        folder.mkdir(parents=True)
-        places[name] = shutil.copy(str(nvcc.path), str(folder))
-    (tmp_path / "empty").mkdir()
-    monkeypatch.setenv("SOK1X_NVCC", places["own"])
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "path"))
-    monkeypatch.setenv("PATH", os.path.dirname(places["search"]))
-    assert gpu_compiler.find_nvcc() == places["own"]
-    monkeypatch.delenv("SOK1X_NVCC")
-    assert gpu_compiler.find_nvcc() == places["home"]
-    os.chmod(places["home"], stat.S_IRUSR)  # not a program
-    assert gpu_compiler.find_nvcc() == places["path"]
-    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "empty"))
-    assert gpu_compiler.find_nvcc() == places["search"]
-    monkeypatch.setenv("SOK1X_NVCC", "nvcc")
-    assert gpu_compiler.find_nvcc() == places["search"]
-
-
-def test_without_nvcc_it_says_what_to_install(nvcc, monkeypatch):
-    monkeypatch.setenv("SOK1X_NVCC", "/nowhere/nvcc")
-    monkeypatch.setenv("CUDA_HOME", "/usr")
-    with pytest.raises(gpu_compiler.CompilerMissing, match="SOK1X_NVCC is '/nowhere/nvcc'.*CUDA toolkit, 10.0"):
-        cubin()
-    monkeypatch.delenv("SOK1X_NVCC")
-    monkeypatch.setattr(shutil, "which", lambda program: None)
-    with pytest.raises(gpu_compiler.CompilerMissing, match=r"CUDA_HOME \(/usr\) or CUDA_PATH \(not set\).*PATH.*"
-                                                           "CUDA toolkit, 10.0 or newer.*SOK1X_NVCC"):
-        cubin()
-
-
-def test_an_nvcc_that_does_not_run(nvcc):
-    nvcc.behave(version="")
-    with pytest.raises(RuntimeError, match="--version\nfailed with exit code 1"):
-        cubin()
-    nvcc.path.write_text("no program")
-    with pytest.raises(RuntimeError, match="Exec format error"):
-        cubin()
-
-
 def test_a_failing_nvcc(nvcc, monkeypatch, tmp_path):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(1))
     nvcc.behave(fails="b")
@@ -263,40 +219,3 @@ def test_what_is_not_compiled_for_gpus_has_no_kernel():
     for name in left_out:
         with open(os.path.join(KERNELS, name + ".cu")) as file:
             assert "SOK_KERNEL" not in file.read(), name
-
-
-@pytest.fixture
-def real_nvcc(monkeypatch, tmp_path):
-    """The path of nvcc itself, with an empty cache."""
-    monkeypatch.setenv("SOK1X_CACHE_DIR", str(tmp_path))
-    try:
-        return gpu_compiler.find_nvcc()
-    except gpu_compiler.CompilerMissing:
-        pytest.skip("there is no nvcc")
-
-
-@pytest.mark.parametrize("architecture, which", [
-    ("sm_70", slice(None)), ("sm_80", slice(0, None, 3)), ("sm_90", slice(None)), ("sm_100", slice(1, None, 3))] + [
-        pytest.param(architecture, slice(None), marks=pytest.mark.slow) for architecture in ("sm_80", "sm_100")])
-def test_every_kernel_compiles(real_nvcc, architecture, which, monkeypatch):
-    """For one architecture all, for others some: nothing in the sources depends on which it is."""
-    known = gpu_compiler.architectures(real_nvcc)
-    if architecture not in known:
-        with pytest.raises(RuntimeError, match="cannot compile for {}".format(architecture)):
-            gpu_compiler.cubin("fill", architecture)
-        pytest.skip("{} compiles for {} only".format(real_nvcc, ", ".join(known)))
-    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-Werror all-warnings")
-    names = gpu_compiler.names()[which]
-    binaries = gpu_compiler.cubins(names, architecture)
-    assert sorted(binaries) == names
-    for name, binary in binaries.items():
-        assert binary[:4] == b"\x7fELF" and binary[18:20] == b"\xbe\0", name  # an ELF file for CUDA
-
-
-def test_the_flags_keep_the_host_s_arithmetic(real_nvcc, tmp_path):
-    """Each operation is rounded by itself, to nearest; denormals stay."""
-    source = tmp_path / "arithmetic.cu"
-    source.write_text('extern "C" __global__ void f(float* x) { *x = x[1] * x[2] + x[3] / x[4] - sqrtf(x[5]); }\n')
-    subprocess.run([real_nvcc, "-ptx", "-o", str(tmp_path / "ptx")] + gpu_compiler.FLAGS + [str(source)], check=True)
-    operations = set(re.findall(r"\b(?:fma|mad|mul|add|sub|div|sqrt)\.[\w.]*f32", (tmp_path / "ptx").read_text()))
-    assert operations == {"mul.rn.f32", "div.rn.f32", "add.rn.f32", "sqrt.rn.f32", "sub.rn.f32"}
