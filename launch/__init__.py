@@ -33,8 +33,8 @@ While `world.farewell.wanted`, in each turn of the loop: MPI is about to be fina
 At exit (one atexit handler of graph_ops, registered when Init runs; main thread): tell the executor to stop, then
 conclude(world, thread), which waits for its thread. The executor, told to stop:
 
-    coordinator.leave()
-    until coordinator.left: carry out coordinator.poll(), sleep 1 ms
+    coordinator.leaving.begin()
+    until coordinator.leaving.left: carry out coordinator.poll(), sleep 1 ms
     fail what is left in its queue with CANCELLED
     finish(world)
 
@@ -84,6 +84,7 @@ Rank 0's part:
     lane                 what C++ decides beside the leader
 
 How they end:
+    leaving              a rank leaves, while others go on
     ending               a job that is told to end: where all ranks stop
     job_failure          a failure of the job, from when a rank knows of it
     failure              a process ends cleanly, or all ranks do

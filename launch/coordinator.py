@@ -19,11 +19,12 @@ from .announcements import Announcements
 from .announcing import Announcer
 from .channel import Channel
 from .ending import Notice
-from .errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, LaunchError
+from .errors import FAILED_PRECONDITION, INTERNAL, LaunchError
 from .hosts import named
-from .job_failure import ANSWER_SECONDS, JobFailure
+from .job_failure import JobFailure
 from .leader import Leader
 from .leader_watch import LeaderWatch
+from .leaving import Leaving, finalised
 from .lines import print_line
 from .pauses import idle_pause, waiting_pause
 from .stillness import Stillness, waits_eagerly
@@ -31,10 +32,6 @@ from .stillness import Stillness, waits_eagerly
 _CHECK_SECONDS = 0.05
 # Seconds that rank 0 waits at most until its words have gone to all ranks, before it acts on them itself.
 _SENT_SECONDS = 10.0
-
-
-def _ended(rank):
-    return LaunchError(CANCELLED, "the program ends on {}".format(named(rank)), rank)
 
 
 class Coordinator:
@@ -54,9 +51,7 @@ class Coordinator:
     Attributes:
         job_error: None, or the LaunchError with which every request must fail from now on. Decisions to run that
             still come must be run: other ranks run them too.
-        left: After `leave`: nothing of this rank is pending any more; until then it must go on polling and running.
-        all_left: Every rank has left.
-        all_ended: After a failure: every rank has called `end`.
+        leaving: How this rank leaves the others: see leaving.py.
         on_job_error: None, or a function (LaunchError) called once when the job has failed, on the thread that
             noticed.
         notice: This rank's part where the job is told to end: see ending.py.
@@ -68,7 +63,6 @@ class Coordinator:
     def __init__(self, rank, size, transport, stall_seconds=60.0, abort_seconds=None, warn=print_line,
                  clock=time.monotonic, deadlock_seconds=10.0, still=None, parents=None):
         self.rank, self.size = rank, size
-        self.left = self.all_left = self.all_ended = False
         self.transport, self.warn, self._clock = transport, warn, clock
         self.stall_seconds, self.abort_seconds = stall_seconds, abort_seconds
         self.spin_microseconds = 60
@@ -80,11 +74,10 @@ class Coordinator:
         if size > 1 and rank == 0:
             self._channel.leader = Leader(size, self._channel.tell, self._channel.tell_all, stall_seconds,
                                           abort_seconds, clock, deadlock_seconds, self.tree)
+        self.leaving = Leaving(rank, size, self._channel, self._announcements, self._failure, clock)
         self.notice = Notice(self._channel.say)
         self._still = still or Stillness(clock).still
         self._leader_watch = LeaderWatch(rank, stall_seconds, abort_seconds, self.tree.way(rank))
-        self._leaving_at, self._finalises = None, False
-        self._leader_left_at = None
         self._next_check = 0.0
         self._active_at = clock()
         self._handlers = {
@@ -92,8 +85,8 @@ class Coordinator:
             messages.Cancel: self._announcements.cancel,
             messages.AskPlace: self.notice.answer, messages.EndAt: self.notice.agreed,
             messages.JobFailed: self._failure.heard, messages.Ask: self._asked, messages.Warn: self._warned,
-            messages.Left: self._has_left, messages.LeaderLeft: self._leader_has_left,
-            messages.AllLeft: self._all_have_left, messages.AllEnded: self._all_have_ended}
+            messages.Left: self.leaving.heard, messages.LeaderLeft: self.leaving.leader_has_left,
+            messages.AllLeft: self.leaving.all_have_left, messages.AllEnded: self.leaving.all_have_ended}
 
     @property
     def job_error(self):
@@ -130,9 +123,7 @@ class Coordinator:
         Returns:
             List of tickets (int), in the same order, which their Decisions will carry.
         """
-        if self._finalises and self.job_error is None:
-            self.fail_job(self.finalised, FAILED_PRECONDITION)
-        refusal = self.job_error or (_ended(self.rank) if self.leaving else None)
+        refusal = self.leaving.refusal()
         if refusal is not None:
             return list(self._announcements.add_refused(readies, refusal))
         if self.size == 1:
@@ -147,8 +138,8 @@ class Coordinator:
         """Takes over what C++ has announced on this rank: a list of Ready, which have these tickets already."""
         self._active_at = self._clock()
         self._announcements.adopt(tickets, readies, self._active_at)
-        if self.left or self._failure.settled:
-            self._failure.fail_waiting(self.job_error or _ended(self.rank))  # those before have failed
+        if self.leaving.left or self._failure.settled:
+            self._failure.fail_waiting(self.leaving.error())  # those before have failed
 
     def share(self, through, plain, lane):
         """Lets C++ announce, decide and hear as well: see Channel.through, plain, and lane.py for rank 0's leader."""
@@ -180,7 +171,7 @@ class Coordinator:
     @property
     def may_announce(self):
         """Whether C++ may announce: what this rank has said before has been sent, what it was told has been run."""
-        return (self.job_error is None and not self.leaving and not self._channel.unsent
+        return (self.job_error is None and not self.leaving.begun and not self._channel.unsent
                 and not self._announcements.decided)
 
     @property
@@ -229,39 +220,9 @@ class Coordinator:
             self.transport.flush(_SENT_SECONDS, self.tree.parent)
         return decisions
 
-    def leave(self, finalises=False):
-        """Says that this rank will announce nothing more. Go on polling until `left`.
-
-        Args:
-            finalises: Whether it is because MPI is finalised: then announcing something fails the job.
-        """
-        if self.leaving:
-            return
-        self._finalises = finalises
-        self._leaving_at = self._clock()
-        if self.size == 1:
-            self.left = self.all_left = True
-            return
-        self._channel.say(messages.Leave())
-        self._channel.send()
-        self.left = self.left or not self._announcements.undecided
-
-    def end(self):
-        """After a failure of the job: says that this rank has told its user. `all_ended` comes when all have."""
-        if self.size == 1:
-            self.all_ended = True
-        else:
-            self._channel.say(messages.Ended())
-            self._channel.send()
-
     def part(self):
         """Says to the rank above, at the very end, that nothing more will come."""
         self._channel.part()
-
-    @property
-    def leaving(self):
-        """Whether `leave` has been called."""
-        return self._leaving_at is not None
 
     @property
     def undecided(self):
@@ -269,20 +230,9 @@ class Coordinator:
         return self._announcements.undecided
 
     @property
-    def finalised(self):
-        """What is said where MPI was finalised too early."""
-        return ("{}: MPI was finalised while ops still waited for other ranks. If the program calls hvd.shutdown() or "
-                "MPI.Finalize(), call it after the last use of sok1x.").format(named(self.rank))
-
-    @property
     def serves(self):
         """Whether ranks whose messages go by way of this one may still have something to say."""
         return self.tree.relays and len(self._channel.parted) < len(self.tree.children)
-
-    @property
-    def leader_left(self):
-        """Whether rank 0 has left, after which nobody may answer."""
-        return self._leader_left_at is not None
 
     @property
     def waits(self):
@@ -315,30 +265,16 @@ class Coordinator:
         self._leader_watch.warned(self._clock())
         self.warn("sok1x: {}: {}".format(named(self.rank), word.text))
 
-    def _has_left(self, _):
-        self._failure.fail_waiting(self.job_error or _ended(self.rank))
-        self.left = True
-
-    def _leader_has_left(self, _):
-        self._leader_left_at = self._clock()
-
-    def _all_have_left(self, _):
-        self.all_left = True
-
-    def _all_have_ended(self, _):
-        self.all_ended = True
-
     def _check(self, now):
         leader = self._channel.leader
         if leader is not None and not self.transport.closed:
             leader.tick()
         if self.transport.closed and (self._announcements.undecided or self.job_error is not None):
-            self._failure.fail_here(LaunchError(FAILED_PRECONDITION, self.finalised, self.rank))
+            self._failure.fail_here(LaunchError(FAILED_PRECONDITION, finalised(self.rank), self.rank))
         self._failure.check(now)
-        if self._leaving_at is not None and now >= self._leaving_at + ANSWER_SECONDS and not self.left:
-            self._has_left(None)
+        self.leaving.check(now)
         if self._announcements.undecided and leader is None:
-            error, warning = self._leader_watch.judge(self._announcements.oldest(), self._leader_left_at, now)
+            error, warning = self._leader_watch.judge(self._announcements.oldest(), self.leaving.leader_left_at, now)
             if error is not None:
                 self._failure.fail_here(error)
             elif warning is not None:

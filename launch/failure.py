@@ -6,8 +6,8 @@ process: its main thread may sit in other code, such as a Horovod call whose pee
 code that never gives up the GIL, the kernel's alarm clock ends the process some seconds later.
 
 The order at a normal end: main thread's atexit -> executor told to stop -> on the executor's thread
-`coordinator.leave()`, poll until `coordinator.left`, `finish(world)` -> thread ends; main thread meanwhile:
-`conclude(world, thread)`. MPI may be finalised before that, and the process go on: see farewell.py.
+`coordinator.leaving.begin()`, poll until `coordinator.leaving.left`, `finish(world)` -> thread ends; main thread
+meanwhile: `conclude(world, thread)`. MPI may be finalised before that, and the process go on: see farewell.py.
 """
 import atexit
 import logging
@@ -154,7 +154,7 @@ def _flush():
 
 
 def finish(world):
-    """The executor's last action, on its thread, after `coordinator.left`.
+    """The executor's last action, on its thread, after `coordinator.leaving.left`.
 
     Without a failure: waits for the other ranks to leave if MPI is ours to finalise (as MPI_Finalize would, but
     asleep and able to hear of a failure), and finalises it; otherwise only sees that our messages are gone. After a
@@ -167,11 +167,11 @@ def finish(world):
         return
     coordinator, transport = world.coordinator, world.coordinator.transport
     if coordinator.job_error is None and world.mpi.ours:
-        while not (coordinator.all_left or coordinator.job_error or transport.closed):
+        while not (coordinator.leaving.all_left or coordinator.job_error or transport.closed):
             coordinator.poll()
             time.sleep(0.002)
     # Others may go on, and talk with rank 0 by way of this rank.
-    while coordinator.serves and not (coordinator.all_left or coordinator.job_error or transport.closed):
+    while coordinator.serves and not (coordinator.leaving.all_left or coordinator.job_error or transport.closed):
         coordinator.poll()
         time.sleep(0.002)
     if coordinator.job_error is None and world.farewell.wanted:
@@ -194,11 +194,11 @@ def finish(world):
     error = coordinator.job_error
     if error.rank != world.rank and error.message not in (_uncaught or ""):
         print_line(_obituary(world))
-    coordinator.end()
+    coordinator.leaving.end()
     limit = time.monotonic() + world.grace_seconds + _EXTRA_SECONDS / 2
     # Where MPI is not ours, a rank 0 that has left does not wait for anybody, so it does not answer either.
-    unheard = coordinator.leader_left and not world.mpi.ours
-    while not (coordinator.all_ended or unheard or transport.closed) and time.monotonic() < limit:
+    unheard = coordinator.leaving.leader_left_at is not None and not world.mpi.ours
+    while not (coordinator.leaving.all_ended or unheard or transport.closed) and time.monotonic() < limit:
         coordinator.poll()
         time.sleep(0.002)
     coordinator.part()

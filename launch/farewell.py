@@ -10,6 +10,7 @@ import threading
 import time
 
 from .errors import FAILED_PRECONDITION
+from .leaving import finalised
 
 # What has been announced and not yet decided may be on its way.
 _UNDER_WAY_SECONDS = 0.5
@@ -41,12 +42,12 @@ class Farewell:
         this rank has left already the program ends, and nothing is waited for.
         """
         coordinator = self._world.coordinator
-        if self._world.size == 1 or coordinator.leaving or coordinator.job_error is not None:
+        if self._world.size == 1 or coordinator.leaving.begun or coordinator.job_error is not None:
             return
         self.wanted = True
         if not self._left.wait(_BUSY_SECONDS):
             # Those who need this rank would never hear.
-            coordinator.fail_job(coordinator.finalised, FAILED_PRECONDITION)
+            coordinator.fail_job(finalised(self._world.rank), FAILED_PRECONDITION)
         self._over.wait()
 
     def go_on(self, carry_out):
@@ -56,16 +57,16 @@ class Farewell:
             carry_out: Function of nothing: carries out what the coordinator's `poll` gives.
         """
         coordinator = self._world.coordinator
-        if not coordinator.leaving:
+        if not coordinator.leaving.begun:
             self._leave(coordinator, carry_out)
             self._left.set()
         elif coordinator.job_error is not None and not self._told:
             self._told = True
-            coordinator.end()  # who is in MPI_Finalize has nothing to tell its user
+            coordinator.leaving.end()  # who is in MPI_Finalize has nothing to tell its user
         elif self._world.mpi.ours:
-            if coordinator.all_left and coordinator.job_error is None:
+            if coordinator.leaving.all_left and coordinator.job_error is None:
                 self.end()
-        elif coordinator.all_left or coordinator.leader_left and self._world.rank != 0:
+        elif coordinator.leaving.all_left or coordinator.leaving.leader_left_at is not None and self._world.rank != 0:
             self.end()  # a rank 0 that has left may wait for nobody, and then it does not answer (failure.py)
 
     def end(self):
@@ -86,9 +87,9 @@ class Farewell:
             carry_out()
             time.sleep(0.001)
         if coordinator.undecided and coordinator.job_error is None:
-            coordinator.fail_job(coordinator.finalised, FAILED_PRECONDITION)
+            coordinator.fail_job(finalised(coordinator.rank), FAILED_PRECONDITION)
             carry_out()  # it is told before this rank leaves
-        coordinator.leave(finalises=True)
-        while not coordinator.left:
+        coordinator.leaving.begin(finalises=True)
+        while not coordinator.leaving.left:
             carry_out()
             time.sleep(0.001)

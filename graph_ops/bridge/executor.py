@@ -179,8 +179,8 @@ class Executor(threading.Thread):
         world = launch.current()
         if world is not None:
             self._release_lane(world)
-            world.coordinator.leave()
-            while not world.coordinator.left:
+            world.coordinator.leaving.begin()
+            while not world.coordinator.leaving.left:
                 self._carry_out(world.coordinator.poll(), world)
                 time.sleep(0.001)
         self._close(CANCELLED, "sok1x: the program is ending")

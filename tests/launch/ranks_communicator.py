@@ -250,8 +250,8 @@ def main(seed):
     with device.active():
         check(world, device.connect(), seed)
     coordinator = world.coordinator
-    coordinator.leave()
-    while not coordinator.left:
+    coordinator.leaving.begin()
+    while not coordinator.leaving.left:
         coordinator.poll()
     launch.finish(world)
     sys.stdout.write("rank {} of {} fine by {}\n".format(

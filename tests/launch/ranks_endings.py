@@ -146,7 +146,7 @@ def finalised():
         while not coordinator.undecided:
             time.sleep(0.01)
     threading.Thread(target=ctypes.CDLL(MPI.__file__).MPI_Finalize, daemon=True).start()
-    while not coordinator.leaving:
+    while not coordinator.leaving.begun:
         time.sleep(0.01)
     if way == "later":
         exchange_in_vain("later", 0)

@@ -52,8 +52,8 @@ class Executor(threading.Thread):
             self._serve()
         if self.world is not None:
             coordinator = self.world.coordinator
-            coordinator.leave()
-            while not coordinator.left:
+            coordinator.leaving.begin()
+            while not coordinator.leaving.left:
                 self._carry_out()
                 time.sleep(0.001)
             self._carry_out()

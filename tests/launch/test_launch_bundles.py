@@ -231,7 +231,7 @@ def test_ops_that_wait_in_bundles_are_warned_about_and_fail_with_a_rank_that_lef
     job.settle(0.1)
     (text,) = job.warnings[1]
     assert text.count("op 'train' has waited 61 s for rank 0.") == 3
-    job.ranks[0].leave()
+    job.ranks[0].leaving.begin()
     for _ in range(3):
         job.settle(1.0)
     assert "op 'train' waits for rank 0 that left" in job.ranks[1].job_error.message

@@ -38,7 +38,7 @@ def test_while_ops_wait_and_some_have_not_begun_or_have_left():
     job = Job(3)
     job.ranks[1].notice.reached = lambda: 7
     ticket = job.ranks[0].announce(ready(0))
-    job.ranks[2].leave()
+    job.ranks[2].leaving.begin()
     job.settle()
     job.ranks[0].notice.give()
     job.settle()

@@ -14,8 +14,8 @@ def test_an_op_that_needs_a_rank_that_left_fails_the_job(gone):
     for rank in range(3):
         job.ranks[rank].announce(ready(0))
     job.settle()
-    job.ranks[gone].leave()
-    assert job.ranks[gone].left
+    job.ranks[gone].leaving.begin()
+    assert job.ranks[gone].leaving.left
     job.settle(5.0)
     assert errors_of(job) == [None] * 3, "leaving alone harms nobody"
     others = [rank for rank in range(3) if rank != gone]
@@ -34,10 +34,10 @@ def test_an_op_that_needs_a_rank_that_left_fails_the_job(gone):
 
 def test_rank_0_left_and_gone_for_good():
     job = Job(3)
-    job.ranks[0].leave()
+    job.ranks[0].leaving.begin()
     job.settle()
     for rank in (1, 2):
-        assert job.ranks[rank].leader_left
+        assert job.ranks[rank].leaving.leader_left_at is not None
         job.ranks[rank].announce(ready(1, name="train"))
     job.settle(0.5, ranks=(1, 2))
     assert job.ranks[1].job_error is None
@@ -52,7 +52,7 @@ def test_rank_0_left_and_gone_for_good():
 def test_where_there_is_no_graph_the_advice_is_another(gone):
     """sok.EvenSteps refuses eager execution."""
     job, digest = Job(2), 2 ** 63 + 77
-    job.ranks[gone].leave()
+    job.ranks[gone].leaving.begin()
     job.settle()
     job.ranks[1 - gone].announce(ready(0, name="eager")._replace(op=Op(0, digest >> 1, digest)))
     job.settle(1.5, ranks=(1 - gone,))
@@ -69,21 +69,21 @@ def test_leaving_with_requests_in_flight_runs_what_was_decided_and_drops_the_res
     job.ranks[0].announce(ready(0))
     job.poll(0)
     # Rank 0 has decided op 0, rank 1 does not know it yet.
-    job.ranks[1].leave()
-    assert not job.ranks[1].left
+    job.ranks[1].leaving.begin()
+    assert not job.ranks[1].leaving.left
     job.settle()
-    assert job.ranks[1].left
+    assert job.ranks[1].leaving.left
     run, dropped = job.heard[1]
     assert run.op.index == 0 and run.error is None and dropped.op.index == 1 and dropped.error.code == CANCELLED
-    job.ranks[0].leave()
+    job.ranks[0].leaving.begin()
     job.settle(2.0)
-    assert [c.all_left for c in job.ranks] == [True, True] and errors_of(job) == [None, None]
+    assert [c.leaving.all_left for c in job.ranks] == [True, True] and errors_of(job) == [None, None]
 
 
 def test_nothing_is_announced_after_leaving():
     for size in (1, 2):
         job = Job(size)
-        job.ranks[-1].leave()
+        job.ranks[-1].leaving.begin()
         job.ranks[-1].announce(ready(0))
         job.settle()
         assert [d.error.code for d in job.heard[-1]] == [CANCELLED] and errors_of(job) == [None] * size
@@ -95,20 +95,20 @@ def test_all_leave_with_requests_in_flight_is_no_failure():
     job.ranks[2].announce(ready(1))
     job.settle()
     for rank in range(3):
-        job.ranks[rank].leave()
+        job.ranks[rank].leaving.begin()
         job.settle(0.2)
     job.settle(5.0)
-    assert errors_of(job) == [None] * 3 and all(c.all_left and c.left for c in job.ranks)
+    assert errors_of(job) == [None] * 3 and all(c.leaving.all_left and c.leaving.left for c in job.ranks)
 
 
 def test_a_rank_leaves_though_rank_0_does_not_answer():
     job = Job(2)
     job.ranks[1].announce(ready(0))
-    job.ranks[1].leave()
+    job.ranks[1].leaving.begin()
     job.settle(1.0, ranks=(1,))
-    assert not job.ranks[1].left
+    assert not job.ranks[1].leaving.left
     job.settle(1.5, ranks=(1,))
-    assert job.ranks[1].left and job.heard[1][0].error.code == CANCELLED
+    assert job.ranks[1].leaving.left and job.heard[1][0].error.code == CANCELLED
 
 
 @pytest.mark.parametrize("failing", [0, 2])
@@ -130,10 +130,10 @@ def test_a_failure_on_one_rank_fails_all_others_with_its_message(failing):
         assert len(job.job_errors[rank]) == 1
         assert [d.error.message for d in job.heard[rank]] == [error.message] * (rank != failing)
     for rank in range(3):
-        assert not job.ranks[rank].all_ended
-        job.ranks[rank].end()
+        assert not job.ranks[rank].leaving.all_ended
+        job.ranks[rank].leaving.end()
         job.settle()
-    assert all(coordinator.all_ended for coordinator in job.ranks)
+    assert all(coordinator.leaving.all_ended for coordinator in job.ranks)
 
 
 def test_what_was_decided_before_a_failure_is_run_on_all_ranks():
@@ -175,9 +175,9 @@ def test_rank_0_answers_also_after_it_left_because_of_a_failure():
     job = Job(2)
     job.ranks[1].fail_job("one")
     job.settle()
-    job.ranks[0].leave()
+    job.ranks[0].leaving.begin()
     job.settle()
-    assert not job.ranks[1].leader_left
+    assert job.ranks[1].leaving.leader_left_at is None
 
 
 def test_a_second_failure_changes_nothing():
@@ -199,9 +199,9 @@ def test_one_rank_alone():
     job.ranks[0].fail_job("the executor broke")
     job.ranks[0].announce(ready(0))
     assert job.poll(0)[0].error.message == "the executor broke"
-    job.ranks[0].leave()
-    job.ranks[0].end()
-    assert job.ranks[0].left and job.ranks[0].all_left and job.ranks[0].all_ended
+    job.ranks[0].leaving.begin()
+    job.ranks[0].leaving.end()
+    assert job.ranks[0].leaving.left and job.ranks[0].leaving.all_left and job.ranks[0].leaving.all_ended
 
 
 def test_mpi_finalised_under_our_feet():

@@ -170,7 +170,7 @@ def test_bundles_get_the_answers_that_single_ops_get(size, seed):
         assert bundled.wires.sent <= singly.wires.sent
         for job in pair.jobs:
             for rank in chance.sample(range(size), size):
-                job.ranks[rank].leave()
+                job.ranks[rank].leaving.begin()
             job.settle(0.1)
         pair.settle(3.0)
     print("{} runs, {} of them in batches; {} of 6 jobs failed".format(runs, together, failed))

@@ -233,7 +233,7 @@ def test_who_waits_behind_a_rank_that_is_stuck_says_so():
 def test_a_rank_serves_those_below_it_until_they_part():
     job = Job(3, width=1)
     for rank in (0, 1):
-        job.ranks[rank].leave()
+        job.ranks[rank].leaving.begin()
     job.settle()
     assert [coordinator.serves for coordinator in job.ranks] == [False, True, False]
     job.ranks[2].announce(ready(0, name="late"))
