@@ -89,6 +89,7 @@ How they end:
     job_failure          a failure of the job, from when a rank knows of it
     failure              a process ends cleanly, or all ranks do
     farewell             MPI finalised by a process that goes on
+    left_alone           ops that wait for ranks that have left
     stall                ops that wait too long
     leader_watch         a rank 0 that gives no answer
     deadlock             a job in which every rank waits

@@ -16,16 +16,15 @@ from .batches import Batch, Decided
 from .bundles import Bundle
 from .deadlock import DeadlockWatch, deadlock_error
 from .ending import Ending
-from .errors import CANCELLED, INTERNAL, LaunchError, same_steps
+from .errors import CANCELLED, INTERNAL, LaunchError
 from .hosts import rank_list
 from .lane import FIRST, Lane
+from .left_alone import LeftRanks
 from .pairing import Pairing
 from .plans import PlanBook
 from .pool import Pool, apart
 from .stall import StallInspector
 
-# Ranks end within a moment of each other; only an op that still waits after this long has really been left alone.
-LEAVE_SECONDS = 1.0
 # After which what is announced is paired by its order alone, where nothing moves.
 _ORDER_SECONDS = 1.0
 _DOOMED_STEPS = 1000
@@ -59,8 +58,7 @@ class Leader:
         self._tree = tree
         self._decided = Decided()
         self._doomed = collections.OrderedDict()
-        self._left, self._left_at = set(), None
-        self._ended = set()
+        self._left, self._ended = LeftRanks(), set()
         self._ending = Ending(size, tell_all)
         self._last = None
         self.lane = Lane()
@@ -108,8 +106,9 @@ class Leader:
         self.decide()
         if self.job_error is not None or not pending:
             return
-        if self._left and now - max(self._left_at, min(op.since for op in pending.values())) >= LEAVE_SECONDS:
-            self._fail_for_left()
+        error = self._left.judge(pending.values(), now)
+        if error is not None:
+            self.fail(error)
             return
         texts, error = self._inspector.inspect(pending.values(), now)
         for rank, text in texts.items():
@@ -265,22 +264,13 @@ class Leader:
 
     def _leave(self, rank, _):
         self._drop(rank, lambda other: True, None)
-        self._left.add(rank)
-        self._left_at = self._clock()
+        self._left.add(rank, self._clock())
         self._ending.left(rank)
         self._tell(rank, messages.Left())
         if rank == 0 and self.job_error is None:
             self._tell_all(messages.LeaderLeft())
         if len(self._left) == self._size:
             self._tell_all(messages.AllLeft())
-
-    def _fail_for_left(self):
-        op = min(self._pairing.pending.values(), key=lambda op: op.since)
-        gone = sorted(self._left)
-        self.fail(LaunchError(INTERNAL, (
-            "op '{}' waits for {} that left: the program has ended there, or MPI.Finalize() or hvd.shutdown() was "
-            "called, while {} went on. {}").format(
-                op.name, rank_list(gone), rank_list(op.waiting()), same_steps(op.key)), gone[0]))
 
     def _end(self, rank, _):
         self._ended.add(rank)

@@ -1,7 +1,7 @@
 """What a rank does by itself when rank 0, which orders the exchanges, gives no answer."""
-from .errors import DEADLINE_EXCEEDED, INTERNAL, LaunchError, same_steps
+from . import left_alone
+from .errors import DEADLINE_EXCEEDED, LaunchError
 from .hosts import named, rank_list
-from .leader import LEAVE_SECONDS
 
 
 class LeaderWatch:
@@ -34,12 +34,8 @@ class LeaderWatch:
         """
         waited = now - oldest.since
         if left_at is not None:
-            if now - max(left_at, oldest.since) < LEAVE_SECONDS:
-                return None, None
-            return LaunchError(INTERNAL, (
-                "op '{}' waits for {} that left: the program has ended there, or MPI.Finalize() or hvd.shutdown() was "
-                "called, while {} went on. {}").format(
-                    oldest.ready.name, named(0), named(self._rank), same_steps(oldest.ready.op)), 0), None
+            return left_alone.error(
+                oldest.ready.name, oldest.ready.op, [self._rank], [0], now - max(left_at, oldest.since)), None
         text = "op '{}' has waited {:.0f} s and {}, which orders the exchanges, does not answer{}.".format(
             oldest.ready.name, waited, named(0), " by way of " + rank_list(self._way) if self._way else "")
         if self._abort is not None and waited >= self._abort + max(2.0, 0.1 * self._abort):
