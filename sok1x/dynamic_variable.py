@@ -17,6 +17,7 @@ from sok1x.core import (
     joining,
     key_types,
     numbered_rows,
+    table_root,
 )
 from sok1x.core.cache_options import CacheOptions
 from sok1x.core.forgetting_options import ForgettingOptions
@@ -128,11 +129,11 @@ class DynamicVariable(PlacedVariable):
                                  label, *("forgets", "evict_strategy=None") if cache is None else
                                  ("has a cache", "neither max_hbm_for_vectors nor cache_rows")))
         with tf.init_scope():
-            unique = self._unique_name(name or "DynamicVariable")
+            unique = table_root.unique_name(name or "DynamicVariable")
         table = Table(unique, capacity.rows, self.dimension, HASHED, self.key_type.name, Initializer(**begins.spec),
                       placement, growth=capacity.growth, forgetting=forgetting, cache=cache)
         fill = None if begins.rows is None else lambda: initial.repeated_rows(table, begins.rows)
-        with self._room():
+        with table_root.room():
             self._make(table, fill, trainable, constraint=constraint)
             if begins.rows is not None:
                 with tf_ops.name_scope(unique + "/"), tf.device(self.device):

@@ -1,7 +1,6 @@
 """A table's shard on this rank, as TensorFlow variables."""
-import contextlib
 import dataclasses
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -15,14 +14,14 @@ from sok1x.core import (
     horovod_eager,
     initializers,
     slots,
-    strategies,
     table_parts,
+    table_root,
     warm_start,
     watching,
 )
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.stamped_variable import StampedVariable
-from sok1x.graph_ops.bridge.tensorflow_versions import deprecation, tf_ops
+from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.gradients import gradient_checks
 from sok1x.graph_ops.operations import evictions
 from sok1x.graph_ops.stores import cache, stamps, step_at
@@ -99,11 +98,11 @@ class EmbeddingVariable(StampedVariable):
     def __init__(self, rows: Optional[int], dim: int, use_hashtable: bool = True, key_dtype: str = "int64",
                  initializer: Any = None, trainable: bool = True, init_capacity: Optional[int] = None,
                  max_capacity: Optional[int] = None, layer: Optional[str] = None, **options: Any) -> None:
-        with self._room():
+        with table_root.room():
             # Taken in any case: SOK counts all tables.
-            name = kit_name = self._unique_name("EmbeddingVariable", taken=layer is not None)
+            name = kit_name = table_root.unique_name("EmbeddingVariable", taken=layer is not None)
             if layer is not None:
-                name = self._unique_name(layer + "/EmbeddingVariable")
+                name = table_root.unique_name(layer + "/EmbeddingVariable")
             label = "table '{}'".format(name)
             given = cache_options.taken_out_of(options)
             resolved = cache_options.resolve(label, int(dim), forgetting_options.resolve(
@@ -117,29 +116,8 @@ class EmbeddingVariable(StampedVariable):
                              counted_name="" if name == kit_name else kit_name),
                        row_initializer.fill, trainable)
 
-    @staticmethod
-    @contextlib.contextmanager
-    def _room() -> Iterator[None]:
-        """Where a table's variables are made: at the root of the graph."""
-        if tf.executing_eagerly() and not eager.is_on():
-            raise ValueError(
-                "sok1x makes tables in a tf.Graph: got eager execution of TensorFlow 1.15; remove "
-                "tf.enable_eager_execution(), or build the model under `with tf.Graph().as_default():`")
-        strategies.current()  # or words about it
-        # init_scope leaves functions, control flow and control dependencies; the empty scope leaves name scopes.
-        # TensorFlow warns of an argument that it passes itself to every resource variable.
-        with tf.init_scope(), tf_ops.name_scope(None), deprecation.silence():
-            yield
-
-    @staticmethod
-    def _unique_name(name: str, taken: bool = False) -> str:
-        """A name that no table has yet; taken: and none gets from now on, though nothing of that name is made."""
-        if tf.executing_eagerly():
-            return eager.unique_name(name)
-        return str(tf.get_default_graph().unique_name(name, mark_as_used=taken))
-
     def _make(self, table: Table, fill: Optional[Callable[[], tf.Tensor]], trainable: bool, **options: Any) -> None:
-        """Makes the variables, inside `_room`.
+        """Makes the variables, inside `table_root.room`.
 
         Args:
             table: the description; its name is the variable's.

@@ -5,7 +5,7 @@ from typing import Any, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import initial_values
+from sok1x.core import initial_values, table_root
 from sok1x.core.placed_variable import PlacedVariable, check_rank
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.stores.placement import Placement
@@ -55,7 +55,7 @@ class StaticVariable(PlacedVariable):
         world = _world(label)
         check_rank(label, placement, world.size)
         with tf.init_scope():
-            unique = self._unique_name(name or "Variable")
+            unique = table_root.unique_name(name or "Variable")
             whole = initial_values.whole(label, initial_value, shape, initializer, dtype)
             mine = placement.rows_of(whole.rows, world.rank, world.size)
             if mine > _MOST_ROWS:
@@ -65,7 +65,7 @@ class StaticVariable(PlacedVariable):
             with tf_ops.name_scope(unique + "/Initializer/"):
                 spec, fill = whole.part(place, placement.parts(world.size), mine)
         self._whole_rows = whole.rows
-        with self._room(), contextlib.ExitStack() as stack:
+        with table_root.room(), contextlib.ExitStack() as stack:
             if whole.dtype not in _ON_GPUS:
                 stack.enter_context(tf.device("/cpu:0"))
             self._make(Table(unique, mine, whole.dim, DIRECT, "int64", Initializer(**spec), placement, whole.rows,

@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from static_model import RANK, N, rows_of, world
 
 import sok1x as sok
+from sok1x.core import table_root
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.stores.placement import Placement
 from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
@@ -174,7 +175,7 @@ class HashedOnOneRank(EmbeddingVariable):
     """A table with an index whose rows are all on one rank, as placements allow for every kind of table."""
 
     def __init__(self, rank):
-        with self._room():
+        with table_root.room():
             initializer = Initializer("uniform", -1.0, 1.0)
             self._make(Table("hashed", 64, 4, HASHED, "int64", initializer, Placement(rank)), None, True)
 
