@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.core import newer_optimizers
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2
 from sok1x.graph_ops.operations import embedding
-from sok1x.optimizers import clipping, gradients, unfit
+from sok1x.optimizers import clipping, gradients, keras_clips, unfit
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
 _local = threading.local()
@@ -190,7 +190,7 @@ def prepared(optimizer: Any, grads_and_vars: Any) -> Iterator[List[Tuple[Any, An
         ...         step = optimizer.apply_gradients(pairs)
     """
     pairs = prepare(optimizer, grads_and_vars)
-    with optimizer._sok1x_without_clips() as clip:
+    with keras_clips.lifted(optimizer) as clip:
         pairs = clip(pairs)
         before = getattr(_local, "prepared", None)
         _local.prepared = optimizer
@@ -229,13 +229,13 @@ class _DistributedTrain(_Distributed):
 class _DistributedKeras(_Distributed):
     def get_gradients(self, loss: Any, params: Any) -> Any:
         """As the optimizer's own, averaged; and clipped by its clipnorm and clipvalue where those clip here."""
-        with self._sok1x_without_clips() as clip:
+        with keras_clips.lifted(self) as clip:
             found = super().get_gradients(loss, params)  # type: ignore[misc]
         variables = tf.nest.flatten(params)
         return [gradient for gradient, _ in self._sok1x_computed(zip(found, variables), clip)]
 
     def _compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        with self._sok1x_without_clips() as clip:
+        with keras_clips.lifted(self) as clip:
             pairs = super()._compute_gradients(*args, **kwargs)  # type: ignore[misc]
         return self._sok1x_computed(pairs, clip)
 
@@ -251,7 +251,7 @@ class _DistributedKeras(_Distributed):
         pairs = prepare(self, grads_and_vars)
         if not V2:  # which clips where it computes gradients
             return apply_prepared(self, pairs, *args, **kwargs)
-        with self._sok1x_without_clips() as clip:
+        with keras_clips.lifted(self) as clip:
             return apply_prepared(self, clip(pairs), *args, **kwargs)
 
     def _deduplicate_sparse_grad(self, grads: Any) -> Any:
@@ -263,40 +263,6 @@ class _DistributedKeras(_Distributed):
     def _sok1x_computed(self, pairs: Any, clip: Any) -> Any:
         averaged = gradients.average(pairs, self._sok1x_averages(), new=True)
         return averaged if V2 else clip(averaged)
-
-    @contextlib.contextmanager
-    def _sok1x_without_clips(self) -> Iterator[Any]:
-        """The optimizer does not clip inside: it would clip what is not averaged, and a table by this rank's norm.
-
-        Yields a function that clips pairs (gradient, variable) as the optimizer would on one rank.
-        """
-        names = ("clipnorm", "clipvalue", "global_clipnorm") if V2 else ("clipnorm", "clipvalue")
-        clips = getattr(self, "inner_optimizer", self)  # of a LossScaleOptimizer of Keras' the one that it scales
-        limits = {name: getattr(clips, name) for name in names if getattr(clips, name, None) is not None}
-
-        def clip(pairs: Any) -> Any:
-            if "clipnorm" in limits:
-                pairs = clipping.clip_by_norms(pairs, limits["clipnorm"])
-            if "global_clipnorm" in limits and any(gradient is not None for gradient, _ in pairs):
-                found, variables = zip(*pairs)
-                pairs = list(zip(clipping.clip_by_global_norm(
-                    found, limits["global_clipnorm"], variables=variables)[0], variables))
-            if "clipvalue" in limits:
-                value = limits["clipvalue"]
-                pairs = [(None if gradient is None else tf.clip_by_value(gradient, -value, value), variable)
-                         for gradient, variable in pairs]
-            return pairs
-
-        for name in limits:
-            if V2:
-                setattr(clips, name, None)
-            else:
-                delattr(clips, name)
-        try:
-            yield clip
-        finally:
-            for name, value in limits.items():
-                setattr(clips, name, value)
 
 
 def _is_lookups(gradient: Any) -> bool:

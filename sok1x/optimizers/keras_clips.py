@@ -1,0 +1,61 @@
+"""What a Keras optimizer clips by itself: lifted while gradients are not averaged, and done by all ranks' norms."""
+import contextlib
+from typing import Any, Callable, Iterator, List, Tuple
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.graph_ops.bridge.tensorflow_versions import V2
+from sok1x.optimizers import clipping
+
+_NAMES = ("clipnorm", "clipvalue", "global_clipnorm") if V2 else ("clipnorm", "clipvalue")
+
+Pairs = List[Tuple[Any, Any]]
+
+
+@contextlib.contextmanager
+def lifted(optimizer: Any) -> Iterator[Callable[[Any], Pairs]]:
+    """The optimizer does not clip inside: it would clip what is not averaged, and a table by this rank's norm.
+
+    Args:
+        optimizer: of tf.keras.optimizers.
+
+    Yields:
+        A function that clips pairs (gradient, variable) as the optimizer would on one rank.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.optimizers import keras_clips
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     weights = tf.get_variable("weights", initializer=[1.0, 2.0], use_resource=True)
+        ...     optimizer = tf.keras.optimizers.SGD(0.5, clipvalue=2.0)
+        ...     with keras_clips.lifted(optimizer) as clip:
+        ...         clipped = clip([(tf.constant([1.0, 3.0]), weights)])[0][0]
+        ...     session.run(clipped).tolist(), optimizer.clipvalue
+        ([1.0, 2.0], 2.0)
+    """
+    clips = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer of Keras' the one that it scales
+    limits = {name: getattr(clips, name) for name in _NAMES if getattr(clips, name, None) is not None}
+
+    def clip(pairs: Any) -> Pairs:
+        if "clipnorm" in limits:
+            pairs = clipping.clip_by_norms(pairs, limits["clipnorm"])
+        if "global_clipnorm" in limits and any(gradient is not None for gradient, _ in pairs):
+            found, variables = zip(*pairs)
+            pairs = list(zip(clipping.clip_by_global_norm(
+                found, limits["global_clipnorm"], variables=variables)[0], variables))
+        if "clipvalue" in limits:
+            value = limits["clipvalue"]
+            pairs = [(None if gradient is None else tf.clip_by_value(gradient, -value, value), variable)
+                     for gradient, variable in pairs]
+        return pairs
+
+    for name in limits:
+        if V2:
+            setattr(clips, name, None)
+        else:
+            delattr(clips, name)
+    try:
+        yield clip
+    finally:
+        for name, value in limits.items():
+            setattr(clips, name, value)
