@@ -69,6 +69,24 @@ def are_shapes_known() -> bool:
     return getattr(_local, "known", False)
 
 
+def grows(variable: Any) -> bool:
+    """Whether a variable is the rows of a table that grows.
+
+    Args:
+        variable: any variable.
+
+    Returns:
+        A bool.
+
+    Example:
+        >>> from sok1x.core import growing_shape
+        >>> growing_shape.grows(object())
+        False
+    """
+    table = getattr(variable, "table", None)
+    return table is not None and bool(table.grows)
+
+
 def refuse_if_growing(variable: Any) -> None:
     """Refuses what must know the rows of a variable, if that is a table that grows.
 
@@ -82,5 +100,5 @@ def refuse_if_growing(variable: Any) -> None:
         >>> from sok1x.core import growing_shape
         >>> growing_shape.refuse_if_growing(object())
     """
-    if hasattr(variable, "table") and variable.table.grows:
+    if grows(variable):
         GrowingRows(variable.table.name).refuse()

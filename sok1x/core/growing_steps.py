@@ -33,8 +33,7 @@ def gradient_first(variable: Any, *gradient: tf.Tensor) -> Iterator[None]:
         >>> after.control_inputs == [gradient.op]
         True
     """
-    table = getattr(variable, "table", None)
-    with tf.control_dependencies(list(gradient) if table is not None and table.grows else []):
+    with tf.control_dependencies(list(gradient) if growing_shape.grows(variable) else []):
         yield
 
 

@@ -130,7 +130,7 @@ def _restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of a tf.train.Checkpoint, which else makes slots that begin with what was saved: new rows begin with a number."""
     def create_or_restore(self: Any, slot_variable_position: Any, slot_name: str, variable: Any) -> Any:
         with contextlib.ExitStack() as stack:
-            if hasattr(variable, "table") and variable.table.grows and tf.executing_eagerly():
+            if growing_shape.grows(variable) and tf.executing_eagerly():
                 # The slot is made at the first step, and restored then, where any scope of creators is open.
                 stack.enter_context(tf.variable_creator_scope(lambda creator, **kwargs: creator(**kwargs)))
             return stock(self, slot_variable_position=slot_variable_position, slot_name=slot_name, variable=variable)
@@ -152,8 +152,7 @@ def _slots_first(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of tf.train's optimizers, as `_build_for_growing`."""
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
-        growing = [variable for gradient, variable in pairs
-                   if gradient is not None and hasattr(variable, "table") and variable.table.grows]
+        growing = [variable for gradient, variable in pairs if gradient is not None and growing_shape.grows(variable)]
         if growing and eager.is_on():
             with growing_shape.shapes_known(), tf.init_scope():
                 self._create_slots(growing)
@@ -195,7 +194,7 @@ def _whole_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _build_for_growing(optimizer: Any, variables: List[Any]) -> None:
     """Makes the slots while tables that grow say that they have one row: optimizers ask before they make any."""
-    if any(hasattr(variable, "table") and variable.table.grows for variable in variables):
+    if any(growing_shape.grows(variable) for variable in variables):
         with growing_shape.shapes_known(), tf.init_scope(), tf.name_scope(optimizer.name or "optimizer"):
             optimizer.build(variables)
         optimizer.jit_compile = False  # which Keras sets on GPUs: XLA would compile anew for every number of rows
@@ -216,4 +215,4 @@ def _still_distributed(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _of_growing(pairs: List[Any]) -> List[tf.Tensor]:
     """The gradients of tables that grow, before which nothing may be done to their slots."""
     return [gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient for gradient, variable in pairs
-            if gradient is not None and hasattr(variable, "table") and variable.table.grows]
+            if gradient is not None and growing_shape.grows(variable)]
