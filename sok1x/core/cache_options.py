@@ -1,10 +1,9 @@
 """What users say of tables whose rows are in host memory, and in part in a cache on the device."""
-import numbers
 from typing import Any, Dict, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core.capacities import Capacity
+from sok1x.core.capacities import Capacity, rows_of
 from sok1x.core.forgetting_options import Resolved
 from sok1x.cuda_kernels import gpu
 from sok1x.graph_ops.stores.cache import STRATEGIES, Cache
@@ -100,11 +99,7 @@ def resolve(label: str, dim: int, resolved: Resolved, given: CacheOptions) -> Wi
         raise ValueError("{}: cache_strategy: got {!r}, expected None or one of {}".format(
             label, strategy, ", ".join(map(repr, STRATEGIES))))
     if rows is not None:
-        if isinstance(rows, bool) or not isinstance(rows, numbers.Integral):
-            raise TypeError("{}: cache_rows: got {!r} of type {}, expected a positive integer".format(
-                label, rows, type(rows).__name__))
-        if not 1 <= int(rows) <= MOST_ROWS:
-            raise ValueError("{}: cache_rows: got {}, expected an integer from 1 to {}".format(label, rows, MOST_ROWS))
+        rows = rows_of(label, "cache_rows", rows, MOST_ROWS)
     elif hbm and tf.test.is_built_with_cuda() and gpu.count():
         rows = min(MOST_ROWS, max(1, hbm // (4 * dim)))
     if rows is None:
@@ -118,7 +113,7 @@ def resolve(label: str, dim: int, resolved: Resolved, given: CacheOptions) -> Wi
     strategy = strategy or (LFU if forgetting.strategy == LFU else LRU)
     if strategy == LFU and forgetting.strategy != LFU:
         forgetting = forgetting._replace(counts_uses=True)
-    return WithCache(Capacity(int(rows), capacity.growth), forgetting, Cache(int(rows), strategy, pinned))
+    return WithCache(Capacity(rows, capacity.growth), forgetting, Cache(rows, strategy, pinned))
 
 
 def _gigabytes(label: str, what: str, value: Any) -> Optional[int]:

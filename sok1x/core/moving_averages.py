@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 
 _MARK = "_sok1x_checks_tables"
 
+
 def watch() -> None:
     """From now on averages of tables whose rows come later are refused.
 
