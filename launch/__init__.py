@@ -54,6 +54,7 @@ How they exchange data:
     local_communicator   of one rank
     mpi_communicator     on host memory, over MPI
     packed_side          what that does with counts that are too large for MPI
+    rank_sums            floats of all ranks added up
     direct               a communicator as C++ has it
     gpu_connection       which of the next two a job's GPUs use
     gpu_communicator     what these have in common

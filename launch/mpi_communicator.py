@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from . import direct
+from . import direct, rank_sums
 from .by_hosts import ACROSS, ALL, INSIDE
 from .communicator import Communicator, check_dtype, check_root
 from .errors import INTERNAL, LaunchError
@@ -21,8 +21,6 @@ from .packed_side import Side
 
 _TAG = 1
 _PIECE_BYTES = 1 << 30
-# Floats added at a time: parts of that size stay in a CPU's cache.
-_BLOCK = 1 << 14
 
 
 def _exchange(method):
@@ -174,13 +172,7 @@ class MpiCommunicator(Communicator):
             return
         parts = [self._floats(scratch + 4 * place, mine) for place in places[:-1]]
         parts[me] = self._floats(send + 4 * starts[me], mine)
-        total = self._floats(recv, mine)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for begin in range(0, mine, _BLOCK):
-                block = total[begin:begin + _BLOCK]
-                np.add(parts[0][begin:begin + _BLOCK], parts[1][begin:begin + _BLOCK], out=block)
-                for part in parts[2:]:
-                    block += part[begin:begin + _BLOCK]
+        rank_sums.add_up(parts, self._floats(recv, mine))
 
     def _floats(self, pointer, n):
         return np.frombuffer(self._bytes(pointer, 4 * n), np.float32)
