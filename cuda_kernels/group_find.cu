@@ -8,8 +8,8 @@
 
 SOK_DEVICE i32 row_of_key(const FindMember& m, i64 key) {
   if (m.index) return find_row(m.index, m.capacity, key);
-  if (m.limit && (key < 0 || key >= m.limit)) return -1;
-  return (i32)(key / m.ranks);
+  if (m.limit && (key < m.least || key >= m.limit)) return -1;
+  return m.ranks ? (i32)(key / m.ranks) : 0;
 }
 
 #ifdef __CUDACC__
@@ -44,7 +44,7 @@ i64 find_run(const FindMember& m, const void* keys, i64 n, i32* rows, Out* out) 
     return m.again ? look_up_lacking((const K*)keys, n, ask, find, m.table, m.dim, rows, out)
                    : look_up_run((const K*)keys, 0, n, ask, find, m.table, m.dim, rows, out);
   }
-  if (m.ranks == 1 && m.limit) {  // without a division
+  if (m.ranks == 1 && m.limit && !m.least) {  // without a division
     const u64 limit = (u64)m.limit;
     return look_up_run((const K*)keys, 0, n, [](i64) {}, [=](i64 key) { return (u64)key < limit ? (i32)key : -1; },
                        m.table, m.dim, rows, out);

@@ -14,16 +14,16 @@ declare("group_find_member_bytes", INT64)
 # What `find` and `look_up` take of each member:
 #   keys      n keys of key_type (BLOCKS), a number of backend.KEY_TYPES
 #   index     pointer to the hash index and its capacity, see `hash_index.find`; 0: a table without index, whose row of
-#             key k is k // ranks
-#   limit     without index: keys outside [0, limit) have no row; 0: there are none such
+#             key k is k // ranks; with 0 ranks it is 0, for who asks only whether keys are in range
+#   least, limit  without index: keys outside [least, limit) have no row; limit 0: there are none such
 #   rows      pointer to int32 [n], out: the row of each key, -1 for one that has none
 # and `look_up` alone:
 #   table     pointer to float32 [*, dim]
 #   out       n rows (BLOCKS), out: the values of the keys that have rows; those of others are left as they are
 #   out_half  1: out is float16, to which values are rounded; 0: float32
 #   again     1: where a row is not -1 the host leaves it, and out, as they are; of members with an index
-FIND = groups.record(("keys", groups.BLOCKS), "key_type", "n", "index", "capacity", "ranks", "limit", "rows", "table",
-                     "dim", ("out", groups.BLOCKS), "out_half", "again")
+FIND = groups.record(("keys", groups.BLOCKS), "key_type", "n", "index", "capacity", "ranks", "least", "limit", "rows",
+                     "table", "dim", ("out", groups.BLOCKS), "out_half", "again")
 
 
 def find(members: np.ndarray, missing: Array) -> None:

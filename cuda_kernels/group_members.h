@@ -66,9 +66,9 @@ struct PairsMember {
 struct FindMember {
   Blocks keys;  // n of key_type
   i64 key_type, n;
-  const Slot* index;  // null: a table without index, in which key k has row k / ranks
+  const Slot* index;  // null: a table without index, in which key k has row k / ranks; ranks 0: row 0
   i64 capacity, ranks;
-  i64 limit;  // without index: keys outside [0, limit) have no row; 0: all are in range
+  i64 least, limit;  // without index: keys outside [least, limit) have no row; limit 0: all are in range
   i32* rows;
   // Read by the host's sok1x_group_look_up alone:
   const float* table;  // rows of dim floats

@@ -26,10 +26,10 @@ SOK_KERNEL sok1x_collect_new(const i64* keys, const i32* rows, i64 n, i64 first,
   };
 }
 
-// *from_end, 0 before, becomes n minus the lowest position whose key is outside [0, limit).
-SOK_KERNEL sok1x_lowest_out_of_range(const i64* keys, i64 n, i64 limit, i64* from_end) {
+// *from_end, 0 before, becomes n minus the lowest position whose key is outside [least, limit).
+SOK_KERNEL sok1x_lowest_out_of_range(const i64* keys, i64 n, i64 least, i64 limit, i64* from_end) {
   SOK_PARALLEL_FOR(i, n, 8) {
-    if (keys[i] < 0 || keys[i] >= limit) atomic_max(from_end, n - i);
+    if (keys[i] < least || keys[i] >= limit) atomic_max(from_end, n - i);
   };
 }
 

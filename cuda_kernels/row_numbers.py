@@ -11,7 +11,7 @@ declare("look_up_int32", None, POINTER, POINTER, INT64, POINTER, threads=lambda 
 declare("look_up_int64", None, POINTER, POINTER, INT64, POINTER, threads=lambda a: a[2])
 declare("narrow_rows", None, POINTER, INT64, POINTER, threads=lambda a: a[1])
 declare("collect_new", None, POINTER, POINTER, INT64, INT64, POINTER, threads=lambda a: a[2])
-declare("lowest_out_of_range", None, POINTER, INT64, INT64, POINTER, threads=lambda a: a[1])
+declare("lowest_out_of_range", None, POINTER, INT64, INT64, INT64, POINTER, threads=lambda a: a[1])
 declare("number_missing", None, POINTER, INT64, INT64, INT64, POINTER, POINTER,
         threads=lambda a: scan.threads(a[1]), block=scan.BLOCK, exact=True)
 declare("compact", None, POINTER, INT64, POINTER, POINTER, POINTER, POINTER,
@@ -83,16 +83,17 @@ def collect_new(keys: Array, rows: Array, first: int, out: Array) -> None:
     kernels.collect_new(keys.pointer, rows.pointer, n, first, out.pointer)
 
 
-def first_out_of_range(keys: Array, limit: int) -> int:
-    """The lowest position of a key outside [0, limit), or -1.
+def first_out_of_range(keys: Array, limit: int, least: int = 0) -> int:
+    """The lowest position of a key outside [least, limit), or -1.
 
     Args:
         keys: int64 [n].
         limit: the lowest key that is too large.
+        least: the lowest that is not too small.
     """
     n, found = keys.size, counts()
     need("keys", keys, "int64", n)
-    kernels.lowest_out_of_range(keys.pointer, n, limit, found.take().pointer)
+    kernels.lowest_out_of_range(keys.pointer, n, least, limit, found.take().pointer)
     from_end = found.read()[0]
     return n - from_end if from_end else -1
 

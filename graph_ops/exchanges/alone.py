@@ -13,6 +13,7 @@ from sok1x.graph_ops.exchanges.asked import ask
 from sok1x.graph_ops.exchanges.exchange import Exchange
 from sok1x.graph_ops.exchanges.lookup import NOTHING, Gradient, Lookup
 from sok1x.graph_ops.exchanges.row_sums import Kept, sum_by_row
+from sok1x.graph_ops.stores import key_types
 from sok1x.graph_ops.stores.store import request_store
 
 
@@ -32,7 +33,7 @@ class Alone(Exchange):
         at, out = lookup.leave("inverse", lookup.keys.size), lookup.embeddings()
         lookup.leave_rest()
         with request_store(request, lookup.config, lookup.world, exclusive=lookup.writes) as store:
-            if request.no_room:
+            if request.no_room or key_types.are_wider(lookup.table, lookup.keys):  # the former is known to C++
                 lookup.check()
             elif lookup.look_up(store, at, out):
                 lookup.keep(lambda positions, kept: positions.spread(store.rows, at, kept))

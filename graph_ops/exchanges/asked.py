@@ -6,6 +6,7 @@ import numpy as np
 
 from sok1x.cuda_kernels import partition
 from sok1x.graph_ops.exchanges.lookup import Lookup
+from sok1x.graph_ops.stores import key_types
 from sok1x.graph_ops.stores.distinct import make_distinct
 from sok1x.graph_ops.stores.store import check_keys
 
@@ -47,6 +48,7 @@ def ask(lookup: Lookup, inverse: Any) -> Asked:
     keys, count = make_distinct(lookup.request, lookup.keys, inverse)
     check_keys(lookup.request, lookup.table, lookup.world, keys, count,
                lambda key: lookup.place_of(int(np.flatnonzero(inverse.read() == key)[0])))
+    key_types.check(lookup.request, lookup.table, lookup.world, lookup.keys, lookup.place_of)
     return Asked(keys, count, inverse)
 
 

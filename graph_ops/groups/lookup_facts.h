@@ -26,6 +26,7 @@ struct LookupFacts {
   int64_t dim;          // D
   int64_t rows;         // V of a table without index, on each rank that has keys; another's may grow
   int64_t hashed;       // 1: the table has an index
+  int64_t key_type;     // of the table, as numbered in common.cuh
   int64_t half;         // 1: embeddings are float16
   int64_t global_step;  // 1: the last host input of the op that makes rows distinct is the global step
   int64_t count_at, stamps_at, clock_at;  // the places of these variables among a lookup's; -1 for none

@@ -2,6 +2,7 @@
 #include "lookup_run.h"
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 
 #include "../bridge/bridge_calls.h"
@@ -151,6 +152,38 @@ bool LookupRun::TakeBatches() {
     batch = {bags >= 0 && bags < kMostBags && bags % std::max<int64_t>(1, facts.slots) == 0, given.elements, bags};
   }
   return shapely;
+}
+
+int LookupRun::CheckKeyTypes() {
+  std::vector<int> asked;
+  int64_t total = 0;
+  for (int t = 0; t < size(); ++t) {
+    if (facts_[t].key_type == kKeyInt64 || KeyType(t) != kKeyInt64 || !batches_[t].fits) continue;
+    asked.push_back(t);
+    total += batches_[t].keys;
+  }
+  if (asked.empty()) return 0;
+  i32* rows = reinterpret_cast<i32*>(Scratch(4 * total));
+  i64* const counted = Numbers(asked.size());
+  if (rows == nullptr || counted == nullptr) return Done(GROUP_NO_MEMORY);
+  std::vector<FindMember> members;
+  for (int t : asked) {
+    const bool has_sign = facts_[t].key_type == kKeyInt32;
+    members.push_back(FindMember());
+    FindMember& m = members.back();
+    m.keys.base = static_cast<char*>(keys(t).data);
+    m.key_type = kKeyInt64;
+    m.n = batches_[t].keys;
+    m.least = has_sign ? std::numeric_limits<i32>::min() : 0;
+    m.limit = int64_t{1} << (has_sign ? 31 : 32);
+    m.rows = rows;
+    rows += m.n;
+  }
+  std::vector<i64> beyond(asked.size());
+  int code = steps_->find(Work(), members.data(), members.size(), counted);
+  if (code == 0) code = steps_->read(Work(), counted, beyond.size(), beyond.data());
+  for (size_t i = 0; i < asked.size(); ++i) batches_[asked[i]].fits = beyond[i] == 0;
+  return Done(code);
 }
 
 int LookupRun::StartBags(i64* counts) {

@@ -158,6 +158,8 @@ class LookupRun {
   int Lock(bool exclusive, bool slots = false);
   // Fills batches_. Returns false where embeddings cannot have one dimension more than some member's keys.
   bool TakeBatches();
+  // Batches of int64 keys fit no more where one is beyond the type of its table's keys: see stores/key_types.py.
+  int CheckKeyTypes();
   // Finds where bags begin, counts: [3 T], as group_bags.offsets; `offsets_` are where.
   int StartBags(i64* counts);
   // Makes the outputs that a lookup with weights has besides, and says of a member's bags how they are weighted.

@@ -6,6 +6,7 @@ import numpy as np
 
 from sok1x import launch
 from sok1x.cuda_kernels import group_steps, row_init
+from sok1x.cuda_kernels.backend import KEY_TYPES
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import CallError
 from sok1x.graph_ops.exchanges.layouts import COMBINERS
@@ -15,10 +16,10 @@ from sok1x.launch.by_hosts import ALL
 
 # What is known of a member before it runs: LookupFacts in lookup_facts.h.
 FACTS = np.dtype([(name, np.int64) for name in (
-    "dim", "rows", "hashed", "half", "global_step", "count_at", "stamps_at", "clock_at", "parts", "first", "keys",
-    "by_bag", "slots", "most", "mean", "ragged", "weighted", "exchange", "kept", "near_parts", "near_first", "seed",
-    "identity", "kind", "used_at", "free_at", "counters_at", "frequency_at", "filters", "slots_of", "has_absent")] + [
-        (name, np.float64) for name in ("a", "b", "absent")])
+    "dim", "rows", "hashed", "key_type", "half", "global_step", "count_at", "stamps_at", "clock_at", "parts", "first",
+    "keys", "by_bag", "slots", "most", "mean", "ragged", "weighted", "exchange", "kept", "near_parts", "near_first",
+    "seed", "identity", "kind", "used_at", "free_at", "counters_at", "frequency_at", "filters", "slots_of",
+    "has_absent")] + [(name, np.float64) for name in ("a", "b", "absent")])
 # When new rows are stamped: NewRows there.
 NEW = np.dtype([("ahead", np.int64), ("at_least", np.int64)])
 
@@ -111,7 +112,7 @@ def facts_of(request: Any, config: Any) -> Tuple[Any, ...]:
         def place(*names: str) -> List[int]:
             return [held.index(name) if name in held else -1 for name in names]
 
-        _facts[kernel] = (table.dim, table.rows, table.hashed,
+        _facts[kernel] = (table.dim, table.rows, table.hashed, KEY_TYPES[table.key_dtype],
                           ITEM_BYTES[getattr(config, "dtype", "float32")] == 2, getattr(config, "global_step", False),
                           *place("count", "stamps", "clock"),
                           table.placement.rank is not None, table.placement.first, table.keys or 0,

@@ -32,14 +32,16 @@ int LookupRun::ForwardAlone(bool training, uint8_t* left, int64_t* fresh) {
   std::fill(left, left + count, 1);
   std::fill(fresh, fresh + count, 0);
   if (!TakeBatches()) return 0;
+  int code = CheckKeyTypes();
+  if (code != 0) return code;
   found_.assign(count, FindMember());
   offsets_.assign(count, nullptr);
   counts_.assign(count, 0);
   for (int t = 0; t < count; ++t) {
-    const int code = batches_[t].fits ? OutputsAlone(t) : 0;
+    code = batches_[t].fits ? OutputsAlone(t) : 0;
     if (code != 0) return code;
   }
-  int code = Lock(training, training);
+  code = Lock(training, training);
   if (code != 0) return code;
   training_ = training;
   for (int t = 0; t < count; ++t) {

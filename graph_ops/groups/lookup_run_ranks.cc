@@ -15,6 +15,8 @@ enum Header { kMark, kTraining, kBags, kKeys, kDistinct };
 int LookupRun::Prepare(int ranks, bool training, bool pairs, int width, int64_t* headers, int64_t* begins,
                        int64_t* sent, uint8_t* left) {
   if (!TakeBatches()) return kTooManyDimensions;
+  int code = CheckKeyTypes();
+  if (code != 0) return code;
   const int count = size();
   int64_t total = 0;
   bool direct = false;
@@ -45,7 +47,7 @@ int LookupRun::Prepare(int ranks, bool training, bool pairs, int width, int64_t*
     m.values = values + first_of[t];
     p.parts = facts_[t].by_hosts() ? facts_[t].near_parts : facts_[t].parts_of(ranks);
     if (!batches_[t].fits) continue;
-    int code = by_bag_ ? Output(t, places_.offsets, {batches_[t].bags + 1}, &offsets_[t]) : 0;
+    code = by_bag_ ? Output(t, places_.offsets, {batches_[t].bags + 1}, &offsets_[t]) : 0;
     if (code != 0) return code;
     if (facts_[t].exchange == kReduceScatter) continue;  // by which all keys travel: lookup_run_sums.cc
     void* out;
@@ -61,7 +63,7 @@ int LookupRun::Prepare(int ranks, bool training, bool pairs, int width, int64_t*
     p.inverse = m.inverse;
     p.first = facts_[t].by_hosts() ? facts_[t].near_first : facts_[t].first;
   }
-  int code = by_bag_ ? StartBags(counted) : 0;
+  code = by_bag_ ? StartBags(counted) : 0;
   if (code == 0) code = Done(steps_->unique(Work(), keys_of.data(), count, distinct));
   if (code == 0) {
     code = Done(steps_->partition(Work(), parts.data(), count, distinct, ranks, counted + faults, by_owner));

@@ -8,7 +8,7 @@ from sok1x.cuda_kernels import scatter
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
-from sok1x.graph_ops.stores import clock
+from sok1x.graph_ops.stores import clock, key_types
 from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.store import check_keys, request_store
 from sok1x.graph_ops.stores.table import Table
@@ -71,14 +71,7 @@ def _check(request: Any, table: Table, world: Any) -> None:
             "[n, {}]; nothing was changed").format(
                 table.name, world.name, list(keys.shape), list(values.shape), table.dim))
     check_keys(request, table, world, keys, keys.size, "position {} of the keys to assign".format)
-    if table.key_dtype != "int64":
-        limits, given = np.iinfo(table.key_dtype), keys.read()
-        beyond = np.flatnonzero((given < limits.min) | (given > limits.max))
-        if beyond.size:
-            raise CallError(INVALID_ARGUMENT, (
-                "embedding table '{}' on {}: got key {} at position {} of the keys to assign, expected keys of its "
-                "key_type {}, in [{}, {}]; nothing was changed").format(
-                    table.name, world.name, given[beyond[0]], beyond[0], table.key_dtype, limits.min, limits.max))
+    key_types.check(request, table, world, keys, "position {} of the keys to assign".format)
 
 
 def _rows(store: Store, keys: np.ndarray) -> np.ndarray:

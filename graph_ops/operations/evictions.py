@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.cuda_kernels import hash_index
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.stores import key_types
 from sok1x.graph_ops.stores.distinct import make_distinct
 from sok1x.graph_ops.stores.forgetting import EVICTED, KNOWN
 from sok1x.graph_ops.stores.store import request_store
@@ -35,6 +36,7 @@ class _ReadAndEvict(Operation):
 
     def run(self, request: Any, config: EvictionsConfig, world: Any, headers: Any) -> None:
         keys, dim = request.inputs[0], config.table.dim
+        key_types.check(request, config.table, world, keys, "position {} of the keys".format)
         alone = copy.copy(world)  # whose ranks do not agree on anything
         alone.communicator = LocalCommunicator()
         out, places = request.output(0, "float32", (keys.size, dim)), request.temporary("int32", keys.size)

@@ -30,6 +30,7 @@
     initial          initial values of the variables (operations)
     distinct         keys or rows, each one once
     known_distinct   row numbers that are distinct for certain, because an operation of ours has made them
+    key_types        keys that are too wide for their table
     row_checks       what a graph hands in, checked before rows change
     row_gradients    a sparse gradient made ready for a kernel
     clock            when rows changed: the stamps, and the step they are of

@@ -6,6 +6,7 @@ add up the rows that they own, and these sums, rounded too, are added up in the 
 """
 from typing import Any, List, Optional
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.serving.tables import Handles, Served, rows_of
@@ -13,13 +14,13 @@ from sok1x.serving.tables import Handles, Served, rows_of
 
 def dense(served: Served, handles: Handles, config: Any, inputs: List[tf.Tensor]) -> tf.Tensor:
     """`operations.dense_lookup.forward`. inputs: keys of any shape, and what is for messages."""
-    return tf.cast(rows_of(served, handles, inputs[0]), config.dtype)
+    return tf.cast(rows_of(served, handles, _of_table(config.table, inputs[0])), config.dtype)
 
 
 def combined(served: Served, handles: Handles, config: Any, inputs: List[tf.Tensor]) -> tf.Tensor:
     """`operations.combined_lookup.forward`. inputs: a SparseTensor's indices or a RaggedTensor's row splits; keys;
     weights, if the config has them; and of a SparseTensor its dense_shape."""
-    keys = inputs[1]
+    keys = _of_table(config.table, inputs[1])
     if config.form == "ragged":
         splits = inputs[0]
         count = tf.size(splits, out_type=tf.int64) - 1
@@ -55,6 +56,19 @@ def combined(served: Served, handles: Handles, config: Any, inputs: List[tf.Tens
         shape = [count // config.slot_num, config.slot_num, served.dim]
         sums = tf.reshape(sums, tf.stack([tf.cast(one, tf.int64) for one in shape]))
     return tf.cast(sums, config.dtype)
+
+
+def _of_table(table: Any, keys: tf.Tensor) -> tf.Tensor:
+    """Keys, of which none may be beyond the table's type: as graph_ops/stores/key_types.py has it."""
+    if table.key_dtype == "int64" or keys.dtype != tf.int64:
+        return keys
+    limits, flat = np.iinfo(table.key_dtype), tf.reshape(keys, [-1])
+    beyond = tf.logical_or(flat < limits.min, flat > limits.max)
+    check = tf.raw_ops.Assert(condition=tf.logical_not(tf.reduce_any(beyond)), data=[
+        "embedding table '{}': got keys beyond its key_type {}, expected keys in [{}, {}]:".format(
+            table.name, table.key_dtype, limits.min, limits.max), tf.boolean_mask(flat, beyond)], summarize=3)
+    with tf.control_dependencies([check]):
+        return tf.identity(keys)
 
 
 def _sums_of_owners(served: Served, config: Any, rows: tf.Tensor, keys: tf.Tensor, bags: tf.Tensor,

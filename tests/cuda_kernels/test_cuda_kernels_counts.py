@@ -16,7 +16,7 @@ def start_three(keys, offsets, bags_of_items, out):
     found = backend.counts()
     bags.start_longest(offsets, found.take())
     combine.start_bag_offsets(bags_of_items, out, found.take(), found.take())
-    row_numbers.kernels.lowest_out_of_range(keys.pointer, 1000, 600, found.take().pointer)
+    row_numbers.kernels.lowest_out_of_range(keys.pointer, 1000, 0, 600, found.take().pointer)
     return found
 
 

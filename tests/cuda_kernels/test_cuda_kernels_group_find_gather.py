@@ -69,6 +69,9 @@ class Tables:
         self.has_index = random.uniform(size=count) < 0.6
         self.ranks = random.choice([1, 2, 3, 8], count)
         self.limit = random.choice([0, 1, 1000, 2 ** 31 - 1], count)
+        in_range = (random.uniform(size=count) < 0.2) & (self.limit > 0)  # it is only asked whether keys are
+        self.ranks[in_range] = 0
+        self.least = np.where(in_range, random.choice([0, -7, -2 ** 31], count), 0)
         self.dim = random.choice(DIMS if not SMALL else [1, 3, 4, 130], count)
         self.rows = random.randint(1, 500, count)
         self.keys, self.expected, indexes = [], [], []
@@ -96,11 +99,12 @@ class Tables:
 
     def _direct(self, random, t):
         """A table without index; without a limit all keys are in range."""
-        limit, ranks = int(self.limit[t]), int(self.ranks[t])
+        limit, ranks, least = int(self.limit[t]), int(self.ranks[t]), int(self.least[t])
         if not limit:
             keys = random.randint(0, 1000 * ranks, self.n[t])
         elif self.types[t] == "int64":
-            keys = random.choice(np.concatenate([random.randint(0, 2000, 50), EXTREMES, [limit, limit - 1]]), self.n[t])
+            edges = [limit, limit - 1, least, least - 1]
+            keys = random.choice(np.concatenate([random.randint(-10, 2000, 50), EXTREMES, edges]), self.n[t])
         else:
             keys = some_keys(random, self.types[t], 50)
             keys = random.choice(np.concatenate([keys, random.randint(0, 2000, 50)]).astype(self.types[t]), self.n[t])
@@ -108,8 +112,8 @@ class Tables:
         if limit == 2 ** 31 - 1:  # rows beyond any table of this test: small ones only
             keys[(keys >= 2000) & (keys < limit)] = 5
         wide = keys.astype(np.int64)
-        inside = (wide >= 0) & (wide < limit) if limit else np.ones(len(wide), bool)
-        return keys, np.where(inside, wide // ranks, -1), np.zeros((0, 2), np.int64)
+        inside = (wide >= least) & (wide < limit) if limit else np.ones(len(wide), bool)
+        return keys, np.where(inside, wide // ranks if ranks else 0, -1), np.zeros((0, 2), np.int64)
 
     def members(self, base, keys, rows_at):
         members = groups.members(group_find.FIND, self.count)
@@ -117,7 +121,8 @@ class Tables:
         members["key_type"] = [backend.KEY_TYPES[name] for name in self.types]
         members["n"] = self.n
         members["index"] = np.where(self.has_index, base + self.index, 0)
-        members["capacity"], members["ranks"], members["limit"] = self.capacity, self.ranks, self.limit
+        members["capacity"], members["ranks"] = self.capacity, self.ranks
+        members["least"], members["limit"] = self.least, self.limit
         members["rows"] = base + rows_at
         return members
 

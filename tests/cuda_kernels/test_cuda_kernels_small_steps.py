@@ -84,10 +84,12 @@ def test_first_out_of_range(n, seed):
     random = np.random.RandomState(seed)
     keys = random.randint(0, 1000, n, dtype=np.int64)
 
-    def first(keys, limit):
-        return same_bits(lambda: call(row_numbers.first_out_of_range, keys, limit))
+    def first(keys, limit, least=0):
+        return same_bits(lambda: call(row_numbers.first_out_of_range, keys, limit, least))
 
     assert first(keys, 1000) == -1
+    if n:
+        assert first(keys - 500, 500, -500) == -1 and first(np.append(keys - 500, -501), 500, -500) == n
     for bad in (-1, 1000, -2 ** 63, 2 ** 63 - 1):
         for place in {0, n // 2, n - 1} if n else ():
             spoiled = keys.copy()

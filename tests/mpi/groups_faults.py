@@ -6,10 +6,12 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from groups_model import (
     Model,
+    all_bags,
     bags_by,
     each,
     fails,
     gate,
+    in_bags,
     keys,
     outcome,
     quoted,
@@ -17,6 +19,7 @@ from groups_model import (
 )
 
 import sok1x as sok
+from sok1x.graph_ops.operations import embedding
 
 
 def full_table(rank, size):
@@ -55,6 +58,42 @@ def key_outside(rank, size):
                   "on rank {}".format(size - 1))
             found.append(outcome(made, [model.outs, model.step], model.feed(good)))
             assert isinstance(found[-1][0], list), found[-1]
+        return found
+    return run
+
+
+def key_beyond_its_type(rank, size):
+    """int64 keys of tables whose keys have 32 bits: two of them, on one rank, get one that is none; then good ones."""
+    types = ["int32", "int64", "uint32", "int32", "uint32"]
+    tables = [sok.DynamicVariable(3 + number, "1", key_type=one) for number, one in enumerate(types)]
+    fed = [tf.placeholder(tf.int64, [None]) for _ in tables]
+    with tf.control_dependencies([gate()]):
+        given = [tf.identity(one) for one in fed]
+    outs = [embedding.lookup_combined(table.table_variables, in_bags(one), None, 2, "sum", number < 3,
+                                      exchange=bags_by[0]) if all_bags[0] else
+            embedding.lookup_dense(table.table_variables, one, number < 3)
+            for number, (table, one) in enumerate(zip(tables, given))]
+    gradients = tf.gradients(outs[:3], tables[:3])
+    edges = {"int32": [-2 ** 31, 2 ** 31 - 1], "uint32": [0, 2 ** 32 - 1], "int64": [-2 ** 63, 2 ** 63 - 1]}
+    good = [keys(rank, 3, *edges[one], 3) for one in types]
+    bad = list(good)
+    beyond = {0: 2 ** 31, 4: -1}
+    for number, key in beyond.items() if rank == size - 1 else ():
+        bad[number] = keys(3, rank, key, 3)
+
+    def run():
+        found = []
+        with session() as made:
+            for batch in (good, bad, good):
+                found += [each(made, outs, dict(zip(fed, batch))), made.run(tf.global_variables())]
+            for number, one in enumerate(found[2]):
+                if number in beyond:
+                    fails(one, "InvalidArgumentError", "'{}'".format(tables[number].table.name), "key {} at position "
+                          "2".format(beyond[number]), "on rank {}".format(size - 1), "key_type " + types[number])
+                else:
+                    assert isinstance(one, np.ndarray), one
+            found.append(outcome(made, [outs, gradients], dict(zip(fed, good))))
+            assert len(found[-1]) == 2 and len(found[-1][0]) == 5, found[-1]
         return found
     return run
 

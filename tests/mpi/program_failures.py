@@ -223,6 +223,51 @@ def survives():
     print("rank", RANK, "ok")
 
 
+def keys_beyond_their_type():
+    """int64 ids that the 32 bits of a table's keys cannot hold, on one rank: all ranks hear of it, and go on."""
+    from sok1x import launch
+    init = sok.Init(global_batch_size=4)
+    with tf.Session() as sess:
+        sess.run(init)
+    ranks = launch.current().size
+    rank = ranks - 1
+    for key_type, fits, bad in (("int32", [-2 ** 31, 2 ** 31 - 1], [2 ** 31, -2 ** 31 - 1, 2 ** 32 + 1]),
+                                ("uint32", [0, 2 ** 32 - 1], [-1, 2 ** 32, 2 ** 32 + 1])):
+        table = sok.DynamicVariable(2, "0", key_type=key_type, name="narrow")
+        name, ids = "'{}'".format(table.table.name), tf.placeholder(tf.int64, [None])
+        count = tf.size(ids, out_type=tf.int64)
+        ragged = tf.RaggedTensor.from_row_lengths(ids, tf.ones([count], tf.int64))
+        looks = [sok.all2all_dense_embedding(table, ids), sok.lookup_sparse(table, ragged, combiners="sum"),
+                 sok.lookup_sparse(table, ragged.to_sparse(), combiners="sum")]
+        steps = [tf.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(rows), var_list=[table])
+                 for rows in looks] + [sok.assign(table, ids, tf.ones([count, 2]))]
+        local, kept = tf.nn.embedding_lookup(table, ids), [*sok.export(table)]
+        with tf.Session() as sess:
+            sess.run(init)
+            sess.run(tf.global_variables_initializer())
+            expected = {}
+            for number, step in enumerate(steps):
+                sess.run(step, {ids: fits + [1]})
+                for key in fits + [1]:
+                    expected[key] = 1.0 if number == 3 else expected.get(key, 0.0) - 0.5 * ranks
+                for wrong in bad:
+                    batch = [1, wrong, 9] if RANK == rank else [1, 9]
+                    expect(tf.errors.InvalidArgumentError,
+                           [name, "on rank {}".format(rank), "key {} at position 1".format(wrong),
+                            "key_type {}, in [{}, {}]".format(key_type, np.iinfo(key_type).min,
+                                                              np.iinfo(key_type).max), "nothing was changed"],
+                           lambda: sess.run(step, {ids: batch}))
+                found = dict(zip(*[one.tolist() for one in sess.run(kept)]))
+                assert all(values == [expected[key]] * 2 for key, values in found.items()), (found, expected)
+                mine = [key for key in expected if key % ranks == RANK]
+                assert sorted(found) == sorted(mine), (found, mine)
+            if RANK == rank:  # no other rank takes part
+                expect(tf.errors.InvalidArgumentError, [name, "key {} at position 0".format(bad[0])],
+                       lambda: sess.run(local, {ids: bad[:1]}))
+            assert sess.run(looks[0], {ids: fits}).tolist() == [[1, 1], [1, 1]]
+    print("rank", RANK, "ok")
+
+
 def sessions_and_graphs():
     """Train and evaluation graphs that take turns, and two sessions on one graph, each with its own tables."""
     train_graph, eval_graph = tf.Graph(), tf.Graph()

@@ -12,6 +12,7 @@ from groups_faults import (
     batches_not_in_order,
     full_table,
     gradient_of_another_shape,
+    key_beyond_its_type,
     key_outside,
     never_initialized,
     training_of_another_shape,
@@ -40,7 +41,7 @@ from settled import settle
 import sok1x as sok
 from sok1x import launch
 
-BY_KEY_AND_BY_BAG = (full_table, key_outside, never_initialized, gradient_of_another_shape,
+BY_KEY_AND_BY_BAG = (full_table, key_outside, key_beyond_its_type, never_initialized, gradient_of_another_shape,
                      training_of_another_shape, evaluation, one_table_several_times_with_a_global_step)
 BY_KEY = BY_KEY_AND_BY_BAG + (evaluated_by_themselves, one_table_several_times, keys_of_many_dimensions, runs_at_once)
 BY_SUMS = BY_KEY_AND_BY_BAG + (batches_not_in_order,)

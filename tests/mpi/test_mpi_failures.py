@@ -63,7 +63,7 @@ def test_a_slow_rank_is_not_taken_for_one_that_never_comes():
 
 
 def test_an_error_that_one_rank_survives():
-    run_ranks(1, PROGRAM, "survives")
+    run_ranks(1, PROGRAM, "survives", "keys_beyond_their_type")
 
 
 DIGEST = re.compile(r"\b[0-9a-f]{64}\b")  # only this: two ranks' lines may be printed into each other.
@@ -72,7 +72,8 @@ DIGEST = re.compile(r"\b[0-9a-f]{64}\b")  # only this: two ranks' lines may be p
 @pytest.fixture(scope="module")
 def survived():
     """The end of two ranks that have been through all that ranks survive, and then trained for a digest."""
-    return run_ranks(2, PROGRAM, "init_disagrees", "survives", "sessions_and_graphs", "checksum")
+    return run_ranks(2, PROGRAM, "init_disagrees", "survives", "keys_beyond_their_type", "sessions_and_graphs",
+                     "checksum")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,8 @@ def ran_long():
     return run_ranks(2, PROGRAM, "checksum", "memory", timeout=120)
 
 
-@pytest.mark.parametrize("case", ["init_disagrees", "survives", "sessions_and_graphs"])
+@pytest.mark.parametrize("case", ["init_disagrees", "survives", "keys_beyond_their_type",
+                                  "sessions_and_graphs"])
 def test_what_all_ranks_survive(case, survived):
     assert survived.out.count("{} done".format(case)) == 2, str(survived)
 

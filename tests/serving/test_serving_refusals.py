@@ -93,6 +93,30 @@ def test_what_may_be_chosen(trained, tmp_path):
         sok.serving.export_saved_model(path, trained.saved, inputs={}, outputs={})
 
 
+@pytest.mark.parametrize("key_type, fits, beyond", [
+    ("int32", [7, -2 ** 31], 2 ** 31), ("uint32", [7, 2 ** 32 - 1], -1)])
+def test_a_key_beyond_its_tables_type(key_type, fits, beyond, tmp_path):
+    path, saved = str(tmp_path / "1"), str(tmp_path / "saved")
+    with tf.Graph().as_default(), v1.Session() as session:
+        ids = v1.placeholder(tf.int64, [None], "ids")
+        table = sok.DynamicVariable(2, "0", key_type=key_type, name="narrow")
+        bags = tf.RaggedTensor.from_row_lengths(ids, tf.ones_like(ids))
+        outputs = {"rows": sok.all2all_dense_embedding(table, ids), "sums": sok.lookup_sparse(table, bags)}
+        assigned = sok.assign(table, fits, [[1.0, 2.0], [3.0, 4.0]])
+        session.run(v1.global_variables_initializer())
+        session.run(assigned)
+        v1.train.Saver().save(session, saved, write_meta_graph=False)
+        sok.serving.export_saved_model(path, saved, inputs={"ids": ids}, outputs=outputs, unseen=0.0)
+    with tf.Graph().as_default(), v1.Session() as session:
+        served = v1.saved_model.load(session, ["serve"], path).signature_def["serving_default"]
+        for name in outputs:
+            def run(given, name=name):
+                return session.run(served.outputs[name].name, {served.inputs["ids"].name: given})
+            assert run(fits + [1]).tolist() == [[1, 2], [3, 4], [0, 0]]
+            with pytest.raises(tf.errors.InvalidArgumentError, match="'narrow.*{}.*{}".format(key_type, beyond)):
+                run([7, beyond])
+
+
 def test_the_command_says_what_is_wrong(trained, tmp_path, capsys):
     to = str(tmp_path / "model")
     for arguments, words in (
