@@ -27,6 +27,7 @@ from tensorflow.python.framework import kernels as registered_kernels
 from tensorflow.python.framework import ops as tf_ops
 from tensorflow.python.ops import (
     clip_ops,
+    control_flow_ops,
     control_flow_util,
     gen_resource_variable_ops,
     metrics_impl,

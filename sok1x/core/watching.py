@@ -2,6 +2,7 @@
 from sok1x.core import (
     growing_steps,
     horovod_eager,
+    loop_gradients,
     moving_averages,
     newer_optimizers,
     parameter_counts,
@@ -39,6 +40,7 @@ def watch(table: Table) -> None:
     newer_optimizers.watch()
     moving_averages.watch()
     horovod_eager.watch()
+    loop_gradients.watch()
     if table.grows:
         growing_steps.watch()
         parameter_counts.watch()

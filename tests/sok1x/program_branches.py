@@ -37,8 +37,8 @@ def rows_of(run, twins):
 def check_trains_as_gather(way, dense, random):
     with tf.Graph().as_default():
         twins = Twins(WAYS[way], dense)
-        # TensorFlow begins a loop's sparse gradient with zeros for row 0, which with momentum moves it: on each rank
-        # that is another key.
+        # TensorFlow begins a loop's sparse gradient with zeros for row 0, which with momentum moves that row of its own
+        # variable; of a table it stays.
         momentum = 0.0 if way == "in_loop" else 0.9
         ours = sok.DistributedOptimizer(v1.train.MomentumOptimizer(0.01, momentum), average=False).minimize(
             twins.our_loss, var_list=[twins.table])

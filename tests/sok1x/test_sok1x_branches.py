@@ -1,5 +1,6 @@
 """Lookups inside tf.cond, tf.case and tf.while_loop train as tf.gather of a resource variable does."""
 import contextlib
+import functools
 import os
 
 import numpy as np
@@ -109,4 +110,45 @@ def test_one_guard_a_decision():
 def test_two_ranks(seed):
     """They train as one; where they would part, all of them are told, and can go on."""
     finished = run_ranks(2, PROGRAM, seed)
+    assert sorted(finished.out.split()) == ["done-0", "done-1"]
+
+
+def unrolled(loop, look, keys):
+    return {"a loop": look(keys) + look(keys + 1), "a loop in a loop": 2.0 * (look(keys) + look(keys + 1)),
+            "no turn": 0.0 * look(keys[:0])}[loop]
+
+
+def in_loops(loop, look, keys):
+    """`look` of keys and of keys + 1, in tf.while_loops."""
+    def turns(times, body):
+        return v1.while_loop(lambda i, _: i < times, lambda i, total: (i + 1, total + body(tf.cast(i, tf.int64))),
+                             [0, tf.zeros_like(look(keys))])[1]
+    return {"a loop": lambda: turns(2, lambda i: look(keys + i)),
+            "a loop in a loop": lambda: turns(2, lambda _: turns(2, lambda i: look(keys + i))),
+            "no turn": lambda: turns(0, lambda i: look(keys + i))}[loop]()
+
+
+@pytest.mark.parametrize("loop", ["a loop", "a loop in a loop", "no turn"])
+@pytest.mark.parametrize("grows", [True, False])
+def test_row_0_stays_where_no_turn_asks_for_it(loop, grows):
+    """TensorFlow begins the sum with zeros for row 0, which momentum would move."""
+    values = np.arange(8.0, dtype=np.float32).reshape(4, 2)
+    with graph():
+        tables = [sok.DynamicVariable(dimension=2, initializer=values, init_capacity=4) if grows else
+                  sok.Variable(values) for _ in range(2)]
+        keys = v1.placeholder(tf.int64, [None])
+        steps = [v1.train.MomentumOptimizer(0.1, 0.9).minimize(
+            tf.reduce_sum(how(loop, functools.partial(sok.all2all_dense_embedding, table), keys)) +
+            tf.reduce_sum(sok.all2all_dense_embedding(table, keys)), var_list=[table])
+            for how, table in zip((in_loops, unrolled), tables)]
+        with session() as run:
+            for batch in ([0, 1], [2], [1], [2]):
+                run.run(steps, {keys: batch})
+            ours, expected = (run.run(table.read_value()) for table in tables)
+            np.testing.assert_allclose(ours, expected, rtol=1e-6)
+
+
+def test_a_loop_on_a_rank_without_rows():
+    """Of a table all of whose rows are on another rank there is no row 0 here."""
+    finished = run_ranks(2, os.path.join(os.path.dirname(PROGRAM), "program_loop_without_rows.py"))
     assert sorted(finished.out.split()) == ["done-0", "done-1"]
