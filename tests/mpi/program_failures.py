@@ -4,8 +4,6 @@
 
 Cases that ranks survive may follow one another in the same processes, each in a graph of its own.
 """
-import ctypes
-import gc
 import os
 import signal
 import sys
@@ -14,13 +12,13 @@ import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from held_memory import held
 
 import sok1x as sok
 from sok1x.launch import batches
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 RANK = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
-LIBC = ctypes.CDLL(None)
 
 
 class Model:
@@ -336,23 +334,6 @@ def memory(first=200, last=700):
 
 def memory_of_many_steps():
     memory(500, 2500)
-
-
-class MallocInfo(ctypes.Structure):
-    """What the C library's mallinfo2 gives (mallinfo where it is older): of all threads' arenas together."""
-    NAMES = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
-    _fields_ = [(name, ctypes.c_size_t if hasattr(LIBC, "mallinfo2") else ctypes.c_int) for name in NAMES]
-
-
-def held():
-    """(Python's blocks, bytes of malloc, resident bytes), of which the first two do not depend on the allocators."""
-    gc.collect()
-    mallinfo = LIBC.mallinfo2 if hasattr(LIBC, "mallinfo2") else LIBC.mallinfo
-    mallinfo.restype = MallocInfo
-    info = mallinfo()
-    with open("/proc/self/statm") as pages:
-        resident = int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return sys.getallocatedblocks(), info.uordblks + info.hblkhd, resident
 
 
 if __name__ == "__main__":
