@@ -8,8 +8,7 @@ from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
-from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
-from sok1x.graph_ops.exchanges.lookup import counts_for_this_rank
+from sok1x.graph_ops.exchanges.lookup import counts_for_this_rank, row_bytes
 from sok1x.graph_ops.groups.lookup_run import TOO_MANY_DIMENSIONS, LookupRun
 from sok1x.graph_ops.stores import figures
 from sok1x.launch.by_hosts import ACROSS, INSIDE
@@ -40,7 +39,7 @@ def ask_near(run: LookupRun, members: List[Any], world: Any, headers: np.ndarray
     far[:, :, rank], far[:, rank] = taken, given
     for taken_in, sends, receives in zip(members, given, taken):
         config = taken_in.config
-        figures.asked(config.table.name, rank, sends, receives, config.table.dim * ITEM_BYTES[config.dtype], keys=True)
+        figures.asked(config.table.name, rank, sends, receives, row_bytes(config.table, config.dtype), keys=True)
     return far.reshape(size * ranks, ranks), sent, begins
 
 
@@ -51,5 +50,5 @@ def sum_near(run: LookupRun, members: List[Any], world: Any) -> None:
     for taken in members:
         sends, receives = taken.request.host_inputs[0].numpy()[-1 - 2 * ranks:-1].reshape(2, ranks)
         figures.asked(taken.config.table.name, world.rank, sends, receives,
-                      taken.config.table.dim * ITEM_BYTES[taken.request.inputs[0].dtype], keys=False)
+                      row_bytes(taken.config.table, taken.request.inputs[0].dtype), keys=False)
     run.exchange(members[0].request.communicator, said, ACROSS)

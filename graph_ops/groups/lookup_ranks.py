@@ -19,7 +19,6 @@ from sok1x import launch
 from sok1x.cuda_kernels import row_numbers
 from sok1x.cuda_kernels.arrays import array
 from sok1x.graph_ops.bridge import timeline
-from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
 from sok1x.graph_ops.exchanges import sizes
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners
@@ -147,14 +146,13 @@ def count_exchanges(run: LookupRun, members: List[Any], world: Any, every: np.nd
     ranks, rank = world.size, world.rank
     for taken, headers in zip(members, every.reshape(len(members), ranks, -1)):
         config = taken.config
-        row_bytes = config.table.dim * ITEM_BYTES[
-            config.dtype if forward else taken.request.inputs[0].dtype]
+        item = row_bytes(config.table, config.dtype if forward else taken.request.inputs[0].dtype)
         if forward:
             sends, receives = headers[rank, -ranks:], headers[:, headers.shape[1] - ranks + rank]
             figures.batch(config.table.name, taken.request.length(1 if run.by_bag else 0), int(sends.sum()))
         else:
             sends, receives = headers[rank, -1 - 2 * ranks:-1 - ranks], headers[rank, -1 - ranks:-1]
-        figures.asked(config.table.name, rank, sends, receives, row_bytes, keys=forward)
+        figures.asked(config.table.name, rank, sends, receives, item, keys=forward)
 
 
 def _whole_headers(members: List[Any], world: Any) -> np.ndarray:
