@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <sstream>
 
 #include "../bridge/bridge_calls.h"
 
@@ -11,82 +10,9 @@ namespace sok1x {
 
 namespace {
 
-const Places kByKey = {0, 1, -1, 2, 3, -1, 4}, kByBag = {1, 1, 2, 3, 4, 5, 6};
 constexpr int64_t kMostBags = int64_t{1} << 31;  // of a member; one that has more is run by itself
 
 }  // namespace
-
-LookupRun::LookupRun(Group* group, const LookupFacts* facts, const GroupSteps* steps, GroupDevice* device)
-    : group_(group), facts_(facts), by_bag_(facts[0].by_bag != 0), places_(by_bag_ ? kByBag : kByKey), steps_(steps) {
-  group->Touch();
-  work_.device = device;
-  work_.owner = this;
-  work_.allocate = [](void* owner, i64 nbytes) -> void* {
-    auto* const run = static_cast<LookupRun*>(owner);
-    void* const data = run->Scratch(nbytes);
-    run->group_->Ready();  // a step is at work
-    return data;
-  };
-  for (const Request* request : group->members()) {
-    width_ = std::max(width_, static_cast<int>(request->variables.size()));
-  }
-}
-
-char* LookupRun::Scratch(int64_t bytes) {
-  void* data = nullptr;
-  return group_->Piece(bytes, &data) == 0 ? static_cast<char*>(data) : nullptr;
-}
-
-GroupWork* LookupRun::Work() {
-  group_->Ready();
-  return &work_;
-}
-
-int LookupRun::Done(int code) {
-  if (code == 0) return 0;
-  std::ostringstream text;
-  if (code == GROUP_NO_MEMORY) {
-    text << "TensorFlow's allocator could not give the scratch memory of " << size()
-         << " lookups that run together; use a smaller batch, or leave it more memory";
-  } else if (code == GROUP_TOO_MANY) {
-    text << "the batches of " << size() << " lookups that run together have more than 2**31 - 1 keys or rows in all on "
-         << "one rank; use a smaller batch";
-  } else {
-    text << "CUDA's error " << code << " in " << size() << " lookups that run together";
-  }
-  error_ = text.str();
-  return code == GROUP_NO_MEMORY ? kResourceExhausted : code == GROUP_TOO_MANY ? kInvalidArgument : kInternal;
-}
-
-int LookupRun::Made(int t, int index, int rank, const int64_t* dims, int code) {
-  group_->Touch();
-  if (code == 0) return 0;
-  std::ostringstream text;
-  text << "TensorFlow's allocator could not give output " << index << ", of shape [";
-  for (int i = 0; i < rank; ++i) text << (i ? ", " : "") << dims[i];
-  text << (code == kOtherShape ? "]: it has another shape already" : "]; use a smaller batch, or leave it more memory");
-  error_ = text.str();
-  failed_ = t;
-  return code;
-}
-
-int LookupRun::Output(int t, int index, std::initializer_list<int64_t> dims, void** data) {
-  return Made(t, index, dims.size(), dims.begin(), Allocate(member(t), index, dims.size(), dims.begin(), data));
-}
-
-int LookupRun::Nothing(int t, std::initializer_list<int> places) {
-  void* nothing;
-  for (int place : places) {
-    if (place < 0) continue;
-    if (member(t)->Output(place) == nullptr) {  // without the allocator, which takes as long as for some
-      member(t)->SetOutput(place, tf::Tensor(member(t)->output_types[place]));
-      continue;
-    }
-    const int code = Output(t, place, {0}, &nothing);
-    if (code != 0) return code;
-  }
-  return 0;
-}
 
 int LookupRun::Embeddings(int t, void** data) {
   const int64_t dim = facts_[t].dim, slots = facts_[t].slots;
@@ -101,13 +27,9 @@ int LookupRun::Embeddings(int t, void** data) {
 
 int LookupRun::Lock(bool exclusive, bool slots) {
   if (slots) ReachSlots();
-  variables_.resize(size() * width_);
-  codes_.assign(size(), 0);
-  const int code = group_->Lock(exclusive, variables_.data(), width_, codes_.data());
+  const int code = LockVariables(exclusive);
   if (slots) TakeSlots();
-  if (code == 0) return 0;
-  error_ = "a group of requests, or one of them, holds locks already";
-  return kInternal;
+  return code;
 }
 
 void LookupRun::Open(int t) {

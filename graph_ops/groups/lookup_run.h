@@ -15,7 +15,7 @@
 #include "../bridge/bridge_group.h"
 #include "lookup_buffer.h"
 #include "lookup_facts.h"
-#include "lookup_places.h"
+#include "lookup_members.h"
 
 namespace sok1x {
 
@@ -30,16 +30,16 @@ struct NewRows {
   int64_t ahead, at_least;
 };
 
-class LookupRun {
+class LookupRun : private LookupMembers {
  public:
   static constexpr int kTooManyDimensions = -1;  // of keys, and nothing is done
 
   // facts: [T], which must live as long as this. device: null for the host.
-  LookupRun(Group* group, const LookupFacts* facts, const GroupSteps* steps, GroupDevice* device);
+  LookupRun(Group* group, const LookupFacts* facts, const GroupSteps* steps, GroupDevice* device)
+      : LookupMembers(group, facts, steps, device) {}
 
-  // What the last function that failed says, and the member that it is about, -1 for all of them.
-  const std::string& error() const { return error_; }
-  int failed() const { return failed_; }
+  using LookupMembers::error;
+  using LookupMembers::failed;
 
   // ---- one rank
 
@@ -127,33 +127,9 @@ class LookupRun {
   const int64_t* Counted(int t) const;
 
  private:
-  int size() const { return static_cast<int>(group_->members().size()); }
-  Request* member(int t) const { return group_->members()[t]; }
-  const TensorInfo& input(int t, int place) const { return member(t)->inputs[place]; }
-  const TensorInfo& keys(int t) const { return input(t, places_.keys); }
-  // Of the keys that the member was given, which may be narrower than its table's: as numbered in common.cuh.
-  i64 KeyType(int t) const {
-    const int32_t dtype = keys(t).dtype;
-    return dtype == tf::DT_INT32 ? 1 : dtype == tf::DT_UINT32 ? 2 : 0;
-  }
-  const TensorInfo& variable(int t, int place) const { return variables_[t * width_ + place]; }
-  bool on_gpu() const { return work_.device != nullptr; }
-  // Where a lookup leaves what it has counted.
-  int CountsPlace(int t) const { return !by_bag_ ? 5 : facts_[t].weighted ? kKept + 1 : kScales; }
-
   // ---- lookup_run.cc
 
-  // Notes an output that Allocate has made, or says why it could not.
-  int Made(int t, int index, int rank, const int64_t* dims, int code);
-  int Output(int t, int index, std::initializer_list<int64_t> dims, void** data);
   int Embeddings(int t, void** data);
-  // Outputs without elements, and those that a lookup has not: places of -1.
-  int Nothing(int t, std::initializer_list<int> places);
-  // A status for what a step returned.
-  int Done(int code);
-  GroupWork* Work();
-  char* Scratch(int64_t bytes);
-  i64* Numbers(int64_t count) { return reinterpret_cast<i64*>(Scratch(8 * count)); }
   // slots: whether those that optimizers keep for tables that forget are locked too.
   int Lock(bool exclusive, bool slots = false);
   // Fills batches_. Returns false where embeddings cannot have one dimension more than some member's keys.
@@ -268,17 +244,6 @@ class LookupRun {
   // nothing to be done.
   int TakeTerms(int t, SumMember* m);
 
-  Group* group_;
-  const LookupFacts* facts_;
-  const bool by_bag_;
-  const Places places_;
-  const GroupSteps* steps_;
-  GroupWork work_;
-  std::string error_;
-  int failed_ = -1;
-  int width_ = 0;                       // most variables of a member
-  std::vector<TensorInfo> variables_;   // [T, width], after Lock
-  std::vector<int32_t> codes_;          // [T], of Lock
   std::vector<Batch> batches_;
   int ranks_ = 1;
   std::vector<void*> out_, inverse_, offsets_, requested_;  // [T], outputs
@@ -312,10 +277,6 @@ class LookupRun {
   bool training_ = false;
   bool touched_ = false;
 };
-
-// TensorFlow's status codes, and key types as numbered in common.cuh.
-constexpr int kResourceExhausted = 8, kInvalidArgument = 3, kInternal = 13;
-constexpr int kKeyInt64 = 0, kKeyInt32 = 1;
 
 }  // namespace sok1x
 
