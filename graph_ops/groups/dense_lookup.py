@@ -37,7 +37,7 @@ class Forward(GroupForm):
 
     def run(self, members, world):
         """See GroupForm.run."""
-        return lookup_alone.forward(members, world) if world.size == 1 else lookup_ranks.forward(members, world)
+        return lookup_alone.forward(members) if world.size == 1 else lookup_ranks.forward(members, world)
 
     def hand_over(self, taken, world):
         """See GroupForm.hand_over."""

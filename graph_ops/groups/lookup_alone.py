@@ -18,11 +18,11 @@ def key(taken: Any) -> Any:
     return "training", training_of(taken.request, taken.config)
 
 
-def forward(members: List[Any], world: Any) -> LookupRun:
+def forward(members: List[Any]) -> LookupRun:
     """The forward of `members`. Returns its run."""
     run, left, fresh = LookupRun(members), np.empty(len(members), np.uint8), np.empty(len(members), np.int64)
     run.call("forward_alone", training_of(members[0].request, members[0].config), left, fresh)
-    run.insert(world, fresh.tolist(), left.tolist())
+    run.insert(fresh.tolist(), left.tolist())
     return run.leave(left.tolist())
 
 

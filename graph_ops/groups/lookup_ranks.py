@@ -11,7 +11,7 @@ Which exchange a lookup by bag goes by is known when all ranks have seen its hea
 then is lookup_ranks_sums.py's, and one of which short headers leave that open is run by itself. Of one that goes by
 reduce_scatter whatever ranks have, no keys are made distinct.
 """
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, Callable, List, NamedTuple, Tuple
 
 import numpy as np
 
@@ -107,23 +107,40 @@ def forward(members: List[Any], world: Any) -> LookupRun:
     run.exchange(communicator, said, owners)
     come(members, timeline.KEYS)
     run.call("forward_answer", training, *said.found_at, *said.exchange_at)
-    left, new = bytes([count > 0 for count in said.missing.tolist()]), said.fresh.tolist()
+    left = bytes([count > 0 for count in said.missing.tolist()])
     if not training and run.team.begins:  # keys without a row read what they would begin with: nobody leaves anything
         if any(left):
             raise CallError(INTERNAL, "the variables of a table were there when its lookup was prepared, and are gone")
         _take_rows(run, members, said, owners)
         run.call("forward_take", left)
         return run
-    # No rank waits for others here but one that inserts keys: before that, none may have a full shard.
-    everywhere = world.communicator.any_rank(left) if run.team.hashed else None
-    if any(new):
-        left, everywhere = everywhere(), None
-        run.insert(world, new, left)
+    everywhere = insert_new(run, world, said, left)
     _take_rows(run, members, said, owners)
-    if everywhere is not None:
-        left = everywhere()
+    left = everywhere()
     run.call("forward_take", left)
     return run.leave(left)
+
+
+def insert_new(run: LookupRun, world: Any, said: Said, left: bytes) -> Callable[[], bytes]:
+    """Has new keys inserted, but for members that are left on any rank.
+
+    No rank waits for others here but one that inserts keys: before that, none may have a full shard.
+
+    Args:
+      left: [T], not 0 for members that this rank leaves.
+
+    Returns:
+      What waits for the others where this has not, and gives the same of all ranks.
+    """
+    if not run.team.hashed:
+        return lambda: left
+    everywhere: Callable[[], bytes] = world.communicator.any_rank(left)
+    new = said.fresh.tolist()
+    if not any(new):
+        return everywhere
+    of_all = everywhere()
+    run.insert(new, of_all)
+    return lambda: of_all
 
 
 def _take_rows(run: LookupRun, members: List[Any], said: Said, owners: int) -> None:

@@ -14,7 +14,7 @@ from sok1x.graph_ops.bridge import timeline
 from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
 from sok1x.graph_ops.exchanges import reduce_scatter
 from sok1x.graph_ops.exchanges.lookup import counts_for_this_rank
-from sok1x.graph_ops.groups.lookup_ranks import come
+from sok1x.graph_ops.groups.lookup_ranks import come, insert_new
 from sok1x.graph_ops.groups.lookup_run import LookupRun, again
 
 
@@ -33,19 +33,15 @@ def forward(members: List[Any], world: Any) -> LookupRun:
     for taken, sends, receives in zip(members, told, heard):
         reduce_scatter.count_pairs(taken.config.table.name, world.rank, sends, receives)
     run.call("pairs_answer", training, *said.found_at, *said.exchange_at)
-    left, new = bytes([count > 0 for count in said.missing.tolist()]), said.fresh.tolist()
+    left = bytes([count > 0 for count in said.missing.tolist()])
     if not run.team.hashed and any(left):
         raise CallError(INTERNAL, "the variables of a table were there when its lookup was prepared, and are gone")
-    everywhere = world.communicator.any_rank(left) if run.team.hashed else None
-    if any(new):
-        left, everywhere = everywhere(), None
-        run.insert(world, new, left)
+    everywhere = insert_new(run, world, said, left)
     run.exchange(communicator, said)
     come(members, timeline.ROWS)
     for taken, bags in zip(members, heard[size:]):
         reduce_scatter.count_sums(taken.config.table, world.rank, bags, taken.config.dtype, gathers=False)
-    if everywhere is not None:
-        left = everywhere()
+    left = everywhere()
     run.call("sums_take", left)
     return run.leave(left)
 

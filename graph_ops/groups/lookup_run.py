@@ -212,7 +212,7 @@ class LookupRun(Run):
         """Bytes of output `index` of a member, 0 where it has none yet."""
         return int(_functions["output_bytes"](self._handle, number, index))
 
-    def insert(self, world: Any, fresh: Sequence[int], left: Sequence[int]) -> None:
+    def insert(self, fresh: Sequence[int], left: Sequence[int]) -> None:
         """Has the keys that a lookup has found to be new inserted, but for members that are left.
 
         Args:
