@@ -37,6 +37,7 @@ BACKENDS = ("hbm", "hybrid")
 OPTIONS = ("init_capacity", "max_capacity") + CacheOptions._fields + ForgettingOptions._fields
 
 
+@numbered_rows.refuse_methods
 class DynamicVariable(PlacedVariable):
     """A table to which keys come as they are looked up, for `sok.lookup_sparse`; it grows.
 
@@ -204,7 +205,7 @@ class DynamicVariable(PlacedVariable):
             ...     tf.nn.embedding_lookup(sok.DynamicVariable(dimension=4), [[7, 8]]).shape.as_list()
             [1, 2, 4]
         """
-        keys = tf.convert_to_tensor(indices)
+        keys = self._dense_keys(indices)
         if not keys.dtype.is_integer:
             raise TypeError("table '{}': got keys of dtype {}, expected integers".format(
                 self.table.name, keys.dtype.name))
@@ -212,6 +213,12 @@ class DynamicVariable(PlacedVariable):
             return super().sparse_read(keys, name=name)
         resource_variable_ops.variable_accessed(self)  # a tape watches what it is told of
         return local_lookup.lookup(self.table_variables, key_types.keys_of(keys, self.table), name or "local_lookup")
+
+    def _dense_keys(self, keys: Any) -> tf.Tensor:
+        if isinstance(keys, (tf.SparseTensor, tf.RaggedTensor)):
+            raise TypeError("table '{}': got keys in a {}, expected a dense tensor of them: look these up by "
+                            "sok.lookup_sparse".format(self.table.name, type(keys).__name__))
+        return tf.convert_to_tensor(keys)
 
     def gather_nd(self, indices: Any, name: Any = None) -> tf.Tensor:
         """The rows of keys: what `tf.gather_nd` calls. TensorFlow's own would take keys for numbers of rows.
@@ -234,7 +241,7 @@ class DynamicVariable(PlacedVariable):
             ...     tf.gather_nd(sok.DynamicVariable(dimension=4), [[7], [8]]).shape.as_list()
             [2, 4]
         """
-        keys = tf.convert_to_tensor(indices)
+        keys = self._dense_keys(indices)
         if keys.shape.rank in (None, 0) or keys.shape.as_list()[-1] != 1:
             raise ValueError("table '{}': tf.gather_nd: got indices of shape {}, expected [..., 1], a key for each "
                              "row: read rows by tf.nn.embedding_lookup".format(self.table.name, keys.shape))

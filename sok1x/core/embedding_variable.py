@@ -27,6 +27,7 @@ from sok1x.graph_ops.operations import evictions
 from sok1x.graph_ops.stores import cache, stamps, step_at
 from sok1x.graph_ops.stores.forgetting import FREE
 from sok1x.graph_ops.stores.table import DIRECT, HASHED, Initializer, Table
+from sok1x.optimizers import unfit
 
 
 class EmbeddingVariable(StampedVariable):
@@ -277,4 +278,5 @@ class EmbeddingVariable(StampedVariable):
             horovod_eager.watch()  # it may have been imported meanwhile
             return
         slots.watch(tf.get_default_graph())
+        unfit.watch()  # likewise
         gradient_checks.check(self._handle.graph, self.table.name)

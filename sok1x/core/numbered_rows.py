@@ -1,8 +1,12 @@
 """TensorFlow's functions that take rows by their numbers, which keys are not."""
+import functools
 import itertools
 from typing import Any, Callable, Dict
 
+import tensorflow.compat.v1 as tf
+
 from sok1x.graph_ops.bridge import callers
+from sok1x.graph_ops.gradients import row_numbers
 
 # End of a module's name -> its functions -> whether a call of these local variables is such a one.
 Functions = Dict[str, Dict[str, Callable[[Dict[str, Any]], bool]]]
@@ -28,6 +32,11 @@ _READING: Functions = {
 _WRITING: Functions = {"python.ops.state_ops": {name: _always for name in (
     "scatter_update", "scatter_add", "scatter_sub", "scatter_mul", "scatter_div", "scatter_min", "scatter_max",
     "scatter_nd_update", "scatter_nd_add", "scatter_nd_sub", "batch_scatter_update")}}
+# A variable's methods. Optimizers call them with the rows of their gradients, made of these in whatever way.
+_METHODS = tuple("scatter_" + name for name in (
+    "add", "sub", "update", "mul", "div", "min", "max", "nd_add", "nd_sub", "nd_update", "nd_min", "nd_max"))
+_STEPS = frozenset(("apply_gradients", "_resource_apply_sparse", "_resource_apply_sparse_duplicate_indices",
+                    "update_step"))
 _FRAMES = 13  # between a conversion to a tensor and who has asked for it, TensorFlow's own between them
 
 
@@ -57,6 +66,36 @@ def refuse_writing(table_name: str) -> None:
     if name:
         raise TypeError("table '{}': tf.{} writes rows by their numbers, which keys are not, for rows lie in the order "
                         "in which keys have come: write keys' rows by sok.assign".format(table_name, name))
+
+
+def refuse_methods(kind: Any) -> Any:
+    """A class decorator, for tables of keys: their methods that write numbered rows take those of a gradient alone.
+
+    Eagerly such a method has written when `refuse_writing` could be called.
+    """
+    for name in _METHODS:
+        if hasattr(kind, name):  # TensorFlow 1.15 has not all of them
+            setattr(kind, name, _of_gradients(name, getattr(kind, name)))
+    return kind
+
+
+def _of_gradients(name: str, stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def scatter(self: Any, *args: Any, **options: Any) -> Any:
+        given = args[0] if args else options.get("sparse_delta", options.get("indices"))
+        rows = given.indices if isinstance(given, tf.IndexedSlices) else given
+        if not (isinstance(rows, tf.Tensor) and row_numbers.are_of(rows, self.table.name)) and not _in_a_step():
+            raise TypeError("table '{}': its method {} writes rows by their numbers, which keys are not, for rows lie "
+                            "in the order in which keys have come: write keys' rows by sok.assign".format(
+                                self.table.name, name))
+        return stock(self, *args, **options)
+
+    return scatter
+
+
+def _in_a_step() -> bool:
+    """Whether an optimizer's step calls, through others, what calls this."""
+    return any(frame.f_code.co_name in _STEPS for frame in itertools.islice(callers.frames(), _FRAMES))
 
 
 def _asking(functions: Functions) -> str:

@@ -28,6 +28,7 @@ def watch(table: Table) -> None:
     """
     from sok1x.checkpoint import eager_checkpoints, early_stopping, keras_weights, table_saver  # which need tables
     from sok1x.metrics import evaluation
+    from sok1x.optimizers import unfit
     from sok1x.serving import saving
     table_saver.watch()
     evaluation.watch()
@@ -41,6 +42,7 @@ def watch(table: Table) -> None:
     moving_averages.watch()
     horovod_eager.watch()
     loop_gradients.watch()
+    unfit.watch()
     if table.grows:
         growing_steps.watch()
         parameter_counts.watch()

@@ -117,7 +117,7 @@ class EmbeddingVariable(DynamicVariable):
             ...     tf.nn.embedding_lookup(items, [[7, 8]]).shape.as_list()
             [1, 2, 4]
         """
-        keys = tf.convert_to_tensor(indices)
+        keys = self._dense_keys(indices)
         if row_numbers.are_of(keys, self.table.name):  # an optimizer's: see `DynamicVariable.sparse_read`
             return super().sparse_read(keys, name=name)
         return all2all_dense_embedding(self, keys)

@@ -1,6 +1,15 @@
 """Optimizers of `tf.contrib.opt` that cannot train a table, refused by their names."""
-from typing import Any, Iterable, Tuple
+import functools
+import sys
+from typing import Any, Callable, Iterable, Tuple
 
+import tensorflow.compat.v1 as tf
+
+from sok1x.graph_ops.bridge.tensorflow_versions import V2
+from sok1x.graph_ops.gradients import provenance
+
+_MARK = "_sok1x_refuses_tables"
+_CONTRIB_V2 = "tensorflow.contrib.optimizer_v2.optimizer_v2"  # of which GGTOptimizer is, and which nobody else imports
 _SPARSE = "it has no step for the sparse gradients that lookups give"
 _SERVERS = "it is for workers that share variables on parameter servers, and steps what its getter has made"
 
@@ -61,11 +70,58 @@ def refuse_tables(optimizer: Any, pairs: Iterable[Tuple[Any, Any]]) -> None:
         return
     for gradient, variable in pairs:
         if gradient is not None and hasattr(variable, "table"):
-            raise TypeError(
-                "DistributedOptimizer: got a {} of tf.contrib.opt for table '{}', which it cannot train: {}; expected "
-                "another optimizer for tables, as tf.contrib.opt.LazyAdamOptimizer or any of tf.train, and this one "
-                "for the others: sok.split_embedding_variable_from_others says which are which".format(
-                    name, variable.table.name, _REASONS[name]))
+            raise _refusal("DistributedOptimizer: ", name, variable.table)
+
+
+def watch() -> None:
+    """From now on these optimizers refuse tables themselves, where they are given them without a wrapper.
+
+    With TensorFlow 1.15 called more than once: contrib's own base class may have been imported meanwhile.
+
+    Example:
+        >>> from sok1x.optimizers import unfit
+        >>> unfit.watch()
+    """
+    if V2:  # there is no contrib
+        return
+    for kind in (tf.train.Optimizer, getattr(sys.modules.get(_CONTRIB_V2), "OptimizerV2", None)):
+        if kind is not None and not _is_marked(kind.apply_gradients):
+            kind.apply_gradients = _refusing(kind.apply_gradients)
+
+
+def _is_marked(function: Any) -> bool:
+    while function is not None and not hasattr(function, _MARK):
+        function = getattr(function, "__wrapped__", None)
+    return function is not None
+
+
+def _refusing(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        name = _name(self)
+        if name in _WITHOUT_STEP:
+            grads_and_vars = list(grads_and_vars)
+            for gradient, variable in grads_and_vars:
+                if gradient is not None and hasattr(variable, "table") and _cannot(name, gradient, variable.table):
+                    raise _refusal("", name, variable.table)
+        return stock(self, grads_and_vars, *args, **kwargs)
+
+    setattr(apply_gradients, _MARK, True)
+    return apply_gradients
+
+
+def _cannot(name: str, gradient: Any, table: Any) -> bool:
+    """Whether an optimizer of `_WITHOUT_STEP`, not wrapped, would fail on a gradient, or do what it does not mean."""
+    if name == "ShampooOptimizer":  # on one rank it steps right where a variable's rows are the table's
+        return bool(table.hashed or provenance.ranks() > 1)
+    return isinstance(gradient, tf.IndexedSlices) or (name == "GGTOptimizer" and table.grows)
+
+
+def _refusal(who: str, name: str, table: Any) -> TypeError:
+    return TypeError(
+        "{}got a {} of tf.contrib.opt for table '{}', which it cannot train: {}; expected another optimizer for "
+        "tables, as tf.contrib.opt.LazyAdamOptimizer or any of tf.train, and this one for the others: "
+        "sok.split_embedding_variable_from_others says which are which".format(who, name, table.name, _REASONS[name]))
 
 
 def _name(optimizer: Any) -> str:

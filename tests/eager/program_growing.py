@@ -152,6 +152,24 @@ def check_memory():
     assert memory() - before < 150e6, (before, memory())  # of 75 MB of each
 
 
+def check_numbered_rows():
+    """A method that writes rows by their numbers has not written when it refuses keys; a gradient's rows it takes."""
+    table, keys = sok.DynamicVariable(dimension=DIM, initializer="1"), tf.constant([40, 7], tf.int64)
+    for method in (table.scatter_add, table.scatter_update, tf.function(table.scatter_sub)):
+        try:
+            method(tf.IndexedSlices(tf.fill([1, DIM], 5.0), tf.constant([0])))
+        except TypeError as error:
+            assert "writes rows by their numbers" in str(error), error
+        else:
+            raise AssertionError("a key was taken for a row's number")
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, keys))
+    gradient = tape.gradient(loss, table)
+    table.scatter_sub(tf.IndexedSlices(0.5 * gradient.values, gradient.indices))
+    found = rows(table)
+    assert sorted(found) == [7, 40] and all((row == 0.5).all() for row in found.values()), found
+
+
 def main(seed, folder):
     sok.init()
     world, random = launch.current(), np.random.RandomState(seed)
@@ -165,6 +183,7 @@ def main(seed, folder):
     cached = sok.DynamicVariable(dimension=DIM, initializer="1", cache_rows=16)
     train(cached, cached, lambda: KERAS.legacy.SGD(0.1), False, True, world, random, "cache", growing=False)
     check_local_lookup(random)
+    check_numbered_rows()
     for in_function in (False, True):
         check_forgetting(world, in_function)
     if world.size == 1:

@@ -71,6 +71,33 @@ def test_keys_are_never_taken_for_numbers_of_rows():
             call()
 
 
+@pytest.mark.parametrize("make", [lambda: deeprec.get_embedding_variable("items", 2, initializer=tf.ones_initializer()),
+                                  lambda: sok.DynamicVariable(2, "1", name="items")])
+def test_methods_that_write_numbered_rows_take_those_of_a_gradient_alone(make):
+    items = make()
+    methods = sorted(name for name in dir(items) if name.startswith(("scatter_", "batch_scatter_")))
+    assert len(methods) >= 11, methods
+    rows = np.ones([1, 2], np.float32)
+    for name in methods:
+        nd = name.startswith("scatter_nd")
+        for given in ([[7]], rows) if nd else (tf.IndexedSlices(rows, tf.constant([7])),):
+            with pytest.raises(TypeError, match="'items': .*scatter.* writes rows by their numbers.*sok.assign"):
+                getattr(items, name)(given, rows) if nd else getattr(items, name)(given)
+    with pytest.raises(TypeError, match="method scatter_add writes"):
+        items.scatter_add(sparse_delta=tf.IndexedSlices(rows, tf.constant([7])))
+    for keys in (tf.ragged.constant([[7], []]), tf.SparseTensor([[0, 0]], [7], [1, 1])):
+        for read in (items.sparse_read, items.gather_nd):
+            with pytest.raises(TypeError, match="'items': got keys in a .*Tensor.*sok.lookup_sparse"):
+                read(keys)
+    gradient, = tf.gradients(sok.all2all_dense_embedding(items, tf.constant([7, 9, 7], tf.int64)), [items])
+    step = items.scatter_sub(tf.IndexedSlices(gradient.values, gradient.indices))
+    exported = sok.export(items)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(step)
+        assert dict(zip(*[one.tolist() for one in session.run(exported)])) == {7: [-1, -1], 9: [0, 0]}
+
+
 @pytest.mark.skipif(not tf.VERSION.startswith("1."), reason="tf.contrib is TensorFlow 1's")
 def test_the_lookup_of_contrib_is_refused():
     from tensorflow.contrib.layers.python.layers import embedding_ops

@@ -235,6 +235,15 @@ def test_all_of_contrib_step_as_ever_or_are_refused_by_their_names(seed):
                     kind.__name__, table.table.name)):
                 sok.DistributedOptimizer(kind()).minimize(tf.reduce_sum(rows) + tf.reduce_sum(dense))
             sok.DistributedOptimizer(kind()).minimize(tf.reduce_sum(dense), var_list=[dense])
+            with pytest.raises(TypeError, match="^got a {} of tf.contrib.opt for table .{}.*split_embedding".format(
+                    kind.__name__, table.table.name)):
+                kind().minimize(tf.reduce_sum(rows) + tf.reduce_sum(dense))
+            kind().minimize(tf.reduce_sum(dense), var_list=[dense])
+    with tf.Graph().as_default():
+        for table in sok.DynamicVariable(2, "1"), sok.EmbeddingVariable(8, 2):
+            with pytest.raises(TypeError, match="^got a ShampooOptimizer of .* a rank has some"):
+                contrib.ShampooOptimizer().minimize(tf.reduce_sum(sok.all2all_dense_embedding(
+                    table, tf.constant([7], tf.int64))), var_list=[table])
     values_of = np.random.RandomState(seed).randn(2, 2).astype(np.float32)
     gradient = tf.IndexedSlices(tf.constant(values_of), tf.constant([3, 1]), tf.constant([5, 2]))
     both, steps = [], []
