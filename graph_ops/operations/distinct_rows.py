@@ -101,8 +101,9 @@ def find(op: tf.Operation, config: Any, given: Rows) -> Rows:
 
 def keep_from_feeds(tensors: Sequence[tf.Tensor]) -> None:
     """Makes it an error to feed tensors: what one of our ops leaves for another."""
-    for tensor in () if tf.executing_eagerly() else tensors:
-        tensor.graph.prevent_feeding(tensor)
+    for tensor in tensors:
+        if not hasattr(tensor, "numpy"):  # of a tape that an eager call has filled, and whose gradient a function takes
+            tensor.graph.prevent_feeding(tensor)
 
 
 def outputs_of(functions: Sequence[str]) -> List[Any]:
