@@ -91,6 +91,7 @@ if V2:
     checkpoint_management: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint_management")
     checkpoint_objects: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint")
     mirrored_strategy: Any = importlib.import_module("tensorflow.python.distribute.mirrored_strategy")
+    saved_model_load: Any = importlib.import_module("tensorflow.python.saved_model.load")
     saved_model_save: Any = importlib.import_module("tensorflow.python.saved_model.save")
     keras_optimizers: Any = _keras_module("optimizers")
     keras_optimizer_utils: Any = _keras_module("optimizers.utils")
@@ -116,7 +117,7 @@ else:
     Variable = tf.Variable
     KerasOptimizer, NewKerasOptimizer = tf.keras.optimizers.Optimizer, None
     keras_optimizers = keras_optimizer_utils = keras_loss_scale = None
-    checkpoint_objects = mirrored_strategy = saved_model_save = None
+    checkpoint_objects = mirrored_strategy = saved_model_load = saved_model_save = None
     KERAS_LAYERS = (tf.keras.layers.Layer,)
     KERAS_MODELS = (_keras_network.Network,)
     KerasLossScaleOptimizer = _keras_loss_scale.LossScaleOptimizer

@@ -17,6 +17,7 @@
     bundles          TensorFlow's files of variables, a stretch at a time
     updating         `update_saved_model`
     saving           the warning of whoever saves our ops themselves
+    loading          what lies beside a table's rows, in a SavedModel of our ops
     freezing         the error of whoever makes constants of tables
 """
 from typing import TYPE_CHECKING
