@@ -9,7 +9,7 @@ from sok1x.checkpoint import eager_places, prefixes
 from sok1x.checkpoint.eager_places import Mark, Place
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, MismatchError
 from sok1x.checkpoint.talk import talk
-from sok1x.core import eager, growing_slots, shard_variable, slots
+from sok1x.core import eager, eager_slots, shard_variable
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
 from sok1x.graph_ops.stores.step_at import RESTORED
@@ -56,10 +56,7 @@ def _load(stock: Callable[..., Any], saver: Any, prefix: str, options: Any) -> A
     for table in tables:
         time, step = table.step_at
         eager.session().run(step, {time: RESTORED})
-    for slot in eager.collected(eager.graph(), tf.GraphKeys.GLOBAL_VARIABLES):
-        owner = slots.shard_of(slot, tables)
-        if owner is not None:  # the checkpoint may have nothing for it, and other rows of the table than there were
-            growing_slots.lengthen(slot, owner)
+        eager_slots.fit(table)  # the checkpoint may have nothing for a slot, and other rows than there were
     return status
 
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, growing_shape, growing_slots, slot_beginnings
+from sok1x.core import eager, growing_shape, growing_slots, slot_beginnings, slots
 from sok1x.graph_ops.stores import eager_names, growth, initial, known_slots
 
 
@@ -32,6 +32,14 @@ def note_variables(shard: Any) -> None:
 def note(shard: Any, beside: str, variable: Any) -> None:
     """Has growth find one variable of a table that grows."""
     eager_names.note(variable._handle, growth.name_of(shard.table, beside))
+
+
+def fit(shard: Any) -> None:
+    """Gives the slots of a table that grows as many rows as it has, where somebody has given it others."""
+    if shard.table.grows:
+        for variable in eager.collected(eager.graph(), tf.GraphKeys.GLOBAL_VARIABLES):
+            if slots.shard_of(variable, [shard]) is not None:
+                growing_slots.fit(variable, shard)
 
 
 @contextlib.contextmanager

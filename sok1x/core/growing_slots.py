@@ -82,6 +82,8 @@ def assigned(variable: Any, value: Any, name: Optional[str]) -> Optional[tf.Oper
                 variable.op.name, found[0].name))
     value = tf.convert_to_tensor(value, variable.dtype.base_dtype)
     variable.shape.assert_is_compatible_with(value.shape)
+    if tf.executing_eagerly() and int(value.shape[0]) > int(tf.shape(variable.read_value())[0]):
+        return None  # Keras loads an optimizer before the table, with whose rows `fit` comes
     return slot_values.assign(found[0], found[1], variable.handle, value, name or "assign_slot")
 
 
@@ -159,8 +161,8 @@ def keep(variable: Any, table: Any, slot: Any) -> None:
     setattr(variable, _GROWS_WITH, (table, slot))
 
 
-def lengthen(variable: Any, shard: Any) -> None:
-    """Gives an eager slot of a table that grows as many rows as the table has: what was restored may have fewer.
+def fit(variable: Any, shard: Any) -> None:
+    """Gives an eager slot of a table that grows as many rows as the table has: what was restored may have others.
 
     Args:
         variable: any eager variable.
@@ -171,6 +173,6 @@ def lengthen(variable: Any, shard: Any) -> None:
         return
     with tf.init_scope():
         rows, there = (int(tf.shape(one.read_value())[0]) for one in (shard, variable))
-        if there < rows:
-            more = initial.initial_slot(shard.table, slot, variable.dtype.base_dtype, variable.shape.as_list()[1:])
-            ResourceVariable.assign(variable, tf.concat([variable.read_value(), more[there:]], axis=0))
+        if there != rows:
+            begin = initial.initial_slot(shard.table, slot, variable.dtype.base_dtype, variable.shape.as_list()[1:])
+            ResourceVariable.assign(variable, tf.concat([variable.read_value()[:rows], begin[there:]], axis=0))

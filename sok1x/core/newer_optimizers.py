@@ -38,6 +38,7 @@ def watch() -> None:
         return
     NewKerasOptimizer.add_variable_from_reference = _slots_made(NewKerasOptimizer.add_variable_from_reference)
     NewKerasOptimizer.apply_gradients = _whole_steps(NewKerasOptimizer.apply_gradients)
+    NewKerasOptimizer.set_weights = _of_any_rows(NewKerasOptimizer.set_weights)
     tf.train.Optimizer.apply_gradients = _slots_first(tf.train.Optimizer.apply_gradients)
     tensorflow_versions.keras_optimizers.convert_to_legacy_optimizer = _still_distributed(
         tensorflow_versions.keras_optimizers.convert_to_legacy_optimizer)
@@ -101,8 +102,23 @@ def _owned(made: Any, shard: Any, name: Optional[str] = None) -> Any:
             eager.named(made, growing_slots.name_of(made) or eager.unique_name(
                 name or made.name.partition(":")[0]))
             eager.add(made)
-            growing_slots.lengthen(made, shard)  # a tf.train.Checkpoint may have restored it when it was made
+            growing_slots.fit(made, shard)  # a tf.train.Checkpoint may have restored it when it was made
     return made
+
+
+def _of_any_rows(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Keras would compare the shape of a slot, in which the rows of a table that grows are unknown."""
+    def set_weights(self: Any, weights: Any) -> Any:
+        growing = {index for index, made in enumerate(self.variables) if growing_slots.slot_of(made) is not None}
+        if not growing or len(weights) != len(self.variables):
+            return stock(self, weights)
+        for made, value in zip(self.variables, weights):
+            made.shape.assert_is_compatible_with(value.shape)
+        for made, value in zip(self.variables, weights):
+            made.assign(value)
+        return None
+
+    return set_weights
 
 
 def _eager_slots(stock: Callable[..., Any]) -> Callable[..., Any]:

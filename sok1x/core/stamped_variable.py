@@ -4,7 +4,7 @@ from typing import Any, Callable, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager
+from sok1x.core import eager, eager_slots
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops, tf_ops
@@ -94,6 +94,51 @@ class StampedVariable(ShardVariable):
         # TensorFlow's own runs `initializer`, by which all that lies beside the rows would begin anew.
         session.run(self._initializer_op, {self._initializer_op.inputs[1]: value})
         session.run(self._loaded)
+
+    def assign(self, value: Any, use_locking: Any = None, name: Any = None, read_value: bool = True) -> Any:
+        """Assigns `value`, as a `ShardVariable`; eagerly a table that grows may get another V, and its slots with it.
+
+        Args:
+            value: the new value, float32 [V, D].
+            use_locking: ignored.
+            name: of the assignment op.
+            read_value: whether to return the variable after the assignment rather than the op.
+
+        Returns:
+            As `ShardVariable.assign`.
+
+        Raises:
+            ValueError: value has another D, or, of a table that does not grow, another V.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     shard = sok.EmbeddingVariable(rows=2, dim=2)
+            ...     _ = session.run(sok.Init(global_batch_size=1))
+            ...     _ = session.run(tf.global_variables_initializer())
+            ...     session.run(shard.assign([[1.0, 2.0], [3.0, 4.0]])).tolist()
+            [[1.0, 2.0], [3.0, 4.0]]
+        """
+        made = super().assign(value, use_locking=use_locking, name=name, read_value=read_value)
+        if tf.executing_eagerly():
+            eager_slots.fit(self)
+        return made
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        """Of TensorFlow's variables a copy; a table's would be a plain variable, whose rows no key finds."""
+        raise self._no_copy("copy.deepcopy")
+
+    def __reduce__(self) -> Any:
+        """Likewise, for pickle."""
+        raise self._no_copy("pickle")
+
+    def _no_copy(self, caller: str) -> TypeError:
+        return TypeError((
+            "table '{}': got {} of it, or of a layer or an object that has it, expected another table: its rows mean "
+            "nothing without their keys, which are not the variable's. Make a second table or layer with the same "
+            "arguments (of a layer by from_config), and give it the rows by get_weights and set_weights, or by "
+            "sok.export and sok.assign").format(self.table.name, caller))
 
     def sparse_read(self, indices: Any, name: Any = None) -> tf.Tensor:
         """Reads rows by their numbers.

@@ -1,0 +1,138 @@
+"""Run by test_eager_keras.py: what Keras and tapes do with a table besides `fit`, in eager programs."""
+import copy
+import os
+import pickle
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
+
+KEYS, DIM, BATCH = 40, 3, 6
+CUSTOM = {"All2AllDenseEmbedding": sok.All2AllDenseEmbedding}
+
+
+def rows(table):
+    """Of this rank: {key: row}."""
+    keys, values = sok.export(table)
+    return dict(zip(keys.numpy().tolist(), values.numpy()))
+
+
+def expect_equal(one, other):
+    assert sorted(one) == sorted(other)
+    for key, row in one.items():
+        np.testing.assert_allclose(row, other[key], rtol=1e-5, atol=1e-6)
+
+
+def growing_model(optimizer):
+    layer = sok.All2AllDenseEmbedding(None, DIM, 1, 1, init_capacity=2, embedding_initializer="ones")
+    model = tf.keras.Sequential([tf.keras.Input([1, 1], dtype=tf.int64), layer, tf.keras.layers.Flatten(),
+                                 tf.keras.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(sok.DistributedOptimizer(optimizer(), average=False), "mse")
+    return model, layer.embedding_variable
+
+
+def fit(model, first, end):
+    keys = np.arange(first, end).reshape(-1, 1, 1)
+    model.fit(keys, np.cos(keys[:, 0]), batch_size=BATCH, shuffle=False, verbose=0)
+
+
+def check_weights_of_fewer_rows():
+    """What EarlyStopping does with the best weights: since then the table has grown, and its slots with it."""
+    for optimizer in (tf.keras.optimizers.Adam, tf.keras.optimizers.legacy.Adam):
+        model, table = growing_model(optimizer)
+        fit(model, 0, 12)
+        weights, before = model.get_weights(), rows(table)
+        fit(model, 0, KEYS)
+        model.set_weights(weights)
+        expect_equal(before, rows(table))
+        for end in (12, KEYS):
+            fit(model, 0, end)
+        found = rows(table)
+        assert sorted(found) == [key for key in range(KEYS) if key % launch.current().size == launch.current().rank]
+
+
+def check_whole_models(folder):
+    """Keras makes the optimizer's slots of a table that has no rows yet, and loads them before the rows or after."""
+    for name in ("model.keras", "model.h5"):
+        model, table = growing_model(tf.keras.optimizers.Adam)
+        fit(model, 0, 30)
+        path = os.path.join(folder, name)
+        model.save(path)
+        loaded = tf.keras.models.load_model(path, custom_objects=CUSTOM)
+        expect_equal(rows(table), rows(loaded.layers[0].embedding_variable))
+        for one in (model, loaded):
+            fit(one, 20, KEYS)
+        expect_equal(rows(table), rows(loaded.layers[0].embedding_variable))
+
+
+def check_jacobians():
+    """Whose tape eager calls have filled, and whose gradients are taken in a function."""
+    first = np.random.RandomState(0).normal(size=[KEYS, DIM]).astype(np.float32)
+    table, stock = sok.Variable(first), tf.Variable(first)
+    keys = tf.constant([[3, 4], [5, 3]], tf.int64)
+    with tf.GradientTape() as tape:
+        value = tf.reduce_sum(sok.lookup_sparse(table, tf.sparse.from_dense(keys), combiners="sum") ** 2, axis=0)
+    found = tape.jacobian(value, table)
+    with tf.GradientTape() as tape:
+        value = tf.reduce_sum(tf.reduce_sum(tf.gather(stock, keys), axis=1) ** 2, axis=0)
+    expected = tape.jacobian(value, stock).numpy() * launch.current().size  # each rank's batch is this one
+    for key in rows(table):
+        number = key // launch.current().size
+        np.testing.assert_allclose(found[:, number], expected[:, key], rtol=1e-5, atol=1e-5)
+
+
+def check_copies():
+    """A copy of the rows alone would be looked up in by nobody."""
+    layer = sok.All2AllDenseEmbedding(8, DIM, 1, 1)
+    for kind, call in (("copy.deepcopy", copy.deepcopy), ("pickle", pickle.dumps)):
+        for one in (layer, layer.embedding_variable, sok.Variable(np.ones([4, DIM], np.float32))):
+            try:
+                call(one)
+            except TypeError as error:
+                assert "got {} of it".format(kind) in str(error) and "from_config" in str(error), error
+            else:
+                raise AssertionError("no error")
+
+
+class Module(tf.Module):
+    """Tables of their own, of no layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.static = sok.Variable(np.random.RandomState(1).normal(size=[KEYS, DIM]).astype(np.float32))
+        self.grown = sok.DynamicVariable(dimension=DIM, init_capacity=2)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.int64)])
+    def serve(self, keys):
+        found = sok.lookup_sparse([self.static, self.grown], [tf.RaggedTensor.from_tensor(keys)] * 2,
+                                  combiners=["sum"] * 2)
+        return {"found": tf.concat(found, axis=1)}
+
+
+def check_saved_modules(folder):
+    module, keys = Module(), tf.constant([[1, 2], [30, 1]], tf.int64)
+    expected = module.serve(keys)["found"].numpy()
+    path = os.path.join(folder, "module")
+    tf.saved_model.save(module, path, signatures={"serving_default": module.serve})
+    loaded = tf.saved_model.load(path)
+    for call in (loaded.serve, loaded.signatures["serving_default"]):
+        np.testing.assert_array_equal(call(keys)["found"], expected)
+
+
+def main(folder):
+    sok.init()
+    check_weights_of_fewer_rows()
+    if launch.current().size == 1:
+        check_whole_models(folder)
+        check_saved_modules(folder)
+    check_copies()
+    check_jacobians()
+    print("rank", launch.current().rank, "ok")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

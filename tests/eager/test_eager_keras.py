@@ -1,0 +1,15 @@
+"""Keras' ways with a model's weights, and tapes' with a table's gradient, on one rank and on two."""
+import os
+
+import pytest
+import tensorflow
+from ranks import run_ranks
+
+pytestmark = pytest.mark.skipif(tensorflow.__version__.startswith("1."), reason="TensorFlow 1.15 works in graphs")
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_weights_whole_models_and_jacobians(ranks, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_keras.py"), tmp_path, timeout=300)
+    assert finished.out.count("ok") == ranks
