@@ -16,6 +16,7 @@ from sok1x.core import (
     slots,
     table_parts,
     table_root,
+    trace_types,
     warm_start,
     watching,
 )
@@ -271,6 +272,10 @@ class EmbeddingVariable(StampedVariable):
         """
         self._in_hand()
         return super().handle
+
+    def __tf_tracing_type__(self, signature_context: Any) -> Any:
+        """TensorFlow 2 asks for it where a tf.function is given the table as an argument."""
+        return trace_types.of(self, signature_context)
 
     def _in_hand(self) -> None:
         """Somebody, perhaps an optimizer, has asked for what ops on the variable need."""

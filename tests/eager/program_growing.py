@@ -170,6 +170,33 @@ def check_numbered_rows():
     assert sorted(found) == [7, 40] and all((row == 0.5).all() for row in found.values()), found
 
 
+def check_traces(world):
+    """A tf.function that is given one table after the other reads and trains each: no trace serves another table."""
+    kinds = []
+
+    @tf.function(reduce_retracing=True)
+    def step(variable, keys):
+        kinds.append(type(variable).__name__)
+        of_table = not type(variable).__module__.startswith("tensorflow")
+        with tf.GradientTape() as tape:
+            rows = sok.all2all_dense_embedding(variable, keys) if of_table else tf.nn.embedding_lookup(variable, keys)
+            loss = tf.reduce_sum(rows)
+        gradient = tape.gradient(loss, variable)
+        variable.scatter_sub(tf.IndexedSlices(gradient.values, gradient.indices))
+        return rows
+
+    given = [sok.DynamicVariable(DIM, initializer="9"), sok.DynamicVariable(DIM, initializer="8"),
+             tf.Variable(tf.fill([KEYS, DIM], 7.0)), sok.EmbeddingVariable(16, DIM, initializer="ones"),
+             sok.EmbeddingVariable(16, DIM, initializer="zeros"), sok.Variable(tf.fill([KEYS, DIM], 5.0)),
+             sok.Variable(tf.fill([KEYS, DIM], 4.0), mode="localized:0"), tf.Variable(tf.fill([KEYS, DIM], 3.0))]
+    begin, keys = [9, 8, 7, 1, 0, 5, 4, 3], tf.constant([5, 7], tf.int64)
+    for times in range(3):
+        for variable, first in zip(given, begin):
+            trained = times * (1 if type(variable) is type(given[2]) else world.size)
+            np.testing.assert_array_equal(step(variable, keys), np.full([2, DIM], first - trained, np.float32))
+    assert len(kinds) == 7, kinds  # plain variables share one
+
+
 def main(seed, folder):
     sok.init()
     world, random = launch.current(), np.random.RandomState(seed)
@@ -184,6 +211,7 @@ def main(seed, folder):
     train(cached, cached, lambda: KERAS.legacy.SGD(0.1), False, True, world, random, "cache", growing=False)
     check_local_lookup(random)
     check_numbered_rows()
+    check_traces(world)
     for in_function in (False, True):
         check_forgetting(world, in_function)
     if world.size == 1:
