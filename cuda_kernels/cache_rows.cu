@@ -10,7 +10,8 @@
 // is in the cache so that nobody has looked.
 enum Home { HOME_NEW = -1, HOME_REFUSED = -2, HOME_UNKNOWN = -3 };
 
-// In what is noted of a row of the cache beside its row in the host's memory: it has come without its optimizers' slots.
+// In what is noted of a row of the cache beside its row in the host's memory: it has come without its optimizers'
+// slots.
 static const i64 LEAN = 1ll << 32;
 
 // As sok1x_touch_rows (row_use.cu); *hits grows by the rows that this lookup is the first to ask for.
