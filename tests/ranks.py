@@ -86,7 +86,7 @@ def python(program, values, fresh=False):
     return [sys.executable, "-E", "-s", "-S", os.path.join(HERE, "forked.py"), folder] + program
 
 
-def run_ranks(ranks, program, *arguments, timeout=120, env=None, check=True, launcher=None, fresh=False):
+def run_ranks(ranks, program, *arguments, timeout=300, env=None, check=True, launcher=None, fresh=False):
     """Run `program` (a file's path, or source text) on `ranks` ranks; kill the whole group after `timeout` s.
 
     `ranks=0` starts it without a launcher. `check=True` asserts exit code 0 and clean stderr. `fresh` is as of

@@ -17,7 +17,7 @@ BENCHMARKS = os.path.join(ROOT, "benchmarks")
 
 def run(program, *arguments):
     out = subprocess.run([sys.executable, os.path.join(BENCHMARKS, program + ".py")] + list(arguments),
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=120)
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=300)
     assert out.returncode == 0, out.stderr[-4000:]
     return out.stdout
 

@@ -217,6 +217,6 @@ def test_saved_model_cli(tmp_path, seed):
         [program, "run", "--dir", model, "--tag_set", "serve", "--signature_def", "EmbeddingVariable",
          "--input_exprs", "keys=np.array([1, -7, 2**62], dtype=np.int64)", "--outdir", str(tmp_path / "out")],
         env=environment({"PYTHONPATH": ""}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
-        timeout=120)
+        timeout=300)
     assert done.returncode == 0, done.stdout
     assert np.load(str(tmp_path / "out" / "rows.npy")).shape == (3, 9)

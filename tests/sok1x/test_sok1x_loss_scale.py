@@ -148,5 +148,5 @@ def test_names(program):
                 "try: module.Nothing\nexcept AttributeError as error: assert 'LossScaleOptimizer' in str(error)\n"
                 "else: raise AssertionError\n")
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, universal_newlines=True, timeout=120)
+                          stderr=subprocess.STDOUT, universal_newlines=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, "")
