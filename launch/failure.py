@@ -174,8 +174,8 @@ def finish(world):
     while coordinator.serves and not (coordinator.leaving.all_left or coordinator.job_error or transport.closed):
         coordinator.poll()
         time.sleep(0.002)
-    if coordinator.job_error is None and world.farewell.wanted:
-        world.farewell.end()  # MPI is finalised by who has begun to
+    if coordinator.job_error is None:
+        world.farewell.close()  # who has begun to finalise MPI does so
     if coordinator.job_error is None and not transport.closed:
         coordinator.part()
     if world.heartbeat is not None:

@@ -33,19 +33,21 @@ class Farewell:
         self._world = world
         self.wanted = False
         self._left, self._over = threading.Event(), threading.Event()
-        self._told = False
+        self._lock = threading.Lock()
+        self._closed = self._told = False
 
     def wait(self):
         """Has the executor leave the other ranks, and waits for them. Any thread.
 
         Where the job fails it may not return: the process is ended when its grace is over, or by its launcher. Where
-        this rank has left already the program ends, and nothing is waited for.
+        the executor's thread is at its end nothing is waited for.
         """
         coordinator = self._world.coordinator
-        if self._world.size == 1 or coordinator.leaving.begun or coordinator.job_error is not None:
-            return
-        self.wanted = True
-        if not self._left.wait(_BUSY_SECONDS):
+        with self._lock:
+            if self._world.size == 1 or self._closed or coordinator.job_error is not None:
+                return
+            self.wanted = True
+        if not self._left.wait(_BUSY_SECONDS) and not coordinator.leaving.begun:
             # Those who need this rank would never hear.
             coordinator.fail_job(finalised(self._world.rank), FAILED_PRECONDITION)
         self._over.wait()
@@ -68,6 +70,17 @@ class Farewell:
                 self.end()
         elif coordinator.leaving.all_left or coordinator.leaving.leader_left_at is not None and self._world.rank != 0:
             self.end()  # a rank 0 that has left may wait for nobody, and then it does not answer (failure.py)
+
+    def close(self):
+        """Says that the executor comes to no `go_on` any more: nobody is to wait for it. On the executor's thread.
+
+        From another thread MPI may be finalised at any moment, as Horovod's does when another rank ends: before this,
+        it is waiting here, and goes on now; after this, it does not begin to.
+        """
+        with self._lock:
+            self._closed = True
+        if self.wanted:
+            self.end()
 
     def end(self):
         """Lets nobody into MPI any more, and lets it be finalised. On the executor's thread."""

@@ -111,8 +111,11 @@ class _Mpi:
                     found.name, found.size, self.size, MPI.Get_library_version().split(",")[0].strip()))
 
     def finalize(self):
-        """Finalises MPI (on the thread that initialised it; all ranks have left)."""
-        self.MPI.Finalize()
+        """Finalises MPI (on the thread that initialised it; all ranks have left), unless somebody has just begun to."""
+        try:
+            self.MPI.Finalize()
+        except self.MPI.Exception:
+            return
 
     def _finalizing(self):
         try:
