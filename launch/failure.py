@@ -10,6 +10,7 @@ The order at a normal end: main thread's atexit -> executor told to stop -> on t
 meanwhile: `conclude(world, thread)`. MPI may be finalised before that, and the process go on: see farewell.py.
 """
 import atexit
+import functools
 import logging
 import os
 import signal
@@ -26,9 +27,12 @@ _EXTRA_SECONDS = 1.0
 _ALARM_SECONDS = 3
 _FLUSH_SECONDS = 0.5
 _LOOK_SECONDS = 0.5
+# The launcher gives the code of the rank that ends first with one: the rank that the failure names goes first.
+_AFTER_SECONDS = 0.2
 
 _monitor = None
 _uncaught = None       # text of the exception that ended the main thread
+_code = 1              # with which this process ends after a failure
 
 
 def install(world):
@@ -39,6 +43,7 @@ def install(world):
     _monitor = Monitor(world)
     world.coordinator.on_job_error = _monitor.failed
     _chain_excepthook(world)
+    _chain_exit()
     _monitor.start()
     if world.heartbeat is not None:
         world.heartbeat.begin()
@@ -66,12 +71,35 @@ def _chain_excepthook(world):
             # A child of fork is not this rank.
             previous(kind, value, trace)
             return
-        text = _uncaught = str(value).strip()
-        previous(kind, value, trace)
-        world.coordinator.fail_job("{} failed: {}{}".format(
-            named(world.rank), kind.__name__, ": " + text if text else ""))
+        text = _uncaught = _text_of(value)
+        try:
+            previous(kind, value, trace)
+        finally:
+            world.coordinator.fail_job("{} failed: {}{}".format(
+                named(world.rank), kind.__name__, ": " + text if text else ""))
 
     sys.excepthook = hook
+
+
+def _text_of(exception):
+    try:
+        return str(exception).strip()
+    except Exception:
+        return ""
+
+
+def _chain_exit():
+    """Notes the main thread's code, which nobody knows any more at exit."""
+    previous = sys.exit
+
+    @functools.wraps(previous)
+    def leave(*status):
+        global _code
+        if threading.current_thread() is threading.main_thread() and len(status) == 1 and isinstance(status[0], int):
+            _code = status[0] & 0xFF or 1  # what a parent sees of it; not 0 where the job has failed
+        previous(*status)
+
+    sys.exit = leave
 
 
 class Monitor(threading.Thread):
@@ -89,6 +117,8 @@ class Monitor(threading.Thread):
     def failed(self, _):
         """Starts the grace; called once when the job has failed, on any thread."""
         self._end_at = self._clock() + self._world.grace_seconds
+        # Here, for the monitor's thread may never get the GIL again.
+        _arm_alarm(self._world.grace_seconds + _EXTRA_SECONDS + _ALARM_SECONDS)
         self._wake.set()
 
     def finishing(self):
@@ -103,7 +133,6 @@ class Monitor(threading.Thread):
         """The thread's loop."""
         while not self._wake.wait(_LOOK_SECONDS):
             self._survive(self._watch.look)
-        _arm_alarm(self._world.grace_seconds + _EXTRA_SECONDS + _ALARM_SECONDS)
         while True:
             end_at = self._end_at + (_EXTRA_SECONDS if self._finishing else 0.0)
             left = end_at - self._clock()
@@ -135,14 +164,14 @@ def _arm_alarm(seconds):
 
 
 def end_now(text):
-    """Ends this process at once with exit code 1, with `text` on stderr, from any thread."""
+    """Ends this process at once with exit code 1, or that of `sys.exit`, with `text` on stderr, from any thread."""
     if text:
         print_line(text)
     # The main thread may hold the lock of a stream: flushing gets a moment, not for ever.
     flusher = threading.Thread(target=_flush, daemon=True)
     flusher.start()
     flusher.join(_FLUSH_SECONDS)
-    os._exit(1)
+    os._exit(_code)
 
 
 def _flush():
@@ -203,6 +232,8 @@ def finish(world):
         time.sleep(0.002)
     coordinator.part()
     transport.flush(0.5)
+    if error.rank != world.rank:
+        time.sleep(_AFTER_SECONDS)
 
 
 def conclude(world, executor):
@@ -210,8 +241,8 @@ def conclude(world, executor):
 
     Waits for the executor's thread to end: for as long as the other ranks take, as MPI_Finalize would, but after a
     failure not beyond the grace. After a failure that is not this process's own uncaught exception, the process
-    would then end with code 0: it is ended here with code 1. What was registered with atexit before sok.Init ran
-    does not run in that case, except the flushing of streams and of logging.
+    would then end with code 0: it is ended here with code 1, or the one that `sys.exit` was given. What was registered
+    with atexit before sok.Init ran does not run in that case, except the flushing of streams and of logging.
 
     Args:
         world: The World.

@@ -6,14 +6,19 @@ leaves the others, and goes on talking with them until all have left, as MPI_Fin
 asleep and able to hear of a failure. Open MPI's mpiexec breaks or hangs now and then where some ranks end with an error
 while others are inside of MPI_Finalize: so after a failure a rank goes there only if the others do, as they end.
 """
+import sys
 import threading
 import time
+import traceback
 
 from .errors import FAILED_PRECONDITION
+from .hosts import named
 from .leaving import finalised
+from .lines import print_line
 
-# What has been announced and not yet decided may be on its way.
-_UNDER_WAY_SECONDS = 0.5
+# What has been announced and not yet decided may be on its way. Or it waits for a rank that left before, whose name
+# comes within left_alone's second: Horovod finalises MPI on all ranks when one of them ends.
+_UNDER_WAY_SECONDS = 2.0
 # For the executor to end what it is doing.
 _BUSY_SECONDS = 10.0
 _SENT_SECONDS = 1.0
@@ -35,6 +40,7 @@ class Farewell:
         self._left, self._over = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._closed = self._told = False
+        self._raised = None  # the text of an exception on its way, where MPI is finalised
 
     def wait(self):
         """Has the executor leave the other ranks, and waits for them. Any thread.
@@ -43,10 +49,14 @@ class Farewell:
         the executor's thread is at its end nothing is waited for.
         """
         coordinator = self._world.coordinator
+        self._raised = traceback.format_exc() if sys.exc_info()[0] is not None else None
         with self._lock:
-            if self._world.size == 1 or self._closed or coordinator.job_error is not None:
-                return
-            self.wanted = True
+            waits = self._world.size > 1 and not self._closed and coordinator.job_error is None
+            self.wanted = self.wanted or waits
+        if not waits:
+            if coordinator.job_error is not None:
+                self._show_raised()  # MPI_Finalize waits for all ranks, and keeps the GIL where mpi4py calls it
+            return
         if not self._left.wait(_BUSY_SECONDS) and not coordinator.leaving.begun:
             # Those who need this rank would never hear.
             coordinator.fail_job(finalised(self._world.rank), FAILED_PRECONDITION)
@@ -64,6 +74,7 @@ class Farewell:
             self._left.set()
         elif coordinator.job_error is not None and not self._told:
             self._told = True
+            self._show_raised()
             coordinator.leaving.end()  # who is in MPI_Finalize has nothing to tell its user
         elif self._world.mpi.ours:
             if coordinator.leaving.all_left and coordinator.job_error is None:
@@ -92,6 +103,13 @@ class Farewell:
         world.mpi.gate.shut()
         self._left.set()
         self._over.set()
+
+    def _show_raised(self):
+        """Nobody else will: it does not come out of a `finally` in which MPI is finalised."""
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            print_line("sok1x: {}: MPI was finalised while an exception was on its way:\n{}".format(
+                named(self._world.rank), raised.rstrip()))
 
     @staticmethod
     def _leave(coordinator, carry_out):

@@ -10,7 +10,8 @@ from .job_failure import ANSWER_SECONDS
 def finalised(rank):
     """What is said where MPI was finalised too early on a rank."""
     return ("{}: MPI was finalised while ops still waited for other ranks. If the program calls hvd.shutdown() or "
-            "MPI.Finalize(), call it after the last use of sok1x.").format(named(rank))
+            "MPI.Finalize(), call it after the last use of sok1x; a Horovod that has started MPI finalises it on all "
+            "ranks when one of them ends.").format(named(rank))
 
 
 class Leaving:

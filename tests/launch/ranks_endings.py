@@ -75,8 +75,25 @@ def raises():
     executor.exchange(0)
 
 
+def raises_hardly():
+    """Rank 1's main thread raises what cannot be printed, and the program's own hook fails too."""
+    class Unprintable(Exception):
+        def __str__(self):
+            raise KeyError("no words")
+
+    def hook(kind, value, trace):
+        raise OSError("the program's own hook")
+
+    sys.excepthook = hook
+    world = executor.start_world()
+    if world.rank == 1:
+        trouble()
+        raise Unprintable
+    executor.exchange(0)
+
+
 def caught():
-    """As above, but the other ranks catch what they get and end as if nothing had happened."""
+    """As `raises`, but the other ranks catch what they get and end as if nothing had happened."""
     world = executor.start_world()
     if world.rank == 1:
         trouble()
@@ -151,6 +168,20 @@ def finalised():
     if way == "later":
         exchange_in_vain("later", 0)
     time.sleep(100)
+
+
+def finalised_at_last():
+    """Every rank finalises MPI however it ends, and rank 1 raises."""
+    from mpi4py import MPI
+    world = executor.start_world()
+    try:
+        steps(5, world)
+        if world.rank == 1:
+            trouble()
+            raise ValueError("boom before the end")
+        executor.exchange(0)
+    finally:
+        MPI.Finalize()
 
 
 def exchange_in_vain(when, index):

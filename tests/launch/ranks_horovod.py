@@ -1,4 +1,4 @@
-"""Run on 2 ranks: our executor beside Horovod in one process. Arguments: scenario, and who starts first."""
+"""Run on several ranks: our executor beside Horovod in one process. Arguments: scenario, and who starts first."""
 import sys
 import time
 
@@ -54,6 +54,20 @@ def shutdown(first):
     except LaunchError as error:
         outcome = "refused: {}".format(error)
     sys.stdout.write("{} {}\n".format(world.rank, outcome))
+
+
+def shut_down_by_one(first):
+    """Rank 1 shuts Horovod down while the others wait for it; Horovod does so on all ranks then."""
+    world = both(first)
+    assert executor.exchange(0, 5) == [5] * world.size
+    if world.rank == 1:
+        time.sleep(1)
+        hvd.shutdown()
+        return
+    try:
+        executor.exchange(0, 6)
+    except LaunchError as error:
+        sys.stdout.write("needed: {}\n".format(error))
 
 
 def raises(first):

@@ -1,10 +1,14 @@
 """Jobs that end well, end early, fail, stall or die; the scenarios are in ranks_endings.py."""
 import os
 import re
+import signal
 import time
+import types
 
 import pytest
 from ranks import run_ranks
+
+from sok1x.launch import failure
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks_endings.py")
 
@@ -45,6 +49,19 @@ def test_a_rank_that_raises_ends_all_with_its_message():
     assert "Traceback" in done.err and "ValueError: boom on one" in done.err
 
 
+def test_a_rank_that_raises_what_cannot_be_said_ends_all_all_the_same():
+    done = failing(2, "raises_hardly")
+    assert "LaunchError: rank 1 failed: Unprintable" in done.err and "OSError: the program's own hook" in done.err, str(
+        done)
+
+
+def test_the_alarm_clock_is_set_before_any_other_thread_runs():
+    """Whoever keeps the GIL from now on is ended all the same."""
+    monitor = failure.Monitor(types.SimpleNamespace(grace_seconds=1.5))
+    monitor.failed(None)
+    assert 4 < signal.alarm(0) <= 6
+
+
 def test_ranks_that_catch_the_failure_still_end_non_zero(way):
     done = failing(3, "caught", env=way.env(3))
     for rank in (0, 2):
@@ -64,6 +81,7 @@ def test_a_rank_that_left_is_named_by_those_who_need_it(scenario, rank):
     done = failing(3, scenario)
     assert "op 'op0' waits for rank {} that left".format(rank) in done.err, str(done)
     assert "sok.EvenSteps(dataset)" in done.err, str(done)
+    assert done.code == (3 if scenario == "deserted_with_code" else 1), str(done)
 
 
 @pytest.mark.parametrize("ranks, gone, way", [(4, 2, "by_mpi4py"), (2, 0, "in_another_thread"), (3, 1, "in_flight"),
@@ -77,6 +95,13 @@ def test_a_rank_that_finalised_mpi_is_named_by_those_who_need_it(ranks, gone, wa
         theirs = own
         assert way.replace("_", " ") + ": " + own in done.out, str(done)
     assert done.out.count("needed: " + theirs) == ranks - 1, str(done)
+
+
+def test_what_was_raised_before_mpi_was_finalised_is_shown():
+    """Nothing comes out of a `finally` in which MPI is finalised too early."""
+    done = failing(3, "finalised_at_last", within=15)
+    assert "\nValueError: boom before the end\n" in done.err, str(done)
+    assert done.err.count("op 'op0' waits for rank 1 that left") >= 2, str(done)
 
 
 def test_a_rank_that_finalised_mpi_harms_nobody_who_is_done():

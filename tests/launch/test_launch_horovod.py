@@ -28,6 +28,12 @@ def test_horovod_shut_down_early_takes_its_mpi_along_and_we_say_so():
 
 
 @FIRST
+def test_the_rank_that_shut_horovod_down_is_named_by_those_who_need_it(first):
+    done = run_ranks(3, PROGRAM, "shut_down_by_one", first, timeout=60, check=False)
+    assert done.code != 0 and done.out.count("needed: op 'op0' waits for rank 1 that left") == 2, str(done)
+
+
+@FIRST
 def test_a_rank_that_raises_while_another_waits_for_it_in_horovod(first):
     done = run_ranks(2, PROGRAM, "raises", first, timeout=60, check=False)
     took = time.monotonic() - float(re.search(r"trouble at ([0-9.]+)", done.out).group(1))
