@@ -257,6 +257,11 @@ class DynamicVariable(PlacedVariable):
         numbered_rows.refuse_reading(self.table.name)
         return super()._dense_var_to_tensor(dtype, name, as_ref)
 
+    def _in_hand(self) -> None:
+        if not self._in_graph_mode:
+            numbered_rows.refuse_handle(self.table.name)
+        super()._in_hand()
+
     def _lazy_read(self, op: Any) -> Any:
         if getattr(op, "type", "").startswith("ResourceScatter") and not row_numbers.are_of(
                 op.inputs[1], self.table.name):

@@ -1,7 +1,7 @@
 """TensorFlow's functions that take rows by their numbers, which keys are not."""
 import functools
 import itertools
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -28,6 +28,7 @@ _READING: Functions = {
                              "boolean_mask": _always, "gather_nd": _always, "gather": _not_along_rows},
     "python.ops.math_ops": {name + version: _always for version in ("", "_v2") for name in (
         "sparse_segment_sum", "sparse_segment_mean", "sparse_segment_sqrt_n")},
+    "python.ops.gen_array_ops": {"tensor_scatter_" + name: _always for name in ("update", "add", "sub", "min", "max")},
 }
 _WRITING: Functions = {"python.ops.state_ops": {name: _always for name in (
     "scatter_update", "scatter_add", "scatter_sub", "scatter_mul", "scatter_div", "scatter_min", "scatter_max",
@@ -46,10 +47,10 @@ def refuse_reading(table_name: str) -> None:
     Raises:
         TypeError: for a function that then takes some of them by their numbers.
     """
-    if _asking(_CONTRIB):
+    if _asking(_CONTRIB)[0]:
         raise TypeError("table '{}': tf.contrib.layers.safe_embedding_lookup_sparse reads numbered rows, which keys "
                         "are not; call tf.nn.safe_embedding_lookup_sparse, which takes the same".format(table_name))
-    name = _asking(_READING)
+    name, _ = _asking(_READING)
     if name:
         raise TypeError("table '{}': tf.{} takes rows by their numbers, which keys are not, for rows lie in the order "
                         "in which keys have come: read keys' rows by tf.nn.embedding_lookup, or take a part of "
@@ -62,10 +63,22 @@ def refuse_writing(table_name: str) -> None:
     Raises:
         TypeError: by a function of TensorFlow's that users call, not an optimizer.
     """
-    name = _asking(_WRITING)
+    name, _ = _asking(_WRITING)
     if name:
-        raise TypeError("table '{}': tf.{} writes rows by their numbers, which keys are not, for rows lie in the order "
-                        "in which keys have come: write keys' rows by sok.assign".format(table_name, name))
+        raise _written_by(table_name, "tf." + name)
+
+
+def refuse_handle(table_name: str) -> None:
+    """Called where the handle of a table of keys is asked for, perhaps to write rows by their numbers.
+
+    Eagerly `refuse_writing` comes too late, for the function then knows no op, and has written.
+
+    Raises:
+        TypeError: by a function of TensorFlow's that users call, for other rows than those of a gradient.
+    """
+    name, given = _asking(_WRITING)
+    if name and not _of_gradient(given.get("indices"), table_name):
+        raise _written_by(table_name, "tf." + name)
 
 
 def refuse_methods(kind: Any) -> Any:
@@ -84,13 +97,20 @@ def _of_gradients(name: str, stock: Callable[..., Any]) -> Callable[..., Any]:
     def scatter(self: Any, *args: Any, **options: Any) -> Any:
         given = args[0] if args else options.get("sparse_delta", options.get("indices"))
         rows = given.indices if isinstance(given, tf.IndexedSlices) else given
-        if not (isinstance(rows, tf.Tensor) and row_numbers.are_of(rows, self.table.name)) and not _in_a_step():
-            raise TypeError("table '{}': its method {} writes rows by their numbers, which keys are not, for rows lie "
-                            "in the order in which keys have come: write keys' rows by sok.assign".format(
-                                self.table.name, name))
+        if not _of_gradient(rows, self.table.name) and not _in_a_step():
+            raise _written_by(self.table.name, "its method " + name)
         return stock(self, *args, **options)
 
     return scatter
+
+
+def _of_gradient(rows: Any, table_name: str) -> bool:
+    return isinstance(rows, tf.Tensor) and row_numbers.are_of(rows, table_name)
+
+
+def _written_by(table_name: str, name: str) -> TypeError:
+    return TypeError("table '{}': {} writes rows by their numbers, which keys are not, for rows lie in the order in "
+                     "which keys have come: write keys' rows by sok.assign".format(table_name, name))
 
 
 def _in_a_step() -> bool:
@@ -98,11 +118,11 @@ def _in_a_step() -> bool:
     return any(frame.f_code.co_name in _STEPS for frame in itertools.islice(callers.frames(), _FRAMES))
 
 
-def _asking(functions: Functions) -> str:
-    """The name of the function that has called, through others, what calls this; '' if it is another."""
+def _asking(functions: Functions) -> Tuple[str, Dict[str, Any]]:
+    """The function that has called, through others, what calls this: its name, '' if it is another, and variables."""
     for frame in itertools.islice(callers.frames(), _FRAMES):
         name, module = frame.f_code.co_name, frame.f_globals.get("__name__", "")
         for end, known in functions.items():
             if name in known and module.endswith(end) and known[name](frame.f_locals):
-                return str(name)
-    return ""
+                return str(name), frame.f_locals
+    return "", {}

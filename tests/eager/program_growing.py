@@ -154,20 +154,32 @@ def check_memory():
     assert memory() - before < 75e6, (before, memory())  # as many as one table has
 
 
+def refused(call, words="writes rows"):
+    try:
+        call()
+    except TypeError as error:
+        assert words + " by their numbers" in str(error), error
+    else:
+        raise AssertionError("a key was taken for a row's number")
+
+
 def check_numbered_rows():
     """A method that writes rows by their numbers has not written when it refuses keys; a gradient's rows it takes."""
     table, keys = sok.DynamicVariable(dimension=DIM, initializer="1"), tf.constant([40, 7], tf.int64)
     for method in (table.scatter_add, table.scatter_update, tf.function(table.scatter_sub)):
-        try:
-            method(tf.IndexedSlices(tf.fill([1, DIM], 5.0), tf.constant([0])))
-        except TypeError as error:
-            assert "writes rows by their numbers" in str(error), error
-        else:
-            raise AssertionError("a key was taken for a row's number")
+        refused(lambda method=method: method(tf.IndexedSlices(tf.fill([1, DIM], 5.0), tf.constant([0]))))
+    for name in ("add", "sub", "update", "mul", "div", "min", "max"):
+        function = getattr(tf.compat.v1, "scatter_" + name)
+        refused(lambda function=function: function(table, [0], tf.fill([1, DIM], 5.0)))
+    for name in ("add", "sub", "update"):
+        function = getattr(tf.compat.v1, "scatter_nd_" + name)
+        refused(lambda function=function: function(table, [[0]], tf.fill([1, DIM], 5.0)))
+    refused(lambda: tf.tensor_scatter_nd_add(table, [[0]], tf.fill([1, DIM], 5.0)), "takes rows")
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(tf.nn.embedding_lookup(table, keys))
     gradient = tape.gradient(loss, table)
-    table.scatter_sub(tf.IndexedSlices(0.5 * gradient.values, gradient.indices))
+    table.scatter_sub(tf.IndexedSlices(0.25 * gradient.values, gradient.indices))
+    tf.compat.v1.scatter_sub(table, gradient.indices, 0.25 * gradient.values)
     found = rows(table)
     assert sorted(found) == [7, 40] and all((row == 0.5).all() for row in found.values()), found
 

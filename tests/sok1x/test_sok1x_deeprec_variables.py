@@ -58,6 +58,8 @@ def test_keys_are_never_taken_for_numbers_of_rows():
             ("gather", lambda: tf.gather(items, [7], axis=-2)),
             ("(batch_)?gather", lambda: tf.gather(items, [[0]], batch_dims=1)),
             ("(batch_)?gather", lambda: tf.batch_gather(items, [[0]])),
+            ("tensor_scatter_update", lambda: tf.tensor_scatter_nd_update(items, [[7]], rows)),
+            ("tensor_scatter_add", lambda: tf.tensor_scatter_nd_add(items, [[7]], rows)),
             ("sparse_segment_sum", lambda: tf.sparse_segment_sum(items, [7], [0])),
             ("sparse_segment_mean", lambda: tf.sparse_segment_mean(items, [7], [0], num_segments=2))):
         with pytest.raises(TypeError, match="'items': tf.{} takes rows by their numbers".format(name)):
