@@ -9,7 +9,6 @@ place to hear of checkpoints, so `watch`, called when ranks join and with every 
 """
 import contextlib
 import copy
-import functools
 import inspect
 import os
 import threading
@@ -23,7 +22,7 @@ from sok1x.checkpoint.eager_places import Mark
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.tables import TableState, let_leave
 from sok1x.checkpoint.talk import talk
-from sok1x.core import eager
+from sok1x.core import eager, wrapping
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, checkpoint_objects
 
@@ -37,7 +36,7 @@ def watch() -> None:
         >>> from sok1x.checkpoint import eager_checkpoints
         >>> eager_checkpoints.watch()  # nothing, in TensorFlow 1.15
     """
-    if checkpoint_objects is None or hasattr(checkpoint_objects.TrackableSaver.restore, "stock"):
+    if checkpoint_objects is None:
         return
     for owner, name, replaced in (
             (checkpoint_objects.TrackableSaver, "_gather_serialized_tensors", _marked),
@@ -47,10 +46,7 @@ def watch() -> None:
             (checkpoint_objects.CheckpointV1, "_write", _written),
             (checkpoint_management.CheckpointManager, "_sweep", _swept),
             (checkpoint_management.CheckpointManager, "_record_state", _recorded)):
-        stock = getattr(owner, name)
-        made: Any = functools.wraps(stock)(replaced(stock))
-        made.stock = stock
-        setattr(owner, name, made)
+        wrapping.wrap(owner, name, replaced)
 
 
 def _marked(stock: Callable[..., Any]) -> Callable[..., Any]:

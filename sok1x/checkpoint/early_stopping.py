@@ -3,7 +3,6 @@
 Such a hook asks now and then, by its own clock, whether the metrics of `evaluate`, which rank 0 writes, have become
 worse. Ranks whose clocks differ, or that read before rank 0 has written, would end apart, and the others wait for them.
 """
-import functools
 import sys
 from typing import Any
 
@@ -12,6 +11,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint.schedule import Schedule
 from sok1x.checkpoint.talk import talk
+from sok1x.core import wrapping
 from sok1x.core.graph_keys import GraphKeys
 
 _MODULE = "tensorflow_estimator.python.estimator.early_stopping"
@@ -26,10 +26,9 @@ def watch() -> None:
         >>> early_stopping.watch()
     """
     kind: Any = getattr(sys.modules.get(_MODULE), "_StopOnPredicateHook", None)
-    if kind is None or hasattr(kind.after_run, "__wrapped__"):
-        return
-    kind.after_create_session = _after_create_session
-    kind.after_run = _after_run(kind.after_run)
+    if kind is not None:
+        kind.after_create_session = _after_create_session
+        wrapping.wrap(kind, "after_run", _after_run)
 
 
 def _after_create_session(hook: Any, session: tf.Session, coord: Any) -> None:
@@ -38,7 +37,6 @@ def _after_create_session(hook: Any, session: tf.Session, coord: Any) -> None:
 
 
 def _after_run(stock: Any) -> Any:
-    @functools.wraps(stock)
     def after_run(self: Any, run_context: tf.train.SessionRunContext, run_values: tf.train.SessionRunValues) -> None:
         verdict = getattr(self, "_sok1x_verdict", None)
         if verdict is None:

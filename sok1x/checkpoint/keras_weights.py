@@ -1,7 +1,6 @@
 """Keras' `save_weights` and `load_weights` of models with tables on several ranks: in graphs as a `tf.train.Saver` does
 it, on one rank too if a table has a cache (caches.py), eagerly as a `tf.train.Checkpoint` (eager_checkpoints.py), which
 Keras' own methods call there."""
-import functools
 import weakref
 from typing import Any, Callable, List, Sequence
 
@@ -10,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint import caches, prefixes
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
+from sok1x.core import wrapping
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_MODELS
 
@@ -20,14 +20,10 @@ def watch() -> None:
     """Has Keras' models with tables save all ranks' rows. On one rank all is as ever."""
     for model in KERAS_MODELS:
         for name, replaced in (("save_weights", _save_weights), ("load_weights", _load_weights), ("save", _save)):
-            if not hasattr(getattr(model, name), "sok1x"):
-                made: Any = replaced(getattr(model, name))
-                made.sok1x = True
-                setattr(model, name, made)
+            wrapping.wrap(model, name, replaced)
 
 
 def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
     def save_weights(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
         cached = not tf.executing_eagerly() and _cached(self)
         if not _on_several_ranks(self) and not cached:
@@ -43,7 +39,6 @@ def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _load_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
     def load_weights(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
         if tf.executing_eagerly():
             if _on_several_ranks(self):
@@ -64,7 +59,6 @@ def _load_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _save(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
     def save(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
         if _on_several_ranks(self):
             raise CheckpointError((

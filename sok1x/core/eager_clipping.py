@@ -3,10 +3,9 @@
 In graphs the ops that a gradient has gone through tell (graph_ops/gradients/gradient_checks.py). Eager tensors do not;
 so what clips is looked at: TensorFlow's two functions, and Keras' optimizers with clipnorm or global_clipnorm.
 """
-import functools
 from typing import Any, Callable, Iterable, Optional
 
-from sok1x.core import eager
+from sok1x.core import eager, wrapping
 from sok1x.graph_ops.bridge import tensorflow_versions
 from sok1x.graph_ops.gradients import provenance, shard_gradients
 
@@ -20,14 +19,14 @@ def watch() -> None:
         >>> from sok1x.core import eager_clipping
         >>> eager_clipping.watch()  # nothing, in TensorFlow 1.15
     """
-    clip_ops = tensorflow_versions.clip_ops
-    if not tensorflow_versions.V2 or hasattr(clip_ops.global_norm, "stock"):
+    if not tensorflow_versions.V2:
         return
+    clip_ops = tensorflow_versions.clip_ops
     # clip_by_global_norm finds it there; tf.linalg.global_norm, which clips nothing, is left as it is.
-    clip_ops.global_norm = _checking_list(clip_ops.global_norm)
-    by_norm = _checking_one(clip_ops.clip_by_norm)
-    for module in [clip_ops] + tensorflow_versions.tensorflows_modules():
-        module.clip_by_norm = by_norm
+    wrapping.wrap(clip_ops, "global_norm", _checking_list)
+    wrapping.wrap(clip_ops, "clip_by_norm", _checking_one)
+    for module in tensorflow_versions.tensorflows_modules():
+        module.clip_by_norm = clip_ops.clip_by_norm
 
 
 def check_optimizer(optimizer: Any, pairs: Iterable[Any]) -> None:
@@ -66,7 +65,6 @@ def _refusal(table: str, what: str) -> ValueError:
 
 
 def _checking_list(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
     def global_norm(t_list: Any, *args: Any, **kwargs: Any) -> Any:
         if _matters() and isinstance(t_list, (list, tuple)):
             for gradient in t_list:
@@ -75,12 +73,10 @@ def _checking_list(stock: Callable[..., Any]) -> Callable[..., Any]:
                     raise _refusal(table, "tf.clip_by_global_norm")
         return stock(t_list, *args, **kwargs)
 
-    global_norm.stock = stock  # type: ignore[attr-defined]
     return global_norm
 
 
 def _checking_one(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
     def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Optional[str] = None) -> Any:
         table = shard_gradients.table_of_slices(t) if axes is None and _matters() else None
         if table is not None:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import growing_shape
+from sok1x.core import growing_shape, wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, slot_creator
 
 
@@ -45,13 +45,11 @@ def watch() -> None:
         >>> growing_steps.watch()
     """
     for kind in (tf.train.Optimizer, KerasOptimizer):
-        stock = kind._resource_apply_sparse_duplicate_indices
-        if not hasattr(stock, "stock"):
-            kind._resource_apply_sparse_duplicate_indices = _waiting(stock)
-    if V2 and not hasattr(tf.train.AdagradDAOptimizer._create_slots, "stock"):
-        slot_creator.create_slot_with_initializer = _of_known_shape(slot_creator.create_slot_with_initializer)
+        wrapping.wrap(kind, "_resource_apply_sparse_duplicate_indices", _waiting)
+    if V2:
+        wrapping.wrap(slot_creator, "create_slot_with_initializer", _of_known_shape)
         # It makes constants of the table's shape before it makes slots.
-        tf.train.AdagradDAOptimizer._create_slots = _of_known_shapes(tf.train.AdagradDAOptimizer._create_slots)
+        wrapping.wrap(tf.train.AdagradDAOptimizer, "_create_slots", _of_known_shapes)
 
 
 def _of_known_shape(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,7 +62,6 @@ def _of_known_shape(stock: Callable[..., Any]) -> Callable[..., Any]:
                 growing_shape.refuse_if_growing(primary)
             raise
 
-    create_slot_with_initializer.stock = stock  # type: ignore[attr-defined]
     return create_slot_with_initializer
 
 
@@ -74,7 +71,6 @@ def _of_known_shapes(stock: Callable[..., Any]) -> Callable[..., Any]:
             growing_shape.refuse_if_growing(variable)
         return stock(self, var_list)
 
-    create_slots.stock = stock  # type: ignore[attr-defined]
     return create_slots
 
 
@@ -83,5 +79,4 @@ def _waiting(stock: Callable[..., Any]) -> Callable[..., Any]:
         with gradient_first(handle, grad, indices):
             return stock(self, grad, handle, indices, **kwargs)
 
-    apply.stock = stock  # type: ignore[attr-defined]
     return apply

@@ -3,14 +3,13 @@
 In graphs the ops that its broadcasts are made of tell what they are (shard_variable.py). Eager tensors do not; so what
 it is given is looked at before it begins. A table's gradient is whole on the rank that has the rows.
 """
-import functools
 import importlib
 import sys
 from typing import Any, Callable
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager
+from sok1x.core import eager, wrapping
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import V2
 from sok1x.graph_ops.gradients import provenance, shard_gradients
@@ -26,24 +25,25 @@ def watch() -> None:
         >>> horovod_eager.watch()
     """
     found = sys.modules.get(_MODULE)
-    if not V2 or found is None or hasattr(getattr(found, "_make_allreduce_grads_fn", watch), "__wrapped__"):
+    if not V2 or found is None:
         return
     functions = importlib.import_module(_MODULE + ".functions")
-    setattr(found, "allreduce", _summing(getattr(found, "allreduce")))
+    wrapping.wrap(found, "allreduce", _summing)
     for module, name, around in (
             (found, "_make_allreduce_grads_fn", _reducing), (functions, "_make_broadcast_group_fn", _broadcasting),
             (functions, "_make_inplace_broadcast_group_fn", _broadcasting_lists)):
         if hasattr(module, name):
-            setattr(module, name, _made(getattr(module, name), around))
+            wrapping.wrap(module, name, around)
 
 
-def _made(stock: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
-    def make(*args: Any, **kwargs: Any) -> Any:
-        return around(stock(*args, **kwargs))
-    return make
+def _of_made(around: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a function that makes functions: `around` is put around what it makes."""
+    def around_maker(stock: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: around(stock(*args, **kwargs))
+    return around_maker
 
 
+@_of_made
 def _reducing(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of gradients, for the tape and the optimizers."""
     def reduce(grads: Any, variables: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -62,7 +62,6 @@ def _reducing(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _summing(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of what a script calls itself."""
-    @functools.wraps(stock)
     def allreduce(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         if not eager.is_on():
             return stock(tensor, *args, **kwargs)
@@ -90,10 +89,12 @@ def _others(variables: Any) -> Any:
     return [variable for variable in variables if not isinstance(variable, ShardVariable)]
 
 
+@_of_made
 def _broadcasting(stock: Callable[..., Any]) -> Callable[..., Any]:
     return lambda variables, *args, **kwargs: stock(_others(variables), *args, **kwargs)
 
 
+@_of_made
 def _broadcasting_lists(stock: Callable[..., Any]) -> Callable[..., Any]:
     def broadcast(lists: Any, *args: Any, **kwargs: Any) -> Any:
         left = [others for others in map(_others, lists) if others]

@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterator, List
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import wrapping
 from sok1x.graph_ops.bridge import tensorflow_versions
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_loss_scale
 from sok1x.graph_ops.gradients import shard_gradients
@@ -25,12 +26,12 @@ def watch() -> None:
         >>> from sok1x.core import keras_loss_scaling
         >>> keras_loss_scaling.watch()  # nothing, in TensorFlow 1.15
     """
-    if keras_loss_scale is None or hasattr(keras_loss_scale._is_all_finite, "stock"):
+    if keras_loss_scale is None:
         return
-    keras_loss_scale._is_all_finite = _on_all_ranks(keras_loss_scale._is_all_finite)
+    wrapping.wrap(keras_loss_scale, "_is_all_finite", _on_all_ranks)
     for kind in (keras_loss_scale.LossScaleOptimizer, keras_loss_scale.LossScaleOptimizerV3):
-        kind.apply_gradients = _agreed_steps(kind.apply_gradients)
-        kind.get_unscaled_gradients = _marks_kept(kind.get_unscaled_gradients)
+        wrapping.wrap(kind, "apply_gradients", _agreed_steps)
+        wrapping.wrap(kind, "get_unscaled_gradients", _marks_kept)
 
 
 def _on_all_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,7 +41,6 @@ def _on_all_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:
         return finite.all_finite([gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
                                   for gradient in grads if gradient is not None])
 
-    is_all_finite.stock = stock  # type: ignore[attr-defined]
     return is_all_finite
 
 
@@ -55,7 +55,6 @@ def _marks_kept(stock: Callable[..., Any]) -> Callable[..., Any]:
                                              for each in (before, after)])
         return unscaled
 
-    get_unscaled_gradients.stock = stock  # type: ignore[attr-defined]
     return get_unscaled_gradients
 
 
@@ -74,7 +73,6 @@ def _agreed_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
                 return _step_of_graph(self, pairs)
             return stock(self, pairs, *args, **kwargs)
 
-    apply_gradients.stock = stock  # type: ignore[attr-defined]
     return apply_gradients
 
 

@@ -5,15 +5,14 @@ with zeros for row 0. To a table that row is another key on each rank, or there 
 row 0 of a table that grows may be free. Optimizers with momentum or decay would move it, though nobody asked for it.
 """
 import contextlib
-import functools
 from typing import Any, Callable, Iterator
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import wrapping
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.bridge.tensorflow_versions import control_flow_ops
 
-_MARK = "_sok1x_leaves_out_row_0"
 _ENTRANCES = ("Enter", "RefEnter", "Switch", "RefSwitch", "Identity")
 
 
@@ -24,13 +23,10 @@ def watch() -> None:
         >>> from sok1x.core import loop_gradients
         >>> loop_gradients.watch()
     """
-    kind = control_flow_ops.WhileContext
-    if not hasattr(kind.AddBackpropIndexedSlicesAccumulator, _MARK):
-        kind.AddBackpropIndexedSlicesAccumulator = _of_rows_asked_for(kind.AddBackpropIndexedSlicesAccumulator)
+    wrapping.wrap(control_flow_ops.WhileContext, "AddBackpropIndexedSlicesAccumulator", _of_rows_asked_for)
 
 
 def _of_rows_asked_for(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
     def accumulate(self: Any, op: tf.Operation, grad: tf.IndexedSlices) -> tf.IndexedSlices:
         found = stock(self, op, grad)
         if not _is_of_table(op):
@@ -38,7 +34,6 @@ def _of_rows_asked_for(stock: Callable[..., Any]) -> Callable[..., Any]:
         with _outside(self):
             return tf.IndexedSlices(found.values[1:], found.indices[1:], found.dense_shape)
 
-    setattr(accumulate, _MARK, True)
     return accumulate
 
 

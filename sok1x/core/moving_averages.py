@@ -2,12 +2,11 @@
 
 An average begins with the value that its variable begins with. Where keys get rows as they come, there is none yet.
 """
-import functools
 from typing import Any, Callable
 
 import tensorflow.compat.v1 as tf
 
-_MARK = "_sok1x_checks_tables"
+from sok1x.core import wrapping
 
 
 def watch() -> None:
@@ -17,13 +16,10 @@ def watch() -> None:
         >>> from sok1x.core import moving_averages
         >>> moving_averages.watch()
     """
-    stock = tf.train.ExponentialMovingAverage.apply
-    if not hasattr(stock, _MARK):
-        tf.train.ExponentialMovingAverage.apply = _checked(stock)
+    wrapping.wrap(tf.train.ExponentialMovingAverage, "apply", _checked)
 
 
 def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
     def apply(self: Any, var_list: Any = None) -> Any:
         # Python's loop over a generator would leave nothing to TensorFlow's.
         averaged = tf.trainable_variables() if var_list is None else list(var_list)
@@ -36,5 +32,4 @@ def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
                     "Expected variables that are whole from the start: give apply, and variables_to_restore, "
                     "sok.split_embedding_variable_from_others(tf.trainable_variables())[1]").format(table.name))
         return stock(self, averaged)
-    setattr(apply, _MARK, True)
     return apply

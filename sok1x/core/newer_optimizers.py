@@ -18,6 +18,7 @@ from sok1x.core import (
     keras_loss_scaling,
     slots,
     unfit_newer_optimizers,
+    wrapping,
 )
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
@@ -34,24 +35,23 @@ def watch() -> None:
         >>> from sok1x.core import newer_optimizers
         >>> newer_optimizers.watch()  # nothing, in TensorFlow 1.15
     """
-    if NewKerasOptimizer is None or hasattr(NewKerasOptimizer.add_variable_from_reference, "stock"):
+    if NewKerasOptimizer is None:
         return
-    NewKerasOptimizer.add_variable_from_reference = _slots_made(NewKerasOptimizer.add_variable_from_reference)
-    NewKerasOptimizer.apply_gradients = _whole_steps(NewKerasOptimizer.apply_gradients)
-    NewKerasOptimizer.set_weights = _of_any_rows(NewKerasOptimizer.set_weights)
-    tf.train.Optimizer.apply_gradients = _slots_first(tf.train.Optimizer.apply_gradients)
-    tensorflow_versions.keras_optimizers.convert_to_legacy_optimizer = _still_distributed(
-        tensorflow_versions.keras_optimizers.convert_to_legacy_optimizer)
     keras_loss_scaling.watch()
     eager_clipping.watch()
-    tensorflow_versions.KerasOptimizer.apply_gradients = _clips_checked(
-        tensorflow_versions.KerasOptimizer.apply_gradients)
-    tensorflow_versions.KerasOptimizer.add_slot = _eager_slots(tensorflow_versions.KerasOptimizer.add_slot)
-    tensorflow_versions.KerasOptimizer._create_or_restore_slot_variable = _restored_later(
-        tensorflow_versions.KerasOptimizer._create_or_restore_slot_variable)
-    slot_creator = tensorflow_versions.slot_creator
-    for name in ("create_slot", "create_slot_with_initializer"):
-        setattr(slot_creator, name, _eager_slots(getattr(slot_creator, name)))
+    older, slot_creator = tensorflow_versions.KerasOptimizer, tensorflow_versions.slot_creator
+    for owner, name, around in (
+            (NewKerasOptimizer, "add_variable_from_reference", _slots_made),
+            (NewKerasOptimizer, "apply_gradients", _whole_steps),
+            (NewKerasOptimizer, "set_weights", _of_any_rows),
+            (tensorflow_versions.keras_optimizers, "convert_to_legacy_optimizer", _still_distributed),
+            (tf.train.Optimizer, "apply_gradients", _slots_first),
+            (older, "apply_gradients", _clips_checked),
+            (older, "add_slot", _eager_slots),
+            (older, "_create_or_restore_slot_variable", _restored_later),
+            (slot_creator, "create_slot", _eager_slots),
+            (slot_creator, "create_slot_with_initializer", _eager_slots)):
+        wrapping.wrap(owner, name, around)
 
 
 def _slots_made(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,7 +66,6 @@ def _slots_made(stock: Callable[..., Any]) -> Callable[..., Any]:
         setattr(made, _SLOT, slot)
         return made
 
-    add_variable_from_reference.stock = stock  # type: ignore[attr-defined]
     return add_variable_from_reference
 
 
@@ -204,7 +203,6 @@ def _whole_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
             step = tf.convert_to_tensor(stock(self, pairs, *args, **kwargs))
             return ordered.mark_as_return(step).op
 
-    apply_gradients.stock = stock  # type: ignore[attr-defined]
     return apply_gradients
 
 

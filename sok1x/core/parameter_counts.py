@@ -2,9 +2,9 @@
 
 A table counts with the rows that it begins with (`init_capacity`); how many it has now `sok.table_stats` says.
 """
-import functools
 from typing import Any, Callable, Iterable
 
+from sok1x.core import wrapping
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_base_layer as base_layer
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_layer_utils as layer_utils
@@ -17,13 +17,11 @@ def watch() -> None:
         >>> from sok1x.core import parameter_counts
         >>> parameter_counts.watch()
     """
-    if not hasattr(layer_utils.count_params, "__wrapped__"):
-        layer_utils.count_params = _of_weights(layer_utils.count_params)
-        base_layer.Layer.count_params = _of_layer(base_layer.Layer.count_params)
+    wrapping.wrap(layer_utils, "count_params", _of_weights)
+    wrapping.wrap(base_layer.Layer, "count_params", _of_layer)
 
 
 def _of_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
     def count_params(weights: Iterable[Any]) -> int:
         every = list({id(weight): weight for weight in weights}.values())
         growing = [weight for weight in every if isinstance(weight, ShardVariable) and None in weight.shape.as_list()]
@@ -33,7 +31,6 @@ def _of_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_layer(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
     def count_params(self: Any) -> int:
         if not any(isinstance(weight, ShardVariable) for weight in self.weights):
             return int(stock(self))

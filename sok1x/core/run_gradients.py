@@ -4,15 +4,13 @@ A row number says which key is meant for as long as the row is that key's. Where
 is until the end of the session.run that has looked them up. A gradient that waits for another one, in a variable that
 accumulates, in a queue, or in the user's hands, would change other keys' rows, and nothing would say so.
 """
-import functools
 from typing import Any, Callable
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import KerasOptimizer, NewKerasOptimizer, in_plain_graph
 from sok1x.graph_ops.gradients import row_numbers
-
-_MARK = "_sok1x_of_this_run"
 
 
 def watch() -> None:
@@ -23,18 +21,11 @@ def watch() -> None:
         >>> run_gradients.watch()
     """
     for kind in (tf.train.Optimizer, KerasOptimizer, NewKerasOptimizer):
-        if kind is not None and not _is_marked(kind.apply_gradients):
-            kind.apply_gradients = _checked(kind.apply_gradients)
-
-
-def _is_marked(function: Any) -> bool:
-    while function is not None and not hasattr(function, _MARK):
-        function = getattr(function, "__wrapped__", None)
-    return function is not None
+        if kind is not None:
+            wrapping.wrap(kind, "apply_gradients", _checked)
 
 
 def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
         if in_plain_graph():
@@ -43,7 +34,6 @@ def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
                     _check(gradient, variable.table)
         return stock(self, pairs, *args, **kwargs)
 
-    setattr(apply_gradients, _MARK, True)
     return apply_gradients
 
 

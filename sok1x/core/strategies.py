@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager
+from sok1x.core import eager, wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import mirrored_strategy
 
 _ONE = ("OneDeviceStrategy", "OneDeviceStrategyV1")
@@ -60,11 +60,7 @@ def _watch() -> None:
     extended = mirrored_strategy.MirroredExtended
     for name, replaced in (("_validate_colocate_with_variable", _colocated), ("_create_variable", _created),
                            ("_update", _updated)):
-        stock = getattr(extended, name)
-        if not hasattr(stock, "stock"):
-            made: Any = replaced(stock)
-            made.stock = stock
-            setattr(extended, name, made)
+        wrapping.wrap(extended, name, replaced)
 
 
 def _is_shard(variable: Any) -> bool:

@@ -4,6 +4,7 @@ from typing import Any, Callable, Dict
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
+from sok1x.core import wrapping
 from sok1x.launch import launcher
 
 
@@ -32,9 +33,7 @@ def watch() -> None:
     Ranks of one host would give their files one name in one folder, and write over each other. A
     `tf.summary.FileWriter` of the user's own writes as ever.
     """
-    cache: Any = tf.summary.FileWriterCache
-    if not hasattr(cache.get, "stock"):
-        cache.get = staticmethod(_get(cache.get))
+    wrapping.wrap(tf.summary.FileWriterCache, "get", _get)
 
 
 def _get(stock: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -49,7 +48,6 @@ def _get(stock: Callable[[str], Any]) -> Callable[[str], Any]:
             tf.logging.info("Rank %d writes no summaries to %s: rank 0 does.", rank, logdir)
         return without[logdir]
 
-    get.stock = stock  # type: ignore[attr-defined]
     return get
 
 

@@ -1,9 +1,9 @@
 """Initial values that TensorFlow takes from checkpoints: tf.train.init_from_checkpoint, an Estimator's warm start."""
-import functools
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import wrapping
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_utils, tensor_util
 
@@ -34,11 +34,10 @@ def watch() -> None:
 
     They are no variables of such a checkpoint, so that its error would list what else is there.
     """
-    stock = checkpoint_utils._init_from_checkpoint
-    if hasattr(stock, "sok1x"):
-        return
+    wrapping.wrap(checkpoint_utils, "_init_from_checkpoint", _without_tables)
 
-    @functools.wraps(stock)
+
+def _without_tables(stock: Callable[..., Any]) -> Callable[..., Any]:
     def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Dict[str, Any]) -> Any:
         tables = _tables_in(assignment_map)
         try:
@@ -56,9 +55,7 @@ def watch() -> None:
                     raise refusal(table) from error
             raise
 
-    marked: Any = init_from_checkpoint
-    marked.sok1x = True
-    checkpoint_utils._init_from_checkpoint = marked
+    return init_from_checkpoint
 
 
 def _tables_in(assignment_map: Dict[str, Any]) -> Dict[str, str]:

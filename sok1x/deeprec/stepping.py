@@ -1,8 +1,9 @@
 """Optimizers of tf.train as they are on tables: what `sok.OptimizerWrapper` sees to otherwise."""
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import wrapping
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 from sok1x.optimizers.own_state import OwnState
@@ -34,16 +35,13 @@ def take(optimizer: Any, variables: Any) -> None:
 
 def watch() -> None:
     """From now on tf.train's optimizers take what is said here."""
-    stock = tf.train.Optimizer.apply_gradients
-    if hasattr(stock, "takes_tables"):
-        return
+    wrapping.wrap(tf.train.Optimizer, "apply_gradients", _taking)
 
+
+def _taking(stock: Callable[..., Any]) -> Callable[..., Any]:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
         take(self, [variable for gradient, variable in pairs if gradient is not None])
         return stock(self, pairs, *args, **kwargs)
 
-    apply_gradients.takes_tables = True  # type: ignore[attr-defined]
-    apply_gradients.__wrapped__ = stock  # type: ignore[attr-defined]
-    apply_gradients.__doc__ = stock.__doc__
-    tf.train.Optimizer.apply_gradients = apply_gradients
+    return apply_gradients

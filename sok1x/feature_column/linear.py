@@ -10,6 +10,7 @@ from typing import Any, Iterator
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import wrapping
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.feature_column import key_column, lookups, tables
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column as v1
@@ -22,17 +23,13 @@ _WEIGHTS = "weights"  # TensorFlow's name of the variable
 
 def watch() -> None:
     """From now on TensorFlow's linear models take columns of keys."""
-    for owner, name, wrap in (
+    for owner, name, around in (
             *((layer, "build", _layer_build) for layer in linear_model_layers()),
             (v2._StateManagerImpl, "create_variable", _create_variable),
             (v2, "_create_categorical_column_weighted_sum", _sum_of_layer),
             (v1._FCLinearWrapper, "build", _wrapper_build),
             (v1, "_create_categorical_column_weighted_sum", _sum_of_builder)):
-        stock = getattr(owner, name)
-        if not hasattr(stock, "_sok1x_stock"):
-            made: Any = wrap(stock)
-            made._sok1x_stock = stock
-            setattr(owner, name, made)
+        wrapping.wrap(owner, name, around)
 
 
 def is_building() -> bool:

@@ -4,13 +4,13 @@
 mean, is one of them. A hook replaces these sums by those of all ranks when the last batch has been counted, before the
 Estimator reads the values; and so it writes and returns the same on all ranks.
 """
-import functools
 import sys
-from typing import Any, List
+from typing import Any, Callable, List
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
+from sok1x.core import wrapping
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.operations import collectives
 from sok1x.launch import launcher
@@ -31,18 +31,18 @@ def watch() -> None:
     """
     module: Any = sys.modules.get(_ESTIMATORS)  # else no Estimator calls us
     kind = getattr(module, "Estimator", None)
-    if kind is None or hasattr(kind._evaluate_run, "__wrapped__"):
-        return
-    stock = kind._evaluate_run
+    if kind is not None:
+        wrapping.wrap(kind, "_evaluate_run", _over_ranks)
 
-    @functools.wraps(stock)
+
+def _over_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:
     def evaluate_run(self: Any, checkpoint_path: Any, scaffold: Any, update_op: Any, eval_dict: Any, all_hooks: Any,
                      output_dir: Any) -> Any:
         if tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
             all_hooks = [*(all_hooks or []), OverRanksHook()]
         return stock(self, checkpoint_path, scaffold, update_op, eval_dict, all_hooks, output_dir)
 
-    kind._evaluate_run = evaluate_run
+    return evaluate_run
 
 
 class OverRanksHook(tf.train.SessionRunHook):

@@ -3,7 +3,7 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import growing_steps
+from sok1x.core import growing_steps, wrapping
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import KerasOptimizer
 from sok1x.graph_ops.operations import embedding, gradient_descent
@@ -25,7 +25,7 @@ class KnowsDistinctRows:
                 # The same arithmetic in one pass over all threads, where TensorFlow makes three, the last on one; and
                 # rows that the shard does not have are refused on a GPU too.
                 return gradient_descent.gradient_descent(handle.table_variables, grad, indices, rate)
-        if getattr(own.__func__, "stock", own.__func__) in _MAKE_DISTINCT and embedding.are_distinct(indices, handle):
+        if wrapping.stock_of(own.__func__) in _MAKE_DISTINCT and embedding.are_distinct(indices, handle):
             with growing_steps.gradient_first(handle, grad, indices):
                 return self._resource_apply_sparse(  # type: ignore[attr-defined]
                     grad, handle, indices, *state, **kwargs)
@@ -33,7 +33,6 @@ class KnowsDistinctRows:
 
 
 # TensorFlow's own way for optimizers that do not say how they treat repeated indices.
-_MAKE_DISTINCT = [getattr(kind._resource_apply_sparse_duplicate_indices, "stock",
-                          kind._resource_apply_sparse_duplicate_indices)
+_MAKE_DISTINCT = [wrapping.stock_of(kind._resource_apply_sparse_duplicate_indices)
                   for kind in (tf.train.Optimizer, KerasOptimizer)]
 _GRADIENT_DESCENT = tf.train.GradientDescentOptimizer._resource_apply_sparse_duplicate_indices

@@ -1,14 +1,13 @@
 """Optimizers of `tf.contrib.opt` that cannot train a table, refused by their names."""
-import functools
 import sys
 from typing import Any, Callable, Iterable, Tuple
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import V2
 from sok1x.graph_ops.gradients import provenance
 
-_MARK = "_sok1x_refuses_tables"
 _CONTRIB_V2 = "tensorflow.contrib.optimizer_v2.optimizer_v2"  # of which GGTOptimizer is, and which nobody else imports
 _SPARSE = "it has no step for the sparse gradients that lookups give"
 _SERVERS = "it is for workers that share variables on parameter servers, and steps what its getter has made"
@@ -85,18 +84,11 @@ def watch() -> None:
     if V2:  # there is no contrib
         return
     for kind in (tf.train.Optimizer, getattr(sys.modules.get(_CONTRIB_V2), "OptimizerV2", None)):
-        if kind is not None and not _is_marked(kind.apply_gradients):
-            kind.apply_gradients = _refusing(kind.apply_gradients)
-
-
-def _is_marked(function: Any) -> bool:
-    while function is not None and not hasattr(function, _MARK):
-        function = getattr(function, "__wrapped__", None)
-    return function is not None
+        if kind is not None:
+            wrapping.wrap(kind, "apply_gradients", _refusing)
 
 
 def _refusing(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         name = _name(self)
         if name in _WITHOUT_STEP:
@@ -106,7 +98,6 @@ def _refusing(stock: Callable[..., Any]) -> Callable[..., Any]:
                     raise _refusal("", name, variable.table)
         return stock(self, grads_and_vars, *args, **kwargs)
 
-    setattr(apply_gradients, _MARK, True)
     return apply_gradients
 
 

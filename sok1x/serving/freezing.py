@@ -1,12 +1,10 @@
 """Graphs that users freeze, refused where a table would become a constant that no lookup can read."""
-import functools
 import inspect
 from typing import Any, Callable, Set
 
+from sok1x.core import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import FREEZING, freezing_modules
 from sok1x.serving.subgraphs import OUR_OPS
-
-_MARK = "_sok1x_checks_tables"
 
 
 def watch() -> None:
@@ -18,22 +16,19 @@ def watch() -> None:
         >>> freezing.watch()
     """
     for module in freezing_modules():
-        stock = getattr(module, FREEZING, None)
-        if stock is not None and not hasattr(stock, _MARK):
-            setattr(module, FREEZING, _checked(stock))
+        if hasattr(module, FREEZING):
+            wrapping.wrap(module, FREEZING, _checked)
 
 
 def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(stock)
 
-    @functools.wraps(stock)
     def convert_variables_to_constants(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
         _check(*given.args)
         return stock(*args, **kwargs)
 
-    setattr(convert_variables_to_constants, _MARK, True)
     return convert_variables_to_constants
 
 

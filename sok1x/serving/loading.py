@@ -1,6 +1,7 @@
 """SavedModels with tables, loaded where sok1x is: all that lies beside a table's rows is loaded with them."""
 from typing import Any
 
+from sok1x.core import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, Variable, saved_model_load
 
 
@@ -10,8 +11,8 @@ def watch() -> None:
     A table that belongs to a layer has its stamps and its index restored as the layer's. Of any other they belong to
     its rows, and TensorFlow gives them to these as attributes, where its checkpoints look for nothing.
     """
-    if V2 and not hasattr(saved_model_load.Loader._add_object_graph_edges, "_sok1x_stock"):
-        saved_model_load.Loader._add_object_graph_edges = _tracked(saved_model_load.Loader._add_object_graph_edges)
+    if V2:
+        wrapping.wrap(saved_model_load.Loader, "_add_object_graph_edges", _tracked)
 
 
 def _tracked(stock: Any) -> Any:
@@ -22,5 +23,4 @@ def _tracked(stock: Any) -> Any:
             for reference in proto.children:
                 loaded._track_trackable(self._nodes[reference.node_id], reference.local_name, overwrite=True)
 
-    add_object_graph_edges._sok1x_stock = stock  # type: ignore[attr-defined]
     return add_object_graph_edges

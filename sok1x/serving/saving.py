@@ -7,6 +7,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint import manifest, prefixes
 from sok1x.checkpoint.errors import CheckpointError
+from sok1x.core import wrapping
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, builder_impl, checkpoint_objects, saved_model_save
 from sok1x.serving import freezing
@@ -24,19 +25,17 @@ def watch() -> None:
     eager program's; on several ranks that is refused, an Estimator's export before it waits for other ranks. What makes
     constants of tables is refused too."""
     freezing.watch()
-    stock = getattr(saved_model_save, "save_and_return_nodes", None)  # only TensorFlow 2's saves what has no session
-    if V2 and not hasattr(stock, "_sok1x_stock"):
-        saved_model_save.save_and_return_nodes = _save_objects(stock)
+    if V2:  # whose SavedModels need no session
+        wrapping.wrap(saved_model_save, "save_and_return_nodes", _save_objects)
     for owner in {builder_impl._SavedModelBuilder, getattr(builder_impl, "SavedModelBuilder", None)} - {None}:
-        stock = vars(owner).get("save")
-        if stock is not None and not hasattr(stock, "_sok1x_stock"):
-            owner.save = _save(stock)
+        if "save" in vars(owner):
+            wrapping.wrap(owner, "save", _save)
     estimator: Any = getattr(sys.modules.get(_ESTIMATORS), "Estimator", None)
-    if estimator is not None and not hasattr(estimator._export_all_saved_models, "_sok1x_stock"):
-        estimator._export_all_saved_models = _export(estimator._export_all_saved_models)
+    if estimator is not None:
+        wrapping.wrap(estimator, "_export_all_saved_models", _export)
     exporter: Any = getattr(sys.modules.get(_EXPORTERS), "BestExporter", None)
-    if exporter is not None and not hasattr(exporter.export, "_sok1x_stock"):
-        exporter.export = _export_best(exporter.export)
+    if exporter is not None:
+        wrapping.wrap(exporter, "export", _export_best)
 
 
 def _export(stock: Any) -> Any:
@@ -45,7 +44,6 @@ def _export(stock: Any) -> Any:
         _expect_one_rank(self, options.get("checkpoint_path"), export_dir_base)
         return stock(self, export_dir_base, *arguments, **options)
 
-    export_all_saved_models._sok1x_stock = stock  # type: ignore[attr-defined]
     return export_all_saved_models
 
 
@@ -56,7 +54,6 @@ def _export_best(stock: Any) -> Any:
         _expect_one_rank(estimator, checkpoint_path, export_path)
         return stock(self, estimator, export_path, checkpoint_path, *arguments, **options)
 
-    export._sok1x_stock = stock  # type: ignore[attr-defined]
     return export
 
 
@@ -81,7 +78,6 @@ def _save(stock: Any) -> Any:
                 break
         return path
 
-    save._sok1x_stock = stock  # type: ignore[attr-defined]
     return save
 
 
@@ -101,5 +97,4 @@ def _save_objects(stock: Any) -> Any:
             tf.logging.warning(WORDS, export_dir, ours.op.name)
         return made
 
-    save._sok1x_stock = stock  # type: ignore[attr-defined]
     return save
