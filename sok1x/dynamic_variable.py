@@ -21,6 +21,7 @@ from sok1x.core import (
 )
 from sok1x.core.cache_options import CacheOptions
 from sok1x.core.forgetting_options import ForgettingOptions
+from sok1x.core.given_numbers import integer
 from sok1x.core.placed_variable import PlacedVariable, check_rank, placement_of
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.embeddings import arguments
@@ -28,7 +29,7 @@ from sok1x.graph_ops.bridge.tensorflow_versions import Variable, initialized_val
 from sok1x.graph_ops.gradients import row_numbers
 from sok1x.graph_ops.operations import local_lookup
 from sok1x.graph_ops.stores import growth, initial
-from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
+from sok1x.graph_ops.stores.table import HASHED, MOST_ROWS, Initializer, Table
 from sok1x.launch import launcher
 
 __all__ = ["DynamicVariable"]
@@ -107,7 +108,7 @@ class DynamicVariable(PlacedVariable):
         if unknown:
             raise TypeError("{}: got the unknown keyword{} {}; known are {}".format(
                 label, "s" if len(unknown) > 1 else "", ", ".join(unknown), ", ".join(OPTIONS)))
-        self.dimension = arguments.positive_integer(label, "dimension", dimension)
+        self.dimension = integer(label + ": dimension", dimension, 1, MOST_ROWS)
         self.backend_type = arguments.one_of(label, "var_type", "hybrid" if var_type is None else var_type, BACKENDS)
         self.key_type = arguments.key_dtype(label, key_type)
         self.handle_dtype = tf.as_dtype(dtype or tf.float32)

@@ -1,5 +1,4 @@
 """The rows of tables that changed since a step: what a server needs to follow the training."""
-import numbers
 from typing import Any, List, Optional
 
 import numpy as np
@@ -7,6 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core import eager, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.given_numbers import integer
 from sok1x.graph_ops.stores import stamps
 
 
@@ -103,10 +103,8 @@ def since_number(function: str, since_step: Any) -> int:
     """The same as a number, to be fed."""
     if isinstance(since_step, np.ndarray) and since_step.shape == ():
         since_step = since_step[()]
-    if isinstance(since_step, bool) or not isinstance(since_step, numbers.Integral):
-        raise TypeError("sok1x.{}: since_step: got {!r} of type {}, expected an integer, for the ops run "
-                        "at once".format(function, since_step, type(since_step).__name__))
-    return int(since_step)
+    return integer("sok1x.{}: since_step".format(function), since_step,
+                   expected="an integer, for the ops run at once")
 
 
 def _run(variables: List[EmbeddingVariable], since: int, session: tf.Session) -> List[Any]:

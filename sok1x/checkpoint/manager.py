@@ -1,5 +1,4 @@
 """Whole training runs saved and restored in a loop of one's own."""
-import numbers
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
@@ -9,6 +8,7 @@ from sok1x.checkpoint.restoring import Restoring
 from sok1x.checkpoint.saving import Saving
 from sok1x.checkpoint.tables import tables_of
 from sok1x.core import eager
+from sok1x.core.given_numbers import is_integer
 
 
 class CheckpointManager:
@@ -78,7 +78,7 @@ class CheckpointManager:
                 were there are as they were.
             ValueError: step is no integer, or negative.
         """
-        if isinstance(step, bool) or not isinstance(step, numbers.Integral) or step < 0:
+        if not is_integer(step) or step < 0:
             raise ValueError("CheckpointManager.save: step: got {!r}, expected an integer, 0 or more".format(step))
         if self._eager is not None:
             return str(self._eager.save(int(step)))

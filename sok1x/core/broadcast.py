@@ -1,10 +1,10 @@
 """One rank's dense variables on all ranks; shards, their indexes and their slots stay with their ranks."""
 import contextlib
-import numbers
 from typing import Any, Dict, Iterable, Optional
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core.given_numbers import integer
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.operations import collectives
@@ -143,11 +143,7 @@ def check_rank(root_rank: Any) -> None:
         >>> from sok1x.core import broadcast
         >>> broadcast.check_rank(0)
     """
-    if isinstance(root_rank, bool) or not isinstance(root_rank, numbers.Integral):
-        raise TypeError("root_rank: got {!r} of type {}, expected a rank's number".format(
-            root_rank, type(root_rank).__name__))
-    if root_rank < 0:
-        raise ValueError("root_rank: got {}, expected a rank's number, 0 or more".format(root_rank))
+    integer("root_rank", root_rank, 0, expected="a rank's number, 0 or more")
 
 
 def _packed(variable: tf.Variable) -> tf.Tensor:

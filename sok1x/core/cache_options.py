@@ -3,8 +3,9 @@ from typing import Any, Dict, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core.capacities import Capacity, rows_of
+from sok1x.core.capacities import Capacity
 from sok1x.core.forgetting_options import Resolved
+from sok1x.core.given_numbers import integer, is_number
 from sok1x.cuda_kernels import gpu
 from sok1x.graph_ops.stores.cache import STRATEGIES, Cache
 from sok1x.graph_ops.stores.forgetting import LFU, LRU, Forgetting
@@ -99,7 +100,7 @@ def resolve(label: str, dim: int, resolved: Resolved, given: CacheOptions) -> Wi
         raise ValueError("{}: cache_strategy: got {!r}, expected None or one of {}".format(
             label, strategy, ", ".join(map(repr, STRATEGIES))))
     if rows is not None:
-        rows = rows_of(label, "cache_rows", rows, MOST_ROWS)
+        rows = integer(label + ": cache_rows", rows, 1, MOST_ROWS)
     elif hbm and tf.test.is_built_with_cuda() and gpu.count():
         rows = min(MOST_ROWS, max(1, hbm // (4 * dim)))
     if rows is None:
@@ -120,6 +121,6 @@ def _gigabytes(label: str, what: str, value: Any) -> Optional[int]:
     """Bytes."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+    if not is_number(value) or not value >= 0:
         raise ValueError("{}: {}: got {!r}, expected a number of GB, 0 or more".format(label, what, value))
     return int(value * _GIGABYTE)

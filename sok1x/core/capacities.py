@@ -1,8 +1,8 @@
 """How many rows a table begins with, and may get."""
-import numbers
-from typing import Any, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from sok1x.core import eager
+from sok1x.core.given_numbers import integer
 from sok1x.graph_ops.stores.table import MOST_ROWS, Growth
 
 INITIAL_ROWS = 8192  # where nobody says
@@ -49,37 +49,8 @@ def resolve(label: str, rows: Optional[int], use_hashtable: bool, init_capacity:
         raise ValueError("{}: got no number of rows (max_vocabulary_size_per_gpu=None) and use_hashtable=False: "
                          "without an index a key says itself which row it is, so all rows must be there from the "
                          "start".format(label))
-    most = None if max_capacity is None else rows_of(label, "max_capacity", max_capacity, MOST_ROWS)
+    most = None if max_capacity is None else integer(label + ": max_capacity", max_capacity, 1, MOST_ROWS)
     limit = MOST_ROWS if most is None else most
-    first = min(INITIAL_ROWS, limit) if init_capacity is None else rows_of(
-        label, "init_capacity", init_capacity, limit)
+    first = min(INITIAL_ROWS, limit) if init_capacity is None else integer(
+        label + ": init_capacity", init_capacity, 1, limit)
     return Capacity(first, Growth(most, eager.container()))
-
-
-def rows_of(label: str, what: str, value: Any, most: int) -> int:
-    """A number of rows that a user gives.
-
-    Args:
-        label: what to call the table in messages.
-        what: the option's name.
-        value: what was given.
-        most: the most that it may be.
-
-    Returns:
-        The number.
-
-    Raises:
-        TypeError: it is no integer.
-        ValueError: it is below 1 or above `most`.
-
-    Example:
-        >>> from sok1x.core import capacities
-        >>> capacities.rows_of("table", "cache_rows", 7, 8)
-        7
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError("{}: {}: got {!r} of type {}, expected a positive integer".format(
-            label, what, value, type(value).__name__))
-    if not 1 <= int(value) <= most:
-        raise ValueError("{}: {}: got {}, expected an integer from 1 to {}".format(label, what, value, most))
-    return int(value)

@@ -1,10 +1,10 @@
 """What users say of rows that leave and of keys that get none: the options of tables that forget."""
 import math
-import numbers
 from typing import Any, Dict, NamedTuple, Optional
 
 from sok1x.core import eager
 from sok1x.core.capacities import Capacity
+from sok1x.core.given_numbers import integer, is_number
 from sok1x.cuda_kernels.admission import MOST_COUNT
 from sok1x.graph_ops.stores.forgetting import STRATEGIES, TTL, Forgetting
 from sok1x.graph_ops.stores.table import Growth
@@ -92,17 +92,17 @@ def resolve(label: str, capacity: Capacity, use_hashtable: bool, options: Dict[s
                          "have: rows leave when keys need more".format(label, given.evict_strategy))
     remembered = 0
     if strategy and growth.most is not None:
-        remembered = growth.most // 4 if given.remember_evicted is None else _integer(
-            label, "remember_evicted", given.remember_evicted, 0, 2 ** 40)
+        remembered = growth.most // 4 if given.remember_evicted is None else integer(
+            label + ": remember_evicted", given.remember_evicted, 0, 2 ** 40)
     elif given.remember_evicted is not None:
         raise ValueError("{}: remember_evicted: got {} without evict_strategy: no key ever leaves".format(
             label, given.remember_evicted))
-    admit_after = _integer(label, "admit_after", given.admit_after, 1, MOST_COUNT)
+    admit_after = integer(label + ": admit_after", given.admit_after, 1, MOST_COUNT)
     counters = 0
     if admit_after > 1:
         counters = growth.most or _COUNTERS
         if given.admission_counters is not None:
-            counters = _integer(label, "admission_counters", given.admission_counters, 1, 2 ** 40)
+            counters = integer(label + ": admission_counters", given.admission_counters, 1, 2 ** 40)
         counters = 1 << max(3, (counters - 1).bit_length())
     elif given.admission_counters is not None:
         raise ValueError("{}: admission_counters: got {} without admit_after: nothing is counted".format(
@@ -141,21 +141,12 @@ def _strategy(label: str, given: ForgettingOptions) -> str:
         raise ValueError("{}: got evict_strategy={!r} and time_to_live={!r}, expected time_to_live, in steps, with "
                          "'ttl' and with nothing else".format(label, strategy, given.time_to_live))
     if name == TTL:
-        _integer(label, "time_to_live", given.time_to_live, 1, 2 ** 60)
+        integer(label + ": time_to_live", given.time_to_live, 1, 2 ** 60)
     return name
 
 
-def _integer(label: str, what: str, value: Any, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError("{}: {}: got {!r} of type {}, expected an integer".format(
-            label, what, value, type(value).__name__))
-    if not least <= int(value) <= most:
-        raise ValueError("{}: {}: got {}, expected an integer from {} to {}".format(label, what, value, least, most))
-    return int(value)
-
-
 def _ratio(label: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (float, numbers.Real)):
+    if not is_number(value):
         raise TypeError("{}: filter_ratio: got {!r} of type {}, expected a number".format(
             label, value, type(value).__name__))
     if not 0 < float(value) <= 1:
@@ -166,6 +157,6 @@ def _ratio(label: str, value: Any) -> float:
 def _absent(label: str, value: Any) -> Optional[float]:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(float(value)):
+    if not is_number(value) or not math.isfinite(float(value)):
         raise TypeError("{}: absent_value: got {!r}, expected a finite number".format(label, value))
     return float(value)

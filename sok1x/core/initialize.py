@@ -1,14 +1,15 @@
 """Joining the ranks: `Init` for sessions of one's own, `InitHook` for `MonitoredTrainingSession`."""
-import numbers
 import weakref
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import eager
+from sok1x.core.given_numbers import integer
 from sok1x.graph_ops.operations import init_op
 
 DEFAULT_SEED = init_op.DEFAULT_SEED
+_MOST = 2 ** 63 - 1  # of int64
 
 _last_sessions: Any = weakref.WeakKeyDictionary()  # graph -> a weak reference to the session that InitHook saw last
 
@@ -43,8 +44,7 @@ def Init(*, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED) -
         b'OK'
     """
     watch_eager_checkpoints()
-    return init_op.init(checked("global_batch_size", global_batch_size, 1, none=True),
-                        checked("seed", seed, 0))
+    return init_op.init(_batch_of(global_batch_size), seed_of("sok1x.Init", seed))
 
 
 def watch_eager_checkpoints() -> None:
@@ -84,8 +84,8 @@ class InitHook(tf.train.SessionRunHook):
     """
 
     def __init__(self, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED) -> None:
-        self._global_batch_size = checked("global_batch_size", global_batch_size, 1, none=True)
-        self._seed = checked("seed", seed, 0)
+        self._global_batch_size = _batch_of(global_batch_size)
+        self._seed = seed_of("sok1x.Init", seed)
 
     def begin(self) -> None:
         """Joins the ranks; called by the session before it is created.
@@ -149,33 +149,28 @@ def join(global_batch_size: Optional[int], seed: Optional[int], by_call: bool = 
             session.run(started)
 
 
-def checked(what: str, value: Any, least: int, none: bool = False, function: str = "sok1x.Init") -> Optional[int]:
-    """An argument that must be an integer.
+def seed_of(function: str, value: Any) -> int:
+    """A seed that a user gives.
 
     Args:
-        what: its name.
+        function: whose argument it is, for messages.
         value: what was given.
-        least: the least that it may be; it must be below 2**63.
-        none: whether it may be None.
-        function: whose argument it is.
 
     Returns:
-        The integer, or None.
+        The seed.
 
     Raises:
         TypeError: it is no integer.
-        ValueError: it is out of range.
+        ValueError: it is not in [0, 2**63).
 
     Example:
         >>> from sok1x.core import initialize
-        >>> initialize.checked("seed", 7, least=0)
+        >>> initialize.seed_of("sok1x.Init", 7)
         7
     """
-    if value is None and none:
-        return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError("{}: {}: got {!r} of type {}, expected an integer".format(
-            function, what, value, type(value).__name__))
-    if not least <= int(value) < 2 ** 63:
-        raise ValueError("{}: {}: got {}, expected an integer in [{}, 2**63)".format(function, what, value, least))
-    return int(value)
+    return integer(function + ": seed", value, 0, _MOST, "an integer in [0, 2**63)")
+
+
+def _batch_of(value: Any) -> Optional[int]:
+    return None if value is None else integer(
+        "sok1x.Init: global_batch_size", value, 1, _MOST, "an integer in [1, 2**63)")

@@ -9,10 +9,9 @@ from sok1x.core import initial_values, table_root
 from sok1x.core.placed_variable import PlacedVariable, check_rank
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.stores.placement import Placement
-from sok1x.graph_ops.stores.table import DIRECT, Initializer, Table
+from sok1x.graph_ops.stores.table import DIRECT, MOST_ROWS, Initializer, Table
 
 _ON_GPUS = ("float32", "float64", "int64")  # dtypes of which TensorFlow 1.15 has variables there
-_MOST_ROWS = 2 ** 31 - 1  # row numbers are int32
 
 
 class StaticVariable(PlacedVariable):
@@ -58,9 +57,9 @@ class StaticVariable(PlacedVariable):
             unique = table_root.unique_name(name or "Variable")
             whole = initial_values.whole(label, initial_value, shape, initializer, dtype)
             mine = placement.rows_of(whole.rows, world.rank, world.size)
-            if mine > _MOST_ROWS:
+            if mine > MOST_ROWS:
                 raise ValueError("{}: got {} rows, {} of them on rank {}, expected at most {} on a rank".format(
-                    label, whole.rows, mine, world.rank, _MOST_ROWS))
+                    label, whole.rows, mine, world.rank, MOST_ROWS))
             place = world.rank - placement.first if placement.has_keys(world.rank) else None
             with tf_ops.name_scope(unique + "/Initializer/"):
                 spec, fill = whole.part(place, placement.parts(world.size), mine)

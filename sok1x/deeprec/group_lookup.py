@@ -1,11 +1,11 @@
 """DeepRec's group lookups: lists of variables and of ids, all in one call."""
-import numbers
 import sys
 from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.given_numbers import is_integer
 from sok1x.deeprec.lookups import Lookup, lookup_many
 from sok1x.embeddings.autograph import graph_code
 from sok1x.lookup import all2all_dense_embedding
@@ -74,8 +74,7 @@ def group_embedding_lookup_sparse(params: Any, sp_ids: Any, combiners: Any, sp_w
     if combiners is None or isinstance(combiners, str):
         combiners = [combiners] * len(params)
     combiners = [combiner or "mean" for combiner in _for_each("combiners", combiners, len(params))]
-    if isinstance(params_num_per_group, bool) or not isinstance(params_num_per_group, numbers.Integral) \
-            or params_num_per_group < 1:
+    if not is_integer(params_num_per_group) or params_num_per_group < 1:
         raise ValueError("sok1x.{}: params_num_per_group: got {!r}, expected an integer, 1 or more".format(
             _SPARSE, params_num_per_group))
     return lookup_many([Lookup(*each, sequence=bool(is_sequence)) for each in zip(params, ids, weights, combiners)],

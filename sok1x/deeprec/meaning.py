@@ -1,10 +1,10 @@
 """What becomes of an EmbeddingVariable's options here; those without a counterpart are refused by name."""
 import math
-import numbers
 from typing import Any, Dict, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core.given_numbers import integer, is_number
 from sok1x.cuda_kernels.admission import MOST_COUNT
 from sok1x.cuda_kernels.row_init import MOST_POOL
 from sok1x.deeprec import options
@@ -63,7 +63,7 @@ def of(label: str, option: Any, steps_to_live: Any = None) -> Meaning:
     _expect(label, "init_option", option.init_option, options.InitializerOption)
     pool = option.init_option.default_value_dim
     if pool is not None:
-        expect_integer(label, "init_option.default_value_dim", pool, 1)
+        integer(label + ": init_option.default_value_dim", pool, 1)
         if pool > MOST_POOL:
             raise ValueError("{}: init_option.default_value_dim: got {}, expected at most {}".format(
                 label, pool, MOST_POOL))
@@ -92,7 +92,7 @@ def _leaving(label: str, evict: Any) -> Any:
     if isinstance(evict, options.GlobalStepEvict):
         steps = evict.steps_to_live
         if steps is not None:
-            expect_integer(label, "evict_option.steps_to_live", steps, 0)
+            integer(label + ": evict_option.steps_to_live", steps, 0)
         return (int(steps) if steps else None), None
     threshold = evict.l2_weight_threshold
     _number(label, "evict_option.l2_weight_threshold", threshold)
@@ -104,7 +104,7 @@ def _admission(label: str, given: Any) -> Dict[str, Any]:
         return {}
     _expect(label, "filter_option", given, options.CounterFilter, options.CBFFilter)
     what = "filter_option.filter_freq"
-    expect_integer(label, what, given.filter_freq, 0)
+    integer("{}: {}".format(label, what), given.filter_freq, 0)
     if given.filter_freq > MOST_COUNT:
         raise ValueError("{}: {}: got {}, expected at most {}".format(
             label, what, given.filter_freq, MOST_COUNT))
@@ -117,7 +117,7 @@ def _admission(label: str, given: Any) -> Dict[str, Any]:
 def _counters(label: str, given: options.CBFFilter) -> Dict[str, Any]:
     """How many counters each of the sketch's four rows needs: n keys leave a counter of w at 0 with e^(-n / w)."""
     size, probability = given.max_element_size, given.false_positive_probability
-    expect_integer(label, "filter_option.max_element_size", size, 0)
+    integer(label + ": filter_option.max_element_size", size, 0)
     _number(label, "filter_option.false_positive_probability", probability)
     if given.counter_type is not None and given.counter_type not in (tf.uint8, tf.uint16, tf.uint32, tf.uint64):
         raise ValueError("{}: filter_option.counter_type: got {!r}, expected tf.uint8, tf.uint16, tf.uint32 or "
@@ -158,7 +158,7 @@ def _sizes(label: str, sizes: Any) -> Any:
         raise ValueError("{}: storage_option.storage_size: got {!r}, expected a list of bytes, one for each "
                          "memory".format(label, sizes))
     for size in sizes:
-        expect_integer(label, "storage_option.storage_size", size, 1)
+        integer(label + ": storage_option.storage_size", size, 1)
     return sizes
 
 
@@ -175,15 +175,6 @@ def refuse(label: str, what: str, value: Any, unset: Any, why: str) -> None:
             label, what, value, unset, why))
 
 
-def expect_integer(label: str, what: str, value: Any, least: int) -> None:
-    """Raises TypeError or ValueError where it is no integer of at least so much."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError("{}: {}: got {!r} of type {}, expected an integer".format(
-            label, what, value, type(value).__name__))
-    if value < least:
-        raise ValueError("{}: {}: got {}, expected an integer, {} or more".format(label, what, value, least))
-
-
 def _number(label: str, what: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+    if not is_number(value) or not math.isfinite(value):
         raise TypeError("{}: {}: got {!r}, expected a finite number".format(label, what, value))

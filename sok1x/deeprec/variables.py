@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import initializers, placed_variable, scoped_tables
+from sok1x.core.given_numbers import integer
 from sok1x.deeprec import leaving, meaning, stepping
 from sok1x.dump_load import transfers
 from sok1x.dynamic_variable import DynamicVariable
@@ -76,7 +77,7 @@ class EmbeddingVariable(DynamicVariable):
     @target_gpu.setter
     def target_gpu(self, rank: int) -> None:
         label = "EmbeddingVariable '{}'".format(self.table.name)
-        meaning.expect_integer(label, "target_gpu", rank, -1)
+        integer(label + ": target_gpu", rank, -1)
         placement = BY_KEY if rank == -1 else Placement(int(rank))
         world = placed_variable.launch.current()
         if world is not None and rank >= world.size:

@@ -59,7 +59,7 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         super().__init__(max_vocabulary_size_per_gpu, embedding_vec_size, slot_num, use_hashtable, key_dtype,
                          embedding_initializer, **kwargs)
         self.nnz_per_slot = self._positive("nnz_per_slot", nnz_per_slot)
-        self.dynamic_input = arguments.boolean(self.name, "dynamic_input", dynamic_input)
+        self.dynamic_input = arguments.boolean(self._label, "dynamic_input", dynamic_input)
         self._make_table()
 
     @graph_code

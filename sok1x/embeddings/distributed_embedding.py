@@ -71,10 +71,10 @@ class DistributedEmbedding(EmbeddingLayer):
                  embedding_initializer: Any = None, exchange: str = "auto", **kwargs: Any) -> None:
         super().__init__(max_vocabulary_size_per_gpu, embedding_vec_size, slot_num, use_hashtable, key_dtype,
                          embedding_initializer, **kwargs)
-        self.combiner = arguments.one_of(self.name, "combiner", combiner, COMBINERS)
+        self.combiner = arguments.one_of(self._label, "combiner", combiner, COMBINERS)
         self.max_nnz = self._positive("max_nnz", max_nnz)
         self.max_feature_num = self._positive("max_feature_num", max_feature_num)
-        self.exchange = arguments.one_of(self.name, "exchange", exchange, EXCHANGES)
+        self.exchange = arguments.one_of(self._label, "exchange", exchange, EXCHANGES)
         self._make_table()
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:

@@ -8,8 +8,10 @@ from sok1x.core import initializers
 from sok1x.core.cache_options import CacheOptions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.forgetting_options import ForgettingOptions
+from sok1x.core.given_numbers import integer
 from sok1x.embeddings import arguments, learning_phase, precision
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops
+from sok1x.graph_ops.stores.table import MOST_ROWS
 from sok1x.graph_ops.stores.table_variables import TableVariables
 
 
@@ -61,15 +63,19 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         self.init_capacity, self.max_capacity = init_capacity, max_capacity
         self.embedding_vec_size = self._positive("embedding_vec_size", embedding_vec_size)
         self.slot_num = self._positive("slot_num", slot_num)
-        self.use_hashtable = arguments.boolean(self.name, "use_hashtable", use_hashtable)
-        self.key_dtype = arguments.key_dtype(self.name, key_dtype)
+        self.use_hashtable = arguments.boolean(self._label, "use_hashtable", use_hashtable)
+        self.key_dtype = arguments.key_dtype(self._label, key_dtype)
         # Keras would wrap a dict that is an attribute into something that JSON cannot hold.
         self.embedding_initializer = (tf.keras.initializers.get(embedding_initializer)
                                       if isinstance(embedding_initializer, dict) else embedding_initializer)
         self._table: Optional[EmbeddingVariable] = None
 
+    @property
+    def _label(self) -> str:
+        return "layer '{}'".format(self.name)
+
     def _positive(self, what: str, value: Any) -> int:
-        return arguments.positive_integer(self.name, what, value)
+        return integer("{}: {}".format(self._label, what), value, 1, MOST_ROWS)
 
     def _make_table(self) -> None:
         """Makes the variables. Called last by the subclasses, so that a wrong argument leaves none behind."""

@@ -2,11 +2,10 @@
 import os
 from typing import Any, Callable, Optional
 
-import numpy as np
-
 from sok1x import launch
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import NotFoundError
+from sok1x.core.given_numbers import is_integer
 from sok1x.serving import building, models, saved_models, sources
 from sok1x.serving.building import Options
 from sok1x.serving.tables import FINDERS
@@ -92,7 +91,7 @@ def export_saved_model(export_dir: str, checkpoint: str, model: Optional[Callabl
         [8.0]
     """
     options = _checked(Options(storage, index, unseen, seed, ranks or 0), model, inputs, outputs)
-    if ranks is not None and (isinstance(ranks, bool) or not isinstance(ranks, (int, np.integer)) or ranks < 1):
+    if ranks is not None and (not is_integer(ranks) or ranks < 1):
         raise ValueError("{}: ranks: got {!r}, expected how many evaluate, at least 1".format(_FUNCTION, ranks))
     world = launch.current()
     if world is not None and world.rank:

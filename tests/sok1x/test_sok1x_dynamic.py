@@ -34,6 +34,7 @@ def test_arguments_that_do_not_fit(options, error, words):
         with pytest.raises(error) as caught:
             sok.DynamicVariable(**dict(dict(dimension=4), **options))
         assert all(word in str(caught.value) for word in words), caught.value
+        assert "layer '" not in str(caught.value)
         assert not made.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
 
 

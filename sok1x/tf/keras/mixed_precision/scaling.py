@@ -1,10 +1,10 @@
 """What a LossScaleOptimizer is made of: loss scales, scaled gradients, the collection of train ops."""
 import contextlib
-import numbers
 from typing import Any, Iterator, List
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core.given_numbers import is_number
 from sok1x.graph_ops.bridge.tensorflow_versions import loss_scales as scales
 
 
@@ -31,7 +31,7 @@ def loss_scale_of(given: Any) -> scales.LossScale:
                          "`with tf.Graph().as_default():`")
     if isinstance(given, scales.LossScale):
         return given
-    if isinstance(given, numbers.Real) and not isinstance(given, bool):
+    if is_number(given):
         return scales.FixedLossScale(float(given))
     if isinstance(given, str) and given == "dynamic":
         with tf.device("/device:CPU:0"):  # the host decides what to do; a GPU would have to be waited for
