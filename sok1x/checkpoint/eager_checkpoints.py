@@ -7,12 +7,10 @@ Where every rank names a prefix of its own, each has a checkpoint there.
 All else is TensorFlow's: which object gets which value, and that one which is made later gets its own then. It has no
 place to hear of checkpoints, so `watch`, called when ranks join and with every table, puts methods in place of its own.
 """
-import contextlib
 import copy
 import inspect
 import os
-import threading
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -24,9 +22,11 @@ from sok1x.checkpoint.tables import TableState, let_leave
 from sok1x.checkpoint.talk import talk
 from sok1x.core import eager, wrapping
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, checkpoint_objects
 
-_local = threading.local()
+_marking = ThreadScope()  # its value is the Mark that says whose it is that this thread saves
+_following = ThreadScope()  # inside, on a rank besides 0, managers write and remove no file
 
 
 def watch() -> None:
@@ -53,7 +53,7 @@ def _marked(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of what TensorFlow gathers to save."""
     def gather(self: Any, *args: Any, **kwargs: Any) -> Any:
         gathered = stock(self, *args, **kwargs)
-        mark: Optional[Mark] = getattr(_local, "mark", None)
+        mark: Optional[Mark] = _marking.value
         if mark is not None:
             with tf.device("/cpu:0"):
                 gathered[0].setdefault(None, {}).update({
@@ -67,32 +67,12 @@ def _marked(stock: Callable[..., Any]) -> Callable[..., Any]:
     return gather
 
 
-@contextlib.contextmanager
-def _marking(mark: Mark) -> Iterator[None]:
-    """Inside, what this thread saves says whose it is."""
-    _local.mark = mark
-    try:
-        yield
-    finally:
-        _local.mark = None
-
-
-@contextlib.contextmanager
-def _following() -> Iterator[None]:
-    """Inside, on a rank besides 0, managers write and remove no file."""
-    _local.follows = True
-    try:
-        yield
-    finally:
-        _local.follows = False
-
-
 def _written(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of Checkpoint._write, by which all of them are saved."""
     signature = inspect.signature(stock)
 
     def write(self: Any, *args: Any, **kwargs: Any) -> Any:
-        ours = [] if getattr(_local, "mark", None) is not None else eager_places.shards(self._saver)
+        ours = [] if _marking.value is not None else eager_places.shards(self._saver)
         if not ours:
             return stock(self, *args, **kwargs)
         given = signature.bind(self, *args, **kwargs)
@@ -102,7 +82,7 @@ def _written(stock: Callable[..., Any]) -> Callable[..., Any]:
 
         def save(prefix: str, mark: Mark, options: Any) -> Any:
             let_leave(eager.session(), [TableState(one, {}) for one in ours if isinstance(one, EmbeddingVariable)])
-            with _marking(mark):
+            with _marking.entered(mark):
                 return stock(**dict(given.arguments, file_prefix=prefix, options=options))
         if ranks == 1:
             saved = save(path, Mark(0, 1, ""), options)
@@ -145,7 +125,7 @@ def _save_together(save: Callable[..., Any], path: str, mark: Mark, options: Any
             eager_places.remove(own)
         raise
     if mark.rank:
-        with _following():
+        with _following.entered():
             checkpoint_objects._execute_callbacks(callbacks, path)
     return path
 
@@ -161,7 +141,7 @@ def _expect_seen(path: str, mark: Mark) -> None:
 def _swept(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of a manager that deletes checkpoints: rank 0's does, for all."""
     def sweep(self: Any) -> None:
-        if getattr(_local, "follows", False):
+        if _following.value:
             while self._max_to_keep and len(self._maybe_delete) > self._max_to_keep:
                 self._maybe_delete.popitem(last=False)
             return
@@ -176,7 +156,7 @@ def _swept(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _recorded(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of a manager that writes which checkpoints there are: rank 0's does, for all."""
     def record(self: Any) -> None:
-        if not getattr(_local, "follows", False):
+        if not _following.value:
             stock(self)
     return record
 

@@ -16,17 +16,20 @@ from sok1x.graph_ops.stores import eager_names, growth, initial, known_slots
 
 def track_variables(shard: Any) -> None:
     """Has a `tf.train.Checkpoint` of a table's rows have all that lies beside them."""
-    for name, variable in dict(zip(("index", "count"), shard.index), stamps=shard.stamps, steps=shard.steps,
-                               **shard.forgetting).items():
+    for name, variable in dict(_beside(shard), steps=shard.steps).items():
         shard._track_trackable(variable, name)
 
 
 def note_variables(shard: Any) -> None:
     """Has growth find the variables of a table that grows."""
-    named: Dict[str, Any] = {"": shard, "stamps": shard.stamps, **dict(zip(("index", "count"), shard.index)),
-                             **shard.forgetting}
-    for beside, variable in named.items():
+    note(shard, "", shard)
+    for beside, variable in _beside(shard).items():
         note(shard, beside, variable)
+
+
+def _beside(shard: Any) -> Dict[str, Any]:
+    """What grows with a table's rows, by its name."""
+    return dict(zip(("index", "count"), shard.index), stamps=shard.stamps, **shard.forgetting)
 
 
 def note(shard: Any, beside: str, variable: Any) -> None:

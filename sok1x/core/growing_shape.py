@@ -3,13 +3,13 @@
 An optimizer that asks for it is refused with words (`GrowingRows`). Most take care of shapes that are not known.
 `shapes_known` is for those that do not: inside, a table that grows passes itself off as one of a single row.
 """
-import contextlib
-import threading
-from typing import Any, Iterator, NoReturn
+from typing import Any, ContextManager, NoReturn
 
 import tensorflow.compat.v1 as tf
 
-_local = threading.local()
+from sok1x.core.thread_scope import ThreadScope
+
+_known = ThreadScope()
 
 
 class GrowingRows(tf.Dimension):
@@ -37,8 +37,7 @@ class GrowingRows(tf.Dimension):
     __int__ = __long__ = __index__ = refuse
 
 
-@contextlib.contextmanager
-def shapes_known() -> Iterator[None]:
+def shapes_known() -> ContextManager[None]:
     """Inside, in this thread, tables that grow have the static shape [1, D]: to make slots, and for nothing else.
 
     Example:
@@ -47,12 +46,7 @@ def shapes_known() -> Iterator[None]:
         ...     growing_shape.are_shapes_known()
         True
     """
-    before = are_shapes_known()
-    _local.known = True
-    try:
-        yield
-    finally:
-        _local.known = before
+    return _known.entered()
 
 
 def are_shapes_known() -> bool:
@@ -66,7 +60,7 @@ def are_shapes_known() -> bool:
         >>> growing_shape.are_shapes_known()
         False
     """
-    return getattr(_local, "known", False)
+    return bool(_known.value)
 
 
 def grows(variable: Any) -> bool:

@@ -5,18 +5,18 @@ one would lower its loss scale and skip a step that others take. The one around 
 eager execution and tf.function: `_step_of_graph` is its step in a plain tf.Graph.
 """
 import contextlib
-import threading
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, List
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import wrapping
+from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge import tensorflow_versions
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_loss_scale
 from sok1x.graph_ops.gradients import shard_gradients
 from sok1x.graph_ops.operations import finite
 
-_local = threading.local()
+_agreeing = ThreadScope()
 
 
 def watch() -> None:
@@ -36,7 +36,7 @@ def watch() -> None:
 
 def _on_all_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:
     def is_all_finite(grads: Any) -> Any:
-        if not getattr(_local, "agree", False):
+        if not _agreeing.value:
             return stock(grads)
         return finite.all_finite([gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
                                   for gradient in grads if gradient is not None])
@@ -68,22 +68,12 @@ def _agreed_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
             if distributed:  # nothing is left to communicate in a step that may be skipped
                 from sok1x.optimizers import distributed_optimizer
                 pairs = stack.enter_context(distributed_optimizer.prepared(self._optimizer, pairs))
-            stack.enter_context(_agreeing())
+            stack.enter_context(_agreeing.entered())
             if isinstance(self, keras_loss_scale.LossScaleOptimizerV3) and tensorflow_versions.in_plain_graph():
                 return _step_of_graph(self, pairs)
             return stock(self, pairs, *args, **kwargs)
 
     return apply_gradients
-
-
-@contextlib.contextmanager
-def _agreeing() -> Iterator[None]:
-    before = getattr(_local, "agree", False)
-    _local.agree = True
-    try:
-        yield
-    finally:
-        _local.agree = before
 
 
 def _step_of_graph(optimizer: Any, pairs: List[Any]) -> tf.Operation:

@@ -1,30 +1,24 @@
 """Variables whose value belongs to one rank alone."""
-import contextlib
-import threading
-from typing import Any, Iterator
+from typing import Any, ContextManager
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.core import eager, growing_slots, strategies
+from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
 
-_local = threading.local()
+_left_out = ThreadScope()
 
 
-@contextlib.contextmanager
-def left_out() -> Iterator[None]:
+def left_out() -> ContextManager[None]:
     """Inside, in this thread, a tf.train.Checkpoint passes over shards: somebody else saves them."""
-    before, _local.left_out = getattr(_local, "left_out", False), True
-    try:
-        yield
-    finally:
-        _local.left_out = before
+    return _left_out.entered()
 
 
 def are_left_out() -> bool:
     """Whether this is inside `left_out`."""
-    return bool(getattr(_local, "left_out", False))
+    return bool(_left_out.value)
 
 
 class _NameOfEager:

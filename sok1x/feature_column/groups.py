@@ -1,13 +1,14 @@
 """Columns whose tables are looked up together."""
 import contextlib
-import threading
 from typing import Any, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core.thread_scope import ThreadScope
+
 __all__ = ["group_embedding_column_scope"]
 
-_scopes = threading.local()
+_open = ThreadScope()  # its value is the Group
 
 
 class Group:
@@ -59,12 +60,10 @@ def group_embedding_column_scope(name: Optional[str] = None, params_num_per_grou
             name, type(name).__name__))
     if current() is not None:
         raise ValueError("group_embedding_column_scope: got a scope '{}' inside the scope '{}': a column is of one "
-                         "group".format(name, _scopes.group.name))
-    _scopes.group = Group(name or "group_embedding_column_scope")
-    try:
-        yield _scopes.group
-    finally:
-        _scopes.group = None
+                         "group".format(name, _open.value.name))
+    group = Group(name or "group_embedding_column_scope")
+    with _open.entered(group):
+        yield group
 
 
 def current() -> Optional[Group]:
@@ -79,7 +78,7 @@ def current() -> Optional[Group]:
         ...     groups.current() is group
         True
     """
-    return getattr(_scopes, "group", None)
+    return _open.value
 
 
 @contextlib.contextmanager

@@ -4,20 +4,19 @@ TensorFlow's linear models make a variable with a row for each bucket of a categ
 that know of one rank alone. For columns of keys both are done here, where TensorFlow's functions are wrapped; other
 columns go on as ever.
 """
-import contextlib
-import threading
-from typing import Any, Iterator
+from typing import Any
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import wrapping
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.thread_scope import ThreadScope
 from sok1x.feature_column import key_column, lookups, tables
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column as v1
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
 from sok1x.graph_ops.bridge.tensorflow_versions import linear_model_layers
 
-_thread = threading.local()
+_building = ThreadScope()
 _WEIGHTS = "weights"  # TensorFlow's name of the variable
 
 
@@ -34,16 +33,7 @@ def watch() -> None:
 
 def is_building() -> bool:
     """Whether a linear model asks for numbers of buckets, to make its variables."""
-    return getattr(_thread, "building", False)
-
-
-@contextlib.contextmanager
-def _building() -> Iterator[None]:
-    _thread.building = True
-    try:
-        yield
-    finally:
-        _thread.building = False
+    return bool(_building.value)
 
 
 def _table(layer: Any, column: Any, units: int, trainable: bool, collections: Any) -> EmbeddingVariable:
@@ -55,7 +45,7 @@ def _table(layer: Any, column: Any, units: int, trainable: bool, collections: An
 
 def _layer_build(stock: Any) -> Any:
     def build(self: Any, shape: Any) -> Any:
-        with _building():
+        with _building.entered():
             return stock(self, shape)
     return build
 

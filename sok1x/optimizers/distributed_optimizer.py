@@ -1,18 +1,18 @@
 """Any optimizer, with dense gradients averaged over the ranks."""
 import contextlib
 import numbers
-import threading
 from typing import Any, Dict, Iterator, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import newer_optimizers
+from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2
 from sok1x.graph_ops.operations import embedding
 from sok1x.optimizers import clipping, gradients, keras_clips, unfit
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
-_local = threading.local()
+_prepared = ThreadScope()  # its value is the optimizer whose gradients are
 
 
 def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = None) -> Any:
@@ -192,12 +192,8 @@ def prepared(optimizer: Any, grads_and_vars: Any) -> Iterator[List[Tuple[Any, An
     pairs = prepare(optimizer, grads_and_vars)
     with keras_clips.lifted(optimizer) as clip:
         pairs = clip(pairs)
-        before = getattr(_local, "prepared", None)
-        _local.prepared = optimizer
-        try:
+        with _prepared.entered(optimizer):
             yield pairs
-        finally:
-            _local.prepared = before
 
 
 class _Distributed(KnowsDistinctRows):
@@ -214,7 +210,7 @@ class _Distributed(KnowsDistinctRows):
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's own, with what is not averaged yet averaged, and clipped if `clip_norm` was given."""
-        if getattr(_local, "prepared", None) is self:
+        if _prepared.value is self:
             return apply_prepared(self, grads_and_vars, *args, **kwargs)
         return apply_prepared(self, prepare(self, grads_and_vars), *args, **kwargs)
 
@@ -246,7 +242,7 @@ class _DistributedKeras(_Distributed):
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's own, with what is not averaged yet averaged, and clipped by all ranks' norms."""
-        if getattr(_local, "prepared", None) is self:
+        if _prepared.value is self:
             return apply_prepared(self, grads_and_vars, *args, **kwargs)
         pairs = prepare(self, grads_and_vars)
         if not V2:  # which clips where it computes gradients
