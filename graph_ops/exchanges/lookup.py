@@ -56,6 +56,18 @@ def headers_of(headers: np.ndarray, tells_sizes: bool) -> Header:
     return Header(headers[:, 0], headers[:, 4:], *headers.T[1:4])
 
 
+def short_header(config: Any, ranks: int, training: bool, counted: Sequence[int]) -> List[int]:
+    """What a rank tells where headers are short: training, then the wish in place of sizes.
+
+    Args:
+      config: of the lookup. counted: bags, keys and distinct; nothing where the lookup does not tell them.
+    """
+    if not counted:
+        return [int(training)]
+    wish = sizes.wish(config.exchange, training, row_bytes(config.table, config.dtype), ranks, *counted)
+    return [int(training), wish]
+
+
 class Lookup(abc.ABC):
     """One run of a forward op.
 
@@ -110,18 +122,11 @@ class Lookup(abc.ABC):
         """
 
     def header(self, distinct: int, send_counts: np.ndarray) -> np.ndarray:
-        """This rank's `Header`, int64: training, then bags, keys and distinct, then send_counts.
-
-        A short one is training, then the wish in place of sizes.
-        """
-        told = (self.layout.count, self.keys.size, distinct) if self.tells_sizes else ()
-        if not self.world.short_headers:
-            return np.concatenate([[self.training, *told], send_counts]).astype(np.int64)
-        if told:
-            config = self.config
-            told = sizes.wish(config.exchange, self.training, row_bytes(self.table, config.dtype), self.world.size,
-                              *told),
-        return np.array([self.training, *told], np.int64)
+        """This rank's `Header`, int64: training, then bags, keys and distinct, then send_counts; or a short one."""
+        counted = (self.layout.count, self.keys.size, distinct) if self.tells_sizes else ()
+        if self.world.short_headers:
+            return np.array(short_header(self.config, self.world.size, self.training, counted), np.int64)
+        return np.concatenate([[self.training, *counted], send_counts]).astype(np.int64)
 
     def recv_counts(self, every: Header, send_counts: np.ndarray) -> np.ndarray:
         """int64 [N], the keys that each rank has for this one. All ranks call it alike, with what they have for others.

@@ -20,9 +20,8 @@ from sok1x.cuda_kernels import row_numbers
 from sok1x.cuda_kernels.arrays import array
 from sok1x.graph_ops.bridge import timeline
 from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
-from sok1x.graph_ops.exchanges import sizes
 from sok1x.graph_ops.exchanges.asked import AskedOfOwners
-from sok1x.graph_ops.exchanges.lookup import counts_for_this_rank, row_bytes
+from sok1x.graph_ops.exchanges.lookup import counts_for_this_rank, row_bytes, short_header
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups import lookup_hosts
 from sok1x.graph_ops.groups.lookup_run import TOO_MANY_DIMENSIONS, LookupRun, Said, again
@@ -80,10 +79,8 @@ def prepare(members: List[Any], world: Any) -> None:
 
 def _shortened(header: np.ndarray, config: Any, ranks: int) -> np.ndarray:
     """A header as it is told where headers are short; before it, as there, is the device's mark."""
-    mark, training, *told = header[:-ranks].tolist()
-    if told:
-        told = [sizes.wish(config.exchange, training != 0, row_bytes(config.table, config.dtype), ranks, *told)]
-    return np.array([mark, training, *told], np.int64)
+    mark, training, *counted = header[:-ranks].tolist()
+    return np.array([mark, *short_header(config, ranks, training != 0, counted)], np.int64)
 
 
 def forward(members: List[Any], world: Any) -> LookupRun:
