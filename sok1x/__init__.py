@@ -12,6 +12,43 @@ Example:
     >>> "All2AllDenseEmbedding" in dir(sok1x)
     True
 """
+# The map of this folder; packages in it have maps of their own. Below them lie graph_ops, cuda_kernels and launch
+# (docs/how_it_works.md).
+#
+# Tables and lookups, as SOK 2.x has them (the layers: embeddings; most of what tables are: core):
+#     variable              `sok.Variable`
+#     distributed_variable  one whose rows are dealt out over all ranks
+#     localized_variable    one whose rows one rank has
+#     dynamic_variable      one that grows
+#     lookup                `sok.lookup_sparse` and `sok.all2all_dense_embedding`
+#     sparse_ids            ids as these take them, with their weights
+#     weighting             rows combined with weights
+#     row_access            `sok.assign` and `sok.export`
+#
+# What becomes of tables:
+#     forgetting            keys that leave
+#     incremental           rows that changed since a step
+#     model_dump            rows that changed since a time
+#     statistics            how full they are
+#     table_figures         what summaries say of them
+#     table_summary         `sok.summary`
+#     summary_hook          `sok.SummaryHook`
+#
+# Programs: python -m sok1x.NAME
+#     build                 compiles what an installation lacks
+#     check                 looks over an installation
+#     check_needs           what both look at first
+#     check_outcomes        how a check ends
+#     gpu_checks            what is checked of GPUs
+#     timeline              timelines of ranks in one file
+#
+# Others:
+#     alias                 `import sparse_operation_kit`
+#     communication         which rank this is
+#     even_steps            data of different length
+#     kit_lib               SOK's module of facts
+#     lazy                  names that are imported when they are used
+#     versions              `sok.tf_version`
 from typing import TYPE_CHECKING
 
 from sok1x import lazy

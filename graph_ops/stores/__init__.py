@@ -6,6 +6,7 @@
     store            `request_store`, the door: opens them to an operation that runs
     base_store       `Store`, what every kind of table offers behind it
     hashed_store     tables with an index: keys get rows as they come
+    direct_store     tables without: a key says itself which row it is
     forgetful_store  tables that forget: rows leave, and not every key gets one
     forgetting       how they do, in a table's description
     eviction         which rows leave, and how
@@ -22,7 +23,6 @@
     host_growth      rows there for new keys
     push_out         which rows leave the cache, and which the table
     whole_store      all rows of such a table, for what moves whole tables
-    direct_store     tables without: a key says itself which row it is
     growth           more rows for a table that grows
     known_slots      the slots that optimizers have made for such tables
     slot_values      their slots assigned as a whole (operation)
@@ -34,9 +34,9 @@
     row_checks       what a graph hands in, checked before rows change
     row_gradients    a sparse gradient made ready for a kernel
     clock            when rows changed: the stamps, and the step they are of
+    stamps           operations on them
     clock_numbers    what is known of clocks without reading them
     figures          what is counted of lookups and exchanges
     step_times       which step a time was
     step_at          the operation that says it
-    stamps           operations on them
 """

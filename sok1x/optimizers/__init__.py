@@ -1,4 +1,21 @@
-"""SOK's own optimizer, and what optimizers need to know about embedding variables, under SOK's dotted names."""
+"""SOK's own optimizer, and what optimizers need to know about embedding variables, under SOK's dotted names.
+
+What users call:
+    adam                   SOK's own
+    sgd                    `sok.SGD`
+    distributed_optimizer  `sok.DistributedOptimizer`: any optimizer, with averaged gradients
+    wrapper                `sok.OptimizerWrapper`, for tables alone
+    clipping               norms over all ranks
+    utils                  which variables are tables
+
+What is behind them:
+    gradients              averages of dense gradients
+    keras_clips            what Keras' optimizers clip by themselves
+    own_state              an optimizer twice, each with slots of its own
+    slots_of_tables        slots as many as a table has rows
+    distinct_rows          steps on rows that are distinct already
+    unfit                  optimizers that cannot train tables, refused
+"""
 from typing import TYPE_CHECKING
 
 from sok1x import lazy

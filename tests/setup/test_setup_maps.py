@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+import sok1x
 from sok1x import graph_ops
 
 ROOMS = ["sok1x.graph_ops." + name for _, name, is_package in pkgutil.iter_modules(graph_ops.__path__) if is_package]
@@ -23,10 +24,19 @@ def files(package):
     return sorted({os.path.basename(name).split(".")[0] for name in ours} - {"__init__", "__main__"})
 
 
-@pytest.mark.parametrize("name", ROOMS + ["sok1x.launch", "sok1x.checkpoint", "sok1x.deeprec", "sok1x.serving"])
+@pytest.mark.parametrize("name", ROOMS + ["sok1x." + name for name in (
+    "checkpoint", "core", "deeprec", "dump_load", "embeddings", "feature_column", "launch", "metrics", "optimizers",
+    "serving")])
 def test_a_map_names_every_file_once(name):
     package = importlib.import_module(name)
     assert sorted(named(package)) == files(package)
+
+
+def test_the_map_of_the_public_package():
+    """It is for who reads the sources: help(sok1x) is for users."""
+    with open(sok1x.__file__, encoding="utf-8") as source:
+        mapped = re.findall(r"^# {5}(\w+)  +\S", source.read(), re.MULTILINE)
+    assert sorted(mapped) == files(sok1x)
 
 
 def test_the_map_of_rooms():
