@@ -9,6 +9,7 @@ from sok1x import launch, table_figures
 from sok1x.checkpoint import tables as graph_tables
 from sok1x.checkpoint.schedule import Schedule
 from sok1x.core import summaries
+from sok1x.core.given_numbers import is_number
 from sok1x.graph_ops.operations import gather_bytes
 
 _WIDTH = len(table_figures.ALL)
@@ -63,7 +64,7 @@ class SummaryHook(tf.train.SessionRunHook):
 
     def __init__(self, save_steps: int, output_dir: Optional[str] = None, summary_writer: Any = None,
                  tables: Optional[Sequence[Any]] = None, every_rank: bool = False) -> None:
-        if isinstance(save_steps, bool) or int(save_steps) != save_steps or save_steps < 1:
+        if not is_number(save_steps) or save_steps < 1 or save_steps % 1 != 0:
             raise ValueError("SummaryHook: save_steps: got {!r}, expected a positive integer".format(save_steps))
         if (output_dir is None) == (summary_writer is None):
             raise ValueError("SummaryHook: got output_dir={!r} and summary_writer={!r}, expected one of them".format(

@@ -169,6 +169,8 @@ def test_what_cannot_be_written_is_said_with_its_path(tmp_path, monkeypatch, cap
 
 def test_refusals(tmp_path):
     for options, words in ((dict(save_steps=0, output_dir="x"), "save_steps: got 0, expected a positive integer"),
+                           (dict(save_steps="7", output_dir="x"), "save_steps: got '7', expected a positive integer"),
+                           (dict(save_steps=None, output_dir="x"), "save_steps: got None, expected a positive integer"),
                            (dict(save_steps=1), "expected one of them"),
                            (dict(save_steps=1, output_dir="x", summary_writer=1), "expected one of them"),
                            (dict(save_steps=1, summary_writer=1, every_rank=True), "every_rank: got a summary_writer")):
