@@ -85,7 +85,7 @@ class DynamicVariable(PlacedVariable):
 
     Raises:
         TypeError: an unknown keyword, or an argument of the wrong type.
-        ValueError: an argument out of range, an unknown initializer or mode, or eager execution.
+        ValueError: an argument out of range, an unknown initializer or mode, or eager execution of TensorFlow 1.15.
 
     Example:
         >>> import tensorflow as tf

@@ -77,8 +77,8 @@ class EmbeddingVariable(StampedVariable):
         evicted: (since, keys, whether they are all) of `sok.evicted_keys`, likewise; None where no row ever leaves.
 
     Raises:
-        ValueError: eager execution is on, the initializer's name is unknown or, for a table that grows, is of a matrix,
-            or capacities that do not fit one another.
+        ValueError: eager execution of TensorFlow 1.15 is on, the initializer's name is unknown or, for a table that
+            grows, is of a matrix, or capacities that do not fit one another.
 
     Example:
         >>> import tensorflow as tf

@@ -38,7 +38,7 @@ class All2AllDenseEmbedding(EmbeddingLayer):
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.
-        ValueError: an argument out of range, an unknown initializer, or eager execution.
+        ValueError: an argument out of range, an unknown initializer, or eager execution of TensorFlow 1.15.
 
     Example:
         >>> import tensorflow as tf

@@ -48,7 +48,8 @@ class DistributedEmbedding(EmbeddingLayer):
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.
-        ValueError: an argument out of range, an unknown combiner, exchange or initializer, or eager execution.
+        ValueError: an argument out of range, an unknown combiner, exchange or initializer, or eager execution of
+            TensorFlow 1.15.
 
     Example:
         >>> import tensorflow as tf

@@ -36,7 +36,7 @@ class EmbeddingLayer(tf.keras.layers.Layer):
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.
-        ValueError: an argument out of range, an unknown initializer, or eager execution.
+        ValueError: an argument out of range, an unknown initializer, or eager execution of TensorFlow 1.15.
 
     Example:
         >>> import tensorflow as tf
@@ -72,6 +72,7 @@ class EmbeddingLayer(tf.keras.layers.Layer):
 
     @property
     def _label(self) -> str:
+        """As `label`, where there is no table yet."""
         return "layer '{}'".format(self.name)
 
     def _positive(self, what: str, value: Any) -> int:
@@ -153,7 +154,7 @@ class EmbeddingLayer(tf.keras.layers.Layer):
             >>> layer.label
             "layer 'ads' (table 'ads/EmbeddingVariable')"
         """
-        return "layer '{}' (table '{}')".format(self.name, self.embedding_variable.table.name)
+        return "{} (table '{}')".format(self._label, self.embedding_variable.table.name)
 
     def get_config(self) -> Dict[str, Any]:
         """The layer's arguments, for `from_config`.
