@@ -20,7 +20,7 @@ def find(request):
     if not stream:
         return None
     if stream not in _by_stream:
-        from sok1x.cuda_kernels import gpu, nvcc
+        from sok1x.cuda_kernels import gpu, nvcc  # which hosts without GPUs do without
         try:
             _by_stream[stream] = gpu.of_stream(stream)
         except (gpu.GpuMissing, nvcc.Missing) as error:

@@ -55,7 +55,7 @@ def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(),
     with tf_ops.name_scope(name, function.replace(".", "_")) as scope:
         scope = scope or "{}{}/".format(eager_context.context().scope_name, name or function)  # eager
         if operation.communicates:
-            from sok1x.graph_ops.operations import branches
+            from sok1x.graph_ops.operations import branches  # which needs this module
             branches.guard(scope[:-1])
         place = _place(operation, config, scope[:-1])
         made = getattr(module, op_types.maker(operation.kind))(

@@ -47,7 +47,7 @@ class Taken:
 
 
 def batches(decisions):
-    """The decisions (a list) of one word of the leader together: iterables of them, in order."""
+    """The decisions of the leader (a list), those of one word together: lists of them, in order."""
     return [list(batch) for _, batch in itertools.groupby(decisions, operator.attrgetter("batch"))]
 
 
@@ -139,12 +139,12 @@ class Group:
                 left.sort(key=_kernel)  # in one order each time, as for all ranks those that communicate are
             try:
                 with _device(left, world):
-                    batch = self.operation.group.run(left, world)
+                    run = self.operation.group.run(left, world)
             except BaseException as error:
                 self.fail(left, error, world)
                 return
-            batch.finish()
-            left = batch.left
+            run.finish()
+            left = run.left
             for taken in left:
                 taken.request.again = True
         for taken in left:

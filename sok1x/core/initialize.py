@@ -51,7 +51,7 @@ def watch_eager_checkpoints() -> None:
     """From now on a tf.train.Checkpoint may be restored eagerly, also before there are tables."""
     if eager.is_on():
         from sok1x.checkpoint import eager_checkpoints  # which needs this module's neighbours
-        from sok1x.serving import loading
+        from sok1x.serving import loading  # likewise
         eager_checkpoints.watch()
         loading.watch()
 

@@ -66,7 +66,7 @@ def _agreed_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
             return stock(self, pairs, *args, **kwargs)
         with contextlib.ExitStack() as stack:
             if distributed:  # nothing is left to communicate in a step that may be skipped
-                from sok1x.optimizers import distributed_optimizer
+                from sok1x.optimizers import distributed_optimizer  # which needs this module
                 pairs = stack.enter_context(distributed_optimizer.prepared(self._optimizer, pairs))
             stack.enter_context(_agreeing.entered())
             if isinstance(self, keras_loss_scale.LossScaleOptimizerV3) and tensorflow_versions.in_plain_graph():

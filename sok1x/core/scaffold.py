@@ -72,6 +72,6 @@ class Scaffold(tf.train.Scaffold):
             True
         """
         if self._signals:
-            from sok1x.checkpoint import stop_hook
+            from sok1x.checkpoint import stop_hook  # likewise
             stop_hook.add_to_session("Scaffold", self._signals, begin=True)
         return super().finalize()

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 
 from sok1x import launch
-from sok1x.core.initialize import DEFAULT_SEED
+from sok1x.graph_ops.operations import init_op
 from sok1x.graph_ops.stores.table import Table
 from sok1x.serving import initial_rows
 from sok1x.serving.sources import Source
@@ -29,12 +29,11 @@ def seed_of(graph_def: Any, given: Optional[int]) -> int:
     joined with, else the default."""
     if given is not None:
         return given
-    from sok1x.graph_ops.operations import init_op
     for node in graph_def.node if graph_def is not None else ():
         if function_of(node) == "operations.init_op.join":
             return int(config_of(node, init_op.InitConfig)[0].seed)
     world = launch.current()
-    return DEFAULT_SEED if world is None else int(world.arguments["seed"])
+    return init_op.DEFAULT_SEED if world is None else int(world.arguments["seed"])
 
 
 def of_table(name: str, dim: int, asked: Any, table: Optional[Table], source: Source, seed: int, ranks: int) -> Unseen:
