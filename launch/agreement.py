@@ -63,7 +63,7 @@ class Patience:
         """Warns if it is time to.
 
         Raises:
-            LaunchError: DEADLINE_EXCEEDED once `abort` seconds have passed, or where `gone()` names ranks that will
+            LaunchError: DEADLINE_EXCEEDED once `abort` seconds have passed, or where `gone()` says which ranks will
                 never come.
         """
         waited = self._clock() - self._begin
@@ -72,9 +72,8 @@ class Patience:
             gone = self._gone()
             if gone is not None:
                 raise LaunchError(DEADLINE_EXCEEDED, (
-                    "sok.Init: not every rank will run it: {} {} ended before, with exit code 0. Every rank must run "
-                    "sok.Init; see why the program ends there, or start fewer ranks.").format(
-                        gone, "have" if "ranks " in gone else "has"))
+                    "sok.Init: not every rank will run it: {}. Every rank must run sok.Init; see why the program ends "
+                    "there, or start fewer ranks.").format(gone))
         if self._abort is not None and waited >= self._abort:
             raise LaunchError(DEADLINE_EXCEEDED, (
                 "sok.Init: not every rank has run it within {:g} s (SOK1X_ABORT_SECONDS). Every rank must run "

@@ -269,6 +269,16 @@ def leave_before_init():
     executor.start_world()
 
 
+def raises_before_init():
+    """MPI runs already, and is finalised as the process ends, which waits for all ranks."""
+    from mpi4py import MPI
+    MPI.COMM_WORLD.Barrier()
+    if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+        trouble()
+        raise ValueError("boom before sok.Init")
+    executor.start_world()
+
+
 def never_init_mpi_runs():
     """The same where MPI runs already, as after hvd.init()."""
     from mpi4py import MPI

@@ -160,6 +160,12 @@ def test_ranks_that_end_before_init_are_not_waited_for(tmp_path):
     assert ours in done.err or "mpiexec has exited due to process rank" in done.err, str(done)
 
 
+def test_a_rank_that_raises_before_init_is_not_waited_for_though_mpi_keeps_it():
+    done = failing(3, "raises_before_init", within=25)
+    assert "sok.Init: not every rank will run it: rank 1 ends without it" in done.err, str(done)
+    assert "ValueError: boom before sok.Init" in done.err, str(done)
+
+
 def test_mpi_without_thread_support_is_refused():
     done = run_ranks(2, PROGRAM, "threads_disabled", timeout=60, fresh=True)
     assert done.out.count("MPI was initialised before sok.Init with MPI_THREAD_FUNNELED") == 2, str(done)
