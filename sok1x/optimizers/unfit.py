@@ -9,6 +9,7 @@ from sok1x.graph_ops.bridge.tensorflow_versions import V2
 from sok1x.graph_ops.gradients import provenance
 
 _CONTRIB_V2 = "tensorflow.contrib.optimizer_v2.optimizer_v2"  # of which GGTOptimizer is, and which nobody else imports
+_CLIPPING = "tensorflow.contrib.opt.python.training.variable_clipping_optimizer"
 _SPARSE = "it has no step for the sparse gradients that lookups give"
 _SERVERS = "it is for workers that share variables on parameter servers, and steps what its getter has made"
 
@@ -86,6 +87,23 @@ def watch() -> None:
     for kind in (tf.train.Optimizer, getattr(sys.modules.get(_CONTRIB_V2), "OptimizerV2", None)):
         if kind is not None:
             wrapping.wrap(kind, "apply_gradients", _refusing)
+    clipping: Any = getattr(sys.modules.get(_CLIPPING), "VariableClippingOptimizer", None)
+    if clipping is not None:
+        wrapping.wrap(clipping, "_clip_dense", _clipping)
+
+
+def _clipping(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """VariableClippingOptimizer's way to clip by norms of whole columns."""
+    def clip_dense(self: Any, var: Any) -> Any:
+        if hasattr(var, "table") and 0 in self._vars_to_clip_dims[var] and _has_a_part(var.table):
+            raise TypeError(
+                "got a VariableClippingOptimizer of tf.contrib.opt that clips table '{}' by norms along dimensions {}: "
+                "along dimension 0 these are of all rows of the table, and a rank has some of them, beside rows of no "
+                "key; expected [1], by which each row is clipped, or another variable".format(
+                    var.table.name, list(self._vars_to_clip_dims[var])))
+        return stock(self, var)
+
+    return clip_dense
 
 
 def _refusing(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,9 +121,14 @@ def _refusing(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _cannot(name: str, gradient: Any, table: Any) -> bool:
     """Whether an optimizer of `_WITHOUT_STEP`, not wrapped, would fail on a gradient, or do what it does not mean."""
-    if name == "ShampooOptimizer":  # on one rank it steps right where a variable's rows are the table's
-        return bool(table.hashed or provenance.ranks() > 1)
+    if name == "ShampooOptimizer":
+        return _has_a_part(table)
     return isinstance(gradient, tf.IndexedSlices) or (name == "GGTOptimizer" and table.grows)
+
+
+def _has_a_part(table: Any) -> bool:
+    """Whether a variable's rows are not the table's, as they are on one rank where every key has its row."""
+    return bool(table.hashed or provenance.ranks() > 1)
 
 
 def _refusal(who: str, name: str, table: Any) -> TypeError:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint import errors, folders
+from sok1x.checkpoint import errors, folders, tensorflow_errors
 from sok1x.checkpoint.progress import Progress
 from sok1x.graph_ops.bridge.tensorflow_versions import deprecation
 from sok1x.serving import bundles, sources, table_data, tables
@@ -38,11 +38,14 @@ def write(export_dir: str, source: sources.Source, build: Callable[[], Built]) -
                 tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
             built = build()
             saver = _StreamingSaver(built.saveables, lambda path: _stream(path, source, built))
-            builder = tf.saved_model.Builder(partial)
+            with tensorflow_errors.refusals(final, 0):
+                builder = tf.saved_model.Builder(partial)
+            _make_folder(os.path.join(partial, "variables"))
             builder.add_meta_graph_and_variables(
                 session, [tf.saved_model.tag_constants.SERVING], signature_def_map=built.signatures,
                 assets_collection=built.assets or None, main_op=built.main_op, saver=saver, strip_default_attrs=True)
-            builder.save()
+            with tensorflow_errors.refusals(final, builder._saved_model.ByteSize()):
+                builder.save()
         write_facts(partial, {name: served for name, (served, _) in built.tables.items()})
         publish(partial, final)
     finally:
@@ -63,6 +66,13 @@ def write_facts(folder: str, served: Dict[str, tables.Served]) -> None:
         raise errors.of_write(error, path) from None
 
 
+def _make_folder(path: str) -> None:
+    try:
+        os.mkdir(path)
+    except OSError as error:
+        raise errors.of_write(error, path) from None
+
+
 def publish(partial: str, final: str) -> None:
     """Gives a SavedModel its name, whole. Raises WriteError."""
     for folder, _, names in os.walk(partial):
@@ -79,8 +89,7 @@ def publish(partial: str, final: str) -> None:
 def _stream(prefix: str, source: sources.Source, built: Built) -> None:
     """Writes the files of the SavedModel's variables."""
     parts = os.path.join(os.path.dirname(os.path.dirname(prefix)), "parts")
-    os.makedirs(os.path.dirname(prefix), exist_ok=True)
-    os.mkdir(parts)
+    _make_folder(parts)
     writer = bundles.BundleWriter(parts, prefix)
     progress = Progress("exported", sum(source.facts(name).most * 4 * source.facts(name).dim
                                         for name in built.tables))

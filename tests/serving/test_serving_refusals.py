@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import sok1x as sok
-from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.errors import CheckpointError, NoSpaceError, WriteError
 from sok1x.serving import __main__ as command
 
 v1 = tf.compat.v1
@@ -115,6 +115,22 @@ def test_a_key_beyond_its_tables_type(key_type, fits, beyond, tmp_path):
             assert run(fits + [1]).tolist() == [[1, 2], [3, 4], [0, 0]]
             with pytest.raises(tf.errors.InvalidArgumentError, match="'narrow.*{}.*{}".format(key_type, beyond)):
                 run([7, beyond])
+
+
+def test_a_place_that_cannot_be_written_is_said_and_left_as_it_was(trained, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    arguments = {"inputs": {"keys": trained.keys}, "outputs": {"vectors": trained.vectors}}
+    for to in (str(tmp_path / "file" / "model"), "/proc/model"):
+        with pytest.raises(WriteError, match="Cannot write {}".format(to)):
+            sok.serving.export_saved_model(to, trained.saved, **arguments)
+
+    def full(self, as_text=False):
+        raise tf.errors.ResourceExhaustedError(None, None, "saved_model.pb; No space left on device")
+
+    monkeypatch.setattr(type(v1.saved_model.Builder(str(tmp_path / "other"))), "save", full)
+    with pytest.raises(NoSpaceError, match="No space left to write {}".format(tmp_path / "model")):
+        sok.serving.export_saved_model(str(tmp_path / "model"), trained.saved, **arguments)
+    assert sorted(os.listdir(str(tmp_path))) == ["file", "other"]
 
 
 def test_the_command_says_what_is_wrong(trained, tmp_path, capsys):

@@ -244,6 +244,15 @@ def test_all_of_contrib_step_as_ever_or_are_refused_by_their_names(seed):
             with pytest.raises(TypeError, match="^got a ShampooOptimizer of .* a rank has some"):
                 contrib.ShampooOptimizer().minimize(tf.reduce_sum(sok.all2all_dense_embedding(
                     table, tf.constant([7], tf.int64))), var_list=[table])
+    for table_of, dims in ((lambda: sok.DynamicVariable(2, "1"), [0]), (lambda: sok.EmbeddingVariable(8, 2), [0, 1])):
+        with tf.Graph().as_default():
+            table = table_of()
+            loss = tf.reduce_sum(sok.all2all_dense_embedding(table, tf.constant([7], tf.int64)))
+            clipping = contrib.VariableClippingOptimizer(v1.train.GradientDescentOptimizer(0.1), {table: dims}, 1.0)
+            for optimizer in (clipping, sok.DistributedOptimizer(clipping)):
+                with pytest.raises(TypeError, match="clips table '{}' by norms along .*0.*expected .1.".format(
+                        table.table.name)):
+                    optimizer.minimize(loss)
     values_of = np.random.RandomState(seed).randn(2, 2).astype(np.float32)
     gradient = tf.IndexedSlices(tf.constant(values_of), tf.constant([3, 1]), tf.constant([5, 2]))
     both, steps = [], []
