@@ -177,7 +177,11 @@ def _trouble_with(folder: str) -> str:
 
 def _private_folder() -> Tuple[str, str]:
     """A folder among the temporary files that no other user can read or write, and why there is none."""
-    folder = os.path.join(tempfile.gettempdir(), "sok1x-{}".format(os.geteuid()))
+    try:
+        below = tempfile.gettempdir()
+    except OSError as error:  # no folder for temporary files can be written either
+        return "", error.strerror or str(error)
+    folder = os.path.join(below, "sok1x-{}".format(os.geteuid()))
     trouble = _trouble_with(folder)
     if not trouble:
         # Anyone may make that folder first, or put a link there.

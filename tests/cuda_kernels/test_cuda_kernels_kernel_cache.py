@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import signal
+import tempfile
 import time
 
 import nvcc_stand_in
@@ -209,6 +210,22 @@ def test_a_private_folder_that_is_not(nvcc, monkeypatch, capfd, tmp_path, wrong)
     assert cubin() == cubin() and nvcc.compiled() == ["a.cu", "a.cu"]
     said = capfd.readouterr().err
     assert said.count("sok1x:") == 1 and "of this user alone" in said and "SOK1X_CACHE_DIR" in said
+
+
+def test_a_machine_on_which_nothing_can_be_written(nvcc, monkeypatch, capfd):
+    def none():
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    first = cubin()
+    monkeypatch.setattr(kernel_cache, "_trouble_with", lambda folder: folder + " is read-only")
+    with monkeypatch.context() as patch:  # pytest has temporary files too
+        patch.setattr(tempfile, "gettempdir", none)
+        cache, again = kernel_cache.KernelCache(), cubin()
+    assert again == first and nvcc.compiled() == ["a.cu"] and capfd.readouterr().err == ""
+    cache.store("b", b"payload")
+    assert cache.try_lock("b") and cache.load("b") is None
+    said = capfd.readouterr().err
+    assert said.count("sok1x:") == 1 and "not kept" in said and "No usable temporary directory" in said, said
 
 
 def test_a_folder_that_can_only_be_read_is_read(nvcc, monkeypatch, capfd):
