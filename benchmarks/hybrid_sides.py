@@ -121,15 +121,14 @@ def _copy(device, target, source, nbytes, to_device):
         device.gpu.to_host(target, source, nbytes)
 
 
-def alternate(device, sides, rounds, steps=1):
+def alternate(device, sides, rounds):
     """{name: ms of each call} of functions by name, in alternating rounds."""
     times = {name: [] for name in sides}
     for number in range(rounds):
         for name in sorted(sides, reverse=bool(number % 2)):
-            for _ in range(steps):
-                device.synchronize()
-                began = time.perf_counter()
-                sides[name]()
-                device.synchronize()
-                times[name].append((time.perf_counter() - began) * 1e3)
+            device.synchronize()
+            began = time.perf_counter()
+            sides[name]()
+            device.synchronize()
+            times[name].append((time.perf_counter() - began) * 1e3)
     return times

@@ -7,8 +7,6 @@ import collections
 
 import tensorflow.compat.v1 as tf
 
-_COPIES = ("_Send", "_Recv", "_HostSend", "_HostRecv")
-
 # device: 'CPU:0', 'GPU:0' or a stream's name; start, end: microseconds since the step's first node.
 Ran = collections.namedtuple("Ran", "name op device start end")
 

@@ -11,6 +11,7 @@ import threading
 
 from .errors import FAILED_PRECONDITION, LaunchError
 
+_INSIDE_SECONDS = 5.0
 _LEVELS = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
 
 
@@ -44,9 +45,9 @@ class Gate:
         """Ends what `try_enter` began."""
         self._lock.release()
 
-    def shut(self, patience=5.0):
-        """Lets no more calls in; waits up to `patience` seconds for one that is inside."""
-        inside = self._lock.acquire(timeout=patience)
+    def shut(self):
+        """Lets no more calls in; waits some seconds for one that is inside."""
+        inside = self._lock.acquire(timeout=_INSIDE_SECONDS)
         self.open = False
         if inside:
             self._lock.release()

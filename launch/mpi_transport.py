@@ -76,9 +76,9 @@ class MpiTransport:
         finally:
             self._gate.leave()
 
-    def peek(self, seconds=0.1):
-        """What `receive` would give, left there; nothing where MPI is in use for `seconds`. Any thread."""
-        if not self._gate.try_enter(seconds):
+    def peek(self):
+        """What `receive` would give, left there; nothing where MPI is in use for some time. Any thread."""
+        if not self._gate.try_enter(_GATE_SECONDS):
             return []
         try:
             self._take_in()

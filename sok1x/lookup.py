@@ -168,8 +168,7 @@ def combined(table: EmbeddingVariable, bags: Bags, combiner: str, training: Any 
                                      combiner, training, dtype=dtype, filtered=filtered, weights=weights)
 
 
-def rows_of(table: EmbeddingVariable, bags: Bags, training: Any = True, dtype: str = "float32",
-            filtered: bool = False) -> tf.Tensor:
+def rows_of(table: EmbeddingVariable, bags: Bags, training: Any = True, dtype: str = "float32") -> tf.Tensor:
     """The row of each id, for whoever combines them.
 
     Args:
@@ -177,7 +176,6 @@ def rows_of(table: EmbeddingVariable, bags: Bags, training: Any = True, dtype: s
         bags: see there.
         training: see there.
         dtype: see there.
-        filtered: see there.
 
     Returns:
         [K, D], of `dtype`.
@@ -194,8 +192,7 @@ def rows_of(table: EmbeddingVariable, bags: Bags, training: Any = True, dtype: s
         [2, 2]
     """
     _read(table)
-    return embedding.lookup_dense(table.table_variables, _keys(table, bags.ids), training, dtype, samples=bags.indices,
-                                  filtered=filtered)
+    return embedding.lookup_dense(table.table_variables, _keys(table, bags.ids), training, dtype, samples=bags.indices)
 
 
 def _check_filter(table: EmbeddingVariable) -> None:

@@ -112,7 +112,6 @@ class LaneRanks(Meeting):
         self._declare()
         self._error: Optional[BaseException] = None
         self._answer: Any = None
-        self._flags = np.empty(0, np.uint8)
         self._ways = _Ways(_ALL_TO_ALL(self._guarded(self._all_to_all)), _ALL_GATHER(self._guarded(self._all_gather)),
                            _ANY_RANK(self._guarded(self._any_rank)), _ANY_RANK(self._guarded(self._any_rank_answer)),
                            _ENDED(self._guarded(self._ended)))

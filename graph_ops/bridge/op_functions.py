@@ -18,7 +18,11 @@ def declare(loaded, *functions):
 
 
 class Library:
-    """The functions of the op library, typed. loaded: the library as ctypes has it."""
+    """The functions of the op library.
+
+    Attributes:
+      loaded: the library as ctypes has it. Others: its functions, named as there, without 'sok1x_'.
+    """
 
     def __init__(self, path):
         library = self.loaded = ctypes.CDLL(path)

@@ -8,7 +8,6 @@ from sok1x.graph_ops.stores import cache, growth, push_out
 from sok1x.graph_ops.stores.host_column import HostColumn, Rows
 from sok1x.graph_ops.stores.push_out import LeavingTable
 
-_IN_CACHE = 0  # a mark: as of any row that belongs to a key
 _VACANT = "vacant"  # the column that lists free rows, the lowest last
 
 
@@ -62,13 +61,6 @@ def _larger_index(store: Any, slots: int, given: int) -> None:
                 store.label, given, 16 * slots,
                 "" if left < 0 else "TensorFlow's allocator has {} bytes left; ".format(left))) from None
     store.own["every"] = reached.arrays["every"]
-
-
-def marks_of(store: Any, given: int) -> Any:
-    """int64 [given] on the request's device: -1 for rows that are free."""
-    marks = push_out.copied(store.request, store.columns()["used"][0].on_device(given))
-    push_out.mark_resident(store, marks, _IN_CACHE)
-    return marks
 
 
 def vacant(store: Any, numbers: Any, leaves: Optional[LeavingTable], new: int) -> Any:

@@ -67,13 +67,13 @@ def of_table(store: Any, given: int, lacking: int, new: int, homes: Any) -> Leav
     """
     table, forgetting, request, own = store.table, store.table.forgetting, store.request, store.own
     columns = store.columns()
-    marks = copied(request, columns["used"][0].on_device(given))
+    marks = _copied(request, columns["used"][0].on_device(given))
     scores, most = marks, MOST
     if forgetting.strategy == LFU:
         scores = columns["frequency"][0].on_device(given)
     elif forgetting.strategy == TTL:
         scores, most = columns["stamps"][0].on_device(given), int(store.clock.read()) - forgetting.time_to_live
-    mark_resident(store, marks, MOST)
+    cache_rows.mark_homes(store.homes_in_use(), MOST, marks)  # those whose keys are in the cache
     cache_rows.mark_homes(homes, MOST, marks)
     candidates = Candidates(scores, marks, MOST, most)
     there, lowest, highest = lowest_scores.count(candidates)
@@ -91,17 +91,11 @@ def of_table(store: Any, given: int, lacking: int, new: int, homes: Any) -> Leav
                         request.temporary("int64", wanted))
 
 
-def copied(request: Any, array: Any) -> Any:
+def _copied(request: Any, array: Any) -> Any:
     """A copy of int64 [n] in the request's temporary memory."""
     made = request.temporary("int64", array.size)
     cache_rows.move(cache_rows.Moves(array, made), over_bus=False)
     return made
-
-
-def mark_resident(store: Any, marks: Any, mark: int) -> None:
-    """marks int64 [*]: those of rows in the host's memory whose keys are in the cache become `mark`."""
-    where = store.homes_in_use()
-    cache_rows.mark_homes(where, mark, marks)
 
 
 def _lowest(store: Any, candidates: Candidates, found: Tuple[int, int, int], wanted: int) -> Any:

@@ -48,11 +48,6 @@ def step_folder(directory: str, step: int) -> str:
     return os.path.join(directory, "{}-{}".format(BASENAME, step))
 
 
-def temporary_folder(directory: str, step: int, token: str) -> str:
-    """The folder in which the checkpoint of a step is written."""
-    return hidden(step_folder(directory, step), token, "tmp")
-
-
 def tensorflow_prefix(folder: str, step: int) -> str:
     """The prefix of TensorFlow's files in a checkpoint's folder, whatever the folder is called at the moment."""
     return os.path.join(folder, "{}-{}".format(BASENAME, step))
