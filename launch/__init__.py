@@ -44,6 +44,7 @@ Who the ranks are:
     world                all ranks, as one process sees them
     hosts                which host a rank is on, in messages
     by_hosts             which ranks exchange with which, where exchanges go by hosts
+    greeting             what they tell each other first
     agreement            whether all gave sok.Init equal arguments
     environment          the environment variables
     errors               the one exception of this folder

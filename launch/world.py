@@ -5,17 +5,16 @@ import threading
 
 from . import (
     agreement,
-    by_hosts,
     environment,
     failure,
     farewell,
+    greeting,
     heartbeat,
     hosts,
     launcher,
     mpi_library,
     orphans,
     siblings,
-    tree,
 )
 from .coordinator import Coordinator
 from .errors import DEADLINE_EXCEEDED, FAILED_PRECONDITION, INTERNAL, LaunchError
@@ -188,69 +187,59 @@ def _alone(arguments, found):
 
 
 def _join(arguments, found):
-    global _mpi
+    _read_settings()
     stall, abort = environment.stall_seconds(), environment.abort_seconds()
-    deadlock = environment.deadlock_seconds()
-    environment.grace_seconds(), environment.num_threads()
-    environment.heartbeat_seconds(), environment.heartbeat_port()
-    wanted, whole = environment.exchange_by_hosts(), environment.whole_headers()
-    talks = environment.tree_ranks(), environment.tree_width()
     who = "sok1x: rank {}{}".format(
         found.rank if found else "?", " (host {})".format(hosts.own_name()) if hosts.several() else "")
     patience = agreement.Patience(who, stall, abort, print_line, gone=siblings.Siblings().gone)
+    mpi = _begun(found, who, patience)
+    with mpi.gate:
+        met = greeting.greet(mpi, arguments, _cpus(), patience)
+    # The launcher may have told no size, and be alone after all.
+    communicator = MpiCommunicator(mpi.MPI, met.exchanges, mpi.gate) if mpi.size > 1 else LocalCommunicator()
+    coordinator = Coordinator(mpi.rank, mpi.size, MpiTransport(mpi.MPI, mpi.control, mpi.gate), stall, abort,
+                              deadlock_seconds=environment.deadlock_seconds(), parents=met.parents)
+    share = _cpu_share(met.cpus, met.local_rank)
+    coordinator.spin_microseconds = spin_for_words(share)
+    _shorten_sleeps()
+    world = World(mpi.rank, mpi.size, met.local_rank, len(met.cpus), arguments, communicator, coordinator,
+                  _host_threads(met.cpus, met.local_rank), _described(mpi, found), mpi, share)
+    with mpi.gate:
+        if met.grouped is not None:
+            world.exchange_by_hosts(met.grouped)
+        world.heartbeat = heartbeat.prepare(
+            mpi.MPI, mpi.control, met.first, len(met.cpus) < mpi.size, world.lost, patience)
+    return world
+
+
+def _read_settings():
+    """Raises for a variable that has a wrong value, before this rank waits for others."""
+    for read in (environment.stall_seconds, environment.abort_seconds, environment.deadlock_seconds,
+                 environment.grace_seconds, environment.num_threads, environment.heartbeat_seconds,
+                 environment.heartbeat_port, environment.exchange_by_hosts, environment.whole_headers,
+                 environment.tree_ranks, environment.tree_width):
+        read()
+
+
+def _begun(found, who, patience):
+    """The process's `_Mpi`, made by the first call."""
+    global _mpi
     if _mpi is None:
         MPI = mpi_library.load()
         # MPI_Init does not return before all ranks call it and cannot be given up: out of patience ends the process.
         ours = patience.during(lambda: mpi_library.initialize(MPI), lambda error: failure.end_now(
             "{}: {}".format(who, error)))
         _mpi = _Mpi(MPI, found, ours)
-    MPI = _mpi.MPI
-    with _mpi.gate:
-        if _mpi.control is None:
-            _mpi.control = agreement.duplicate(MPI, MPI.COMM_WORLD, patience)
-        names = agreement.exchange(MPI, _mpi.control, hosts.own_name().encode(), patience)
-        names = [name.decode("utf-8", "replace") for name in names]
-        hosts.know(names)
-        texts = agreement.exchange(MPI, _mpi.control, agreement.encode(arguments), patience)
-        agreement.compare_texts(texts)
-        # All ranks are here now, so collective calls may block.
-        shared = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
-        local_rank, local_size = shared.Get_rank(), shared.Get_size()
-        cpus, first = shared.allgather(_cpus()), shared.bcast(_mpi.rank)
-        at_least, width = _mpi.control.bcast(talks)
-        shared.Free()
-        told = [tuple(map(int, text.split())) for text in agreement.exchange(
-            MPI, _mpi.control, b"%d %d %d" % (wanted, first, whole), patience)]
-        wishes, firsts, wholes = zip(*told)
-        environment.one_value("SOK1X_EXCHANGE_BY_HOSTS", wishes)
-        if len({_mpi.size > one for one in wholes}) > 1:
-            environment.one_value("SOK1X_WHOLE_HEADERS", wholes)
-        grouped, why_not = by_hosts.find(wanted, firsts, _mpi.rank)
-        if why_not and _mpi.rank == 0:
-            print_line("sok1x: SOK1X_EXCHANGE_BY_HOSTS={}, but {}: every rank exchanges with every other".format(
-                wanted, why_not))
-        exchanges = agreement.duplicate(MPI, MPI.COMM_WORLD, patience)
-    # The launcher may have told no size, and be alone after all.
-    communicator = MpiCommunicator(MPI, exchanges, _mpi.gate) if _mpi.size > 1 else LocalCommunicator()
-    transport = MpiTransport(MPI, _mpi.control, _mpi.gate)
-    parents = tree.deep(names, width) if 0 < at_least <= _mpi.size else None
-    coordinator = Coordinator(_mpi.rank, _mpi.size, transport, stall, abort, deadlock_seconds=deadlock, parents=parents)
-    share = _cpu_share(cpus, local_rank)
-    coordinator.spin_microseconds = spin_for_words(share)
-    _shorten_sleeps()
-    world = World(_mpi.rank, _mpi.size, local_rank, local_size, arguments, communicator, coordinator,
-                 _host_threads(cpus, local_rank), {
-                     "launcher": found.name if found else "unknown",
-                     "MPI": MPI.Get_library_version().split("\n")[0].strip().rstrip("\0"),
-                     "thread level": mpi_library.thread_level(MPI),
-                     "MPI initialised by": "sok1x" if _mpi.ours else "another library",
-                     "communicator": "MPI" if _mpi.size > 1 else "local",
-                     **hosts.described()}, _mpi, share)
-    with _mpi.gate:
-        if grouped is not None:
-            world.exchange_by_hosts(grouped)
-        world.heartbeat = heartbeat.prepare(MPI, _mpi.control, first, local_size < _mpi.size, world.lost, patience)
-    return world
+    return _mpi
+
+
+def _described(mpi, found):
+    return {"launcher": found.name if found else "unknown",
+            "MPI": mpi.MPI.Get_library_version().split("\n")[0].strip().rstrip("\0"),
+            "thread level": mpi_library.thread_level(mpi.MPI),
+            "MPI initialised by": "sok1x" if mpi.ours else "another library",
+            "communicator": "MPI" if mpi.size > 1 else "local",
+            **hosts.described()}
 
 
 def _cpus():

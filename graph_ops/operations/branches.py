@@ -62,22 +62,8 @@ def guard(inside):
     if tf.executing_eagerly():
         return
     graph = tf.get_default_graph()
-    context = graph._get_control_flow_context()
-    while context is not None and context.IsXLAContext():
-        context = context.outer_context
-    if context is None:
-        return
-    if context.IsCondContext():
-        # Whatever enters a branch is switched by `pred`; what has no input waits for the pivot's switch.
-        deciding = [context.pred.op, context.pivot.op.inputs[0].op]
-        outer = context.outer_context
-        words = {"what": "tf.cond", "leave": "take the op out of the branch"}
-    # The loop of a gradient turns as often as the one that it differentiates.
-    elif context.IsWhileContext() and context.grad_state is None and _decides(context):
-        deciding = [context.pivot.op]
-        outer = context
-        words = {"what": "tf.while_loop", "leave": "take the op out of the loop"}
-    else:
+    deciding, outer, words = _deciding(graph._get_control_flow_context())
+    if not deciding:
         return
     known = _guarded.setdefault(graph, set())
     if deciding[0].name in known:
@@ -99,6 +85,21 @@ def guard(inside):
                 outer.Exit()
         for op in deciding:
             op._add_control_input(agree)
+
+
+def _deciding(context):
+    """What decides whether ops of a context run: (ops, the first of which has the predicate for its first input; the
+    context that the predicate is compared in, or None; words for the message). No ops where nothing does."""
+    while context is not None and context.IsXLAContext():
+        context = context.outer_context
+    if context is not None and context.IsCondContext():
+        # Whatever enters a branch is switched by `pred`; what has no input waits for the pivot's switch.
+        return [context.pred.op, context.pivot.op.inputs[0].op], context.outer_context, {
+            "what": "tf.cond", "leave": "take the op out of the branch"}
+    # The loop of a gradient turns as often as the one that it differentiates.
+    if context is not None and context.IsWhileContext() and context.grad_state is None and _decides(context):
+        return [context.pivot.op], context, {"what": "tf.while_loop", "leave": "take the op out of the loop"}
+    return [], None, {}
 
 
 def _decides(loop):

@@ -212,13 +212,19 @@ class CachedStore(ForgetfulStore):
         again = min(coming, free)
         fill.fill_int64(counters.at(FREE), free - again)
         fill.fill_int64(self.count, state.given + coming - again)
-        numbers[cache.MISSES] += coming - new
+        self._note_figures(plan)
+
+    def _note_figures(self, plan: Plan) -> None:
+        """Counts what came and left."""
+        numbers, new = plan.tiers, plan.new_keys.size
+        known = plan.keys.size - new
+        numbers[cache.MISSES] += known
         numbers[cache.NEW] += new
         numbers[cache.PUSHED] += plan.written
-        numbers[cache.LEAN] += (coming - new if plan.lean else 0) - (
+        numbers[cache.LEAN] += (known if plan.lean else 0) - (
             0 if plan.leaving is None else plan.leaving.size - plan.written)
         numbers[cache.HOST_BYTES] = self.tier.bytes()
-        own["tiers"].write(numbers)
+        self.own["tiers"].write(numbers)
 
     def _take_out(self, plan: Plan) -> None:
         """Takes the keys of rows that leave out of the cache's index."""

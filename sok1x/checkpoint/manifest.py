@@ -233,6 +233,12 @@ def _table(name: str, value: Any, ranks: int) -> Table:
                                        for stray, count in zip(strays, table.counts)])
     if keys is not None and table.counts != [table.placement.rows_of(keys, rank, ranks) for rank in range(ranks)]:
         raise ValueError("counts of {} are not those of {} keys, {}".format(what, keys, table.placement.label()))
+    _check_parts(table, what)
+    return table
+
+
+def _check_parts(table: Table, what: str) -> None:
+    """Raises ValueError unless it has the parts that every table has, and that of its admission if it has one."""
     counts_of = table.parts.get(shard_names.ADMISSION)
     if (counts_of and counts_of[:2]) != (("int64", ()) if table.admission else None):
         raise ValueError("{} has admission {}, and {} is its part 'admission'".format(what, table.admission, counts_of))
@@ -243,9 +249,8 @@ def _table(name: str, value: Any, ranks: int) -> Table:
         found = table.parts.get(part)
         # Rows that no lookup reads may be of any dtype.
         if found is None or found.row_shape != row_shape or (found.dtype != dtype and (
-                part == shard_names.KEYS or keys is None)):
+                part == shard_names.KEYS or table.keys is None)):
             raise ValueError("{} has no part '{}' of {} {}".format(what, part, dtype, list(row_shape)))
-    return table
 
 
 def admission_of(value: Any) -> Optional[Tuple[int, int]]:

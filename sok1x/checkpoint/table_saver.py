@@ -12,7 +12,7 @@ import copy
 import numbers
 import os
 import tempfile
-from typing import Any, Dict, Iterator, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 import tensorflow.compat.v1 as tf
 
@@ -25,7 +25,7 @@ from sok1x.checkpoint.imported_saver import ImportedSaver, has_imported_tables
 from sok1x.checkpoint.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
 from sok1x.checkpoint.tables import let_leave
 from sok1x.checkpoint.talk import talk
-from sok1x.core import sessions
+from sok1x.core import sessions, wrapping
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, training_util
@@ -92,16 +92,7 @@ class TableSaver(tf.train.Saver):
         with self._talk.about("a tf.train.Saver saves tables to {}".format(paths[0])):
             if len(set(paths)) == 1:
                 return self._save_together(sess, prefix, told[0][1], options)
-            if len(set(paths)) < world.size:
-                raise CheckpointError("Some ranks save to one path, and some do not: {}. Give all ranks the same path, "
-                                      "or each its own.".format(whose_shards.by_rank(paths)))
-            if len({_is_temporary(path) for path in paths}) > 1:
-                raise CheckpointError((
-                    "Some ranks save to a temporary folder, which is lost with their shards: {}. Give all ranks' "
-                    "Estimators one model_dir, or all their hooks one folder; rank 0 alone writes what is not in "
-                    "tables.").format(whose_shards.by_rank(paths)))
-            caches.refuse(cached, "Each rank cannot save to a path of its own, {}".format(whose_shards.by_rank(paths)),
-                          "Give all ranks the same path")
+            _expect_own(paths, cached)
             with self._with_mark():
                 return self._talk.agree(sess, alone)[world.rank]
 
@@ -226,10 +217,10 @@ def _subclass(ours: Type[Any], kind: Type[Any]) -> Type[Any]:
 def watch() -> None:
     """Has Savers that hold tables become `TableSaver`s, when they are built."""
     talk()
-    if getattr(tf.train.Saver._build, "watched", False):
-        return
-    build = tf.train.Saver._build
+    wrapping.wrap(tf.train.Saver, "_build", _watched)
 
+
+def _watched(build: Callable[..., None]) -> Callable[..., None]:
     def watched_build(self: Any, checkpoint_path: Any, build_save: bool, build_restore: bool) -> None:
         if not tf.executing_eagerly() and has_imported_tables(tf.get_default_graph()):
             build(self, checkpoint_path, build_save, build_restore)
@@ -249,8 +240,26 @@ def watch() -> None:
             self.__class__ = _subclass(TableSaver, type(self))
             self._prepare(held)
 
-    watched_build.watched = True  # type: ignore[attr-defined]
-    tf.train.Saver._build = watched_build
+    return watched_build
+
+
+def _expect_own(paths: List[str], cached: List[str]) -> None:
+    """Raises CheckpointError unless each rank can save its own shards to a path of its own.
+
+    Args:
+        paths: of the ranks in turn. cached: names of tables with a cache.
+    """
+    by_rank = whose_shards.by_rank(paths)
+    if len(set(paths)) < len(paths):
+        raise CheckpointError("Some ranks save to one path, and some do not: {}. Give all ranks the same path, "
+                              "or each its own.".format(by_rank))
+    if len({_is_temporary(path) for path in paths}) > 1:
+        raise CheckpointError((
+            "Some ranks save to a temporary folder, which is lost with their shards: {}. Give all ranks' "
+            "Estimators one model_dir, or all their hooks one folder; rank 0 alone writes what is not in "
+            "tables.").format(by_rank))
+    caches.refuse(cached, "Each rank cannot save to a path of its own, {}".format(by_rank),
+                  "Give all ranks the same path")
 
 
 def _world() -> Any:
