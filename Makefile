@@ -16,8 +16,8 @@ TF ?= 2.15
 
 # Not make's business to run two set-ups at once.
 .NOTPARALLEL:
-.PHONY: help env env-tests build data demo check docs lint test test-tf2 test-slow test-hosts test-gpu wheel bench bench-gpu \
-    clean distclean
+.PHONY: help env env-tests build data demo check docs lint test test-tf2 test-slow test-hosts test-sanitized test-gpu \
+    wheel bench bench-gpu clean distclean
 
 help: ## List these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -68,6 +68,9 @@ test-slow: env-tests data ## Run the tests that take longer than a minute each
 
 test-hosts: env-tests data ## Run ranks on several hosts, network namespaces of this machine (as root; ARGS="-m slow": long faults)
 	@$(PYTHON_ENV) -m pytest tests/hosts $(if $(ARGS),,-m "not slow") $(ARGS)
+
+test-sanitized: env-tests ## Run the kernel tests on the host under g++'s address and undefined sanitizers (minutes to compile)
+	@PYTHON=$(CURDIR)/$(PYTHON_ENV) tools/host_sanitize.sh $(ARGS)
 
 test-gpu: env-tests ## Run the tests that have something to run on a GPU (needs a TensorFlow with GPUs, pycuda, nvcc)
 	@PYTHON=$(CURDIR)/$(PYTHON_ENV) tools/gpu_tests.sh $(ARGS)

@@ -30,8 +30,9 @@ SOK_DEVICE void take_splits(const i64* SOK_RESTRICT splits, i64 n, i64 n_bags, i
 }
 
 // A bag's number of keys, times 2^BAG_BITS, plus its number from the end: of equal lengths the first bag's is greatest.
+// Splits that a user gives may be any numbers: hence unsigned ones, which wrap around.
 SOK_DEVICE i64 length_of_bag(const i64* offsets, i64 b) {
-  return ((offsets[b + 1] - offsets[b]) << BAG_BITS) + ((((i64)1 << BAG_BITS) - 1) - b);
+  return (i64)(((u64)offsets[b + 1] - (u64)offsets[b]) << BAG_BITS) + ((((i64)1 << BAG_BITS) - 1) - b);
 }
 
 // The row of key k: rows[inverse[k]], or inverse[k] where there are no rows; negative where it has none.
