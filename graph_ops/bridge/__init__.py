@@ -24,6 +24,7 @@ From TensorFlow's threads to ours (C++):
     bridge_alone      what one rank that is alone need not ask for
     bridge_member     what is known of an op before it runs, and a run of it as a request
     bridge_fused      the requests of a node that is several ops
+    bridge_foreign    what another process has built, and a server of TensorFlow's has brought here
     bridge_known      variables that have been found by their names
     bridge_timeline   when a request has come to what
     bridge_sessions   sessions that have kernels of ours

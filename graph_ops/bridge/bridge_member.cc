@@ -11,6 +11,7 @@
 #include "xla/stream_executor/stream.h"
 #endif
 
+#include "bridge_foreign.h"
 #include "bridge_queue.h"
 #include "bridge_signature.h"
 
@@ -37,6 +38,7 @@ void Member::Place(const tf::int64* counts, const int* first) {
 tf::Status Member::Read(tf::OpKernelConstruction* construction) {
   TF_RETURN_IF_ERROR(construction->GetAttr("function", &function_));
   TF_RETURN_IF_ERROR(construction->GetAttr("config", &config_));
+  TF_RETURN_IF_ERROR(OfThisRank(construction, config_));
   tf::int64 signature = 0, counts[kSpans];
   TF_RETURN_IF_ERROR(construction->GetAttr("signature", &signature));
   signature_ = static_cast<uint64_t>(signature);
@@ -70,6 +72,7 @@ tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* 
   TF_RETURN_IF_ERROR(construction->GetAttr("names", &names));
   TF_RETURN_IF_ERROR(construction->GetAttr("output_types", &types));
   TF_RETURN_IF_ERROR(construction->GetAttr("places", &places));
+  if (!configs.empty()) TF_RETURN_IF_ERROR(OfThisRank(construction, configs[0]));  // one process has built all
   const size_t size = labels.size();
   std::vector<size_t> all(kSpans);  // what members have of each span
   for (size_t i = 0; i < counts.size(); ++i) all[i % kSpans] += counts[i];
