@@ -110,7 +110,7 @@ class DynamicVariable(PlacedVariable):
                 label, "s" if len(unknown) > 1 else "", ", ".join(unknown), ", ".join(OPTIONS)))
         self.dimension = integer(label + ": dimension", dimension, 1, MOST_ROWS)
         self.backend_type = arguments.one_of(label, "var_type", "hybrid" if var_type is None else var_type, BACKENDS)
-        self.key_type = arguments.key_dtype(label, key_type)
+        self.key_type = arguments.key_dtype(label, key_type, "key_type")
         self.handle_dtype = tf.as_dtype(dtype or tf.float32)
         if self.handle_dtype != tf.float32:
             raise TypeError("{}: dtype: got {}, expected float32, or None for it".format(label, self.handle_dtype.name))
@@ -293,7 +293,7 @@ def _beginning(label: str, initializer: Any, dim: int) -> _Beginning:
             raise ValueError("{}: initializer: got values of shape {}, expected [{}] or [n, {}]".format(
                 label, given.shape, dim, dim))
         return _Beginning({"kind": "by_row"}, tf.reshape(given, [-1, dim]))
-    return _Beginning(initializers.resolve(initializer, 1, dim, grows=True).spec)
+    return _Beginning(initializers.resolve(initializer, 1, dim, grows=True, what=label + ": initializer").spec)
 
 
 def _join_alone() -> None:

@@ -111,7 +111,8 @@ class EmbeddingVariable(StampedVariable):
                 label, capacities.resolve(label, rows, use_hashtable, init_capacity, max_capacity), use_hashtable,
                 options), given)
             capacity = resolved.capacity
-            row_initializer = initializers.resolve(initializer, capacity.rows, dim, capacity.growth is not None)
+            row_initializer = initializers.resolve(initializer, capacity.rows, dim, capacity.growth is not None,
+                                                   "{}: {}".format(label, initializers.ARGUMENT))
             self._make(Table(name, capacity.rows, int(dim), HASHED if use_hashtable else DIRECT, key_dtype,
                              Initializer(**row_initializer.spec), growth=capacity.growth,
                              forgetting=resolved.forgetting, cache=resolved.cache,

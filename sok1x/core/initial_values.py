@@ -61,7 +61,7 @@ def whole(label: str, initial_value: Any, shape: Any, initializer: Any, dtype: A
             raise ValueError("{}: got neither initial_value nor shape, expected a value, or shape and "
                              "initializer".format(label))
         rows, dim = _shape(label, "shape", tf.TensorShape(shape))
-        return _initialized(rows, dim, initializer, _dtype(label, dtype or tf.float32))
+        return _initialized(label + ": initializer", rows, dim, initializer, _dtype(label, dtype or tf.float32))
     if initializer is not None:
         raise ValueError("{}: got both initial_value and initializer, expected one of them".format(label))
     if callable(initial_value) and not isinstance(initial_value, (tf.Tensor, Variable)):
@@ -76,15 +76,15 @@ def whole(label: str, initial_value: Any, shape: Any, initializer: Any, dtype: A
     return made
 
 
-def _initialized(rows: int, dim: int, initializer: Any, dtype: str) -> Whole:
+def _initialized(what: str, rows: int, dim: int, initializer: Any, dtype: str) -> Whole:
     def part(place: Optional[int], parts: int, mine: int) -> Any:
         if dtype == "float32":
-            spec, fill = initializers.resolve(initializer, max(mine, 1), dim)
+            spec, fill = initializers.resolve(initializer, max(mine, 1), dim, what=what)
             # What the rows begin with must be said alike on all ranks, also on those that have none.
             return spec, (lambda: tf.zeros([0, dim])) if fill is not None and not mine else fill
         if not mine:
             return _BY_ROW, lambda: tf.zeros([0, dim], dtype)
-        return _BY_ROW, lambda: initializers.filled(initializer, mine, dim, dtype)
+        return _BY_ROW, lambda: initializers.filled(initializer, mine, dim, dtype, what)
 
     part(0, 1, rows)  # says what is wrong with it
     return Whole(rows, dim, dtype, part)

@@ -8,6 +8,8 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge.tensorflow_versions import deprecation
 
+ARGUMENT = "embedding_initializer"  # of a layer, in messages
+
 # The names that users write most; others that tf.keras.initializers.get knows work too.
 NAMES = ("constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "identity", "lecun_normal",
          "lecun_uniform", "normal", "ones", "orthogonal", "random_normal", "random_uniform", "truncated_normal",
@@ -40,7 +42,7 @@ class Pooled:
     pool: int
 
 
-def resolve(initializer: Any, rows: int, dim: int, grows: bool = False) -> RowInitializer:
+def resolve(initializer: Any, rows: int, dim: int, grows: bool = False, what: str = ARGUMENT) -> RowInitializer:
     """How a table's rows begin.
 
     A name means a distribution: where that is zeros, ones, constant, uniform, normal, truncated normal or variance
@@ -56,6 +58,7 @@ def resolve(initializer: Any, rows: int, dim: int, grows: bool = False) -> RowIn
         dim: D.
         grows: whether V changes. Then there is no matrix to fill, and an object of Keras' or TensorFlow's stands for
             its distribution, as a name does.
+        what: whose argument it is, and its name, for messages.
 
     Returns:
         A `RowInitializer`.
@@ -70,19 +73,20 @@ def resolve(initializer: Any, rows: int, dim: int, grows: bool = False) -> RowIn
         True
     """
     if isinstance(initializer, Pooled):
-        each = resolve(initializer.initializer, rows, dim, grows)
+        each = resolve(initializer.initializer, rows, dim, grows, what)
         return each._replace(spec=dict(each.spec, pool=initializer.pool))
     by_key = grows or initializer is None or isinstance(initializer, (str, ByKey))
-    made = _made(initializer.initializer if isinstance(initializer, ByKey) else initializer)
+    made = _made(initializer.initializer if isinstance(initializer, ByKey) else initializer, what)
     spec = _spec(made) if by_key else None
     if grows and spec is None:
         raise ValueError((
-            "embedding_initializer: got {!r} for a table that grows, expected None, a name, or an initializer object "
+            "{}: got {!r} for a table that grows, expected None, a name, or an initializer object "
             "of TensorFlow's, that stands for zeros, ones, a constant, or a uniform, normal, truncated normal or "
-            "variance scaling distribution: rows that come later must know what to begin with").format(initializer))
+            "variance scaling distribution: rows that come later must know what to begin with").format(
+                what, initializer))
     if spec is not None:
         return RowInitializer(spec, None)
-    return RowInitializer({"kind": "by_row"}, lambda: _fill(made, rows, dim, "float32"))
+    return RowInitializer({"kind": "by_row"}, lambda: _fill(made, rows, dim, "float32", what))
 
 
 def is_distribution(initializer: Any) -> bool:
@@ -103,10 +107,10 @@ def is_distribution(initializer: Any) -> bool:
         >>> initializers.is_distribution("ones"), initializers.is_distribution("orthogonal")
         (True, False)
     """
-    return _spec(_made(initializer)) is not None
+    return _spec(_made(initializer, ARGUMENT)) is not None
 
 
-def filled(initializer: Any, rows: int, dim: int, dtype: str) -> tf.Tensor:
+def filled(initializer: Any, rows: int, dim: int, dtype: str, what: str = ARGUMENT) -> tf.Tensor:
     """An initializer's values for a matrix, of a dtype other than that of embeddings.
 
     Args:
@@ -114,6 +118,7 @@ def filled(initializer: Any, rows: int, dim: int, dtype: str) -> tf.Tensor:
         rows: of the matrix.
         dim: D.
         dtype: a dtype's name.
+        what: as for `resolve`.
 
     Returns:
         A tensor of that dtype, [rows, D].
@@ -129,15 +134,15 @@ def filled(initializer: Any, rows: int, dim: int, dtype: str) -> tf.Tensor:
         ...     initializers.filled("ones", 16, 4, "int64").dtype
         tf.int64
     """
-    return _fill(_made(initializer), rows, dim, dtype)
+    return _fill(_made(initializer, what), rows, dim, dtype, what)
 
 
-def _made(initializer: Any) -> Callable[..., Any]:
+def _made(initializer: Any, what: str) -> Callable[..., Any]:
     """Something that gives values for a shape."""
     if initializer is None:
         initializer = "uniform"
     if isinstance(initializer, str):
-        return _by_name(initializer)
+        return _by_name(initializer, what)
     if isinstance(initializer, dict):
         made = tf.keras.initializers.get(initializer)
     elif inspect.isclass(initializer):
@@ -146,8 +151,8 @@ def _made(initializer: Any) -> Callable[..., Any]:
         made = initializer
     if not callable(made):
         raise TypeError(
-            "embedding_initializer: got {!r} of type {}, expected None, a name ({}) or a Keras initializer".format(
-                initializer, type(initializer).__name__, ", ".join(NAMES)))
+            "{}: got {!r} of type {}, expected None, a name ({}) or a Keras initializer".format(
+                what, initializer, type(initializer).__name__, ", ".join(NAMES)))
     return made
 
 
@@ -178,21 +183,21 @@ def to_config(initializer: Any) -> Any:
     return tf.keras.initializers.serialize(made)
 
 
-def _by_name(name: str) -> Callable[..., Any]:
+def _by_name(name: str, what: str) -> Callable[..., Any]:
     try:
         with deprecation.silence():  # Keras itself calls its initializers in a way that TensorFlow warns of
             made = tf.keras.initializers.get(_ALIASES.get(name, name))
     except (ValueError, TypeError) as error:
-        raise ValueError(_unknown(name)) from error
+        raise ValueError(_unknown(name, what)) from error
     # Keras looks names up among everything its module imports: classes and functions that are no initializers too.
     if not hasattr(made, "get_config") or type(made).__call__ is tf.keras.initializers.Initializer.__call__:
-        raise ValueError(_unknown(name))
+        raise ValueError(_unknown(name, what))
     return made
 
 
-def _unknown(name: str) -> str:
-    return "embedding_initializer: got the name {!r}, expected one of {}, or a Keras initializer object".format(
-        name, ", ".join(NAMES))
+def _unknown(name: str, what: str) -> str:
+    return "{}: got the name {!r}, expected one of {}, or a Keras initializer object".format(
+        what, name, ", ".join(NAMES))
 
 
 def _spec(made: Any) -> Optional[Dict[str, Any]]:
@@ -221,7 +226,7 @@ def _spec(made: Any) -> Optional[Dict[str, Any]]:
     return None
 
 
-def _fill(made: Callable[..., Any], rows: int, dim: int, dtype: str) -> tf.Tensor:
+def _fill(made: Callable[..., Any], rows: int, dim: int, dtype: str, what: str) -> tf.Tensor:
     """The object's own values for a matrix [rows, D]."""
     try:
         takes_dtype = any(parameter.name == "dtype" or parameter.kind is parameter.VAR_KEYWORD
@@ -231,8 +236,8 @@ def _fill(made: Callable[..., Any], rows: int, dim: int, dtype: str) -> tf.Tenso
     value = made([rows, dim], dtype=tf.as_dtype(dtype)) if takes_dtype else made([rows, dim])
     value = tf.convert_to_tensor(value)
     if not value.shape.is_compatible_with([rows, dim]):
-        raise ValueError("embedding_initializer: got values of shape {}, expected [{}, {}]".format(
-            value.shape, rows, dim))
+        raise ValueError("{}: got values of shape {}, expected [{}, {}]".format(
+            what, value.shape, rows, dim))
     if not value.dtype.is_floating and dtype == "float32":
-        raise TypeError("embedding_initializer: got values of dtype {}, expected float32".format(value.dtype.name))
+        raise TypeError("{}: got values of dtype {}, expected float32".format(what, value.dtype.name))
     return tf.ensure_shape(tf.cast(value, dtype), [rows, dim])

@@ -249,7 +249,7 @@ def _beginning(label: str, given: Any, dim: int, rows: int) -> Any:
         if shape.rank == 0 and not isinstance(given, (Variable, tf.Tensor)):
             return tf.constant_initializer(float(given))
         return given
-    spec = initializers.resolve(given, 1, dim, grows=True).spec
+    spec = initializers.resolve(given, 1, dim, grows=True, what=label + ": initializer").spec
     if spec["kind"] != "variance_scaling":
         return given
     kind, a, b = Table("", rows, dim, HASHED, "int64", Initializer(**spec)).distribution(1)

@@ -61,12 +61,13 @@ def one_of(label: str, what: str, value: Any, choices: Any) -> str:
     return value.lower()
 
 
-def key_dtype(label: str, value: Any) -> tf.DType:
+def key_dtype(label: str, value: Any, argument: str = "key_dtype") -> tf.DType:
     """The dtype of a table's keys.
 
     Args:
         label: whose argument it is, for the message.
         value: None (int64), a tf or NumPy dtype, or its name.
+        argument: its name.
 
     Returns:
         tf.int64, tf.uint32 or tf.int32.
@@ -84,6 +85,6 @@ def key_dtype(label: str, value: Any) -> tf.DType:
     except TypeError:
         dtype = None
     if dtype is None or dtype.name not in KEY_DTYPES:
-        raise TypeError("{}: key_dtype: got {!r}, expected one of {}, or None for int64".format(
-            label, value, ", ".join(KEY_DTYPES)))
+        raise TypeError("{}: {}: got {!r}, expected one of {}, or None for int64".format(
+            label, argument, value, ", ".join(KEY_DTYPES)))
     return dtype

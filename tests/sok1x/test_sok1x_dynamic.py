@@ -18,7 +18,8 @@ v1 = tf
     (dict(filter_rat=1), TypeError, ["unknown keyword filter_rat", "init_capacity"]),
     (dict(var_type="hdm"), ValueError, ["var_type", "'hdm'", "'hbm', 'hybrid'"]),
     (dict(dimension=0), ValueError, ["dimension: got 0"]),
-    (dict(initializer="orthogonal"), ValueError, ["'orthogonal' for a table that grows"]),
+    (dict(initializer="orthogonal"), ValueError,
+     ["sok1x.DynamicVariable", ": initializer: got 'orthogonal' for a table that grows"]),
     (dict(initializer="13 or so"), ValueError, ["13 or so"]),
     (dict(initializer=np.ones([2, 3])), ValueError, ["shape (2, 3)", "[4] or [n, 4]"]),
     (dict(init_capacity=5, max_capacity=3), ValueError, ["init_capacity: got 5, expected an integer from 1 to 3"]),
@@ -27,7 +28,7 @@ v1 = tf
     (dict(max_hbm_for_vectors=-1), ValueError, ["max_hbm_for_vectors: got -1"]),
     (dict(mode="localised:0"), ValueError, ["mode", "'localised:0'"]),
     (dict(mode="localized:1"), ValueError, ["localized:1", "1 ranks"]),
-    (dict(key_type="float32"), TypeError, ["key_dtype", "float32"]),
+    (dict(key_type="float32"), TypeError, ["key_type", "float32"]),
     (dict(dtype=tf.float64), TypeError, ["dtype: got float64"])])
 def test_arguments_that_do_not_fit(options, error, words):
     with graph() as made:

@@ -146,7 +146,7 @@ def test_listed_names_are_all_known():
 
 @pytest.mark.parametrize("wrong", [5, 1.0, ["zeros"], object()])
 def test_no_initializer_at_all(wrong):
-    with graph(), pytest.raises(TypeError, match="embedding_initializer: got .* expected None, a name"):
+    with graph(), pytest.raises(TypeError, match="table '.*': embedding_initializer: got .* expected None, a name"):
         dense_layer(embedding_initializer=wrong)
 
 
