@@ -51,3 +51,12 @@ def detect(environ=None):
                 "Start the job with `horovodrun --mpi -np {} ...` or `mpiexec -np {} ...`.").format(
                     ranks, ranks, ranks), rank=_number(environ, "HOROVOD_RANK", 0))
     return None
+
+
+def is_one_of_several():
+    """Whether this process was started as one of several ranks, whether they have joined or not."""
+    try:
+        found = detect()
+    except LaunchError:  # several that sok.Init will refuse
+        return True
+    return found is not None and found.size > 1

@@ -19,7 +19,6 @@ from sok1x.graph_ops.bridge.calls import Calls
 from sok1x.graph_ops.bridge.contexts import Contexts
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
 from sok1x.launch import launcher
-from sok1x.launch.errors import LaunchError
 
 _LAST = (1 << 62, 0)  # after all places in a plan
 # How many requests are taken out of the queue at a time.
@@ -285,19 +284,10 @@ def start(library):
     _executor = Executor(library)
     library.open()
     forked.watch(library)
-    if _is_one_of_several():
+    if launcher.is_one_of_several():
         library.own_process(plan.PROCESS.encode())
     _executor.start()
     atexit.register(_executor.stop)
-
-
-def _is_one_of_several():
-    """Whether this process was started as one of several ranks, joined or not."""
-    try:
-        found = launcher.detect()
-    except LaunchError:  # several that sok.Init will refuse
-        return True
-    return found is not None and found.size > 1
 
 
 def stop_last_registered():
