@@ -1,8 +1,8 @@
 // Ops that another process has built, and that a server of TensorFlow's has brought here.
 //
-// Where ranks have a tf.train.Server each, in one cluster, and a model names no device, TensorFlow 1.15 places all of it
-// on the cluster's first task, whichever rank's session runs it. There the other ranks' lookups would be taken for that
-// rank's own, and the other ranks would never come to theirs.
+// Where ranks have a tf.train.Server each, in one cluster, and a model names no device, TensorFlow 1.15 places all of
+// it on the cluster's first task, whichever rank's session runs it. There the other ranks' lookups would be taken for
+// that rank's own, and the other ranks would never come to theirs.
 #ifndef SOK1X_BRIDGE_FOREIGN_H
 #define SOK1X_BRIDGE_FOREIGN_H
 
