@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from mpi4py import MPI
 
 import sok1x as sok
 
@@ -25,6 +26,7 @@ def main(ports, where, joined):
         begin = tf.global_variables_initializer()
         if joined == "by an op":
             init = sok.Init(global_batch_size=4)
+    MPI.COMM_WORLD.Barrier()  # a server knows our ops when its process has made one
     with tf.Session(server.target) as session:
         if joined == "by an op":
             session.run(init)

@@ -67,8 +67,9 @@ def test_it_ends_in_the_same_way(fresh, end, code):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_who_ends_the_process_that_was_started_ends_it(number):
     env = environment()
-    started = subprocess.Popen(python("import os, time; print(os.getpid(), flush=True); time.sleep(60)", env), env=env,
-                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    # Python sees a signal that comes just before a sleep when the sleep is over.
+    program = "import os, time; print(os.getpid(), flush=True); [time.sleep(0.1) for _ in range(600)]"
+    started = subprocess.Popen(python(program, env), env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     pid = int(started.stdout.readline())
     assert pid != started.pid
     started.send_signal(number)
