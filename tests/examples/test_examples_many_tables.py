@@ -37,6 +37,7 @@ def test_many_tables_are_measured_on_one_rank_and_on_two(tmp_path):
                 assert ms["median"] > 0 and ms["count"] == 4
 
 
+@pytest.mark.slow
 def test_every_layout_and_chosen_sizes(tmp_path):
     report = run("many_tables.py", str(tmp_path / "tables"), "--ranks", "1", "--tables", "1", "2", "--modes", "step",
                  "--samples", "5", "--vocabulary", "33")
@@ -92,6 +93,7 @@ def test_a_device_that_is_not_there_is_an_error(tmp_path):
         assert out.returncode == 1 and "no GPU" in out.stderr, out.stderr[-4000:]
 
 
+@pytest.mark.slow
 def test_dcnv2_is_measured_beside_stock_and_horovod(tmp_path):
     report = run("dcnv2.py", str(tmp_path / "dcnv2"), "--optimizer", "sgd", "--profile")
     ours, stock = {"group", "columns", "dense"}, {"stock", "stock columns"}

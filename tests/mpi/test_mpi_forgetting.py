@@ -7,7 +7,7 @@ from ranks import run_ranks
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-@pytest.mark.parametrize("ranks, operations", [(0, 2500), (2, 600), (4, 300)])
+@pytest.mark.parametrize("ranks, operations", [(0, 2500), (2, 600), (4, 200)])
 def test_a_model_of_the_whole_table_follows(ranks, operations, seed):
     finished = run_ranks(ranks, os.path.join(HERE, "program_forgetting.py"), seed, operations, timeout=600)
     assert finished.out.count("followed") == max(1, ranks), str(finished)

@@ -17,7 +17,7 @@ def test_together_as_one_by_one(ranks, seed):
     assert finished.out.count("together") == max(1, ranks), str(finished)
 
 
-@pytest.mark.parametrize("ranks", [0, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_members_that_fail_or_differ(ranks):
     finished = run_ranks(ranks, os.path.join(HERE, "program_groups_faults.py"), timeout=300)
     assert finished.out.count(" ok") == max(1, ranks), str(finished)
