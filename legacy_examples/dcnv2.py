@@ -32,10 +32,11 @@ def looked_up(features):
         tables = [tf.get_embedding_variable(name, criteo.DIMS[name], initializer=tf.random_normal_initializer(0, 0.05))
                   for name in criteo.STRINGS]
     with tf.device("/cpu:0"):  # where strings are: the ids then go to a GPU as one
-        keys = tf.strings.to_hash_bucket_fast(tf.stack([features[name] for name in criteo.STRINGS]), 2 ** 63 - 1)
-        samples = tf.shape(keys, out_type=tf.int64)[1]
+        # Column by column, so that TensorFlow's threads share the work.
+        keys = [tf.strings.to_hash_bucket_fast(features[name], 2 ** 63 - 1) for name in criteo.STRINGS]
+        samples = tf.size(keys[0], out_type=tf.int64)
         places = tf.stack([tf.range(samples), tf.zeros([samples], tf.int64)], 1)  # one key a sample
-        ids = [tf.SparseTensor(places, one, [samples, 1]) for one in tf.unstack(keys)]
+        ids = [tf.SparseTensor(places, one, [samples, 1]) for one in keys]
     return tf.concat(tf.nn.group_embedding_lookup_sparse(tables, ids, ["sum"] * len(tables)), 1)
 
 

@@ -24,7 +24,9 @@ def failing(ranks, scenario, *arguments, within=10.0, **options):
     done = run_ranks(ranks, PROGRAM, scenario, *arguments, timeout=60, fresh=True, check=False, **options)
     ended = time.monotonic()
     assert done.code != 0, str(done)
-    took = ended - min(float(word) for word in re.findall(r"trouble at ([0-9.]+)", done.out))
+    troubles = [float(word) for word in re.findall(r"trouble at ([0-9.]+)", done.out)]
+    assert troubles, str(done)
+    took = ended - min(troubles)
     assert took < within, "{:.1f} s\n{}".format(took, done)
     return done
 
