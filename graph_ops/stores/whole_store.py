@@ -5,7 +5,7 @@ import numpy as np
 
 from sok1x.cuda_kernels import fill, hash_index
 from sok1x.cuda_kernels.arrays import Array
-from sok1x.graph_ops.stores import cache, growth, host_growth
+from sok1x.graph_ops.stores import cache, growth, host_growth, host_tier, known_slots
 from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore
 from sok1x.graph_ops.stores.forgetting import KNOWN, TICK
 from sok1x.graph_ops.stores.host_column import Rows
@@ -59,9 +59,10 @@ class WholeStore(ForgetfulStore):
 
     @property
     def capacity(self) -> int:
-        """See `Store.capacity`: rows that the host has memory for; a slot that begins anew has none until then."""
+        """See `Store.capacity`: rows that the host has memory for; a slot that begins anew has none until then, and
+        after an initializer has run once more the index has room for fewer."""
         columns = [self._columns[name][0] for name in ("rows", *self.slots)]
-        return min(column.rows for column in columns)
+        return min(hash_index.slots(self.index) * 2 // 3, *(column.rows for column in columns))
 
     def whole(self, replaces: bool = False) -> "WholeStore":
         """See `Store.whole`."""
@@ -117,4 +118,8 @@ class WholeStore(ForgetfulStore):
         cached = self._cached
         used = self._columns["used"][0].numpy(count)
         fill.fill_int64(cached.own["counters"].at(TICK), int(used.max()) if count else 0)
+        held = {column.name for column, _ in self._columns.values()}
+        for slot in known_slots.of(self.request, self.table):
+            if slot.name not in held:
+                host_tier.forget_slot(self.request, self.table, slot.name)
         fill.fill_int64(cached.own["tiers"].at(cache.HOST_BYTES), cached.tier.bytes())

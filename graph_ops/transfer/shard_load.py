@@ -35,14 +35,19 @@ def replace(store, source):
 
 def check_room(store, total):
     """Raises where the shard has fewer rows than will come; a table that grows gets as many."""
+    check_total(store, total)
+    if total > store.capacity:
+        store.make_room(total)
+
+
+def check_total(store, total):
+    """Raises where the shard cannot have as many rows as will come."""
     table = store.table
     if total > table.most_rows:
         what = "max_capacity" if table.grows else "max_vocabulary_size_per_gpu"
         raise CallError(RESOURCE_EXHAUSTED, (
             "{}: got {} rows to load, expected at most {} ({}); nothing was changed. Raise {}, or load on more ranks"
         ).format(store.label, total, table.most_rows, what, what))
-    if total > store.capacity:
-        store.make_room(total)
 
 
 class ShardWriter:

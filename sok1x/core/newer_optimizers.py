@@ -194,7 +194,8 @@ def _whole_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
             _build_for_growing(self, [variable for _, variable in pairs])
         if not tensorflow_versions.in_plain_graph() or not any(gradient is not None for gradient, _ in pairs) or not (
                 hasattr(self, "_sok1x_averages") or tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)):
-            return stock(self, pairs, *args, **kwargs)
+            with tf.control_dependencies([] if tf.executing_eagerly() else _of_growing(pairs)):
+                return stock(self, pairs, *args, **kwargs)
         # Variables are made before, so that nothing of their initializers is taken for a part of the step.
         with growing_shape.shapes_known():
             self.build([variable for _, variable in pairs])
@@ -227,6 +228,9 @@ def _still_distributed(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_growing(pairs: List[Any]) -> List[tf.Tensor]:
-    """The gradients of tables that grow, before which nothing may be done to their slots."""
+    """The gradients of tables that grow or forget, before which nothing may be done to their slots.
+
+    What a step reads of a slot before the lookup, which may give it more rows, or rows to other keys, is outdated.
+    """
     return [gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient for gradient, variable in pairs
             if gradient is not None and growing_shape.grows(variable)]

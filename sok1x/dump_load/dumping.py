@@ -159,9 +159,9 @@ class _Dumping:
 
 
 def key_dtype(table: TableTransfers) -> str:
-    """Of a table's keys in files: a localized variable's are uint64."""
+    """Of a table's keys in files: those of a localized variable's rows are uint64, keys of an index what they are."""
     description = table.variable.table
-    return description.key_dtype if description.placement.rank is None else "uint64"
+    return description.key_dtype if description.hashed or description.placement.rank is None else "uint64"
 
 
 def _count(table: TableTransfers, session: tf.Session) -> int:

@@ -33,6 +33,7 @@ class ShardSource:
 
     def __init__(self, files: TableFiles, table: Table, world: Any, parts: Dict[str, int]) -> None:
         self._files, self._table, self._world, self._parts = files, table, world, parts
+        self._signed = table.hashed and table.key_dtype != "uint32"
         self.total = 0
         if table.keys is not None and files.rows != table.keys:
             raise MismatchError("{} has {} rows, and the model's variable '{}' has {}.".format(
@@ -75,7 +76,8 @@ class ShardSource:
         """Some keys after the others: (place of the first, keys int64 [n], which of them are this rank's)."""
         for first in range(0, self._files.rows, at_once):
             keys = files.read(KEYS, first, min(at_once, self._files.rows - first))
-            if keys.dtype.kind == "u" and keys.dtype.itemsize == 8 and keys.max() >= _INT64_END:
+            # Of a localized table that grows sok1x has once written negative keys as uint64.
+            if not self._signed and keys.dtype.kind == "u" and keys.dtype.itemsize == 8 and keys.max() >= _INT64_END:
                 place = int(keys.argmax())
                 raise MismatchError("{} has key {} at place {}, expected keys below 2**63.".format(
                     self._files.keys_path, keys[place], first + place))

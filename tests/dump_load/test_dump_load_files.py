@@ -134,6 +134,26 @@ def test_keys_to_come_find_no_slots_of_keys_before(tmp_path):
             assert vectors.tolist() == [[-1.0] * D, [-2.5] * D]
 
 
+@pytest.mark.parametrize("key_type", ["int64", "int32"])
+def test_negative_keys_of_a_growing_table_on_one_rank_alone(tmp_path, key_type):
+    keys, folder = [-1, 5, np.iinfo(key_type).min], str(tmp_path / "dump")
+    with tf.Graph().as_default(), v1.Session() as session:
+        items = sok.DynamicVariable(D, initializer="1", mode="localized:0", key_type=key_type, name="items")
+        session.run(v1.global_variables_initializer())
+        values = np.arange(3 * D, dtype=np.float32).reshape(3, D)
+        session.run(sok.assign(items, tf.constant(keys, tf.int64), values))
+        sok.dump(folder, items, session=session)
+        assert kit_files.read(folder)["items_0"].keys.dtype == key_type
+        for changed in (False, True):
+            if changed:  # as sok1x once wrote them
+                kit_files.write(folder + " before", [Table("items_0", np.array(keys).astype(np.uint64), values)])
+                folder += " before"
+            session.run(items.initializer)
+            sok.load(folder, items, session=session)
+            found = dict(zip(*(array.tolist() for array in sok.export(items, session))))
+            assert found == dict(zip(keys, values.tolist()))
+
+
 def test_rows_of_other_dtypes(tmp_path):
     with tf.Graph().as_default(), v1.Session() as session:
         made = [sok.Variable(np.arange(6).reshape(3, 2), dtype=dtype, name=dtype)

@@ -104,3 +104,37 @@ def test_a_checkpoint_is_restored_where_more_keys_have_come(late, tmp_path):
         session.run(step, {keys: [200, 100]})
         # By the gradient of this step alone, and with the momentum that was saved.
         assert session.run(vectors, {keys: [200, 100]}).tolist() == [[-1.0] * 2, [-2.5] * 2]
+
+
+@pytest.mark.parametrize("how", ["restore_from_file", "load_embedding_values", "load"])
+def test_more_rows_than_the_cache_has_into_any_table(tmp_path, how):
+    """Into one that is new, that has been trained, and whose initializers have run once more since."""
+    folder, count = str(tmp_path), 50
+    for first, again in ((0, False), (12, False), (12, True), (40, True)):
+        small = Small(first, tf.train.AdagradOptimizer(0.5))
+        values = np.arange(2 * count, dtype=np.float32).reshape(count, 2)
+        with small.graph.as_default():
+            loaded = sok.Saver().load_embedding_values(small.table, values)
+            dumped = sok.Saver().dump_to_file(small.table, folder)
+            restored = sok.Saver().restore_from_file(small.table, folder)
+        if again:
+            small.session.run(small.initial)
+        if how == "load":
+            np.arange(count).astype("<i8").tofile(os.path.join(folder, "t_keys.file"))
+            values.tofile(os.path.join(folder, "t_values.file"))
+            small.session.run(restored)
+        else:
+            small.session.run(loaded)
+        if how != "load_embedding_values":
+            small.session.run(dumped)
+            sok.dump(folder + "/dump", small.table, session=small.session)
+            small.session.run(small.initial)
+            if how == "load":
+                sok.load(folder + "/dump", small.table, session=small.session)
+            else:
+                small.session.run(restored)
+        assert small.export() == dict(enumerate(values.tolist()))
+        for key in range(0, count, 2):
+            small.train(key, key + 1)  # whose accumulators begin at 0.1: of zeros the step would be greater
+        stepped = np.array([row for _, row in sorted(small.export().items())])
+        np.testing.assert_allclose(stepped, values - 0.5 / np.sqrt(1.1), rtol=1e-6)
