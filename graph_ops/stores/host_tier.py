@@ -55,7 +55,7 @@ class HostTier:
         """Has memory for so many rows in all columns that have been taken; it may be more.
 
         Args:
-          given: rows that have been given out: where a column is new, theirs begin with its value.
+          given: rows that have been given out: those that a column lacks begin with its value.
 
         Raises:
           CallError: RESOURCE_EXHAUSTED; no row has changed.
@@ -112,7 +112,7 @@ class HostTier:
         return more
 
     def _grow(self, column: HostColumn, rows: int, given: int) -> None:
-        is_new, limit = not column.rows, self._store.table.cache.pinned
+        before, limit = column.rows, self._store.table.cache.pinned
         pin = 0
         if self._request.gpu is not None:
             pin = _NO_LIMIT if limit is None else limit - self._tier.pinned()
@@ -122,8 +122,8 @@ class HostTier:
         if self._request.gpu is not None and not column.reachable:
             self._warn(made.pin_error)
         # A record may have had others' values there. No GPU is at work with it: the table's numbers have been read.
-        if is_new and given and (column.value or column.in_record):
-            column.numpy(given)[...] = column.value
+        if before < given and (column.value or column.in_record):
+            column.numpy(given)[before:] = column.value
 
     def _warn(self, error: int) -> None:
         """Once for each table."""

@@ -5,7 +5,7 @@ import numpy as np
 
 from sok1x.cuda_kernels import fill, hash_index
 from sok1x.cuda_kernels.arrays import Array
-from sok1x.graph_ops.stores import cache, growth, host_growth, host_tier, known_slots
+from sok1x.graph_ops.stores import cache, growth, host_growth
 from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore
 from sok1x.graph_ops.stores.forgetting import KNOWN, TICK
 from sok1x.graph_ops.stores.host_column import Rows
@@ -91,6 +91,8 @@ class WholeStore(ForgetfulStore):
         numbers[cache.GIVEN] = self._given
         try:
             cached._slots = cached._reach_slots("every")
+            cached.columns()
+            cached.tier.reserve(rows, rows)  # so that slots that the op does not hold begin with their numbers
             host_growth.make_room(cached, numbers, max(0, rows - self._given), None)
         finally:
             cached._slots = {}
@@ -118,8 +120,4 @@ class WholeStore(ForgetfulStore):
         cached = self._cached
         used = self._columns["used"][0].numpy(count)
         fill.fill_int64(cached.own["counters"].at(TICK), int(used.max()) if count else 0)
-        held = {column.name for column, _ in self._columns.values()}
-        for slot in known_slots.of(self.request, self.table):
-            if slot.name not in held:
-                host_tier.forget_slot(self.request, self.table, slot.name)
         fill.fill_int64(cached.own["tiers"].at(cache.HOST_BYTES), cached.tier.bytes())

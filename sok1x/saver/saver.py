@@ -20,8 +20,7 @@ class Saver:
     `NAME_keys.file`, the keys of all ranks, little-endian without a header, and `NAME_values.file`, float32 [rows, D],
     their rows in the same order. Keys are uint32 where the table's are; those of all other tables are int64. The files
     hold exactly the keys that have been inserted, rank after rank; of a table with `use_hashtable=False` they hold all
-    V * N keys in ascending order. Nothing else of a table is in them: optimizer slots stay as they are, and those of a
-    table with a cache begin anew.
+    V * N keys in ascending order. Nothing else of a table is in them: optimizer slots stay as they are.
 
     No rank needs more memory than for its shard and buffers of some tens of megabytes.
 
