@@ -1,5 +1,5 @@
 """All rows of a table with a cache, as those of any other table: for what moves whole tables."""
-from typing import Any, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.stores import cache, growth, host_growth
 from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore
 from sok1x.graph_ops.stores.forgetting import KNOWN, TICK
-from sok1x.graph_ops.stores.host_column import Rows
+from sok1x.graph_ops.stores.host_column import HostColumn, Rows
 
 
 class WholeStore(ForgetfulStore):
@@ -21,6 +21,7 @@ class WholeStore(ForgetfulStore):
 
     def __init__(self, cached: Any, replaces: bool) -> None:
         self._cached, self._replaces = cached, replaces
+        self._others: List[HostColumn] = []
         super().__init__(cached.request, cached.table, cached.world, cached._held,
                          [*cached.own.values(), *cached.slots.values()])
         self._columns = {**cached.columns(), **cached.held_columns()}
@@ -103,6 +104,7 @@ class WholeStore(ForgetfulStore):
         """See `Store.begin_again`: nothing is in the cache either."""
         cached, own = self._cached, self._cached.own
         self._wait()
+        self._others = self._keep_others()
         hash_index.clear(cached.index)
         fill.fill_int64(cached.count, 0)
         for name, value in (("used", 0), ("frequency", 1), ("counters", 0), ("sketch", 0), ("tiers", 0)):
@@ -114,10 +116,29 @@ class WholeStore(ForgetfulStore):
                 column = self._columns[name][0]
                 column.numpy(column.rows)[...] = value
 
+    def _keep_others(self) -> List[HostColumn]:
+        """The slots that the op does not hold, which stay as they are: the host's memory gets what the cache has."""
+        cached, held = self._cached, {column.name for column, _ in self._columns.values()}
+        try:
+            cached._slots = cached._reach_slots()
+            others = [each for each in cached.columns().values() if each[0].name not in held]
+            if others:
+                cached.tier.reserve(self._given, self._given)
+                homes = cached.homes_in_use(whole=True)
+                for column, array in others:
+                    column.write(array, Rows(None, homes))
+                self._wait()
+        finally:
+            cached._slots = {}
+            cached._let_go()
+        return [column for column, _ in others]
+
     def loaded(self, count: int) -> None:
-        """See `Store.loaded`: what the op does not hold begins anew; the next lookup's tick is above those of all rows.
-        """
+        """See `Store.loaded`: slots that the op does not hold begin, where there were no rows before; the next lookup's
+        tick is above those of all rows."""
         cached = self._cached
+        for column in self._others:
+            column.numpy(min(count, column.rows))[self._given:] = column.value
         used = self._columns["used"][0].numpy(count)
         fill.fill_int64(cached.own["counters"].at(TICK), int(used.max()) if count else 0)
         fill.fill_int64(cached.own["tiers"].at(cache.HOST_BYTES), cached.tier.bytes())

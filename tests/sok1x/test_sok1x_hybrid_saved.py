@@ -138,3 +138,18 @@ def test_more_rows_than_the_cache_has_into_any_table(tmp_path, how):
             small.train(key, key + 1)  # whose accumulators begin at 0.1: of zeros the step would be greater
         stepped = np.array([row for _, row in sorted(small.export().items())])
         np.testing.assert_allclose(stepped, values - 0.5 / np.sqrt(1.1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("trained", [3, 12, 60])
+def test_slots_that_nothing_is_loaded_for_stay_and_begin_as_without_a_cache(trained):
+    """Of rows that are in the cache alone, that have left it, and that were not there."""
+    found = []
+    for options in ({}, {"var_type": "hbm", "cache_rows": None}):
+        small = Small(trained, tf.train.AdagradOptimizer(0.5), **options)
+        with small.graph.as_default():
+            loaded = sok.Saver().load_embedding_values(small.table, np.zeros([50, 2], np.float32))
+        small.session.run(loaded)
+        for key in range(0, 50, 2):
+            small.train(key, key + 1)
+        found.append(small.export())
+    assert found[0] == found[1]
