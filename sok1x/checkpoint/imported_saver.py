@@ -4,14 +4,20 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import caches
+from sok1x.checkpoint import caches, prefixes
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.graph_keys import GraphKeys
 
 
 class ImportedSaver(tf.train.Saver):
-    """A `tf.train.Saver` that on several ranks saves and restores nothing: each rank has its own rows."""
+    """A `tf.train.Saver` that on several ranks saves and restores nothing: each rank has its own rows.
+
+    Attributes:
+        chosen: whether it was made for a list of variables, and not for all: it may leave the tables out.
+    """
+
+    chosen = False
 
     def save(self, *arguments: Any, **options: Any) -> Any:
         """As `tf.train.Saver.save`. Raises CheckpointError on several ranks, and where a table has a cache."""
@@ -20,10 +26,17 @@ class ImportedSaver(tf.train.Saver):
                       "Build the model by its program instead of tf.train.import_meta_graph")
         return super().save(*arguments, **options)
 
-    def restore(self, *arguments: Any, **options: Any) -> None:
-        """As `tf.train.Saver.restore`. Raises CheckpointError on several ranks."""
+    def restore(self, sess: Any, save_path: Any) -> None:
+        """As `tf.train.Saver.restore`. Raises CheckpointError on several ranks, and where it would restore no rows."""
         _expect_one_rank("restore")
-        super().restore(*arguments, **options)
+        folder = None if self.chosen or not save_path else prefixes.folder_of(str(save_path))
+        if folder is not None:
+            raise CheckpointError(
+                "A tf.train.Saver cannot restore the tables of an imported graph from {}: their rows are in files of "
+                "sok1x's, in the folder {}, and this Saver would restore all else and leave the tables as they begin. "
+                "Build the model by its program instead of tf.train.import_meta_graph: its tf.train.Saver, or "
+                "sok.CheckpointManager, does.".format(save_path, folder))
+        super().restore(sess, save_path)
 
 
 def has_imported_tables(graph: tf.Graph) -> bool:

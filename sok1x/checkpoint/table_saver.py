@@ -223,8 +223,10 @@ def watch() -> None:
 def _watched(build: Callable[..., None]) -> Callable[..., None]:
     def watched_build(self: Any, checkpoint_path: Any, build_save: bool, build_restore: bool) -> None:
         if not tf.executing_eagerly() and has_imported_tables(tf.get_default_graph()):
+            chosen = self._var_list is not None
             build(self, checkpoint_path, build_save, build_restore)
             self.__class__ = _subclass(ImportedSaver, type(self))
+            self.chosen = chosen
             return
         if tf.executing_eagerly() or self._is_built or self.saver_def or not getattr(self, "for_tables", True):
             build(self, checkpoint_path, build_save, build_restore)

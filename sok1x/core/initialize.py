@@ -43,17 +43,22 @@ def Init(*, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED) -
         ...     session.run(sok.Init(global_batch_size=8192))
         b'OK'
     """
-    watch_eager_checkpoints()
+    watch_checkpoints()
     return init_op.init(_batch_of(global_batch_size), seed_of("sok1x.Init", seed))
 
 
-def watch_eager_checkpoints() -> None:
-    """From now on a tf.train.Checkpoint may be restored eagerly, also before there are tables."""
+def watch_checkpoints() -> None:
+    """From now on checkpoints are known for what they hold, also before there are tables.
+
+    Eagerly those of tf.train.Checkpoint; in graphs Savers, for a graph may be imported, and no table is made here then.
+    """
+    from sok1x.checkpoint import eager_checkpoints, table_saver  # which need this module's neighbours
+    from sok1x.serving import loading  # likewise
     if eager.is_on():
-        from sok1x.checkpoint import eager_checkpoints  # which needs this module's neighbours
-        from sok1x.serving import loading  # likewise
         eager_checkpoints.watch()
         loading.watch()
+    else:
+        table_saver.watch()
 
 
 class InitHook(tf.train.SessionRunHook):

@@ -2,7 +2,7 @@
 from typing import Any, Optional
 
 from sok1x import launch
-from sok1x.core.initialize import join, seed_of, watch_eager_checkpoints
+from sok1x.core.initialize import join, seed_of, watch_checkpoints
 from sok1x.graph_ops.bridge import forked
 
 COMM_TOOLS = ("horovod", "mpi")
@@ -39,7 +39,7 @@ def init(comm_tool: Optional[str] = "horovod", use_legacy_optimizer: bool = True
         _check_comm_tool("sok1x.init", comm_tool)
     seed = None if seed is None else seed_of("sok1x.init", seed)
     forked.refuse("sok1x.init")
-    watch_eager_checkpoints()
+    watch_checkpoints()
     world = launch.current()
     if world is None:
         join(None, seed, by_call=True)

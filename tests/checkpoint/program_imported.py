@@ -1,0 +1,65 @@
+"""A model is saved by its program; another process imports its graph and has no tables of its own.
+
+    mpiexec -np N python program_imported.py FOLDER SEED save|restore
+"""
+import os
+import sys
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import sok1x as sok
+from sok1x import launch
+from sok1x.checkpoint import CheckpointError
+
+tf.logging.set_verbosity(tf.logging.ERROR)
+tf.disable_v2_behavior()
+FOLDER, SEED, PART = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+PREFIX = os.path.join(FOLDER, "saved")
+KEYS = np.random.RandomState(SEED).randint(0, 40, [6, 1, 1])
+
+
+def save():
+    keys = tf.placeholder(tf.int64, [None, 1, 1], name="keys")
+    layer = sok.All2AllDenseEmbedding(40, 4, 1, 1)
+    loss = tf.reduce_sum(tf.layers.dense(layer(keys, training=True), 1, name="dense"))
+    step = tf.train.AdagradOptimizer(0.5).minimize(loss)
+    tf.identity(layer(keys, training=False), name="found")
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(step, {keys: KEYS})
+        tf.train.Saver().save(session, PREFIX)
+        return session.run("found:0", {keys: KEYS})
+
+
+def restore(expected):
+    """What the imported Saver restores is all that was saved, or nothing."""
+    saver = tf.train.import_meta_graph(PREFIX + ".meta")
+    together = os.path.isdir(PREFIX)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        try:
+            saver.restore(session, PREFIX)
+        except CheckpointError as error:
+            words = "imported graph on 2 ranks" if RANKS > 1 else "in the folder " + PREFIX
+            assert words in str(error), error
+            assert RANKS > 1 or together
+        else:
+            assert RANKS == 1 and not together
+            np.testing.assert_array_equal(session.run("found:0", {"keys:0": KEYS}), expected)
+        if RANKS == 1:  # of the dense variables alone, which are asked for by name
+            dense = tf.train.Saver([one for one in tf.global_variables() if one.op.name == "dense/kernel"])
+            dense.restore(session, PREFIX)
+            np.testing.assert_array_equal(session.run("dense/kernel:0"),
+                                          tf.train.load_checkpoint(PREFIX).get_tensor("dense/kernel"))
+
+
+sok.init()
+RANK, RANKS = launch.current().rank, launch.current().size
+if PART == "save":
+    rows = save()
+    if RANK == 0:
+        np.save(os.path.join(FOLDER, "found.npy"), rows)
+else:
+    restore(np.load(os.path.join(FOLDER, "found.npy")))
+print("rank {} did {}".format(RANK, PART))
