@@ -45,10 +45,19 @@ def _get(stock: Callable[[str], Any]) -> Callable[[str], Any]:
             return stock(logdir)
         if logdir not in without:
             without[logdir] = _NoWriter(logdir)
+            _make(logdir)
             tf.logging.info("Rank %d writes no summaries to %s: rank 0 does.", rank, logdir)
         return without[logdir]
 
     return get
+
+
+def _make(logdir: str) -> None:
+    """As a writer does: what else a hook writes, as `tf.train.ProfilerHook`'s timelines, goes to this folder, too."""
+    try:
+        tf.io.gfile.makedirs(logdir)
+    except tf.errors.OpError:  # said where something is to be written there
+        pass
 
 
 def _rank() -> int:

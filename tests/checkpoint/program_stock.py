@@ -244,10 +244,12 @@ def one_model_dir(folder, rank, ranks):
             tf.summary.scalar("seen", model.weights[0])
             with tf.train.MonitoredTrainingSession(
                     checkpoint_dir=folder, save_summaries_steps=1, hooks=[
-                        sok.InitHook(global_batch_size=1), tf.train.StopAtStepHook(last_step=last)]) as session:
+                        sok.InitHook(global_batch_size=1), tf.train.StopAtStepHook(last_step=last),
+                        tf.train.ProfilerHook(save_steps=1, output_dir="{}/of {}".format(folder, rank))]) as session:
                 while not session.should_stop():
                     session.run(model.step)
     tf.summary.FileWriterCache.clear()
+    assert "timeline-2.json" in os.listdir("{}/of {}".format(folder, rank))
     yield
     files = [name for name in os.listdir(folder) if name.startswith("events")]
     assert len(files) == 1, files  # this process', for TensorFlow shares one for each folder
