@@ -21,11 +21,11 @@ class WholeStore(ForgetfulStore):
 
     def __init__(self, cached: Any, replaces: bool) -> None:
         self._cached, self._replaces = cached, replaces
-        self._others: List[HostColumn] = []
         super().__init__(cached.request, cached.table, cached.world, cached._held,
                          [*cached.own.values(), *cached.slots.values()])
         self._columns = {**cached.columns(), **cached.held_columns()}
         self._given = int(cached.numbers()[cache.GIVEN])
+        self._others = self._keep_others() if replaces else []
         if not replaces:
             self._write_back()
         self._look()
@@ -92,8 +92,6 @@ class WholeStore(ForgetfulStore):
         numbers[cache.GIVEN] = self._given
         try:
             cached._slots = cached._reach_slots("every")
-            cached.columns()
-            cached.tier.reserve(rows, rows)  # so that slots that the op does not hold begin with their numbers
             host_growth.make_room(cached, numbers, max(0, rows - self._given), None)
         finally:
             cached._slots = {}
@@ -104,7 +102,6 @@ class WholeStore(ForgetfulStore):
         """See `Store.begin_again`: nothing is in the cache either."""
         cached, own = self._cached, self._cached.own
         self._wait()
-        self._others = self._keep_others()
         hash_index.clear(cached.index)
         fill.fill_int64(cached.count, 0)
         for name, value in (("used", 0), ("frequency", 1), ("counters", 0), ("sketch", 0), ("tiers", 0)):

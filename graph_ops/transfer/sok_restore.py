@@ -52,8 +52,7 @@ class _Source:
         self._placement = store.table.placement
         self._limits = limits(store.table, store.world.size)
         self.total = self._check_range()
-        # Rows of a table with a cache are not what this store has: `shard_load.replace` makes room for them.
-        (shard_load.check_room if store.table.cache is None else shard_load.check_total)(store, self.total)
+        shard_load.check_total(store, self.total)  # `shard_load.replace` makes room
         self._check_distinct()
 
     def unused(self):

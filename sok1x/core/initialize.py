@@ -52,12 +52,13 @@ def watch_checkpoints() -> None:
 
     Eagerly those of tf.train.Checkpoint; in graphs Savers, for a graph may be imported, and no table is made here then.
     """
-    from sok1x.checkpoint import eager_checkpoints, table_saver  # which need this module's neighbours
-    from sok1x.serving import loading  # likewise
     if eager.is_on():
+        from sok1x.checkpoint import eager_checkpoints  # which needs this module's neighbours
+        from sok1x.serving import loading  # likewise
         eager_checkpoints.watch()
         loading.watch()
     else:
+        from sok1x.checkpoint import table_saver  # likewise
         table_saver.watch()
 
 
