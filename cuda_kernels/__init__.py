@@ -52,6 +52,7 @@ of records, one for each table, with pointers in them, and `Array`s of what lies
     group_sum        as segment_sum (segment_sum_terms.cuh, segment_sum_host.h: what both share)
     group_stamps     as stamps
     group_update     as update.descend and adam.lazy_adam (descend_rows.cuh, adam_rows.cuh: what both share)
+    group_sum_update  sums and the step of an optimizer that takes them, in one pass
     group_steps      the same in C++, scratch memory and uploads included: for graph_ops' own C++ (group_steps.h)
     host_group_steps    (host_group_steps.cu alone; group_steps.py wraps it) the table of these steps; uploads, and what
                         comes back (host_group_device.h: the host and a GPU as the steps use them)
@@ -59,6 +60,7 @@ of records, one for each table, with pointers in them, and `Array`s of what lies
     host_group_inserts  (host_group_inserts.cu alone) the steps of new keys, and of rows that are asked for
     host_group_sums     (host_group_sums.cu alone) those of sums
     host_group_updates  (host_group_updates.cu alone) those of optimizers
+    host_group_sum_updates  (host_group_sum_updates.cu alone) those of both in one pass
 
 What they stand on:
     arrays         what wrappers take: memory with its dtype and shape; checks that these fit each other
@@ -79,7 +81,9 @@ What they stand on:
 
 Headers: common.cuh is the subset of CUDA C++ that both compilers take; rows.cuh has loops over a row's floats, half.cuh
 16-bit floats, half_rows.cuh rows of them; group_members.h has the records of group_NAME, group_sum_chunk.cuh how a GPU
-adds terms up that are in order, gpu_kernel.h a kernel that can be launched, unique_slots.h the size of unique's scratch
+adds terms up that are in order, group_sum_terms.cuh what these are, group_sum_update_rows.cuh how rows are moved by their
+sums there, group_sum_host.h how members are shared out over the host's threads, group_update_step.cuh Adam's numbers of a
+member, gpu_kernel.h a kernel that can be launched, unique_slots.h the size of unique's scratch
 table; destinations.h splits rows that are written over the host's threads, host_pages.h saves page faults on outputs,
 and host_prefetch.h asks for memory before it is read.
 

@@ -151,8 +151,8 @@ SOK_DEVICE void adam_row_without_gradient(const AdamStep& step, i64 dim, float* 
 #undef SOK_ADAM
 }
 
-SOK_VECTORS static void lazy_adam_chunk(const AdamStep& step, const float* values, i64 dim, const i32* rows, i64 begin,
-                                        i64 end, i64 table_rows, float* table, float* m, float* v) {
+SOK_VECTORS static inline void lazy_adam_chunk(const AdamStep& step, const float* values, i64 dim, const i32* rows,
+                                               i64 begin, i64 end, i64 table_rows, float* table, float* m, float* v) {
   const i64 ahead = 16;
   for (i64 i = begin; i < end; ++i) {
     if (i + ahead < end && is_row(rows[i + ahead], table_rows)) {

@@ -24,17 +24,19 @@ SOK_DEVICE void descend_rows(const Team& team, const float* SOK_RESTRICT values,
 
 #else
 
-static void descend_chunk(const float* values, i64 dim, const i32* rows, i64 begin, i64 end, float rate,
-                          i64 table_rows, float* table) {
+SOK_DEVICE void descend_row(const float* SOK_RESTRICT value, i64 dim, float rate, float* SOK_RESTRICT row) {
+#define SOK_DESCEND(w) for (i64 c = 0; c < (w); ++c) row[c] -= rate * value[c]
+  SOK_FOR_WIDTH(dim, SOK_DESCEND)
+#undef SOK_DESCEND
+}
+
+static inline void descend_chunk(const float* values, i64 dim, const i32* rows, i64 begin, i64 end, float rate,
+                                 i64 table_rows, float* table) {
   const i64 ahead = 16;
   for (i64 i = begin; i < end; ++i) {
     if (rows[i] < 0 || rows[i] >= table_rows) continue;
     if (i + ahead < end) prefetch_row(table + rows[i + ahead] * dim, dim);
-    float* SOK_RESTRICT row = table + rows[i] * dim;
-    const float* SOK_RESTRICT value = values + i * dim;
-#define SOK_DESCEND(w) for (i64 c = 0; c < (w); ++c) row[c] -= rate * value[c]
-    SOK_FOR_WIDTH(dim, SOK_DESCEND)
-#undef SOK_DESCEND
+    descend_row(values + i * dim, dim, rate, table + rows[i] * dim);
   }
 }
 

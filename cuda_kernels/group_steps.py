@@ -19,11 +19,13 @@ KERNELS = ("group_find", "group_initial", "group_gather", "group_plain_gather", 
            "group_stamp_rows", "running_sum", "sort_count", "sort_place", "number_new", "claim_slots", "write_keys",
            "initial_rows", "fill_int64", "stamp_range", "look_up_int64", "group_descend", "group_lazy_adam",
            "give_rows", "claim_for_keys", "write_claimed", "move_rows", "reset_rows", "begin_rows", "stamp_given",
-           "advance_clock", "begin_lookup", "touch_rows", "fill_int32")
+           "advance_clock", "begin_lookup", "touch_rows", "fill_int32", "group_sum_update_place",
+           "group_sum_update_long", "group_descend_sums", "group_plain_descend_sums", "group_lazy_adam_sums",
+           "group_plain_lazy_adam_sums")
 # The families that declare them: imported when a GPU is there, for some of them import this.
 FAMILIES = ("cache_rows", "fill", "group_bags", "group_combine", "group_find", "group_gather", "group_initial",
-            "group_pairs", "group_partition", "group_parts", "group_stamps", "group_sum", "group_unique",
-            "group_update", "group_weights", "hash_index", "index_rows", "row_init", "row_numbers", "row_use", "scan",
+            "group_pairs", "group_partition", "group_parts", "group_stamps", "group_sum", "group_sum_update",
+            "group_unique", "group_update", "group_weights", "hash_index", "index_rows", "row_init", "row_numbers", "row_use", "scan",
             "sort", "stamps")
 
 # The driver's functions, in the order of GroupDevice.
@@ -80,7 +82,9 @@ class GroupSteps(ctypes.Structure):
                 ("insert", _step(_POINTER, _I64)), ("touch", _step(_POINTER, _I64)),
                 ("leave_out", _step(_POINTER, _I64)),
                 ("descend", _step(_POINTER, _I64)),
-                ("lazy_adam", _step(_POINTER, _I64)), ("kernels", ctypes.CFUNCTYPE(_I64))]
+                ("lazy_adam", _step(_POINTER, _I64)),
+                ("sum_descend", _step(_POINTER, _I64, _POINTER)), ("sum_lazy_adam", _step(_POINTER, _I64, _POINTER)),
+                ("kernels", ctypes.CFUNCTYPE(_I64))]
 
 
 class Device:

@@ -4,9 +4,9 @@
 #include "groups.cuh"
 #ifdef __CUDACC__
 #include "group_sum_chunk.cuh"
+#include "group_sum_terms.cuh"
 #else
-#include "destinations.h"
-#include "segment_sum_host.h"
+#include "group_sum_host.h"
 #endif
 
 #ifdef __CUDACC__
@@ -24,14 +24,6 @@ SOK_KERNEL sok1x_group_sum_count(const SumMember* SOK_RESTRICT members, const i6
       place[tile * GROUP_TILE + warp_lane()] = atomicAdd(begins + m.first_segment + m.segments[i], 1);
     }
   }
-}
-
-SOK_DEVICE i64 row_of_item(const SumMember& m, i64 i) { return m.offsets ? part_of(m.offsets, m.n_bags, i) : i; }
-
-// What a term is multiplied with: of item i, whose row is the value.
-SOK_DEVICE float scale_of(const SumMember& m, i64 i, i64 row) {
-  if (m.scales) return m.scales[i];
-  return m.mean ? 1.0f / (float)(m.offsets[row + 1] - m.offsets[row]) : 1.0f;
 }
 
 // ordered[begins[g] + place]: the terms of segment g. scales: likewise what they are multiplied with, null where all
@@ -103,31 +95,6 @@ SOK_DEVICE void sum_segment(const SumMember& m, i64 segment, const i32* SOK_REST
     *(Pack<float, W>*)(out + c) = sum;
   }
 }
-
-// Numbers of an access that terms of type T and sums allow. The whole warp asks together.
-template <class T>
-SOK_DEVICE int width_of(const SumMember& m) {
-  if (m.dim % 4 == 0 && aligned(m.values, 4 * sizeof(T)) && aligned(m.sums, 16)) return 4;
-  if (m.dim % 2 == 0 && aligned(m.values, 2 * sizeof(T)) && aligned(m.sums, 8)) return 2;
-  return 1;
-}
-
-// Calls a function template with the width and type of member m's terms, if `here`; all of the warp have the same m.
-#define SOK_BY_TERMS(m, here, function, ...)                                      \
-  {                                                                               \
-    const int width = m.values_half ? width_of<u16>(m) : width_of<float>(m);      \
-    if (here) {                                                                   \
-      if (m.values_half) {                                                        \
-        width == 4   ? function<4, u16>(__VA_ARGS__)                              \
-        : width == 2 ? function<2, u16>(__VA_ARGS__)                              \
-                     : function<1, u16>(__VA_ARGS__);                             \
-      } else {                                                                    \
-        width == 4   ? function<4, float>(__VA_ARGS__)                            \
-        : width == 2 ? function<2, float>(__VA_ARGS__)                            \
-                     : function<1, float>(__VA_ARGS__);                           \
-      }                                                                           \
-    }                                                                             \
-  }
 
 // A tile has a chunk for each team of the warp. PLAIN: terms are of 32 bits and come, as sums do, in fours.
 template <bool PLAIN, class Scales>
@@ -219,70 +186,26 @@ SOK_KERNEL sok1x_group_sum_in_order(const SumMember* SOK_RESTRICT members, const
 
 namespace {
 
-using sok1x::RowsIn;
-using sok1x::RowsOf;
-
-// The segments begin to end - 1 of a member, which one thread sums.
-struct Part {
-  i64 member, begin, end;
-};
-
-template <class Values, class Out, class ScaleOf>
-void sum_part(const SumMember& m, const Part& part, const Values& values, const Out& out, const ScaleOf& scale_of) {
-  sok1x::Sums<Values, Out, ScaleOf> sums(out, values, m.dim, part.begin, part.end, scale_of);
-  if (m.scales) {
-    sok1x::OfferScaledBags{m.offsets, m.segments, m.n_bags, m.scales}(sums);
-  } else if (m.offsets) {
-    sok1x::OfferBags{m.offsets, m.segments, m.n_bags}(sums);
-  } else {
-    sok1x::OfferRows{m.segments, m.n}(sums);
-  }
-  sums.finish();
+template <class Out>
+void sum_part(const SumMember& m, const sok1x::Part& part, const Out& out) {
+  sok1x::Sums<Out> sums(out, m.dim, part.begin, part.end);
+  sok1x::offer_terms(m, part, &sums);
 }
-
-template <class Values, class Out>
-void sum_part(const SumMember& m, const Part& part, const Values& values, const Out& out) {
-  if (m.scales) {
-    sum_part(m, part, values, out, sok1x::Given());
-  } else if (m.mean) {
-    sum_part(m, part, values, out, sok1x::OneOverKeys{m.offsets});
-  } else {
-    sum_part(m, part, values, out, sok1x::One());
-  }
-}
-
-template <class T>
-void sum_part(const SumMember& m, const Part& part) {
-  if (m.values.count || m.sums.count) {
-    sum_part(m, part, RowsIn<const T>{m.values, m.dim * (i64)sizeof(T)}, RowsIn<float>{m.sums, m.dim * 4});
-  } else {
-    sum_part(m, part, RowsOf<const T>{(const T*)m.values.base, m.dim}, RowsOf<float>{(float*)m.sums.base, m.dim});
-  }
-}
-
-i64 bytes_of(const SumMember& m) { return (m.n * (m.values_half ? 2 : 4) + m.num_segments * 4) * m.dim; }
 
 }  // namespace
 
-// A member is split over threads where its share of the work is more than one thread's; see destinations.h.
 SOK_EXPORT void sok1x_group_sum(const SumMember* members, i64 count) {
-  i64 bytes = 1;
-  for (i64 t = 0; t < count; ++t) bytes += bytes_of(members[t]);
-  std::vector<Part> parts;
-  const i64 threads = sok1x::ThreadPool::get().threads();
   for (i64 t = 0; t < count; ++t) {
     const SumMember& m = members[t];
     if (!m.sums.count) SOK_OUTPUT(m.sums.base, m.num_segments * m.dim * 4);
-    const i64 shares = std::min(sok1x::parts_worth(bytes_of(m)), threads * bytes_of(m) / bytes + 1);
-    const std::vector<i64> bounds =
-        sok1x::split_destinations(m.segments, m.n, m.num_segments, m.num_segments, shares);
-    for (i64 p = 0; p < shares; ++p) parts.push_back({t, bounds[p], bounds[p + 1]});
   }
-  const Part* const first = parts.data();
-  sok1x::parallel_chunks(parts.size(), 1, [=](i64 begin, i64 end) {
-    for (const Part* part = first + begin; part < first + end; ++part) {
-      const SumMember& m = members[part->member];
-      m.values_half ? sum_part<u16>(m, *part) : sum_part<float>(m, *part);
+  sok1x::for_parts(members, count, [=](i64 t) { return sok1x::bytes_of_terms(members[t], 1); },
+                   [=](const sok1x::Part& part) {
+    const SumMember& m = members[part.member];
+    if (m.sums.count) {
+      sum_part(m, part, sok1x::RowsIn<float>{m.sums, m.dim * 4});
+    } else {
+      sum_part(m, part, sok1x::RowsOf<float>{(float*)m.sums.base, m.dim});
     }
   });
 }

@@ -1,11 +1,6 @@
 // Optimizers' steps on rows of many tables in one launch: gradient descent and lazy Adam, as update.cu and adam.cu.
-#include "adam_rows.cuh"
 #include "descend_rows.cuh"
-#include "groups.cuh"
-
-SOK_DEVICE AdamStep step_of(const UpdateMember& m) {
-  return adam_step(m.scalars[0], m.scalars[1], m.scalars[2], m.scalars[3], m.scalars[4], m.scalars[5]);
-}
+#include "group_update_step.cuh"
 
 #ifdef __CUDACC__
 

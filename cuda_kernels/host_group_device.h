@@ -17,7 +17,8 @@ enum Kernel {
   WEIGHTS, SUM_COUNT, SUM_PLACE, SUM_CLEAR, SUM_CHUNKS, SUM_PLAIN_CHUNKS, SUM_SCALED_CHUNKS, SUM_KEYS, SUM_BAGS,
   SUM_IN_ORDER, MOVE_CLOCKS, STAMP_ROWS, RUNNING_SUM, SORT_COUNT, SORT_PLACE, NUMBER_NEW, CLAIM_SLOTS, WRITE_KEYS,
   INITIAL_ROWS, FILL_INT64, STAMP_RANGE, LOOK_UP_INT64, DESCEND, LAZY_ADAM, GIVE_ROWS, CLAIM_FOR_KEYS, WRITE_CLAIMED,
-  MOVE_ROWS, RESET_ROWS, BEGIN_ROWS, STAMP_GIVEN, ADVANCE_CLOCK, BEGIN_LOOKUP, TOUCH_ROWS, FILL_INT32, KERNELS
+  MOVE_ROWS, RESET_ROWS, BEGIN_ROWS, STAMP_GIVEN, ADVANCE_CLOCK, BEGIN_LOOKUP, TOUCH_ROWS, FILL_INT32, SUM_UPDATE_PLACE,
+  SUM_UPDATE_LONG, DESCEND_SUMS, PLAIN_DESCEND_SUMS, LAZY_ADAM_SUMS, PLAIN_LAZY_ADAM_SUMS, KERNELS
 };
 
 struct GroupDevice {
@@ -247,6 +248,9 @@ int combine(GroupWork* work, const CombineMember* members, i64 count);
 int sum_parts(GroupWork* work, const PartsMember* members, i64 count);
 int weights(GroupWork* work, const WeightsMember* members, i64 count);
 int segment_sum(GroupWork* work, SumMember* members, i64 count);
+// host_group_sum_updates.cu:
+int sum_descend(GroupWork* work, SumMember* sums, i64 count, const UpdateMember* updates);
+int sum_lazy_adam(GroupWork* work, SumMember* sums, i64 count, const UpdateMember* updates);
 
 void gather(Step* step, const GatherMember* members, i64 count);
 

@@ -14,16 +14,18 @@ using sok1x::One;
 using sok1x::OneOverKeys;
 using sok1x::RowsOf;
 
-// Sums over threads; offer_all(sums) offers all sources, whose ids are ids [n].
+// Sums over threads; offer_all(terms) offers all sources, whose ids are ids [n].
 template <class T, class Sum, class ScaleOf, class OfferAll>
 void sum_segments(const T* values, i64 dim, const i32* ids, i64 n, i64 num_segments, Sum* out,
                   const ScaleOf& scale_of, const OfferAll& offer_all) {
   const i64 bytes = (n * sizeof(T) + num_segments * sizeof(Sum)) * dim;
   SOK_OUTPUT(out, num_segments * dim * sizeof(Sum));
   sok1x::for_destinations(ids, n, num_segments, num_segments, bytes, [=](i64 begin, i64 end) {
-    sok1x::Sums<RowsOf<const T>, RowsOf<Sum>, ScaleOf> sums({out, dim}, {values, dim}, dim, begin, end, scale_of);
-    offer_all(sums);
-    sums.finish();
+    typedef sok1x::Sums<RowsOf<Sum>> Sums;
+    Sums sums({out, dim}, dim, begin, end);
+    sok1x::Terms<Sums, RowsOf<const T>, ScaleOf> terms(&sums, {values, dim}, dim, begin, end, scale_of);
+    offer_all(terms);
+    terms.finish();
   });
 }
 

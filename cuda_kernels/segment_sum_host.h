@@ -47,13 +47,13 @@ SOK_DEVICE void prefetch_values(const T* row, i64 width) {
 // In place of a `scale_of`: each source is offered with its scale.
 struct Given {};
 
-// The sums of rows begin to end - 1, which are where out(row) says. Source s is what values(s) points to times
-// scale_of(s); sources are offered in order.
-template <class Values, class Out, class ScaleOf>
-class Sums {
+// Offers the terms of rows begin to end - 1 to a `sink`, in order: source s is what values(s) points to times
+// scale_of(s). A sink has prefetch(id), add(id, values, scale), and finish(), which comes last.
+template <class Sink, class Values, class ScaleOf>
+class Terms {
  public:
-  Sums(const Out& out, const Values& values, i64 dim, i64 begin, i64 end, const ScaleOf& scale_of)
-      : out_(out), values_(values), dim_(dim), begin_(begin), end_(end), scale_of_(scale_of), fresh_(begin) {}
+  Terms(Sink* sink, const Values& values, i64 dim, i64 begin, i64 end, const ScaleOf& scale_of)
+      : sink_(sink), values_(values), dim_(dim), begin_(begin), end_(end), scale_of_(scale_of) {}
 
   // Takes a source if its row is in range. There is no branch on that, for it would often be mispredicted.
   void offer(i32 id, i64 source) {
@@ -68,7 +68,7 @@ class Sums {
   }
   void finish() {
     add_waiting();
-    clear_to(end_);
+    sink_->finish();
   }
 
  private:
@@ -79,9 +79,9 @@ class Sums {
       if (w + AHEAD < count_) {
         // The sources of one thread have gaps, which the hardware does not foresee.
         prefetch_values(values_(sources_[w + AHEAD]), dim_);
-        if (ids_[w + AHEAD] < fresh_) prefetch_values(out_(ids_[w + AHEAD]), dim_);
+        sink_->prefetch(ids_[w + AHEAD]);
       }
-      add(ids_[w], values_(sources_[w]), scale_at(scale_of_, w));
+      sink_->add(ids_[w], values_(sources_[w]), scale_at(scale_of_, w));
     }
     count_ = 0;
   }
@@ -89,6 +89,26 @@ class Sums {
   template <class S>
   float scale_at(const S& scale_of, i64 w) const {
     return scale_of(sources_[w]);
+  }
+
+  Sink* const sink_;
+  const Values values_;
+  const i64 dim_, begin_, end_;
+  const ScaleOf scale_of_;
+  i64 count_ = 0;
+  i64 sources_[WAITING];
+  float scales_[WAITING];  // of `Given`
+  i32 ids_[WAITING];
+};
+
+// Sums of rows begin to end - 1, which are where out(row) says.
+template <class Out>
+class Sums {
+ public:
+  Sums(const Out& out, i64 dim, i64 begin, i64 end) : out_(out), dim_(dim), end_(end), fresh_(begin) {}
+
+  void prefetch(i64 id) const {
+    if (id < fresh_) prefetch_values(out_(id), dim_);
   }
   // Rows below fresh_ hold a sum; the first term of a row at or above it is stored, not added, so that out need
   // not be cleared first: segment numbers from `unique` appear in order, and then no row is ever cleared.
@@ -102,18 +122,16 @@ class Sums {
       ++fresh_;
     }
   }
+  void finish() { clear_to(end_); }
+
+ private:
   void clear_to(i64 id) {
     for (; fresh_ < id; ++fresh_) std::fill_n(out_(fresh_), dim_, 0.0f);
   }
 
   const Out out_;
-  const Values values_;
-  const i64 dim_, begin_, end_;
-  const ScaleOf scale_of_;
-  i64 fresh_, count_ = 0;
-  i64 sources_[WAITING];
-  float scales_[WAITING];  // of `Given`
-  i32 ids_[WAITING];
+  const i64 dim_, end_;
+  i64 fresh_;
 };
 
 struct One {
@@ -131,10 +149,10 @@ struct OfferBags {
   const i64* offsets;
   const i32* inverse;
   i64 n_bags;
-  template <class AnySums>
-  void operator()(AnySums& sums) const {
+  template <class AnyTerms>
+  void operator()(AnyTerms& terms) const {
     for (i64 bag = 0; bag < n_bags; ++bag) {
-      for (i64 k = offsets[bag]; k < offsets[bag + 1]; ++k) sums.offer(inverse[k], bag);
+      for (i64 k = offsets[bag]; k < offsets[bag + 1]; ++k) terms.offer(inverse[k], bag);
     }
   }
 };
@@ -144,10 +162,10 @@ struct OfferScaledBags {
   const i32* inverse;
   i64 n_bags;
   const float* scales;  // of each key
-  template <class AnySums>
-  void operator()(AnySums& sums) const {
+  template <class AnyTerms>
+  void operator()(AnyTerms& terms) const {
     for (i64 bag = 0; bag < n_bags; ++bag) {
-      for (i64 k = offsets[bag]; k < offsets[bag + 1]; ++k) sums.offer(inverse[k], bag, scales[k]);
+      for (i64 k = offsets[bag]; k < offsets[bag + 1]; ++k) terms.offer(inverse[k], bag, scales[k]);
     }
   }
 };
@@ -155,9 +173,9 @@ struct OfferScaledBags {
 struct OfferRows {
   const i32* ids;
   i64 n;
-  template <class AnySums>
-  void operator()(AnySums& sums) const {
-    for (i64 i = 0; i < n; ++i) sums.offer(ids[i], i);
+  template <class AnyTerms>
+  void operator()(AnyTerms& terms) const {
+    for (i64 i = 0; i < n; ++i) terms.offer(ids[i], i);
   }
 };
 

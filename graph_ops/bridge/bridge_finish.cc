@@ -84,12 +84,18 @@ void Group::Finish() {
   }
 }
 
+Group::Blocks::~Blocks() {
+  if (!on_host_) return;
+  for (const tf::Tensor& block : blocks_) Scratch::Get()->Give(block);
+}
+
 void Group::GiveBlocks() {
   if (on_host_) {
     for (const tf::Tensor& block : blocks_) Scratch::Get()->Give(block);
   }
   blocks_.clear();
   kept_.clear();
+  lent_blocks_.reset();
 }
 
 void Group::BeforeFinish() {

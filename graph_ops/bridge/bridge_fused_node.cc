@@ -22,8 +22,11 @@ std::vector<bool> Read(const tf::Node& node) {
 
 }  // namespace
 
-tf::Status FusedNode::Replace(const Nodes& nodes, tf::Graph* graph) {
-  for (const tf::Node* node : nodes) TF_RETURN_IF_ERROR(Add(*node));
+tf::Status FusedNode::Replace(const Nodes& nodes, const std::set<tf::Node*>& keep_sums, tf::Graph* graph) {
+  for (tf::Node* node : nodes) {
+    TF_RETURN_IF_ERROR(Add(*node));
+    keep_sums_.push_back(keep_sums.count(node) > 0);
+  }
   Place();
   tf::Node* fused = nullptr;
   TF_RETURN_IF_ERROR(Make(*nodes[0], graph, &fused));
@@ -94,6 +97,7 @@ tf::string FusedNode::Name() const {
     hash = tf::Hash64Combine(hash, tf::Hash64(labels_[i]));
     hash = tf::Hash64Combine(hash, tf::Hash64(configs_[i]));
     hash = tf::Hash64Combine(hash, static_cast<tf::uint64>(signatures_[i]));
+    hash = tf::Hash64Combine(hash, keep_sums_[i]);
   }
   for (tf::int64 place : places_) hash = tf::Hash64Combine(hash, static_cast<tf::uint64>(place));
   return tf::strings::StrCat("sok1x_calls/", functions_[0], "_", tf::strings::Hex(hash));
@@ -109,6 +113,7 @@ tf::Status FusedNode::Make(const tf::Node& like, tf::Graph* graph, tf::Node** ma
   tf::AddNodeAttr("functions", functions_, &def);
   tf::AddNodeAttr("configs", configs_, &def);
   tf::AddNodeAttr("signatures", signatures_, &def);
+  tf::AddNodeAttr("keep_sums", keep_sums_, &def);
   tf::AddNodeAttr("counts", counts_, &def);
   tf::AddNodeAttr("containers", handles_.named() ? handles_.containers() : none, &def);
   tf::AddNodeAttr("names", handles_.named() ? handles_.names() : none, &def);

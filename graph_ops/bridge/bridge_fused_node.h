@@ -6,6 +6,7 @@
 #ifndef SOK1X_BRIDGE_FUSED_NODE_H
 #define SOK1X_BRIDGE_FUSED_NODE_H
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,9 @@ typedef std::vector<tf::Node*> Nodes;
 
 class FusedNode {
  public:
-  // Puts the fused node in place of `nodes`, which are of one function and device and could run at the same time.
-  tf::Status Replace(const Nodes& nodes, tf::Graph* graph);
+  // Puts the fused node in place of `nodes`, which are of one function and device and could run at the same time; those
+  // of `keep_sums` keep their sums (groups/kept_sums.h).
+  tf::Status Replace(const Nodes& nodes, const std::set<tf::Node*>& keep_sums, tf::Graph* graph);
 
  private:
   tf::Status Add(const tf::Node& node);
@@ -36,6 +38,7 @@ class FusedNode {
   // What the nodes have, one after the other.
   std::vector<tf::string> labels_, functions_, configs_;
   std::vector<tf::int64> signatures_, counts_, places_;
+  std::vector<bool> keep_sums_;
   tf::DataTypeVector types_[kSpans];  // of inputs and outputs that the fused node has
   tf::DataTypeVector output_types_;   // of all outputs
   Handles handles_;

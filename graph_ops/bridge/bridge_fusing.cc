@@ -103,6 +103,43 @@ class Levels {
   std::vector<Branches> branches_;
 };
 
+bool Is(const std::string& function, std::initializer_list<const char*> names) {
+  return std::find(names.begin(), names.end(), function) != names.end();
+}
+
+// Of nodes of ours those that are gradients of rows which one optimizer's step reads, as it reads gradients, and nobody
+// else (groups/kept_sums.h); both always run once, on one device.
+tf::Status FindKeptSums(const Nodes& ours, const Levels& levels, std::set<tf::Node*>* kept) {
+  const std::set<tf::Node*> all(ours.begin(), ours.end());
+  for (tf::Node* node : ours) {
+    Text function, reads;
+    TF_RETURN_IF_ERROR(tf::GetNodeAttr(node->attrs(), "function", &function));
+    if (!Is(function, {"operations.dense_lookup.backward", "operations.combined_lookup.backward"}) ||
+        node->num_outputs() != 1 || !levels.plain(*node)) {
+      continue;
+    }
+    const tf::Edge* only = nullptr;
+    int readers = 0;
+    for (const tf::Edge* edge : node->out_edges()) {
+      if (edge->IsControlEdge()) continue;
+      only = edge;
+      ++readers;
+    }
+    tf::int64 resources = 0;
+    if (readers != 1 || all.count(only->dst()) == 0 || !levels.plain(*only->dst()) ||
+        only->dst()->assigned_device_name() != node->assigned_device_name()) {
+      continue;
+    }
+    TF_RETURN_IF_ERROR(tf::GetNodeAttr(only->dst()->attrs(), "function", &reads));
+    TF_RETURN_IF_ERROR(tf::GetNodeAttr(only->dst()->attrs(), "Nr", &resources));
+    if (Is(reads, {"operations.gradient_descent.step", "operations.adam.lazy_step"}) &&
+        only->dst_input() == resources) {
+      kept->insert(node);
+    }
+  }
+  return tf::Status();
+}
+
 class FusingPass : public tf::GraphOptimizationPass {
  public:
   tf::Status Run(const tf::GraphOptimizationPassOptions& options) override {
@@ -119,6 +156,8 @@ class FusingPass : public tf::GraphOptimizationPass {
     }
     if (ours.size() < 2) return tf::Status();
     const Levels levels(*graph);
+    std::set<tf::Node*> kept;
+    TF_RETURN_IF_ERROR(FindKeptSums(ours, levels, &kept));
     std::map<std::tuple<int, Text, std::string>, Nodes> together;
     for (tf::Node* node : ours) {
       Text function;
@@ -128,10 +167,10 @@ class FusingPass : public tf::GraphOptimizationPass {
     }
     for (auto& each : together) {
       Nodes& nodes = each.second;
-      if (nodes.size() < 2) continue;
+      if (nodes.size() < 2 && kept.count(nodes[0]) == 0) continue;
       // In one order whatever a graph's nodes come in.
       std::sort(nodes.begin(), nodes.end(), [](tf::Node* a, tf::Node* b) { return a->name() < b->name(); });
-      TF_RETURN_IF_ERROR(FusedNode().Replace(nodes, graph));
+      TF_RETURN_IF_ERROR(FusedNode().Replace(nodes, kept, graph));
     }
     return tf::Status();
   }

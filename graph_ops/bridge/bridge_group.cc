@@ -182,6 +182,14 @@ int Group::Piece(int64_t bytes, void** data) {
   return 0;
 }
 
+std::shared_ptr<Group::Blocks> Group::Lend() {
+  lent_blocks_ = std::make_shared<Blocks>(std::move(blocks_), on_host_);
+  blocks_.clear();
+  piece_ = nullptr;
+  piece_left_ = 0;
+  return lent_blocks_;
+}
+
 void Group::Ready() {
   Enqueues();
   void* block = nullptr;

@@ -8,6 +8,7 @@
 #define SOK1X_BRIDGE_GROUP_H
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "bridge_request.h"
@@ -45,6 +46,18 @@ class Group {
   // The same, cut out of blocks: a block costs TensorFlow's allocator some microseconds. The first is as large as
   // `expected`, what the last group of the same kernels has taken in all.
   int Piece(int64_t bytes, void** data);
+  // Blocks of memory, which go back to where they came from with the last who knows of them.
+  class Blocks {
+   public:
+    Blocks(std::vector<tf::Tensor> blocks, bool on_host) : blocks_(std::move(blocks)), on_host_(on_host) {}
+    ~Blocks();
+
+   private:
+    const std::vector<tf::Tensor> blocks_;
+    const bool on_host_;
+  };
+  // All that the group has had of `Piece` and `Temporary` until now: it stays as long as anyone has what this gives.
+  std::shared_ptr<Blocks> Lend();
   // Memory that is given back with the group's.
   void Keep(const tf::Tensor& block) { kept_.push_back(block); }
   void Expect(int64_t expected) { expected_ = expected; }
@@ -90,6 +103,7 @@ class Group {
   bool on_host_;
   std::vector<tf::Var*> held_;  // locked, in order of address, each with a reference
   std::vector<tf::Tensor> blocks_, kept_;
+  std::shared_ptr<Blocks> lent_blocks_;
   bool touched_ = false;
   bool followed_ = false;  // TensorFlow's streams come after all that has been enqueued
   int64_t expected_ = 0, pieces_bytes_ = 0;

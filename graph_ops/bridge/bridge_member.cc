@@ -62,11 +62,13 @@ tf::Status Member::Read(tf::OpKernelConstruction* construction) {
 tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members) {
   std::vector<Text> labels, functions, configs, containers, names;
   std::vector<tf::int64> signatures, counts, places;
+  std::vector<bool> keep;
   tf::DataTypeVector types;
   TF_RETURN_IF_ERROR(construction->GetAttr("labels", &labels));
   TF_RETURN_IF_ERROR(construction->GetAttr("functions", &functions));
   TF_RETURN_IF_ERROR(construction->GetAttr("configs", &configs));
   TF_RETURN_IF_ERROR(construction->GetAttr("signatures", &signatures));
+  TF_RETURN_IF_ERROR(construction->GetAttr("keep_sums", &keep));
   TF_RETURN_IF_ERROR(construction->GetAttr("counts", &counts));
   TF_RETURN_IF_ERROR(construction->GetAttr("containers", &containers));
   TF_RETURN_IF_ERROR(construction->GetAttr("names", &names));
@@ -78,7 +80,7 @@ tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* 
   for (size_t i = 0; i < counts.size(); ++i) all[i % kSpans] += counts[i];
   const bool named = !names.empty();
   if (functions.size() != size || configs.size() != size || signatures.size() != size ||
-      counts.size() != size * kSpans || containers.size() != names.size() ||
+      keep.size() != size || counts.size() != size * kSpans || containers.size() != names.size() ||
       (named && names.size() != all[kResources]) || places.size() != all[kDeviceOutputs] + all[kHostOutputs] ||
       types.size() != places.size()) {
     return tf::errors::InvalidArgument("sok1x: a fused node whose lists do not belong to ", size, " ops");
@@ -95,6 +97,7 @@ tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* 
     member.config_ = configs[i];
     member.label_ = labels[i];
     member.signature_ = static_cast<uint64_t>(signatures[i]);
+    member.keeps_sums_ = keep[i];
     if (named) {
       const int begin = first[kResources], end = begin + has[kResources];
       member.containers_.assign(containers.begin() + begin, containers.begin() + end);
@@ -133,6 +136,7 @@ tf::Status Member::Begin(tf::OpKernelContext* context, uint64_t session, Queued*
   request->stream = StreamOf(context);
   request->label = label_.c_str();
   request->function = function_.c_str();
+  request->keeps_sums = keeps_sums_;
   request->Come(kStampReady);
   for (int span = 0; span < kSpans; ++span) request->first[span] = first_[span];
   request->device_inputs = counts_[kDeviceInputs];

@@ -34,6 +34,7 @@ class Member {
   std::vector<Text> containers_, names_;  // of variables that are no inputs (bridge_handles.h)
   KnownVariables::List known_;            // the same
   uint64_t signature_ = 0;
+  bool keeps_sums_ = false;
   int64_t id_ = 0;
   int counts_[kSpans] = {};
   int first_[kSpans] = {};

@@ -45,6 +45,7 @@ class Library:
             ("lane_learn", None, [pointer] + [i64] * 3 + [u64] * 3 + [i64]), ("lane_forget", None, [i64]),
             ("lane_watch", None, [pointer]),
             ("lane_allow", None, [i32]), ("note_distinct", None, [i64] * 4), ("noted_distinct", i32, [i64] * 4),
+            ("kept_sums_settle", i32, [pointer]),
             ("lock", i32, [pointer, i32, infos]), ("unlock", None, [pointer]),
             ("has_gpu", i32, [pointer]), ("own_process", None, [ctypes.c_char_p]),
             ("initialized", i32, [pointer]), ("all_initialized", i32, [pointer, i32]),

@@ -27,6 +27,7 @@ exchanges as of one.
     lookup_run_ahead      (C++ alone) rows made distinct by the lookup itself
     ahead          (C++ alone) and what it has left of them
     lookup_run_gradients  (C++ alone) rows made distinct, and gradients
+    kept_sums      (C++ alone) gradients that an optimizer's step adds up itself
     lookup_run_api        (C++ alone) what Python calls
     updates        the grouped forms of optimizers' steps on rows
     update_run     (C++ alone) how they are taken

@@ -240,9 +240,11 @@ class LookupRun : private LookupMembers {
   bool Fits(int t) const;
   // This rank's terms of a gradient, without where their sums go.
   SumMember Terms(int t) const;
-  // The terms that a gradient's member has been sent, and its output, where their sums go; of a member that is left
-  // nothing to be done.
-  int TakeTerms(int t, SumMember* m);
+  // The terms that a gradient's member has been sent; of a member that is left nothing to be done.
+  void TakeTerms(int t, SumMember* m);
+  // Sums terms up into the first outputs of their members, of rows of their own each, or leaves that to who reads these.
+  // inputs: those in which terms lie. Of members that are left there is nothing to be done.
+  int SumIntoOutputs(std::vector<SumMember>* members, std::initializer_list<int> inputs);
 
   std::vector<Batch> batches_;
   int ranks_ = 1;

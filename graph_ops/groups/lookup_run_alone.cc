@@ -162,18 +162,12 @@ void LookupRun::Keep(int t, std::vector<GatherMember>* rows) const {
 
 int LookupRun::BackwardAlone(uint8_t* left) {
   std::vector<SumMember> members(size(), SumMember());
+  left_.assign(size(), 0);
   for (int t = 0; t < size(); ++t) {
-    left[t] = !Fits(t);
-    if (left[t]) continue;
-    const int64_t rows = input(t, places_.rows).elements;
-    void* out;
-    const int code = Output(t, 0, {rows, facts_[t].dim}, &out);
-    if (code != 0) return code;
-    SumMember& m = members[t] = Terms(t);
-    m.num_segments = rows;
-    m.sums.base = static_cast<char*>(out);
+    left[t] = left_[t] = !Fits(t);
+    if (!left_[t]) members[t] = Terms(t);
   }
-  return Done(steps_->segment_sum(Work(), members.data(), size()));
+  return SumIntoOutputs(&members, {kGradient, places_.inverse, places_.offsets, kScales});
 }
 
 int LookupRun::WeightsGradient(uint8_t* left) {

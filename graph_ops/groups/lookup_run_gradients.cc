@@ -1,6 +1,9 @@
 // See lookup_run.h: rows made distinct, and gradients on several ranks.
 #include <algorithm>
+#include <utility>
 
+#include "../bridge/bridge_calls.h"
+#include "kept_sums.h"
 #include "lookup_run.h"
 
 namespace sok1x {
@@ -158,29 +161,61 @@ int LookupRun::SumForOthers(std::vector<SumMember>* members) {
 }
 
 int LookupRun::BackwardTake() {
-  const int count = size();
-  std::vector<SumMember> members(count, SumMember());
-  for (int t = 0; t < count; ++t) {
-    const int code = TakeTerms(t, &members[t]);
-    if (code != 0) return code;
-  }
-  return Done(steps_->segment_sum(Work(), members.data(), count));
+  std::vector<SumMember> members(size(), SumMember());
+  for (int t = 0; t < size(); ++t) TakeTerms(t, &members[t]);
+  return SumIntoOutputs(&members, {places_.requested});
 }
 
-int LookupRun::TakeTerms(int t, SumMember* m) {
+void LookupRun::TakeTerms(int t, SumMember* m) {
   m->dim = facts_[t].dim;
-  if (left_[t]) return 0;
-  const int64_t rows = input(t, places_.rows).elements;
+  if (left_[t]) return;
   const TensorInfo& requested = input(t, places_.requested);
-  void* out;
-  const int code = Output(t, 0, {rows, facts_[t].dim}, &out);
-  if (code != 0) return code;
   m->values = answers_.of(t);
   m->values_half = input(t, kGradient).dtype == tf::DT_HALF;
   m->segments = static_cast<const i32*>(requested.data);
   m->n = requested.elements;
-  m->num_segments = rows;
-  m->sums.base = static_cast<char*>(out);
+}
+
+int LookupRun::SumIntoOutputs(std::vector<SumMember>* members, std::initializer_list<int> inputs) {
+  std::vector<SumMember> summed(size(), SumMember());
+  std::vector<std::pair<int, tf::Tensor>> kept;
+  for (int t = 0; t < size(); ++t) {
+    SumMember& m = (*members)[t];
+    summed[t].dim = m.dim;
+    if (left_[t]) continue;
+    Request* const request = member(t);
+    m.num_segments = input(t, places_.rows).elements;
+    void* out = nullptr;
+    // An op's own `run` may have given it its output before it failed.
+    if (!request->keeps_sums || m.num_segments == 0 || request->Output(0) != nullptr) {
+      const int code = Output(t, 0, {m.num_segments, m.dim}, &out);
+      if (code != 0) return code;
+      m.sums.base = static_cast<char*>(out);
+      summed[t] = m;
+      continue;
+    }
+    tf::Tensor sums;
+    const tf::TensorShape shape({m.num_segments, m.dim});
+    const int64_t dims[] = {m.num_segments, m.dim};
+    const int code = Made(t, 0, 2, dims, Report(request->context->allocate_temp(tf::DT_FLOAT, shape, &sums)));
+    if (code != 0) return code;
+    m.sums.base = const_cast<char*>(sums.tensor_data().data());
+    kept.emplace_back(t, sums);
+  }
+  const int code = static_cast<int>(kept.size()) == size()
+      ? 0 : Done(steps_->segment_sum(Work(), summed.data(), summed.size()));
+  if (code != 0 || kept.empty()) return code;
+  // What members have been sent lies in the group's memory.
+  const std::shared_ptr<Group::Blocks> blocks = ranks_ > 1 ? group_->Lend() : nullptr;
+  for (const auto& each : kept) {
+    Request* const request = member(each.first);
+    std::vector<tf::Tensor> needs;
+    for (int place : inputs) {
+      if (place < 0 || (place == kScales && !facts_[each.first].weighted)) continue;
+      needs.push_back(request->context->input(request->InputAt(place)));
+    }
+    request->SetOutput(0, KeptSums::Keep(each.second, {(*members)[each.first], steps_, work_.device}, needs, blocks));
+  }
   return 0;
 }
 

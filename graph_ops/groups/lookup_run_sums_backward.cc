@@ -65,14 +65,13 @@ int LookupRun::GradientsTake() {
   const int count = size();
   std::vector<SumMember> members(count, SumMember());
   for (int t = 0; t < count; ++t) {
-    const int code = TakeTerms(t, &members[t]);
-    if (code != 0) return code;
+    TakeTerms(t, &members[t]);
     if (left_[t]) continue;
     const TensorInfo& offsets = input(t, places_.all_offsets);
     members[t].offsets = static_cast<const i64*>(offsets.data);
     members[t].n_bags = offsets.elements - 1;
   }
-  return Done(steps_->segment_sum(Work(), members.data(), count));
+  return SumIntoOutputs(&members, {places_.requested, places_.all_offsets});
 }
 
 }  // namespace sok1x

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "../bridge/bridge_calls.h"
+#include "kept_sums.h"
 #include "update_run.h"
 
 namespace sok1x {
@@ -65,11 +66,19 @@ int MoveRows(Group* group, const UpdateFacts* facts, const UpdateKernel& kernel,
   std::vector<int32_t> codes(count);
   const int held = group->Lock(true, variables.data(), static_cast<int>(width), codes.data());
   if (held != 0) return held;
-  std::vector<UpdateMember> moved;
+  std::vector<UpdateMember> moved, moved_by_sums;
+  std::vector<SumMember> sums;
   for (size_t i = 0; i < count; ++i) {
     const int there = static_cast<int>(members[i]->variables.size());
     left[i] |= codes[i] != 0 || !Opens(&variables[i * width], there, facts[i], kernel, &arguments[i]);
-    if (!left[i] && arguments[i].n > 0) moved.push_back(arguments[i]);
+    if (left[i] || arguments[i].n == 0) continue;
+    SumMember sum;
+    if (KeptSums::At(arguments[i].values, &sum)) {
+      sums.push_back(sum);
+      moved_by_sums.push_back(arguments[i]);
+    } else {
+      moved.push_back(arguments[i]);
+    }
   }
   GroupWork work = {kernel.device, [](void* owner, i64 nbytes) -> void* {
     auto* const of = static_cast<Group*>(owner);
@@ -78,7 +87,8 @@ int MoveRows(Group* group, const UpdateFacts* facts, const UpdateKernel& kernel,
     of->Ready();
     return code == 0 ? data : nullptr;
   }, group};
-  const int code = moved.empty() ? 0 : kernel.move(&work, moved.data(), moved.size());
+  int code = moved.empty() ? 0 : kernel.move(&work, moved.data(), moved.size());
+  if (code == 0 && !sums.empty()) code = kernel.sum_and_move(&work, sums.data(), sums.size(), moved_by_sums.data());
   group->Unlock();
   return code;
 }

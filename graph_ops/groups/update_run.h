@@ -21,6 +21,7 @@ struct UpdateFacts {
 struct UpdateKernel {
   int64_t scalars, slots;
   int (*move)(GroupWork* work, const UpdateMember* members, i64 count);
+  int (*sum_and_move)(GroupWork* work, SumMember* sums, i64 count, const UpdateMember* members);
   GroupDevice* device;
 };
 

@@ -28,7 +28,7 @@ class _Kernel(ctypes.Structure):
     """UpdateKernel there."""
 
     _fields_ = [("scalars", ctypes.c_int64), ("slots", ctypes.c_int64), ("move", ctypes.c_void_p),
-                ("device", ctypes.c_void_p)]
+                ("sum_and_move", ctypes.c_void_p), ("device", ctypes.c_void_p)]
 
 
 class Step(NamedTuple):
@@ -143,8 +143,9 @@ def _facts_of(config):
 
 @functools.lru_cache(None)
 def _kernel(step, gpu):
-    move = getattr(group_steps.steps(), step.name)
-    return _Kernel(step.scalars, step.slots, ctypes.cast(move, ctypes.c_void_p).value, group_steps.device(gpu))
+    moves = [ctypes.cast(getattr(group_steps.steps(), name), ctypes.c_void_p).value
+             for name in (step.name, "sum_" + step.name)]
+    return _Kernel(step.scalars, step.slots, *moves, group_steps.device(gpu))
 
 
 def _declare(loaded):

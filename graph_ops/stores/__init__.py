@@ -33,6 +33,7 @@
     key_types        keys that are too wide for their table
     row_checks       what a graph hands in, checked before rows change
     row_gradients    a sparse gradient made ready for a kernel
+    kept_sums        where its sums have been left to the step that reads it
     clock            when rows changed: the stamps, and the step they are of
     stamps           operations on them
     clock_numbers    what is known of clocks without reading them

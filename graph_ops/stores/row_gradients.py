@@ -10,7 +10,7 @@ from typing import Any
 
 from sok1x.cuda_kernels import row_numbers, segment_sum
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
-from sok1x.graph_ops.stores import known_distinct, row_checks
+from sok1x.graph_ops.stores import kept_sums, known_distinct, row_checks
 from sok1x.graph_ops.stores.distinct import make_distinct
 from sok1x.graph_ops.stores.table import Table
 
@@ -39,6 +39,7 @@ class RowGradients:
                 "for rows of shape [{}], got {} for {}; nothing was changed").format(
                     table.name, world.name, list(values.shape), rows.size, rows.size, table.dim, rows.size,
                     values.dtype, list(rows.shape)))
+        kept_sums.settle(request, table, world)
         self.values, self.rows = values, rows
         self.from_lookup = config.from_lookup and (not rows.size or known_distinct.noted(request, table, rows))
         if not self.from_lookup:

@@ -1,0 +1,93 @@
+// The steps of group_steps.h that sum gradients up and move rows by them in one pass.
+#ifndef __CUDACC__
+#include "host_group_device.h"
+
+// The kernels' host build, group_sum_update.cu.
+SOK_EXPORT void sok1x_group_sum_descend(const SumMember* sums, const UpdateMember* updates, i64 count);
+SOK_EXPORT void sok1x_group_sum_lazy_adam(const SumMember* sums, const UpdateMember* updates, i64 count);
+
+namespace group_steps {
+
+namespace {
+
+const i64 kChunk = 32;  // as in segment_sum.py
+
+// Kernels that take what comes in fours, and those for all else.
+struct Moves {
+  Kernel plain, any;
+};
+
+bool plain(const SumMember& m) {
+  return !m.values_half && m.dim % 4 == 0 && m.dim <= kMost && m.mean == 0 && m.scales == nullptr &&
+         m.values.count == 0 && ((u64)m.values.base & 15) == 0 && ((u64)m.sums.base & 15) == 0;
+}
+
+void on_gpu(Step* step, const SumMember* sums, const UpdateMember* updates, i64 count, i64 segments,
+            const Moves& kernels) {
+  const auto items = running_sum(count, [=](i64 t) { return tiles_of(sums[t].n); });
+  const auto of_chunks = running_sum(count, [=](i64 t) {
+    return ((sums[t].n + kChunk - 1) / kChunk * row_lanes(sums[t].dim) + 31) / 32;
+  });
+  const auto of_rows = running_sum(count, [=](i64 t) {
+    const i64 rows = UPDATE_ROWS * kTile / row_lanes(sums[t].dim);
+    return (sums[t].num_segments + rows - 1) / rows;
+  });
+  const i64 tiles = items[count], n = kTile * tiles;
+  if (std::max(n, segments) > kMost) {
+    step->error = GROUP_TOO_MANY;
+    return;
+  }
+  const i64 state_bytes = scan_state_bytes(segments), cleared = state_bytes + 4 * (segments + 1);
+  char* const state = step->memory(cleared);
+  i32* const begins = (i32*)(state + state_bytes);
+  i32* const places = (i32*)step->memory(4 * n);
+  char* const ordered = step->memory(16 * n);
+  step->clear(state, cleared);
+  const void* arrays[] = {sums, updates, items.data(), of_chunks.data(), of_rows.data()};
+  const i64 bytes = 8 * (count + 1);
+  const i64 nbytes[] = {count * (i64)sizeof(SumMember), count * (i64)sizeof(UpdateMember), bytes, bytes, bytes};
+  void* at[5] = {};
+  step->place(5, arrays, nbytes, at);
+  step->launch(SUM_COUNT, 32 * tiles, at[0], at[2], count, tiles, begins, places);
+  step->scan(begins, segments, begins, state);
+  step->launch(SUM_UPDATE_PLACE, 32 * tiles, at[0], at[2], count, tiles, begins, places, ordered);
+  step->launch(SUM_UPDATE_LONG, 32 * of_chunks[count], at[0], at[3], count, of_chunks[count], begins, ordered);
+  step->launch(std::all_of(sums, sums + count, plain) ? kernels.plain : kernels.any, 32 * of_rows[count], at[0], at[1],
+               at[4], count, of_rows[count], begins, ordered);
+}
+
+template <class F>
+int sum_and_move(GroupWork* work, SumMember* sums, i64 count, const UpdateMember* updates, F* on_host,
+                 const Moves& kernels, int (*move)(GroupWork*, const UpdateMember*, i64)) {
+  Step step(work);
+  if (!step.on_gpu()) {
+    ++kernels_run;
+    on_host(sums, updates, count);
+    return 0;
+  }
+  if (step.deterministic()) {
+    const int code = segment_sum(work, sums, count);
+    return code ? code : move(work, updates, count);
+  }
+  i64 segments = 0;
+  for (i64 t = 0; t < count; ++t) {
+    sums[t].first_segment = segments;
+    segments += sums[t].num_segments;
+  }
+  if (segments) on_gpu(&step, sums, updates, count, segments, kernels);
+  return step.error;
+}
+
+}  // namespace
+
+int sum_descend(GroupWork* work, SumMember* sums, i64 count, const UpdateMember* updates) {
+  return sum_and_move(work, sums, count, updates, sok1x_group_sum_descend, {PLAIN_DESCEND_SUMS, DESCEND_SUMS}, descend);
+}
+
+int sum_lazy_adam(GroupWork* work, SumMember* sums, i64 count, const UpdateMember* updates) {
+  return sum_and_move(work, sums, count, updates, sok1x_group_sum_lazy_adam,
+                      {PLAIN_LAZY_ADAM_SUMS, LAZY_ADAM_SUMS}, lazy_adam);
+}
+
+}  // namespace group_steps
+#endif

@@ -1,0 +1,118 @@
+// See kept_sums.h.
+#include "kept_sums.h"
+
+#include <mutex>
+#include <unordered_map>
+
+#include "tensorflow/core/framework/allocation_description.pb.h"
+
+#include "../bridge/bridge_calls.h"
+
+namespace sok1x {
+
+namespace {
+
+// What is still to be summed, by where the sums would go.
+class All {
+ public:
+  static All* Get() {
+    static All* all = new All;  // never destroyed: tensors may outlive static destruction
+    return all;
+  }
+  void Put(const void* sums, const KeptSums::Waiting& waiting) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    waiting_[sums] = waiting;
+    ++kept_;
+  }
+  bool Find(const void* sums, KeptSums::Waiting* waiting) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = waiting_.find(sums);
+    if (found == waiting_.end()) return false;
+    *waiting = found->second;
+    return true;
+  }
+  void Drop(const void* sums) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    waiting_.erase(sums);
+  }
+  int64_t kept() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return kept_;
+  }
+  int64_t waiting() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return waiting_.size();
+  }
+
+ private:
+  std::mutex mutex_;  // the executor's thread puts, and any thread may be the last to have a tensor
+  std::unordered_map<const void*, KeptSums::Waiting> waiting_;
+  int64_t kept_ = 0;
+};
+
+class Buffer : public tf::TensorBuffer {
+ public:
+  Buffer(const tf::Tensor& sums, const std::vector<tf::Tensor>& needs, const std::shared_ptr<Group::Blocks>& blocks)
+      : tf::TensorBuffer(const_cast<char*>(sums.tensor_data().data())), sums_(sums), needs_(needs), blocks_(blocks) {}
+  ~Buffer() override { All::Get()->Drop(data()); }
+  size_t size() const override { return sums_.TotalBytes(); }
+  tf::TensorBuffer* root_buffer() override { return this; }
+  void FillAllocationDescription(tf::AllocationDescription* proto) const override {
+    proto->set_requested_bytes(size());
+    proto->set_allocator_name("sok1x_kept_sums");
+    proto->set_ptr(reinterpret_cast<uintptr_t>(data()));
+  }
+
+ private:
+  const tf::Tensor sums_;
+  const std::vector<tf::Tensor> needs_;
+  const std::shared_ptr<Group::Blocks> blocks_;
+};
+
+}  // namespace
+
+tf::Tensor KeptSums::Keep(const tf::Tensor& sums, const Waiting& waiting, const std::vector<tf::Tensor>& needs,
+                          const std::shared_ptr<Group::Blocks>& blocks) {
+  auto* const buffer = new Buffer(sums, needs, blocks);
+  All::Get()->Put(buffer->data(), waiting);
+  const tf::Tensor kept(sums.dtype(), sums.shape(), buffer);
+  buffer->Unref();
+  return kept;
+}
+
+bool KeptSums::At(const void* sums, SumMember* member) {
+  Waiting waiting;
+  if (!All::Get()->Find(sums, &waiting)) return false;
+  *member = waiting.member;
+  return true;
+}
+
+int KeptSums::Settle(Request* request) {
+  Waiting waiting;
+  if (request->inputs.empty() || !All::Get()->Find(request->inputs[0].data, &waiting)) return 0;
+  GroupWork work = {waiting.device, [](void* owner, i64 nbytes) -> void* {
+    auto* const of = static_cast<Request*>(owner);
+    tf::Tensor block;
+    void* data = nullptr;
+    if (AllocateTemporary(of, nbytes, &block, &data) != 0) return nullptr;
+    of->temporaries.push_back(block);
+    of->FollowTensorFlow();
+    return data;
+  }, request};
+  const int code = waiting.steps->segment_sum(&work, &waiting.member, 1);
+  if (code == 0) All::Get()->Drop(request->inputs[0].data);
+  return code;
+}
+
+int64_t KeptSums::kept() { return All::Get()->kept(); }
+int64_t KeptSums::waiting() { return All::Get()->waiting(); }
+
+}  // namespace sok1x
+
+extern "C" {
+
+int sok1x_kept_sums_settle(void* request) { return sok1x::KeptSums::Settle(static_cast<sok1x::Request*>(request)); }
+int64_t sok1x_kept_sums_kept() { return sok1x::KeptSums::kept(); }
+int64_t sok1x_kept_sums_waiting() { return sok1x::KeptSums::waiting(); }
+
+}  // extern "C"
