@@ -69,8 +69,9 @@ struct GroupSteps {
   int (*leave_out)(GroupWork* work, const TouchMember* members, i64 count);
   int (*descend)(GroupWork* work, const UpdateMember* members, i64 count);
   int (*lazy_adam)(GroupWork* work, const UpdateMember* members, i64 count);
-  // The same of rows whose gradients are the sums of `sums`, one after the other, in one pass: where these would go
-  // there is nonsense afterwards. Unless sums are to be in the order of their terms, the values of updates are not read.
+  // The same of rows whose gradients are the sums of `sums`, in one pass: where these would go there is nonsense
+  // afterwards. The values of updates are those sums, too: where they are to be in the order of their terms, they are
+  // made first.
   int (*sum_descend)(GroupWork* work, SumMember* sums, i64 count, const UpdateMember* updates);
   int (*sum_lazy_adam)(GroupWork* work, SumMember* sums, i64 count, const UpdateMember* updates);
   // How many kernels have run, or been launched, since the process began.

@@ -1,5 +1,5 @@
-// What the sums of a group's members are made of on hosts: terms, offered to whatever takes them (sums, group_sum.cu, or
-// an optimizer's steps, group_sum_update.cu), and how members are shared out over threads.
+// What the sums of a group's members are made of on hosts: terms, offered to whatever takes them (sums, group_sum.cu,
+// or an optimizer's steps, group_sum_update.cu), and how members are shared out over threads.
 #ifndef SOK1X_GROUP_SUM_HOST_H
 #define SOK1X_GROUP_SUM_HOST_H
 #include "destinations.h"

@@ -9,8 +9,9 @@ declare("group_sum_update_place", None, POINTER, POINTER, INT64, INT64, POINTER,
         threads=lambda a: 32 * a[3])
 declare("group_sum_update_long", None, POINTER, POINTER, INT64, INT64, POINTER, POINTER, threads=lambda a: 32 * a[3])
 for _name in ("descend", "plain_descend", "lazy_adam", "plain_lazy_adam"):
+    # Kernels that are not plain have up to 160 registers: of smaller blocks a multiprocessor takes more threads.
     declare("group_{}_sums".format(_name), None, POINTER, POINTER, POINTER, INT64, INT64, POINTER, POINTER,
-            threads=lambda a: 32 * a[4])
+            threads=lambda a: 32 * a[4], block=256 if _name.startswith("plain") else 128)
 declare("group_sum_descend", None, POINTER, POINTER, INT64)
 declare("group_sum_lazy_adam", None, POINTER, POINTER, INT64)
 

@@ -26,7 +26,7 @@ SOK_DEVICE Pack<T, W> load_term(const Source& source, i64 c) {
 template <int W, class T>
 SOK_DEVICE void sum_long(const SumMember& m, const i32* SOK_RESTRICT of, const Source* SOK_RESTRICT ordered, i64 first,
                          i64 end, int lanes) {
-  const int AHEAD = 8;
+  const int AHEAD = 4;
   const i64 segments[2] = {ordered[first].segment, ordered[end - 1].segment};
   for (int which = 0; which < (segments[0] == segments[1] ? 1 : 2); ++which) {
     const i64 segment = segments[which];
@@ -101,7 +101,7 @@ struct LazyAdam {
 template <int W, class T, bool SCALED, class Move>
 SOK_DEVICE void move_segments(const SumMember& m, const UpdateMember& u, const Team& team, const i32* SOK_RESTRICT of,
                               const Source* SOK_RESTRICT ordered) {
-  const int AHEAD = 4;
+  const int AHEAD = SCALED ? 2 : 4;  // what has scales has several forms in one kernel, and registers of all
   Move move;
   move.begin(u);
   i64 at[UPDATE_ROWS];

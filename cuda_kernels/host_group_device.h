@@ -54,6 +54,7 @@ namespace group_steps {
 const i64 kTile = 32;         // items of a warp's tile: as in groups.py
 const i64 kScanTile = 2048;   // as in scan.py
 const i64 kScanBlock = 256;   // as in scan.py
+const i64 kChunk = 32;        // places of a sum's chunk: as in segment_sum.py
 const i64 kMost = 0x7fffffff;
 
 // How many kernels have run, or been launched.

@@ -10,8 +10,6 @@ namespace group_steps {
 
 namespace {
 
-const i64 kChunk = 32;  // as in segment_sum.py
-
 // Kernels that take what comes in fours, and those for all else.
 struct Moves {
   Kernel plain, any;

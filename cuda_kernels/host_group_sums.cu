@@ -15,7 +15,6 @@ namespace {
 const i64 kSortTile = 2048;   // as in sort.py
 const i64 kSortBlock = 256;   // as in sort.py
 const i64 kSortBits = 8;      // as in sort.py
-const i64 kChunk = 32;        // as in segment_sum.py
 
 // Sorts keys [n] below `limit` in a stable way: sorted_keys[j] == keys[places[j]], as sort.py.
 void order(Step* step, u32* keys, i64 n, i64 limit, u32* sorted_keys, i32* places) {

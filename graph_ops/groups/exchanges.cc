@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "../bridge/bridge_clock.h"
+#include "../bridge/bridge_cuda.h"
 
 namespace sok1x {
 
@@ -25,13 +26,30 @@ void Begins(Direct* direct, const char* op, bool gathers = false) {
 }  // namespace
 
 int Exchanges::AllToAll(bool gpu, const char* op, int64_t give, const int64_t* gives, int64_t take,
-                        const int64_t* takes, int64_t unit, Among among) {
-  const int code = gpu ? ByNccl(op, give, gives, take, takes, unit) : ByMpi(op, give, gives, take, takes, unit, among);
-  return code == kByPython ? ways_->all_to_all(gpu, op, give, gives, take, takes, unit, among) : code;
+                        const int64_t* takes, int64_t unit, Among among, bool own_there) {
+  int code = gpu ? ByNccl(op, give, gives, take, takes, unit, own_there)
+                 : ByMpi(op, give, gives, take, takes, unit, among, own_there);
+  if (code != kByPython) return code;
+  code = own_there ? PutOwn(gpu, give, gives, take, takes, unit) : 0;
+  return code == 0 ? ways_->all_to_all(gpu, op, give, gives, take, takes, unit, among) : code;
+}
+
+int Exchanges::PutOwn(bool gpu, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit) {
+  const Direct* const direct = gpu ? gpu_ : host_;
+  for (int r = 0; r < direct->rank; ++r) {
+    give += gives[r] * unit;
+    take += takes[r] * unit;
+  }
+  void* const to = reinterpret_cast<void*>(give);
+  const void* const from = reinterpret_cast<const void*>(take);
+  const size_t bytes = gives[direct->rank] * unit;
+  if (gpu) return Cuda::Get()->Copy(to, from, bytes, reinterpret_cast<void*>(direct->stream));
+  std::memcpy(to, from, bytes);
+  return 0;
 }
 
 int Exchanges::ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
-                     int64_t unit, Among among) {
+                     int64_t unit, Among among, bool own_there) {
   if (!allowed_ || host_ == nullptr) return kByPython;
   Direct& direct = *host_;
   // The ranks `first`, `first + step`, ...
@@ -52,9 +70,10 @@ int Exchanges::ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t
   for (int i = 0; i < ranks; ++i) {
     const int r = first + i * step;
     most = std::max(most, std::max(gives[r], takes[r]));
-    counts[i] = gives[r] * unit;
+    const bool travels = r != direct.rank || !own_there;
+    counts[i] = travels ? gives[r] * unit : 0;
     counts[ranks + i] = given;
-    counts[2 * ranks + i] = takes[r] * unit;
+    counts[2 * ranks + i] = travels ? takes[r] * unit : 0;
     counts[3 * ranks + i] = taken;
     given += gives[r] * unit;
     taken += takes[r] * unit;
@@ -72,7 +91,7 @@ int Exchanges::ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t
 }
 
 int Exchanges::ByNccl(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
-                      int64_t unit) {
+                      int64_t unit, bool own_there) {
   if (gpu_ == nullptr) return kByPython;
   Direct& direct = *gpu_;
   direct.inside = 1;
@@ -82,8 +101,11 @@ int Exchanges::ByNccl(const char* op, int64_t give, const int64_t* gives, int64_
     Begins(gpu_, op);  // until Python has left a mark in the stream: `ended`
     error = direct.group_start();
     for (int r = 0; r < direct.ranks && error == 0; ++r) {
-      if (gives[r] > 0) error = direct.send(give, gives[r] * unit, kNcclUint8, r, comm, direct.stream);
-      if (takes[r] > 0 && error == 0) error = direct.recv(take, takes[r] * unit, kNcclUint8, r, comm, direct.stream);
+      const bool travels = r != direct.rank || !own_there;
+      if (gives[r] > 0 && travels) error = direct.send(give, gives[r] * unit, kNcclUint8, r, comm, direct.stream);
+      if (takes[r] > 0 && travels && error == 0) {
+        error = direct.recv(take, takes[r] * unit, kNcclUint8, r, comm, direct.stream);
+      }
       if (r != direct.rank) direct.bytes_sent += gives[r] * unit;
       give += gives[r] * unit;
       take += takes[r] * unit;

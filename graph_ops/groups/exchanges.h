@@ -73,9 +73,12 @@ class Exchanges {
   // Whether MPI may be called from here now.
   void Allow(bool allowed) { allowed_ = allowed; }
 
-  // As Ways.
+  // As Ways. own_there: what this rank would give itself is there already, and need not be in `give`, whose memory has
+  // room for it all the same.
   int AllToAll(bool gpu, const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
-               int64_t unit, Among among);
+               int64_t unit, Among among, bool own_there);
+  // Whether own_there may be so.
+  bool KnowsOwn(bool gpu) const { return (gpu ? gpu_ : host_) != nullptr; }
   int AllGather(bool gpu, const char* op, int64_t give, int64_t take, const int64_t* takes, int64_t unit);
   int AnyRank(const char* op, const uint8_t* flags, int64_t count);
   int AnyRankAnswer(const char* op, uint8_t* flags, int64_t count);
@@ -83,8 +86,11 @@ class Exchanges {
 
  private:
   int ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit,
-            Among among);
-  int ByNccl(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit);
+            Among among, bool own_there);
+  int ByNccl(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit,
+             bool own_there);
+  // Puts what this rank has of its own where it would give it from.
+  int PutOwn(bool gpu, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit);
 
   int GatherByMpi(const char* op, int64_t give, int64_t take, const int64_t* takes, int64_t unit);
   int GatherByNccl(const char* op, int64_t give, int64_t take, const int64_t* takes, int64_t unit);

@@ -193,7 +193,11 @@ class LaneRanks {
   void CountPairs(const Held& held, const int64_t* given, const int64_t* taken) const;
   void CountSums(const Held& held, int t, const int64_t* bags, bool gathers) const;
   // Exchanges what the run has said.
-  int Exchange(const Held& held, Among among);
+  int Exchange(const Held& held, Among among, bool own_there = false);
+  // Whether rows that this rank would send itself, or their gradients, are put where they are to be at once.
+  bool KeepsOwn(const Held& held) const {
+    return !held.facts[0].by_hosts() && exchanges_.KnowsOwn(held.ops[0]->context != nullptr);
+  }
   void Come(const Held& held, Stamp stamp);
   // Counts an exchange, and how long this rank has waited for it (stores/figures.py); and what it moves.
   void Met(const Held& held, const Word& word) const;

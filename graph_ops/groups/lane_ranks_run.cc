@@ -121,10 +121,10 @@ void LaneRanks::Run(Held* held, const Word& word) {
   if (watcher_ != nullptr) watcher_(0, 0, 0);
 }
 
-int LaneRanks::Exchange(const Held& held, Among among) {
+int LaneRanks::Exchange(const Held& held, Among among, bool own_there) {
   held.group->Ready();
   return exchanges_.AllToAll(held.ops[0]->context != nullptr, held.members[0].name, pointers_[0], gives_.data(),
-                             pointers_[1], takes_.data(), pointers_[2], among) == 0 ? 0 : kPythonKnows;
+                             pointers_[1], takes_.data(), pointers_[2], among, own_there) == 0 ? 0 : kPythonKnows;
 }
 
 void LaneRanks::Come(const Held& held, Stamp stamp) {
@@ -144,7 +144,7 @@ int LaneRanks::TakeCounts(const Held& held, int count, const int64_t* given, Amo
     for (int t = 0; t < count; ++t) gives.push_back(given[t * ranks + r]);
   }
   if (exchanges_.AllToAll(false, held.members[0].name, reinterpret_cast<int64_t>(gives.data()), each.data(),
-                          reinterpret_cast<int64_t>(takes.data()), each.data(), 8, among) != 0) {
+                          reinterpret_cast<int64_t>(takes.data()), each.data(), 8, among, false) != 0) {
     return kPythonKnows;
   }
   std::fill(taken, taken + count * ranks, 0);
@@ -220,6 +220,8 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
   }
   const bool by_hosts = held->facts[0].by_hosts();
   const Among owners = by_hosts ? kAcross : kAll;
+  const bool own_there = KeepsOwn(*held);
+  if (own_there) run->OwnIsThere();
   std::vector<int64_t> far, begins_of = held->begins;
   int code = by_hosts ? AskNear(held, word, &far, &sent, &begins_of) : 0;
   if (code == 0) {
@@ -239,7 +241,7 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
   // No rank waits for others here but one that inserts keys: before that, none may have a full shard.
   bool asked = hashed && (training || !begins);
   code = Settle(held, fresh, &asked, left);
-  if (code == 0) code = Exchange(*held, owners);
+  if (code == 0) code = Exchange(*held, owners, own_there);
   if (code == 0 && by_hosts) {
     code = run->NearAnswer(pointers_.data(), gives_.data(), takes_.data());
     if (code == 0) code = Exchange(*held, kInside);
@@ -258,10 +260,12 @@ int LaneRanks::Settle(Held* held, const std::vector<int64_t>& fresh, bool* asked
 }
 
 int LaneRanks::Backward(Held* held, const Word& word, std::vector<uint8_t>* left) {
+  const bool by_hosts = held->facts[0].by_hosts();
+  const bool own_there = KeepsOwn(*held);
+  if (own_there) held->run->OwnIsThere();
   int code = held->run->BackwardSend(rank(), ranks(), word.width, word.headers.data(), left->data(), pointers_.data(),
                                      gives_.data(), takes_.data());
-  const bool by_hosts = held->facts[0].by_hosts();
-  if (code == 0) code = Exchange(*held, by_hosts ? kInside : kAll);
+  if (code == 0) code = Exchange(*held, by_hosts ? kInside : kAll, own_there);
   if (code == 0 && by_hosts) code = SumNear(held);
   Come(*held, kStampRows);
   return code == 0 ? held->run->BackwardTake() : code;

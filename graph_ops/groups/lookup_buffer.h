@@ -19,8 +19,10 @@ struct Buffer {
   const i64* starts_at = nullptr;    // the same where kernels can read them
   const i64* offsets_at = nullptr;
   i64 ranks = 0;
+  bool side_by_side = false;         // of one member, whose rows all follow one another
 
   Blocks of(int member) const {
+    if (side_by_side) return {base, 0, nullptr, nullptr};
     return {base, ranks, starts_at + (ranks + 1) * member, offsets_at + ranks * member};
   }
   i64 rows_of(int member) const { return starts[(member + 1) * (ranks + 1) - 1]; }

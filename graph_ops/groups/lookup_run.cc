@@ -186,10 +186,11 @@ int LookupRun::Make(Buffer* buffer, int ranks, int64_t unit, const std::vector<i
     buffer->units[r] = (at - begin) / unit;
   }
   buffer->base = Scratch(at);
-  return buffer->base == nullptr ? Done(GROUP_NO_MEMORY) : Place(buffer);
+  return buffer->base == nullptr ? Done(GROUP_NO_MEMORY) : 0;
 }
 
 int LookupRun::Place(Buffer* buffer) {
+  if (buffer->side_by_side) return 0;  // nobody asks where its blocks begin
   const void* arrays[] = {buffer->starts.data(), buffer->offsets.data()};
   const i64 nbytes[] = {8 * static_cast<i64>(buffer->starts.size()), 8 * static_cast<i64>(buffer->offsets.size())};
   void* placed[2];
@@ -199,12 +200,30 @@ int LookupRun::Place(Buffer* buffer) {
   return Done(code);
 }
 
+int LookupRun::MakeKeys(Buffer* buffer, int ranks, const std::vector<int64_t>& counts) {
+  const int code = Make(buffer, ranks, 8, counts, std::vector<int64_t>(size(), 8));
+  buffer->side_by_side = size() == 1;
+  return code ? code : Place(buffer);
+}
+
 int LookupRun::MakeRows(int ranks, const std::vector<int64_t>& given, const std::vector<int64_t>& taken,
-                        const std::vector<int64_t>& row_bytes) {
+                        const std::vector<int64_t>& row_bytes, Buffer* sent) {
   // Members' blocks begin where kernels can move four floats at a time. One member's need no gaps.
   const int64_t unit = size() == 1 ? row_bytes[0] : 16;
-  const int code = Make(&values_, ranks, unit, given, row_bytes);
-  return code ? code : Make(&answers_, ranks, unit, taken, row_bytes);
+  int code = Make(&values_, ranks, unit, given, row_bytes);
+  if (code == 0) code = Make(&answers_, ranks, unit, taken, row_bytes);
+  if (code != 0) return code;
+  values_.side_by_side = answers_.side_by_side = size() == 1;
+  if (sent != nullptr && own_there_) {
+    const Buffer& come = sent == &values_ ? answers_ : values_;
+    for (int t = 0; t < size(); ++t) {
+      const int own = t * ranks + rank_;
+      sent->offsets[own] = come.base + come.offsets[own] - sent->base;
+    }
+    sent->side_by_side = false;
+  }
+  code = Place(&values_);
+  return code ? code : Place(&answers_);
 }
 
 }  // namespace sok1x

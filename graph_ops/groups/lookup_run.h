@@ -89,6 +89,10 @@ class LookupRun : private LookupMembers {
                    int64_t* gives, int64_t* takes);
   int BackwardTake();
 
+  // From now on what `ForwardAnswer` and `BackwardSend` say is exchanged with other ranks alone: this rank's own part
+  // is where it is to be. Not by hosts.
+  void OwnIsThere() { own_there_ = true; }
+
   // ---- by reduce_scatter, in all members: lookup_run_sums.cc
 
   // After `Prepare`. Groups all keys by owner. keys_at: [T], where int64 keys are that a member's own `prepare` has
@@ -147,17 +151,21 @@ class LookupRun : private LookupMembers {
   void CheckBags(const i64* counts);
   // Where found_[t] finds rows and their values, once variables are locked.
   void Open(int t);
+  // Memory for what is to be exchanged; `Place` must follow, once it is as it is to be.
   int Make(Buffer* buffer, int ranks, int64_t unit, const std::vector<int64_t>& counts,
            const std::vector<int64_t>& row_bytes);
   int Place(Buffer* buffer);
+  int MakeKeys(Buffer* buffer, int ranks, const std::vector<int64_t>& counts);
   // Keys as `Prepare` has left them, in the order in which they are sent; given: [T, N].
   int Collect(int ranks, const std::vector<int64_t>& given, const int64_t* sent, const int64_t* begins, bool whole,
               Buffer* collected);
   // Sums that go to other ranks: in `values_`, of members without num_segments none.
   int SumForOthers(std::vector<SumMember>* members);
-  // Memory for rows that go to other ranks, `values_`, or come from them, `answers_`; given, taken: [T, N], rows.
+  // Memory for rows, `values_` and `answers_`, of which those that this rank asks for, and sums for their owners, are in
+  // the former; given, taken: [T, N], rows of these two. sent: which of both is to be sent, where what this rank would
+  // send itself may be put into the other at once: see OwnIsThere.
   int MakeRows(int ranks, const std::vector<int64_t>& given, const std::vector<int64_t>& taken,
-               const std::vector<int64_t>& row_bytes);
+               const std::vector<int64_t>& row_bytes, Buffer* sent);
 
   // ---- lookup_run_alone.cc
 
@@ -259,6 +267,7 @@ class LookupRun : private LookupMembers {
   std::vector<CombineMember> combined_;  // by bag, on one rank; by reduce_scatter, of this rank's keys
   bool by_sums_ = false;                 // by reduce_scatter
   int rank_ = 0;
+  bool own_there_ = false;
   std::vector<PairsMember> pairs_;       // by reduce_scatter
   std::vector<i64> pair_counts_;         // [N, T], keys for each owner, once they are known
   std::vector<int64_t> bags_;            // [T, N], bags of each rank

@@ -112,6 +112,7 @@ int LookupRun::BackwardSend(int rank, int ranks, int width, const int64_t* heade
                             int64_t* gives, int64_t* takes) {
   const int count = size(), counted = 2 * ranks + 1;
   ranks_ = ranks;
+  rank_ = rank;
   left_.assign(count, 0);
   std::vector<int64_t> given(count * ranks), taken(count * ranks), row_bytes(count);
   for (int t = 0; t < count; ++t) {
@@ -127,7 +128,7 @@ int LookupRun::BackwardSend(int rank, int ranks, int width, const int64_t* heade
     left[t] = left_[t];
     row_bytes[t] = facts_[t].dim * (input(t, kGradient).dtype == tf::DT_HALF ? 2 : 4);
   }
-  int code = MakeRows(ranks, given, taken, row_bytes);
+  int code = MakeRows(ranks, given, taken, row_bytes, &values_);
   if (code != 0) return code;
   std::vector<SumMember> members(count, SumMember());
   for (int t = 0; t < count; ++t) {

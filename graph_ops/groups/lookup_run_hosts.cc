@@ -15,7 +15,7 @@ int LookupRun::NearAsk(int ranks, const int64_t* given, const int64_t* taken, co
   ranks_ = ranks;
   near_given_.assign(given, given + count * ranks);
   near_taken_.assign(taken, taken + count * ranks);
-  int code = Make(&near_keys_, ranks, 8, near_taken_, std::vector<int64_t>(count, 8));
+  int code = MakeKeys(&near_keys_, ranks, near_taken_);
   Buffer collected;
   if (code == 0) code = Collect(ranks, near_given_, sent, begins, whole, &collected);
   if (code == 0) Tell(collected, near_keys_, pointers, gives, takes);
@@ -78,7 +78,7 @@ int LookupRun::NearAnswer(int64_t* pointers, int64_t* gives, int64_t* takes) {
   std::vector<int64_t> row_bytes(count);
   for (int t = 0; t < count; ++t) row_bytes[t] = facts_[t].dim * (facts_[t].half ? 2 : 4);
   passed_on_ = std::move(values_);
-  int code = MakeRows(ranks_, near_given_, near_taken_, row_bytes);
+  int code = MakeRows(ranks_, near_given_, near_taken_, row_bytes, nullptr);
   if (code != 0) return code;
   std::vector<GatherMember> rows;
   for (int t = 0; t < count; ++t) {
@@ -106,7 +106,7 @@ int LookupRun::NearSum(int64_t* pointers, int64_t* gives, int64_t* takes) {
     std::copy(counts + ranks_, counts + 2 * ranks_, &taken[t * ranks_]);
   }
   passed_on_ = std::move(answers_);
-  int code = MakeRows(ranks_, given, taken, row_bytes);
+  int code = MakeRows(ranks_, given, taken, row_bytes, nullptr);
   if (code != 0) return code;
   std::vector<SumMember> members(count, SumMember());
   for (int t = 0; t < count; ++t) {

@@ -128,6 +128,7 @@ int LookupRun::ForwardAsk(int rank, int ranks, int width, const int64_t* headers
   if (!TakeBatches()) return kTooManyDimensions;
   const int count = size();
   ranks_ = ranks;
+  rank_ = rank;
   out_.resize(count);
   inverse_.resize(count);
   offsets_.resize(count);
@@ -163,9 +164,8 @@ int LookupRun::ForwardAsk(int rank, int ranks, int width, const int64_t* headers
     save(taken);
     *saved = numbers[t];
   }
-  const std::vector<int64_t> key_bytes(count, 8);
-  int code = Make(&keys_, ranks, 8, taken, key_bytes);
-  if (code == 0) code = MakeRows(ranks, given, taken, row_bytes);
+  int code = MakeKeys(&keys_, ranks, taken);
+  if (code == 0) code = MakeRows(ranks, given, taken, row_bytes, &answers_);
   if (code != 0) return code;
   Buffer collected;
   code = Collect(ranks, given, sent, begins, whole, &collected);
@@ -184,9 +184,10 @@ int LookupRun::Collect(int ranks, const std::vector<int64_t>& given, const int64
     group_->Ready();
     return 0;
   }
-  int code = Make(collected, ranks, 8, given, std::vector<int64_t>(count, 8));
+  int code = MakeKeys(collected, ranks, given);
   Buffer prepared = *collected;  // the same sizes, where `Prepare` has left them
   for (int i = 0; i < count * ranks; ++i) prepared.offsets[i] = 8 * begins[i];
+  prepared.side_by_side = false;
   if (code == 0) code = Place(&prepared);
   std::vector<GatherMember> copies(count, GatherMember());
   for (int t = 0; t < count; ++t) {

@@ -107,6 +107,8 @@ int LookupRun::PairsAsk(int rank, const int64_t* told, const int64_t* heard, con
   const std::vector<int64_t> pair_bytes(count, kPairBytes);
   int code = Make(&sent, ranks, kPairBytes, given, pair_bytes);
   if (code == 0) code = Make(&keys_, ranks, kPairBytes, taken, pair_bytes);
+  if (code == 0) code = Place(&sent);
+  if (code == 0) code = Place(&keys_);
   if (code != 0) return code;
   for (int t = 0; t < count; ++t) pairs_[t].out = sent.of(t);
   code = Done(steps_->pairs(Work(), pairs_.data(), count));
@@ -121,7 +123,7 @@ int LookupRun::MakeSums() {
     row_bytes[t] = facts_[t].dim * (facts_[t].half ? 2 : 4);
     for (int r = 0; r < ranks; ++r) taken[t * ranks + r] = r == rank_ ? 0 : bags_[t * ranks + rank_];
   }
-  int code = MakeRows(ranks, bags_, taken, row_bytes);
+  int code = MakeRows(ranks, bags_, taken, row_bytes, nullptr);
   if (code != 0) return code;
   // What goes to others lies side by side; what stays here comes behind it, for it does not travel.
   int64_t before = 0, all = 0;
@@ -134,6 +136,7 @@ int LookupRun::MakeSums() {
     for (int r = rank_; r < ranks; ++r) values_.offsets[t * ranks + r] += r == rank_ ? all - own - before : -own;
   }
   values_.units[rank_] = 0;
+  values_.side_by_side = false;
   return Place(&values_);
 }
 

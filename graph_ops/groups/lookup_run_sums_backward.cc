@@ -30,6 +30,8 @@ int LookupRun::GradientsSend(int rank, int ranks, int width, int saved, const in
   }
   const int64_t unit = count == 1 ? row_bytes[0] : 16;  // as MakeRows has it
   int code = Make(&answers_, ranks, unit, bags, row_bytes);
+  answers_.side_by_side = count == 1;
+  if (code == 0) code = Place(&answers_);
   if (code != 0) return code;
   std::copy(answers_.units.begin(), answers_.units.end(), takes);
   pointers[1] = reinterpret_cast<int64_t>(answers_.base);

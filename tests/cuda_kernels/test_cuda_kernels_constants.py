@@ -36,7 +36,7 @@ CONSTANTS = [
     ("sort", "TILE", "host_group_sums.cu", "kSortTile"),
     ("sort", "BLOCK", "host_group_sums.cu", "kSortBlock"),
     ("sort", "BITS", "host_group_sums.cu", "kSortBits"),
-    ("segment_sum", "CHUNK", "host_group_sums.cu", "kChunk"),
+    ("segment_sum", "CHUNK", "host_group_device.h", "kChunk"),
 ]
 
 # (module, Python's dict, C's file, C's enum, what the enum's names have before Python's)
