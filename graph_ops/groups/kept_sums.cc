@@ -52,8 +52,8 @@ class All {
 
 class Buffer : public tf::TensorBuffer {
  public:
-  Buffer(const tf::Tensor& sums, const std::vector<tf::Tensor>& needs, const std::shared_ptr<Group::Blocks>& blocks)
-      : tf::TensorBuffer(const_cast<char*>(sums.tensor_data().data())), sums_(sums), needs_(needs), blocks_(blocks) {}
+  Buffer(const tf::Tensor& sums, const std::vector<tf::Tensor>& needs, const std::shared_ptr<void>& memory)
+      : tf::TensorBuffer(const_cast<char*>(sums.tensor_data().data())), sums_(sums), needs_(needs), memory_(memory) {}
   ~Buffer() override { All::Get()->Drop(data()); }
   size_t size() const override { return sums_.TotalBytes(); }
   tf::TensorBuffer* root_buffer() override { return this; }
@@ -66,14 +66,14 @@ class Buffer : public tf::TensorBuffer {
  private:
   const tf::Tensor sums_;
   const std::vector<tf::Tensor> needs_;
-  const std::shared_ptr<Group::Blocks> blocks_;
+  const std::shared_ptr<void> memory_;
 };
 
 }  // namespace
 
 tf::Tensor KeptSums::Keep(const tf::Tensor& sums, const Waiting& waiting, const std::vector<tf::Tensor>& needs,
-                          const std::shared_ptr<Group::Blocks>& blocks) {
-  auto* const buffer = new Buffer(sums, needs, blocks);
+                          const std::shared_ptr<void>& memory) {
+  auto* const buffer = new Buffer(sums, needs, memory);
   All::Get()->Put(buffer->data(), waiting);
   const tf::Tensor kept(sums.dtype(), sums.shape(), buffer);
   buffer->Unref();

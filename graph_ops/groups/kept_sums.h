@@ -25,9 +25,9 @@ class KeptSums {
   };
 
   // The tensor to give in place of `sums`, float32 [num_segments, dim] of at least one row, where the sums would go.
-  // needs, blocks: what the member's pointers lie in.
+  // needs, memory: what the member's pointers lie in.
   static tf::Tensor Keep(const tf::Tensor& sums, const Waiting& waiting, const std::vector<tf::Tensor>& needs,
-                         const std::shared_ptr<Group::Blocks>& blocks);
+                         const std::shared_ptr<void>& memory);
 
   // Whether the sums at this address are still to be made: then of what.
   static bool At(const void* sums, SumMember* member);

@@ -206,8 +206,13 @@ int LookupRun::SumIntoOutputs(std::vector<SumMember>* members, std::initializer_
   const int code = static_cast<int>(kept.size()) == size()
       ? 0 : Done(steps_->segment_sum(Work(), summed.data(), summed.size()));
   if (code != 0 || kept.empty()) return code;
-  // What members have been sent lies in the group's memory.
-  const std::shared_ptr<Group::Blocks> blocks = ranks_ > 1 ? group_->Lend() : nullptr;
+  // What members have been sent lies in the group's memory; where its blocks begin, on hosts in the buffer itself.
+  struct Received {
+    std::shared_ptr<Group::Blocks> blocks;
+    Buffer buffer;
+  };
+  std::shared_ptr<Received> received;
+  if (ranks_ > 1) received.reset(new Received{group_->Lend(), std::move(answers_)});
   for (const auto& each : kept) {
     Request* const request = member(each.first);
     std::vector<tf::Tensor> needs;
@@ -215,7 +220,7 @@ int LookupRun::SumIntoOutputs(std::vector<SumMember>* members, std::initializer_
       if (place < 0 || (place == kScales && !facts_[each.first].weighted)) continue;
       needs.push_back(request->context->input(request->InputAt(place)));
     }
-    request->SetOutput(0, KeptSums::Keep(each.second, {(*members)[each.first], steps_, work_.device}, needs, blocks));
+    request->SetOutput(0, KeptSums::Keep(each.second, {(*members)[each.first], steps_, work_.device}, needs, received));
   }
   return 0;
 }
