@@ -123,7 +123,7 @@ class Recorder:
         gpu = self._device.gpu
         gpu.profile = []
         try:
-            with self._logged() as log:
+            with self._logged(apart=True) as log:
                 wall = _timed(run)
             self._device.synchronize()
         finally:
@@ -135,7 +135,7 @@ class Recorder:
         return Run(_with_arguments(times, log), wall)
 
     def _by_trace(self, run):
-        with self._trace.recorded(self._device.synchronize) as activities, self._logged() as log:
+        with self._trace.recorded(self._device.synchronize) as activities, self._logged(apart=False) as log:
             wall = _timed(run)
         ours = {each.stream for each in activities if each.name.startswith("sok1x_")}
         if log and not ours:
@@ -150,8 +150,11 @@ class Recorder:
         return Run(_with_arguments(times, log), wall, others)
 
     @contextlib.contextmanager
-    def _logged(self):
-        """Gives a list of (name, arguments) of what is enqueued inside, in the order of `Gpu.profile`'s entries."""
+    def _logged(self, apart):
+        """Gives a list of (name, arguments) of what is enqueued inside, in the order of `Gpu.profile`'s entries.
+
+        apart: optimizers' steps run from Python, each by its own kernel; else as they do, with the sums of gradients.
+        """
         gpu, log = self._device.gpu, []
 
         def launched(original, signature, arguments):
@@ -171,7 +174,7 @@ class Recorder:
         def bound(function, *first):
             return lambda *arguments: function(*first, *arguments)
 
-        replacements = [(UpdateRun, "apart", True), (gpu, "launch", bound(launched, gpu.launch)),
+        replacements = [(UpdateRun, "apart", apart), (gpu, "launch", bound(launched, gpu.launch)),
                         (gpu, "clear", bound(moved, "clear", 1, gpu.clear)),
                         (gpu, "copy", bound(moved, "copy", 2, gpu.copy))]
         if self._communicator is not None:

@@ -15,10 +15,12 @@
 #ifdef __CUDACC__
 
 // ordered[begins[g] + place]: the terms of segment g; begins and place as sok1x_group_sum_count and a running sum have
-// left them. Clears the sums of long segments, to which several teams add.
+// left them. Clears the sums of long segments, to which several teams add, and lists their parts: *listed, which was 0,
+// in `chunks`.
 SOK_KERNEL sok1x_group_sum_update_place(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts,
                                         i64 count, i64 tiles, const i32* SOK_RESTRICT begins,
-                                        const i32* SOK_RESTRICT place, Source* SOK_RESTRICT ordered) {
+                                        const i32* SOK_RESTRICT place, Source* SOK_RESTRICT ordered, i32* listed,
+                                        Chunk* SOK_RESTRICT chunks) {
   SOK_GROUP_TILES(tile, tiles) {
     const i64 t = part_of(starts, count, tile);
     const SumMember& m = members[t];
@@ -29,22 +31,23 @@ SOK_KERNEL sok1x_group_sum_update_place(const SumMember* SOK_RESTRICT members, c
     const i64 row = row_of_item(m, i);
     const Source source = {row_in(m.values, row, m.dim * (m.values_half ? 2 : 4)), segment, scale_of(m, i, row)};
     ordered[of[0] + at] = source;
-    if (at == 0 && is_long(of)) zero_row((float*)m.sums.base + segment * m.dim, m.dim);
+    // Of each part the first term's thread does it, and of the segment its first term's.
+    if (!is_long(of) || at % SEGMENT_CHUNK != 0) continue;
+    const Chunk chunk = {(i32)t, segment, of[0] + at, min(of[1], of[0] + at + SEGMENT_CHUNK)};
+    chunks[atomicAdd(listed, 1)] = chunk;
+    if (at == 0) zero_row((float*)m.sums.base + segment * m.dim, m.dim);
   }
 }
 
-// Adds up long segments, SEGMENT_CHUNK places at a time. A tile has a chunk for each team of the warp.
-SOK_KERNEL sok1x_group_sum_update_long(const SumMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts,
-                                       i64 count, i64 tiles, const i32* SOK_RESTRICT begins,
-                                       const Source* SOK_RESTRICT ordered) {
-  SOK_GROUP_TILES(tile, tiles) {
-    const i64 t = part_of(starts, count, tile);
-    const SumMember& m = members[t];
+// Adds up long segments, of which *listed parts are in `chunks`, a warp each, at most `most`.
+SOK_KERNEL sok1x_group_sum_update_long(const SumMember* SOK_RESTRICT members, i64 most,
+                                       const Source* SOK_RESTRICT ordered, const i32* listed,
+                                       const Chunk* SOK_RESTRICT chunks) {
+  SOK_GROUP_TILES(tile, min(most, (i64)*listed)) {
+    const Chunk chunk = chunks[tile];
+    const SumMember& m = members[chunk.member];
     const int lanes = lanes_of_row(m.dim);
-    const i64 chunk = (tile - starts[t]) * (32 / lanes) + warp_lane() / lanes;
-    const i32* const of = begins + m.first_segment;
-    const i64 first = of[0] + chunk * SEGMENT_CHUNK, end = min((i64)of[m.num_segments], first + SEGMENT_CHUNK);
-    SOK_BY_TERMS(m, first < end, sum_long, m, of, ordered, first, end, lanes);
+    SOK_BY_TERMS(m, warp_lane() < lanes, sum_chunk_of_long, m, chunk, ordered, lanes);
   }
 }
 

@@ -5,9 +5,9 @@ from . import group_steps
 from .backend import INT64, POINTER, family
 
 declare = family(__name__)
-declare("group_sum_update_place", None, POINTER, POINTER, INT64, INT64, POINTER, POINTER, POINTER,
+declare("group_sum_update_place", None, POINTER, POINTER, INT64, INT64, POINTER, POINTER, POINTER, POINTER, POINTER,
         threads=lambda a: 32 * a[3])
-declare("group_sum_update_long", None, POINTER, POINTER, INT64, INT64, POINTER, POINTER, threads=lambda a: 32 * a[3])
+declare("group_sum_update_long", None, POINTER, INT64, POINTER, POINTER, POINTER, threads=lambda a: 32 * a[1])
 for _name in ("descend", "plain_descend", "lazy_adam", "plain_lazy_adam"):
     # Kernels that are not plain have up to 160 registers: of smaller blocks a multiprocessor takes more threads.
     declare("group_{}_sums".format(_name), None, POINTER, POINTER, POINTER, INT64, INT64, POINTER, POINTER,

@@ -13,43 +13,41 @@ struct __align__(16) Source {
   float scale;
 };
 
-// Whether a segment, which begins at of[0] among all terms, is added up by several teams. Of those that a chunk has a
-// part of it has the first place of one, or the last: so a chunk looks at these two alone.
+// Whether a segment, which begins at of[0] among all terms, is added up by several teams.
 SOK_DEVICE bool is_long(const i32* of) { return of[1] - of[0] > SEGMENT_CHUNK; }
+
+// A part of a long segment that a team adds up: SEGMENT_CHUNK terms at most, from place `first` on among all terms.
+struct Chunk {
+  i32 member, segment, first, end;
+};
 
 template <int W, class T>
 SOK_DEVICE Pack<T, W> load_term(const Source& source, i64 c) {
   return *(const Pack<T, W>*)((const T*)source.value + c);
 }
 
-// Adds what places `first` to end - 1 have of long segments to their sums.
+// Adds the terms of a part of a long segment to its sum.
 template <int W, class T>
-SOK_DEVICE void sum_long(const SumMember& m, const i32* SOK_RESTRICT of, const Source* SOK_RESTRICT ordered, i64 first,
-                         i64 end, int lanes) {
-  const int AHEAD = 4;
-  const i64 segments[2] = {ordered[first].segment, ordered[end - 1].segment};
-  for (int which = 0; which < (segments[0] == segments[1] ? 1 : 2); ++which) {
-    const i64 segment = segments[which];
-    if (!is_long(of + segment)) continue;
-    const i64 from = max(first, (i64)of[segment]), to = min(end, (i64)of[segment + 1]);
-    for (i64 c = (warp_lane() & (lanes - 1)) * W; c < m.dim; c += lanes * W) {
-      Pack<float, W> sum = {};
+SOK_DEVICE void sum_chunk_of_long(const SumMember& m, const Chunk& chunk, const Source* SOK_RESTRICT ordered,
+                                  int lanes) {
+  const int AHEAD = 8;
+  for (i64 c = (warp_lane() & (lanes - 1)) * W; c < m.dim; c += lanes * W) {
+    Pack<float, W> sum = {};
 #pragma unroll 1
-      for (i64 p = from; p < to; p += AHEAD) {
-        Pack<T, W> value[AHEAD];
+    for (i32 p = chunk.first; p < chunk.end; p += AHEAD) {
+      Pack<T, W> value[AHEAD];
 #pragma unroll
-        for (int a = 0; a < AHEAD; ++a) {
-          if (p + a < to) value[a] = load_term<W, T>(ordered[p + a], c);
-        }
-#pragma unroll
-        for (int a = 0; a < AHEAD; ++a) {
-          if (p + a >= to) break;
-          const float scale = ordered[p + a].scale;
-          for (int w = 0; w < W; ++w) sum.lane[w] += scale * summand(value[a].lane[w]);
-        }
+      for (int a = 0; a < AHEAD; ++a) {
+        if (p + a < chunk.end) value[a] = load_term<W, T>(ordered[p + a], c);
       }
-      put_sum((float*)m.sums.base + segment * m.dim + c, sum, true);
+#pragma unroll
+      for (int a = 0; a < AHEAD; ++a) {
+        if (p + a >= chunk.end) break;
+        const float scale = ordered[p + a].scale;
+        for (int w = 0; w < W; ++w) sum.lane[w] += scale * summand(value[a].lane[w]);
+      }
     }
+    put_sum((float*)m.sums.base + chunk.segment * m.dim + c, sum, true);
   }
 }
 
@@ -97,61 +95,70 @@ struct LazyAdam {
   }
 };
 
-// The UPDATE_ROWS segments of a team: all that is known of their places is asked for before the first is summed.
+// The UPDATE_ROWS segments of a team. What is asked for of all of them comes before the first waits for any of it.
 template <int W, class T, bool SCALED, class Move>
 SOK_DEVICE void move_segments(const SumMember& m, const UpdateMember& u, const Team& team, const i32* SOK_RESTRICT of,
                               const Source* SOK_RESTRICT ordered) {
-  const int AHEAD = SCALED ? 2 : 4;  // what has scales has several forms in one kernel, and registers of all
+  const int AHEAD = 2;
   Move move;
   move.begin(u);
   i64 at[UPDATE_ROWS];
-  i32 first[UPDATE_ROWS], last[UPDATE_ROWS];  // of the terms that are still to be added
+  i32 first[UPDATE_ROWS], last[UPDATE_ROWS];  // the segment's terms; of one that is long or not there none
+  Source source[UPDATE_ROWS];                 // the first of them
+  const float* summed[UPDATE_ROWS];           // the sum of one that is long
 #pragma unroll
   for (int k = 0; k < UPDATE_ROWS; ++k) {
     const i64 segment = team.first + k * team.stride;
-    const i32 row = segment < m.num_segments ? u.rows[segment] : -1;
+    const bool here = segment < m.num_segments;
+    const i32 row = here ? u.rows[segment] : -1;
+    first[k] = here ? of[segment] : 0;
+    last[k] = here ? of[segment + 1] : 0;
     at[k] = is_row(row, u.table_rows) ? row * m.dim : -1;
-    first[k] = at[k] < 0 ? 0 : of[segment];
-    last[k] = at[k] < 0 ? 0 : of[segment + 1];
+    summed[k] = last[k] - first[k] > SEGMENT_CHUNK ? (const float*)m.sums.base + segment * m.dim : nullptr;
+    if (summed[k]) last[k] = first[k];
+  }
+#pragma unroll
+  for (int k = 0; k < UPDATE_ROWS; ++k) {
+    if (first[k] < last[k]) source[k] = ordered[first[k]];
   }
   SOK_TEAM_COLUMNS(W, team, m.dim, c) {
     typename Move::template Row<W> rows[UPDATE_ROWS];
     Pack<float, W> sums[UPDATE_ROWS];
     Pack<T, W> values[UPDATE_ROWS];
-    float scales[UPDATE_ROWS];
 #pragma unroll
     for (int k = 0; k < UPDATE_ROWS; ++k) {
-      if (at[k] < 0) continue;
-      move.template load<W>(u, at[k] + c, &rows[k]);
-      const i64 segment = team.first + k * team.stride;
-      if (last[k] - first[k] > SEGMENT_CHUNK) {
-        sums[k] = *(const Pack<float, W>*)((const float*)m.sums.base + segment * m.dim + c);
-      } else if (last[k] > first[k]) {
-        values[k] = load_term<W, T>(ordered[first[k]], c);
-        scales[k] = SCALED ? ordered[first[k]].scale : 1.0f;
-      }
+      if (at[k] >= 0) move.template load<W>(u, at[k] + c, &rows[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < UPDATE_ROWS; ++k) {
+      sums[k] = {};
+      if (summed[k]) sums[k] = *(const Pack<float, W>*)(summed[k] + c);
+      if (first[k] < last[k]) values[k] = load_term<W, T>(source[k], c);
     }
 #pragma unroll
     for (int k = 0; k < UPDATE_ROWS; ++k) {
       if (at[k] < 0) continue;
-      if (last[k] - first[k] <= SEGMENT_CHUNK) {
-        sums[k] = {};
-        if (last[k] > first[k]) {
-          for (int w = 0; w < W; ++w) sums[k].lane[w] += scales[k] * summand(values[k].lane[w]);
-        }
+      if (first[k] < last[k]) {
+        const float scale = SCALED ? source[k].scale : 1.0f;
+        for (int w = 0; w < W; ++w) sums[k].lane[w] += scale * summand(values[k].lane[w]);
+      }
 #pragma unroll 1
-        for (i32 p = first[k] + 1; p < last[k]; p += AHEAD) {
-          Pack<T, W> more[AHEAD];
+      for (i32 p = first[k] + 1; p < last[k]; p += AHEAD) {
+        Source next[AHEAD];
+        Pack<T, W> more[AHEAD];
 #pragma unroll
-          for (int a = 0; a < AHEAD; ++a) {
-            if (p + a < last[k]) more[a] = load_term<W, T>(ordered[p + a], c);
-          }
+        for (int a = 0; a < AHEAD; ++a) {
+          if (p + a < last[k]) next[a] = ordered[p + a];
+        }
 #pragma unroll
-          for (int a = 0; a < AHEAD; ++a) {
-            if (p + a >= last[k]) break;
-            const float scale = SCALED ? ordered[p + a].scale : 1.0f;
-            for (int w = 0; w < W; ++w) sums[k].lane[w] += scale * summand(more[a].lane[w]);
-          }
+        for (int a = 0; a < AHEAD; ++a) {
+          if (p + a < last[k]) more[a] = load_term<W, T>(next[a], c);
+        }
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+          if (p + a >= last[k]) break;
+          const float scale = SCALED ? next[a].scale : 1.0f;
+          for (int w = 0; w < W; ++w) sums[k].lane[w] += scale * summand(more[a].lane[w]);
         }
       }
       move.template move<W>(u, at[k] + c, sums[k], &rows[k]);

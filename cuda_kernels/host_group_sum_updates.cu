@@ -10,6 +10,8 @@ namespace group_steps {
 
 namespace {
 
+const i64 kMostLongThreads = 1 << 17;  // as a rule few segments are long; who finds none ends at once
+
 // Kernels that take what comes in fours, and those for all else.
 struct Moves {
   Kernel plain, any;
@@ -23,9 +25,6 @@ bool plain(const SumMember& m) {
 void on_gpu(Step* step, const SumMember* sums, const UpdateMember* updates, i64 count, i64 segments,
             const Moves& kernels) {
   const auto items = running_sum(count, [=](i64 t) { return tiles_of(sums[t].n); });
-  const auto of_chunks = running_sum(count, [=](i64 t) {
-    return ((sums[t].n + kChunk - 1) / kChunk * row_lanes(sums[t].dim) + 31) / 32;
-  });
   const auto of_rows = running_sum(count, [=](i64 t) {
     const i64 rows = UPDATE_ROWS * kTile / row_lanes(sums[t].dim);
     return (sums[t].num_segments + rows - 1) / rows;
@@ -35,23 +34,26 @@ void on_gpu(Step* step, const SumMember* sums, const UpdateMember* updates, i64 
     step->error = GROUP_TOO_MANY;
     return;
   }
-  const i64 state_bytes = scan_state_bytes(segments), cleared = state_bytes + 4 * (segments + 1);
+  const i64 state_bytes = scan_state_bytes(segments), cleared = state_bytes + 4 * (segments + 2);
   char* const state = step->memory(cleared);
   i32* const begins = (i32*)(state + state_bytes);
+  i32* const listed = begins + segments + 1;  // parts of long segments, which have more terms than a part each
+  const i64 most = n / kChunk * 2;
   i32* const places = (i32*)step->memory(4 * n);
   char* const ordered = step->memory(16 * n);
+  char* const chunks = step->memory(16 * most);
   step->clear(state, cleared);
-  const void* arrays[] = {sums, updates, items.data(), of_chunks.data(), of_rows.data()};
+  const void* arrays[] = {sums, updates, items.data(), of_rows.data()};
   const i64 bytes = 8 * (count + 1);
-  const i64 nbytes[] = {count * (i64)sizeof(SumMember), count * (i64)sizeof(UpdateMember), bytes, bytes, bytes};
-  void* at[5] = {};
-  step->place(5, arrays, nbytes, at);
+  const i64 nbytes[] = {count * (i64)sizeof(SumMember), count * (i64)sizeof(UpdateMember), bytes, bytes};
+  void* at[4] = {};
+  step->place(4, arrays, nbytes, at);
   step->launch(SUM_COUNT, 32 * tiles, at[0], at[2], count, tiles, begins, places);
   step->scan(begins, segments, begins, state);
-  step->launch(SUM_UPDATE_PLACE, 32 * tiles, at[0], at[2], count, tiles, begins, places, ordered);
-  step->launch(SUM_UPDATE_LONG, 32 * of_chunks[count], at[0], at[3], count, of_chunks[count], begins, ordered);
+  step->launch(SUM_UPDATE_PLACE, 32 * tiles, at[0], at[2], count, tiles, begins, places, ordered, listed, chunks);
+  step->launch(SUM_UPDATE_LONG, std::min(32 * most, kMostLongThreads), at[0], most, ordered, listed, chunks);
   step->launch(std::all_of(sums, sums + count, plain) ? kernels.plain : kernels.any, 32 * of_rows[count], at[0], at[1],
-               at[4], count, of_rows[count], begins, ordered);
+               at[3], count, of_rows[count], begins, ordered);
 }
 
 template <class F>

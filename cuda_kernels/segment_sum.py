@@ -5,7 +5,7 @@ from . import scan, sort
 from .arrays import Array, allocated, array, described, need, need_rows, pointer, width
 from .backend import INT32, INT64, POINTER, current, family, kernels, row_lanes
 
-# Sources that a team of threads adds up in turn, as in segment_sum_terms.cuh and as in host_group_sums.cu.
+# Sources that a team of threads adds up in turn, as in segment_sum_terms.cuh and as in host_group_device.h.
 CHUNK = 32
 SOURCE_BYTES = 8  # of a source on its way to its team, as in segment_sum_gpu.cuh
 
