@@ -31,8 +31,8 @@ SOK_KERNEL sok1x_group_find(const FindMember* SOK_RESTRICT members, const i64* S
 
 #else
 
-// Whether bags begin to end - 1, below n_bags, have one key each, in order, as most batches' bags have: then it need not
-// be found where they begin. In a form that the compiler makes vectors of.
+// Whether bags begin to end - 1, below n_bags, have one key each, in order, as most batches' bags have. In a form that
+// the compiler makes vectors of.
 SOK_VECTORS static bool one_each(const BagsMember& m, i64 begin, i64 end) {
   const i64 *const splits = m.splits, *const bags = m.bags, stride = m.stride;
   i64 other = 0;

@@ -138,7 +138,8 @@ class LookupRun : private LookupMembers {
   int CheckKeyTypes();
   // A member's bags as they are given, without where they begin.
   BagsMember GivenBags(int t) const;
-  // Finds where bags begin, of members that are not `one_each_`, counts: [3 T], as group_bags.offsets; `offsets_` are where.
+  // Finds where bags begin, of members that are not `one_each_`, counts: [3 T], as group_bags.offsets; `offsets_` are
+  // where.
   int StartBags(i64* counts);
   // Makes the outputs that a lookup with weights has besides, and says of a member's bags how they are weighted.
   int Weigh(int t, CombineMember* bags);
@@ -185,6 +186,9 @@ class LookupRun : private LookupMembers {
   int LookUpOneEach();
   // Of a member that is `one_each_`, says where its bags begin, if it is asked.
   int LeaveOneEach(int t);
+
+  // Whether each bag of a gradient's member has one key, on the host: its terms are then as where there are no bags.
+  bool GradientOfOneEach(int t) const;
 
   // ---- lookup_run_ahead.cc
 
@@ -269,6 +273,8 @@ class LookupRun : private LookupMembers {
   std::vector<FindMember> found_;
   std::vector<CombineMember> combined_;  // by bag, on one rank; by reduce_scatter, of this rank's keys
   std::vector<uint8_t> one_each_;        // [T], on one rank, by bag: members that have been looked up as such
+  mutable const void* known_one_each_ = nullptr;  // offsets that GradientOfOneEach has been through,
+  mutable int64_t known_keys_ = 0;                // and how many keys they have
   bool by_sums_ = false;                 // by reduce_scatter
   int rank_ = 0;
   std::vector<PairsMember> pairs_;       // by reduce_scatter

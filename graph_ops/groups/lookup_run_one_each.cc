@@ -58,4 +58,18 @@ int LookupRun::LeaveOneEach(int t) {
   return code;
 }
 
+bool LookupRun::GradientOfOneEach(int t) const {
+  const TensorInfo& offsets = input(t, places_.offsets);
+  const int64_t keys = input(t, places_.inverse).elements;
+  if (on_gpu() || facts_[t].weighted || keys == 0 || offsets.elements != keys + 1) return false;
+  if (offsets.data == known_one_each_ && keys <= known_keys_) return true;  // LeaveOneEach gives one tensor to many
+  const i64* const begins = static_cast<const i64*>(offsets.data);
+  i64 other = 0;
+  for (int64_t b = 0; b <= keys; ++b) other |= begins[b] ^ b;
+  if (other != 0) return false;
+  known_one_each_ = begins;
+  known_keys_ = keys;
+  return true;
+}
+
 }  // namespace sok1x
