@@ -31,6 +31,21 @@ SOK_KERNEL sok1x_group_find(const FindMember* SOK_RESTRICT members, const i64* S
 
 #else
 
+// Whether bags begin to end - 1, below n_bags, have one key each, in order, as most batches' bags have. In a form that
+// the compiler makes vectors of.
+SOK_VECTORS static bool one_each(const BagsMember& m, i64 begin, i64 end) {
+  const i64 *const splits = m.splits, *const bags = m.bags, stride = m.stride;
+  i64 other = 0;
+  if (splits) {
+    for (i64 i = begin; i <= end; ++i) other |= splits[i] ^ i;
+  } else if (stride == 2) {  // a SparseTensor's indices
+    for (i64 i = begin; i < end; ++i) other |= bags[2 * i] ^ i;
+  } else {
+    for (i64 i = begin; i < end; ++i) other |= bags[stride * i] ^ i;
+  }
+  return other == 0;
+}
+
 namespace {
 
 // Keys begin to end - 1 of a member, which lie side by side as do the rows that their values go to.
@@ -174,6 +189,29 @@ SOK_EXPORT void sok1x_group_look_up_bags(const FindMember* members, const Combin
   sok1x::for_group(starts, count, bytes / std::max<i64>(1, items), [=](i64 t, i64 begin, i64 end) {
     const i64 missed = bags[t].out_half ? find_and_combine<u16>(members[t], bags[t], begin, end)
                                         : find_and_combine<float>(members[t], bags[t], begin, end);
+    if (missed) atomic_add(missing + t, missed);
+  });
+}
+
+// starts: of bags, as many as there are keys. others[t] becomes 1 where some bag of member t has not one key, its own:
+// then what has been found for the member is not to be used.
+SOK_EXPORT void sok1x_group_look_up_one_each(const FindMember* members, const BagsMember* bags, const i64* starts,
+                                             i64 count, i64 items, i64* others, i64* missing) {
+  memset(others, 0, count * sizeof *others);
+  memset(missing, 0, count * sizeof *missing);
+  i64 bytes = 0;
+  for (i64 t = 0; t < count; ++t) {
+    const FindMember& m = members[t];
+    bytes += bags[t].n_bags * (48 + m.dim * 8);
+    SOK_OUTPUT(m.out.base, bags[t].n_bags * m.dim * 4);
+  }
+  sok1x::for_group(starts, count, bytes / std::max<i64>(1, items), [=](i64 t, i64 begin, i64 end) {
+    if (!one_each(bags[t], begin, end)) {
+      atomic_max(others + t, 1);
+      return;
+    }
+    const FindMember& m = members[t];
+    const i64 missed = find_and_sum(m, begin, end - begin, (float*)m.out.base + begin * m.dim);
     if (missed) atomic_add(missing + t, missed);
   });
 }

@@ -9,6 +9,7 @@ declare = family(__name__)
 declare("group_find", None, POINTER, POINTER, INT64, INT64, POINTER, threads=lambda a: 32 * a[3])
 declare("group_look_up", None, POINTER, POINTER, INT64, INT64, POINTER)
 declare("group_look_up_bags", None, POINTER, POINTER, POINTER, INT64, INT64, POINTER)
+declare("group_look_up_one_each", None, POINTER, POINTER, POINTER, INT64, INT64, POINTER, POINTER)
 declare("group_find_member_bytes", INT64)
 
 # What `find` and `look_up` take of each member:
@@ -53,3 +54,15 @@ def look_up_bags(members: np.ndarray, bags: np.ndarray, counts: Array) -> None:
     """
     need("counts", counts, "int64", 4 * len(members))
     group_steps.run("look_up_bags", members, bags.ctypes.data, counts.pointer, 0)
+
+
+def look_up_one_each(members: np.ndarray, bags: np.ndarray, counts: Array) -> None:
+    """As `look_up_bags` on the host, of batches that have one key in each bag, in order, as far as their sizes say.
+
+    Args:
+        members: FIND [T], keys side by side; so is out, float32, in which keys without a row give zeros.
+        bags: group_bags.BAGS [T], each with n_bags = n of `members`, or 0: nothing is done; offsets are not looked at.
+        counts: int64 [2, T], out: 1 for a member that has other bags, whose rows and out are not to be used; `missing`.
+    """
+    need("counts", counts, "int64", 2 * len(members))
+    group_steps.run("look_up_one_each", members, bags.ctypes.data, counts.pointer)

@@ -49,6 +49,10 @@ struct GroupSteps {
   // others. numbered: as above; counts are [5, count] then.
   int (*look_up_bags)(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts,
                       UniqueMember* numbered);
+  // The same on the host for batches, of float32 rows without weights, that have one key in each bag as far as sizes
+  // say: members' n is bags' n_bags. Offsets are not looked at. counts: [2, count], whether they have not, and
+  // `missing`. Of a member that has not, rows and sums are not to be used.
+  int (*look_up_one_each)(GroupWork* work, const FindMember* members, i64 count, const BagsMember* bags, i64* counts);
   int (*initial)(GroupWork* work, const InitialMember* members, i64 count);
   int (*gather)(GroupWork* work, const GatherMember* members, i64 count);
   int (*unique)(GroupWork* work, UniqueMember* members, i64 count, i64* distinct);

@@ -71,6 +71,7 @@ class GroupSteps(ctypes.Structure):
                 ("find", _step(_POINTER, _I64, _POINTER)),
                 ("look_up", _step(_POINTER, _I64, _POINTER, _POINTER, _I64, _POINTER)),
                 ("look_up_bags", _step(_POINTER, _I64, _POINTER, _POINTER, _POINTER)),
+                ("look_up_one_each", _step(_POINTER, _I64, _POINTER, _POINTER)),
                 ("initial", _step(_POINTER, _I64)), ("gather", _step(_POINTER, _I64)),
                 ("unique", _step(_POINTER, _I64, _POINTER)),
                 ("partition", _step(_POINTER, _I64, _POINTER, _I64, _POINTER, _POINTER)),

@@ -228,6 +228,7 @@ int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing,
             i64 n_begins, UniqueMember* numbered);
 int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts,
                  UniqueMember* numbered);
+int look_up_one_each(GroupWork* work, const FindMember* members, i64 count, const BagsMember* bags, i64* counts);
 int initial(GroupWork* work, const InitialMember* members, i64 count);
 int gather(GroupWork* work, const GatherMember* members, i64 count);
 int unique(GroupWork* work, UniqueMember* members, i64 count, i64* distinct);

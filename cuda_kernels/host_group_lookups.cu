@@ -8,6 +8,8 @@ SOK_EXPORT void sok1x_group_find(const FindMember* members, const i64* starts, i
 SOK_EXPORT void sok1x_group_look_up(const FindMember* members, const i64* starts, i64 count, i64 items, i64* missing);
 SOK_EXPORT void sok1x_group_look_up_bags(const FindMember* members, const CombineMember* bags, const i64* starts,
                                          i64 count, i64 items, i64* missing);
+SOK_EXPORT void sok1x_group_look_up_one_each(const FindMember* members, const BagsMember* bags, const i64* starts,
+                                             i64 count, i64 items, i64* others, i64* missing);
 SOK_EXPORT void sok1x_group_initial(const InitialMember* members, const i64* starts, i64 count, i64 items);
 SOK_EXPORT void sok1x_group_gather(const GatherMember* members, const i64* starts, i64 count, i64 items);
 SOK_EXPORT void sok1x_group_unique(const UniqueMember* members, i64 count, i64* counts, i32* scratch, i64 slots,
@@ -150,6 +152,13 @@ int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const Co
   const Kernel kernel = combine_kernel(bags, count);
   return find_then(work, members, count, missing, counts, 4 * count, numbered, bags,
                    combine_tiles(bags, count, kernel), kernel);
+}
+
+int look_up_one_each(GroupWork* work, const FindMember* members, i64 count, const BagsMember* bags, i64* counts) {
+  const auto starts = running_sum(count, [=](i64 t) { return bags[t].n_bags; });
+  ++kernels_run;
+  sok1x_group_look_up_one_each(members, bags, starts.data(), count, starts[count], counts, counts + count);
+  return 0;
 }
 
 int initial(GroupWork* work, const InitialMember* members, i64 count) {

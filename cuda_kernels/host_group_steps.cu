@@ -43,7 +43,8 @@ int answer(GroupWork* work, const i64* from, i64 count, i64* to) {
 
 const GroupSteps kSteps = {
     sizeof(GroupSteps), place, read, read_each, ask, answer, group_steps::find, group_steps::look_up,
-    group_steps::look_up_bags, group_steps::initial, group_steps::gather, group_steps::unique, group_steps::partition,
+    group_steps::look_up_bags, group_steps::look_up_one_each,
+    group_steps::initial, group_steps::gather, group_steps::unique, group_steps::partition,
     group_steps::pairs, group_steps::bag_offsets, group_steps::combine, group_steps::sum_parts,
     group_steps::segment_sum, group_steps::weights, group_steps::stamp, group_steps::insert, group_steps::touch,
     group_steps::leave_out, group_steps::descend, group_steps::lazy_adam, group_steps::sum_descend,

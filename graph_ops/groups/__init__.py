@@ -24,6 +24,7 @@ exchanges as of one.
     lookup_run_sums_backward  (C++ alone) and their gradients
     lookup_run_new        (C++ alone) keys that get rows
     lookup_run_forgetful  (C++ alone) tables that forget
+    lookup_run_one_each   (C++ alone) bags with one key each
     lookup_run_ahead      (C++ alone) rows made distinct by the lookup itself
     ahead          (C++ alone) and what it has left of them
     lookup_run_gradients  (C++ alone) rows made distinct, and gradients

@@ -108,16 +108,20 @@ int LookupRun::CheckKeyTypes() {
   return Done(code);
 }
 
+BagsMember LookupRun::GivenBags(int t) const {
+  BagsMember m = BagsMember();
+  (facts_[t].ragged ? m.splits : m.bags) = static_cast<const i64*>(input(t, kIndices).data);
+  m.stride = 2;
+  m.n = batches_[t].keys;
+  m.n_bags = batches_[t].bags;
+  return m;
+}
+
 int LookupRun::StartBags(i64* counts) {
   std::vector<BagsMember> members(size(), BagsMember());
   for (int t = 0; t < size(); ++t) {
-    if (!batches_[t].fits) continue;
-    BagsMember& m = members[t];
-    const auto* given = static_cast<const i64*>(input(t, kIndices).data);
-    (facts_[t].ragged ? m.splits : m.bags) = given;
-    m.stride = 2;
-    m.n = batches_[t].keys;
-    m.n_bags = batches_[t].bags;
+    if (!batches_[t].fits || (!one_each_.empty() && one_each_[t])) continue;
+    BagsMember& m = members[t] = GivenBags(t);
     m.most = facts_[t].most;
     m.offsets = static_cast<i64*>(offsets_[t]);
   }

@@ -140,7 +140,10 @@ class LookupRun : private LookupMembers {
   bool TakeBatches();
   // Batches of int64 keys fit no more where one is beyond the type of its table's keys: see stores/key_types.py.
   int CheckKeyTypes();
-  // Finds where bags begin, counts: [3 T], as group_bags.offsets; `offsets_` are where.
+  // A member's bags as they are given, without where they begin.
+  BagsMember GivenBags(int t) const;
+  // Finds where bags begin, of members that are not `one_each_`, counts: [3 T], as group_bags.offsets; `offsets_` are
+  // where.
   int StartBags(i64* counts);
   // Makes the outputs that a lookup with weights has besides, and says of a member's bags how they are weighted.
   int Weigh(int t, CombineMember* bags);
@@ -178,8 +181,22 @@ class LookupRun : private LookupMembers {
   bool AllBegin() const;
   std::vector<InitialMember> Begins() const;
   int LookUpBags(bool training);
+  // Of those that are not `one_each_`. ahead: whether `ahead_` is wanted.
+  int LookUpOtherBags(bool ahead);
   // Where a gradient to weights asks for the rows of a member's keys: adds what copies them, of the table.
   void Keep(int t, std::vector<GatherMember>* rows) const;
+
+  // ---- lookup_run_one_each.cc
+
+  // Whether each bag of a member's batch may have one key, as far as sizes say, and that is to be tried first.
+  bool MayBeOneEach(int t) const;
+  // Looks keys up of those that do have one each, `one_each_`. Others get outputs for where their bags begin.
+  int LookUpOneEach();
+  // Of a member that is `one_each_`, says where its bags begin, if it is asked.
+  int LeaveOneEach(int t);
+
+  // Whether each bag of a gradient's member has one key, on the host: its terms are then as where there are no bags.
+  bool GradientOfOneEach(int t) const;
 
   // ---- lookup_run_ahead.cc
 
@@ -265,6 +282,9 @@ class LookupRun : private LookupMembers {
   Buffer near_keys_, passed_on_;                  // the latter: what has come from the other side of this rank
   std::vector<FindMember> found_;
   std::vector<CombineMember> combined_;  // by bag, on one rank; by reduce_scatter, of this rank's keys
+  std::vector<uint8_t> one_each_;        // [T], on one rank, by bag: members that have been looked up as such
+  mutable const void* known_one_each_ = nullptr;  // offsets that GradientOfOneEach has been through,
+  mutable int64_t known_keys_ = 0;                // and how many keys they have
   bool by_sums_ = false;                 // by reduce_scatter
   int rank_ = 0;
   bool own_there_ = false;

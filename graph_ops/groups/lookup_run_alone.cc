@@ -10,7 +10,7 @@ int LookupRun::OutputsAlone(int t) {
   void *out, *at;
   int code = Embeddings(t, &out);
   if (code == 0) code = Output(t, places_.inverse, {batch.keys}, &at);
-  if (code == 0 && by_bag_) code = Output(t, places_.offsets, {batch.bags + 1}, &offsets_[t]);
+  if (code == 0 && by_bag_ && !MayBeOneEach(t)) code = Output(t, places_.offsets, {batch.bags + 1}, &offsets_[t]);
   if (code == 0) code = Nothing(t, {places_.rows, places_.requested, places_.all_offsets, places_.relayed,
                                            CountsPlace(t)});
   if (code != 0) return code;
@@ -104,9 +104,6 @@ int LookupRun::LookUpKeys(bool training) {
 int LookupRun::LookUpBags(bool training) {
   const int count = size();
   const bool ahead = training && StartAhead();
-  const int64_t asked = (ahead ? 5 : 4) * count;
-  i64* const counted = Numbers(asked);
-  if (counted == nullptr) return Done(GROUP_NO_MEMORY);
   combined_.assign(count, CombineMember());
   kept_.assign(count, nullptr);
   for (int t = 0; t < count; ++t) {
@@ -125,22 +122,9 @@ int LookupRun::LookUpBags(bool training) {
     const int code = Weigh(t, &m);
     if (code != 0) return code;
   }
-  int code = StartBags(counted);
-  if (code == 0 && !on_gpu()) CheckBags(counted);  // a GPU does no harm with offsets that are none
-  for (int t = 0; t < count; ++t) {
-    if (!batches_[t].fits) found_[t].n = combined_[t].n_bags = 0;
-    if (!batches_[t].fits && ahead) ahead_[t].n = 0;
-  }
-  if (code == 0) {
-    code = Done(steps_->look_up_bags(Work(), found_.data(), count, combined_.data(), counted,
-                                     ahead ? ahead_.data() : nullptr));
-  }
-  std::vector<i64> counts(asked);
-  if (code == 0) code = Done(steps_->answer(Work(), counted, asked, counts.data()));
+  int code = LookUpOneEach();
+  if (code == 0 && std::find(one_each_.begin(), one_each_.end(), 0) != one_each_.end()) code = LookUpOtherBags(ahead);
   if (code != 0) return code;
-  CheckBags(counts.data());
-  std::copy(counts.begin() + 3 * count, counts.begin() + 4 * count, counts_.begin());
-  if (ahead) CountAhead(reinterpret_cast<int64_t*>(&counts[4 * count]));
   std::vector<GatherMember> rows;
   for (int t = 0; t < count; ++t) {
     if (!batches_[t].fits || codes_[t] != 0) continue;
@@ -149,6 +133,35 @@ int LookupRun::LookUpBags(bool training) {
     if (counts_[t] == 0) Keep(t, &rows);
   }
   return Gather(rows);
+}
+
+int LookupRun::LookUpOtherBags(bool ahead) {
+  const int count = size();
+  const int64_t asked = (ahead ? 5 : 4) * count;
+  i64* const counted = Numbers(asked);
+  if (counted == nullptr) return Done(GROUP_NO_MEMORY);
+  int code = StartBags(counted);
+  if (code == 0 && !on_gpu()) CheckBags(counted);  // a GPU does no harm with offsets that are none
+  std::vector<FindMember> found(found_);
+  std::vector<CombineMember> combined(combined_);
+  for (int t = 0; t < count; ++t) {
+    if (!batches_[t].fits) found_[t].n = combined_[t].n_bags = 0;
+    if (!batches_[t].fits || one_each_[t]) found[t].n = combined[t].n_bags = 0;
+    if (!batches_[t].fits && ahead) ahead_[t].n = 0;
+  }
+  if (code == 0) {
+    code = Done(steps_->look_up_bags(Work(), found.data(), count, combined.data(), counted,
+                                     ahead ? ahead_.data() : nullptr));
+  }
+  std::vector<i64> counts(asked);
+  if (code == 0) code = Done(steps_->answer(Work(), counted, asked, counts.data()));
+  if (code != 0) return code;
+  CheckBags(counts.data());
+  for (int t = 0; t < count; ++t) {
+    if (!one_each_[t]) counts_[t] = counts[3 * count + t];
+  }
+  if (ahead) CountAhead(reinterpret_cast<int64_t*>(&counts[4 * count]));
+  return 0;
 }
 
 void LookupRun::Keep(int t, std::vector<GatherMember>* rows) const {

@@ -24,7 +24,7 @@ SumMember LookupRun::Terms(int t) const {
   m.dim = facts_[t].dim;
   m.segments = static_cast<const i32*>(inverse.data);
   m.n = inverse.elements;
-  if (by_bag_) {
+  if (by_bag_ && !GradientOfOneEach(t)) {
     const TensorInfo& offsets = input(t, places_.offsets);
     m.offsets = static_cast<const i64*>(offsets.data);
     m.n_bags = offsets.elements - 1;

@@ -5,7 +5,7 @@ from group_arena import Arena, Blocked, Flat, int64, put_all, sizes
 from kernel_checks import EXTREMES, combine_oracle, dirty
 from kernel_devices import SMALL, call, host_only, on, on_gpu, same_bits, size
 
-from sok1x.cuda_kernels import backend, group_combine, group_find, group_gather, groups, hash_index
+from sok1x.cuda_kernels import backend, group_bags, group_combine, group_find, group_gather, groups, hash_index
 from sok1x.cuda_kernels.arrays import of_numpy
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -213,6 +213,48 @@ def test_look_up_bags(seed, count):
         np.testing.assert_array_equal(found[t], expected)
         assert counts[3, t] == (expected < 0).sum()
         sums = combine_oracle(tables.tables[t], None, expected, offsets[t], mean[t]).astype(outs[t].dtype)
+        assert found[count + t].tobytes() == sums.tobytes()
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 33])
+@host_only
+def test_look_up_one_each(seed, count):
+    """Members with one key in each bag, by indices or by splits; with other bags, wherever these are; with no keys."""
+    random, arena = np.random.RandomState(seed), Arena()
+    tables = Tables(random, arena, count)
+    for table in tables.tables:
+        table[::5] = -0.0  # which a sum has as 0
+    keys = Flat(arena, random, tables.keys)
+    rows_at, tables_at = put_all(arena, [dirty(n, np.int32) for n in tables.n]), put_all(arena, tables.tables)
+    outs_at = put_all(arena, [dirty((n, dim), np.float32) for n, dim in zip(tables.n, tables.dim)])
+    stride, splits = random.randint(1, 4, count), random.uniform(size=count) < 0.4
+    other, given = random.uniform(size=count) < 0.5, []
+    for t, n in enumerate(tables.n.tolist()):
+        bags = np.arange(n + bool(splits[t]))
+        if other[t] and n:
+            bags[random.choice([0, n - 1, random.randint(n)])] += random.choice([-1, 1, 2 ** 40])
+        other[t] = other[t] and n > 0
+        wide = dirty((len(bags), 1 if splits[t] else stride[t]), np.int64)
+        wide[:, 0] = bags
+        given.append(wide)
+    given_at, counts_at = put_all(arena, given), arena.out((2, count), np.int64)
+
+    def run(base):
+        members, bags = tables.members(base, keys, rows_at), groups.members(group_bags.BAGS, count)
+        members["table"], members["dim"] = base + tables_at, tables.dim
+        groups.lie_at(members["out"], base + outs_at)
+        bags["splits"] = np.where(splits, base + given_at, 0)
+        bags["bags"] = np.where(splits, 0, base + given_at)
+        bags["stride"], bags["n"], bags["n_bags"] = stride, tables.n, tables.n
+        group_find.look_up_one_each(members, bags, int64(base + counts_at, 2, count))
+
+    counts, *found = arena.run(run, counts_at, *rows_at, *outs_at)
+    np.testing.assert_array_equal(counts[0], other)
+    for t in np.flatnonzero(~other):
+        rows = tables.expected[t]
+        np.testing.assert_array_equal(found[t], rows)
+        assert counts[1, t] == (rows < 0).sum()
+        sums = combine_oracle(tables.tables[t], None, rows, np.arange(len(rows) + 1), False)
         assert found[count + t].tobytes() == sums.tobytes()
 
 
