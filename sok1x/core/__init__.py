@@ -42,6 +42,7 @@ In eager execution:
     eager_slots         names of variables, and slots
     eager_clipping      what must not be clipped
     horovod_eager       what Horovod must leave alone
+    in_memory_evaluation  what an Estimator's InMemoryEvaluatorHook cannot copy
     strategies          `tf.distribute`
     trace_types         tables as arguments of a tf.function
 
