@@ -70,6 +70,18 @@ def test_writes_to_a_whole_variable_are_refused(write):
                 getattr(variable, write)(0.1 * variable)
 
 
+def test_other_values_of_whole_variables_are_refused():
+    """They gave a session another one's index, whose rows were not in its memory: a crash, or zeros."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.DynamicVariable(2, cache_rows=4, name="users")
+        for variable in [table, *table.index, *table.forgetting.values()]:
+            value = tf.zeros_like(variable)
+            for call in (lambda: variable.assign(value), lambda: variable.load(value, session)):
+                with pytest.raises(ValueError, match="table 'users', .*got (assign|load) of 'users.*sok.assign"):
+                    call()
+        sok.DynamicVariable(2, cache_rows=4, constraint=tf.keras.constraints.NonNeg()).assign(tf.zeros([4, 2]))
+
+
 def test_memory_is_a_sessions_and_goes_with_it():
     def resident():
         gc.collect()
