@@ -41,6 +41,7 @@ from tensorflow.python.training import (
     checkpoint_utils,
     monitored_session,
     slot_creator,
+    supervisor,
     training,
     training_util,
 )

@@ -54,6 +54,7 @@ By way of TensorFlow's own Savers and hooks, and Keras:
     imported_saver     Savers of imported graphs
     prefix_saving      a whole checkpoint to a Saver's prefix, and back
     one_rank           tables among other variables, on one rank
+    ranks_paths        which paths ranks may give to their Savers: one, or each its own
     whose_shards       what a rank of several saved for itself, told from one rank's whole run
     caches             what TensorFlow alone cannot save: tables with a cache
     saver_listener     tables beside the checkpoints of TensorFlow's hook

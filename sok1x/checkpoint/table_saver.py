@@ -11,13 +11,12 @@ import contextlib
 import copy
 import numbers
 import os
-import tempfile
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import agreed_timer, caches, one_rank, prefixes, whose_shards
+from sok1x.checkpoint import agreed_timer, caches, one_rank, prefixes, ranks_paths, whose_shards
 from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.held import Held, with_keys
@@ -68,8 +67,11 @@ class TableSaver(tf.train.Saver):
         if not write_state and save_path.endswith(_OF_SAVED_MODEL):
             caches.refuse(cached, "A SavedModel cannot be written, " + save_path,
                           "sok.serving.export_saved_model makes one of a checkpoint")
-        if global_step is not None and not isinstance(global_step, numbers.Integral):
-            global_step = training_util.global_step(sess, global_step)
+        if world.size > 1:
+            ranks_paths.refuse_supervisors_thread(save_path)
+        if global_step is not None:
+            global_step = int(global_step if isinstance(global_step, numbers.Integral) else
+                              training_util.global_step(sess, global_step))
         prefix = self._prefix_of(save_path, global_step)
         options = dict(latest_filename=latest_filename, write_meta_graph=write_meta_graph, write_state=write_state,
                        strip_default_attrs=strip_default_attrs)
@@ -87,12 +89,13 @@ class TableSaver(tf.train.Saver):
             return alone()
         with self._talk.about("a tf.train.Saver saves tables"):
             step = self._step(sess, global_step)
-            told = self._talk.exchange(sess, [os.path.abspath(prefix), step])
-        paths = [path for path, _ in told]
+            told = self._talk.exchange(sess, [os.path.abspath(prefix), step, os.path.abspath(save_path), global_step])
+        paths = [path for path, _, _, _ in told]
         with self._talk.about("a tf.train.Saver saves tables to {}".format(paths[0])):
             if len(set(paths)) == 1:
                 return self._save_together(sess, prefix, told[0][1], options)
-            _expect_own(paths, cached)
+            ranks_paths.expect_one_step([name for _, _, name, _ in told], [given for _, _, _, given in told])
+            ranks_paths.expect_own(paths, cached)
             with self._with_mark():
                 return self._talk.agree(sess, alone)[world.rank]
 
@@ -245,34 +248,8 @@ def _watched(build: Callable[..., None]) -> Callable[..., None]:
     return watched_build
 
 
-def _expect_own(paths: List[str], cached: List[str]) -> None:
-    """Raises CheckpointError unless each rank can save its own shards to a path of its own.
-
-    Args:
-        paths: of the ranks in turn. cached: names of tables with a cache.
-    """
-    by_rank = whose_shards.by_rank(paths)
-    if len(set(paths)) < len(paths):
-        raise CheckpointError("Some ranks save to one path, and some do not: {}. Give all ranks the same path, "
-                              "or each its own.".format(by_rank))
-    if len({_is_temporary(path) for path in paths}) > 1:
-        raise CheckpointError((
-            "Some ranks save to a temporary folder, which is lost with their shards: {}. Give all ranks' "
-            "Estimators one model_dir, or all their hooks one folder; rank 0 alone writes what is not in "
-            "tables.").format(by_rank))
-    caches.refuse(cached, "Each rank cannot save to a path of its own, {}".format(by_rank),
-                  "Give all ranks the same path")
-
-
 def _world() -> Any:
     world = launch.current()
     if world is None:
         raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
     return world
-
-
-def _is_temporary(path: str) -> bool:
-    """Whether the folder is one that an Estimator makes where it is given none, as on Horovod's ranks but the first."""
-    folder = os.path.realpath(os.path.dirname(path))
-    return os.path.dirname(folder) == os.path.realpath(tempfile.gettempdir()) and \
-        os.path.basename(folder).startswith(tempfile.gettempprefix())

@@ -12,6 +12,7 @@ What users say of tables:
     capacities          how many rows
     forgetting_options  which rows leave, and which keys get none
     cache_options       rows in host memory, and a cache
+    cached_wholes       ops on the whole of a variable that is a cache: refused
     initializers        how rows begin
     initial_values      likewise, where all of them are given
     key_types           ids as keys
@@ -41,6 +42,7 @@ In eager execution:
     eager_slots         names of variables, and slots
     eager_clipping      what must not be clipped
     horovod_eager       what Horovod must leave alone
+    in_memory_evaluation  what an Estimator's InMemoryEvaluatorHook cannot copy
     strategies          `tf.distribute`
     trace_types         tables as arguments of a tf.function
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterable, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import growing_shape, slot_beginnings
+from sok1x.core import cached_wholes, growing_shape, slot_beginnings
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
 from sok1x.graph_ops.stores import initial, known_slots, slot_values
 
@@ -40,6 +40,12 @@ def name_of(variable: Any) -> Optional[str]:
     """The name by which growth knows a slot of a table that grows; None of any other variable."""
     found = getattr(variable, _GROWS_WITH, None)
     return None if found is None else str(found[1].name)
+
+
+def table_with(variable: Any) -> Any:
+    """The description of the table that grows which a variable is, or is a slot of; None of any other variable."""
+    found = getattr(variable, _GROWS_WITH, None)
+    return getattr(variable, "table", None) if found is None else found[0]
 
 
 def slot_of(variable: Any) -> Any:
@@ -73,13 +79,7 @@ def assigned(variable: Any, value: Any, name: Optional[str]) -> Optional[tf.Oper
     found = getattr(variable, _GROWS_WITH, None)
     if found is None:
         return None
-    if found[0].cache is not None:
-        raise ValueError((
-            "slot '{}' of table '{}', which has all rows in host memory and some in a cache: got an op that computes "
-            "with the whole slot, as tf.train.AdamOptimizer's do, and would leave out what is not in the cache. Use an "
-            "optimizer that moves the rows of the batch (tf.contrib.opt.LazyAdamOptimizer, "
-            "sok1x.tf.keras.optimizers.LazyAdamOptimizer), or sok1x.optimizers.Adam, which moves all").format(
-                variable.op.name, found[0].name))
+    cached_wholes.refuse(variable, found[0], "assign")
     value = tf.convert_to_tensor(value, variable.dtype.base_dtype)
     variable.shape.assert_is_compatible_with(value.shape)
     if tf.executing_eagerly() and int(value.shape[0]) > int(tf.shape(variable.read_value())[0]):

@@ -4,7 +4,7 @@ from typing import Any, ContextManager
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import eager, growing_slots, strategies
+from sok1x.core import cached_wholes, eager, growing_slots, strategies
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
 
@@ -96,7 +96,7 @@ class ShardVariable(ResourceVariable):
             As `tf.Variable.assign`; for a value from Horovod's broadcast an op that does nothing.
 
         Raises:
-            ValueError: value has another shape.
+            ValueError: value has another shape, or the table has a cache.
 
         Example:
             >>> import tensorflow as tf
@@ -110,11 +110,88 @@ class ShardVariable(ResourceVariable):
         """
         if isinstance(value, tf.Tensor) and hasattr(value, "graph") and value.op.type.startswith("HorovodBroadcast"):
             return tf.no_op(name=name or "kept_by_its_rank")
+        cached_wholes.refuse_replacing(self, "assign")
         with self._assign_dependencies():
             assigned = growing_slots.assigned(self, value, name)
             if assigned is not None:
                 return self._lazy_read(assigned) if read_value else assigned
             return super().assign(value, use_locking=use_locking, name=name, read_value=read_value)
+
+    def load(self, value: Any, session: Any = None) -> None:
+        """As `tf.Variable.load`; refused where `assign` is.
+
+        Args:
+            value: the new value, an array of this variable's shape.
+            session: the session; by default the default one.
+
+        Raises:
+            ValueError: there is no session, or the table has a cache.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> from sok1x.core.shard_variable import ShardVariable
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     variable = ShardVariable(initial_value=[1, 2], name="mine")
+            ...     variable.load([3, 4], session)
+            ...     session.run(variable).tolist()
+            [3, 4]
+        """
+        cached_wholes.refuse_replacing(self, "load")
+        super().load(value, session)
+
+    def assign_add(self, delta: Any, use_locking: Any = None, name: Any = None, read_value: bool = True) -> Any:
+        """As of any variable; refused, as `assign_sub`, for what of a table with a cache has the cache's rows alone.
+
+        Args:
+            delta: what to add, of this variable's shape and dtype.
+            use_locking: ignored, as for every resource variable.
+            name: of the op.
+            read_value: whether to return the variable after the assignment rather than the op.
+
+        Returns:
+            As `tf.Variable.assign_add`.
+
+        Raises:
+            ValueError: delta has another shape, or the table has a cache.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> from sok1x.core.shard_variable import ShardVariable
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     variable = ShardVariable(initial_value=[1, 2], name="mine")
+            ...     _ = session.run(variable.initializer)
+            ...     session.run([variable.assign_add([3, 4])])
+            [array([4, 6], dtype=int32)]
+        """
+        cached_wholes.refuse(self, growing_slots.table_with(self), "assign_add")
+        return super().assign_add(delta, use_locking=use_locking, name=name, read_value=read_value)
+
+    def assign_sub(self, delta: Any, use_locking: Any = None, name: Any = None, read_value: bool = True) -> Any:
+        """As `assign_add`, with what to take away.
+
+        Args:
+            delta: of this variable's shape and dtype.
+            use_locking: ignored.
+            name: of the op.
+            read_value: as of `assign_add`.
+
+        Returns:
+            As `tf.Variable.assign_sub`.
+
+        Raises:
+            ValueError: as of `assign_add`.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> from sok1x.core.shard_variable import ShardVariable
+            >>> with tf.Graph().as_default(), tf.Session() as session:
+            ...     variable = ShardVariable(initial_value=[4, 6], name="mine")
+            ...     _ = session.run(variable.initializer)
+            ...     session.run([variable.assign_sub([3, 4])])
+            [array([1, 2], dtype=int32)]
+        """
+        cached_wholes.refuse(self, growing_slots.table_with(self), "assign_sub")
+        return super().assign_sub(delta, use_locking=use_locking, name=name, read_value=read_value)
 
     @property
     def _keras_initialized(self) -> bool:

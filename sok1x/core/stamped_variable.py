@@ -4,7 +4,7 @@ from typing import Any, Callable, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, eager_slots
+from sok1x.core import cached_wholes, eager, eager_slots
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops, tf_ops
@@ -87,6 +87,7 @@ class StampedVariable(ShardVariable):
             ...     session.run(shard).tolist()
             [[1.0, 1.0], [1.0, 1.0]]
         """
+        cached_wholes.refuse_replacing(self, "load")
         session = session or tf.get_default_session()
         if session is None:
             raise ValueError("sok1x: load: '{}': got no session, and there is no default one; pass session=".format(

@@ -1,7 +1,7 @@
 """What lies beside a table's rows, as variables: its index, and what it has where it forgets or has a cache."""
 from typing import Any, Dict, List, Optional, Sequence
 
-from sok1x.core import eager
+from sok1x.core import cached_wholes, eager
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.stores import cache, initial
 from sok1x.graph_ops.stores.forgetting import VARIABLES
@@ -29,8 +29,9 @@ def index_of(table: Table) -> List[ShardVariable]:
     if not table.hashed:
         return []
     values = (("index", initial.initial_index, (None, 2)), ("count", initial.initial_count, ()))
-    return [ShardVariable(initial_value=lambda value=value: value(table), trainable=False, name=name,
-                          **_shape(table, shape)) for name, value, shape in values]
+    return [cached_wholes.belongs(ShardVariable(initial_value=lambda value=value: value(table), trainable=False,
+                                                name=name, **_shape(table, shape)), table)
+            for name, value, shape in values]
 
 
 def forgetting_of(table: Table) -> Dict[str, ShardVariable]:
@@ -63,6 +64,8 @@ def forgetting_of(table: Table) -> Dict[str, ShardVariable]:
         made[name] = ShardVariable(
             initial_value=lambda name=name, shape=shape: initial.initial_index(table) if name == "every" else
             initial.initial_zeros(table, name, shape), trainable=False, name=name, **_shape(table, shape))
+    for variable in made.values():
+        cached_wholes.belongs(variable, table)
     return made
 
 

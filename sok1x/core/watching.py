@@ -2,6 +2,7 @@
 from sok1x.core import (
     growing_steps,
     horovod_eager,
+    in_memory_evaluation,
     loop_gradients,
     moving_averages,
     newer_optimizers,
@@ -45,5 +46,6 @@ def watch(table: Table) -> None:
     unfit.watch()
     if table.grows:
         growing_steps.watch()
+        in_memory_evaluation.watch()
         parameter_counts.watch()
         run_gradients.watch()

@@ -8,5 +8,6 @@
     keras_inputs             sparse keys of a functional Keras model
     learning_phase           whether a call trains
     precision                Keras' policies
+    scope_reuse              variable scopes in which a layer would be made once more
     autograph                kept out of this code
 """

@@ -9,7 +9,7 @@ from sok1x.core.cache_options import CacheOptions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.core.given_numbers import integer
-from sok1x.embeddings import arguments, learning_phase, precision
+from sok1x.embeddings import arguments, learning_phase, precision, scope_reuse
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops
 from sok1x.graph_ops.stores.table import MOST_ROWS
 from sok1x.graph_ops.stores.table_variables import TableVariables
@@ -36,7 +36,8 @@ class EmbeddingLayer(tf.keras.layers.Layer):
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.
-        ValueError: an argument out of range, an unknown initializer, or eager execution of TensorFlow 1.15.
+        ValueError: an argument out of range, an unknown initializer, a variable scope with reuse=True, or eager
+            execution of TensorFlow 1.15.
 
     Example:
         >>> import tensorflow as tf
@@ -80,11 +81,14 @@ class EmbeddingLayer(tf.keras.layers.Layer):
 
     def _make_table(self) -> None:
         """Makes the variables. Called last by the subclasses, so that a wrong argument leaves none behind."""
+        name = self._given_name()
+        scope_reuse.check(self._label, name)
         self._table = EmbeddingVariable(
             rows=self.max_vocabulary_size_per_gpu, dim=self.embedding_vec_size, use_hashtable=self.use_hashtable,
             key_dtype=self.key_dtype.name, initializer=self.embedding_initializer, trainable=self.trainable,
-            init_capacity=self.init_capacity, max_capacity=self.max_capacity, layer=self._given_name(),
+            init_capacity=self.init_capacity, max_capacity=self.max_capacity, layer=name,
             **dict(self._options))
+        scope_reuse.note(self._table, name)
         # Keras then saves and counts them with the layer's weights.
         self._index = self._table.index
         self._stamps = [self._table.stamps, self._table.steps]

@@ -56,6 +56,32 @@ def test_optimizers_of_whole_slots_are_refused(make):
         Small(0, make(0.1))
 
 
+@pytest.mark.parametrize("write", ["assign_add", "assign_sub"])
+def test_writes_to_a_whole_variable_are_refused(write):
+    """It has the cache's rows: weights that are to decay would do so only where they happen to be there."""
+    with tf.Graph().as_default():
+        table = sok.DynamicVariable(2, cache_rows=4, name="users")
+        optimizer = tf.train.AdagradOptimizer(0.1)
+        looked_up = sok.all2all_dense_embedding(table, tf.constant([[1], [2]], tf.int64))
+        optimizer.apply_gradients([(tf.gradients(looked_up, table)[0], table)])
+        for variable, words in ((table, "table 'users', .*the whole variable"),
+                                (optimizer.get_slot(table, "accumulator"), "slot '.*' of table 'users', .*whole slot")):
+            with pytest.raises(ValueError, match=words + r" \({}\)".format(write)):
+                getattr(variable, write)(0.1 * variable)
+
+
+def test_other_values_of_whole_variables_are_refused():
+    """They gave a session another one's index, whose rows were not in its memory: a crash, or zeros."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.DynamicVariable(2, cache_rows=4, name="users")
+        for variable in [table, *table.index, *table.forgetting.values()]:
+            value = tf.zeros_like(variable)
+            for call in (lambda: variable.assign(value), lambda: variable.load(value, session)):
+                with pytest.raises(ValueError, match="table 'users', .*got (assign|load) of 'users.*sok.assign"):
+                    call()
+        sok.DynamicVariable(2, cache_rows=4, constraint=tf.keras.constraints.NonNeg()).assign(tf.zeros([4, 2]))
+
+
 def test_memory_is_a_sessions_and_goes_with_it():
     def resident():
         gc.collect()

@@ -219,3 +219,23 @@ def test_another_graph_or_a_function_body_is_refused(make):
         with pytest.raises(ValueError, match="'ads'.*tf.function"):
             tf.function(lambda: layer(keys()), autograph=False)()
         layer(keys())
+
+
+def test_a_scope_that_reuses_is_refused():
+    """tf.layers would share what they have made; a second layer would read a table that nobody trains."""
+    def layer(name="ads"):
+        return sok.All2AllDenseEmbedding(8, 2, 1, 1, name=name)
+
+    with tf.Graph().as_default():
+        with tf.variable_scope("model"):
+            layer()
+        for name in ("ads", None):
+            with tf.variable_scope("model", reuse=True), pytest.raises(ValueError) as raised:
+                layer(name)
+            assert "got variable scope 'model' with reuse=True" in str(raised.value)
+        with tf.variable_scope("model", reuse=tf.AUTO_REUSE):
+            layer("users"), layer(None), layer(None)
+            with pytest.raises(ValueError, match="'model' with reuse=tf.AUTO_REUSE, in which there is a layer of that"):
+                layer()
+        with tf.variable_scope("other", reuse=tf.AUTO_REUSE):
+            layer()

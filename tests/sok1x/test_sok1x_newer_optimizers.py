@@ -122,6 +122,18 @@ def test_tables_that_grow(seed):
                 np.testing.assert_allclose(ours, stock, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD with decay"])
+def test_those_that_write_whole_variables_are_refused_for_tables_with_a_cache(name):
+    """`assign_add` of a slot, `assign_sub` of the rows: they left out what was not in the cache."""
+    keras = tf.compat.v2.keras.optimizers
+    make = dict(optimizers(), **{"SGD with decay": lambda: keras.SGD(0.1, weight_decay=0.1)})[name]
+    with graph():
+        table = sok.DynamicVariable(2, cache_rows=4)
+        looked_up = sok.all2all_dense_embedding(table, tf.constant([[1], [2]], tf.int64))
+        with pytest.raises(ValueError, match="would leave out what is not in the cache"):
+            make().apply_gradients([(tf.gradients(looked_up, table)[0], table)])
+
+
 def test_averages_in_a_graph_are_refused():
     keras = tf.compat.v2.keras.optimizers
     with graph():
