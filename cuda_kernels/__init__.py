@@ -81,10 +81,10 @@ What they stand on:
 
 Headers: common.cuh is the subset of CUDA C++ that both compilers take; rows.cuh has loops over a row's floats, half.cuh
 16-bit floats, half_rows.cuh rows of them; group_members.h has the records of group_NAME, group_sum_chunk.cuh how a GPU
-adds terms up that are in order, group_sum_terms.cuh what these are, group_sum_update_rows.cuh how rows are moved by their
-sums there, group_sum_host.h how members are shared out over the host's threads, group_update_step.cuh Adam's numbers of a
-member, gpu_kernel.h a kernel that can be launched, unique_slots.h the size of unique's scratch
-table; destinations.h splits rows that are written over the host's threads, host_pages.h saves page faults on outputs,
+adds terms up that are in order, group_sum_terms.cuh what these are, group_sum_update_rows.cuh how rows are moved by
+their sums there, group_sum_host.h how members are shared out over the host's threads, group_update_step.cuh Adam's
+numbers of a member, gpu_kernel.h a kernel that can be launched, unique_slots.h the size of unique's scratch table;
+destinations.h splits rows that are written over the host's threads, host_pages.h saves page faults on outputs,
 and host_prefetch.h asks for memory before it is read.
 
 What a wrapper does. It takes `arrays.Array`s, all in memory that the current device reaches, and has sizes from their

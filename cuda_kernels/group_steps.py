@@ -25,8 +25,8 @@ KERNELS = ("group_find", "group_initial", "group_gather", "group_plain_gather", 
 # The families that declare them: imported when a GPU is there, for some of them import this.
 FAMILIES = ("cache_rows", "fill", "group_bags", "group_combine", "group_find", "group_gather", "group_initial",
             "group_pairs", "group_partition", "group_parts", "group_stamps", "group_sum", "group_sum_update",
-            "group_unique", "group_update", "group_weights", "hash_index", "index_rows", "row_init", "row_numbers", "row_use", "scan",
-            "sort", "stamps")
+            "group_unique", "group_update", "group_weights", "hash_index", "index_rows", "row_init", "row_numbers",
+            "row_use", "scan", "sort", "stamps")
 
 # The driver's functions, in the order of GroupDevice.
 _DRIVER = ("cuMemcpyHtoDAsync_v2", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuEventRecord",

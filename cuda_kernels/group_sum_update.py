@@ -19,8 +19,8 @@ declare("group_sum_lazy_adam", None, POINTER, POINTER, INT64)
 def descend(sums: np.ndarray, updates: np.ndarray) -> None:
     """Sums of `sums` and, with them for gradients, the step of `updates`.
 
-    As `group_sum.segment_sum` and then `group_update.descend`, of which on a GPU only the order in which terms are added
-    up may differ; but in one pass, and what is where sums would go is nonsense afterwards.
+    As `group_sum.segment_sum` and then `group_update.descend`, of which on a GPU only the order in which terms are
+    added up may differ; but in one pass, and what is where sums would go is nonsense afterwards.
 
     Args:
         sums: SUM [T], whose sums lie in one block, without halves.

@@ -153,7 +153,8 @@ tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
 
 // Of a fused node. What members have, one after the other; of each how many: `counts` has kSpans numbers of each
 // member. containers, names: of the resources, which then are no inputs; or empty. output_types: of all outputs, those
-// in host memory last; places: where each is among the node's, -1 where nobody reads it and the node has it not. keep_sums: of each member Request::keeps_sums.
+// in host memory last; places: where each is among the node's, -1 where nobody reads it and the node has it not.
+// keep_sums: of each member Request::keeps_sums.
 #define SOK1X_REGISTER_FUSED_OP(name)       \
   REGISTER_OP(name "s")                     \
       .Input("resources: Nr * resource")    \

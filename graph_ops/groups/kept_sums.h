@@ -1,9 +1,10 @@
-// Gradients of rows that nobody reads but one optimizer's step. Their op does not make the sums that they are: it leaves
-// what these are made of, and the step adds up and moves each row in one pass (cuda_kernels/group_sum_update.cu), so
-// that no sum passes through memory. Which ops do so, the graph shows: bridge_fusing.cc.
+// Gradients of rows that nobody reads but one optimizer's step. Their op does not make the sums that they are: it
+// leaves what these are made of, and the step adds up and moves each row in one pass
+// (cuda_kernels/group_sum_update.cu), so that no sum passes through memory. Which ops do so, the graph shows:
+// bridge_fusing.cc.
 //
-// To TensorFlow the output is a tensor as any other, of numbers that nobody has written. What its sums are made of lives
-// as long as it does. A step that cannot go that way has the sums made first: `Settle`.
+// To TensorFlow the output is a tensor as any other, of numbers that nobody has written. What its sums are made of
+// lives as long as it does. A step that cannot go that way has the sums made first: `Settle`.
 #ifndef SOK1X_GROUPS_KEPT_SUMS_H
 #define SOK1X_GROUPS_KEPT_SUMS_H
 

@@ -164,9 +164,9 @@ class LookupRun : private LookupMembers {
               Buffer* collected);
   // Sums that go to other ranks: in `values_`, of members without num_segments none.
   int SumForOthers(std::vector<SumMember>* members);
-  // Memory for rows, `values_` and `answers_`, of which those that this rank asks for, and sums for their owners, are in
-  // the former; given, taken: [T, N], rows of these two. sent: which of both is to be sent, where what this rank would
-  // send itself may be put into the other at once: see OwnIsThere.
+  // Memory for rows: `values_` for those that this rank asks for, and sums for their owners; `answers_` for those that
+  // it is asked for. given, taken: [T, N], rows of these two. sent: which of both is to be sent, where what this rank
+  // would send itself may be put into the other at once: see OwnIsThere.
   int MakeRows(int ranks, const std::vector<int64_t>& given, const std::vector<int64_t>& taken,
                const std::vector<int64_t>& row_bytes, Buffer* sent);
 
@@ -267,8 +267,8 @@ class LookupRun : private LookupMembers {
   SumMember Terms(int t) const;
   // The terms that a gradient's member has been sent; of a member that is left nothing to be done.
   void TakeTerms(int t, SumMember* m);
-  // Sums terms up into the first outputs of their members, of rows of their own each, or leaves that to who reads these.
-  // inputs: those in which terms lie. Of members that are left there is nothing to be done.
+  // Sums terms up into the first outputs of their members, each of as many rows as it has, or leaves that to who reads
+  // them. inputs: those in which terms lie. Of members that are left there is nothing to be done.
   int SumIntoOutputs(std::vector<SumMember>* members, std::initializer_list<int> inputs);
 
   std::vector<Batch> batches_;

@@ -31,7 +31,8 @@ class Moved:
         scales = [random.choice([0.0, -1.5, 0.25], len(ids)).astype(np.float32) for ids in sums.segments]
         sums.scales, sums._scales = scales, put_all(arena, scales)
         self.table_rows = [n + random.randint(1, 50) for n in num_segments]
-        self.rows = [random.permutation(of + 4)[:n].astype(np.int32) - 2 for of, n in zip(self.table_rows, num_segments)]
+        self.rows = [random.permutation(of + 4)[:n].astype(np.int32) - 2
+                     for of, n in zip(self.table_rows, num_segments)]
         self.tables = [random.normal(size=(of, dim)).astype(np.float32) for of, dim in zip(self.table_rows, dims)]
         self.slots = [[random.uniform(0, 2, size=one.shape).astype(np.float32) for one in self.tables] for _ in "mv"]
         self.scalars = [[np.array([x], np.float32) for x in (0.05 * (t + 1), 0.9, 0.99, 1e-7, 0.7, 0.8)]
@@ -123,7 +124,8 @@ def test_segments_about_as_long_as_a_chunk(seed, step, dim):
 @pytest.mark.parametrize("step", STEPS)
 def test_one_member_is_shared_out_over_threads(seed, step):
     random = np.random.RandomState(seed)
-    moved = Moved(random, step, [16, 16], [random.randint(-1, 9000, size(20000)), random.randint(0, 2, 9000)], [9000, 3])
+    segments = [random.randint(-1, 9000, size(20000)), random.randint(0, 2, 9000)]
+    moved = Moved(random, step, [16, 16], segments, [9000, 3])
     expected = moved.expected()
     for count in (1, 2, 3, 4):
         with threads(count):

@@ -1,5 +1,5 @@
-"""Gradients whose sums are left to the optimizer's step (graph_ops/groups/kept_sums.h): only where that step alone reads
-them, with the same bits as without, and nothing is kept afterwards."""
+"""Gradients whose sums are left to the optimizer's step (graph_ops/groups/kept_sums.h): only where that step alone
+reads them, with the same bits as without, and nothing is kept afterwards."""
 import ctypes
 
 import numpy as np
