@@ -1,6 +1,7 @@
 // See update_run.h.
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "../bridge/bridge_calls.h"
@@ -51,6 +52,28 @@ bool Opens(const TensorInfo* variables, int count, const UpdateFacts& facts, con
   return true;
 }
 
+// Moves the rows of those that wait, of each table the first: two steps of one table at the same time would each move
+// what the other has not seen. Leaves the others.
+int MoveTables(const UpdateKernel& kernel, GroupWork* work, std::vector<UpdateMember>* waiting) {
+  std::set<const float*> tables;
+  std::vector<UpdateMember> moved, moved_by_sums, others;
+  std::vector<SumMember> sums;
+  for (const UpdateMember& member : *waiting) {
+    SumMember sum;
+    if (!tables.insert(member.table).second) {
+      others.push_back(member);
+    } else if (KeptSums::At(member.values, &sum)) {
+      sums.push_back(sum);
+      moved_by_sums.push_back(member);
+    } else {
+      moved.push_back(member);
+    }
+  }
+  waiting->swap(others);
+  const int code = moved.empty() ? 0 : kernel.move(work, moved.data(), moved.size());
+  return code != 0 || sums.empty() ? code : kernel.sum_and_move(work, sums.data(), sums.size(), moved_by_sums.data());
+}
+
 }  // namespace
 
 int MoveRows(Group* group, const UpdateFacts* facts, const UpdateKernel& kernel, int host_inputs, uint8_t* left) {
@@ -66,19 +89,11 @@ int MoveRows(Group* group, const UpdateFacts* facts, const UpdateKernel& kernel,
   std::vector<int32_t> codes(count);
   const int held = group->Lock(true, variables.data(), static_cast<int>(width), codes.data());
   if (held != 0) return held;
-  std::vector<UpdateMember> moved, moved_by_sums;
-  std::vector<SumMember> sums;
+  std::vector<UpdateMember> waiting;
   for (size_t i = 0; i < count; ++i) {
     const int there = static_cast<int>(members[i]->variables.size());
     left[i] |= codes[i] != 0 || !Opens(&variables[i * width], there, facts[i], kernel, &arguments[i]);
-    if (left[i] || arguments[i].n == 0) continue;
-    SumMember sum;
-    if (KeptSums::At(arguments[i].values, &sum)) {
-      sums.push_back(sum);
-      moved_by_sums.push_back(arguments[i]);
-    } else {
-      moved.push_back(arguments[i]);
-    }
+    if (!left[i] && arguments[i].n > 0) waiting.push_back(arguments[i]);
   }
   GroupWork work = {kernel.device, [](void* owner, i64 nbytes) -> void* {
     auto* const of = static_cast<Group*>(owner);
@@ -87,8 +102,8 @@ int MoveRows(Group* group, const UpdateFacts* facts, const UpdateKernel& kernel,
     of->Ready();
     return code == 0 ? data : nullptr;
   }, group};
-  int code = moved.empty() ? 0 : kernel.move(&work, moved.data(), moved.size());
-  if (code == 0 && !sums.empty()) code = kernel.sum_and_move(&work, sums.data(), sums.size(), moved_by_sums.data());
+  int code = 0;
+  while (code == 0 && !waiting.empty()) code = MoveTables(kernel, &work, &waiting);
   group->Unlock();
   return code;
 }

@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_layer
 
 import sok1x as sok
+from sok1x.cuda_kernels import group_steps
 from sok1x.graph_ops.bridge import bridge, library, op_functions
 
 STEPS = {"sgd": lambda: tf.train.GradientDescentOptimizer(0.1),
@@ -171,3 +172,32 @@ def in_order(sums, seed, monkeypatch, changes):
         _, expected = trained(seed, optimizer, **changes)
         monkeypatch.delenv("SOK1X_FUSE")
         same(state, expected)
+
+
+@pytest.mark.parametrize("optimizer", sorted(STEPS))
+def test_two_steps_of_one_table_come_one_after_the_other(sums, seed, optimizer):
+    """At once each would move rows that the other has not moved yet, and one of both moves would be lost."""
+    kernels = group_steps.steps().kernels
+    random = np.random.RandomState(seed)
+    with graph():
+        layer = dense_layer(max_vocabulary_size_per_gpu=4096, embedding_vec_size=8)
+        keys = tf.constant(np.stack([random.permutation(4096)[:3000].reshape(500, 2, 3) for _ in range(2)]))
+        outs = [layer(keys[number], training=True) for number in range(2)]
+        table = layer.embedding_variable
+        steps = [sok.DistributedOptimizer(STEPS[optimizer](), average=False).minimize(
+            (number + 1) * tf.reduce_sum(out), var_list=[table]) for number, out in enumerate(outs)]
+        with session() as run:
+            run.run(outs)
+            launched = []
+            for fetch in [steps[:1]] * 3 + [steps] * 3:
+                began = kernels()
+                run.run(fetch)
+                launched.append(kernels() - began)
+            one, both = launched[2], launched[5]
+            if optimizer == "sgd":
+                before = run.run(table)
+                run.run(steps)
+                moved = np.round((before - run.run(table)) / 0.1).astype(int)
+                assert moved.sum() == 8 * 3000 * (1 + 2)
+    # A lookup, its distinct rows and stamps are kernels over both; each step is one of its own.
+    assert both == one + 1, (one, both)
