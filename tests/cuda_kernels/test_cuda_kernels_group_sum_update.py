@@ -137,10 +137,9 @@ def test_small_numbers_are_summed_as_they_are_and_flushed_by_adam_alone(seed):
     """Adam takes what is below the least normal float for 0; sums do not: 2,000 such terms make one that counts."""
     random = np.random.RandomState(seed)
     moved = Moved(random, "lazy_adam", [8], [np.zeros(2000, np.int64)], [2])
-    tiny = np.float32(1e-39)
-    moved.sums.values[0][...] = tiny
-    moved.sums.lie_values = moved.sums.lay(moved.sums.values)
+    moved.sums.values[0] = np.full((2000, 8), 1e-39, np.float32)  # whichever type was drawn
     moved.sums.half[0] = False
+    moved.sums.lie_values = moved.sums.lay(moved.sums.values)
     moved.compare(moved.expected())
 
 
