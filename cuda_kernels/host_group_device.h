@@ -250,6 +250,8 @@ int combine(GroupWork* work, const CombineMember* members, i64 count);
 int sum_parts(GroupWork* work, const PartsMember* members, i64 count);
 int weights(GroupWork* work, const WeightsMember* members, i64 count);
 int segment_sum(GroupWork* work, SumMember* members, i64 count);
+// host_group_updates.cu:
+std::vector<i64> update_tiles(const UpdateMember* members, i64 count);  // the running sum of members' tiles on a GPU
 // host_group_sum_updates.cu:
 int sum_descend(GroupWork* work, SumMember* sums, i64 count, const UpdateMember* updates);
 int sum_lazy_adam(GroupWork* work, SumMember* sums, i64 count, const UpdateMember* updates);

@@ -18,17 +18,14 @@ struct Moves {
 };
 
 bool plain(const SumMember& m) {
-  return !m.values_half && m.dim % 4 == 0 && m.dim <= kMost && m.mean == 0 && m.scales == nullptr &&
-         m.values.count == 0 && ((u64)m.values.base & 15) == 0 && ((u64)m.sums.base & 15) == 0;
+  return m.mean == 0 && m.scales == nullptr && plain_rows(m.values, m.values_half, m.dim) &&
+         plain_rows(m.sums, 0, m.dim);
 }
 
 void on_gpu(Step* step, const SumMember* sums, const UpdateMember* updates, i64 count, i64 segments,
             const Moves& kernels) {
   const auto items = running_sum(count, [=](i64 t) { return tiles_of(sums[t].n); });
-  const auto of_rows = running_sum(count, [=](i64 t) {
-    const i64 rows = UPDATE_ROWS * kTile / row_lanes(sums[t].dim);
-    return (sums[t].num_segments + rows - 1) / rows;
-  });
+  const auto of_rows = update_tiles(updates, count);
   const i64 tiles = items[count], n = kTile * tiles;
   if (std::max(n, segments) > kMost) {
     step->error = GROUP_TOO_MANY;

@@ -19,16 +19,20 @@ int move(GroupWork* work, const UpdateMember* members, i64 count, F* on_host, Ke
     on_host(members, starts.data(), count, starts[count]);
     return 0;
   }
-  const auto starts = running_sum(count, [=](i64 t) {
-    const i64 rows = UPDATE_ROWS * kTile / row_lanes(members[t].dim);
-    return (members[t].n + rows - 1) / rows;
-  });
+  const auto starts = update_tiles(members, count);
   const auto at = step.place(members, count, {&starts});
   step.launch(on_gpu, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
   return step.error;
 }
 
 }  // namespace
+
+std::vector<i64> update_tiles(const UpdateMember* members, i64 count) {
+  return running_sum(count, [=](i64 t) {
+    const i64 rows = UPDATE_ROWS * kTile / row_lanes(members[t].dim);
+    return (members[t].n + rows - 1) / rows;
+  });
+}
 
 int descend(GroupWork* work, const UpdateMember* members, i64 count) {
   return move(work, members, count, sok1x_group_descend, DESCEND);

@@ -131,13 +131,7 @@ int sok1x_forward(void* handle, int index, int input) {
 }
 
 int sok1x_temporary(void* handle, int64_t bytes, void** data) {
-  auto* request = static_cast<sok1x::Request*>(handle);
-  tensorflow::Tensor block;
-  const int code = sok1x::AllocateTemporary(request, bytes, &block, data);
-  if (code != 0) return code;
-  request->FollowTensorFlow();
-  request->temporaries.push_back(block);
-  return 0;
+  return sok1x::TakeTemporary(static_cast<sok1x::Request*>(handle), bytes, data);
 }
 
 void sok1x_finish(void* handle, int code, const char* message) {

@@ -48,6 +48,16 @@ inline int AllocateTemporary(Request* request, int64_t bytes, tf::Tensor* block,
   return 0;
 }
 
+// Scratch memory until the request has finished.
+inline int TakeTemporary(Request* request, int64_t bytes, void** data) {
+  tf::Tensor block;
+  const int code = AllocateTemporary(request, bytes, &block, data);
+  if (code != 0) return code;
+  request->FollowTensorFlow();
+  request->temporaries.push_back(block);
+  return 0;
+}
+
 // Whether a variable has a value. Assigned by what XLA has compiled, it does not say so in TensorFlow 1.15; one without
 // a value has the shape [0] there, which no variable of a table has.
 inline bool HasValue(tf::Var* variable) {

@@ -90,9 +90,7 @@ Group::Blocks::~Blocks() {
 }
 
 void Group::GiveBlocks() {
-  if (on_host_) {
-    for (const tf::Tensor& block : blocks_) Scratch::Get()->Give(block);
-  }
+  Blocks(std::move(blocks_), on_host_);
   blocks_.clear();
   kept_.clear();
   lent_blocks_.reset();

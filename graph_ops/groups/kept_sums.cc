@@ -91,13 +91,8 @@ int KeptSums::Settle(Request* request) {
   Waiting waiting;
   if (request->inputs.empty() || !All::Get()->Find(request->inputs[0].data, &waiting)) return 0;
   GroupWork work = {waiting.device, [](void* owner, i64 nbytes) -> void* {
-    auto* const of = static_cast<Request*>(owner);
-    tf::Tensor block;
     void* data = nullptr;
-    if (AllocateTemporary(of, nbytes, &block, &data) != 0) return nullptr;
-    of->temporaries.push_back(block);
-    of->FollowTensorFlow();
-    return data;
+    return TakeTemporary(static_cast<Request*>(owner), nbytes, &data) == 0 ? data : nullptr;
   }, request};
   const int code = waiting.steps->segment_sum(&work, &waiting.member, 1);
   if (code == 0) All::Get()->Drop(request->inputs[0].data);
