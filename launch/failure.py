@@ -22,8 +22,10 @@ from .exchange_watch import ExchangeWatch
 from .hosts import named
 from .lines import print_line
 
-# After the grace, for those that have told their user already and only wait for others to.
-_EXTRA_SECONDS = 1.0
+# After the grace, for those that have told their user already: they wait for others to, whom the launcher kills once
+# one has ended. None of the three is to end before a slow machine has let the last one say its line.
+_TOLD_SECONDS = 1.0
+_EXTRA_SECONDS = 1.5
 _ALARM_SECONDS = 3
 _FLUSH_SECONDS = 0.5
 _LOOK_SECONDS = 0.5
@@ -59,7 +61,7 @@ def give_up():
 
 def _end_at_exit():
     logging.shutdown()
-    end_now(None)
+    end_now()
 
 
 def _chain_excepthook(world):
@@ -140,8 +142,11 @@ class Monitor(threading.Thread):
                 break
             self._survive(self._watch.release)
             time.sleep(min(left, 0.1))
-        end_now(None if self._finishing else "{} (this process did not end by itself in {:g} s and is ended "
-                "now)".format(_obituary(self._world), self._world.grace_seconds))
+        if not self._finishing:
+            print_line("{} (this process did not end by itself in {:g} s and is ended now)".format(
+                _obituary(self._world), self._world.grace_seconds))
+            time.sleep(_TOLD_SECONDS + _AFTER_SECONDS)
+        end_now()
 
     def _survive(self, call):
         """Makes a call that must not end this thread, whose last duty is to end the process."""
@@ -163,7 +168,7 @@ def _arm_alarm(seconds):
         signal.alarm(int(seconds + 0.999))
 
 
-def end_now(text):
+def end_now(text=None):
     """Ends this process at once with exit code 1, or that of `sys.exit`, with `text` on stderr, from any thread."""
     if text:
         print_line(text)
@@ -224,7 +229,7 @@ def finish(world):
     if error.rank != world.rank and error.message not in (_uncaught or ""):
         print_line(_obituary(world))
     coordinator.leaving.end()
-    limit = time.monotonic() + world.grace_seconds + _EXTRA_SECONDS / 2
+    limit = time.monotonic() + world.grace_seconds + _TOLD_SECONDS
     # Where MPI is not ours, a rank 0 that has left does not wait for anybody, so it does not answer either.
     unheard = coordinator.leaving.leader_left_at is not None and not world.mpi.ours
     while not (coordinator.leaving.all_ended or unheard or transport.closed) and time.monotonic() < limit:
