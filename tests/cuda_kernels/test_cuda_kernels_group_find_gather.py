@@ -2,16 +2,15 @@
 import numpy as np
 import pytest
 from group_arena import Arena, Blocked, Flat, int64, put_all, sizes
-from kernel_checks import EXTREMES, combine_oracle, dirty
-from kernel_devices import SMALL, call, host_only, on, on_gpu, same_bits, size
+from group_tables import DIMS, Tables
+from kernel_checks import dirty
+from kernel_devices import SMALL, call, host_only, on_gpu, same_bits, size
 
-from sok1x.cuda_kernels import backend, group_bags, group_combine, group_find, group_gather, groups, hash_index
+from sok1x.cuda_kernels import backend, group_find, group_gather, groups, hash_index
 from sok1x.cuda_kernels.arrays import of_numpy
 
 pytestmark = pytest.mark.usefixtures("device")
-KEY_TYPES = ["int64", "int32", "uint32"]
 COUNTS = [0, 1, 2, 7, 33, 100]
-DIMS = [1, 2, 3, 4, 5, 6, 8, 12, 16, 31, 32, 33, 64, 100, 128, 130, 257, 300]
 
 
 @pytest.mark.parametrize("dtype, name", [(group_find.FIND, "group_find_member_bytes"),
@@ -52,79 +51,6 @@ def test_positions_that_have_rows_are_left_alone_when_they_are_looked_up_again(s
     new = lacked & (expected >= 0)
     np.testing.assert_array_equal(out[new], table[expected[new]].astype(out.dtype))
     assert (out[~new] == 7).all() and missing == (lacked & (expected < 0)).sum()
-
-
-def some_keys(random, key_type, n):
-    info = np.iinfo(key_type)
-    edges = EXTREMES if key_type == "int64" else np.array([info.min, info.max, 0, 1, info.max - 1], key_type)
-    return np.concatenate([edges.astype(key_type), random.randint(info.min, info.max, n, key_type)])
-
-
-class Tables:
-    """Random members of a lookup: an index or none, a table, keys of which some have no row."""
-
-    def __init__(self, random, arena, count):
-        self.count, self.n = count, sizes(random, count, size(3000) // 2)
-        self.types = random.choice(KEY_TYPES, count).tolist()
-        self.has_index = random.uniform(size=count) < 0.6
-        self.ranks = random.choice([1, 2, 3, 8], count)
-        self.limit = random.choice([0, 1, 1000, 2 ** 31 - 1], count)
-        in_range = (random.uniform(size=count) < 0.2) & (self.limit > 0)  # it is only asked whether keys are
-        self.ranks[in_range] = 0
-        self.least = np.where(in_range, random.choice([0, -7, -2 ** 31], count), 0)
-        self.dim = random.choice(DIMS if not SMALL else [1, 3, 4, 130], count)
-        self.rows = random.randint(1, 500, count)
-        self.keys, self.expected, indexes = [], [], []
-        for t in range(count):
-            keys, expected, index = (self._indexed if self.has_index[t] else self._direct)(random, t)
-            self.keys.append(keys)
-            self.expected.append(expected.astype(np.int32))
-            indexes.append(index)
-        self.capacity = np.array([len(index) for index in indexes], np.int64)
-        self.index = put_all(arena, indexes)
-        self.tables = [random.standard_normal((max(1, self.expected[t].max() + 1 if self.n[t] else 0), self.dim[t]))
-                       .astype(np.float32) for t in range(count)]
-
-    def _indexed(self, random, t):
-        known = np.unique(some_keys(random, self.types[t], int(self.rows[t]) + 9))
-        stored = random.permutation(known)[:self.rows[t]]
-        capacity = hash_index.capacity(len(stored))
-        index = np.empty((capacity, 2), np.int64)
-        with on("host"):
-            call(hash_index.clear, index)
-            call(hash_index.insert, index, stored.astype(np.int64), np.full(len(stored), -1, np.int32), 0)
-        row_of = dict(zip(stored.tolist(), range(len(stored))))
-        keys = random.choice(known, self.n[t])
-        return keys, np.array([row_of.get(key, -1) for key in keys.tolist()]), index
-
-    def _direct(self, random, t):
-        """A table without index; without a limit all keys are in range."""
-        limit, ranks, least = int(self.limit[t]), int(self.ranks[t]), int(self.least[t])
-        if not limit:
-            keys = random.randint(0, 1000 * ranks, self.n[t])
-        elif self.types[t] == "int64":
-            edges = [limit, limit - 1, least, least - 1]
-            keys = random.choice(np.concatenate([random.randint(-10, 2000, 50), EXTREMES, edges]), self.n[t])
-        else:
-            keys = some_keys(random, self.types[t], 50)
-            keys = random.choice(np.concatenate([keys, random.randint(0, 2000, 50)]).astype(self.types[t]), self.n[t])
-        keys = keys.astype(self.types[t])
-        if limit == 2 ** 31 - 1:  # rows beyond any table of this test: small ones only
-            keys[(keys >= 2000) & (keys < limit)] = 5
-        wide = keys.astype(np.int64)
-        inside = (wide >= least) & (wide < limit) if limit else np.ones(len(wide), bool)
-        return keys, np.where(inside, wide // ranks if ranks else 0, -1), np.zeros((0, 2), np.int64)
-
-    def members(self, base, keys, rows_at):
-        members = groups.members(group_find.FIND, self.count)
-        keys.lie(members["keys"], base)
-        members["key_type"] = [backend.KEY_TYPES[name] for name in self.types]
-        members["n"] = self.n
-        members["index"] = np.where(self.has_index, base + self.index, 0)
-        members["capacity"], members["ranks"] = self.capacity, self.ranks
-        members["least"], members["limit"] = self.least, self.limit
-        members["rows"] = base + rows_at
-        return members
 
 
 @pytest.mark.parametrize("ranks", [0, 1, 2, 5])
@@ -175,87 +101,6 @@ def test_look_up(seed, count, ranks, align):
         np.testing.assert_array_equal(found[1 + t], rows)
         assert values[t].tobytes() == expected.tobytes()
         assert found[0][t] == (rows < 0).sum()
-
-
-@pytest.mark.parametrize("count", [0, 1, 7, 33])
-def test_look_up_bags(seed, count):
-    """Bags of one key each, of a few, of none, or one of all; keys without a row add nothing."""
-    random, arena = np.random.RandomState(seed), Arena()
-    tables = Tables(random, arena, count)
-    for table in tables.tables:
-        table[::5] = -0.0  # which a sum has as 0
-    keys = Flat(arena, random, tables.keys)
-    rows_at, tables_at = put_all(arena, [dirty(n, np.int32) for n in tables.n]), put_all(arena, tables.tables)
-    lengths = []
-    for n in tables.n.tolist():
-        cuts = random.randint(0, n + 1, random.choice([0, 1, n, 3 * n + 1]))
-        lengths.append(np.ones(n, np.int64) if random.rand() < 0.5 else np.diff(np.sort(np.append(cuts, [0, n]))))
-    offsets = [np.append(0, np.cumsum(one)).astype(np.int64) for one in lengths]
-    offsets_at = put_all(arena, offsets)
-    half, mean = random.randint(0, 2, count), random.randint(0, 2, count)
-    outs = [dirty((len(one), dim), np.float16 if narrow else np.float32)
-            for one, dim, narrow in zip(lengths, tables.dim, half)]
-    outs_at, counts_at = put_all(arena, outs), arena.out((4, count), np.int64)
-
-    def run(base):
-        members, bags = tables.members(base, keys, rows_at), groups.members(group_combine.COMBINE, count)
-        members["table"], members["dim"] = base + tables_at, tables.dim
-        groups.lie_at(bags["source"], members["table"])
-        groups.lie_at(bags["out"], base + outs_at)
-        bags["inverse"], bags["offsets"], bags["out_half"] = members["rows"], base + offsets_at, half
-        bags["dim"], bags["mean"] = tables.dim, mean
-        bags["n_keys"], bags["n_bags"] = tables.n, [len(one) for one in lengths]
-        group_find.look_up_bags(members, bags, int64(base + counts_at, 4, count))
-
-    counts, *found = arena.same_bits(run, counts_at, *rows_at, *outs_at)
-    assert counts[:3].tobytes() == dirty((4, count), np.int64)[:3].tobytes()
-    for t, expected in enumerate(tables.expected):
-        np.testing.assert_array_equal(found[t], expected)
-        assert counts[3, t] == (expected < 0).sum()
-        sums = combine_oracle(tables.tables[t], None, expected, offsets[t], mean[t]).astype(outs[t].dtype)
-        assert found[count + t].tobytes() == sums.tobytes()
-
-
-@pytest.mark.parametrize("count", [0, 1, 7, 33])
-@host_only
-def test_look_up_one_each(seed, count):
-    """Members with one key in each bag, by indices or by splits; with other bags, wherever these are; with no keys."""
-    random, arena = np.random.RandomState(seed), Arena()
-    tables = Tables(random, arena, count)
-    for table in tables.tables:
-        table[::5] = -0.0  # which a sum has as 0
-    keys = Flat(arena, random, tables.keys)
-    rows_at, tables_at = put_all(arena, [dirty(n, np.int32) for n in tables.n]), put_all(arena, tables.tables)
-    outs_at = put_all(arena, [dirty((n, dim), np.float32) for n, dim in zip(tables.n, tables.dim)])
-    stride, splits = random.randint(1, 4, count), random.uniform(size=count) < 0.4
-    other, given = random.uniform(size=count) < 0.5, []
-    for t, n in enumerate(tables.n.tolist()):
-        bags = np.arange(n + bool(splits[t]))
-        if other[t] and n:
-            bags[random.choice([0, n - 1, random.randint(n)])] += random.choice([-1, 1, 2 ** 40])
-        other[t] = other[t] and n > 0
-        wide = dirty((len(bags), 1 if splits[t] else stride[t]), np.int64)
-        wide[:, 0] = bags
-        given.append(wide)
-    given_at, counts_at = put_all(arena, given), arena.out((2, count), np.int64)
-
-    def run(base):
-        members, bags = tables.members(base, keys, rows_at), groups.members(group_bags.BAGS, count)
-        members["table"], members["dim"] = base + tables_at, tables.dim
-        groups.lie_at(members["out"], base + outs_at)
-        bags["splits"] = np.where(splits, base + given_at, 0)
-        bags["bags"] = np.where(splits, 0, base + given_at)
-        bags["stride"], bags["n"], bags["n_bags"] = stride, tables.n, tables.n
-        group_find.look_up_one_each(members, bags, int64(base + counts_at, 2, count))
-
-    counts, *found = arena.run(run, counts_at, *rows_at, *outs_at)
-    np.testing.assert_array_equal(counts[0], other)
-    for t in np.flatnonzero(~other):
-        rows = tables.expected[t]
-        np.testing.assert_array_equal(found[t], rows)
-        assert counts[1, t] == (rows < 0).sum()
-        sums = combine_oracle(tables.tables[t], None, rows, np.arange(len(rows) + 1), False)
-        assert found[count + t].tobytes() == sums.tobytes()
 
 
 @pytest.mark.parametrize("ranks, align", [(0, 16), (0, 4), (0, 8), (1, 1), (3, 1), (4, 16)])

@@ -1,4 +1,4 @@
-"""Jobs that end well, end early, fail, stall or die; the scenarios are in ranks_endings.py."""
+"""Jobs that end well, end early, fail, stall or die; the scenarios are in ranks_endings.py and ranks_before_init.py."""
 import os
 import re
 import signal
@@ -10,18 +10,19 @@ from ranks import run_ranks
 
 from sok1x.launch import failure
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks_endings.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM, BEFORE_INIT = os.path.join(HERE, "ranks_endings.py"), os.path.join(HERE, "ranks_before_init.py")
 
 
-def fine(ranks, scenario, *arguments, **options):
-    done = run_ranks(ranks, PROGRAM, scenario, *arguments, timeout=60, fresh=True, **options)
+def fine(ranks, scenario, *arguments, program=PROGRAM, **options):
+    done = run_ranks(ranks, program, scenario, *arguments, timeout=60, fresh=True, **options)
     assert done.out.count("fine") == max(1, ranks), str(done)
     return done
 
 
-def failing(ranks, scenario, *arguments, within=10.0, **options):
+def failing(ranks, scenario, *arguments, within=10.0, program=PROGRAM, **options):
     """The job must end non-zero within so many seconds of the line 'trouble at'."""
-    done = run_ranks(ranks, PROGRAM, scenario, *arguments, timeout=60, fresh=True, check=False, **options)
+    done = run_ranks(ranks, program, scenario, *arguments, timeout=60, fresh=True, check=False, **options)
     ended = time.monotonic()
     assert done.code != 0, str(done)
     troubles = [float(word) for word in re.findall(r"trouble at ([0-9.]+)", done.out)]
@@ -143,39 +144,40 @@ def test_an_exchange_that_one_rank_does_not_finish_is_given_up(way):
 
 @pytest.mark.parametrize("scenario", ["never_init", "never_init_mpi_runs"])
 def test_a_rank_that_runs_init_late_is_waited_for_with_a_warning(scenario):
-    done = run_ranks(2, PROGRAM, scenario, "3", timeout=60, fresh=True, check=False, env={"SOK1X_STALL_SECONDS": "1"})
+    done = run_ranks(2, BEFORE_INIT, scenario, "3", timeout=60, fresh=True, check=False,
+                     env={"SOK1X_STALL_SECONDS": "1"})
     assert done.code == 0, str(done)
     assert re.search("sok1x: rank 0: sok.Init has waited [1-4] s for ranks that have not run", done.err), str(done)
 
 
 @pytest.mark.parametrize("scenario", ["never_init", "never_init_mpi_runs"])
 def test_a_rank_that_never_runs_init_is_given_up(scenario):
-    done = failing(2, scenario, "50", within=10.0, env={"SOK1X_ABORT_SECONDS": "1"})
+    done = failing(2, scenario, "50", program=BEFORE_INIT, env={"SOK1X_ABORT_SECONDS": "1"})
     assert "not every rank has run it within 1 s (SOK1X_ABORT_SECONDS)" in done.err, str(done)
 
 
 def test_ranks_that_end_before_init_are_not_waited_for(tmp_path):
     """mpiexec takes them for programs without MPI, unless it hears of MPI in another before it hears of their end."""
-    done = run_ranks(3, PROGRAM, "leave_before_init", tmp_path, timeout=60, fresh=True, check=False)
+    done = run_ranks(3, BEFORE_INIT, "leave_before_init", tmp_path, timeout=60, fresh=True, check=False)
     assert done.code == 1, str(done)
     ours = "sok1x: rank 1: sok.Init: not every rank will run it: ranks 0, 2 have ended before, with exit code 0."
     assert ours in done.err or "mpiexec has exited due to process rank" in done.err, str(done)
 
 
 def test_a_rank_that_raises_before_init_is_not_waited_for_though_mpi_keeps_it():
-    done = failing(3, "raises_before_init", within=25)
+    done = failing(3, "raises_before_init", within=25, program=BEFORE_INIT)
     assert "sok.Init: not every rank will run it: rank 1 ends without it" in done.err, str(done)
     assert "ValueError: boom before sok.Init" in done.err, str(done)
 
 
 def test_mpi_without_thread_support_is_refused():
-    done = run_ranks(2, PROGRAM, "threads_disabled", timeout=60, fresh=True)
+    done = run_ranks(2, BEFORE_INIT, "threads_disabled", timeout=60, fresh=True)
     assert done.out.count("MPI was initialised before sok.Init with MPI_THREAD_FUNNELED") == 2, str(done)
 
 
 @pytest.mark.parametrize("scenario", ["mpi4py_first", "mpi4py_later"])
 def test_beside_the_programs_own_mpi4py(scenario):
-    fine(2, scenario)
+    fine(2, scenario, program=BEFORE_INIT)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

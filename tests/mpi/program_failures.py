@@ -10,39 +10,15 @@ import sys
 import threading
 import time
 
+import failures_steps
 import numpy as np
 import tensorflow.compat.v1 as tf
-from held_memory import held
+from failures_model import Model, session
 
 import sok1x as sok
-from sok1x.launch import batches
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 RANK = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
-
-
-class Model:
-    """One layer, its training step and an evaluation, in the default graph."""
-
-    def __init__(self, rows=100, use_hashtable=True, dim=4, count=1):
-        self.keys = tf.placeholder(tf.int64, [None, 1, 1])
-        self.layers = [sok.All2AllDenseEmbedding(rows, dim, 1, 1, use_hashtable=use_hashtable) for _ in range(count)]
-        outputs = [layer(self.keys) for layer in self.layers]
-        self.loss = tf.add_n([tf.reduce_sum(output) for output in outputs])
-        variables = [layer.embedding_variable for layer in self.layers]
-        self.train = tf.train.GradientDescentOptimizer(0.1).minimize(self.loss, var_list=variables)
-        self.evaluated = self.layers[0](self.keys, training=False)
-        self.init = tf.global_variables_initializer()
-
-    def feed(self, keys):
-        return {self.keys: np.array(keys, np.int64).reshape(-1, 1, 1)}
-
-
-def session(model, init):
-    sess = tf.Session()
-    sess.run(init)
-    sess.run(model.init)
-    return sess
 
 
 def raises():
@@ -292,52 +268,8 @@ def sessions_and_graphs():
     print("rank", RANK, "ok")
 
 
-def checksum():
-    """Prints a digest of every variable of this rank after some steps: the same run ends with the same bits."""
-    import hashlib
-    init = sok.Init(global_batch_size=4, seed=7)  # as where another case has run before
-    model = Model(rows=300, count=2)
-    more = tf.train.AdamOptimizer(0.01).minimize(
-        model.loss * model.loss, var_list=[layer.embedding_variable for layer in model.layers])
-    model.init = tf.global_variables_initializer()
-    with session(model, init) as sess:
-        random = np.random.RandomState(RANK)
-        for _ in range(30):
-            sess.run(more, model.feed(random.randint(-200, 200, random.randint(0, 20))))
-        values = sess.run(tf.global_variables())
-    digest = hashlib.sha256(b"".join(np.ascontiguousarray(value).tobytes() for value in values)).hexdigest()
-    print("digest of rank {} {}".format(RANK, digest))
-
-
-def memory(first=200, last=700):
-    """What this process holds after the first of these steps, after each quarter of the others, and after the last,
-    all garbage collected."""
-    batches._REMEMBERED = 100  # what is remembered of past steps is full long before the first look
-    init = sok.Init(global_batch_size=4)
-    model = Model(rows=500)
-    combined = sok.DistributedEmbedding("sum", 500, 4, 1, 3)
-    keys = tf.placeholder(tf.int64, [None])
-    count = tf.size(keys, out_type=tf.int64)
-    rows = tf.stack([tf.range(count), tf.zeros([count], tf.int64)], 1)
-    out = combined(tf.SparseTensor(rows, keys, tf.stack([count, 3])))
-    more = tf.train.AdamOptimizer(0.01).minimize(tf.reduce_sum(out), var_list=[combined.embedding_variable])
-    model.init = tf.global_variables_initializer()
-    with session(model, init) as sess:
-        run = sess.make_callable([model.train, more], [model.keys, keys])
-        random = np.random.RandomState(RANK)
-        for step in range(last):
-            size = random.randint(0, 5)
-            run(random.randint(0, 400, [size, 1, 1]), random.randint(0, 400, size))
-            if step + 1 in range(first, last + 1, (last - first) // 4):
-                sys.stdout.write("rank {} after {} holds {} {} {}\n".format(RANK, step + 1, *held()))
-
-
-def memory_of_many_steps():
-    memory(500, 2500)
-
-
 if __name__ == "__main__":
     for case in sys.argv[1:]:
         with tf.Graph().as_default():
-            globals()[case]()
+            (globals().get(case) or getattr(failures_steps, case))()
         sys.stdout.write("{} done\n".format(case))  # in one piece, for two ranks write
