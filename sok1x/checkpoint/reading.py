@@ -19,6 +19,10 @@ from sok1x.cuda_kernels import admission
 from sok1x.graph_ops.stores.forgetting import Forgetting
 from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 
+_OTHER_OPTIMIZER = (
+    " It was saved with another optimizer: build the model with that one; or write the rows alone with it (sok.dump) "
+    "and load them here (sok.load), where this optimizer begins anew.")
+
 
 class Wanted(NamedTuple):
     """What a model has, and a checkpoint must fit.
@@ -196,8 +200,9 @@ class TableSource:
             if part not in table.parts:
                 if part in shard_names.SCORES:
                     continue  # it was saved by a table that did not forget, or did by other scores
-                raise MismatchError("{} has no '{}' of table '{}', which the model has; it has {}.".format(
-                    self._checkpoint.folder, part, self._name, ", ".join(sorted(table.parts))))
+                raise MismatchError("{} has no '{}' of table '{}', which the model has; it has {}.{}".format(
+                    self._checkpoint.folder, part, self._name, ", ".join(sorted(table.parts)),
+                    _OTHER_OPTIMIZER if part.startswith(shard_names.SLOT) else ""))
             self._expect("dtype of " + part, table.parts[part].dtype, dtype)
             self._expect("shape of a row of " + part, list(table.parts[part].row_shape), list(row_shape))
 

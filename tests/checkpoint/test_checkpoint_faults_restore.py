@@ -16,7 +16,7 @@ MISMATCHES = {  # what the error says, and whether all ranks find out by themsel
     "rows": (["has 30 rows of table 'EmbeddingVariable'", "its shard has 20 rows", "max_vocabulary_size_per_gpu of at "
               "least 30"], True),
     "adam": (["has no 'slot:EmbeddingVariable/Adam' of table 'EmbeddingVariable', which the model has",
-              "slot:EmbeddingVariable/Momentum"], True),
+              "slot:EmbeddingVariable/Momentum", "write the rows alone with it (sok.dump)"], True),
     "table": (["There is no table 'EmbeddingVariable_1'", "it has EmbeddingVariable."], True),
     "dense shape": (["variable 'weights' is float32 [3]", "float32 (5,) in the model"], False),
     "dense dtype": (["variable 'weights' is float32 [3]", "float64 (3,) in the model"], False),
