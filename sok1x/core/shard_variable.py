@@ -137,6 +137,7 @@ class ShardVariable(ResourceVariable):
             [3, 4]
         """
         cached_wholes.refuse_replacing(self, "load")
+        cached_wholes.refuse(self, growing_slots.table_with(self), "load")
         super().load(value, session)
 
     def assign_add(self, delta: Any, use_locking: Any = None, name: Any = None, read_value: bool = True) -> Any:

@@ -70,6 +70,17 @@ def test_writes_to_a_whole_variable_are_refused(write):
                 getattr(variable, write)(0.1 * variable)
 
 
+@pytest.mark.parametrize("write", ["assign", "load"])
+def test_other_values_of_whole_slots_are_refused(write):
+    with tf.Graph().as_default(), tf.Session():
+        table = sok.DynamicVariable(2, cache_rows=4, name="users")
+        optimizer = tf.train.AdagradOptimizer(0.1)
+        looked_up = sok.all2all_dense_embedding(table, tf.constant([[1], [2]], tf.int64))
+        optimizer.apply_gradients([(tf.gradients(looked_up, table)[0], table)])
+        with pytest.raises(ValueError, match=r"slot '.*' of table 'users', .*whole slot \({}\)".format(write)):
+            getattr(optimizer.get_slot(table, "accumulator"), write)(np.zeros([4, 2], np.float32))
+
+
 def test_other_values_of_whole_variables_are_refused():
     """They gave a session another one's index, whose rows were not in its memory: a crash, or zeros."""
     with tf.Graph().as_default(), tf.Session() as session:
