@@ -107,8 +107,31 @@ bool Is(const std::string& function, std::initializer_list<const char*> names) {
   return std::find(names.begin(), names.end(), function) != names.end();
 }
 
+// Whether what comes along an edge may lie in the memory of a variable that is no resource: assigning to such a one
+// changes what those have who have read it already. (What reads a resource keeps its values: assigning copies then.)
+// Of TensorFlow's ops those that may hand on the memory of what they are given, others have made some of their own.
+bool MayLieInVariable(const tf::Edge& edge) {
+  static const std::set<std::string> kHandOn = {
+      "AddN", "Bitcast", "BroadcastTo", "Cast", "CheckNumerics", "Concat", "ConcatV2", "ConjugateTranspose", "Enter",
+      "Exit", "ExpandDims", "Identity", "IdentityN", "Max", "Mean", "Merge", "Min", "NextIteration", "Pack",
+      "PlaceholderWithDefault", "PreventGradient", "Print", "Prod", "Reshape", "Slice", "Snapshot", "Split", "SplitV",
+      "Squeeze", "StopGradient", "StridedSlice", "Sum", "Switch", "Tile", "Transpose", "Unpack"};
+  std::vector<const tf::Edge*> look = {&edge};
+  std::set<const tf::Node*> seen;
+  while (!look.empty()) {
+    const tf::Edge& along = *look.back();
+    look.pop_back();
+    if (along.IsControlEdge()) continue;
+    const tf::Node& from = *along.src();
+    if (tf::IsRefType(from.output_type(along.src_output()))) return true;
+    if (kHandOn.count(from.type_string()) == 0 || !seen.insert(&from).second) continue;
+    look.insert(look.end(), from.in_edges().begin(), from.in_edges().end());
+  }
+  return false;
+}
+
 // Of nodes of ours those that are gradients of rows which one optimizer's step reads, as it reads gradients, and nobody
-// else (groups/kept_sums.h); both always run once, on one device.
+// else (groups/kept_sums.h); both always run once, on one device. What they are made of stays as it is meanwhile.
 tf::Status FindKeptSums(const Nodes& ours, const Levels& levels, std::set<tf::Node*>* kept) {
   const std::set<tf::Node*> all(ours.begin(), ours.end());
   for (tf::Node* node : ours) {
@@ -133,7 +156,9 @@ tf::Status FindKeptSums(const Nodes& ours, const Levels& levels, std::set<tf::No
     TF_RETURN_IF_ERROR(tf::GetNodeAttr(only->dst()->attrs(), "function", &reads));
     TF_RETURN_IF_ERROR(tf::GetNodeAttr(only->dst()->attrs(), "Nr", &resources));
     if (Is(reads, {"operations.gradient_descent.step", "operations.adam.lazy_step"}) &&
-        only->dst_input() == resources) {
+        only->dst_input() == resources &&
+        std::none_of(node->in_edges().begin(), node->in_edges().end(),
+                     [](const tf::Edge* edge) { return MayLieInVariable(*edge); })) {
       kept->insert(node);
     }
   }

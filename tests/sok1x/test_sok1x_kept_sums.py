@@ -106,6 +106,29 @@ def test_not_where_anyone_else_reads_them(sums, seed, optimizer, monkeypatch):
             same(one[1:], other[1:])
 
 
+@pytest.mark.parametrize("kept", [False, True], ids=["variable", "resource"])
+def test_not_of_what_may_change_before_the_step(sums, kept):
+    """A variable that is no resource, given as the gradient, is assigned after the gradient has run: what has been read
+    of it changes then. Of a resource it does not."""
+    with graph():
+        layer = dense_layer(embedding_initializer=tf.zeros_initializer())
+        out = layer(tf.reshape(tf.range(12, dtype=tf.int64), [2, 2, 3]), training=True)
+        given = tf.get_variable("given", initializer=tf.ones([4, 3, 4]), trainable=False, use_resource=kept)
+        grad, = tf.gradients(out, layer.embedding_variable, grad_ys=tf.reshape(given, [2, 2, 3, 4]))
+        with tf.control_dependencies([grad.values]):
+            assigned = given.assign(tf.fill([4, 3, 4], 1000.0))
+        with tf.control_dependencies([assigned]):
+            rate = tf.identity(1.0)
+        train = sok.OptimizerWrapper(tf.train.GradientDescentOptimizer(rate)).apply_gradients(
+            [(grad, layer.embedding_variable)])
+        with session() as run:
+            began = sums.sok1x_kept_sums_kept()
+            run.run(train)
+            assert sums.sok1x_kept_sums_kept() - began == kept
+            rows = run.run(layer.embedding_variable)
+    np.testing.assert_array_equal(np.unique(rows), [-1, 0])
+
+
 def test_one_session_runs_steps_of_both_kinds(sums, seed):
     """A node of the same name keeps its sums in one kind of session.run and makes them in another."""
     with graph():
