@@ -35,7 +35,8 @@ class Instance(NamedTuple):
             gradient.
         frame: TensorFlow's frame of a loop in a loop; 0 elsewhere.
         iteration: Of that loop.
-        signature: A hash of the ops that communicate in the same session.run: training and evaluation may share ops.
+        signature: A hash of the ops that communicate in the same session.run, and of whether an optimizer steps there:
+            training and evaluation may share ops.
     """
     tie: int = 0
     frame: int = 0

@@ -6,6 +6,10 @@
 // on all ranks, as attribute `signature` of these ops; where an op is in graphs with different hashes, all but the
 // first get a node name, and so a kernel, of their own.
 //
+// Steps of optimizers do not communicate. But where threads run things at the same time, gradients that are only looked
+// at must not be taken for those that a step follows: one rank would then step by what another throws away. So whether
+// anything steps is in the hash of what has gradients of ours.
+//
 // And where nobody reads what an op would keep for a gradient that few ask for (its config's field `kept` says which
 // output that is), the config says 0 from now on; such an op, too, is then another than where somebody does.
 //
@@ -40,15 +44,17 @@ class SignaturePass : public tf::GraphOptimizationPass {
   tf::Status Run(const tf::GraphOptimizationPassOptions& options) override {
     if (options.graph == nullptr || *options.graph == nullptr) return tf::Status();
     uint64_t signature = 0;
-    bool evaluates = true;
+    bool evaluates = true, steps = false;
     std::vector<tf::Node*> ours;
     for (tf::Node* node : (*options.graph)->op_nodes()) {
       int64_t digest = 0;
+      steps = steps || Steps(node->type_string());
       if (!IsOurs(node->type_string()) || !Get(node, "digest", &digest) || digest == 0) continue;
       signature += Mix(static_cast<uint64_t>(digest));
       evaluates = evaluates && node->type_string() != kGradientType;
       ours.push_back(node);
     }
+    if (steps && !evaluates) signature = Mix(signature);
     for (tf::Node* node : ours) {
       node->ClearAttr("signature");
       node->AddAttr("signature", static_cast<tf::int64>(signature));
@@ -65,6 +71,11 @@ class SignaturePass : public tf::GraphOptimizationPass {
     const tf::AttrValue* attr = node->attrs().Find(name);
     if (attr != nullptr) *value = attr->i();
     return attr != nullptr;
+  }
+
+  // Whether a node of this type moves rows of a table: an optimizer's of ours, or of TensorFlow's.
+  static bool Steps(const std::string& type) {
+    return type == kUpdateType || type.find("ResourceSparseApply") == 0 || type.find("ResourceScatter") == 0;
   }
 
   // Whether an output is kept that nobody reads: then it no more is.

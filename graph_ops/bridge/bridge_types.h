@@ -19,6 +19,7 @@ namespace sok1x {
 
 constexpr char kGradientType[] = "Sok1xGradient";
 constexpr char kLookupType[] = "Sok1xLookup";
+constexpr char kUpdateType[] = "Sok1xUpdate";
 
 // Whether an op of this type is one of ours, and no fused node.
 inline bool IsOurs(const std::string& type) {

@@ -16,3 +16,8 @@ def test_loops_threads_and_sessions(ranks, seed):
 def test_graphs_that_some_ranks_have_alone_and_steps_that_fail(tmp_path, seed):
     finished = run_ranks(2, os.path.join(HERE, "program_graphs.py"), tmp_path, seed % 10 ** 6, timeout=240)
     assert finished.out.count("ok") == 2, str(finished)
+
+
+def test_gradients_that_are_looked_at_while_another_thread_trains():
+    finished = run_ranks(2, os.path.join(HERE, "program_looked_at.py"), timeout=120)
+    assert finished.out.count("ok") == 2, str(finished)
