@@ -13,6 +13,8 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 from .bundles import Bundle, Run, pack_bundle, pack_run, unpack_bundle, unpack_run
 from .errors import INTERNAL, LaunchError
 
+_GRADIENTS_BIT, _LOOKED_AT, _STEPPED_BY = 61, 1, 2  # as graph_ops/bridge/bridge_signature.cc makes signatures
+
 
 class Op(NamedTuple):
     """An op that communicates, as one rank knows it.
@@ -35,13 +37,19 @@ class Instance(NamedTuple):
             gradient.
         frame: TensorFlow's frame of a loop in a loop; 0 elsewhere.
         iteration: Of that loop.
-        signature: A hash of the ops that communicate in the same session.run, and of whether an optimizer steps there:
-            training and evaluation may share ops.
+        signature: A hash of the ops that communicate in the same session.run, two bits of which say what becomes of
+            gradients there: training and evaluation may share ops.
     """
     tie: int = 0
     frame: int = 0
     iteration: int = 0
     signature: int = 0
+
+    def may_meet(self, other: "Instance") -> bool:
+        """Whether kinds of session.run that differ may be one: not where gradients are only looked at in one, by which
+        an optimizer steps in the other."""
+        kinds = {one.signature >> _GRADIENTS_BIT & 3 for one in (self, other)}
+        return kinds != {_LOOKED_AT, _STEPPED_BY}
 
 
 class Announce(NamedTuple):

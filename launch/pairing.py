@@ -11,7 +11,8 @@ Within bound sessions the k-th announcement of an op's run on each rank belongs 
 here of a bundle of such a session is whether it may go into the pool (pool.py), which holds no run that waits here.
 
 Where nothing moves on any rank any more, ranks may still belong together: one has a rival that the others never made,
-or asks for more in a session.run (Instance.signature). Then `pair_in_order` goes by the order of announcements alone.
+or asks for more in a session.run (Instance.signature). Then `pair_in_order` goes by the order of announcements alone;
+but gradients that one rank only looks at are never those that another steps by.
 """
 import collections
 from typing import Any, Dict, List, Optional, Set, Tuple
@@ -157,6 +158,7 @@ class Pairing:
             for other in list(self.pending.values()):
                 if (other is not pending and pending.key in self.pending and other.key.rank == pending.key.rank == 0
                         and other.key.signed(0) == pending.key.signed(0)
+                        and other.key.instance.may_meet(pending.key.instance)
                         and not set(other.waiting()) & set(pending.waiting())):
                     for rank in other.waiting():
                         place = rank, other.key.context, other.key.instance.signature
@@ -236,7 +238,8 @@ class Pairing:
         for mine in loose:
             for theirs in free:
                 if by_order:
-                    fits = mine.key.signed(0).run == theirs.key.signed(0).run
+                    fits = (mine.key.signed(0).run == theirs.key.signed(0).run
+                            and mine.key.instance.may_meet(theirs.key.instance))
                 else:
                     fits = mine.key.run == theirs.key.run and self._before(rank, mine, rank) == self._before(
                         0, theirs, rank)

@@ -6,9 +6,9 @@
 // on all ranks, as attribute `signature` of these ops; where an op is in graphs with different hashes, all but the
 // first get a node name, and so a kernel, of their own.
 //
-// Steps of optimizers do not communicate. But where threads run things at the same time, gradients that are only looked
-// at must not be taken for those that a step follows: one rank would then step by what another throws away. So whether
-// anything steps is in the hash of what has gradients of ours.
+// Steps of optimizers do not communicate. But gradients that are only looked at must not be taken for those that a step
+// follows: one rank would then step by what another throws away. So two of the hash's bits say what becomes of gradients
+// (launch/messages.py, Instance): 0 where there are none of ours, 1 where nothing steps, 2 where something does.
 //
 // And where nobody reads what an op would keep for a gradient that few ask for (its config's field `kept` says which
 // output that is), the config says 0 from now on; such an op, too, is then another than where somebody does.
@@ -33,6 +33,8 @@ namespace {
 
 namespace tf = ::tensorflow;
 
+constexpr int kGradientsBit = 61;  // as in launch/messages.py
+
 uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 33)) * 0xff51afd7ed558ccdULL;
   x = (x ^ (x >> 33)) * 0xc4ceb9fe1a85ec53ULL;
@@ -54,7 +56,8 @@ class SignaturePass : public tf::GraphOptimizationPass {
       evaluates = evaluates && node->type_string() != kGradientType;
       ours.push_back(node);
     }
-    if (steps && !evaluates) signature = Mix(signature);
+    signature &= ~(uint64_t{3} << kGradientsBit);
+    if (!evaluates) signature |= uint64_t{steps ? 2u : 1u} << kGradientsBit;
     for (tf::Node* node : ours) {
       node->ClearAttr("signature");
       node->AddAttr("signature", static_cast<tf::int64>(signature));

@@ -73,6 +73,41 @@ def test_a_rival_that_one_rank_alone_has_is_no_obstacle_for_long():
     assert headers(job)[1:] == [[2, 3]]
 
 
+def signed(op, numbers, kind, hashed=0):
+    """An op in a session.run without gradients (kind 0), or that only looks at them (1), or steps by them (2)."""
+    return ready(op, numbers, instance=(0, 0, 0, hashed | kind << 61))
+
+
+@pytest.mark.parametrize("kinds, meet", [((0, 2), True), ((0, 1), True), ((2, 2), True), ((1, 2), False),
+                                         ((2, 1), False)])
+def test_gradients_that_are_looked_at_are_never_those_that_are_stepped_by(kinds, meet):
+    """Kinds of session.run that differ meet in their order at last; but not these two, however long nothing moves."""
+    job = Job(2, deadlock=10.0)
+    for rank, kind in enumerate(kinds):
+        job.ranks[rank].announce(signed(0, (rank,), kind, hashed=5 + rank))
+    for _ in range(12):
+        job.settle(0.3)
+    assert headers(job) == ([[0, 1]] if meet else [])
+    if meet:
+        return
+    for rank, kind in enumerate(kinds[::-1]):  # the other thread's
+        job.ranks[rank].announce(signed(0, (2 + rank,), kind, hashed=6 - rank))
+    job.settle()
+    assert sorted(headers(job)) == [[0, 3], [2, 1]]
+
+
+def test_a_step_that_one_rank_only_looks_at_ends_the_job():
+    job = Job(2, deadlock=10.0)
+    for rank in range(2):
+        job.ranks[rank].announce(signed(0, (rank,), 1 + rank))
+    for _ in range(40):
+        job.settle(0.3)
+    for coordinator in job.ranks:
+        assert coordinator.job_error.code == DEADLINE_EXCEEDED
+        assert "gradients by which an optimizer steps on some ranks are only fetched on others" in str(
+            coordinator.job_error)
+
+
 def test_a_rival_that_is_gone_is_none():
     job = Job(2)
     job.ranks[0].announce(ready((1, 0), (0,), rivals=[0]))

@@ -38,7 +38,7 @@ def check(name, make_step):
                    for what in (("train", "look") if RANK else ("look", "train"))]
         for thread in threads:
             thread.start()
-            time.sleep(0.1)  # not for long: where nothing moves at all the order alone counts (launch/pairing.py)
+            time.sleep(1.5)  # so long that ranks' session.runs that differ meet in their order (launch/pairing.py)
         for thread in threads:
             thread.join()
         for key, row in zip(*session.run(exported)):
