@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "../groups/kept_sums.h"
 #include "bridge_fused.h"
 #include "bridge_group.h"
 #include "bridge_pins.h"
@@ -42,6 +43,7 @@ tf::AsyncOpKernel::DoneCallback Request::Conclude(const tf::Status& given) {
   const tf::Status status = given.ok() && cuda_error != 0
       ? tf::errors::Internal("sok1x: CUDA could not order the streams (driver error ", cuda_error, ")") : given;
   if (status.ok()) Pins::Keep(this);
+  if (status.ok() && keeps_sums) KeptSums::Note(this);
   if (fused == nullptr) {
     if (cancellable) context->cancellation_manager()->DeregisterCallback(cancellation);
     if (!status.ok()) context->SetStatus(status);

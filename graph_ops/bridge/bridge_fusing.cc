@@ -112,10 +112,11 @@ bool Is(const std::string& function, std::initializer_list<const char*> names) {
 // Of TensorFlow's ops those that may hand on the memory of what they are given, others have made some of their own.
 bool MayLieInVariable(const tf::Edge& edge) {
   static const std::set<std::string> kHandOn = {
-      "AddN", "Bitcast", "BroadcastTo", "Cast", "CheckNumerics", "Concat", "ConcatV2", "ConjugateTranspose", "Enter",
-      "Exit", "ExpandDims", "Identity", "IdentityN", "Max", "Mean", "Merge", "Min", "NextIteration", "Pack",
-      "PlaceholderWithDefault", "PreventGradient", "Print", "Prod", "Reshape", "Slice", "Snapshot", "Split", "SplitV",
-      "Squeeze", "StopGradient", "StridedSlice", "Sum", "Switch", "Tile", "Transpose", "Unpack"};
+      "AddN", "Bitcast", "BroadcastTo", "Cast", "CheckNumerics", "Concat", "ConcatV2", "ConjugateTranspose",
+      "EnsureShape", "Enter", "Exit", "ExpandDims", "GuaranteeConst", "Identity", "IdentityN", "Max", "Mean", "Merge",
+      "Min", "NextIteration", "Pack", "Pad", "PadV2", "PartitionedCall", "PlaceholderWithDefault", "PreventGradient",
+      "Print", "Prod", "RandomShuffle", "Reshape", "ReverseV2", "Slice", "Snapshot", "Split", "SplitV", "Squeeze",
+      "StatefulPartitionedCall", "StopGradient", "StridedSlice", "Sum", "Switch", "Tile", "Transpose", "Unpack"};
   std::vector<const tf::Edge*> look = {&edge};
   std::set<const tf::Node*> seen;
   while (!look.empty()) {
@@ -131,7 +132,8 @@ bool MayLieInVariable(const tf::Edge& edge) {
 }
 
 // Of nodes of ours those that are gradients of rows which one optimizer's step reads, as it reads gradients, and nobody
-// else (groups/kept_sums.h); both always run once, on one device. What they are made of stays as it is meanwhile.
+// else (groups/kept_sums.h), and these steps; both always run once, on one device. What the gradients are made of stays
+// as it is meanwhile.
 tf::Status FindKeptSums(const Nodes& ours, const Levels& levels, std::set<tf::Node*>* kept) {
   const std::set<tf::Node*> all(ours.begin(), ours.end());
   for (tf::Node* node : ours) {
@@ -160,6 +162,7 @@ tf::Status FindKeptSums(const Nodes& ours, const Levels& levels, std::set<tf::No
         std::none_of(node->in_edges().begin(), node->in_edges().end(),
                      [](const tf::Edge* edge) { return MayLieInVariable(*edge); })) {
       kept->insert(node);
+      kept->insert(only->dst());
     }
   }
   return tf::Status();

@@ -113,7 +113,7 @@ struct Request {
   int64_t stamps[kStampCount] = {};  // while the timeline is on
   int32_t last = -1;             // the rank that was the last to be ready
   Group* group = nullptr;  // of requests that run as one (bridge_group.h), until the request finishes
-  bool keeps_sums = false;  // a gradient that one optimizer's step reads, and nobody else: groups/kept_sums.h
+  bool keeps_sums = false;  // a gradient that one optimizer's step alone reads, or that step: groups/kept_sums.h
   bool no_room = false;    // a lookup for whose new keys, as its group has seen, its table has no rows
   // Of one that runs eagerly: bridge_pins.h.
   std::vector<std::shared_ptr<tf::core::RefCounted>> pins;

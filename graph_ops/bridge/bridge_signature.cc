@@ -7,8 +7,9 @@
 // first get a node name, and so a kernel, of their own.
 //
 // Steps of optimizers do not communicate. But gradients that are only looked at must not be taken for those that a step
-// follows: one rank would then step by what another throws away. So two of the hash's bits say what becomes of gradients
-// (launch/messages.py, Instance): 0 where there are none of ours, 1 where nothing steps, 2 where something does.
+// follows: one rank would then step by what another throws away. So two of the hash's bits say what becomes of
+// gradients (launch/messages.py, Instance): 0 where there are none of ours, 1 where nothing steps, 2 where something
+// does.
 //
 // And where nobody reads what an op would keep for a gradient that few ask for (its config's field `kept` says which
 // output that is), the config says 0 from now on; such an op, too, is then another than where somebody does.
@@ -16,8 +17,10 @@
 // And in a session.run without any gradient of ours, an evaluation, lookups that may choose their exchange do not: it
 // is all2all, as exchanges/choice.py has it, whatever `training` says, for SOK 2.x's lookups have no such argument. All
 // ranks know that alike, for gradients communicate.
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -46,18 +49,17 @@ class SignaturePass : public tf::GraphOptimizationPass {
   tf::Status Run(const tf::GraphOptimizationPassOptions& options) override {
     if (options.graph == nullptr || *options.graph == nullptr) return tf::Status();
     uint64_t signature = 0;
-    bool evaluates = true, steps = false;
+    bool evaluates = true;
     std::vector<tf::Node*> ours;
     for (tf::Node* node : (*options.graph)->op_nodes()) {
       int64_t digest = 0;
-      steps = steps || Steps(node->type_string());
       if (!IsOurs(node->type_string()) || !Get(node, "digest", &digest) || digest == 0) continue;
       signature += Mix(static_cast<uint64_t>(digest));
       evaluates = evaluates && node->type_string() != kGradientType;
       ours.push_back(node);
     }
     signature &= ~(uint64_t{3} << kGradientsBit);
-    if (!evaluates) signature |= uint64_t{steps ? 2u : 1u} << kGradientsBit;
+    if (!evaluates) signature |= uint64_t{Steps(**options.graph) ? 2u : 1u} << kGradientsBit;
     for (tf::Node* node : ours) {
       node->ClearAttr("signature");
       node->AddAttr("signature", static_cast<tf::int64>(signature));
@@ -76,9 +78,20 @@ class SignaturePass : public tf::GraphOptimizationPass {
     return attr != nullptr;
   }
 
-  // Whether a node of this type moves rows of a table: an optimizer's of ours, or of TensorFlow's.
-  static bool Steps(const std::string& type) {
-    return type == kUpdateType || type.find("ResourceSparseApply") == 0 || type.find("ResourceScatter") == 0;
+  // Whether a graph moves rows of a table, by an optimizer of ours, or by TensorFlow's of a variable that ours know.
+  static bool Steps(const tf::Graph& graph) {
+    std::set<const tf::Node*> tables, moved;
+    for (const tf::Node* node : graph.op_nodes()) {
+      const std::string& type = node->type_string();
+      if (type == kUpdateType) return true;
+      const bool moves = type.find("ResourceSparseApply") == 0 || type.find("ResourceScatter") == 0;
+      if (!moves && !IsOurs(type)) continue;
+      for (const tf::Edge* edge : node->in_edges()) {
+        if (edge->IsControlEdge() || node->input_type(edge->dst_input()) != tf::DT_RESOURCE) continue;
+        (moves ? moved : tables).insert(edge->src());
+      }
+    }
+    return std::any_of(moved.begin(), moved.end(), [&](const tf::Node* node) { return tables.count(node) > 0; });
   }
 
   // Whether an output is kept that nobody reads: then it no more is.

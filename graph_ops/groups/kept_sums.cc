@@ -12,7 +12,7 @@ namespace sok1x {
 
 namespace {
 
-// What is still to be summed, by where the sums would go.
+// What is still to be summed, and what has been, then without `steps`: by where the sums go.
 class All {
  public:
   static All* Get() {
@@ -24,12 +24,21 @@ class All {
     waiting_[sums] = waiting;
     ++kept_;
   }
+  // Of what has been given out without being summed.
+  void PutMade(const void* sums) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    waiting_[sums].steps = nullptr;
+  }
   bool Find(const void* sums, KeptSums::Waiting* waiting) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = waiting_.find(sums);
-    if (found == waiting_.end()) return false;
+    if (found == waiting_.end() || found->second.steps == nullptr) return false;
     *waiting = found->second;
     return true;
+  }
+  bool Known(const void* sums) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return waiting_.count(sums) > 0;
   }
   void Drop(const void* sums) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -80,6 +89,20 @@ tf::Tensor KeptSums::Keep(const tf::Tensor& sums, const Waiting& waiting, const 
   return kept;
 }
 
+void KeptSums::Note(Request* request) {
+  tf::Tensor* const sums = request->device_outputs > 0 ? request->Output(0) : nullptr;
+  if (sums == nullptr || sums->NumElements() == 0 || All::Get()->Known(sums->tensor_data().data())) return;
+  auto* const buffer = new Buffer(*sums, {}, nullptr);
+  All::Get()->PutMade(buffer->data());
+  *sums = tf::Tensor(sums->dtype(), sums->shape(), buffer);
+  buffer->Unref();
+}
+
+bool KeptSums::IsCopy(const Request& step) {
+  return step.keeps_sums && !step.inputs.empty() && step.inputs[0].elements > 0 &&
+         !All::Get()->Known(step.inputs[0].data);
+}
+
 bool KeptSums::At(const void* sums, SumMember* member) {
   Waiting waiting;
   if (!All::Get()->Find(sums, &waiting)) return false;
@@ -89,13 +112,14 @@ bool KeptSums::At(const void* sums, SumMember* member) {
 
 int KeptSums::Settle(Request* request) {
   Waiting waiting;
+  if (IsCopy(*request)) return kCopied;
   if (request->inputs.empty() || !All::Get()->Find(request->inputs[0].data, &waiting)) return 0;
   GroupWork work = {waiting.device, [](void* owner, i64 nbytes) -> void* {
     void* data = nullptr;
     return TakeTemporary(static_cast<Request*>(owner), nbytes, &data) == 0 ? data : nullptr;
   }, request};
   const int code = waiting.steps->segment_sum(&work, &waiting.member, 1);
-  if (code == 0) All::Get()->Drop(request->inputs[0].data);
+  if (code == 0) All::Get()->PutMade(request->inputs[0].data);
   return code;
 }
 

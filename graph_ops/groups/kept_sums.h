@@ -4,7 +4,9 @@
 // bridge_fusing.cc.
 //
 // To TensorFlow the output is a tensor as any other, of numbers that nobody has written. What its sums are made of
-// lives as long as it does. A step that cannot go that way has the sums made first: `Settle`.
+// lives as long as it does. A step that cannot go that way has the sums made first: `Settle`. A step that reads such an
+// output knows its memory: where it is given another, as by TensorFlow's debugger, which puts a copy in between, it
+// moves nothing.
 #ifndef SOK1X_GROUPS_KEPT_SUMS_H
 #define SOK1X_GROUPS_KEPT_SUMS_H
 
@@ -18,6 +20,8 @@ namespace sok1x {
 
 class KeptSums {
  public:
+  static constexpr int kCopied = -3;
+
   // Sums that are still to be made, and by what.
   struct Waiting {
     SumMember member;
@@ -33,8 +37,14 @@ class KeptSums {
   // Whether the sums at this address are still to be made: then of what.
   static bool At(const void* sums, SumMember* member);
 
+  // Of a request that may keep its sums, and has made them after all: has the step know them.
+  static void Note(Request* request);
+
+  // Whether a step's first input is a copy of what its gradient's op has given out: then of numbers without a meaning.
+  static bool IsCopy(const Request& step);
+
   // Makes the sums of a request's first input, if they are still to be made; on a GPU the request's streams are known.
-  // Returns 0, or what the step says (group_steps.h).
+  // Returns 0, kCopied, or what the step says (group_steps.h).
   static int Settle(Request* request);
   // How often sums have been left to a step, and how many wait now, in this process.
   static int64_t kept();

@@ -89,9 +89,11 @@ int Lane::Update(const Team& team, Group* group, uint8_t* left, std::string* err
   group->Begin(team.op->stream, team.op->event);
   const int code = MoveRows(group, facts.data(), *team.op->kernel, team.op->host_inputs, left);
   if (code == 0) return 0;
-  *error = std::to_string(facts.size()) + " steps of '" + team.members[0]->name +
-           "' that run together failed with error " + std::to_string(code);
-  return kInternal;
+  *error = std::to_string(facts.size()) + " steps of '" + team.members[0]->name + "' that run together " +
+           (code == GROUP_NO_MEMORY ? "got no scratch memory; use a smaller batch, or leave TensorFlow more memory"
+            : code == GROUP_TOO_MANY ? "have more than 2**31 - 1 gradients in all; use a smaller batch"
+                                     : "failed with CUDA's error " + std::to_string(code));
+  return code == GROUP_NO_MEMORY ? kResourceExhausted : code == GROUP_TOO_MANY ? kInvalidArgument : kInternal;
 }
 
 int Lane::Forward(const Team& team, LookupRun* run, uint8_t* left) {

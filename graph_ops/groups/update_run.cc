@@ -70,8 +70,9 @@ int MoveTables(const UpdateKernel& kernel, GroupWork* work, std::vector<UpdateMe
     }
   }
   waiting->swap(others);
-  const int code = moved.empty() ? 0 : kernel.move(work, moved.data(), moved.size());
-  return code != 0 || sums.empty() ? code : kernel.sum_and_move(work, sums.data(), sums.size(), moved_by_sums.data());
+  // First what may lack memory: then nothing has been moved.
+  const int code = sums.empty() ? 0 : kernel.sum_and_move(work, sums.data(), sums.size(), moved_by_sums.data());
+  return code != 0 || moved.empty() ? code : kernel.move(work, moved.data(), moved.size());
 }
 
 }  // namespace
@@ -83,7 +84,7 @@ int MoveRows(Group* group, const UpdateFacts* facts, const UpdateKernel& kernel,
   for (const auto* request : members) width = std::max(width, request->variables.size());
   std::vector<UpdateMember> arguments(count, UpdateMember());
   for (size_t i = 0; i < count; ++i) {
-    left[i] |= !Fits(*members[i], facts[i], kernel, host_inputs, &arguments[i]);
+    left[i] |= !Fits(*members[i], facts[i], kernel, host_inputs, &arguments[i]) || KeptSums::IsCopy(*members[i]);
   }
   std::vector<TensorInfo> variables(count * width);
   std::vector<int32_t> codes(count);

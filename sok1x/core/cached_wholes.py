@@ -83,7 +83,9 @@ def refuse_replacing(variable: Any, caller: str) -> None:
         ...     cached_wholes.refuse_replacing(sok.DynamicVariable(2), "assign")  # it has no cache
     """
     table = getattr(variable, _TABLE, None) or getattr(variable, "table", None)
-    if table is None or table.cache is None or (variable.op.name == table.name and variable.constraint is not None):
+    if table is None or table.cache is None:
+        return
+    if caller == "assign" and variable.op.name == table.name and variable.constraint is not None:
         return
     raise ValueError((
         "table '{}', which has all rows in host memory and some in a cache: got {} of '{}', expected none: what is in "

@@ -90,7 +90,10 @@ def test_other_values_of_whole_variables_are_refused():
             for call in (lambda: variable.assign(value), lambda: variable.load(value, session)):
                 with pytest.raises(ValueError, match="table 'users', .*got (assign|load) of 'users.*sok.assign"):
                     call()
-        sok.DynamicVariable(2, cache_rows=4, constraint=tf.keras.constraints.NonNeg()).assign(tf.zeros([4, 2]))
+        kept = sok.DynamicVariable(2, cache_rows=4, constraint=tf.keras.constraints.NonNeg())
+        kept.assign(tf.zeros([4, 2]))  # as the constraint does
+        with pytest.raises(ValueError, match="got load of"):
+            kept.load(np.zeros([4, 2]), session)
 
 
 def test_memory_is_a_sessions_and_goes_with_it():

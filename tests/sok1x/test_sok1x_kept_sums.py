@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_layer
+from tensorflow.python.debug.lib import debug_utils
 
 import sok1x as sok
 from sok1x.cuda_kernels import group_steps
@@ -127,6 +128,36 @@ def test_not_of_what_may_change_before_the_step(sums, kept):
             assert sums.sok1x_kept_sums_kept() - began == kept
             rows = run.run(layer.embedding_variable)
     np.testing.assert_array_equal(np.unique(rows), [-1, 0])
+
+
+@pytest.mark.parametrize("optimizer", sorted(STEPS))
+@pytest.mark.parametrize("watched", [2, 3], ids=["values", "all"])
+def test_not_of_a_copy(sums, seed, optimizer, watched, monkeypatch, tmp_path):
+    """TensorFlow's debugger copies tensors on their way: a step that is given a copy of what nobody has written says
+    so, and moves nothing. Without fused ops it steps as ever."""
+    urls = "file://{}".format(tmp_path)
+    for fuse in ("1", "0"):
+        monkeypatch.setenv("SOK1X_FUSE", fuse)
+        with graph() as made:
+            model = Model(np.random.RandomState(seed), STEPS[optimizer])
+            train, feed = model.train(), {model.keys: model.dense[0]}
+            with session() as run:
+                found, options = tf.RunMetadata(), tf.RunOptions()
+                run.run(train, feed, tf.RunOptions(output_partition_graphs=True), found)
+                names = [node.name for part in found.partition_graphs for node in part.node
+                         if node.name.startswith("sok1x_calls/") and ".backward" in node.name]
+                assert len(names) == (2 if fuse == "1" else 0)
+                if watched == 3:
+                    debug_utils.watch_graph(options, made, debug_urls=urls)
+                for name in names if watched == 2 else ():  # of both nodes the first table's, not what comes with it
+                    debug_utils.add_debug_tensor_watch(options, name, 0, "DebugIdentity", urls)
+                before = run.run(model.variables)
+                if fuse == "0":
+                    run.run(train, feed, options)
+                    continue
+                with pytest.raises(tf.errors.InvalidArgumentError, match="copy of its gradient.*SOK1X_FUSE=0"):
+                    run.run(train, feed, options)
+                same(before[:watched], run.run(model.variables)[:watched])
 
 
 def test_one_session_runs_steps_of_both_kinds(sums, seed):
