@@ -157,8 +157,7 @@ class Pairing:
         for pending in sorted(self.pending.values(), key=lambda pending: pending.since):
             for other in list(self.pending.values()):
                 if (other is not pending and pending.key in self.pending and other.key.rank == pending.key.rank == 0
-                        and other.key.signed(0) == pending.key.signed(0)
-                        and other.key.instance.may_meet(pending.key.instance)
+                        and other.key.context == pending.key.context and other.key.may_be(pending.key)
                         and not set(other.waiting()) & set(pending.waiting())):
                     for rank in other.waiting():
                         place = rank, other.key.context, other.key.instance.signature
@@ -238,8 +237,7 @@ class Pairing:
         for mine in loose:
             for theirs in free:
                 if by_order:
-                    fits = (mine.key.signed(0).run == theirs.key.signed(0).run
-                            and mine.key.instance.may_meet(theirs.key.instance))
+                    fits = mine.key.may_be(theirs.key)
                 else:
                     fits = mine.key.run == theirs.key.run and self._before(rank, mine, rank) == self._before(
                         0, theirs, rank)

@@ -18,6 +18,10 @@ class Key(NamedTuple):
         """The part that is equal on all ranks."""
         return self[2:]
 
+    def may_be(self, other):
+        """Whether both may be one run, though in kinds of session.run that differ."""
+        return self.signed(0).run == other.signed(0).run and self.instance.may_meet(other.instance)
+
     def signed(self, signature):
         """The same, as part of another kind of session.run."""
         return self._replace(instance=self.instance._replace(signature=signature))

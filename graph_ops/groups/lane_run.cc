@@ -93,7 +93,7 @@ int Lane::Update(const Team& team, Group* group, uint8_t* left, std::string* err
            (code == GROUP_NO_MEMORY ? "got no scratch memory; use a smaller batch, or leave TensorFlow more memory"
             : code == GROUP_TOO_MANY ? "have more than 2**31 - 1 gradients in all; use a smaller batch"
                                      : "failed with CUDA's error " + std::to_string(code));
-  return code == GROUP_NO_MEMORY ? kResourceExhausted : code == GROUP_TOO_MANY ? kInvalidArgument : kInternal;
+  return StatusOf(code);
 }
 
 int Lane::Forward(const Team& team, LookupRun* run, uint8_t* left) {

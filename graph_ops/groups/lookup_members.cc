@@ -53,7 +53,7 @@ int LookupMembers::Done(int code) {
     text << "CUDA's error " << code << " in " << size() << " lookups that run together";
   }
   error_ = text.str();
-  return code == GROUP_NO_MEMORY ? kResourceExhausted : code == GROUP_TOO_MANY ? kInvalidArgument : kInternal;
+  return StatusOf(code);
 }
 
 int LookupMembers::Made(int t, int index, int rank, const int64_t* dims, int code) {

@@ -18,6 +18,11 @@ namespace sok1x {
 constexpr int kResourceExhausted = 8, kInvalidArgument = 3, kInternal = 13;
 constexpr int kKeyInt64 = 0, kKeyInt32 = 1;
 
+// The status of what a step of a group says (group_steps.h), which is not 0.
+inline int StatusOf(int code) {
+  return code == GROUP_NO_MEMORY ? kResourceExhausted : code == GROUP_TOO_MANY ? kInvalidArgument : kInternal;
+}
+
 // T members. Functions that give an int give a status code, and `error()` says then what was wrong.
 class LookupMembers {
  public:

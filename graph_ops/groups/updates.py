@@ -11,17 +11,16 @@ import numpy as np
 
 from sok1x.cuda_kernels import group_steps
 from sok1x.graph_ops.bridge import bulk, devices
-from sok1x.graph_ops.bridge.errors import INTERNAL, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
 from sok1x.graph_ops.groups import lane
 from sok1x.graph_ops.groups.form import GroupForm
 from sok1x.graph_ops.groups.lane import UPDATE_FACTS
 from sok1x.graph_ops.groups.run import Run
-from sok1x.graph_ops.stores import known_distinct
+from sok1x.graph_ops.stores import kept_sums, known_distinct
 
 _TEAMS_REMEMBERED = 1000
-# What steps return besides CUDA's errors (group_steps.h).
-_ERRORS = {-1: (RESOURCE_EXHAUSTED, "got no scratch memory; use a smaller batch, or leave TensorFlow more memory"),
-           -2: (INVALID_ARGUMENT, "have more than 2**31 - 1 gradients in all; use a smaller batch")}
+_WHY = {kept_sums.NO_MEMORY: "got no scratch memory; use a smaller batch, or leave TensorFlow more memory",
+        kept_sums.TOO_MANY: "have more than 2**31 - 1 gradients in all; use a smaller batch"}
 
 _teams: Dict[Any, Any] = {}
 _functions: Dict[str, Any] = {}
@@ -116,9 +115,8 @@ class UpdateRun(Run):
         group.begin()
         code = _functions["run"](group.handle, facts, launched, first.host_input_count, left)
         if code:
-            error, why = _ERRORS.get(code, (INTERNAL, "failed with CUDA's error {}".format(code)))
-            raise CallError(error, "{} steps of '{}' that run together {}".format(
-                len(members), members[0].request.name, why))
+            raise CallError(kept_sums.STATUS.get(code, INTERNAL), "{} steps of '{}' that run together {}".format(
+                len(members), members[0].request.name, _WHY.get(code, "failed with CUDA's error {}".format(code))))
         self.leave(left)
 
     def _finish_all(self) -> None:

@@ -11,15 +11,20 @@ from sok1x.cuda_kernels import group_bags, group_combine, group_find, groups
 pytestmark = pytest.mark.usefixtures("device")
 
 
-@pytest.mark.parametrize("count", [0, 1, 7, 33])
-def test_look_up_bags(seed, count):
-    """Bags of one key each, of a few, of none, or one of all; keys without a row add nothing."""
-    random, arena = np.random.RandomState(seed), Arena()
+def laid_out(random, arena, count):
+    """(Tables, their keys, and where in the arena rows found and the tables are)."""
     tables = Tables(random, arena, count)
     for table in tables.tables:
         table[::5] = -0.0  # which a sum has as 0
     keys = Flat(arena, random, tables.keys)
-    rows_at, tables_at = put_all(arena, [dirty(n, np.int32) for n in tables.n]), put_all(arena, tables.tables)
+    return tables, keys, put_all(arena, [dirty(n, np.int32) for n in tables.n]), put_all(arena, tables.tables)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 33])
+def test_look_up_bags(seed, count):
+    """Bags of one key each, of a few, of none, or one of all; keys without a row add nothing."""
+    random, arena = np.random.RandomState(seed), Arena()
+    tables, keys, rows_at, tables_at = laid_out(random, arena, count)
     lengths = []
     for n in tables.n.tolist():
         cuts = random.randint(0, n + 1, random.choice([0, 1, n, 3 * n + 1]))
@@ -55,11 +60,7 @@ def test_look_up_bags(seed, count):
 def test_look_up_one_each(seed, count):
     """Members with one key in each bag, by indices or by splits; with other bags, wherever these are; with no keys."""
     random, arena = np.random.RandomState(seed), Arena()
-    tables = Tables(random, arena, count)
-    for table in tables.tables:
-        table[::5] = -0.0  # which a sum has as 0
-    keys = Flat(arena, random, tables.keys)
-    rows_at, tables_at = put_all(arena, [dirty(n, np.int32) for n in tables.n]), put_all(arena, tables.tables)
+    tables, keys, rows_at, tables_at = laid_out(random, arena, count)
     outs_at = put_all(arena, [dirty((n, dim), np.float32) for n, dim in zip(tables.n, tables.dim)])
     stride, splits = random.randint(1, 4, count), random.uniform(size=count) < 0.4
     other, given = random.uniform(size=count) < 0.5, []
