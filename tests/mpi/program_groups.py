@@ -188,9 +188,10 @@ def main():
         together = train()
         seen = dict(counted)
         ahead = lane_groups.loaded()
+        taken = -ahead.sok1x_ahead_taken()  # on GPUs some have been
         ahead.sok1x_ahead_on_hosts(1)
         numbered = train()
-        taken = ahead.sok1x_ahead_taken()
+        taken += ahead.sok1x_ahead_taken()
     least = dict.fromkeys(OPERATIONS[:2], STEPS * tables.count(Dense))
     least.update(dict.fromkeys(OPERATIONS[3:], STEPS * tables.count(Combined)))
     least[OPERATIONS[2]] = tables.count(Dense) // 2  # on several ranks not of those that nobody asks
