@@ -8,7 +8,8 @@
 
 Each table is an All2AllDenseEmbedding (one slot, one key, a hash table that is full) that is looked up by itself, as a
 model with T categorical features has them. The loss is half the sum of all rows' squares: little but the embeddings'
-own work is timed.
+own work is timed. TensorFlow takes some kernels for each table's part of it; with --loss joined the tables' rows are
+concatenated first, as a model does that gives them to dense layers, and it takes some in all.
 
 uniform, mixed   the tables' dims: all the same, or cycling over those of --dims
 graph            seconds to build what trains: tables, lookups, gradients, optimizer
@@ -65,6 +66,7 @@ def parse():
                         help="with --sparse: ids of a sample")
     parser.add_argument("--ids-form", choices=("sparse", "ragged"), default="sparse",
                         help="with --sparse: tensors that lookup_sparse is given; all others take sparse or dense ones")
+    parser.add_argument("--loss", choices=("each", "joined"), default="each", help="see above")
     parser.add_argument("--optimizers", nargs="+", choices=("sgd", "adam", "lazyadam"),
                         default=["sgd", "adam", "lazyadam"], help="with --sparse: a kind of step each")
     jobs.add_arguments(parser)

@@ -28,7 +28,7 @@ def main():
         session.run(tf.zeros([1]))  # TensorFlow's own start is no side's
     known, make_batch = (sparse_sides.SIDES, sparse_sides.Batch) if options.sparse else (SIDES, batch_of)
     batches = [make_batch(options, ranks.rank, number) for number in range(options.batches)]
-    sides = {name: known[name](model_sides.Model(), options, config, ranks) for name in options.sides}
+    sides = {name: known[name](model_sides.LOSSES[options.loss](), options, config, ranks) for name in options.sides}
     found = {"seconds": {}, "ms": {}}
     for name, side in sides.items():
         side.begin(batches[0])

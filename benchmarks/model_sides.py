@@ -40,6 +40,17 @@ class Model:
         return tf.add_n([tf.nn.l2_loss(rows) for rows in embeddings])
 
 
+class Joined(Model):
+    """As `Model`, of rows that lie side by side, as models have them that give them to dense layers."""
+
+    def loss(self, embeddings):
+        """See `Model.loss`."""
+        return tf.nn.l2_loss(tf.concat(embeddings, axis=-1))
+
+
+LOSSES = {"each": Model, "joined": Joined}
+
+
 class Side:
     """A graph and a session.
 
