@@ -25,13 +25,15 @@ class Unseen(NamedTuple):
 
 
 def seed_of(graph_def: Any, given: Optional[int]) -> int:
-    """The seed of the tables' first rows: what is given, else what the graph's `sok.Init` has, else what the ranks have
-    joined with, else the default."""
+    """The seed of the tables' first rows: what is given, else what the graph's `sok.Init` has been given, else what the
+    ranks have joined with, else the default."""
     if given is not None:
         return given
     for node in graph_def.node if graph_def is not None else ():
         if function_of(node) == "operations.init_op.join":
-            return int(config_of(node, init_op.InitConfig)[0].seed)
+            seed = int(config_of(node, init_op.InitConfig)[0].seed)
+            if seed != init_op.DEFAULT_SEED:  # which says nothing where `sok.init` has come before
+                return seed
     world = launch.current()
     return init_op.DEFAULT_SEED if world is None else int(world.arguments["seed"])
 

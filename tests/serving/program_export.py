@@ -35,6 +35,7 @@ def main():
     manager = sok.CheckpointManager(os.path.join(folder, "saved"))
     saver = v1.train.Saver() if ranks == 1 else None
     with v1.Session() as session:
+        session.run(sok.Init(global_batch_size=64))  # its own seed says nothing, after that of sok.init
         session.run([v1.global_variables_initializer(), v1.tables_initializer()])
         session.run(sok.broadcast_global_variables(0))
         if sys.argv[3:]:
