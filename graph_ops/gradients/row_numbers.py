@@ -3,11 +3,12 @@ import collections
 
 from sok1x.graph_ops.gradients import shard_gradients
 
-Origin = collections.namedtuple("Origin", "tables kept")
+Origin = collections.namedtuple("Origin", "tables kept unknown way")
 Origin.__doc__ = """Of a tensor of row numbers, or of a gradient's values.
 
 tables: names of the tables of whose gradients it is made. kept: an op that has it from another session.run, a variable,
-a placeholder, an accumulator or a queue; else None."""
+a placeholder, an accumulator, a queue or a staging area; else None. unknown: an op that does not say where its output
+comes from; else None. way: the tensors that have been looked at."""
 
 # Ops whose outputs are among what the first input has, and those with more such inputs: which ones.
 _FIRST = frozenset((
@@ -19,18 +20,20 @@ _MORE = {"ConcatV2": slice(0, -1), "Concat": slice(1, None), "Split": slice(1, N
 _SCALING = frozenset(("Mul", "RealDiv", "Div", "DivNoNan", "Minimum", "Maximum"))
 _KEEPING = frozenset(("VarHandleOp", "VariableV2", "Variable", "Placeholder", "PlaceholderV2", "QueueDequeueV2",
                       "QueueDequeueManyV2", "QueueDequeueUpToV2", "AccumulatorTakeGradient",
-                      "ResourceAccumulatorTakeGradient", "SparseAccumulatorTakeGradient"))
+                      "ResourceAccumulatorTakeGradient", "SparseAccumulatorTakeGradient", "Unstage", "StagePeek",
+                      "MapUnstage", "MapUnstageNoKey", "MapPeek", "OrderedMapUnstage", "OrderedMapUnstageNoKey",
+                      "OrderedMapPeek"))
 
 
 def origin(tensor, values=False):
     """The `Origin` of a tensor of a tf.Graph; values: of a gradient's values, which may be scaled by numbers."""
     names = shard_gradients.places(tensor.graph)
-    waiting, seen, tables, kept = [tensor], set(), set(), None
+    waiting, way, tables, kept, unknown = [tensor], {}, set(), None, None
     while waiting:
         each = waiting.pop()
-        if each.name in seen:
+        if each.name in way:
             continue
-        seen.add(each.name)
+        way[each.name] = each
         op = each.op
         if each.name in names:
             tables.add(names[each.name])
@@ -43,7 +46,9 @@ def origin(tensor, values=False):
         elif values and op.type in _SCALING:
             large = [one for one in op.inputs if one.shape.rank != 0]
             waiting += large if len(large) == 1 else []
-    return Origin(tables, kept)
+        else:
+            unknown = unknown or op
+    return Origin(tables, kept, unknown, list(way.values()))
 
 
 def are_of(tensor, table_name):

@@ -28,6 +28,7 @@ Exchanges that are not of tables:
 Others:
     init_op           sok1x.Init and sok1x.init
     evictions         keys that leave tables that forget
+    pinned_rows       whether row numbers are of rows that the run has looked up
     assign_rows       rows of some keys overwritten
     rank_and_ranks    which rank of how many
     segments          distinct values, sums by segment, for any tensors

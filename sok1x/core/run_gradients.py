@@ -3,14 +3,31 @@
 A row number says which key is meant for as long as the row is that key's. Where rows leave a table, or its cache, that
 is until the end of the session.run that has looked them up. A gradient that waits for another one, in a variable that
 accumulates, in a queue, or in the user's hands, would change other keys' rows, and nothing would say so.
+
+So what the graph shows to be kept is refused, what comes from a lookup may not be fed, and what comes from anywhere
+else is looked at when it runs.
 """
-from typing import Any, Callable
+import weakref
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import wrapping
-from sok1x.graph_ops.bridge.tensorflow_versions import KerasOptimizer, NewKerasOptimizer, in_plain_graph
+from sok1x.graph_ops.bridge.tensorflow_versions import (
+    KerasOptimizer,
+    NewKerasOptimizer,
+    client_session,
+    in_plain_graph,
+)
 from sok1x.graph_ops.gradients import row_numbers
+from sok1x.graph_ops.operations import pinned_rows
+
+_RULE = ("expected a lookup's of the same session.run: in another one these rows may be other keys'. Apply the table's "
+         "gradient in the run that computes it (to accumulate, add up the losses of several batches in one run; dense "
+         "variables may wait), or let no row leave: var_type='hbm', or neither evict_strategy nor a cache")
+
+# graph -> {name of a tensor that may not be fed: the table's name, and how its rows move}
+_not_fed: "weakref.WeakKeyDictionary[Any, Dict[str, Tuple[str, str]]]" = weakref.WeakKeyDictionary()
 
 
 def watch() -> None:
@@ -23,38 +40,99 @@ def watch() -> None:
     for kind in (tf.train.Optimizer, KerasOptimizer, NewKerasOptimizer):
         if kind is not None:
             wrapping.wrap(kind, "apply_gradients", _checked)
+    wrapping.wrap(client_session.BaseSession, "_run", _explained)  # of whole runs and of parts
+
+
+def of_this_run(rows: tf.Tensor, variable: Any) -> tf.Tensor:
+    """Row numbers of a graph by which a table's rows are to change, as they must be given on.
+
+    Args:
+        rows: integers [n].
+        variable: the table's `EmbeddingVariable`.
+
+    Returns:
+        They, or what has looked whether they are of rows of the run, where the graph does not say so.
+
+    Raises:
+        ValueError: they come from another session.run, and the table's rows do not stay where they are.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.core import run_gradients
+        >>> with tf.Graph().as_default():
+        ...     rows = tf.constant([0, 1])
+        ...     run_gradients.of_this_run(rows, sok.EmbeddingVariable(rows=8, dim=4)) is rows
+        True
+    """
+    moves = _moves(variable)
+    if not moves:
+        return rows
+    name, origin = variable.table.name, row_numbers.origin(rows)
+    _refuse_kept(origin.kept, name, moves, "row numbers")
+    for tensor in origin.way:  # without another op in each run
+        rows.graph.prevent_feeding(tensor)
+        _not_fed.setdefault(rows.graph, {})[tensor.name] = name, moves
+    return rows if origin.unknown is None else pinned_rows.check(variable.table_variables, rows)
 
 
 def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
         if in_plain_graph():
-            for gradient, variable in pairs:
-                if gradient is not None and hasattr(variable, "table"):
-                    _check(gradient, variable.table)
+            pairs = [pair if pair[0] is None or not hasattr(pair[1], "table") else (_check(*pair), *pair[1:])
+                     for pair in pairs]
         return stock(self, pairs, *args, **kwargs)
 
     return apply_gradients
 
 
-def _check(gradient: Any, table: Any) -> None:
-    """Raises where a gradient cannot be one of the run that applies it."""
-    cached = table.cache is not None
-    if not cached and not (table.forgetting is not None and table.forgetting.strategy):
-        return
-    whole = not isinstance(gradient, tf.IndexedSlices)
-    if whole and cached:
+def _check(gradient: Any, variable: Any) -> Any:
+    """The gradient; raises where it cannot be one of the run that applies it."""
+    table, moves = variable.table, _moves(variable)
+    if not moves:
+        return gradient
+    if isinstance(gradient, tf.IndexedSlices):
+        rows = of_this_run(gradient.indices, variable)
+        return gradient if rows is gradient.indices else tf.IndexedSlices(gradient.values, rows, gradient.dense_shape)
+    if table.cache is not None:
         raise ValueError((
             "embedding table '{}', which has all rows in host memory and some in a cache: got a gradient of the whole "
             "variable (op '{}'), as that of a regularizer of it is, expected a lookup's: rows that are not in the "
             "cache would be left out. Make the loss of looked up rows alone, as tf.nn.l2_loss(rows)").format(
                 table.name, gradient.op.name))
-    moves = "whose rows come into a cache and go back" if cached else "whose rows leave at max_capacity"
-    kept = row_numbers.origin(gradient, True).kept if whole else row_numbers.origin(gradient.indices).kept
-    if kept is not None and kept.name != table.name:
-        raise ValueError((
-            "embedding table '{}', {}: got a gradient whose {} come from op '{}' ({}), expected a lookup's of the same "
-            "session.run: in another one these rows may be other keys'. Apply the table's gradient in the run that "
-            "computes it (to accumulate, add up the losses of several batches in one run; dense variables may wait), "
-            "or let no row leave: var_type='hbm', or neither evict_strategy nor a cache").format(
-                table.name, moves, "values" if whole else "row numbers", kept.name, kept.type))
+    _refuse_kept(row_numbers.origin(gradient, True).kept, table.name, moves, "values")
+    return gradient
+
+
+def _moves(variable: Any) -> str:
+    """In words how rows of a table become others'; '' where each key has its row for good."""
+    table = variable.table
+    if table.cache is not None:
+        return "whose rows come into a cache and go back"
+    if table.forgetting is not None and table.forgetting.strategy:
+        return "whose rows leave at max_capacity"
+    return "" if getattr(variable, "leaves_before_save", None) is None else "whose rows leave when it is saved"
+
+
+def _refuse_kept(kept: Optional[tf.Operation], table_name: str, moves: str, what: str) -> None:
+    if kept is not None and kept.name != table_name:
+        raise ValueError("embedding table '{}', {}: got a gradient whose {} come from op '{}' ({}), {}".format(
+            table_name, moves, what, kept.name, kept.type, _RULE))
+
+
+def _explained(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """BaseSession's method, of which TensorFlow says no more than that a tensor may not be fed."""
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return stock(self, *args, **kwargs)
+        except ValueError as error:
+            text = str(error)
+            if "may not be fed" in text:
+                for name, (table_name, moves) in _not_fed.get(self.graph, {}).items():
+                    if '"{}"'.format(name) in text or " {} ".format(name) in text:
+                        raise ValueError("embedding table '{}', {}: got row numbers fed (tensor '{}'), {}".format(
+                            table_name, moves, name, _RULE)) from error
+            raise
+
+    return method

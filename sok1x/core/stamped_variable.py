@@ -4,7 +4,7 @@ from typing import Any, Callable, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import cached_wholes, eager, eager_slots
+from sok1x.core import cached_wholes, eager, eager_slots, run_gradients
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops, tf_ops
@@ -183,8 +183,9 @@ class StampedVariable(ShardVariable):
     def _lazy_read(self, op: tf.Operation) -> Any:
         """Gets every op that scatters into the variable, also those of tf.scatter_update and its like."""
         if isinstance(op, tf.Operation) and op.type.startswith("ResourceScatter"):
-            rows = op.inputs[1]
-            op._add_control_input(stamps.mark(self.table_variables, rows[..., 0] if "Nd" in op.type else rows))
+            rows = op.inputs[1][..., 0] if "Nd" in op.type else op.inputs[1]
+            rows = run_gradients.of_this_run(rows, self)
+            op._add_control_input(stamps.mark(self.table_variables, rows))
         return super()._lazy_read(op)
 
 

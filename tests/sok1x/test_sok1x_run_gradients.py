@@ -2,7 +2,8 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from sok1x_cases import graph
+from sok1x_cases import graph, session
+from tensorflow.python.ops import data_flow_ops
 
 import sok1x as sok
 
@@ -42,3 +43,93 @@ def test_gradients_of_another_run_are_refused_where_rows_move(options, make):
         if table.table.cache:
             with pytest.raises(ValueError, match="whole variable"):
                 make().apply_gradients([(tf.gradients(tf.nn.l2_loss(table), table)[0], table)])
+
+
+def _trained(options, make, through=lambda indices: indices):
+    """(placeholder of keys, the loss, a lookup's gradient, a step by it, whose row numbers go through something)."""
+    table = sok.DynamicVariable(2, name="moving", initializer="0", **options)
+    keys = tf.placeholder(tf.int64, [None])
+    loss = tf.reduce_sum(sok.all2all_dense_embedding(table, keys))
+    gradient, = tf.gradients(loss, [table])
+    given = tf.IndexedSlices(tf.identity(gradient.values), through(gradient.indices), gradient.dense_shape)
+    return keys, loss, gradient, make().apply_gradients([(given, table)]), sok.export(table)
+
+
+def _by_key(exported):
+    return {int(key): row.tolist() for key, row in zip(*exported)}
+
+
+@pytest.mark.parametrize("options", [dict(max_capacity=4), dict(cache_rows=4)])
+@pytest.mark.parametrize("through", [tf.identity, lambda indices: tf.unique(tf.cast(indices, tf.int64))[0]])
+@pytest.mark.parametrize("make", [lambda: tf.train.GradientDescentOptimizer(1.0), lambda: sok.OptimizerWrapper(
+    tf.train.AdagradOptimizer(1.0)), lambda: sok.SGD(1.0)])
+def test_row_numbers_of_another_run_may_not_be_fed_where_rows_move(options, through, make):
+    with graph():
+        keys, loss, gradient, step, exported = _trained(options, make, through)
+        with session() as running:
+            found = running.run(gradient, {keys: [2]})
+            for key in range(4, 9):
+                running.run(step, {keys: [key]})
+            before = _by_key(running.run(exported))
+            for fed in {gradient: found}, {gradient.indices: found.indices, keys: [8]}:
+                # A run that looks the table up besides does not make them its own.
+                for fetched in ([step], [step, loss]) if keys in fed else ([step],):
+                    with pytest.raises(ValueError, match="embedding table 'moving', whose rows .*: got row numbers fed"
+                                                         ".*expected a lookup's of the same session.run"):
+                        running.run(fetched, fed)
+            assert _by_key(running.run(exported)) == before
+            # Values for the rows that the run looks up are its own business.
+            running.run(step, {keys: [9], gradient.values: [[3.0, 4.0]]})
+            assert 9 in _by_key(running.run(exported))
+            handle = running.partial_run_setup([step], [gradient.indices, gradient.values])
+            with pytest.raises(ValueError, match="embedding table 'moving'"):
+                running.partial_run(handle, step, {gradient.indices: found.indices, gradient.values: found.values})
+
+
+@pytest.mark.parametrize("options", [dict(max_capacity=4), dict(cache_rows=4)])
+def test_row_numbers_out_of_a_staging_area_are_refused_where_rows_move(options):
+    with graph():
+        area = data_flow_ops.StagingArea([tf.int32])
+
+        def through(indices):
+            area.put([indices])
+            return tf.reshape(area.get()[0], [-1])
+
+        with pytest.raises(ValueError, match="embedding table 'moving', .* whose row numbers come from op .*Unstage"):
+            _trained(options, lambda: tf.train.GradientDescentOptimizer(1.0), through)
+
+
+@pytest.mark.parametrize("options", [dict(max_capacity=4), dict(cache_rows=4)])
+@pytest.mark.parametrize("make", [lambda: tf.train.GradientDescentOptimizer(1.0), lambda: sok.SGD(1.0)])
+def test_row_numbers_of_unknown_origin_must_be_of_rows_that_the_run_has_looked_up(options, make):
+    kept = []
+
+    def keep(indices):
+        kept.append(indices)
+        return kept[0]
+
+    with graph():
+        keys, loss, gradient, step, exported = _trained(
+            options, make, lambda indices: tf.reshape(tf.py_func(keep, [indices], tf.int32), [-1]))
+        with session() as running:
+            running.run(step, {keys: [2]})  # its own
+            assert _by_key(running.run(exported)) == {2: [-1, -1]}
+            for key in range(4, 9):
+                kept.clear()
+                running.run(step, {keys: [key]})
+            before = _by_key(running.run(exported))
+            assert before[8] == [-1, -1]
+            kept[:] = [np.array([0], np.int32)]
+            running.run(loss, {keys: [8]})
+            if _row_of(running, 8) == 0:
+                kept[:] = [np.array([1], np.int32)]
+            with pytest.raises(tf.errors.InvalidArgumentError, match="embedding table 'moving' on rank 0: got row "
+                                                                     ".*looked up in the same session.run"):
+                running.run(step, {keys: [8]})
+            assert {key: row for key, row in _by_key(running.run(exported)).items() if key != 8} == {
+                key: row for key, row in before.items() if key != 8}
+
+
+def _row_of(running, key):
+    index = running.run(running.graph.get_tensor_by_name("moving/index/Read/ReadVariableOp:0"))
+    return int(index[index[:, 0] == key, 1][0])
