@@ -4,11 +4,16 @@
 // where a row that has been given out is free again.
 #include "scan.cuh"
 
-// Another lookup begins: *tick grows by one, and *known, if it is `unknown`, becomes the clock's step.
+// Another lookup begins: *tick grows by one. *known, if it is `unknown` and the last step of a clock that was set back, or
+// more, becomes the step of the clock, or the one after that step if the clock is not beyond it.
 SOK_KERNEL sok1x_begin_lookup(i64* tick, i64* known, i64 unknown, const i64* clock) {
   SOK_PARALLEL_FOR(i, 1, 24) {
     *tick += 1;
-    if (*known == unknown) *known = *clock ? *clock : -1;  // 0 says that all is known
+    if (*known >= unknown) {
+      const i64 before = *known - unknown, now = *clock;
+      const i64 from = before && before >= now ? before + 1 : now;
+      *known = from ? from : -1;  // 0 says that all is known
+    }
   };
 }
 

@@ -25,7 +25,8 @@ def begin_lookup(tick: Array, known: Array, unknown: int, clock: Array) -> None:
 
     Args:
         tick: grows by one.
-        known: becomes what `clock` is, where it is `unknown`: -1 if that is 0.
+        known: where it is `unknown` + n, becomes what `clock` is, or n + 1 if that is more and n is not 0; never 0, but
+            -1.
         unknown: a number.
         clock: the step of a table.
     """

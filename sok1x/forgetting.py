@@ -62,8 +62,9 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
 
     Whoever follows the training drops these, and takes over what `sok.incremental_dump` has of the same step. A table
     remembers as many keys as its `remember_evicted` says, the last ones, 16 bytes each; whether that was enough is
-    told. Where it was not, a whole dump is needed: `sok.incremental_dump` since step -1. What a checkpoint restores
-    remembers nothing.
+    told. Where it was not, a whole dump is needed: `sok.incremental_dump` since step -1. What a checkpoint restores, or
+    `sok.load` loads, remembers nothing, and steps that the table had seen before are none of those that follow: whoever
+    has these is told so in the same process; in a new one he must know himself that it began with an older checkpoint.
 
     Args:
         variable: a table that forgets.

@@ -10,7 +10,7 @@ from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores import key_types
 from sok1x.graph_ops.stores.distinct import make_distinct
-from sok1x.graph_ops.stores.forgetting import EVICTED, KNOWN
+from sok1x.graph_ops.stores.forgetting import EVICTED, KNOWN, known_since
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import CONTENT, Held, TableVariables
@@ -80,8 +80,7 @@ class _Since(Operation):
             index = store.own.get("every", store.index)
             hash_index.find(index, asked, rows)
             keys = keys[rows.read() < 0]
-            # If no lookup has followed: since it was loaded.
-            known = min(max(int(counters[KNOWN]), 0), int(store.clock.read()))
+            known = known_since(int(counters[KNOWN]), int(store.clock.read()))
         complete = (not counters[KNOWN] or since >= known) and (
             not forgotten or (len(notes) > 0 and since >= oldest))
         request.host_output(0, "int64", (len(keys),)).numpy()[:] = keys

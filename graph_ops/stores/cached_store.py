@@ -10,8 +10,8 @@ from sok1x.graph_ops.stores import cache, cache_plan, clock, growth, host_growth
 from sok1x.graph_ops.stores.base_store import Found, Store
 from sok1x.graph_ops.stores.cache_plan import Plan
 from sok1x.graph_ops.stores.crossing import Crossing
-from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore, reset
-from sok1x.graph_ops.stores.forgetting import ADMITTED, EVICTED, FREE, KNOWN, TICK
+from sok1x.graph_ops.stores.forgetful_store import ForgetfulStore, reset
+from sok1x.graph_ops.stores.forgetting import ADMITTED, EVICTED, FREE, KNOWN, TICK, UNKNOWN_STEP, known_since
 from sok1x.graph_ops.stores.host_column import HostColumn, Rows, by_home
 from sok1x.graph_ops.stores.host_pieces import HostPieces
 from sok1x.graph_ops.stores.host_tier import HostTier
@@ -180,8 +180,8 @@ class CachedStore(ForgetfulStore):
         assert crossing is not None
         counters = own["counters"]
         ahead, at_least = clock.step_of_new(self.request, self.table.name)
-        if state.known == UNKNOWN_STEP:
-            fill.fill_int64(counters.at(KNOWN), int(self.clock.read()) or -1)
+        if state.known >= UNKNOWN_STEP:
+            fill.fill_int64(counters.at(KNOWN), known_since(state.known, int(self.clock.read())) or -1)
         if plan.table is not None:
             left = host_growth.leave(self, plan.table, numbers, state.evicted, ahead, at_least, plan.vacant)
             fill.fill_int64(counters.at(EVICTED), state.evicted + left)

@@ -12,9 +12,17 @@ from sok1x.graph_ops.bridge.errors import ABORTED, FAILED_PRECONDITION, CallErro
 from sok1x.graph_ops.stores import clock, eviction, growth, known_slots, repair
 from sok1x.graph_ops.stores.base_store import Found
 from sok1x.graph_ops.stores.eviction import Leaving
-from sok1x.graph_ops.stores.forgetting import ADMITTED, EVICTED, FREE, KNOWN, REFUSED, TICK
+from sok1x.graph_ops.stores.forgetting import (
+    ADMITTED,
+    EVICTED,
+    FREE,
+    KNOWN,
+    REFUSED,
+    TICK,
+    UNKNOWN_STEP,
+    unknown_after,
+)
 from sok1x.graph_ops.stores.hashed_store import HashedStore
-from sok1x.graph_ops.stores.repair import UNKNOWN_STEP
 
 
 class State(NamedTuple):
@@ -55,9 +63,9 @@ class ForgetfulStore(HashedStore):
     used       int64 [V], the tick of the last training lookup that asked for each row; -1 where a row is free
     free       int64 [V], the numbers of free rows, the lowest last: new keys get these first, from the end
     counters   int64 [6], TICK, FREE (rows), EVICTED (keys, in all), KNOWN: which keys have left before this step nobody
-               knows: 0 if the table has not been loaded, -1 for step 0, UNKNOWN_STEP from when it is loaded until the
-               next training lookup; ADMITTED (keys that got rows, in all), REFUSED (how often a lookup has refused a
-               key)
+               knows: 0 if the table has not been loaded, -1 for step 0, UNKNOWN_STEP or more from when it is loaded
+               until the next training lookup; ADMITTED (keys that got rows, in all), REFUSED (how often a lookup has
+               refused a key)
     frequency  int64 [V], how many training lookups have asked for each row, for 'lfu'
     evicted    int64 [L, 2], the last keys that left and the step at which they did, a ring
     sketch     how often keys without a row have been asked for (cuda_kernels/admission.cu)
@@ -105,10 +113,11 @@ class ForgetfulStore(HashedStore):
 
     def begin_again(self) -> None:
         """See `Store.begin_again`: scores may follow."""
+        unknown = unknown_after(self.state().known, int(self.clock.read()))
         for name, value in (("used", 0), ("frequency", 1), ("counters", 0), ("sketch", 0)):
             if name in self.own:
                 fill.fill_int64(self.own[name], value)
-        fill.fill_int64(self.own["counters"].at(KNOWN), UNKNOWN_STEP)
+        fill.fill_int64(self.own["counters"].at(KNOWN), unknown)
 
     def loaded(self, count: int) -> None:
         """See `Store.loaded`: the next lookup's tick is above those of all rows."""

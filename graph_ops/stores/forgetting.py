@@ -13,6 +13,31 @@ VARIABLES = ("used", "free", "counters", "frequency", "evicted", "sketch")
 SCORES = ("used", "frequency")  # of these what a checkpoint has; without them all rows are alike
 TICK, FREE, EVICTED, KNOWN, ADMITTED, REFUSED = range(6)  # places in `counters`
 
+UNKNOWN_STEP = 2 ** 62  # in KNOWN; what is above it: see `unknown_after`
+
+
+def unknown_after(noted: int, clock: int) -> int:
+    """What KNOWN becomes when a table's rows are replaced, its clock too perhaps: nothing is known of what was before.
+
+    Whoever has followed the table has steps up to the highest that the clock has shown, and these are of other rows.
+
+    Args:
+      noted: what KNOWN is. clock: the last step.
+    """
+    return UNKNOWN_STEP + max(clock, noted - UNKNOWN_STEP if noted >= UNKNOWN_STEP else noted - 1, 0)
+
+
+def known_since(noted: int, clock: int) -> int:
+    """The first step after which all keys are known that have left: as kernel begin_lookup notes it, -1 for 0 apart.
+
+    Args:
+      noted: what KNOWN is. clock: the last step.
+    """
+    if noted < UNKNOWN_STEP:
+        return max(noted, 0)
+    before = noted - UNKNOWN_STEP
+    return before + 1 if before and before >= clock else clock
+
 
 class Forgetting(NamedTuple):
     """See the module's text.

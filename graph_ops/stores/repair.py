@@ -13,9 +13,8 @@ import numpy as np
 from sok1x.cuda_kernels import fill, hash_index, index_rows
 from sok1x.graph_ops.bridge.errors import CallError, status_of
 from sok1x.graph_ops.stores import known_slots
-from sok1x.graph_ops.stores.forgetting import EVICTED, FREE, KNOWN
+from sok1x.graph_ops.stores.forgetting import EVICTED, FREE, KNOWN, unknown_after
 
-UNKNOWN_STEP = 2 ** 62
 _faults: Dict[Tuple[int, str], CallError] = {}  # (session, table's name) -> what its next lookup says
 
 
@@ -49,7 +48,8 @@ def _list_free(store: Any, given: int, in_use: np.ndarray) -> None:
     used[gone] = -1
     free[:len(gone)] = gone[::-1]
     counters[EVICTED] += max(0, len(gone) - counters[FREE])
-    counters[FREE], counters[KNOWN] = len(gone), UNKNOWN_STEP  # which keys have left is not known
+    # Which keys have left is not known.
+    counters[FREE], counters[KNOWN] = len(gone), unknown_after(int(counters[KNOWN]), int(store.clock.read()))
     for array, values in ((own["used"], used), (own["free"], free), (own["counters"], counters)):
         array.write(values)
 

@@ -3,14 +3,16 @@ from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.cuda_kernels import fill
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores import step_times
+from sok1x.graph_ops.stores.forgetting import KNOWN, unknown_after
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import STAMPS, Held, TableVariables
 
-RESTORED = -1  # for a time: see `step_at`
+_RESTORED = -1
 
 
 class StepConfig(NamedTuple):
@@ -30,19 +32,27 @@ class _Find(Operation):
 
     def run(self, request: Any, config: StepConfig, world: Any, headers: Any) -> None:
         time, table = int(request.host_inputs[0].numpy()), config.table.name
-        if time == RESTORED:
+        if time <= _RESTORED:
             step_times.begin(request, table)
-        with request_store(request, config, world, exclusive=False) as store:
+        with request_store(request, config, world, exclusive=time <= _RESTORED) as store:
             step = int(store.clock.read())
+            if time < _RESTORED and "counters" in store.own:
+                counters = store.own["counters"]
+                fill.fill_int64(counters.at(KNOWN), unknown_after(int(counters.read()[KNOWN]), _RESTORED - time))
         request.host_output(0, "int64", ()).numpy()[...] = step_times.step_of(request, table, time, step)
+
+
+def time_of_restore(clock: int) -> int:
+    """A time for `step_at` that says that the table was restored, whose clock was at a step before."""
+    return _RESTORED - clock
 
 
 def step_at(variables: TableVariables, time: tf.Tensor, name: str = "step_at") -> tf.Tensor:
     """int64 []: a step such that all rows that have changed since a time have changed after that step.
 
     Args:
-      time: int64 [], microseconds since 1970; or RESTORED: all that the table has was restored just now.
+      time: int64 [], microseconds since 1970; or a `time_of_restore`: all that the table has was restored just now.
     """
-    held, handles = variables.resources(*STAMPS)
+    held, handles = variables.resources(*STAMPS, "counters")
     return library.call("stores.step_at.find", StepConfig(variables.table, held), [], [], [], resources=handles,
                         host_inputs=[time], host_dtypes=[tf.int64], host_shapes=[[]], name=name)[0]

@@ -6,8 +6,8 @@ import numpy as np
 from sok1x.cuda_kernels import fill, hash_index
 from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.stores import cache, growth, host_growth
-from sok1x.graph_ops.stores.forgetful_store import UNKNOWN_STEP, ForgetfulStore
-from sok1x.graph_ops.stores.forgetting import KNOWN, TICK
+from sok1x.graph_ops.stores.forgetful_store import ForgetfulStore
+from sok1x.graph_ops.stores.forgetting import KNOWN, TICK, unknown_after
 from sok1x.graph_ops.stores.host_column import HostColumn, Rows
 
 
@@ -101,13 +101,14 @@ class WholeStore(ForgetfulStore):
     def begin_again(self) -> None:
         """See `Store.begin_again`: nothing is in the cache either."""
         cached, own = self._cached, self._cached.own
+        unknown = unknown_after(cached.state().known, int(cached.clock.read()))
         self._wait()
         hash_index.clear(cached.index)
         fill.fill_int64(cached.count, 0)
         for name, value in (("used", 0), ("frequency", 1), ("counters", 0), ("sketch", 0), ("tiers", 0)):
             if name in own:
                 fill.fill_int64(own[name], value)
-        fill.fill_int64(own["counters"].at(KNOWN), UNKNOWN_STEP)
+        fill.fill_int64(own["counters"].at(KNOWN), unknown)
         for name, value in (("used", 0), ("frequency", 1)):
             if name in self._columns:
                 column = self._columns[name][0]

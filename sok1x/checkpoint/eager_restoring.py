@@ -12,7 +12,7 @@ from sok1x.checkpoint.talk import talk
 from sok1x.core import eager, eager_slots, shard_variable
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
-from sok1x.graph_ops.stores.step_at import RESTORED
+from sok1x.graph_ops.stores.step_at import time_of_restore
 
 
 def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,11 +51,12 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _load(stock: Callable[..., Any], saver: Any, prefix: str, options: Any) -> Any:
-    status = stock(saver, prefix, options)
     tables = [one for one in eager_places.shards(saver) if isinstance(one, EmbeddingVariable)]
-    for table in tables:
+    clocks = [int(table.steps.read_value()) for table in tables]
+    status = stock(saver, prefix, options)
+    for table, clock in zip(tables, clocks):
         time, step = table.step_at
-        eager.session().run(step, {time: RESTORED})
+        eager.session().run(step, {time: time_of_restore(clock)})
         eager_slots.fit(table)  # the checkpoint may have nothing for a slot, and other rows than there were
     return status
 

@@ -28,7 +28,7 @@ from sok1x.core import sessions, wrapping
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, training_util
-from sok1x.graph_ops.stores.step_at import RESTORED
+from sok1x.graph_ops.stores.step_at import time_of_restore
 
 _OF_SAVED_MODEL = os.path.join("variables", "variables")
 
@@ -128,9 +128,10 @@ class TableSaver(tf.train.Saver):
 
     def _restore_own(self, session: tf.Session, save_path: str) -> None:
         """What this rank has saved for itself, as TensorFlow does it."""
+        clocks = [_clock(session, table.variable) for table in self._held.tables]
         super().restore(session, save_path)
         ops = [table.variable.step_at for table in self._held.tables]
-        session.run([step for _, step in ops], {time: RESTORED for time, _ in ops})
+        session.run([step for _, step in ops], {time: time_of_restore(clock) for (time, _), clock in zip(ops, clocks)})
 
     def _save_together(self, session: tf.Session, prefix: str, step: int, options: Dict[str, Any]) -> str:
         self._expect_whole("save")
@@ -253,3 +254,11 @@ def _world() -> Any:
     if world is None:
         raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
     return world
+
+
+def _clock(session: tf.Session, table: Any) -> int:
+    """The last step at which a table has changed; 0 where the session has no such variable yet."""
+    try:
+        return int(session.run(table.steps))
+    except tf.errors.FailedPreconditionError:
+        return 0

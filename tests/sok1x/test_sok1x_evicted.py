@@ -129,3 +129,67 @@ def test_rows_that_left_holes_are_not_handed_out_as_keys(graph, tmp_path):
     assert model.session.run(model.state["count"]) == 31
     stats = model.session.run(sok.table_stats(model.table))
     assert (stats.rows_in_use, stats.capacity, stats.evictions) == (31, 32, 0)
+
+
+@pytest.mark.parametrize("way", ["saver", "manager", "dump"])
+@pytest.mark.parametrize("cache", [{}, {"cache_rows": 6}])
+def test_who_follows_a_table_learns_that_it_was_taken_back(tmp_path, way, cache):
+    """A follower goes by evicted_keys and incremental_dump alone, and always has what the table has."""
+    with tf.Graph().as_default():
+        table = sok.DynamicVariable(dimension=DIM, name="taken_back", max_capacity=8, remember_evicted=1000,
+                                    initializer="0", **cache)
+        ids = tf.placeholder(tf.int64, [None])
+        loss = tf.reduce_sum(sok.all2all_dense_embedding(table, ids))
+        step = sok.OptimizerWrapper(tf.train.AdagradOptimizer(1.0)).apply_gradients(
+            [(tf.gradients(loss, table)[0], table)])
+        exported = sok.export(table)
+        saver, manager = tf.train.Saver(), sok.CheckpointManager(str(tmp_path / "manager"))
+        with tf.Session() as session:
+            sok.init()
+            session.run(tf.global_variables_initializer())
+            save = {"saver": lambda: saver.save(session, str(tmp_path / "saver")),
+                    "manager": lambda: manager.save(session, 1),
+                    "dump": lambda: sok.dump(str(tmp_path / "dumped"), [table], session=session)}[way]
+            load = {"saver": lambda: saver.restore(session, str(tmp_path / "saver")),
+                    "manager": lambda: manager.restore(session),
+                    "dump": lambda: sok.load(str(tmp_path / "dumped"), [table], session=session)}[way]
+            known, since, wholes = {}, -1, []
+
+            def follow():
+                nonlocal since
+                now = int(session.run(table.steps))
+                gone, complete = sok.evicted_keys(table, since, session)
+                if not complete:
+                    known.clear()
+                    wholes.append(now)
+                changed = sok.incremental_dump(table, since if complete else -1, session)
+                for key in gone if complete else ():
+                    known.pop(int(key), None)
+                known.update((int(key), row.tolist()) for key, row in zip(*changed))
+                assert known == {int(key): row.tolist() for key, row in zip(*session.run(exported))}, (since, now)
+                since = now
+
+            def train(*batches):
+                for batch in batches:
+                    session.run(step, {ids: batch})
+
+            train([1, 2, 3], [3, 4])
+            follow()
+            save()
+            load()  # nothing has changed, but nobody would know
+            follow()
+            train([5, 6, 7], [8, 9, 10], [11, 12])
+            follow()
+            load()
+            train([20])
+            follow()
+            train([21], [22], [23, 24], [25], [26])  # as many steps as the follower has seen, and more
+            follow()
+            load()
+            train([30], [31], [32], [33], [34], [35], [36], [37, 38])
+            follow()
+            wholes.clear()
+            for batch in ([1], [2], [3, 39], [40]):
+                train(batch)
+                follow()
+            assert not wholes  # all is known again
