@@ -47,11 +47,15 @@ def _watch_applying(patches: Patches, kind: Any, left_alone: Callable[[Any], boo
 
 
 def _watch_clipping(patches: Patches) -> None:
-    """From now on tf.clip_by_global_norm of tables' gradients, and others, is as of one process with all batches."""
+    """From now on tf.clip_by_global_norm of tables' gradients, and others, is as of one process with all batches.
+
+    On one rank too: of tf.IndexedSlices TensorFlow's own counts a row once for each lookup that has asked for it, and
+    what is clipped would depend on the number of ranks.
+    """
     clip = clip_ops.clip_by_global_norm
 
     def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: Any = None) -> Any:
-        if use_norm is None and isinstance(t_list, (list, tuple)) and provenance.ranks() > 1 and not is_eager_outside():
+        if use_norm is None and isinstance(t_list, (list, tuple)) and not is_eager_outside():
             of_tables = [_is_of_table(each) for each in t_list]
             if any(of_tables):
                 t_list = _averaged(t_list, of_tables)

@@ -68,6 +68,26 @@ def test_one_strategy():
     assert sok.communication.num_ranks() == 1
 
 
+def test_a_row_of_two_lookups_counts_once_in_the_norm_on_one_rank_too():
+    """As on several ranks, and as the dense gradient of one process: clipping does not depend on how many there are."""
+    sok.install_as_deeprec()
+    tf.config.experimental.enable_distributed_strategy(strategy="collective")
+    table = tf.get_embedding_variable("table", 2, initializer=tf.constant_initializer(1.0))
+    dense = tf.get_variable("dense", initializer=[1.0, 2.0])
+    loss = tf.reduce_sum(tf.nn.embedding_lookup(table, tf.constant([3, 4], tf.int64)) * [[1.0, 2.0], [3.0, 0.0]])
+    loss += tf.reduce_sum(tf.nn.embedding_lookup(table, tf.constant([4, 5], tf.int64))) + tf.reduce_sum(dense)
+    clipped, norm = tf.clip_by_global_norm(tf.gradients(loss, [table, dense]), 1.0)
+    step = tf.train.GradientDescentOptimizer(1.0).apply_gradients(zip(clipped, [table, dense]))
+    rows = {3: [1, 2], 4: [3 + 1, 0 + 1], 5: [1, 1]}
+    expected = np.linalg.norm(np.concatenate([*rows.values(), [1, 1]]))
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        np.testing.assert_allclose(session.run([norm, step])[0], expected, rtol=1e-6)
+        for key, values in zip(*session.run(sok.export(table))):
+            np.testing.assert_allclose(values, 1 - np.array(rows[int(key)]) / expected, rtol=1e-5)
+        np.testing.assert_allclose(session.run(dense), [1 - 1 / expected, 2 - 1 / expected], rtol=1e-5)
+
+
 # ---- lookups
 
 def test_as_tensorflows_own_lookups(seed):
