@@ -9,7 +9,7 @@ from sok1x.embeddings import precision
 from sok1x.embeddings.autograph import graph_code
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops
 from sok1x.graph_ops.operations import embedding
-from sok1x.sparse_ids import Bags, bags_of, weights_of
+from sok1x.sparse_ids import Bags, bags_of, lying_as, weights_of
 
 __all__ = ["all2all_dense_embedding", "lookup_sparse"]
 
@@ -33,7 +33,7 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
         params: a `sok.Variable`, or a list or tuple of T. Layers' embedding variables too.
         sp_ids: ids of each, a tf.RaggedTensor or tf.SparseTensor, int32 or int64, of shape [B, …]: a sample's ids in a
             row, in any number.
-        sp_weights: None, or floats of the same form for each table's ids: which ids, and in which order, is taken from
+        sp_weights: None, or floats of the same form for each table's ids, in the same places and order as these in
             `sp_ids`. An element of a list may be None.
         combiners: 'sum', 'mean' or 'sqrtn', or one for each table; 'mean' by default. A mean with weights is divided by
             the sum of the weights, 'sqrtn' by the root of the sum of their squares, each 1 if there are none: where
@@ -51,7 +51,8 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
         TypeError: params are no tables of ours or not float32, or ids or weights are of another type or dtype.
         ValueError: lists of different lengths, an unknown combiner, ids or weights of the wrong rank, a filter for a
             table without `filter_ratio`, or a table of another graph.
-        tf.errors.InvalidArgumentError: (when run) an id is outside the table, with table, sample and range.
+        tf.errors.InvalidArgumentError: (when run) an id is outside the table, with table, sample and range; or weights
+            lie in other places than ids.
 
     Example:
         >>> import tensorflow as tf
@@ -130,7 +131,8 @@ def _one(dtype: str, filtered: bool, table: EmbeddingVariable, ids: Any, weights
     bags = bags_of(table.table.name, ids)
     with tf.name_scope("lookup_sparse"):
         if weights is not None:
-            weights = weights_of(table.table.name, weights, bags)
+            given, weights = weights, weights_of(table.table.name, weights, bags)
+            bags = lying_as(table.table.name, given, bags)
         return combined(table, bags, combiner, dtype=dtype, filtered=filtered, weights=weights)
 
 

@@ -1,9 +1,12 @@
 """Ragged and sparse ids as `sok.lookup_sparse` takes them, and the weights that go with them."""
 from typing import Any
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import key_types
+from sok1x.graph_ops.bridge.tensorflow_versions import tensor_util
+from sok1x.graph_ops.operations.sparse_batch import OTHERWISE
 
 
 class Bags:
@@ -109,6 +112,68 @@ def weights_of(table: str, weights: Any, bags: Bags, function: str = "lookup_spa
         raise ValueError("sok1x.{}: sp_weights: got {} weights for {} ids of '{}', expected one for each "
                          "id".format(function, values.shape[0], bags.ids.shape[0], table))
     return tf.cast(values, tf.float32)
+
+
+def lying_as(table: str, weights: Any, bags: Bags, function: str = "lookup_sparse") -> Bags:
+    """A table's ids, whose lookup fails where their weights lie in other places than they do.
+
+    Where both have one and the same tensor of row splits or indices there is nothing to compare.
+
+    Args:
+        table: its name, for messages.
+        weights: as `weights_of` takes them.
+        bags: the ids.
+        function: as for `bags_of`.
+
+    Returns:
+        `Bags`.
+
+    Raises:
+        ValueError: the graph shows that they do.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x import sparse_ids
+        >>> with tf.Graph().as_default():
+        ...     ids = tf.ragged.constant([[7, 8], []], row_splits_dtype=tf.int64)
+        ...     bags = sparse_ids.bags_of("items", ids)
+        ...     sparse_ids.lying_as("items", ids.with_values(tf.constant([0.5, 2.0])), bags) is bags
+        True
+    """
+    ragged = isinstance(weights, tf.RaggedTensor) and isinstance(bags.given, tf.RaggedTensor)
+    places, others = (bags.given.row_splits, weights.row_splits) if ragged else (bags.indices, Bags(weights).indices)
+    if _source(places) is _source(others):
+        return bags
+    if not tf.executing_eagerly():
+        known, other = tensor_util.constant_value(places), tensor_util.constant_value(others)
+        if known is not None and other is not None:
+            if not np.array_equal(known, other):
+                raise ValueError("sok1x.{}: sp_weights: got {} {} for '{}', expected those of the ids, {}: a weight "
+                                 "for each id in the same place".format(
+                                     function, "row splits" if ragged else "indices", _in_a_line(other), table,
+                                     _in_a_line(known)))
+            return bags
+    # What is too short is filled up by the ids' own: then there are too few weights, or rows without ids.
+    others = tf.concat([tf.cast(others, tf.int64), places], 0)[:tf.shape(places)[0]]
+    same = tf.equal(places, others)
+    if not ragged:
+        same = tf.reduce_all(same, 1, keepdims=True)
+    made = tf.where_v2(same, places, tf.constant(OTHERWISE, tf.int64))
+    made.set_shape(places.shape)
+    if ragged:
+        return Bags(tf.RaggedTensor.from_row_splits(bags.ids, made, validate=False))
+    return Bags(tf.SparseTensor(made, bags.ids, bags.dense_shape))
+
+
+def _in_a_line(numbers: np.ndarray) -> str:
+    return " ".join(np.array2string(numbers, threshold=20).split())
+
+
+def _source(tensor: tf.Tensor) -> tf.Tensor:
+    """What row splits were before they were of int64."""
+    while hasattr(tensor, "graph") and tensor.op.type in ("Cast", "Identity"):
+        tensor = tensor.op.inputs[0]
+    return tensor
 
 
 def _expect(function: str, what: str, table: str, given: Any, things: str, dtypes: Any) -> tf.Tensor:

@@ -6,6 +6,10 @@ import numpy as np
 from sok1x.cuda_kernels import backend, bags, combine, group_bags, groups, row_numbers, unique
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 
+# In place of a batch's row splits or rows where they are not those of its weights: no such number is either. So a batch
+# is refused as any other that is not what it must be, on all ranks, and nothing of a GPU's is waited for besides.
+OTHERWISE = -2 ** 62
+
 _MOST_NUMBERS = 2 ** 56  # whose bytes 64 bits can count: what a tensor has beyond, TensorFlow ends the process for
 
 
@@ -54,6 +58,11 @@ class SparseBatch:
     def check(self, outside: int, unsorted: int, longest: int) -> bool:
         """Raises where the batch is not as it must be. Returns whether keys and offsets had to be made anew."""
         state = combine.state_of_offsets(self.keys.size, outside, unsorted)
+        if state >= 2 and int(self._indices.read()[state - 2, 0]) == OTHERWISE:
+            raise CallError(INVALID_ARGUMENT, (
+                "{}: got sp_weights whose indices are not those of sp_ids, first at position {} of {}, expected a "
+                "weight for each id in the same place: tf.SparseTensor(ids.indices, weights, ids.dense_shape)").format(
+                    self._where, state - 2, self.keys.size))
         if state >= 2:
             raise CallError(INVALID_ARGUMENT, (
                 "{}: got row {} in the SparseTensor's indices at position {}, expected rows in [0, {}) as its "
@@ -109,9 +118,16 @@ class RaggedBatch:
     def check(self) -> bool:
         """See `SparseBatch.check`."""
         if self._counts.read()[0]:
+            splits = self._splits.read()
+            strange = np.flatnonzero(splits == OTHERWISE)
+            if strange.size:
+                raise CallError(INVALID_ARGUMENT, (
+                    "{}: got sp_weights whose row splits are not those of sp_ids, first at split {} of {}, expected a "
+                    "weight for each id in the same place: ids.with_values(weights)").format(
+                        self._where, strange[0], splits.size))
             raise CallError(INVALID_ARGUMENT, (
                 "{}: got a RaggedTensor with row splits {} for {} values, expected them to begin at 0, to ascend, and "
-                "to end at {}").format(self._where, np.array2string(self._splits.read(), threshold=20), self.keys.size,
+                "to end at {}").format(self._where, np.array2string(splits, threshold=20), self.keys.size,
                                        self.keys.size))
         return False
 

@@ -200,6 +200,22 @@ def check_ids_out_of_range():
                 refused(session, plain, *words, feed_dict=feed)
                 refused(session, weighted, *words, feed_dict=feed)
                 refused(session, dense_one, *words[:3], "position 2", *words[4:], feed_dict=feed)
+        # Weights of one rank that lie in other places than its ids.
+        places = v1.placeholder(tf.int64, [4]), v1.placeholder(tf.int64, [3, 2])
+        ids, numbers = tf.constant([0, 1, 2], tf.int64), tf.constant([1.0, 2.0, 3.0])
+        kept, own = v1.placeholder(tf.int64, [4]), v1.placeholder(tf.int64, [3, 2])
+        elsewhere = sok.lookup_sparse(
+            tables[:2], [tf.RaggedTensor.from_row_splits(ids, kept), tf.SparseTensor(own, ids, [2, 2])],
+            [tf.RaggedTensor.from_row_splits(numbers, places[0]), tf.SparseTensor(places[1], numbers, [2, 2])], "sum")
+        good = {kept: [0, 1, 1, 3], own: [[0, 0], [0, 1], [1, 0]], places[0]: [0, 1, 1, 3],
+                places[1]: [[0, 0], [0, 1], [1, 0]]}
+        for place, bad, words in (
+                (places[0], [0, 1, 2, 3], "row splits are not those of sp_ids, first at split 2 of 4"),
+                (places[1], [[0, 0], [1, 0], [1, 1]], "indices are not those of sp_ids, first at position 1")):
+            session.run(elsewhere, good)
+            refused(session, elsewhere, "rank {}".format(N - 1), words,
+                    feed_dict={**good, place: bad} if RANK == N - 1 else good)
+        session.run(elsewhere, good)
         unsorted = tf.SparseTensor([[1, 0], [0, 0]], tf.constant([0, 99], tf.int64), [2, 1])
         refused(session, sok.lookup_sparse(tables[1], unsorted), "key 99", "sample 0")
         refused(session, sok.lookup_sparse(tables[0], tf.SparseTensor([[2, 0]], [1], [2, 1])), "row 2", "[0, 2)")
