@@ -6,6 +6,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.cuda_kernels import fill, hash_index, host_memory, row_init
 from sok1x.graph_ops.bridge import growing, library
 from sok1x.graph_ops.bridge.configs import NoConfig
+from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores import cache, growth, host_tier, known_slots, step_times
 from sok1x.graph_ops.stores.known_slots import Slot
@@ -105,6 +106,28 @@ class _Check(Operation):
         pass
 
 
+class GivenConfig(NamedTuple):
+    """Attributes:
+      label: of the table, for the message."""
+
+    label: str
+
+
+@register
+class _GivenHere(Operation):
+    """No output: fails in another process than that which has been given a table's first rows as an array."""
+
+    name = "stores.initial.given_here"
+    Config = GivenConfig
+
+    def run(self, request: Any, config: GivenConfig, world: Any, headers: Any) -> None:
+        if request.plan is None:
+            raise CallError(FAILED_PRECONDITION, (
+                "{}: got its initializer in a graph that another process has built, expected the process that was "
+                "given its first rows as an array: a MetaGraph has none of them. Restore a checkpoint without running "
+                "the initializers, or build the model by its program").format(config.label))
+
+
 @register
 class _Stamps(Operation):
     """int64 [V]: no row has changed."""
@@ -172,6 +195,12 @@ def initial_rows(table: Table, by_row_value: Optional[Callable[[], tf.Tensor]] =
     check = library.call("stores.initial.check", NoConfig(), [], [], [], name="check")
     with tf.control_dependencies([check]):
         return tf.identity(by_row_value())
+
+
+def given_here(label: str) -> tf.Operation:
+    """An op that fails where a graph has come as a MetaGraph; label: of the table whose rows are a function's here."""
+    made: tf.Operation = library.call("stores.initial.given_here", GivenConfig(label), [], [], [], name="given_here")
+    return made
 
 
 def repeated_rows(table: Table, rows: tf.Tensor) -> tf.Tensor:

@@ -169,8 +169,10 @@ class TableSaver(tf.train.Saver):
 
     def _expect_whole(self, what: str) -> None:
         if self._held.complaint is not None:
-            raise CheckpointError("A tf.train.Saver cannot {} tables on several ranks where {}: {}.".format(
-                what, self._held.complaint, whose_shards.TOGETHER))
+            several = _world().size > 1
+            raise CheckpointError("A tf.train.Saver cannot {} tables {} where {}: {}.".format(
+                what, "on several ranks" if several else "with a cache, or in a folder of sok1x's files,",
+                self._held.complaint, whose_shards.TOGETHER if several else whose_shards.OF_ALL))
 
     def _step(self, session: tf.Session, global_step: Optional[int]) -> int:
         """The step for the manifest; equal on all ranks, or rank 0's."""

@@ -11,7 +11,8 @@ from sok1x.checkpoint.tables import TableState
 from sok1x.graph_ops.bridge.tensorflow_versions import saveable_object
 from sok1x.graph_ops.operations.rank_and_ranks import rank_and_ranks
 
-TOGETHER = "call sok.CheckpointManager, or a tf.train.Saver of all variables, on all ranks with one path"
+OF_ALL = "call sok.CheckpointManager, or a tf.train.Saver of all variables"
+TOGETHER = OF_ALL + ", on all ranks with one path"
 
 
 class Mark(saveable_object.SaveableObject):

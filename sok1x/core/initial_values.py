@@ -6,6 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core import initializers
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable, initialized_value
+from sok1x.graph_ops.stores import initial
 
 DTYPES = ("float32", "float64", "int32", "int64")  # rows of whole 32-bit words that TensorFlow has variables of
 
@@ -118,7 +119,8 @@ def _of_array(label: str, value: Any, dtype: Any) -> Whole:
         # A copy of this rank's rows; it is no constant of the graph, of which the graph would keep more, and which
         # would travel with every MetaGraph.
         own = np.zeros([0, dim], name) if place is None else np.array(array.reshape(rows, dim)[place::parts], name)
-        with tf.device("/cpu:0"):
+        here = initial.given_here(label)  # or another process's function of the same number would be taken
+        with tf.device("/cpu:0"), tf.control_dependencies([] if here is None else [here]):
             # A new copy each time: where an array is aligned TensorFlow's tensor is its memory, and several sessions'
             # variables would change each other's.
             given = tf.numpy_function(own.copy, [], tf.as_dtype(name), name="initial_rows")

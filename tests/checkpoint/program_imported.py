@@ -47,6 +47,14 @@ def restore(expected):
         else:
             assert RANKS == 1 and not together
             np.testing.assert_array_equal(session.run("found:0", {"keys:0": KEYS}), expected)
+        if together and RANKS == 1:  # what would be restored afterwards is the folder
+            refused = None
+            try:
+                saver.save(session, PREFIX, write_meta_graph=False)
+            except CheckpointError as error:
+                refused = str(error)
+            assert refused and "a folder of sok1x's files, of an earlier save" in refused, refused
+            saver.save(session, PREFIX, 7, write_meta_graph=False)
         if RANKS == 1:  # of the dense variables alone, which are asked for by name
             dense = tf.train.Saver([one for one in tf.global_variables() if one.op.name == "dense/kernel"])
             dense.restore(session, PREFIX)

@@ -153,3 +153,15 @@ def test_slots_that_nothing_is_loaded_for_stay_and_begin_as_without_a_cache(trai
             small.train(key, key + 1)
         found.append(small.export())
     assert found[0] == found[1]
+
+
+def test_one_ranks_saver_does_not_speak_of_several(tmp_path):
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.DynamicVariable(2, cache_rows=4, name="cached")
+        saver = tf.train.Saver({"other": table})
+        session.run(sok.Init(global_batch_size=1))
+        session.run(tf.global_variables_initializer())
+        with pytest.raises(CheckpointError, match="cannot save tables with a cache, or in a folder of sok1x's files, "
+                                                  "where it gives 'cached' another name") as error:
+            saver.save(session, str(tmp_path / "saved"))
+        assert "ranks" not in str(error.value)

@@ -197,6 +197,7 @@ CASES = {
     "operations.even_steps.any_left": NONE, "operations.rank_and_ranks.tell": NONE,
     # They take nothing from the graph, or one number of a shape that the graph knows.
     "operations.init_op.join": NONE, "stores.initial.rows": NONE, "stores.initial.index": NONE,
+    "stores.initial.given_here": NONE,
     "stores.initial.count": NONE, "stores.initial.check": NONE, "stores.initial.zeros": NONE,
     "stores.eager_names.note": NONE,
     # Its value has been compared with its variable's shape; V is its own affair: see test_sok1x_dynamic.py.
