@@ -98,8 +98,10 @@ def _check(gradient: Any, variable: Any) -> Any:
     if table.cache is not None:
         raise ValueError((
             "embedding table '{}', which has all rows in host memory and some in a cache: got a gradient of the whole "
-            "variable (op '{}'), as that of a regularizer of it is, expected a lookup's: rows that are not in the "
-            "cache would be left out. Make the loss of looked up rows alone, as tf.nn.l2_loss(rows)").format(
+            "variable (op '{}'), as that of a regularizer of it is, or what "
+            "tf.contrib.mixed_precision.LossScaleOptimizer makes of a lookup's, expected a lookup's: rows that are not "
+            "in the cache would be left out. Make the loss of looked up rows alone, as tf.nn.l2_loss(rows), and scale "
+            "it by sok.tf.keras.mixed_precision.LossScaleOptimizer").format(
                 table.name, gradient.op.name))
     _refuse_kept(row_numbers.origin(gradient, True).kept, table.name, moves, "values")
     return gradient
