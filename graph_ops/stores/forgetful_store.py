@@ -156,7 +156,10 @@ class ForgetfulStore(HashedStore):
         """Has rows leave that have keys and may; rows: ascending. Returns how many did."""
         state, used = self.state(), self.own["used"].read()
         rows = rows[rows < state.given]
-        rows = rows[(used[rows] >= 0) & (used[rows] <= eviction.oldest_pinned(self, state.tick))]
+        # The lookup of this tick is over, unless its step is in flight.
+        stay = state.tick + 1 if pins.of(self.request, self.place_of_rows) is None else eviction.oldest_pinned(
+            self, state.tick)
+        rows = rows[(used[rows] >= 0) & (used[rows] < stay)]
         if not rows.size:
             return 0
         going = self.request.temporary("int32", rows.size)

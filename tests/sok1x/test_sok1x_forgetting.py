@@ -10,6 +10,7 @@ from forgetful_model import Model
 from sok1x.graph_ops.bridge import growing
 from sok1x.graph_ops.bridge.bridge import Request
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.operations import evictions
 from sok1x.graph_ops.stores import eviction
 from sok1x.graph_ops.stores.forgetful_store import ForgetfulStore
 
@@ -41,6 +42,22 @@ def test_rows_in_the_hands_of_a_step_in_flight_stay(graph):
     assert model.read([5, 1]) == [50, 0]
     model.look_up(range(100, 108))
     assert model.held() == set(range(100, 108))
+
+
+def test_rows_that_leave_when_a_table_is_saved_are_in_no_steps_hands(graph):
+    """Saved in a thread beside the training, which has looked rows up and will move them."""
+    model = Model(max_capacity=8, evict_strategy="lru")
+    leave = evictions.evict(model.table.table_variables, tf.range(8, dtype=tf.int64))
+    model.look_up([7])
+    step = threading.Thread(target=model.train, args=([1, 2], np.array([10, 20], np.float32), 0))
+    step.start()
+    assert model.waiting.acquire(timeout=30)
+    assert model.session.run(leave) == 1
+    model.look_up([30, 31])
+    model.gates[0].set()
+    step.join()
+    assert model.held() == {1, 2, 30, 31} and model.read([1, 2, 30, 31]) == [10, 20, 0, 0]
+    assert model.session.run(leave) == 4 and model.held() == set()
 
 
 def test_a_step_that_has_failed_pins_nothing(graph):
