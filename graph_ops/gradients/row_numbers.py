@@ -3,12 +3,13 @@ import collections
 
 from sok1x.graph_ops.gradients import shard_gradients
 
-Origin = collections.namedtuple("Origin", "tables kept unknown way")
+Origin = collections.namedtuple("Origin", "tables kept unknown whole way")
 Origin.__doc__ = """Of a tensor of row numbers, or of a gradient's values.
 
 tables: names of the tables of whose gradients it is made. kept: an op that has it from another session.run, a variable,
 a placeholder, an accumulator, a queue or a staging area; else None. unknown: an op that does not say where its output
-comes from; else None. way: the tensors that have been looked at."""
+comes from; else None. whole: whether all rows in turn are among them, as where TensorFlow adds the zeros of a branch
+that is not taken to a lookup's gradient. way: the tensors that have been looked at."""
 
 # Ops whose outputs are among what the first input has, and those with more such inputs: which ones.
 _FIRST = frozenset((
@@ -28,7 +29,7 @@ _KEEPING = frozenset(("VarHandleOp", "VariableV2", "Variable", "Placeholder", "P
 def origin(tensor, values=False):
     """The `Origin` of a tensor of a tf.Graph; values: of a gradient's values, which may be scaled by numbers."""
     names = shard_gradients.places(tensor.graph)
-    waiting, way, tables, kept, unknown = [tensor], {}, set(), None, None
+    waiting, way, tables, kept, unknown, whole = [tensor], {}, set(), None, None, False
     while waiting:
         each = waiting.pop()
         if each.name in way:
@@ -46,9 +47,11 @@ def origin(tensor, values=False):
         elif values and op.type in _SCALING:
             large = [one for one in op.inputs if one.shape.rank != 0]
             waiting += large if len(large) == 1 else []
+        elif op.type == "Range":
+            whole = True
         else:
             unknown = unknown or op
-    return Origin(tables, kept, unknown, list(way.values()))
+    return Origin(tables, kept, unknown, whole, list(way.values()))
 
 
 def are_of(tensor, table_name):

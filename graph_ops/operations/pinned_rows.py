@@ -1,5 +1,5 @@
 """Row numbers that must be of rows which a step in flight has looked up: of others it is not known whose they are."""
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -25,7 +25,9 @@ class PinnedConfig(NamedTuple):
 
 @register
 class _Check(Operation):
-    """Input: row numbers int32 or int64 [n]. No output."""
+    """inputs: row numbers int32 or int64 [n]; int32 [n], 0 where nothing is to become of a row, or nothing.
+    Output: int64 [m], the places of those that have been looked up.
+    """
 
     name = "operations.pinned_rows.check"
     Config = PinnedConfig
@@ -33,6 +35,7 @@ class _Check(Operation):
     def run(self, request: Any, config: PinnedConfig, world: Any, headers: Any) -> None:
         given = request.inputs[0]
         if not given.size:
+            request.output(0, "int64", (0,))
             return
         wide = row_checks.checked(request, config, world, given)
         rows, used = request.temporary("int32", wide.size), request.temporary("int64", wide.size)
@@ -42,7 +45,9 @@ class _Check(Operation):
             asked = used.read().reshape(-1)
             in_flight = pins.of(request, store.place_of_rows) is not None
             oldest = oldest_pinned(store, store.state().tick)
-        strange = np.flatnonzero(asked < oldest) if in_flight else np.arange(given.size)
+        pinned = (asked >= oldest) & in_flight
+        changes = request.inputs[1].read().reshape(-1) != 0 if len(request.inputs) > 1 else np.ones(given.size, bool)
+        strange = np.flatnonzero(~pinned & changes)
         if strange.size:
             raise CallError(INVALID_ARGUMENT, (
                 "embedding table '{}' on {}: got row {} at position {} of {} row numbers, of a gradient whose origin "
@@ -51,13 +56,25 @@ class _Check(Operation):
                 "that computes it, or let no row leave: var_type='hbm', or neither evict_strategy nor a cache").format(
                     config.table.name, world.name, int(wide.read().reshape(-1)[strange[0]]), int(strange[0]),
                     given.size))
+        places = np.flatnonzero(pinned)
+        request.output(0, "int64", (places.size,)).write(places)
 
 
-def check(variables: TableVariables, rows: tf.Tensor, name: str = "check_pinned") -> tf.Tensor:
-    """The row numbers [n], integers; where a run gives others than those of looked up rows it is an
-    InvalidArgumentError, before anybody has them."""
+def check(variables: TableVariables, rows: tf.Tensor, values: Optional[tf.Tensor] = None,
+          name: str = "check_pinned") -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
+    """(rows, values): the row numbers, integers [n], and values [n, ...], of rows that the run has looked up.
+
+    Others, whose values are zeros, are left out: TensorFlow adds such for branches that are not taken. Where a run
+    gives any with other values, or there are none, it is an InvalidArgumentError before anybody has them.
+    """
     held, handles = variables.resources("rows", "index", "count", "stamps", "clock", "used", "counters")
-    checked = library.call("operations.pinned_rows.check", PinnedConfig(variables.table, held),
-                           [tf.reshape(row_checks.as_rows(rows), [-1])], [], [], resources=handles, name=name)
-    with tf.control_dependencies([checked]):
-        return tf.identity(rows)
+    inputs = [tf.reshape(row_checks.as_rows(rows), [-1])]
+    if values is not None:
+        axes = list(range(1, values.shape.rank or 2))
+        inputs.append(tf.cast(tf.reduce_any(tf.not_equal(values, 0), axes), tf.int32))
+    places, = library.call("operations.pinned_rows.check", PinnedConfig(variables.table, held), inputs, [tf.int64],
+                           [[None]], resources=handles, name=name)
+    if values is None:
+        with tf.control_dependencies([places]):
+            return tf.identity(rows), None
+    return tf.gather(rows, places), tf.gather(values, places)

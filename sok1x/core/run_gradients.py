@@ -43,15 +43,17 @@ def watch() -> None:
     wrapping.wrap(client_session.BaseSession, "_run", _explained)  # of whole runs and of parts
 
 
-def of_this_run(rows: tf.Tensor, variable: Any) -> tf.Tensor:
+def of_this_run(rows: tf.Tensor, variable: Any, values: Optional[tf.Tensor] = None) -> Tuple[tf.Tensor, Any]:
     """Row numbers of a graph by which a table's rows are to change, as they must be given on.
 
     Args:
         rows: integers [n].
         variable: the table's `EmbeddingVariable`.
+        values: [n, D], the gradient of each, if it is one.
 
     Returns:
-        They, or what has looked whether they are of rows of the run, where the graph does not say so.
+        (rows, values), or, where the graph does not say that they are of rows of the run, those that have turned out
+        to be.
 
     Raises:
         ValueError: they come from another session.run, and the table's rows do not stay where they are.
@@ -62,18 +64,20 @@ def of_this_run(rows: tf.Tensor, variable: Any) -> tf.Tensor:
         >>> from sok1x.core import run_gradients
         >>> with tf.Graph().as_default():
         ...     rows = tf.constant([0, 1])
-        ...     run_gradients.of_this_run(rows, sok.EmbeddingVariable(rows=8, dim=4)) is rows
+        ...     run_gradients.of_this_run(rows, sok.EmbeddingVariable(rows=8, dim=4))[0] is rows
         True
     """
     moves = _moves(variable)
     if not moves:
-        return rows
+        return rows, values
     name, origin = variable.table.name, row_numbers.origin(rows)
     _refuse_kept(origin.kept, name, moves, "row numbers")
     for tensor in origin.way:  # without another op in each run
         rows.graph.prevent_feeding(tensor)
         _not_fed.setdefault(rows.graph, {})[tensor.name] = name, moves
-    return rows if origin.unknown is None else pinned_rows.check(variable.table_variables, rows)
+    if origin.unknown is None and not (origin.whole and variable.table.cache is not None):
+        return rows, values
+    return pinned_rows.check(variable.table_variables, rows, values)
 
 
 def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,8 +97,8 @@ def _check(gradient: Any, variable: Any) -> Any:
     if not moves:
         return gradient
     if isinstance(gradient, tf.IndexedSlices):
-        rows = of_this_run(gradient.indices, variable)
-        return gradient if rows is gradient.indices else tf.IndexedSlices(gradient.values, rows, gradient.dense_shape)
+        rows, values = of_this_run(gradient.indices, variable, gradient.values)
+        return gradient if rows is gradient.indices else tf.IndexedSlices(values, rows, gradient.dense_shape)
     if table.cache is not None:
         raise ValueError((
             "embedding table '{}', which has all rows in host memory and some in a cache: got a gradient of the whole "

@@ -184,7 +184,7 @@ class StampedVariable(ShardVariable):
         """Gets every op that scatters into the variable, also those of tf.scatter_update and its like."""
         if isinstance(op, tf.Operation) and op.type.startswith("ResourceScatter"):
             rows = op.inputs[1][..., 0] if "Nd" in op.type else op.inputs[1]
-            rows = run_gradients.of_this_run(rows, self)
+            rows, _ = run_gradients.of_this_run(rows, self)
             op._add_control_input(stamps.mark(self.table_variables, rows))
         return super()._lazy_read(op)
 

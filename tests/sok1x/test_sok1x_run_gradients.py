@@ -130,6 +130,28 @@ def test_row_numbers_of_unknown_origin_must_be_of_rows_that_the_run_has_looked_u
                 key: row for key, row in before.items() if key != 8}
 
 
+@pytest.mark.parametrize("options", [dict(max_capacity=8), dict(cache_rows=4), dict(max_capacity=8, cache_rows=4)])
+def test_a_branch_that_is_not_taken_leaves_rows_alone(options):
+    """TensorFlow has zeros there for the gradient of the whole variable, and adds them to the lookups'."""
+    with graph():
+        table = sok.DynamicVariable(2, name="moving", initializer="0", **options)
+        keys, taken = tf.placeholder(tf.int64, [None]), tf.placeholder(tf.bool, [])
+        rows = sok.all2all_dense_embedding(table, keys)
+        loss = tf.cond(taken, lambda: tf.reduce_sum(rows), lambda: tf.reduce_sum(
+            2 * sok.all2all_dense_embedding(table, keys + 1)) + tf.reduce_sum(rows))
+        step = sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(1.0), average=False).minimize(
+            loss, var_list=[table])
+        exported, expected = sok.export(table), {}
+        with session() as running:
+            for batch, branch in (([1, 2], True), ([5], True), ([5], False), ([7, 2], True), ([1], False)):
+                running.run(step, {keys: batch, taken: branch})
+                for key in batch:
+                    expected[key] = expected.get(key, 0) - 1
+                    if not branch:
+                        expected[key + 1] = expected.get(key + 1, 0) - 2
+                assert _by_key(running.run(exported)) == {key: [row, row] for key, row in expected.items()}
+
+
 def _row_of(running, key):
     index = running.run(running.graph.get_tensor_by_name("moving/index/Read/ReadVariableOp:0"))
     return int(index[index[:, 0] == key, 1][0])
