@@ -4,8 +4,8 @@
 // where a row that has been given out is free again.
 #include "scan.cuh"
 
-// Another lookup begins: *tick grows by one. *known, if it is `unknown` and the last step of a clock that was set back, or
-// more, becomes the step of the clock, or the one after that step if the clock is not beyond it.
+// Another lookup begins: *tick grows by one. *known, if it is `unknown` and the last step before the clock was set
+// back, or more, becomes the step of the clock, or the one after that step if the clock is not beyond it.
 SOK_KERNEL sok1x_begin_lookup(i64* tick, i64* known, i64 unknown, const i64* clock) {
   SOK_PARALLEL_FOR(i, 1, 24) {
     *tick += 1;
