@@ -54,6 +54,25 @@ def origin(tensor, values=False):
     return Origin(tables, kept, unknown, whole, list(way.values()))
 
 
+def are_all_of(tensor, table_name):
+    """Whether a tensor is row numbers of a table's lookups' gradients, of one or of several, and of nothing else."""
+    if not hasattr(tensor, "graph"):
+        return shard_gradients.distinct_of(tensor) == table_name
+    names, waiting, seen = shard_gradients.row_numbers_of(tensor.graph, table_name), [tensor], set()
+    while waiting:
+        each = waiting.pop()
+        if each.name in seen or each.name in names:
+            continue
+        seen.add(each.name)
+        if each.op.type == "Identity":
+            waiting.append(each.op.inputs[0])
+        elif each.op.type == "ConcatV2":
+            waiting += list(each.op.inputs)[:-1]
+        else:
+            return False
+    return True
+
+
 def are_of(tensor, table_name):
     """Whether a tensor is row numbers of a table's gradient, as an optimizer has them: no keys, that is."""
     if not hasattr(tensor, "graph"):  # eager

@@ -35,9 +35,14 @@ def mark_shape(shape, table_name):
     setattr(shape, _SHAPE, table_name)
 
 
-def table_of_slices(gradient):
-    """What `mark_shape` was told of the `dense_shape` of IndexedSlices; else, or if it is something else, None."""
-    return getattr(gradient.dense_shape, _SHAPE, None) if isinstance(gradient, tf.IndexedSlices) else None
+def table_of_gradient(gradient):
+    """The table of which something is the gradient, as a tape gives it, in eager execution or a function's body; else
+    None. Of IndexedSlices `mark_shape` was told; of a dense one, and of values, `add`."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return getattr(gradient.dense_shape, _SHAPE, None)
+    if not isinstance(gradient, tf.Tensor):
+        return None
+    return places(gradient.graph).get(gradient.name) if hasattr(gradient, "graph") else eager_table_of(gradient)
 
 
 def distinct_of(indices):
@@ -73,6 +78,11 @@ def of_table(graph, table_name):
     """[(values, row numbers or None)]: tensors."""
     return [(graph.get_tensor_by_name(values), None if indices is None else graph.get_tensor_by_name(indices))
             for values, indices in _made.get(graph, {}).get(table_name, [])]
+
+
+def row_numbers_of(graph, table_name):
+    """Names of the row numbers of a table's gradients: a set."""
+    return {indices for _, indices in _made.get(graph, {}).get(table_name, ()) if indices is not None}
 
 
 def names(graph):

@@ -40,6 +40,7 @@ Tables that grow:
 In eager execution:
     eager               the graph of a table's ops, and what runs them
     eager_slots         names of variables, and slots
+    eager_steps         steps by gradients that no lookup has made
     eager_clipping      what must not be clipped
     horovod_eager       what Horovod must leave alone
     in_memory_evaluation  what an Estimator's InMemoryEvaluatorHook cannot copy
@@ -54,6 +55,7 @@ What TensorFlow, Keras and Horovod must know of tables:
     unfit_newer_optimizers  those that are not right for tables
     keras_loss_scaling  Keras' loss scaling
     loop_gradients      gradients of loops
+    tape_gradients      gradients that tapes make of the whole of a table
     run_gradients       gradients that belong to one session.run
     moving_averages     averages of variables
     numbered_rows       functions that take rows by their numbers

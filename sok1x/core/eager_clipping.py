@@ -68,7 +68,7 @@ def _checking_list(stock: Callable[..., Any]) -> Callable[..., Any]:
     def global_norm(t_list: Any, *args: Any, **kwargs: Any) -> Any:
         if _matters() and isinstance(t_list, (list, tuple)):
             for gradient in t_list:
-                table = shard_gradients.table_of_slices(gradient)
+                table = shard_gradients.table_of_gradient(gradient)
                 if table is not None:
                     raise _refusal(table, "tf.clip_by_global_norm")
         return stock(t_list, *args, **kwargs)
@@ -78,7 +78,7 @@ def _checking_list(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _checking_one(stock: Callable[..., Any]) -> Callable[..., Any]:
     def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Optional[str] = None) -> Any:
-        table = shard_gradients.table_of_slices(t) if axes is None and _matters() else None
+        table = shard_gradients.table_of_gradient(t) if axes is None and _matters() else None
         if table is not None:
             raise _refusal(table, "tf.clip_by_norm")
         return stock(t, clip_norm, axes, name)

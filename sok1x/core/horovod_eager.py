@@ -65,7 +65,7 @@ def _summing(stock: Callable[..., Any]) -> Callable[..., Any]:
     def allreduce(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         if not eager.is_on():
             return stock(tensor, *args, **kwargs)
-        table = shard_gradients.table_of_slices(tensor)
+        table = shard_gradients.table_of_gradient(tensor)
         if table is not None and provenance.ranks() > 1:
             raise ValueError((
                 "embedding table '{}': got its gradient for hvd.allreduce, expected it as the tape gives it: it is "

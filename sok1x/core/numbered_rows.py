@@ -1,7 +1,7 @@
 """TensorFlow's functions that take rows by their numbers, which keys are not."""
 import functools
 import itertools
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -36,6 +36,7 @@ _WRITING: Functions = {"python.ops.state_ops": {name: _always for name in (
 # A variable's methods. Optimizers call them with the rows of their gradients, made of these in whatever way.
 _METHODS = tuple("scatter_" + name for name in (
     "add", "sub", "update", "mul", "div", "min", "max", "nd_add", "nd_sub", "nd_update", "nd_min", "nd_max"))
+_OF_VARIABLES: Functions = {"python.ops.resource_variable_ops": {name: _always for name in _METHODS}, **_WRITING}
 _STEPS = frozenset(("apply_gradients", "_resource_apply_sparse", "_resource_apply_sparse_duplicate_indices",
                     "update_step"))
 _FRAMES = 13  # between a conversion to a tensor and who has asked for it, TensorFlow's own between them
@@ -90,6 +91,19 @@ def refuse_methods(kind: Any) -> Any:
         if hasattr(kind, name):  # TensorFlow 1.15 has not all of them
             setattr(kind, name, _of_gradients(name, getattr(kind, name)))
     return kind
+
+
+def rows_written() -> Optional[tf.Tensor]:
+    """Called by a variable of which something has been written, eagerly: no op tells which rows.
+
+    Returns:
+        Their numbers, if a method or a function that writes numbered rows has written them; else None.
+    """
+    name, given = _asking(_OF_VARIABLES)
+    if not name:
+        return None
+    rows = tf.convert_to_tensor(given["sparse_delta"].indices if "sparse_delta" in given else given["indices"])
+    return rows[..., 0] if "_nd_" in name else rows
 
 
 def _of_gradients(name: str, stock: Callable[..., Any]) -> Callable[..., Any]:

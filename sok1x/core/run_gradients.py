@@ -83,12 +83,28 @@ def of_this_run(rows: tf.Tensor, variable: Any, values: Optional[tf.Tensor] = No
 def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
+        for gradient, variable in pairs:
+            if gradient is not None and hasattr(variable, "table"):
+                _check_whole(gradient, variable.table)
         if in_plain_graph():
             pairs = [pair if pair[0] is None or not hasattr(pair[1], "table") else (_check(*pair), *pair[1:])
                      for pair in pairs]
         return stock(self, pairs, *args, **kwargs)
 
     return apply_gradients
+
+
+def _check_whole(gradient: Any, table: Any) -> None:
+    """Raises where a gradient would leave out the rows that are in host memory alone."""
+    if table.cache is None or isinstance(gradient, tf.IndexedSlices):
+        return
+    raise ValueError((
+        "embedding table '{}', which has all rows in host memory and some in a cache: got a gradient of the whole "
+        "variable{}, as that of a regularizer of it is, that of lookups in a loop of a tf.function, or what "
+        "tf.contrib.mixed_precision.LossScaleOptimizer makes of a lookup's, expected a lookup's: rows that are not in "
+        "the cache would be left out. Make the loss of looked up rows alone, as tf.nn.l2_loss(rows), take one lookup "
+        "of all keys before a loop, and scale the loss by sok.tf.keras.mixed_precision.LossScaleOptimizer").format(
+            table.name, " (op '{}')".format(gradient.op.name) if hasattr(gradient, "graph") else ""))
 
 
 def _check(gradient: Any, variable: Any) -> Any:
@@ -99,14 +115,6 @@ def _check(gradient: Any, variable: Any) -> Any:
     if isinstance(gradient, tf.IndexedSlices):
         rows, values = of_this_run(gradient.indices, variable, gradient.values)
         return gradient if rows is gradient.indices else tf.IndexedSlices(values, rows, gradient.dense_shape)
-    if table.cache is not None:
-        raise ValueError((
-            "embedding table '{}', which has all rows in host memory and some in a cache: got a gradient of the whole "
-            "variable (op '{}'), as that of a regularizer of it is, or what "
-            "tf.contrib.mixed_precision.LossScaleOptimizer makes of a lookup's, expected a lookup's: rows that are not "
-            "in the cache would be left out. Make the loss of looked up rows alone, as tf.nn.l2_loss(rows), and scale "
-            "it by sok.tf.keras.mixed_precision.LossScaleOptimizer").format(
-                table.name, gradient.op.name))
     _refuse_kept(row_numbers.origin(gradient, True).kept, table.name, moves, "values")
     return gradient
 

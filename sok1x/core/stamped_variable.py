@@ -4,7 +4,7 @@ from typing import Any, Callable, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import cached_wholes, eager, eager_slots, run_gradients
+from sok1x.core import cached_wholes, eager, eager_slots, eager_steps, numbered_rows, run_gradients
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops, tf_ops
@@ -22,8 +22,9 @@ class StampedVariable(ShardVariable):
 
     Lookups stamp the rows that they insert and those of their gradients (see graph_ops/stores/clock.py). Here come the
     variable's own methods, and gradients that are taken through its value, as of a regularizer: what assigns or
-    scatters into it, and what makes such a gradient, depends on an op that marks the rows. What reaches around all of
-    these is not seen: a hand-made gradient that TensorFlow's own optimizer scatters into the rows.
+    scatters into it, and what makes such a gradient, depends on an op that marks the rows; in eager execution an
+    optimizer's step does (eager_steps.py). What reaches around all of these is not seen: in graphs a hand-made gradient
+    that TensorFlow's own optimizer scatters into the rows, and tf.raw_ops on the handle.
 
     Args:
         table: the description of the shard.
@@ -186,6 +187,10 @@ class StampedVariable(ShardVariable):
             rows = op.inputs[1][..., 0] if "Nd" in op.type else op.inputs[1]
             rows, _ = run_gradients.of_this_run(rows, self)
             op._add_control_input(stamps.mark(self.table_variables, rows))
+        elif tf.executing_eagerly():
+            written = numbered_rows.rows_written()
+            if written is not None:
+                eager_steps.stamp(self, written)
         return super()._lazy_read(op)
 
 
@@ -193,7 +198,10 @@ class StampedVariable(ShardVariable):
 def _read_gradient(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
     """Of the whole value: every row changes."""
     with tf.control_dependencies(_marks(op)):
-        return _noted(op, tf.identity(gradient))
+        values = _noted(op, tf.identity(gradient))
+    for variable in _captured(op):
+        shard_gradients.add(variable.table.name, values)
+    return values
 
 
 @tf.RegisterGradient("Sok1xGather")
@@ -223,4 +231,18 @@ def _tables(op: tf.Operation) -> List[TableVariables]:
     while handle.op.type in ("Enter", "Switch"):  # into a loop or a branch
         handle = handle.op.inputs[0]
     return [variable.table_variables for variable in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+            if variable._handle is handle]
+
+
+def _captured(op: tf.Operation) -> List[Any]:
+    """The eager table that `op` of a function reads, whose step stamps its rows."""
+    handle = op.inputs[0]
+    while getattr(handle, "graph", None) is not None and hasattr(handle.graph, "captures"):
+        outside = [one for one, inside in handle.graph.captures if inside is handle]
+        if not outside:
+            return []
+        handle = outside[0]
+    if hasattr(handle, "graph"):
+        return []
+    return [variable for variable in eager.collected(eager.graph(), GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
             if variable._handle is handle]

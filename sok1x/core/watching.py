@@ -1,5 +1,6 @@
 """What of TensorFlow, Keras and Horovod must know of tables: watched from the first one on."""
 from sok1x.core import (
+    eager_steps,
     growing_steps,
     horovod_eager,
     in_memory_evaluation,
@@ -9,6 +10,7 @@ from sok1x.core import (
     parameter_counts,
     run_gradients,
     summaries,
+    tape_gradients,
     warm_start,
 )
 from sok1x.graph_ops.stores.table import Table
@@ -43,6 +45,8 @@ def watch(table: Table) -> None:
     moving_averages.watch()
     horovod_eager.watch()
     loop_gradients.watch()
+    tape_gradients.watch()
+    eager_steps.watch()
     unfit.watch()
     if table.grows:
         growing_steps.watch()

@@ -84,6 +84,35 @@ def by_horovod(model):
     hvd.allreduce(model.gradients()[0])
 
 
+def regularized(model):
+    """The table's gradient, dense: of a lookup and of all rows together."""
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(sok.all2all_dense_embedding(model.table, model.mine)) + tf.nn.l2_loss(model.table)
+    return tape.gradient(loss, model.variables)
+
+
+def regularized_by_tensorflow(model):
+    tf.clip_by_global_norm(regularized(model), LIMIT)
+
+
+def regularized_one_by_tensorflow(model):
+    tf.clip_by_norm(regularized(model)[0], LIMIT)
+
+
+def regularized_by_horovod(model):
+    import horovod.tensorflow as hvd
+    hvd.init()
+    hvd.allreduce(regularized(model)[0])
+
+
+def regularized_inside(model):
+    """What is right: by the norm of all ranks' rows. Rows and a kernel are ones and 1, 2; each row's gradient is 2."""
+    model.optimizer.apply_gradients(zip(regularized(model), model.variables))
+    norm = np.sqrt(KEYS * 2 * 2.0 ** 2)
+    keys, values = sok.export(model.table)
+    np.testing.assert_allclose(values.numpy(), np.full([len(keys), 2], 1.0 - 0.5 * 2.0 * LIMIT / norm), rtol=1e-5)
+
+
 def check_equal(model, step):
     step()
     rows, kernel = expected()
@@ -112,7 +141,9 @@ def main():
                (not_averaged, "is not averaged", sgd), (inside, own_norm, lambda: sgd(0.5, clipnorm=LIMIT)),
                (inside, own_norm, lambda: sgd(0.5, global_clipnorm=LIMIT)),
                (inside, own_norm, lambda: older(0.5, clipnorm=LIMIT))]
+    refused += [(step, own_norm, sgd) for step in (regularized_by_tensorflow, regularized_one_by_tensorflow)]
     if has_horovod:  # from its first step on it sums dense gradients
+        refused.append((regularized_by_horovod, "complete on the rank", sgd))
         equal.append((of_horovods_tape, lambda: sgd(0.5)))
         refused.append((by_horovod, "complete on the rank", sgd))
     for in_function in (False, True):
@@ -124,6 +155,7 @@ def main():
             check_equal(model, bound(step, model))
         for step, words, made in refused:
             check_refused(bound(step, Model(world, made())), words)
+    regularized_inside(Model(world, sok.DistributedOptimizer(sgd(0.5, global_clipnorm=LIMIT), average=False)))
     # What has no table's gradient, or takes each row for itself, is TensorFlow's as ever.
     np.testing.assert_allclose(tf.clip_by_global_norm([tf.constant([3.0, 4.0])], 1.0)[0][0], [0.6, 0.8], rtol=1e-6)
     tf.clip_by_norm(model.gradients()[0], LIMIT, axes=[1])

@@ -21,6 +21,12 @@ def test_tables_that_grow_forget_or_have_a_cache(ranks, seed, tmp_path):
     assert finished.out.count("ok") == ranks
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_dumps_have_all_rows_that_have_changed(ranks):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_changes.py"), timeout=300)
+    assert finished.out.count("ok") == ranks
+
+
 def test_checkpoints_on_another_number_of_ranks_horovod_and_loss_scales(seed, tmp_path):
     """Two ranks train and save, one goes on, and two again."""
     for ranks, rounds in ((2, "0"), (1, "1"), (2, "2")):

@@ -73,6 +73,12 @@ def slices_of(rows):
     return tf.IndexedSlices(tf.zeros([len(rows), D]), tf.constant(rows))
 
 
+def of_tape(shard, loss):
+    with tf.GradientTape() as tape:
+        found = loss(shard)
+    return tape.gradient(found, shard)
+
+
 EVERY = list(range(V))
 WRITES = {
     "assign": (lambda shard: shard.assign(tf.zeros([V, D])), EVERY),
@@ -93,6 +99,9 @@ WRITES = {
     "gradient of a read": (lambda shard: tf.gradients(tf.nn.l2_loss(shard.read_value()), shard)[0], EVERY),
     "gradient of some rows": (lambda shard: tf.gradients(
         tf.nn.l2_loss(tf.nn.embedding_lookup(shard, [[6, 1], [6, 2]])), shard)[0].values, [1, 2, 6]),
+    "gradient of a tape": (lambda shard: of_tape(shard, tf.nn.l2_loss), EVERY),
+    "gradient of a tape, of some rows": (lambda shard: of_tape(shard, lambda shard: tf.nn.l2_loss(
+        tf.gather(shard, [6, 1, 6]))).values, [1, 6]),
     "gradient in a loop": (lambda shard: tf.gradients(v1.while_loop(
         lambda i, total: i < 2, lambda i, total: (i + 1, total + tf.nn.l2_loss(shard)), [0, 0.0])[1], shard)[0], EVERY),
 }
