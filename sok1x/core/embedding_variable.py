@@ -148,6 +148,7 @@ class EmbeddingVariable(StampedVariable):
                     resource=self._handle, value=self._initializer_op.inputs[1], name="all")
         else:
             eager.add(self, GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+            eager.named(self, table.name)  # also where Keras' load_model calls it as the one that was saved
             eager_slots.track_variables(self)
             if table.grows:
                 eager_slots.note_variables(self)

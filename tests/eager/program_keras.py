@@ -57,16 +57,38 @@ def check_weights_of_fewer_rows():
 
 def check_whole_models(folder):
     """Keras makes the optimizer's slots of a table that has no rows yet, and loads them before the rows or after."""
-    for name in ("model.keras", "model.h5"):
-        model, table = growing_model(tf.keras.optimizers.Adam)
-        fit(model, 0, 30)
-        path = os.path.join(folder, name)
-        model.save(path)
-        loaded = tf.keras.models.load_model(path, custom_objects=CUSTOM)
-        expect_equal(rows(table), rows(loaded.layers[0].embedding_variable))
-        for one in (model, loaded):
-            fit(one, 20, KEYS)
-        expect_equal(rows(table), rows(loaded.layers[0].embedding_variable))
+    newer, older = tf.keras.optimizers.Adam, tf.keras.optimizers.legacy.Adam
+    with_slots = [("model.keras", newer), ("model.h5", newer), ("model.h5", older)]  # Keras loses those of the others
+    for name in ("model.keras", "model.h5", "model"):
+        for optimizer in (newer, older):
+            model, table = growing_model(optimizer)
+            fit(model, 0, 30)
+            path = os.path.join(folder, name)
+            model.save(path)
+            loaded = tf.keras.models.load_model(path, custom_objects=CUSTOM)
+            other = loaded.layers[0].embedding_variable
+            expect_equal(rows(table), rows(other))
+            check_own_parts(table, other, folder)
+            for one in (model, loaded):
+                fit(one, 20, KEYS)
+            if (name, optimizer) in with_slots:
+                expect_equal(rows(table), rows(other))
+            assert sorted(rows(other)) == list(range(KEYS))
+
+
+def check_own_parts(table, loaded, folder):
+    """What lies beside the rows of a loaded table is where it was, and so are other tables."""
+    assert [type(one) for one in loaded.index] == [type(one) for one in table.index], loaded.index
+    assert loaded.op.name == loaded.table.name and not hasattr(loaded, "count")
+    for one in (table, loaded):
+        assert int(sok.table_stats(one).rows_in_use) == len(rows(one)) == int(one.rows_in_use())
+    before, manager = [rows(one) for one in (table, loaded)], sok.CheckpointManager(os.path.join(folder, "manager"))
+    manager.save(step=1)
+    for one in (table, loaded):
+        sok.assign(one, tf.constant([0, 100], tf.int64), tf.zeros([2, DIM]))
+    manager.restore()
+    for one, expected in zip((table, loaded), before):
+        expect_equal(expected, rows(one))
 
 
 def check_jacobians():
