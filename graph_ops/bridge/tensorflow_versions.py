@@ -91,6 +91,8 @@ if V2:
     NewKerasOptimizer: Any = _keras_module("optimizers.optimizer").Optimizer
     checkpoint_management: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint_management")
     checkpoint_objects: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint")
+    forwardprop: Any = importlib.import_module("tensorflow.python.eager.forwardprop")
+    pywrap_tfe: Any = importlib.import_module("tensorflow.python.pywrap_tfe")
     mirrored_strategy: Any = importlib.import_module("tensorflow.python.distribute.mirrored_strategy")
     saved_model_load: Any = importlib.import_module("tensorflow.python.saved_model.load")
     saved_model_save: Any = importlib.import_module("tensorflow.python.saved_model.save")
@@ -118,6 +120,7 @@ else:
     Variable = tf.Variable
     KerasOptimizer, NewKerasOptimizer = tf.keras.optimizers.Optimizer, None
     keras_optimizers = keras_optimizer_utils = keras_loss_scale = None
+    forwardprop = pywrap_tfe = None
     checkpoint_objects = mirrored_strategy = saved_model_load = saved_model_save = None
     KERAS_LAYERS = (tf.keras.layers.Layer,)
     KERAS_MODELS = (_keras_network.Network,)

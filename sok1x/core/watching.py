@@ -1,6 +1,7 @@
 """What of TensorFlow, Keras and Horovod must know of tables: watched from the first one on."""
 from sok1x.core import (
     eager_steps,
+    forward_mode,
     growing_steps,
     horovod_eager,
     in_memory_evaluation,
@@ -47,6 +48,7 @@ def watch(table: Table) -> None:
     loop_gradients.watch()
     tape_gradients.watch()
     eager_steps.watch()
+    forward_mode.watch()
     unfit.watch()
     if table.grows:
         growing_steps.watch()

@@ -107,6 +107,56 @@ def check_jacobians():
         np.testing.assert_allclose(found[:, number], expected[:, key], rtol=1e-5, atol=1e-5)
 
 
+def check_forward_mode():
+    """Of lookups it is refused; a table's value, and what goes past tables, it differentiates as TensorFlow's."""
+    first = np.random.RandomState(0).normal(size=[KEYS, DIM]).astype(np.float32)
+    table, grown, factor = sok.Variable(first), sok.DynamicVariable(dimension=DIM, initializer="1"), tf.Variable(3.0)
+    layer, keys = sok.All2AllDenseEmbedding(8, DIM, 1, 1), tf.constant([1, 2], tf.int64)
+    bags, weights = tf.RaggedTensor.from_row_lengths(keys, [1, 1]), tf.constant([2.0, 4.0])
+
+    def looked_up():
+        return tf.reduce_sum(sok.lookup_sparse(table, bags, combiners="sum"))
+
+    def weighted():
+        given = tf.RaggedTensor.from_row_lengths(weights * factor, [1, 1])
+        return sok.lookup_sparse(table, bags, sp_weights=given, combiners="sum")
+
+    for what, variable in ((looked_up, table), (tf.function(looked_up), table), (weighted, factor),
+                           (lambda: sok.all2all_dense_embedding(table, keys), table),
+                           (lambda: layer(keys[:, None, None]), layer.embedding_variable),
+                           (lambda: tf.nn.embedding_lookup(grown, keys), grown)):
+        try:
+            with tf.autodiff.ForwardAccumulator(variable, tf.ones(variable.value().shape)):
+                what()
+        except NotImplementedError as error:
+            assert "tf.autodiff.ForwardAccumulator, expected a tf.GradientTape" in str(error), error
+            assert "embedding table '" in str(error), error
+        else:
+            raise AssertionError("no error")
+
+    def derivative(what, variable):
+        with tf.autodiff.ForwardAccumulator(variable, tf.ones(variable.value().shape)) as accumulator:
+            found = what()
+        return accumulator.jvp(found).numpy()
+
+    def gradient():
+        with tf.GradientTape() as tape:
+            loss = factor ** 2 * looked_up()
+        return tf.reduce_sum(tape.gradient(loss, table).values)
+
+    np.testing.assert_allclose(derivative(lambda: tf.nn.l2_loss(table), table), table.numpy().sum(), rtol=1e-4)
+
+    def scaled():
+        return factor ** 2 * looked_up()
+
+    for found in (scaled, tf.function(scaled)):
+        np.testing.assert_allclose(derivative(found, factor), 6 * looked_up(), rtol=1e-5)
+    ranks = launch.current().size
+    mine = sum(1 for key in (1, 2) if key % ranks == launch.current().rank)
+    for found in (gradient, tf.function(gradient)):
+        np.testing.assert_allclose(derivative(found, factor), 6 * DIM * ranks * mine, rtol=1e-5)
+
+
 def check_copies():
     """A copy of the rows alone would be looked up in by nobody."""
     layer = sok.All2AllDenseEmbedding(8, DIM, 1, 1)
@@ -153,6 +203,7 @@ def main(folder):
         check_saved_modules(folder)
     check_copies()
     check_jacobians()
+    check_forward_mode()
     print("rank", launch.current().rank, "ok")
 
 
