@@ -6,6 +6,8 @@ import weakref
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
+
 _made = weakref.WeakKeyDictionary()  # graph -> {table's name: [(name of the values, name of the row numbers or None)]}
 _TABLE, _DISTINCT, _EXCHANGED = "_sok1x_gradient_of", "_sok1x_distinct_rows_of", "_sok1x_exchanged"
 _SHAPE = "_sok1x_shape_of"
@@ -40,9 +42,18 @@ def table_of_gradient(gradient):
     None. Of IndexedSlices `mark_shape` was told; of a dense one, and of values, `add`."""
     if isinstance(gradient, tf.IndexedSlices):
         return getattr(gradient.dense_shape, _SHAPE, None)
-    if not isinstance(gradient, tf.Tensor):
-        return None
-    return places(gradient.graph).get(gradient.name) if hasattr(gradient, "graph") else eager_table_of(gradient)
+    while isinstance(gradient, tf.Tensor):
+        table = places(gradient.graph).get(gradient.name) if hasattr(gradient, "graph") else eager_table_of(gradient)
+        if table is not None:
+            return table
+        gradient = captured(gradient)
+    return None
+
+
+def captured(tensor):
+    """What is a tensor of a function's body, as of a branch, outside of it; None if it is made there."""
+    graph = getattr(tensor, "graph", None)
+    return next((outside for outside, inside in getattr(graph, "captures", ()) if inside is tensor), None)
 
 
 def distinct_of(indices):
@@ -69,9 +80,9 @@ def keep_marks(before, after):
     """Notes that a tensor is what another was, but for a factor that all ranks have: it is as exchanged as that."""
     if is_marked_exchanged(before):
         mark_exchanged(after)
-    table = eager_table_of(before)
+    table = table_of_gradient(before) if is_eager_outside() else None
     if table is not None:
-        setattr(after, _TABLE, table)
+        add(table, after)
 
 
 def of_table(graph, table_name):

@@ -13,13 +13,14 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import wrapping
+from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import (
-    KerasOptimizer,
-    NewKerasOptimizer,
+    KERAS_OPTIMIZERS,
     client_session,
     in_plain_graph,
+    keras_loss_scale,
 )
-from sok1x.graph_ops.gradients import row_numbers
+from sok1x.graph_ops.gradients import row_numbers, shard_gradients
 from sok1x.graph_ops.operations import pinned_rows
 
 _RULE = ("expected a lookup's of the same session.run: in another one these rows may be other keys'. Apply the table's "
@@ -28,6 +29,7 @@ _RULE = ("expected a lookup's of the same session.run: in another one these rows
 
 # graph -> {name of a tensor that may not be fed: the table's name, and how its rows move}
 _not_fed: "weakref.WeakKeyDictionary[Any, Dict[str, Tuple[str, str]]]" = weakref.WeakKeyDictionary()
+_inside = ThreadScope()  # the optimizer whose gradients have been looked at
 
 
 def watch() -> None:
@@ -37,9 +39,8 @@ def watch() -> None:
         >>> from sok1x.core import run_gradients
         >>> run_gradients.watch()
     """
-    for kind in (tf.train.Optimizer, KerasOptimizer, NewKerasOptimizer):
-        if kind is not None:
-            wrapping.wrap(kind, "apply_gradients", _checked)
+    for kind in (tf.train.Optimizer, *KERAS_OPTIMIZERS, *_loss_scales()):
+        wrapping.wrap(kind, "apply_gradients", _checked)
     wrapping.wrap(client_session.BaseSession, "_run", _explained)  # of whole runs and of parts
 
 
@@ -83,15 +84,30 @@ def of_this_run(rows: tf.Tensor, variable: Any, values: Optional[tf.Tensor] = No
 def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
-        for gradient, variable in pairs:
+        for gradient, variable in pairs if not _given_on(self) else ():
             if gradient is not None and hasattr(variable, "table"):
                 _check_whole(gradient, variable.table)
+                if not in_plain_graph():
+                    _check_sum(gradient, variable.table)
         if in_plain_graph():
             pairs = [pair if pair[0] is None or not hasattr(pair[1], "table") else (_check(*pair), *pair[1:])
                      for pair in pairs]
-        return stock(self, pairs, *args, **kwargs)
+        with _inside.entered(self):
+            return stock(self, pairs, *args, **kwargs)
 
     return apply_gradients
+
+
+def _given_on(optimizer: Any) -> bool:
+    """Whether its gradients have been looked at: it calls its base class, or a loss scale gives those that it
+    has made, which no tape has."""
+    outer = _inside.value
+    return outer is not None and (outer is optimizer or isinstance(outer, _loss_scales()))
+
+
+def _loss_scales() -> Tuple[Any, ...]:
+    return () if keras_loss_scale is None else (
+        keras_loss_scale.LossScaleOptimizer, keras_loss_scale.LossScaleOptimizerV3)
 
 
 def _check_whole(gradient: Any, table: Any) -> None:
@@ -105,6 +121,18 @@ def _check_whole(gradient: Any, table: Any) -> None:
         "the cache would be left out. Make the loss of looked up rows alone, as tf.nn.l2_loss(rows), take one lookup "
         "of all keys before a loop, and scale the loss by sok.tf.keras.mixed_precision.LossScaleOptimizer").format(
             table.name, " (op '{}')".format(gradient.op.name) if hasattr(gradient, "graph") else ""))
+
+
+def _check_sum(gradient: Any, table: Any) -> None:
+    """Raises where a dense gradient is not as a tape has made it, while which rows stay (bridge/bridge_pins.h)."""
+    if isinstance(gradient, tf.IndexedSlices) or table.forgetting is None or not table.forgetting.strategy:
+        return
+    if shard_gradients.table_of_gradient(gradient) != table.name:
+        raise ValueError((
+            "embedding table '{}', whose rows leave at max_capacity: got a sum of gradients, or another dense tensor "
+            "made of them, expected the gradient that a tape has made: rows of an earlier batch may be other keys' by "
+            "now. Add up the losses of several batches, or take a step for each (dense variables may wait), or let no "
+            "row leave: var_type='hbm', or no evict_strategy").format(table.name))
 
 
 def _check(gradient: Any, variable: Any) -> Any:

@@ -237,12 +237,7 @@ def _tables(op: tf.Operation) -> List[TableVariables]:
 def _captured(op: tf.Operation) -> List[Any]:
     """The eager table that `op` of a function reads, whose step stamps its rows."""
     handle = op.inputs[0]
-    while getattr(handle, "graph", None) is not None and hasattr(handle.graph, "captures"):
-        outside = [one for one, inside in handle.graph.captures if inside is handle]
-        if not outside:
-            return []
-        handle = outside[0]
-    if hasattr(handle, "graph"):
-        return []
-    return [variable for variable in eager.collected(eager.graph(), GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
-            if variable._handle is handle]
+    while hasattr(handle, "graph"):
+        handle = shard_gradients.captured(handle)
+    known = eager.collected(eager.graph(), GraphKeys.GLOBAL_EMBEDDING_VARIABLES) if handle is not None else []
+    return [variable for variable in known if variable._handle is handle]

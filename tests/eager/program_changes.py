@@ -191,6 +191,48 @@ def check_caches(world):
                 assert changed == {key for key in range(1, 5) if key % world.size == world.rank}, changed
 
 
+def check_gradients_added_up(world):
+    """Of a table whose rows leave: in a dense sum over batches nothing keeps a row for its key."""
+    def forgetting():
+        return sok.EmbeddingVariable(8, DIM, initializer="ones", evict_strategy="lru")
+
+    def gradient(table, first, regularized=False):
+        with tf.GradientTape() as tape:
+            keys = tf.range(first, first + 4 * world.size, dtype=tf.int64)
+            loss = tf.reduce_sum(sok.all2all_dense_embedding(table, keys) ** 2)
+            loss += tf.nn.l2_loss(table) if regularized else 0.0
+        return tape.gradient(loss, table)
+
+    def added_up(table, optimizer):
+        optimizer.apply_gradients([(tf.convert_to_tensor(gradient(table, 0)) + tf.convert_to_tensor(
+            gradient(table, 100)), table)])
+
+    def accumulated(table, optimizer):
+        kept = tf.Variable(tf.zeros_like(table))
+        for first in (0, 100, 200):
+            kept.assign_add(tf.convert_to_tensor(gradient(table, first)))
+        optimizer.apply_gradients([(kept, table)])
+
+    def in_function(table, optimizer):
+        tf.function(added_up)(table, optimizer)
+
+    for step in (added_up, accumulated, in_function):
+        for optimizer in (KERAS.SGD(0.1), KERAS.legacy.SGD(0.1), tf.compat.v1.train.GradientDescentOptimizer(0.1)):
+            table = forgetting()
+            refused(ValueError, "whose rows leave at max_capacity: got a sum of gradients",
+                    lambda step=step, table=table, optimizer=optimizer: step(table, optimizer))
+            assert all((row == 1).all() for row in rows(table).values()), "nothing has moved"
+    # What a tape gives is applied, however it is made and scaled.
+    scaled = tf.keras.mixed_precision.LossScaleOptimizer(KERAS.legacy.SGD(0.1), dynamic=False, initial_scale=4)
+    for regularized in (False, True):
+        def step(table, regularized=regularized):
+            found = scaled.get_unscaled_gradients([gradient(table, 0, regularized)])
+            scaled.apply_gradients(zip(found, [table]))
+        for taken in (step, tf.function(step)):
+            table = forgetting()
+            assert len(check("forgets", table, lambda taken=taken, table=table: taken(table))) == 4
+
+
 def main():
     tf.get_logger().setLevel("ERROR")  # batch_scatter_update is deprecated
     sok.init()
@@ -200,6 +242,7 @@ def main():
     check_gradients_made_elsewhere()
     check_scatters()
     check_caches(world)
+    check_gradients_added_up(world)
     print("rank", world.rank, "ok")
 
 
