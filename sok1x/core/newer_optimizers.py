@@ -52,6 +52,27 @@ def watch() -> None:
             (slot_creator, "create_slot", _eager_slots),
             (slot_creator, "create_slot_with_initializer", _eager_slots)):
         wrapping.wrap(owner, name, around)
+    for kind in _with_subclasses(NewKerasOptimizer):
+        if "build" in vars(kind):
+            wrapping.wrap(kind, "build", _of_known_shapes)
+
+
+def _with_subclasses(kind: Any) -> Iterator[Any]:
+    yield kind
+    for derived in kind.__subclasses__():
+        yield from _with_subclasses(derived)
+
+
+def _of_known_shapes(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Of what makes slots, also before the first step: some, as Adagrad, make constants of a variable's shape."""
+    def build(self: Any, var_list: Any) -> Any:
+        variables = list(var_list)
+        if not any(growing_shape.grows(variable) for variable in variables):
+            return stock(self, variables)
+        with growing_shape.shapes_known():
+            return stock(self, variables)
+
+    return build
 
 
 def _slots_made(stock: Callable[..., Any]) -> Callable[..., Any]:

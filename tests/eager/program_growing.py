@@ -232,6 +232,23 @@ def check_traces(world):
     assert len(kinds) == 7, kinds  # plain variables share one
 
 
+def check_built_before(world):
+    """An optimizer that is asked to make its slots before its first step, also by a loss scale around it."""
+    keys, scaling = tf.range(world.rank, 12, world.size, dtype=tf.int64), tf.keras.mixed_precision.LossScaleOptimizer
+    for made in (KERAS.Adagrad, KERAS.Adam, KERAS.RMSprop, KERAS.Ftrl, KERAS.Adadelta):
+        for scaled in (False, True):
+            table, optimizer = sok.DynamicVariable(dimension=DIM, initializer="1", init_capacity=2), made(0.1)
+            outer = scaling(optimizer, dynamic=False, initial_scale=1) if scaled else optimizer
+            outer.build([table])
+            step_of(table, table, optimizer)(keys, tf.ones([len(keys)]))
+            stock, other = tf.Variable(tf.ones([12, DIM])), made(0.1)
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.gather(stock, tf.range(12)) ** 2)
+            other.apply_gradients([(tape.gradient(loss, stock), stock)])
+            for key, row in rows(table).items():
+                np.testing.assert_allclose(row, stock.numpy()[key], rtol=1e-5, err_msg=made.__name__)
+
+
 def main(seed, folder):
     sok.init()
     world, random = launch.current(), np.random.RandomState(seed)
@@ -247,6 +264,7 @@ def main(seed, folder):
     check_local_lookup(random)
     check_numbered_rows()
     check_traces(world)
+    check_built_before(world)
     for in_function in (False, True):
         check_forgetting(world, in_function)
     if world.size == 1:
