@@ -1,9 +1,11 @@
 """SavedModels with tables, loaded where sok1x is: all that lies beside a table's rows is loaded with them."""
 from typing import Any
 
+import tensorflow.compat.v1 as tf
+
 from sok1x.core import wrapping
 from sok1x.core.stamped_variable import StampedVariable
-from sok1x.graph_ops.bridge.tensorflow_versions import V2, Variable, saved_model_load
+from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, Variable, saved_model_load
 
 
 def watch() -> None:
@@ -15,6 +17,20 @@ def watch() -> None:
     """
     if V2:
         wrapping.wrap(saved_model_load.Loader, "_add_object_graph_edges", _tracked)
+        wrapping.wrap(KerasOptimizer, "add_slot", _of_any_rows)
+
+
+def _of_any_rows(stock: Any) -> Any:
+    """Of what makes the slots of a loaded variable: of one that was a growing table's it would ask how many rows."""
+    def add_slot(self: Any, var: Any, slot_name: str, initializer: Any = "zeros", shape: Any = None) -> Any:
+        if isinstance(var, StampedVariable) or shape is not None or not tf.executing_eagerly() or \
+                var.shape.is_fully_defined() or var.shape.rank is None:
+            return stock(self, var, slot_name, initializer, shape)
+        any_rows, one = var.shape, tf.TensorShape([1 if size is None else size for size in var.shape.as_list()])
+        with tf.variable_creator_scope(lambda creator, **kwargs: creator(**dict(kwargs, shape=any_rows))):
+            return stock(self, var, slot_name, initializer, one)
+
+    return add_slot
 
 
 def _tracked(stock: Any) -> Any:

@@ -69,6 +69,9 @@ def check_whole_models(folder):
             other = loaded.layers[0].embedding_variable
             expect_equal(rows(table), rows(other))
             check_own_parts(table, other, folder)
+            if name == "model":
+                keys = tf.reshape(tf.range(30, dtype=tf.int64), [-1, 1, 1])
+                np.testing.assert_allclose(tf.saved_model.load(path)(keys), model(keys), rtol=1e-6)
             for one in (model, loaded):
                 fit(one, 20, KEYS)
             if (name, optimizer) in with_slots:
