@@ -34,10 +34,11 @@ def incremental_model_dump(variables: Any, utc_datetime: Any, sess: Any = None, 
     A row has changed as for `sok.incremental_dump`. The time becomes a step of the table's clock, on each rank by its
     own clock: of each table moments are known at which no step was in flight, one for each second of training, and one
     where training has paused for a quarter of a second. So rows may be given that had changed up to about a second
-    before; every row that changed later is. Of hours that are long past fewer moments are known. Rows that lookups
-    inserted without training the table since count as changed until the next step that trains it. Before the table was
-    initialized or restored in this process nothing is known: since then every row in use has changed. Whoever dumps
-    again and again takes the time before each dump, for the next.
+    before; every row that changed later is. Of hours that are long past fewer moments are known. (In eager execution a
+    step counts as in flight for as long as anybody has its gradients, as a loop's variable, and for a quarter of a
+    second more.) Rows that lookups inserted without training the table since count as changed until the next step that
+    trains it. Before the table was initialized or restored in this process nothing is known: since then every row in
+    use has changed. Whoever dumps again and again takes the time before each dump, for the next.
 
     It runs ops that every table has had from the start, so graphs may be finalized. Memory: the result on each rank.
 
@@ -138,10 +139,11 @@ def _run(session: Any, tables: List[EmbeddingVariable], times: List[int], evicte
                         {table.step_at[0]: time for table, time in zip(tables, times)})
     since = {table.changed[0]: step for table, step in zip(tables, steps)}
     # What has left first: a key that leaves meanwhile is then in neither, and one that comes back in both.
-    gone = {table: session.run(table.evicted[1:], since) for table in tables if evicted and table.evicted is not None}
     nothing = np.zeros(0, np.int64), True
+    gone = [session.run(table.evicted[1:], since) if evicted and table.evicted is not None else nothing
+            for table in tables]
     changed = session.run([table.changed[1:] for table in tables], since)
-    return [_Dump(keys, values, *gone.get(table, nothing)) for table, (keys, values) in zip(tables, changed)]
+    return [_Dump(keys, values, *left) for (keys, values), left in zip(changed, gone)]
 
 
 def _of_all(ranks: Talk, mine: _Dump, told: List[Any]) -> Any:

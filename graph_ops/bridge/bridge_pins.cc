@@ -14,6 +14,7 @@ class Pin : public tf::ResourceBase {
   Pin(const tf::Var* rows, int64_t first) : rows_(rows), first_(first) {}
   ~Pin() override { Pins::Get()->Leave(rows_, first_); }
   std::string DebugString() const override { return "rows that a step in flight has looked up"; }
+  const tf::Var* rows() const { return rows_; }
 
  private:
   const tf::Var* const rows_;
@@ -21,15 +22,6 @@ class Pin : public tf::ResourceBase {
 };
 
 namespace {
-
-// Whether the request's container is that of its step: what runs eagerly, functions too, has one of its kernel.
-bool EndsWithStep(tf::OpKernelContext* context) {
-#if TF_MAJOR_VERSION == 1
-  return context->step_container() != nullptr;
-#else
-  return context->step_container() != nullptr && context->step_container()->StepId() == context->step_id();
-#endif
-}
 
 #if TF_MAJOR_VERSION != 1
 
@@ -63,24 +55,35 @@ Pins* Pins::Get() {
   return pins;
 }
 
+// Whether the request's container is that of its step: what runs eagerly, functions too, has one of its kernel.
+bool Pins::EndsWithStep(const Request* request) {
+  tf::OpKernelContext* const context = request->context;
+#if TF_MAJOR_VERSION == 1
+  return context->step_container() != nullptr;
+#else
+  return context->step_container() != nullptr && context->step_container()->StepId() == context->step_id();
+#endif
+}
+
 tf::Status Pins::Look(Request* request, const tf::Var* rows) {
   tf::OpKernelContext* const context = request->context;
-  if (!EndsWithStep(context)) {
-#if TF_MAJOR_VERSION != 1
-    if (rows != nullptr) {
-      if (!request->pins.empty()) return tf::Status();  // a lookup has one table
-      int64_t first = 0;
-      {
-        std::lock_guard<std::mutex> lock(mutex_);
-        Flights& flights = tables_[rows];
-        first = ++flights.lookups;
-        flights.first.insert(first);
-      }
-      request->pins.push_back(Shared(new Pin(rows, first)));
-      return tf::Status();
-    }
-#endif
+  if (!EndsWithStep(request)) {
+#if TF_MAJOR_VERSION == 1
     return tf::errors::Unimplemented("TensorFlow does not say when this run ends");
+#else
+    for (const auto& pin : request->pins) {
+      if (static_cast<const Pin*>(pin.get())->rows() == rows) return tf::Status();
+    }
+    int64_t first = 0;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      Flights& flights = tables_[rows];
+      first = ++flights.lookups;
+      flights.first.insert(first);
+    }
+    request->pins.push_back(Shared(new Pin(rows, first)));
+    return tf::Status();
+#endif
   }
   const std::string name = "sok1x_pin_" + std::to_string(reinterpret_cast<uintptr_t>(rows));
   tf::ResourceMgr* resources = context->resource_manager();
@@ -113,7 +116,7 @@ tf::Status Pins::Look(Request* request, const tf::Var* rows) {
 void Pins::Keep(Request* request) {
 #if TF_MAJOR_VERSION != 1
   tf::OpKernelContext* const context = request->context;
-  if (EndsWithStep(context)) return;
+  if (EndsWithStep(request)) return;
   Held pins = request->pins;
   for (int i = 0; i < request->device_inputs; ++i) {
     const tf::Tensor& input = context->input(request->InputAt(i));
@@ -151,7 +154,9 @@ void Pins::Leave(const tf::Var* rows, int64_t first) {
   found->second.first.erase(found->second.first.find(first));
   // With no step in flight nobody compares with what has been counted.
   if (rows == nullptr) {
-    ended_.store(MicrosecondsNow());
+    const int64_t now = MicrosecondsNow();
+    ended_.store(now);
+    if (found->second.first.empty()) quiet_.store(now);
   } else if (found->second.first.empty()) {
     tables_.erase(found);
   }
@@ -172,11 +177,12 @@ int sok1x_pin_changing(void* handle) {
   return sok1x::Report(sok1x::Pins::Get()->Look(static_cast<sok1x::Request*>(handle), nullptr));
 }
 
-// Pins::Changing, Pins::ended and the time: numbers[4].
+// Pins::Changing, Pins::ended, the time and Pins::quiet: numbers[5].
 void sok1x_changing(int64_t* numbers) {
   sok1x::Pins::Get()->Changing(numbers, numbers + 1);
   numbers[2] = sok1x::Pins::Get()->ended();
   numbers[3] = sok1x::MicrosecondsNow();
+  numbers[4] = sok1x::Pins::Get()->quiet();
 }
 
 // Pins::Since of that table.

@@ -9,7 +9,8 @@
 // lookup is in flight for as long as anybody, as a tape, has the row numbers that it has found, or those of its
 // gradient.
 //
-// Of no table, null: steps that change any, and when the last of these has ended (stores/step_times.py).
+// Of no table, null: steps that change any, and when the last of these has ended (stores/step_times.py). Eagerly what
+// stamps rows is such a step by itself, for as long as anybody has its row numbers or those of its gradient.
 #ifndef SOK1X_BRIDGE_PINS_H
 #define SOK1X_BRIDGE_PINS_H
 
@@ -45,6 +46,12 @@ class Pins {
   // When the last of these has ended, in microseconds since 1970; 0 where none has.
   int64_t ended() const { return ended_.load(); }
 
+  // When one has ended last while no other was in flight; likewise.
+  int64_t quiet() const { return quiet_.load(); }
+
+  // Whether TensorFlow ends the request's step.
+  static bool EndsWithStep(const Request* request);
+
  private:
   friend class Pin;
   struct Flights {
@@ -56,7 +63,7 @@ class Pins {
   std::mutex mutex_;
   // Those that steps in flight have looked up; and null, which stays, so that its numbers go on.
   std::unordered_map<const tf::Var*, Flights> tables_;
-  std::atomic<int64_t> ended_{0};
+  std::atomic<int64_t> ended_{0}, quiet_{0};
 };
 
 }  // namespace sok1x

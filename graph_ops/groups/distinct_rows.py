@@ -43,7 +43,8 @@ class Distinct(GroupForm):
         made, size = LookupRun(members), len(members)
         request, names = members[0].request, made.team.names
         global_step = members[0].config.global_step
-        step_times.begin_changing(request)
+        for taken in members:  # of one run; eagerly each table's rows are in flight for themselves
+            step_times.begin_changing(taken.request)
         ahead = np.array(clock.moves_ahead(request, names, global_step), np.int64)
         for taken, moves in zip(members, ahead.tolist()):
             if step_times.is_due(taken.config.table.name, request):

@@ -117,11 +117,11 @@ int Lane::Distinct(const Team& team, LookupRun* run, uint8_t* left) {
   const int count = team.members.size();
   const bool global_step = team.op->facts.global_step != 0;
   std::vector<int64_t> ahead(count), at_least(count), rows(count), counts(count);
-  if (changing_ != team.members[0]->step) {  // all are of one run
-    changing_ = team.members[0]->step;
-    Pins::Get()->Look(static_cast<Request*>(team.members[0]->request), nullptr);
-  }
+  const bool known = changing_ == team.members[0]->step;  // all are of one run
+  changing_ = team.members[0]->step;
   for (int t = 0; t < count; ++t) {
+    auto* const request = static_cast<Request*>(team.members[t]->request);
+    if (!Pins::EndsWithStep(request) || (!known && t == 0)) Pins::Get()->Look(request, nullptr);
     // stores/clock.py: moves_ahead.
     int64_t* const counted = OpOf(team.members[t]).counted;
     ahead[t] = global_step || counted[kRun] == team.members[t]->step ? 0 : 1;

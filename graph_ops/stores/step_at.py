@@ -6,6 +6,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.cuda_kernels import fill
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
 from sok1x.graph_ops.stores import step_times
 from sok1x.graph_ops.stores.forgetting import KNOWN, unknown_after
 from sok1x.graph_ops.stores.store import request_store
@@ -17,10 +18,12 @@ _RESTORED = -1
 
 class StepConfig(NamedTuple):
     """Attributes:
-      table, held: the table, and its stamps and clock."""
+      table, held: the table, and its stamps and clock.
+      eager: whether the table is of no graph."""
 
     table: Table
     held: Held
+    eager: bool
 
 
 @register
@@ -39,7 +42,8 @@ class _Find(Operation):
             if time < _RESTORED and "counters" in store.own:
                 counters = store.own["counters"]
                 fill.fill_int64(counters.at(KNOWN), unknown_after(int(counters.read()[KNOWN]), _RESTORED - time))
-        request.host_output(0, "int64", ()).numpy()[...] = step_times.step_of(request, table, time, step)
+        request.host_output(0, "int64", ()).numpy()[...] = step_times.step_of(
+            request, table, time, step, config.eager)
 
 
 def time_of_restore(clock: int) -> int:
@@ -54,5 +58,6 @@ def step_at(variables: TableVariables, time: tf.Tensor, name: str = "step_at") -
       time: int64 [], microseconds since 1970; or a `time_of_restore`: all that the table has was restored just now.
     """
     held, handles = variables.resources(*STAMPS, "counters")
-    return library.call("stores.step_at.find", StepConfig(variables.table, held), [], [], [], resources=handles,
+    config = StepConfig(variables.table, held, is_eager_outside())
+    return library.call("stores.step_at.find", config, [], [], [], resources=handles,
                         host_inputs=[time], host_dtypes=[tf.int64], host_shapes=[[]], name=name)[0]

@@ -8,6 +8,10 @@ may leave no such moment: then one is when all have ended that were in flight at
 that is earlier, if any, by a second, or by as long as steps in flight take; at a pause by nothing. A dump may give rows
 that had changed before its time, and never lacks one that changed later.
 
+Eagerly a step is what stamps rows of one table, and has ended when nobody has its gradient's row numbers any more.
+What TensorFlow has made of those, joined or without repeats, is not known, and may be about to move rows: for this each
+time is taken for one that is a pause earlier.
+
 The log is in this process's memory: of what was before the table was initialized or restored it knows nothing, and a
 dump since then is one of all rows. Of the latest half of it every note stays; the older it gets, the fewer do.
 """
@@ -33,12 +37,13 @@ class _Waiting(NamedTuple):
 
 class _Now(NamedTuple):
     """Of runs that change any table: the number of the newest, of the oldest in flight (0: none is), when the last
-    ended; and the time."""
+    ended; the time; and when one ended last while no other was in flight."""
 
     newest: int
     oldest: int
     ended: int
     time: int
+    quiet: int = 0
 
 
 class _Log:
@@ -53,11 +58,13 @@ class _Log:
         """Whether the table's clock has gone back: somebody has restored it, and told nobody."""
         return bool(self._steps) and step < self._steps[-1]
 
-    def before_step(self, now: _Now, step: int) -> None:
-        """`step` is the last before that of the run that is the newest."""
-        if now.oldest == now.newest:  # no other is in flight
+    def before_step(self, now: _Now, step: int, stamped: Optional[int] = None) -> None:
+        """`step` is the last before that of the run that is the newest. stamped: when rows were last, 0 for never."""
+        alone = now.oldest == now.newest
+        if alone or (stamped is not None and (not stamped or stamped < now.quiet)):  # none in flight has stamped rows
             self._waiting = None
-            self._note(now.ended, step)
+            fresh = stamped is not None and stamped < self._began
+            self._note(self._began if fresh else now.ended if alone else now.quiet, step)
             return
         if self._waiting is not None and now.oldest > self._waiting.newest:
             self._note(now.time, self._waiting.step)
@@ -72,10 +79,14 @@ class _Log:
             for notes in (self._times, self._steps):
                 del notes[1:_MOST_NOTES // 2:2]
 
-    def step_at(self, time: int, now: _Now, step: int, stamped: int) -> int:
-        """The step of a time. step: of the clock now. stamped: when rows of the table were last stamped, or 0."""
+    def step_at(self, time: int, now: _Now, step: int, stamped: int, before: int = 0) -> int:
+        """The step of a time. step: of the clock now. stamped: when rows of the table were last stamped, or 0.
+
+        before: how much earlier a run has to have ended.
+        """
         if time < self._began:
             return EVERY
+        time = max(time - before, self._began)
         if stamped < self._began or (not now.oldest and time >= now.ended):
             return step
         place = bisect.bisect_right(self._times, time)
@@ -86,7 +97,7 @@ _logs: Dict[int, Dict[str, _Log]] = {}  # session -> table's name -> log
 
 
 def _now(request: Any) -> _Now:
-    numbers = (ctypes.c_int64 * 4)()
+    numbers = (ctypes.c_int64 * 5)()
     request.library.changing(numbers)
     return _Now(*numbers)
 
@@ -119,7 +130,7 @@ def before_stamps(store: Any, ahead: int, at_least: int) -> None:
     request, name = store.request, store.table.name
     due, known = is_due(name, request), request.library.pin_changing(request.handle) == 0
     now, numbers = _now(request), counted(name)
-    numbers[STAMPED] = now.time
+    stamped, numbers[STAMPED] = numbers[STAMPED], now.time
     if not due or not known:
         return
     step = int(store.clock.read())
@@ -127,13 +138,18 @@ def before_stamps(store: Any, ahead: int, at_least: int) -> None:
     if log.contradicts(step):
         begin(request, name)
     elif ahead or at_least > step:
-        log.before_step(now, step)
+        log.before_step(now, step, stamped)
         numbers[DUE] = now.time + _RESOLUTION
 
 
-def step_of(request: Any, table: str, time: int, step: int) -> int:
-    """The step of a time for a table, by its name: what changed later has a greater one. step: its clock's now."""
+def step_of(request: Any, table: str, time: int, step: int, eager: bool) -> int:
+    """The step of a time for a table, by its name: what changed later has a greater one.
+
+    Args:
+      step: its clock's now. eager: whether it is of no graph.
+    """
     now = _now(request)
     if _log(request, table, now.time).contradicts(step):
         begin(request, table)
-    return _log(request, table, now.time).step_at(time, now, step, counted(table)[STAMPED])
+    before = _PAUSE if eager else 0
+    return _log(request, table, now.time).step_at(time, now, step, counted(table)[STAMPED], before)

@@ -140,6 +140,18 @@ def test_steps_in_flight_together_leave_a_moment_when_all_of_them_have_ended():
     assert [log.step_at(time, busy, 9, 1) for time in (19, 20, 29, 30, 39)] == [step_times.EVERY, 5, 5, 6, 6]
 
 
+def test_a_moment_of_rest_is_one_whatever_has_begun_since():
+    """Eagerly the step of another table may be in flight, which has begun just before this table's."""
+    log, at = step_times._Log(5), step_times._Now
+    log.before_step(at(newest=2, oldest=1, ended=0, time=10), 0, stamped=0)  # the table's first
+    log.before_step(at(newest=4, oldest=3, ended=20, time=30, quiet=20), 1, stamped=10)
+    log.before_step(at(newest=6, oldest=4, ended=40, time=50, quiet=20), 2, stamped=30)  # what was stamped at 30 may be
+    log.before_step(at(newest=7, oldest=6, ended=60, time=70, quiet=20), 3, stamped=50)  # in flight; no longer
+    busy = at(newest=8, oldest=7, ended=80, time=90)
+    assert [log.step_at(time, busy, 9, 60) for time in (4, 5, 19, 20, 69, 70)] == [step_times.EVERY, 0, 0, 1, 1, 2]
+    assert [log.step_at(time, busy, 9, 60, before=2) for time in (4, 5, 21, 22)] == [step_times.EVERY, 0, 0, 1]
+
+
 def test_what_it_refuses():
     with graph():
         layer, other = dense_layer(), v1.get_variable("dense", [4])
