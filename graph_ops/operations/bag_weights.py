@@ -25,6 +25,7 @@ from sok1x.graph_ops.operations import segments
 from sok1x.graph_ops.stores.table import Table
 
 GIVEN = 2  # of a lookup's inputs, the weights
+_READ = "_sok1x_read"  # the attribute of an eager lookup's `kept` whose gradient has been made
 
 
 class WeightsConfig(NamedTuple):
@@ -82,18 +83,33 @@ class _Gradient(Operation):
         return [of_given, None, of_rows, of_weights, None]
 
 
-def of_lookup(op: tf.Operation, config: Any, saved: Any, grads: Sequence[Any]) -> tf.Tensor:
+def of_saved(saved: Any, grads: Sequence[Any]) -> List[Any]:
+    """The gradients to the `kept` rows and the `scales` of a lookup; None for nothing. Gradients alone read these.
+
+    Args:
+      saved: the lookup's. grads: of all its outputs.
+    """
+    given = [grads[1 + saved._fields.index(name)] for name in ("kept", "scales")]
+    if not hasattr(saved.kept, "numpy"):
+        return [None if _is_nothing(one) else one for one in given]
+    # Eagerly TensorFlow gives zeros for nothing. Values may be zeros on some ranks alone, which would then exchange
+    # nothing; but on all ranks nobody has read these before the first gradient is made.
+    read = hasattr(saved.kept, _READ)
+    setattr(saved.kept, _READ, True)
+    return given if read else [None, None]
+
+
+def of_lookup(op: tf.Operation, config: Any, saved: Any, grads: Sequence[Any], of_scales: Any) -> tf.Tensor:
     """The gradient [K] to the weights of a lookup.
 
     Args:
-      config, saved: the lookup's. grads: of all its outputs.
+      config, saved: the lookup's. grads: of all its outputs. of_scales: as `of_saved` gave it.
     """
     weights = op.inputs[op.get_attr("Nr") + GIVEN]
     made = library.call("operations.bag_weights.gradient", WeightsConfig(config.table, config.combiner),
                         [grads[0], saved.offsets, saved.kept, weights, saved.order], [tf.float32], [weights.shape],
                         name="weights_gradient")[0]
-    of_scales = grads[1 + saved._fields.index("scales")]
-    if is_nothing(of_scales):
+    if of_scales is None:
         return made
 
     def scales(weights: tf.Tensor) -> tf.Tensor:
@@ -108,10 +124,15 @@ def of_lookup(op: tf.Operation, config: Any, saved: Any, grads: Sequence[Any]) -
 def differentiate(function: Callable[..., tf.Tensor], tensors: Sequence[tf.Tensor], gradient: tf.Tensor) -> List[Any]:
     """The gradients to tensors of function(*tensors), which is given this one; of TensorFlow's making."""
     inside = [tf.identity(tensor) for tensor in tensors]
-    return tf.gradients(function(*inside), inside, [gradient])
+    if not tf.executing_eagerly():
+        return tf.gradients(function(*inside), inside, [gradient])
+    with tf.GradientTape() as tape:
+        tape.watch(inside)
+        made = function(*inside)
+    return tape.gradient(made, inside, gradient)
 
 
-def is_nothing(gradient: Any) -> bool:
+def _is_nothing(gradient: Any) -> bool:
     """Whether a gradient is one of the zeros that TensorFlow gives for outputs that nobody has used."""
     if gradient is None or gradient.op.type == "ZerosLike":
         return True

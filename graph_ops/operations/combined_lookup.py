@@ -177,7 +177,8 @@ class _Forward(Operation):
 
     def gradient(self, op: tf.Operation, config: ForwardConfig, grads: Sequence[Any]) -> List[Any]:
         saved: Any = (WeightedSaved if config.weighted else Saved)(*op.outputs[1:])
-        of_weights = bag_weights.of_lookup(op, config, saved, grads) if config.weighted else None
+        of_kept, of_scales = bag_weights.of_saved(saved, grads) if config.weighted else [None, None]  # second order
+        of_weights = bag_weights.of_lookup(op, config, saved, grads, of_scales) if config.weighted else None
         found = distinct_rows.find(op, config, distinct_rows.Rows(saved.inverse, saved.rows, saved.requested))
         saved = saved._replace(**found._asdict())
         handle, = config.held.pick(op.inputs, "rows")
@@ -187,8 +188,8 @@ class _Forward(Operation):
             made = library.call("operations.combined_lookup.backward", back,
                                 [grads[0], *saved[:1 + (saved._fields.index("scales") if config.weighted else 5)]],
                                 dtypes, shapes, host_inputs=[saved.route], name="lookup_gradient")
-            if config.weighted and not bag_weights.is_nothing(grads[KEPT]):  # second order
-                made[0] += dense_lookup.position_sums(back, grads[KEPT], found, saved.relayed, saved.route[1:], dtypes,
+            if of_kept is not None:
+                made[0] += dense_lookup.position_sums(back, of_kept, found, saved.relayed, saved.route[1:], dtypes,
                                                       shapes)
             return made
 

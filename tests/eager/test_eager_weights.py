@@ -1,0 +1,15 @@
+"""Lookups with weights in eager execution, and the gradients to these."""
+import os
+
+import pytest
+import tensorflow
+from ranks import run_ranks
+
+pytestmark = pytest.mark.skipif(tensorflow.__version__.startswith("1."), reason="TensorFlow 1.15 works in graphs")
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_gradients_to_rows_and_weights_of_any_order(ranks, seed):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_weights.py"), seed, timeout=300)
+    assert finished.out.count("ok") == ranks
