@@ -76,7 +76,7 @@ class Adam(adam.Adam):
         all that it does.
 
         Returns:
-            A tf.Operation.
+            A tf.Operation; in eager execution None, for there they have values as soon as they are made.
 
         Example:
             >>> import tensorflow as tf
@@ -139,4 +139,5 @@ class Adam(adam.Adam):
         """Of the variables made so far in the default graph."""
         variables = self.weights + [value for value in self._hyper.values() if isinstance(value, Variable)]
         graph = tf.get_default_graph()
-        return [variable.initializer for variable in variables if variable.graph is graph]
+        # An eager variable has no graph, and its value from the start.
+        return [variable.initializer for variable in variables if getattr(variable, "graph", None) is graph]
