@@ -95,7 +95,8 @@ def table_stats(table: Any) -> TableStats:
         if variable.forgetting:
             counters = variable.forgetting["counters"].value()
             evicted, admitted, refused = counters[EVICTED], counters[ADMITTED], counters[REFUSED]
-        tiers = tf.zeros([cache.SIZE], tf.int64) if variable.table.cache is None else variable.forgetting["tiers"]
+        tiers = tf.zeros([cache.SIZE], tf.int64) if variable.table.cache is None else \
+            variable.forgetting["tiers"].value()  # what is sliced out of a variable itself is never let go, eagerly
         load = tf.cast(used, tf.float32) / tf.maximum(tf.cast(capacity, tf.float32), 1.0)
         taken = tf.add_n([tf.reduce_prod(_shape(one)) * one.dtype.size for one in _variables(variable)])
         return TableStats(used, capacity, load, taken, tiers[cache.HOST_BYTES], evicted, tiers[cache.HITS],

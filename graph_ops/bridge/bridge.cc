@@ -13,6 +13,7 @@
 #include "bridge_alone.h"
 #include "bridge_fused.h"
 #include "bridge_member.h"
+#include "bridge_pins.h"
 #include "bridge_queue.h"
 #include "bridge_sessions.h"
 #include "bridge_types.h"
@@ -39,7 +40,7 @@ class CallsOp : public tf::AsyncOpKernel {
     std::call_once(entered_, [this, context] {
       session_ = tf::Hash64(context->session_handle());
       Sessions::Get()->Enter(session_);
-      in_session_.store(true);
+      in_session_.store(Pins::EndsWithStep(context));  // what is eager goes on, whichever kernels TensorFlow lets go
     });
     std::vector<Queued> queued(members_.size());
     tf::Status status;

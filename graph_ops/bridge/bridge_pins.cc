@@ -55,9 +55,8 @@ Pins* Pins::Get() {
   return pins;
 }
 
-// Whether the request's container is that of its step: what runs eagerly, functions too, has one of its kernel.
-bool Pins::EndsWithStep(const Request* request) {
-  tf::OpKernelContext* const context = request->context;
+// Whether the op's container is that of its step: what runs eagerly, functions too, has one of its kernel.
+bool Pins::EndsWithStep(const tf::OpKernelContext* context) {
 #if TF_MAJOR_VERSION == 1
   return context->step_container() != nullptr;
 #else
@@ -67,7 +66,7 @@ bool Pins::EndsWithStep(const Request* request) {
 
 tf::Status Pins::Look(Request* request, const tf::Var* rows) {
   tf::OpKernelContext* const context = request->context;
-  if (!EndsWithStep(request)) {
+  if (!EndsWithStep(context)) {
 #if TF_MAJOR_VERSION == 1
     return tf::errors::Unimplemented("TensorFlow does not say when this run ends");
 #else
@@ -116,7 +115,7 @@ tf::Status Pins::Look(Request* request, const tf::Var* rows) {
 void Pins::Keep(Request* request) {
 #if TF_MAJOR_VERSION != 1
   tf::OpKernelContext* const context = request->context;
-  if (EndsWithStep(request)) return;
+  if (EndsWithStep(context)) return;
   Held pins = request->pins;
   for (int i = 0; i < request->device_inputs; ++i) {
     const tf::Tensor& input = context->input(request->InputAt(i));

@@ -49,8 +49,8 @@ class Pins {
   // When one has ended last while no other was in flight; likewise.
   int64_t quiet() const { return quiet_.load(); }
 
-  // Whether TensorFlow ends the request's step.
-  static bool EndsWithStep(const Request* request);
+  // Whether an op's step is one that TensorFlow ends: not what runs eagerly.
+  static bool EndsWithStep(const tf::OpKernelContext* context);
 
  private:
   friend class Pin;

@@ -1,6 +1,7 @@
 """What the gradients in a graph are made of, and what must not become of them. Read off
 the graph, before anything runs.
 
+    marks            what is noted of a tensor, eager ones too
     shard_gradients  the gradients of tables' rows, by name
     table_means      whether these are sums over the ranks, or means
     provenance       whether a gradient is exchanged already, or a rank's own

@@ -1,12 +1,13 @@
 """The gradients of tables' rows that a graph has, by name: who handles one must know that it is a rank's own.
 
-An eager tensor has no graph and no name: there the tensor itself is marked.
+An eager tensor has no graph and no name: there the tensor itself is marked (marks.py).
 """
 import weakref
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
+from sok1x.graph_ops.gradients import marks
 
 _made = weakref.WeakKeyDictionary()  # graph -> {table's name: [(name of the values, name of the row numbers or None)]}
 _TABLE, _DISTINCT, _EXCHANGED = "_sok1x_gradient_of", "_sok1x_distinct_rows_of", "_sok1x_exchanged"
@@ -23,9 +24,9 @@ def add(table_name, values, indices=None, distinct=False):
     distinct: whether the row numbers are for certain.
     """
     if _is_eager(values):
-        setattr(values, _TABLE, table_name)
+        marks.note(values, _TABLE, table_name)
         if distinct:
-            setattr(indices, _DISTINCT, table_name)
+            marks.note(indices, _DISTINCT, table_name)
         return
     of_graph = _made.setdefault(values.graph, {})
     of_graph.setdefault(table_name, []).append((values.name, None if indices is None else indices.name))
@@ -34,14 +35,14 @@ def add(table_name, values, indices=None, distinct=False):
 def mark_shape(shape, table_name):
     """Notes that a tensor is the `dense_shape` of a table's gradient: it stays what the values' sums and products do
     not, when a tape adds gradients up or they are divided by a loss scale."""
-    setattr(shape, _SHAPE, table_name)
+    marks.note(shape, _SHAPE, table_name)
 
 
 def table_of_gradient(gradient):
     """The table of which something is the gradient, as a tape gives it, in eager execution or a function's body; else
     None. Of IndexedSlices `mark_shape` was told; of a dense one, and of values, `add`."""
     if isinstance(gradient, tf.IndexedSlices):
-        return getattr(gradient.dense_shape, _SHAPE, None)
+        return marks.noted(gradient.dense_shape, _SHAPE)
     while isinstance(gradient, tf.Tensor):
         table = places(gradient.graph).get(gradient.name) if hasattr(gradient, "graph") else eager_table_of(gradient)
         if table is not None:
@@ -58,22 +59,22 @@ def captured(tensor):
 
 def distinct_of(indices):
     """The table of whose gradient an eager tensor is the row numbers, distinct; else None."""
-    return getattr(indices, _DISTINCT, None)
+    return marks.noted(indices, _DISTINCT)
 
 
 def eager_table_of(values):
     """The table of whose gradient a tensor is the values, by its mark; else None."""
-    return getattr(values, _TABLE, None)
+    return marks.noted(values, _TABLE)
 
 
 def mark_exchanged(tensor):
     """Notes that a tensor has what ranks have exchanged, where its graph does not say so."""
-    setattr(tensor, _EXCHANGED, True)
+    marks.note(tensor, _EXCHANGED, True)
 
 
 def is_marked_exchanged(tensor):
     """Whether `mark_exchanged` was told so."""
-    return getattr(tensor, _EXCHANGED, False)
+    return marks.noted(tensor, _EXCHANGED, False)
 
 
 def keep_marks(before, after):

@@ -20,12 +20,13 @@ from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.bridge.tensorflow_versions import tensor_util
 from sok1x.graph_ops.exchanges.layouts import COMBINERS
+from sok1x.graph_ops.gradients import marks
 from sok1x.graph_ops.groups import bag_weights as groups
 from sok1x.graph_ops.operations import segments
 from sok1x.graph_ops.stores.table import Table
 
 GIVEN = 2  # of a lookup's inputs, the weights
-_READ = "_sok1x_read"  # the attribute of an eager lookup's `kept` whose gradient has been made
+_READ = "_sok1x_read"  # the mark of an eager lookup's `kept` whose gradient has been made
 
 
 class WeightsConfig(NamedTuple):
@@ -94,8 +95,8 @@ def of_saved(saved: Any, grads: Sequence[Any]) -> List[Any]:
         return [None if _is_nothing(one) else one for one in given]
     # Eagerly TensorFlow gives zeros for nothing. Values may be zeros on some ranks alone, which would then exchange
     # nothing; but on all ranks nobody has read these before the first gradient is made.
-    read = hasattr(saved.kept, _READ)
-    setattr(saved.kept, _READ, True)
+    read = marks.noted(saved.kept, _READ, False)
+    marks.note(saved.kept, _READ, True)
     return given if read else [None, None]
 
 

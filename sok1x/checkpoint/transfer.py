@@ -2,7 +2,8 @@
 import contextlib
 import functools
 import inspect
-from typing import Any, Callable, Iterator, Optional, Sequence
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -12,9 +13,13 @@ from sok1x.core import eager
 from sok1x.graph_ops.bridge import tensorflow_versions
 from sok1x.graph_ops.transfer import shard_transfer
 
+_KEPT_BY = "_sok1x_transfers"  # the attribute of an eager table
+
 
 class Transfer:
     """One table's `shard_transfer.save` or `.load`, with the placeholder that its token comes by.
+
+    Eagerly it is made when it is needed, and again and again: an eager table's graph gets the op once.
 
     Args:
         table: the table.
@@ -27,9 +32,17 @@ class Transfer:
 
     def __init__(self, table: TableState, make: Callable[..., tf.Operation], name: str) -> None:
         self.table = table
+        known = _known(table, name)
+        if known is not None:
+            self.op, self.token = known.op, known.token
+            return
         with eager.room(table.variable):
             self.token = eager.placeholder(tf.int64, [], name=name + "_token")
             self.op = make(table.variable.table_variables, table.parts, self.token, name=name)
+        if eager.is_on():
+            table.variable.__dict__[_KEPT_BY].append(_Known(
+                name, table.variable.table, {part: weakref.ref(one) for part, one in table.parts.items()},
+                self.op, self.token))
 
     def run(self, session: tf.Session, obj: Any) -> None:
         """Moves the shard to the sink, or from the source, `obj`.
@@ -38,6 +51,29 @@ class Transfer:
             CheckpointError: the object's own error, or what else went wrong.
         """
         run_all(session, [self], [obj])
+
+
+class _Known(NamedTuple):
+    """An eager table's op by its name: of which description, and which parts, which it does not keep."""
+
+    name: str
+    described: Any
+    parts: Dict[str, Any]
+    op: Any
+    token: Any
+
+
+def _known(table: TableState, name: str) -> Optional[_Known]:
+    if not eager.is_on():
+        return None
+    kept: List[_Known] = table.variable.__dict__.setdefault(_KEPT_BY, [])
+    kept[:] = [one for one in kept if one.described is table.variable.table and
+               all(part() is not None for part in one.parts.values())]
+    for one in kept:
+        if one.name == name and list(one.parts) == list(table.parts) and all(
+                one.parts[part]() is variable for part, variable in table.parts.items()):
+            return one
+    return None
 
 
 def run_all(session: tf.Session, transfers: Sequence[Transfer], objects: Sequence[Any]) -> None:

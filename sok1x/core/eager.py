@@ -12,9 +12,10 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import growing
-from sok1x.graph_ops.bridge.tensorflow_versions import V2, Variable, is_eager_outside
+from sok1x.graph_ops.bridge.tensorflow_versions import V2, Variable, eager_context, is_eager_outside
 
 _MOST_PARTS = 1000
+_MOST_GONE = 16  # tables
 _BODY = "_sok1x_body"  # the attribute of a table, or of the body's graph, that has the body
 _PARTS = "_sok1x_parts"  # that of the graph which has {what was asked for: (a function, what was asked for)}
 _NAME = "_sok1x_name"  # that of a variable which has its name
@@ -22,6 +23,7 @@ _BEGINS = "_sok1x_begins"  # that of a slot which has what it begins with
 _body: Any = None
 _session: Optional["EagerSession"] = None
 _known: Dict[str, List[Any]] = {}  # collection -> references to variables
+_gone: List[None] = []  # for each table that has gone since kernels were let go
 
 
 def is_on() -> bool:
@@ -74,9 +76,22 @@ def room(variable: Any) -> Iterator[None]:
         return
     body = variable.__dict__.get(_BODY)
     if body is None:
+        _let_kernels_go()
+        weakref.finalize(variable, _gone.append, None).atexit = False
         body = variable.__dict__[_BODY] = _made()
     with body.graph.as_default():
         yield
+
+
+def _let_kernels_go() -> None:
+    """TensorFlow keeps a kernel of everything that has ever run eagerly: a table leaves hundreds of KB.
+
+    It makes those that are needed again anew, and functions' too, so that is done for several tables at a time.
+    """
+    if len(_gone) >= _MOST_GONE:
+        del _gone[:]
+        with tf.init_scope():
+            eager_context.context().clear_kernel_cache()
 
 
 def placeholder(dtype: Any, shape: Any, name: Any = None, default: Any = None) -> tf.Tensor:
