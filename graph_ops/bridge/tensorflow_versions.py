@@ -142,8 +142,11 @@ def is_eager_outside() -> bool:
 
 def in_plain_graph() -> bool:
     """Whether this is a graph in which nothing orders what is assigned, and runs what nobody fetches; not eager
-    execution, nor a function's body."""
-    return not tf.executing_eagerly() and not tf.get_default_graph()._add_control_dependencies
+    execution, nor a function's body, nor a graph inside of one, as that in which AutoGraph tries a loop's body."""
+    graph = tf.get_default_graph()
+    while isinstance(graph, func_graph.FuncGraph) and not graph._add_control_dependencies:
+        graph = graph.outer_graph
+    return not tf.executing_eagerly() and not graph._add_control_dependencies
 
 
 def keras_policy_set() -> Any:

@@ -13,3 +13,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def test_weights_whole_models_and_jacobians(ranks, tmp_path):
     finished = run_ranks(ranks, os.path.join(HERE, "program_keras.py"), tmp_path, timeout=300)
     assert finished.out.count("ok") == ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_averages_in_loops_of_steps(ranks, seed):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_averages.py"), seed, timeout=300)
+    assert finished.out.count("ok") == ranks
