@@ -46,6 +46,7 @@ def watch() -> None:
             (NewKerasOptimizer, "set_weights", _of_any_rows),
             (tensorflow_versions.keras_optimizers, "convert_to_legacy_optimizer", _still_distributed),
             (tf.train.Optimizer, "apply_gradients", _slots_first),
+            (tf.train.ProximalAdagradOptimizer, "_create_slots", _of_known_shape),
             (older, "apply_gradients", _clips_checked),
             (older, "add_slot", _eager_slots),
             (older, "_create_or_restore_slot_variable", _restored_later),
@@ -194,6 +195,17 @@ def _slots_first(stock: Callable[..., Any]) -> Callable[..., Any]:
                 self._create_slots(growing)
         return stock(self, pairs, *args, **kwargs)
     return apply_gradients
+
+
+def _of_known_shape(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Of one that asks for a variable's shape at each step, to make a slot's first value."""
+    def create_slots(self: Any, variables: Any) -> Any:
+        if not eager.is_on():
+            return stock(self, variables)
+        with growing_shape.shapes_known():
+            return stock(self, variables)
+
+    return create_slots
 
 
 @contextlib.contextmanager

@@ -25,6 +25,8 @@ OPTIMIZERS = {
     "legacy SGD": (lambda: KERAS.legacy.SGD(0.1, momentum=0.9), False, True),
     "legacy Adam, wrapped": (lambda: KERAS.legacy.Adam(0.05), True, True),
     "train Adagrad": (lambda: tf.compat.v1.train.AdagradOptimizer(0.1), False, True),
+    "train ProximalAdagrad": (lambda: tf.compat.v1.train.ProximalAdagradOptimizer(
+        0.1, l1_regularization_strength=0.01), False, False),
     "train Adam, wrapped": (lambda: tf.compat.v1.train.AdamOptimizer(0.05), True, False)}
 
 
