@@ -151,7 +151,8 @@ def test_compile_keeps_them_distributed():
     with graph():
         inputs = tf.keras.Input([1], dtype=tf.int64)
         layer = sok.All2AllDenseEmbedding(32, 4, 1, 1, embedding_initializer="ones")
-        model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(tf.keras.layers.Flatten()(layer(inputs[:, None]))))
+        model = tf.keras.Model(inputs, tf.keras.layers.Dense(1, kernel_initializer="ones")(
+            tf.keras.layers.Flatten()(layer(inputs[:, None]))))
         rate = keras.schedules.ExponentialDecay(0.25, 1000, 0.5)  # of one that is a variable Keras reads no value there
         model.compile(sok.DistributedOptimizer(keras.Adam(rate), average=False, clip_norm=1e3), "mse")
         assert isinstance(model.optimizer, tf.keras.optimizers.Adam)
