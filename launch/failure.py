@@ -19,6 +19,7 @@ import threading
 import time
 
 from .exchange_watch import ExchangeWatch
+from .farewell import may_finalise
 from .hosts import named
 from .lines import print_line
 
@@ -228,7 +229,7 @@ def finish(world):
     error = coordinator.job_error
     if error.rank != world.rank and error.message not in (_uncaught or ""):
         print_line(_obituary(world))
-    coordinator.leaving.end()
+    coordinator.leaving.end(_uncaught is not None and not world.mpi.ours)
     limit = time.monotonic() + world.grace_seconds + _TOLD_SECONDS
     # Where MPI is not ours, a rank 0 that has left does not wait for anybody, so it does not answer either.
     unheard = coordinator.leaving.leader_left_at is not None and not world.mpi.ours
@@ -237,6 +238,8 @@ def finish(world):
         time.sleep(0.002)
     coordinator.part()
     transport.flush(0.5)
+    if _ends_by_itself(world):
+        world.farewell.close()  # what finalises MPI as Python ends
     if error.rank != world.rank:
         time.sleep(_AFTER_SECONDS)
 
@@ -246,8 +249,9 @@ def conclude(world, executor):
 
     Waits for the executor's thread to end: for as long as the other ranks take, as MPI_Finalize would, but after a
     failure not beyond the grace. After a failure that is not this process's own uncaught exception, the process
-    would then end with code 0: it is ended here with code 1, or the one that `sys.exit` was given. What was registered
-    with atexit before sok.Init ran does not run in that case, except the flushing of streams and of logging.
+    would then end with code 0: it is ended here with code 1, or the one that `sys.exit` was given; and so it is where
+    it would finalise MPI as it ends, and others do not (farewell.py). What was registered with atexit before sok.Init
+    ran does not run in these cases, except the flushing of streams and of logging.
 
     Args:
         world: The World.
@@ -255,5 +259,10 @@ def conclude(world, executor):
     """
     while executor.is_alive() and not (_monitor is not None and _monitor.overdue()):
         executor.join(0.1)
-    if world.size > 1 and world.coordinator.job_error is not None and _uncaught is None:
+    if world.size > 1 and world.coordinator.job_error is not None and not _ends_by_itself(world):
         _end_at_exit()
+
+
+def _ends_by_itself(world):
+    """Whether, after a failure, this process may end as Python does, with its uncaught exception."""
+    return _uncaught is not None and (world.mpi.ours or may_finalise(world))

@@ -3,8 +3,9 @@
 Without this they would wait for ever: nothing comes from the rank any more, and it does not end. MPI_Finalize begins
 with `Farewell.wait`, on whichever thread it is called, while MPI is still there (mpi_library.py). The executor's thread
 leaves the others, and goes on talking with them until all have left, as MPI_Finalize itself would wait for them, but
-asleep and able to hear of a failure. Open MPI's mpiexec breaks or hangs now and then where some ranks end with an error
-while others are inside of MPI_Finalize: so after a failure a rank goes there only if the others do, as they end.
+asleep and able to hear of a failure. Open MPI's mpiexec breaks or hangs now and then (4.1.4 with PMIx 4.2.2: one job of
+seven on busy cores, in PMIx_server_finalize) where a rank ends with an error while another is inside of MPI_Finalize: so
+after a failure a rank goes there only if all do (`leaving.all_finalise`).
 """
 import sys
 import threading
@@ -22,6 +23,13 @@ _UNDER_WAY_SECONDS = 2.0
 # For the executor to end what it is doing.
 _BUSY_SECONDS = 10.0
 _SENT_SECONDS = 1.0
+
+
+def may_finalise(world):
+    """Whether this rank may finalise the MPI that another library has started, after a failure of the job."""
+    leaving = world.coordinator.leaving
+    # A rank 0 that has left waits in MPI_Finalize for all, and does not answer.
+    return leaving.all_finalise or leaving.leader_left_at is not None and world.rank != 0
 
 
 class Farewell:
@@ -46,12 +54,12 @@ class Farewell:
         """Has the executor leave the other ranks, and waits for them. Any thread.
 
         Where the job fails it may not return: the process is ended when its grace is over, or by its launcher. Where
-        the executor's thread is at its end nothing is waited for.
+        the executor's thread is at its end, and this rank may finalise MPI, nothing is waited for.
         """
         coordinator = self._world.coordinator
         self._raised = traceback.format_exc() if sys.exc_info()[0] is not None else None
         with self._lock:
-            waits = self._world.size > 1 and not self._closed and coordinator.job_error is None
+            waits = self._world.size > 1 and not self._closed
             self.wanted = self.wanted or waits
         if not waits:
             if coordinator.job_error is not None:
@@ -75,9 +83,12 @@ class Farewell:
         elif coordinator.job_error is not None and not self._told:
             self._told = True
             self._show_raised()
-            coordinator.leaving.end()  # who is in MPI_Finalize has nothing to tell its user
+            coordinator.leaving.end(not self._world.mpi.ours)  # who finalises MPI has nothing to tell its user
+        elif coordinator.job_error is not None:
+            if may_finalise(self._world):
+                self.end()
         elif self._world.mpi.ours:
-            if coordinator.leaving.all_left and coordinator.job_error is None:
+            if coordinator.leaving.all_left:
                 self.end()
         elif coordinator.leaving.all_left or coordinator.leaving.leader_left_at is not None and self._world.rank != 0:
             self.end()  # a rank 0 that has left may wait for nobody, and then it does not answer (failure.py)

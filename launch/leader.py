@@ -58,7 +58,7 @@ class Leader:
         self._tree = tree
         self._decided = Decided()
         self._doomed = collections.OrderedDict()
-        self._left, self._ended = LeftRanks(), set()
+        self._left, self._ended = LeftRanks(), {}
         self._ending = Ending(size, tell_all)
         self._last = None
         self.lane = Lane()
@@ -272,10 +272,10 @@ class Leader:
         if len(self._left) == self._size:
             self._tell_all(messages.AllLeft())
 
-    def _end(self, rank, _):
-        self._ended.add(rank)
+    def _end(self, rank, message):
+        self._ended[rank] = message.finalises
         if len(self._ended) == self._size:
-            self._tell_all(messages.AllEnded())
+            self._tell_all(messages.AllEnded(all(self._ended.values())))
 
     def _describe(self, rank, asked, now):
         missing = set(asked.missing())

@@ -31,10 +31,11 @@ class Leaving:
         all_left: Every rank has left.
         leader_left_at: None, or when rank 0 said that it has left, after which nobody may answer.
         all_ended: After a failure: every rank has called `end`.
+        all_finalise: With `all_ended`: every rank finalises MPI as it ends.
     """
 
     def __init__(self, rank, size, channel, announcements, failure, clock):
-        self.begun = self.left = self.all_left = self.all_ended = False
+        self.begun = self.left = self.all_left = self.all_ended = self.all_finalise = False
         self.leader_left_at = None
         self._rank, self._alone, self._channel, self._clock = rank, size == 1, channel, clock
         self._announcements, self._failure = announcements, failure
@@ -57,12 +58,16 @@ class Leaving:
         self._channel.send()
         self.left = self.left or not self._announcements.undecided
 
-    def end(self):
-        """After a failure of the job: says that this rank has told its user. `all_ended` comes when all have."""
+    def end(self, finalises):
+        """After a failure of the job: says that this rank has told its user. `all_ended` comes when all have.
+
+        Args:
+            finalises: Whether it is going to finalise MPI, if all do.
+        """
         if self._alone:
-            self.all_ended = True
+            self.all_ended, self.all_finalise = True, finalises
         else:
-            self._channel.say(messages.Ended())
+            self._channel.say(messages.Ended(finalises))
             self._channel.send()
 
     def refusal(self):
@@ -94,6 +99,6 @@ class Leaving:
         """Rank 0 says that all have."""
         self.all_left = True
 
-    def all_have_ended(self, _):
+    def all_have_ended(self, word):
         """Rank 0 says that all have told their users of the failure."""
-        self.all_ended = True
+        self.all_ended, self.all_finalise = True, word.finalise

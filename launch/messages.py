@@ -108,7 +108,8 @@ class Failed(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """After a failure of the job: this rank has told its user and may be killed."""
+    """After a failure of the job: this rank has told its user and may be killed; and whether it finalises MPI."""
+    finalises: bool
 
 
 class Refuse(NamedTuple):
@@ -160,13 +161,14 @@ class AllLeft(NamedTuple):
 
 
 class AllEnded(NamedTuple):
-    """After a failure of the job: every rank has told its user."""
+    """After a failure of the job: every rank has told its user; and whether all finalise MPI."""
+    finalise: bool
 
 
-_PLAIN = (Leave, Ended, Left, LeaderLeft, AllLeft, AllEnded, Noticed, AskPlace)
+_PLAIN = (Leave, Left, LeaderLeft, AllLeft, Noticed, AskPlace)
 _NUMBERS = {Withdraw: struct.Struct("<q"), Undone: struct.Struct("<q"), Gone: struct.Struct("<q"),
             Ask: struct.Struct("<q"), Answer: struct.Struct("<q??"), Reached: struct.Struct("<q"),
-            EndAt: struct.Struct("<q")}
+            EndAt: struct.Struct("<q"), Ended: struct.Struct("<?"), AllEnded: struct.Struct("<?")}
 _KINDS = (Bundle, Announce, Failed, Run, Refuse, Cancel, JobFailed, Warn) + tuple(_NUMBERS) + _PLAIN
 _NUMBER = {kind: number for number, kind in enumerate(_KINDS)}
 # Several messages in one: this, their number and lengths, then they themselves.

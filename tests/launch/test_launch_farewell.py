@@ -1,6 +1,7 @@
 """MPI finalised by another thread while the executor's ends: wherever the one stands, nobody waits for ever."""
 import sys
 import threading
+import time
 import types
 
 import pytest
@@ -52,6 +53,13 @@ def begun(call):
     return thread
 
 
+def wait_until_wanted(world):
+    until = time.monotonic() + SECONDS
+    while not world.farewell.wanted:
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
 def stopped_at(line, function, call, meanwhile):
     """Calls `call`, and `meanwhile` when it comes to the so-many-th line of `function`. Returns whether it came there.
     """
@@ -100,3 +108,43 @@ def test_mpi_finalised_as_the_program_ends_waits_for_nobody(slow, ours):
         (came,) = ends
     print("lines of {}: {}".format(slow.__qualname__, line - 1))
     assert line > 4
+
+
+@pytest.mark.parametrize("other", ["finalises", "exits", "left before"])
+def test_after_a_failure_mpi_is_finalised_where_all_do(other):
+    """mpiexec may hang where one rank is inside of MPI_Finalize while another ends without it."""
+    world = World(ours=False)
+    leader = world.job.ranks[0]
+    if other == "left before":
+        leader.leaving.begin()
+        world.job.settle()
+    thread = begun(world.finalize)
+    wait_until_wanted(world)
+    world.coordinator.fail_job("rank 1 failed")
+    world.job.settle()
+    if other != "left before":
+        assert leader.job_error is not None
+        leader.leaving.end(finalises=other == "finalises")
+    for _ in range(20):
+        if world.farewell.wanted:
+            world.farewell.go_on(world.job.settle)
+        world.job.settle()
+    thread.join(0.5)
+    assert thread.is_alive() == (other == "exits")
+
+
+def test_mpi_finalised_after_a_failure_waits_for_the_others_to():
+    """As `finally: MPI.Finalize()` does it. Nobody goes there where another rank has ended without it."""
+    for finalises in (True, False):
+        world = World(ours=False)
+        world.coordinator.fail_job("rank 1 failed")
+        world.job.settle()
+        thread = begun(world.finalize)
+        wait_until_wanted(world)
+        world.job.ranks[0].leaving.end(finalises)
+        for _ in range(20):
+            if world.farewell.wanted:
+                world.farewell.go_on(world.job.settle)
+            world.job.settle()
+        thread.join(0.5)
+        assert thread.is_alive() != finalises

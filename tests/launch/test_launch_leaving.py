@@ -111,8 +111,8 @@ def test_a_rank_leaves_though_rank_0_does_not_answer():
     assert job.ranks[1].leaving.left and job.heard[1][0].error.code == CANCELLED
 
 
-@pytest.mark.parametrize("failing", [0, 2])
-def test_a_failure_on_one_rank_fails_all_others_with_its_message(failing):
+@pytest.mark.parametrize("failing, exits", [(0, ()), (0, (1,)), (2, (0, 2))])
+def test_a_failure_on_one_rank_fails_all_others_with_its_message(failing, exits):
     job = Job(3)
     waiting = [rank for rank in range(3) if rank != failing]
     for rank in waiting:
@@ -131,9 +131,10 @@ def test_a_failure_on_one_rank_fails_all_others_with_its_message(failing):
         assert [d.error.message for d in job.heard[rank]] == [error.message] * (rank != failing)
     for rank in range(3):
         assert not job.ranks[rank].leaving.all_ended
-        job.ranks[rank].leaving.end()
+        job.ranks[rank].leaving.end(finalises=rank not in exits)
         job.settle()
     assert all(coordinator.leaving.all_ended for coordinator in job.ranks)
+    assert [coordinator.leaving.all_finalise for coordinator in job.ranks] == [not exits] * 3
 
 
 def test_what_was_decided_before_a_failure_is_run_on_all_ranks():
@@ -200,7 +201,7 @@ def test_one_rank_alone():
     job.ranks[0].announce(ready(0))
     assert job.poll(0)[0].error.message == "the executor broke"
     job.ranks[0].leaving.begin()
-    job.ranks[0].leaving.end()
+    job.ranks[0].leaving.end(True)
     assert job.ranks[0].leaving.left and job.ranks[0].leaving.all_left and job.ranks[0].leaving.all_ended
 
 
