@@ -1,6 +1,8 @@
 """Start a Python program on several MPI ranks in a child process, with a timeout of its own."""
+import atexit
 import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,6 +40,19 @@ def unexpected(err):
             if line.strip() and not any(mark in line for mark in _HARMLESS)]
 
 
+@functools.lru_cache(maxsize=None)
+def _patient_yield():
+    """The library made of patient_yield.c, or "" where there is no compiler."""
+    folder = tempfile.mkdtemp(prefix="sok1x_yield_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    library = os.path.join(folder, "patient_yield.so")
+    try:
+        subprocess.check_call(["gcc", "-O2", "-shared", "-fPIC", os.path.join(HERE, "patient_yield.c"), "-o", library])
+    except OSError:
+        return ""
+    return library
+
+
 def environment(env=None):
     """What programs that tests start find in their environment."""
     values = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
@@ -46,6 +61,7 @@ def environment(env=None):
     # Tests make graphs of their own, programs that they start build in the default graph.
     if values.get("SOK1X_TEST_BEHAVIOR") == "v2":
         values["SOK1X_TEST_BEHAVIOR"] = "graphs"
+    values["LD_PRELOAD"] = " ".join([values.get("LD_PRELOAD", ""), _patient_yield()]).strip()
     values.update(env or {})
     return values
 
