@@ -3,9 +3,9 @@
 Without this they would wait for ever: nothing comes from the rank any more, and it does not end. MPI_Finalize begins
 with `Farewell.wait`, on whichever thread it is called, while MPI is still there (mpi_library.py). The executor's thread
 leaves the others, and goes on talking with them until all have left, as MPI_Finalize itself would wait for them, but
-asleep and able to hear of a failure. Open MPI's mpiexec breaks or hangs now and then (4.1.4 with PMIx 4.2.2: one job of
-seven on busy cores, in PMIx_server_finalize) where a rank ends with an error while another is inside of MPI_Finalize: so
-after a failure a rank goes there only if all do (`leaving.all_finalise`).
+asleep and able to hear of a failure. Open MPI's mpiexec breaks or hangs now and then (4.1.4: one job of seven on busy
+cores, in PMIx_server_finalize) where a rank ends with an error while another is inside of MPI_Finalize: so after a
+failure a rank goes there only if all do (`leaving.all_finalise`).
 """
 import sys
 import threading

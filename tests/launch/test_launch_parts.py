@@ -46,8 +46,8 @@ def test_messages_come_back_as_they_were(seed):
                 messages.Refuse(tickets, error()), messages.Cancel(tickets[:2], error()),
                 messages.Undone(number()), messages.Gone(number()),
                 messages.Ask(number()), messages.Answer(number(), chance.random() < 0.5),
-                messages.Warn(text()), messages.Leave(), messages.Ended(chance.random() < 0.5), messages.Left(), messages.LeaderLeft(),
-                messages.AllLeft(), messages.AllEnded(chance.random() < 0.5)):
+                messages.Warn(text()), messages.Leave(), messages.Ended(chance.random() < 0.5),
+                messages.Left(), messages.LeaderLeft(), messages.AllLeft(), messages.AllEnded(chance.random() < 0.5)):
             data = messages.encode(message)
             assert isinstance(data, bytes)
             assert same(tuple(messages.decode(data)), (message,))
