@@ -18,7 +18,7 @@ from sok1x.cuda_kernels import groups as group_records
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
-from sok1x.graph_ops.bridge.tensorflow_versions import tensor_util
+from sok1x.graph_ops.bridge.tensorflow_versions import searchsorted, tensor_util
 from sok1x.graph_ops.exchanges.layouts import COMBINERS
 from sok1x.graph_ops.gradients import marks
 from sok1x.graph_ops.groups import bag_weights as groups
@@ -145,7 +145,7 @@ def _is_nothing(gradient: Any) -> bool:
 
 def bags_of(offsets: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
     """int32 [K], the bag of each of as many keys as `keys` has elements."""
-    return tf.searchsorted(offsets, tf.range(tf.size(keys, out_type=tf.int64)), side="right") - 1
+    return searchsorted(offsets, tf.range(tf.size(keys, out_type=tf.int64)), "right") - 1
 
 
 def _places(order: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:

@@ -4,7 +4,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge.tensorflow_versions import metrics_impl, weights_broadcast_ops
+from sok1x.graph_ops.bridge.tensorflow_versions import metrics_impl, searchsorted, weights_broadcast_ops
 from sok1x.metrics import accumulators
 
 _METHODS = ("trapezoidal", "careful_interpolation", "minoring", "majoring")
@@ -74,7 +74,7 @@ def auc(labels: Any, predictions: Any, weights: Any = None, num_thresholds: int 
         if weights is not None:
             samples = weights_broadcast_ops.broadcast_weights(tf.cast(weights, tf.float64), samples)
         # Above how many thresholds a prediction is.
-        place = tf.searchsorted(tf.constant(points), tf.reshape(predictions, [-1]), side="left")
+        place = searchsorted(tf.constant(points), tf.reshape(predictions, [-1]))
         positive = tf.cast(labels, tf.float64)
         counted = [(what, _histogram(tf.reshape(samples * of, [-1]), place, len(points)))
                    for what, of in (("positives", positive), ("negatives", 1 - positive))]

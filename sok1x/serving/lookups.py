@@ -9,6 +9,7 @@ from typing import Any, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from sok1x.graph_ops.bridge.tensorflow_versions import searchsorted
 from sok1x.serving.tables import Handles, Served, rows_of
 
 
@@ -24,8 +25,7 @@ def combined(served: Served, handles: Handles, config: Any, inputs: List[tf.Tens
     if config.form == "ragged":
         splits = inputs[0]
         count = tf.size(splits, out_type=tf.int64) - 1
-        bags = tf.searchsorted(splits, tf.range(tf.size(keys, out_type=tf.int64)), side="right",
-                               out_type=tf.int64) - 1
+        bags = searchsorted(splits, tf.range(tf.size(keys, out_type=tf.int64)), "right", tf.int64) - 1
     else:
         bags, count = inputs[0][:, 0], inputs[-1][0]
     rows = rows_of(served, handles, keys)

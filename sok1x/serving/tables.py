@@ -22,7 +22,7 @@ from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge.tensorflow_versions import saveable_object
+from sok1x.graph_ops.bridge.tensorflow_versions import saveable_object, searchsorted
 from sok1x.serving import initial_rows
 
 ROOT = "sok1x_tables"
@@ -206,7 +206,7 @@ def _find(served: Served, handles: Handles, keys: tf.Tensor) -> tf.Tensor:
                                             default_value=tf.zeros([], dtype))
     known = tf.raw_ops.ReadVariableOp(resource=handles.keys, dtype=tf.int64)
     size = tf.size(known, out_type=dtype)
-    places = tf.minimum(tf.searchsorted(known, keys, out_type=dtype), size - 1)
+    places = tf.minimum(searchsorted(known, keys, out_type=dtype), size - 1)
     found = tf.equal(tf.gather(known, places), keys)
     numbers = tf.raw_ops.ResourceGather(resource=handles.numbers, indices=places, dtype=dtype)
     return tf.raw_ops.Select(condition=found, x=numbers, y=tf.zeros_like(numbers))
