@@ -221,10 +221,12 @@ class NcclCommunicator(GpuCommunicator):
         """
         check_dtype(dtype)
         self.bytes_sent += 2 * (self.size - 1) * sum(n for _, _, n in arrays) * _ITEM_BYTES[dtype] // self.size
+        arrays = [array for array in arrays if array[2]]
+        if not arrays:
+            return  # a group with nothing in it leaves memory behind
         with self._library.group():
             for pointer, out, n in arrays:
-                if n:
-                    self._library.all_reduce(pointer, out, n, dtype, self._comm, self._gpu.stream)
+                self._library.all_reduce(pointer, out, n, dtype, self._comm, self._gpu.stream)
 
     @_exchange
     def broadcast(self, pointer, nbytes, root):

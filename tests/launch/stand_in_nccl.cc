@@ -164,6 +164,7 @@ int ncclGroupEnd() {
   if (--group_depth) return kSuccess;
   int code = Begin("ncclGroupEnd");
   if (!code) code = group_error;  // of a call inside; the group comes to nothing
+  if (!code && group.empty()) code = kInvalidUsage;  // NCCL 2.28 takes it, and keeps 176 bytes each time
   group_error = kSuccess;
   if (code) group.clear();
   return code ? code : Launch();

@@ -222,3 +222,10 @@ def test_every_communicator_does_all_exchanges():
     for kind in kinds + GpuCommunicator.__subclasses__():
         assert not kind.__abstractmethods__, kind
     assert ctypes.sizeof(nccl_library._UniqueId) == nccl_library.UNIQUE_ID_BYTES
+
+
+def test_an_exchange_of_nothing_makes_no_group(alone):
+    """The stand-in refuses groups with nothing in them."""
+    nothing = np.zeros(1, np.int64)
+    alone.all_to_all(0, nothing, 0, nothing, 4)
+    alone.all_reduce_each([(0, 0, 0), (0, 0, 0)], "float32")
