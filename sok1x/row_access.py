@@ -46,6 +46,7 @@ def export(variable: Any, session: Optional[tf.Session] = None) -> Any:
         ([0, 1], [[1.0, 2.0], [3.0, 4.0]])
     """
     _checked("export", variable)
+    eager.refuse_in_function("sok1x.export")
     if session is not None or variable.graph.finalized:
         return incremental.incremental_dump(
             variable, _EVERY_ROW, sessions.session_of("sok1x.export", variable.graph, session))

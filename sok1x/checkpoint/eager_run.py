@@ -36,12 +36,14 @@ class EagerRun:
 
     def save(self, step: int) -> str:
         """See `CheckpointManager.save`."""
+        eager.refuse_in_function("sok1x.CheckpointManager.save")
         with talk().about("save {} of step {}".format(self._directory, step)):
             self._saving.take(self._tables())
             return self._saving.save(eager.session(), step)
 
     def restore(self, step: Optional[int]) -> Optional[Restored]:
         """See `CheckpointManager.restore`."""
+        eager.refuse_in_function("sok1x.CheckpointManager.restore")
         with talk().about("restore {}".format(self._directory)):
             return _EagerRestoring(self._directory, self._tables(), self._dense, talk()).restore(eager.session(), step)
 

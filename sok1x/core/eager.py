@@ -42,6 +42,25 @@ def is_on() -> bool:
     return is_eager_outside()
 
 
+def refuse_in_function(label: str) -> None:
+    """Raises where a `tf.function`'s body is traced: what runs at once would run then, and in no call of the function.
+
+    Args:
+        label: of what was called, for the message, as 'sok1x.dump'.
+
+    Raises:
+        RuntimeError: it is such a body.
+
+    Example:
+        >>> from sok1x.core import eager
+        >>> eager.refuse_in_function("sok1x.dump")
+    """
+    if is_on() and not tf.executing_eagerly():
+        raise RuntimeError(
+            "{}: called in the body of a tf.function: it would run once, while the function is traced, and in none of "
+            "its calls. Call it between calls of the function".format(label))
+
+
 def container() -> str:
     """The container of the variables of a table that is made now, for `graph_ops.stores.table.Growth`."""
     return growing.EAGER if is_on() else str(tf.get_default_graph()._container)

@@ -50,7 +50,7 @@ def session_of(label: str, graph: tf.Graph, session: Any) -> tf.Session:
 
     Raises:
         TypeError: it is no session. ValueError: it is of another graph.
-        RuntimeError: none was found.
+        RuntimeError: none was found, or this is the body of a `tf.function`.
 
     Example:
         >>> import tensorflow as tf
@@ -60,6 +60,7 @@ def session_of(label: str, graph: tf.Graph, session: Any) -> tf.Session:
         True
     """
     if eager.is_on() and graph is eager.graph():
+        eager.refuse_in_function(label)
         return eager.session()
     if session is not None:
         if not isinstance(session, tf.Session) and hasattr(session, "_tf_sess"):

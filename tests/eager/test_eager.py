@@ -54,3 +54,8 @@ layers[rank](tf.constant([[[1]]], tf.int64), training=True)
     finished = run_ranks(2, program, check=False, timeout=120, env={"SOK1X_DEADLOCK_SECONDS": "100000"})
     assert finished.code != 0
     assert "ads/lookup" in finished.err and "items/lookup" in finished.err, str(finished)
+
+
+def test_what_runs_at_once_is_refused_in_a_functions_body():
+    finished = run_ranks(1, os.path.join(HERE, "program_in_function.py"), timeout=120)
+    assert finished.out.count("ok") == 1
