@@ -238,8 +238,8 @@ def finish(world):
         time.sleep(0.002)
     coordinator.part()
     transport.flush(0.5)
-    if _ends_by_itself(world):
-        world.farewell.close()  # what finalises MPI as Python ends
+    if _uncaught is not None and may_finalise(world):
+        world.farewell.close()  # what finalises MPI as Python ends does so
     if error.rank != world.rank:
         time.sleep(_AFTER_SECONDS)
 

@@ -26,10 +26,10 @@ _SENT_SECONDS = 1.0
 
 
 def may_finalise(world):
-    """Whether this rank may finalise the MPI that another library has started, after a failure of the job."""
+    """Whether this rank may go into MPI_Finalize after a failure of the job: never where MPI is ours, for then no rank
+    does; else where all do, or rank 0 waits there already."""
     leaving = world.coordinator.leaving
-    # A rank 0 that has left waits in MPI_Finalize for all, and does not answer.
-    return leaving.all_finalise or leaving.leader_left_at is not None and world.rank != 0
+    return not world.mpi.ours and (leaving.all_finalise or leaving.leader_is_gone)
 
 
 class Farewell:
@@ -90,8 +90,8 @@ class Farewell:
         elif self._world.mpi.ours:
             if coordinator.leaving.all_left:
                 self.end()
-        elif coordinator.leaving.all_left or coordinator.leaving.leader_left_at is not None and self._world.rank != 0:
-            self.end()  # a rank 0 that has left may wait for nobody, and then it does not answer (failure.py)
+        elif coordinator.leaving.all_left or coordinator.leaving.leader_is_gone:
+            self.end()
 
     def close(self):
         """Says that the executor comes to no `go_on` any more: nobody is to wait for it. On the executor's thread.

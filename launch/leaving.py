@@ -41,6 +41,11 @@ class Leaving:
         self._announcements, self._failure = announcements, failure
         self._begun_at, self._finalises = None, False
 
+    @property
+    def leader_is_gone(self):
+        """Whether another rank, rank 0, has left: it may wait for nobody, and then it does not answer."""
+        return self.leader_left_at is not None and self._rank != 0
+
     def begin(self, finalises=False):
         """Says that this rank will announce nothing more. Go on polling until `left`.
 
