@@ -27,6 +27,7 @@ class Communicator(abc.ABC):
         busy: None, or (method, op, time.monotonic() at its begin) of an exchange that is under way, the same tuple
             for as long as it is. Any thread may ask.
         sums_apart: Whether it has `all_reduce_each`: whether many arrays cost about what one does.
+        averages: Whether that can also divide by N, as exactly as a division does.
         failure: None, or the LaunchError given to `abort`. Exchanges that were under way then have ended without
             their data: whoever waits for the GPU looks here before using what came.
     """
@@ -37,7 +38,7 @@ class Communicator(abc.ABC):
     bytes_sent = 0
     busy = None
     failure = None
-    sums_apart = False
+    sums_apart = averages = False
 
     @abc.abstractmethod
     def all_to_all(self, send, send_counts, recv, recv_counts, item_bytes, among=ALL):

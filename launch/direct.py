@@ -6,11 +6,13 @@ import ctypes
 
 _FUNCTIONS = {
     "alltoallv": "MPI_Alltoallv", "allgatherv": "MPI_Allgatherv", "iallreduce": "MPI_Iallreduce", "wait": "MPI_Wait",
-    "group_start": "ncclGroupStart", "group_end": "ncclGroupEnd", "send": "ncclSend", "recv": "ncclRecv",
-    "all_gather": "ncclAllGather", "broadcast": "ncclBroadcast"}
-_NUMBERS = ("rank", "ranks", "limit", "inside", "since", "gathers", "bytes_sent", "exchanges", "comm", "alltoallv",
-            "allgatherv", "iallreduce", "wait", "byte", "uint8", "max", "status", "local", "inside_comm", "across_comm",
-            "group_start", "group_end", "send", "recv", "all_gather", "broadcast", "stream")
+    "allreduce": "MPI_Allreduce", "group_start": "ncclGroupStart", "group_end": "ncclGroupEnd", "send": "ncclSend", "recv": "ncclRecv",
+    "all_gather": "ncclAllGather", "broadcast": "ncclBroadcast", "all_reduce": "ncclAllReduce"}
+_NUMBERS = ("rank", "ranks", "limit", "inside", "since", "doing", "bytes_sent", "exchanges", "comm", "alltoallv",
+            "allgatherv", "iallreduce", "wait", "allreduce", "byte", "uint8", "max", "float32", "float64", "sum",
+            "in_place", "status", "local", "inside_comm", "across_comm", "group_start", "group_end", "send", "recv",
+            "all_gather", "broadcast", "all_reduce", "averages", "stream")
+_DOING = ("all_to_all", "all_gather", "all_reduce")  # by what `doing` says
 
 
 class Direct(ctypes.Structure):
@@ -24,20 +26,26 @@ class Direct(ctypes.Structure):
         if not since:
             return None
         return before if before is not None and before[2] == since else (
-            "all_gather" if self.gathers else "all_to_all", self.op.decode("utf-8", "replace"), since)
+            _DOING[self.doing], self.op.decode("utf-8", "replace"), since)
 
 
 def of_mpi(MPI, comm, rank, size, limit, status):
     """The Direct of an mpi4py communicator `comm`. status: an MPI.Status, which must live as long."""
     made = Direct(rank, size, limit, byte=MPI._handleof(MPI.BYTE), uint8=MPI._handleof(MPI.UINT8_T),
-                  max=MPI._handleof(MPI.MAX), comm=MPI._handleof(comm), status=MPI._addressof(status))
-    return _with(made, ctypes.CDLL(MPI.__file__), ("alltoallv", "allgatherv", "iallreduce", "wait"))
+                  max=MPI._handleof(MPI.MAX), comm=MPI._handleof(comm), status=MPI._addressof(status),
+                float32=MPI._handleof(MPI.FLOAT), float64=MPI._handleof(MPI.DOUBLE), sum=MPI._handleof(MPI.SUM),
+                in_place=int(MPI.IN_PLACE))
+    return _with(made, ctypes.CDLL(MPI.__file__), ("alltoallv", "allgatherv", "iallreduce", "wait", "allreduce"))
 
 
-def of_nccl(functions, comm, rank, size, stream):
-    """The Direct of NCCL's communicator `comm`. functions: dict of its functions by name."""
-    made = Direct(rank, size, comm=comm, stream=stream)
-    for field in ("group_start", "group_end", "send", "recv", "all_gather", "broadcast"):
+def of_nccl(functions, comm, rank, size, stream, averages):
+    """The Direct of NCCL's communicator `comm`.
+
+    Args:
+        functions: dict of NCCL's functions by name. averages: whether it may divide sums by `size`.
+    """
+    made = Direct(rank, size, comm=comm, stream=stream, averages=averages)
+    for field in ("group_start", "group_end", "send", "recv", "all_gather", "broadcast", "all_reduce"):
         setattr(made, field, ctypes.cast(functions[_FUNCTIONS[field]], ctypes.c_void_p).value)
     return made
 

@@ -63,7 +63,9 @@ class NcclCommunicator(GpuCommunicator):
     def __init__(self, library, comm, gpu, host):
         super().__init__(host, gpu)
         self._library, self._comm = library, comm
-        self.direct = direct.of_nccl(library.functions, comm, self.rank, self.size, gpu.stream)
+        # NCCL multiplies by 1 / N, which is to divide by it where N is a power of two, and where not is not exact.
+        self.averages = library.averages and not self.size & (self.size - 1)
+        self.direct = direct.of_nccl(library.functions, comm, self.rank, self.size, gpu.stream, self.averages)
         self._bytes_sent, self._busy_direct = 0, None
         self._calls = threading.Lock()      # held while inside NCCL
         self._marks = threading.Lock()      # held for a moment only
@@ -209,12 +211,12 @@ class NcclCommunicator(GpuCommunicator):
     sums_apart = True
 
     @_exchange
-    def all_reduce_each(self, arrays, dtype):
+    def all_reduce_each(self, arrays, dtype, average=False):
         """Sums arrays over ranks, all of them in one go.
 
         Args:
             arrays: (pointer, out, n) of each: n elements to sum, equally many on all ranks, and where the sums go.
-            dtype: As for `all_reduce`.
+            dtype: As for `all_reduce`. average: Whether sums are divided by N: where `averages` says that it can.
 
         Raises:
             LaunchError: As `all_reduce`.
@@ -226,7 +228,7 @@ class NcclCommunicator(GpuCommunicator):
             return  # a group with nothing in it leaves memory behind
         with self._library.group():
             for pointer, out, n in arrays:
-                self._library.all_reduce(pointer, out, n, dtype, self._comm, self._gpu.stream)
+                self._library.all_reduce(pointer, out, n, dtype, self._comm, self._gpu.stream, average)
 
     @_exchange
     def broadcast(self, pointer, nbytes, root):

@@ -11,7 +11,8 @@ from .errors import FAILED_PRECONDITION, INTERNAL, LaunchError
 
 UNIQUE_ID_BYTES = 128
 TYPES = {"uint8": 1, "int32": 2, "int64": 4, "float16": 6, "float32": 7, "float64": 8}
-_SUM = 0
+_SUM, _AVERAGE = 0, 4
+_KNOWS_AVERAGES = 21000
 _SUCCESS, _IN_PROGRESS = 0, 7
 
 
@@ -86,7 +87,7 @@ class NcclLibrary:
 
     Attributes:
         path: As given.
-        version: '2.20.5'.
+        version: '2.20.5'. averages: Whether it has averages: since 2.10.
         functions: dict of NCCL's functions by name.
     """
 
@@ -111,7 +112,7 @@ class NcclLibrary:
         self._group = _Together(self)
         number = ctypes.c_int(0)
         self._call("ncclGetVersion", ctypes.byref(number))
-        self.version = version_text(number.value)
+        self.version, self.averages = version_text(number.value), number.value >= _KNOWS_AVERAGES
 
     def _call(self, name, *arguments):
         code = self.functions[name](*arguments)
@@ -193,9 +194,9 @@ class NcclLibrary:
         """Enqueues copying rank `root`'s bytes at `send` to `recv` on all ranks."""
         self._call("ncclBroadcast", send, recv, nbytes, TYPES["uint8"], root, comm, stream)
 
-    def all_reduce(self, send, recv, n, dtype, comm, stream):
-        """Enqueues summing n elements over ranks."""
-        self._call("ncclAllReduce", send, recv, n, TYPES[dtype], _SUM, comm, stream)
+    def all_reduce(self, send, recv, n, dtype, comm, stream, average=False):
+        """Enqueues summing n elements over ranks, or averaging them."""
+        self._call("ncclAllReduce", send, recv, n, TYPES[dtype], _AVERAGE if average else _SUM, comm, stream)
 
 
 class _Together:

@@ -53,8 +53,9 @@ class Call:
         self.learned, form = True, self.operation.group
         if form is not None:
             self._lane = form.lane(request, self, world)  # which C++ reads
+            alike = 1 + registry.number(self.operation) if form.several or self._lane else 0
             request.library.lane_learn(
-                self._lane and self._lane.address, 1 + registry.number(self.operation), request.kernel,
+                self._lane and self._lane.address, alike, request.kernel,
                 request.step, request.session, request.signature, request.frame, request.iteration)
 
     @property

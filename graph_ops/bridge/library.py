@@ -61,7 +61,8 @@ def call(function, config, inputs, dtypes, shapes, resources=(), host_inputs=(),
         made = getattr(module, op_types.maker(operation.kind))(
             resources=list(resources), inputs=list(inputs), host_inputs=list(host_inputs), Tout=list(dtypes),
             Thost_out=list(host_dtypes), function=function, config=configs.encode(config, place),
-            digest=0 if place.op is None else _signed(place.op[1]), signature=0, fuse=operation.group is not None,
+            digest=0 if place.op is None else _signed(place.op[1]), signature=0,
+            fuse=operation.group is not None and operation.group.several,
             output_shapes=[tf.TensorShape(shape) for shape in list(shapes) + list(host_shapes)], name=scope)
     if dtypes or host_dtypes:
         return list(made.outputs) + list(made.host_outputs)

@@ -13,12 +13,13 @@ namespace sok1x {
 namespace {
 
 constexpr int kByPython = -1;
-constexpr int kNcclUint8 = 1;
+constexpr int kNcclUint8 = 1, kNcclFloat32 = 7, kNcclFloat64 = 8;
+constexpr int kNcclSum = 0, kNcclAverage = 4;
 constexpr int64_t kMostBytes = std::numeric_limits<int>::max();
 
-void Begins(Direct* direct, const char* op, bool gathers = false) {
+void Begins(Direct* direct, const char* op, Doing doing = kDoingAllToAll) {
   std::strncpy(direct->op, op, sizeof(direct->op) - 1);
-  direct->gathers = gathers;
+  direct->doing = doing;
   direct->since = MonotonicNanoseconds();
   direct->exchanges += 1;
 }
@@ -139,7 +140,7 @@ int Exchanges::GatherByMpi(const char* op, int64_t give, int64_t take, const int
     taken += takes[r] * unit;
   }
   if (taken / unit > direct.limit) return kByPython;
-  Begins(host_, op, true);
+  Begins(host_, op, kDoingAllGather);
   direct.bytes_sent += (ranks - 1) * takes[direct.rank] * unit;
   const int error = direct.allgatherv(reinterpret_cast<void*>(give), counts[direct.rank], direct.byte,
                                       reinterpret_cast<void*>(take), counts.data(), counts.data() + ranks, direct.byte,
@@ -157,7 +158,7 @@ int Exchanges::GatherByNccl(const char* op, int64_t give, int64_t take, const in
   int error = comm == 0 ? kByPython : 0;  // it has been given up: Python says why
   const int64_t most = *std::max_element(takes, takes + direct.ranks);
   if (error == 0 && most > 0) {
-    Begins(gpu_, op, true);  // until Python has left a mark in the stream: `ended`
+    Begins(gpu_, op, kDoingAllGather);  // until Python has left a mark in the stream: `ended`
     direct.bytes_sent += (direct.ranks - 1) * takes[direct.rank] * unit;
     if (*std::min_element(takes, takes + direct.ranks) == most) {
       error = direct.all_gather(give, take, most * unit, kNcclUint8, comm, direct.stream);
@@ -175,6 +176,47 @@ int Exchanges::GatherByNccl(const char* op, int64_t give, int64_t take, const in
   }
   direct.inside = 0;
   return error == kByPython || error == 0 ? error : 1;
+}
+
+bool Exchanges::Sums(bool gpu, int64_t most, bool average) const {
+  if (gpu) return gpu_ != nullptr && gpu_->comm != 0 && (gpu_->averages || !average);
+  return allowed_ && host_ != nullptr && most <= host_->limit;
+}
+
+// As launch/mpi_communicator.py does it.
+int Exchanges::SumByMpi(const char* op, void* numbers, int64_t count, bool doubles) {
+  Direct& direct = *host_;
+  Begins(host_, op, kDoingAllReduce);
+  direct.bytes_sent += 2 * (direct.ranks - 1) * count * (doubles ? 8 : 4) / direct.ranks;
+  const int error = direct.allreduce(direct.in_place, numbers, count, doubles ? direct.float64 : direct.float32,
+                                     direct.sum, direct.comm);
+  direct.since = 0;
+  return error == 0 ? 0 : 1;
+}
+
+// As launch/nccl_communicator.py does it.
+int Exchanges::SumByNccl(const char* op, const std::vector<Summed>& arrays, bool doubles, bool average) {
+  Direct& direct = *gpu_;
+  int64_t total = 0;
+  for (const Summed& array : arrays) total += array.count;
+  if (total == 0) return 0;
+  direct.inside = 1;
+  const int64_t comm = direct.comm;
+  int error = comm == 0 ? 1 : 0;  // it has been given up: Python says why
+  if (error == 0) {
+    Begins(gpu_, op, kDoingAllReduce);  // until Python has left a mark in the stream: `ended`
+    direct.bytes_sent += 2 * (direct.ranks - 1) * total * (doubles ? 8 : 4) / direct.ranks;
+    error = direct.group_start();
+    for (const Summed& array : arrays) {
+      if (array.count == 0 || error != 0) continue;
+      error = direct.all_reduce(array.give, array.take, array.count, doubles ? kNcclFloat64 : kNcclFloat32,
+                                average ? kNcclAverage : kNcclSum, comm, direct.stream);
+    }
+    const int last = direct.group_end();
+    error = error != 0 ? error : last;
+  }
+  direct.inside = 0;
+  return error == 0 ? 0 : 1;
 }
 
 int Exchanges::AnyRank(const char* op, const uint8_t* flags, int64_t count) {

@@ -29,6 +29,14 @@ struct Ways {
   int (*ended)(int64_t gpu);
 };
 
+// What is under way: launch/direct.py has the words.
+enum Doing { kDoingAllToAll, kDoingAllGather, kDoingAllReduce };
+
+// Numbers of one array to be summed over ranks, and where the sums go.
+struct Summed {
+  int64_t give, take, count;
+};
+
 // What a communicator says of itself, and what is said of it here, for whoever watches over it. Kept in step with
 // launch/direct.py.
 struct Direct {
@@ -36,7 +44,7 @@ struct Direct {
   int64_t limit;                     // most units of one exchange
   std::atomic<int64_t> inside;       // 1: in a call
   std::atomic<int64_t> since;        // when an exchange began that may be under way, nanoseconds; 0: none
-  std::atomic<int64_t> gathers;      // 1: that is what all ranks give to all
+  std::atomic<int64_t> doing;        // which one: Doing
   std::atomic<int64_t> bytes_sent, exchanges;  // how many in all
   std::atomic<int64_t> comm;         // as the library calls it; 0: it has been ended
 
@@ -47,7 +55,9 @@ struct Direct {
                     int64_t take_type, int64_t comm);
   int (*iallreduce)(const void* give, void* take, int count, int64_t type, int64_t op, int64_t comm, int64_t* request);
   int (*wait)(int64_t* request, void* status);
-  int64_t byte, uint8, max;
+  int (*allreduce)(const void* give, void* take, int count, int64_t type, int64_t op, int64_t comm);
+  int64_t byte, uint8, max, float32, float64, sum;
+  const void* in_place;
   void* status;
   int64_t local, inside_comm, across_comm;  // of exchanges by hosts: ranks of a host, and as `comm`; else 0
 
@@ -58,6 +68,8 @@ struct Direct {
   int (*recv)(int64_t data, size_t count, int type, int rank, int64_t comm, int64_t stream);
   int (*all_gather)(int64_t give, int64_t take, size_t count, int type, int64_t comm, int64_t stream);
   int (*broadcast)(int64_t give, int64_t take, size_t count, int type, int root, int64_t comm, int64_t stream);
+  int (*all_reduce)(int64_t give, int64_t take, size_t count, int type, int op, int64_t comm, int64_t stream);
+  int64_t averages;  // 1: it may divide sums by the number of ranks
   int64_t stream;
 
   char op[160];  // its name, of what is under way
@@ -80,6 +92,12 @@ class Exchanges {
   // Whether own_there may be so.
   bool KnowsOwn(bool gpu) const { return (gpu ? gpu_ : host_) != nullptr; }
   int AllGather(bool gpu, const char* op, int64_t give, int64_t take, const int64_t* takes, int64_t unit);
+  // Whether sums can be made here, of arrays of at most so many numbers, divided or not; else they are Python's, which
+  // makes the same calls.
+  bool Sums(bool gpu, int64_t most, bool average) const;
+  // Sums numbers over ranks, float64 or float32, in place, by MPI; and arrays of them, by NCCL.
+  int SumByMpi(const char* op, void* numbers, int64_t count, bool doubles);
+  int SumByNccl(const char* op, const std::vector<Summed>& arrays, bool doubles, bool average);
   int AnyRank(const char* op, const uint8_t* flags, int64_t count);
   int AnyRankAnswer(const char* op, uint8_t* flags, int64_t count);
   int Ended(bool gpu) { return gpu || host_ == nullptr ? ways_->ended(gpu) : 0; }

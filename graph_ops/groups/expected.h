@@ -1,4 +1,5 @@
-// How many requests that could run together a session.run is going to bring, judged by the one before.
+// How many requests that could run together a session.run is going to bring, judged by the one before; and whether
+// gradients of lookups are yet to come.
 #ifndef SOK1X_GROUPS_EXPECTED_H
 #define SOK1X_GROUPS_EXPECTED_H
 
@@ -15,24 +16,49 @@ class Expected {
   // Takes a request in. alike: the number of its operation. Returns whether the run before this one had more of its
   // like.
   bool More(const RequestInfo& request, int64_t alike) {
-    const Key key(alike, request.session, request.signature, request.frame, request.iteration);
+    const Key key = KeyOf(request, alike);
     auto found = counts_.find(key);
     if (found == counts_.end()) {
       if (counts_.size() >= kMost) counts_.clear();  // of sessions long closed, of loops
-      found = counts_.insert({key, {request.step, 0, 0}}).first;
+      found = counts_.insert({key, {request.step, 0, 0, 0}}).first;
     }
     Count& count = found->second;
-    if (count.step != request.step) count = {request.step, 0, count.now};
+    if (count.step != request.step) count = {request.step, 0, count.now, count.in_vain};
     return ++count.now < count.before;
+  }
+
+  // Takes a lookup's gradient in.
+  void Gradient(const RequestInfo& request) { More(request, kGradients); }
+
+  // Whether gradients come in the request's run, which are to be waited for.
+  bool AwaitsGradients(const RequestInfo& request) const {
+    const auto found = counts_.find(KeyOf(request, kGradients));
+    if (found == counts_.end() || found->second.in_vain >= kPatience) return false;
+    const Count& count = found->second;
+    return count.step == request.step ? count.now < count.before : count.now > 0;
+  }
+
+  // They have been waited for, until they came or it took too long.
+  void Awaited(const RequestInfo& request, bool came) {
+    const auto found = counts_.find(KeyOf(request, kGradients));
+    if (found != counts_.end()) found->second.in_vain = came ? 0 : found->second.in_vain + 1;
   }
 
  private:
   static constexpr size_t kMost = 1000;
+  static constexpr int64_t kGradients = -1;  // in place of an operation's number
+  static constexpr int64_t kPatience = 8;    // how often in a row something is waited for in vain
   typedef std::tuple<int64_t, uint64_t, uint64_t, uint64_t, int64_t> Key;
   struct Count {
     int64_t step;
     int64_t now, before;  // how many so far in this run, and in the run before
+    int64_t in_vain;
   };
+
+  static Key KeyOf(const RequestInfo& request, int64_t alike) {
+    return Key(alike, request.session, request.signature, request.frame, request.iteration);
+  }
+
   std::map<Key, Count> counts_;
 };
 

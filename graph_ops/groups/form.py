@@ -7,7 +7,12 @@ class GroupForm(abc.ABC):
 
     It does the usual case; members that need more (rows inserted, an error raised) it leaves to the operation's own
     `run`, one by one. So nothing of a member that it leaves may have been written but the member's outputs.
+
+    Attributes:
+      several: whether there are several to be waited for, and to be made one node of; else it is for what C++ runs.
     """
+
+    several = True
 
     def fixed_key(self, config):
         """`key` where it follows from the config as long as an op has not been decided; else None."""

@@ -41,7 +41,7 @@ Lane* Lane::Get() {
 
 void Lane::Learn(const RequestInfo& request, const LaneOp* op, int64_t alike) {
   known_[request.kernel] = {op, alike};
-  if (alike != 0) expected_.More(request, alike);  // the request by which it has been learned
+  Expects(&request, 1);  // the request by which it has been learned
 }
 
 void Lane::Forget(int64_t kernel) {
@@ -53,9 +53,17 @@ bool Lane::Expects(const RequestInfo* infos, int count) {
   bool more = false;
   for (int i = 0; i < count; ++i) {
     const auto known = known_.find(infos[i].kernel);
-    if (known != known_.end() && known->second.alike != 0) more = expected_.More(infos[i], known->second.alike);
+    if (known == known_.end() || known->second.alike == 0 || IsSum(infos[i])) continue;  // a sum runs by itself
+    const LaneOp* const op = known->second.op;
+    more = expected_.More(infos[i], known->second.alike);
+    if (op != nullptr && op->kind == kLaneBackward) expected_.Gradient(infos[i]);
   }
   return more;
+}
+
+bool Lane::IsSum(const RequestInfo& info) const {
+  const auto known = known_.find(info.kernel);
+  return known != known_.end() && known->second.op != nullptr && known->second.op->kind == kLaneSums;
 }
 
 void Lane::Gather(RequestInfo* infos, int capacity, int* count) {
@@ -77,7 +85,7 @@ int Lane::Take(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pau
     if (kind == kSessionEnded) Ahead::Get()->Clear();
     if (kind != kRequests) return kind;
     Gather(infos, capacity, count);
-    if (lane_us >= 0 && allowed_.load()) *count = RunAll(infos, *count);
+    if (lane_us >= 0 && allowed_.load()) *count = RunAll(infos, capacity, *count);
     if (wait_us >= 0) break;  // other ranks may have something to say
   }
   return kind;
@@ -113,7 +121,7 @@ int Lane::TurnAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, i
     }
     if (kind == kRequests) {
       Gather(infos, capacity, count);
-      if (allowed && allowed_.load()) *count = RunAll(infos, *count);  // it may have been stopped meanwhile
+      if (allowed && allowed_.load()) *count = RunAll(infos, capacity, *count);  // it may have been stopped meanwhile
     }
     const bool heard = ranks_.Listen(&longer);
     ranks_.Age();
@@ -123,7 +131,33 @@ int Lane::TurnAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, i
   return 0;
 }
 
-int Lane::RunAll(RequestInfo* infos, int count) {
+// When dense gradients have been summed TensorFlow launches the steps of all dense variables at once, by as many
+// threads, beside which each call of the driver takes many times as long here. So gradients of lookups go first, those
+// that are about to come, too.
+int Lane::RunAll(RequestInfo* infos, int capacity, int count) {
+  const auto other = [this](const RequestInfo& info) { return !IsSum(info); };
+  RequestInfo* const end = infos + count;
+  const std::vector<RequestInfo> sums(std::stable_partition(infos, end, other), end);
+  int left = RunTeams(infos, count - sums.size());
+  if (sums.empty()) return left;
+  const auto awaits = [this](const RequestInfo& sum) { return expected_.AwaitsGradients(sum); };
+  const int64_t until = MonotonicMicroseconds() + kGatherAll;
+  for (auto sum = std::find_if(sums.begin(), sums.end(), awaits); sum != sums.end();) {
+    int more = left == 0 ? Queue::Get()->More(kGatherNext, infos, capacity - sums.size()) : 0;  // else Python waits
+    if (more > 0) {
+      Gather(infos, capacity - sums.size(), &more);
+      left = RunTeams(infos, more);
+    }
+    const bool still = awaits(*sum);
+    if (still && more > 0 && MonotonicMicroseconds() < until) continue;
+    expected_.Awaited(*sum, !still);
+    sum = still ? sums.end() : std::find_if(sums.begin(), sums.end(), awaits);
+  }
+  std::copy(sums.begin(), sums.end(), infos + left);
+  return left + RunTeams(infos + left, sums.size());
+}
+
+int Lane::RunTeams(RequestInfo* infos, int count) {
   std::vector<RequestInfo> others;
   std::vector<uint8_t> left;
   std::vector<Team> teams = Sort(infos, count);
@@ -180,7 +214,7 @@ std::vector<Lane::Team> Lane::Sort(RequestInfo* infos, int count) {
         return false;
       }
       return op != nullptr && team.op != nullptr && team.op->team == op->team && team.training == (training != 0) &&
-             team.by == by &&
+             team.by == by && op->kind != kLaneSums &&
              // They move a table's clock on once, and each run stamps rows with a step of its own.
              (op->kind != kLaneDistinct || team.members[0]->step == info->step);
     };

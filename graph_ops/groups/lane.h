@@ -71,9 +71,12 @@ class Lane {
   int TurnAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pause_us, int64_t lane_us,
                      RequestInfo* infos, int capacity, int* count);
   bool Expects(const RequestInfo* infos, int count);
+  bool IsSum(const RequestInfo& info) const;
   void Gather(RequestInfo* infos, int capacity, int* count);
-  // Runs what it can of requests; returns how many are left for Python, the first of `infos` then.
-  int RunAll(RequestInfo* infos, int count);
+  // Runs what it can of requests; returns how many are left for Python, the first of `infos` then. Others may come
+  // meanwhile, and have room for so many in all.
+  int RunAll(RequestInfo* infos, int capacity, int count);
+  int RunTeams(RequestInfo* infos, int count);
   std::vector<Team> Sort(RequestInfo* infos, int count);
   // Whether Python is to note the time before the rows of an op are stamped (stores/step_times.py).
   bool NotesTime(const LaneOp& op);

@@ -10,7 +10,7 @@ from sok1x.graph_ops.groups import lookup_run
 from sok1x.graph_ops.stores import clock_numbers, figures, known_distinct
 
 # The kinds of ops that it can run: LaneKind there.
-FORWARD, DISTINCT, BACKWARD, UPDATE, WEIGHTS = range(5)
+FORWARD, DISTINCT, BACKWARD, UPDATE, WEIGHTS, SUMS = range(6)
 
 # What is known of an optimizer's step before it runs: UpdateFacts in update_run.h.
 UPDATE_FACTS = np.dtype([(name, np.int64) for name in ("dim", "rows_at", "slots_at")])
@@ -20,7 +20,7 @@ _OP = np.dtype([(name, np.int64) for name in ("kind", "team", "training", "alone
     ("facts", lookup_run.FACTS), ("update", UPDATE_FACTS)] + [
         (name, np.int64) for name in (
             "kernel", "host_inputs", "counted", "figures", "graph", "stream", "event", "context", "device",
-            "ranks", "met", "one", "went", "place", "digest", "session", "loops", "tied")])
+            "ranks", "met", "one", "went", "place", "digest", "session", "loops", "tied", "average")])
 
 _teams: Dict[Tuple[Any, ...], int] = {}
 _begun = False
@@ -30,7 +30,7 @@ class LaneOp:
     """What is known of an op, a node in one session.
 
     Args:
-      kind: FORWARD, DISTINCT, BACKWARD, UPDATE or WEIGHTS.
+      kind: FORWARD, DISTINCT, BACKWARD, UPDATE, WEIGHTS or SUMS, which has no table.
       together: what ops must have in common to run together, besides operation and device.
       request: a request of it. call: its Call.
       update: of an optimizer's step: its `UPDATE_FACTS`, and where C++ has its kernel for as long as the process lives.
@@ -43,22 +43,21 @@ class LaneOp:
                  update: Optional[Tuple[Any, int]] = None) -> None:
         _begin(request.library)
         config, gpu, of_graph = call.config, call.gpu, plan.get(call.plan)
-        table, training = config.table, getattr(config, "training", False)
+        training = getattr(config, "training", False)
         self._op = op = np.zeros(1, _OP)
         op["kind"] = kind
         op["team"] = _teams.setdefault((call.operation.name, gpu) + together, len(_teams))
         op["training"] = -1 if training is None else training
         op["alone"] = world.size == 1
-        op["note"], op["table"] = getattr(config, "rows_known", False), known_distinct.number(table.name)
-        if update is None:
+        if kind == SUMS:
+            op["average"] = config.average
+        elif update is None:
             op["facts"] = lookup_run.facts_of(request, config)
         else:
             op["update"], op["kernel"] = update
             op["host_inputs"] = request.host_input_count
-        self._counted, self._step = clock_numbers.counted(table.name), of_graph and of_graph.step
-        op["counted"] = ctypes.addressof(self._counted)
-        op["figures"] = ctypes.addressof(figures.of(table.name))
-        op["graph"] = 0 if self._step is None else ctypes.addressof(self._step)
+        if kind != SUMS:
+            self._has_table(op, config, of_graph)
         if call.op is not None and world.size > 1:
             op["ranks"] = world.size
             op["one"] = call.operation.group.serves_one(call, world)
@@ -69,6 +68,14 @@ class LaneOp:
                 op["device"] = group_steps.device(gpu)
             op["stream"], op["event"], op["context"] = gpu.stream, gpu.event, gpu.context
         self.address = op.ctypes.data
+
+    def _has_table(self, op: Any, config: Any, of_graph: Any) -> None:
+        name = config.table.name
+        op["note"], op["table"] = getattr(config, "rows_known", False), known_distinct.number(name)
+        self._counted, self._step = clock_numbers.counted(name), of_graph and of_graph.step
+        op["counted"] = ctypes.addressof(self._counted)
+        op["figures"] = ctypes.addressof(figures.of(name))
+        op["graph"] = 0 if self._step is None else ctypes.addressof(self._step)
 
     def met(self) -> None:
         """It has run on all ranks: rank 0 knows the op."""

@@ -11,7 +11,7 @@
 namespace sok1x {
 
 // What an op does. Kept in step with lane.py.
-enum LaneKind { kLaneForward, kLaneDistinct, kLaneBackward, kLaneUpdate, kLaneWeights };
+enum LaneKind { kLaneForward, kLaneDistinct, kLaneBackward, kLaneUpdate, kLaneWeights, kLaneSums };
 
 // What Python and C++ both know of a table's clock: stores/clock_numbers.py says what these are.
 enum ClockNumber { kRun, kStamped, kDue };
@@ -38,7 +38,7 @@ struct LaneOp {
   int64_t* graph;    // the last run that trained by the graph's global step, and that step; null where it is gone
   // Of a GPU: our stream, an event, the context, and what steps know of it.
   void *stream, *event, *context, *device;
-  // Of lookups and gradients on several ranks, ranks > 1:
+  // Of lookups, gradients and sums on several ranks, ranks > 1:
   int64_t ranks;
   int64_t met;  // 1: it has run on all of them, so rank 0 knows it
   int64_t one;  // 1: a single request goes this way too
@@ -47,6 +47,7 @@ struct LaneOp {
   uint64_t digest;  // of the plan up to it
   int64_t session;  // this rank's number of it
   int64_t loops, tied;  // as Call.announced has it: how many loops it is in; 1: its instance has a tie
+  int64_t average;  // of sums of dense tensors: 1: they are divided by the number of ranks
 };
 
 // Makes the context of an op's GPU, if it has one, the thread's current one. Returns kInternal, with words, if CUDA

@@ -153,6 +153,7 @@ class LaneRanks {
   int ranks() const { return static_cast<int>(standing_->ranks); }
   int rank() const { return static_cast<int>(standing_->rank); }
   bool Prepare(Held* held, bool training);
+  bool PrepareSums(Held* held);
   // What is told of its headers where those are short.
   void Shorten(Held* held, int counted, bool training);
   void Say(const Held& held);
@@ -189,6 +190,10 @@ class LaneRanks {
   // The same of bags that go by reduce_scatter: lane_ranks_sums.cc.
   int ForwardSums(Held* held, const Word& word, std::vector<uint8_t>* left);
   int BackwardSums(Held* held, const Word& word, std::vector<uint8_t>* left);
+  // Of dense tensors: lane_ranks_dense.cc.
+  int Sums(Held* held, std::vector<uint8_t>* left);
+  int SumOnHost(const char* op, const std::vector<Summed>& arrays, int64_t total, bool doubles, bool average,
+                char* buffer);
   // Counts what keys with their bags move, from what PairsCount and PairsAsk are given; and sums, or gradients.
   void CountPairs(const Held& held, const int64_t* given, const int64_t* taken) const;
   void CountSums(const Held& held, int t, const int64_t* bags, bool gathers) const;

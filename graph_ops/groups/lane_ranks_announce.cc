@@ -59,8 +59,11 @@ bool LaneRanks::Announce(const std::vector<const RequestInfo*>& members, const s
     request->event = first.event;
   }
   held.group->Expect(*held.expected);
-  held.run.reset(new LookupRun(held.group, held.facts.data(), steps, static_cast<GroupDevice*>(first.device)));
-  if (!Prepare(&held, training)) {  // it says what is wrong, or does it all by itself, in Python
+  const bool sums = first.kind == kLaneSums;
+  if (!sums) {
+    held.run.reset(new LookupRun(held.group, held.facts.data(), steps, static_cast<GroupDevice*>(first.device)));
+  }
+  if (!(sums ? PrepareSums(&held) : Prepare(&held, training))) {  // it says what is wrong, or does it all by itself, in Python
     held.group->Unlock();
     held_.pop_back();
     return false;

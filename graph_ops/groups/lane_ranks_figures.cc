@@ -26,6 +26,7 @@ void LaneRanks::Met(const Held& held, const Word& word) const {
       }
     }
     request->Come(kStampAgreed);
+    if (held.ops[t]->figures == nullptr) continue;  // it has no table
     held.ops[t]->figures[kFigureWaited] += waited;
     held.ops[t]->figures[kFigureExchanges] += 1;
   }

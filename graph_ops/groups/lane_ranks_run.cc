@@ -42,6 +42,16 @@ bool LaneRanks::Usual(Held* group, const Word& word) const {
   const int count = held.size();
   if (word.count != count || word.ranks != ranks() || word.width != held.width) return false;
   const bool by_bag = first.facts.by_bag != 0, backward = first.kind == kLaneBackward;
+  if (first.kind == kLaneSums) {  // as many numbers on all ranks, on devices of one kind
+    for (int r = 0; r < ranks(); ++r) {
+      const int64_t* header = &word.headers[r * word.width];
+      if ((header[kMark] & kOnGpu) != (held.headers[kMark] & kOnGpu) ||
+          !std::equal(header + 1, header + word.width, held.headers.begin() + 1)) {
+        return false;
+      }
+    }
+    return true;
+  }
   for (int t = 0; t < count; ++t) {
     for (int r = 0; r < ranks(); ++r) {
       const int64_t* header = &word.headers[(r * count + t) * word.width];
@@ -78,7 +88,9 @@ void LaneRanks::Run(Held* held, const Word& word) {
   if (code == 0) {
     const bool forward = first.kind == kLaneForward;
     Met(*held, turned);
-    if (held->by == kReduceScatter) {
+    if (first.kind == kLaneSums) {
+      code = Sums(held, &left);
+    } else if (held->by == kReduceScatter) {
       code = forward ? ForwardSums(held, turned, &left) : BackwardSums(held, turned, &left);
     } else {
       Word whole;

@@ -10,6 +10,7 @@ from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
+from sok1x.graph_ops.groups import dense_sums
 
 _REDUCIBLE = ("float16", "float32", "float64")
 
@@ -59,6 +60,7 @@ class _AllReduce(Operation):
     kind = "Reduce"
     Config = ReduceConfig
     communicates = True
+    group = dense_sums.DenseSums()
 
     def prepare(self, request, config, world):
         return np.array([array.size for array in request.inputs], np.int64)
@@ -82,9 +84,11 @@ class _AllReduce(Operation):
     @staticmethod
     def _reduce_each(request, config, ranks, dtype, pairs):
         """All-reduces the (input, output) pairs of one dtype as they lie: the communicator has them travel together."""
-        request.communicator.all_reduce_each([(array.pointer, output.pointer, array.size) for array, output in pairs],
-                                             dtype)
-        for _, output in pairs if config.average else ():
+        communicator = request.communicator
+        by_itself = config.average and communicator.averages
+        communicator.all_reduce_each([(array.pointer, output.pointer, array.size) for array, output in pairs], dtype,
+                                     by_itself)
+        for _, output in pairs if config.average and not by_itself else ():
             dense.divide(output, ranks)
 
     @staticmethod

@@ -22,8 +22,8 @@ backward each (P in place of R where pairs travel). There a lookup that trains m
 takes its temporary part in blocks (bridge/arena.py), the first as large as that of its previous run; a piece begins at
 a multiple of 256 bytes.
 
-On one rank nothing is asked of others: R = 0, and E D U, E D (A + N W) and what float16 has besides fall away. Of the
-temporary part, up to 128 MB stay for the next step; nothing else stays between steps.
+On one rank nothing is asked of others: R = 0, and E D U, E D (A + N W), 64 P and what float16 has besides fall away. Of
+the temporary part, up to 128 MB stay for the next step; nothing else stays between steps.
 """
 from typing import Any, Optional
 

@@ -113,9 +113,11 @@ def all_reduce_each(comm, rng, dtype):
     data = [rng.randint(-2 ** 20, 2 ** 20, (n, int(rng.choice((0, 1, 7, 100))))).astype(dtype) for _ in range(4)]
     pointers = [(device.put(each[me]), device.put(np.zeros_like(each[me])), each.shape[1]) for each in data]
     before = comm.bytes_sent
-    comm.all_reduce_each(pointers, dtype)
+    average = comm.averages and dtype != "int32" and bool(rng.randint(2))
+    comm.all_reduce_each(pointers, dtype, average)
     for (_, out, count), each in zip(pointers, data):
-        np.testing.assert_array_equal(device.get(out, (count,), each.dtype), each.sum(axis=0))
+        expected = each.sum(axis=0) / each.dtype.type(n) if average else each.sum(axis=0)
+        np.testing.assert_array_equal(device.get(out, (count,), each.dtype), expected)
     total = sum(each[me].nbytes for each in data)
     assert comm.bytes_sent - before == 2 * (n - 1) * total // n
 

@@ -13,6 +13,7 @@
 
 // As nccl.h numbers them.
 enum { kSuccess = 0, kSystemError = 2, kInvalidUsage = 5, kRemoteError = 6 };
+enum { kSum = 0, kAverage = 4 };
 const size_t kTypeBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8};
 
 struct Comm {
@@ -40,7 +41,7 @@ struct Way {  // all that goes to, or comes from, one peer
 };
 
 struct Operation {
-  enum Kind { kSend, kRecv, kReduceScatter, kReduce, kAllGather, kBroadcast, kAllReduce } kind;
+  enum Kind { kSend, kRecv, kReduceScatter, kReduce, kAllGather, kBroadcast, kAllReduce, kAllReduceAverage } kind;
   const char* send;
   char* recv;
   size_t count;
@@ -186,6 +187,12 @@ inline void Sum(char* total, const std::vector<std::vector<char>>& parts, size_t
   memcpy(total, sum.data(), bytes);
 }
 
+// As NCCL does it: by the number that is nearest to 1 / n.
+template <typename T>
+void Scale(char* values, size_t count, int n) {
+  for (size_t i = 0; i < count; ++i) reinterpret_cast<T*>(values)[i] *= T(1) / n;
+}
+
 inline bool RunOne(Comm* comm, const Operation& op) {
   const int n = comm->size, me = comm->rank;
   const size_t bytes = op.count * kTypeBytes[op.type];
@@ -212,6 +219,8 @@ inline bool RunOne(Comm* comm, const Operation& op) {
   }
   if (!round.Run()) return false;
   if (sums) Sum(op.recv, parts, op.count, op.type);
+  if (op.kind == Operation::kAllReduceAverage && op.type == 7) Scale<float>(op.recv, op.count, n);
+  if (op.kind == Operation::kAllReduceAverage && op.type == 8) Scale<double>(op.recv, op.count, n);
   return true;
 }
 

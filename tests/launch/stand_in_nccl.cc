@@ -189,8 +189,10 @@ int ncclAllGather(In send, char* recv, size_t n, int type, Comm* comm, Stream* s
 int ncclBroadcast(In send, char* recv, size_t n, int type, int root, Comm* comm, Stream* stream) {
   return Add("ncclBroadcast", {Operation::kBroadcast, send, recv, n, type, root}, comm, stream);
 }
-int ncclAllReduce(In send, char* recv, size_t n, int type, int, Comm* comm, Stream* stream) {
-  return Add("ncclAllReduce", {Operation::kAllReduce, send, recv, n, type, 0}, comm, stream);
+int ncclAllReduce(In send, char* recv, size_t n, int type, int op, Comm* comm, Stream* stream) {
+  if (op != kSum && op != kAverage) return kInvalidUsage;
+  const auto kind = op == kSum ? Operation::kAllReduce : Operation::kAllReduceAverage;
+  return Add("ncclAllReduce", {kind, send, recv, n, type, 0}, comm, stream);
 }
 
 Stream* stand_in_stream() { return new Stream; }

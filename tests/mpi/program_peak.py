@@ -97,8 +97,9 @@ def check(dtype, item):
                 "all2all": (item * bag_count * D + 8 * bag_count + item * D * (u + asked) * (n > 1)
                             + 44 * k + 24 * u + 64 * asked + 24 * n + 64),
                 "reduce_scatter": (item * bag_count * D + 8 * bag_count + (item * all_bags * D + 8 * all_bags
-                                                                           + item * n * bag_count * D) * (n > 1)
-                                   + 80 * k + 24 * u + 64 * pairs + 24 * n + 64)}
+                                                                           + item * n * bag_count * D
+                                                                           + 64 * pairs) * (n > 1)
+                                   + 80 * k + 24 * u + 24 * n + 64)}
             forward["dense"] += (item * D * (u + asked) + 16 * (u + asked)) * (n > 1 and new)
             owned = asked or u
             backward = {
