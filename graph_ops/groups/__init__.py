@@ -30,6 +30,7 @@ exchanges as of one.
     lookup_run_gradients  (C++ alone) rows made distinct, and gradients
     kept_sums      (C++ alone) gradients that an optimizer's step adds up itself
     lookup_run_api        (C++ alone) what Python calls
+    dense_sums     the form of dense tensors' sums over ranks, which is for C++
     updates        the grouped forms of optimizers' steps on rows
     update_run     (C++ alone) how they are taken
     lane           what of a step needs no Python, run by C++ as it comes out of the queue
@@ -40,6 +41,7 @@ exchanges as of one.
     lane_ranks_run  (C++ alone) and run
     choice         (C++ alone) by which exchange bags move more
     lane_ranks_sums  (C++ alone) where bags go by reduce_scatter
+    lane_ranks_dense  (C++ alone) sums of dense tensors
     lane_ranks_figures  (C++ alone) what exchanges move, counted
     lane_ranks_hosts  (C++ alone) and what is different by hosts
     lane_ranks_messages  (C++ alone) how they talk with rank 0
@@ -53,6 +55,6 @@ exchanges as of one.
     brief_numbers  (C++ alone) how both are written
     post           (C++ alone) messages, sent and received
     exchanges      (C++ alone) exchanges by MPI's and NCCL's own functions
-    expected       (C++ alone) how many requests that run together a session.run will bring
+    expected       (C++ alone) how many requests that run together a session.run will bring, and whether gradients
     lane_api       (C++ alone) what Python calls of both
 """

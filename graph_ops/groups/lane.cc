@@ -17,6 +17,8 @@ constexpr int kRequests = 1, kSessionEnded = 3;
 // Where a session.run is about to bring more requests that run together with those that have come, as the one before it
 // did: how long to look for the next of them, and for all, in microseconds.
 constexpr int64_t kGatherNext = 150, kGatherAll = 600;
+// How long a sum of dense gradients on a GPU looks for gradients of lookups.
+constexpr int64_t kAwaitsGradients = 400;
 // How long it goes on by itself where there are other ranks: Python keeps the clocks. Microseconds.
 constexpr int64_t kTurn = 5000;
 
@@ -132,26 +134,25 @@ int Lane::TurnAmongRanks(int64_t spin_us, int64_t wait_us, const Inbox* inbox, i
 }
 
 // When dense gradients have been summed TensorFlow launches the steps of all dense variables at once, by as many
-// threads, beside which each call of the driver takes many times as long here. So gradients of lookups go first, those
-// that are about to come, too.
+// threads, beside which each call of a GPU's driver takes many times as long here. So gradients of lookups go first,
+// those that are about to come, too.
 int Lane::RunAll(RequestInfo* infos, int capacity, int count) {
   const auto other = [this](const RequestInfo& info) { return !IsSum(info); };
   RequestInfo* const end = infos + count;
   const std::vector<RequestInfo> sums(std::stable_partition(infos, end, other), end);
   int left = RunTeams(infos, count - sums.size());
   if (sums.empty()) return left;
-  const auto awaits = [this](const RequestInfo& sum) { return expected_.AwaitsGradients(sum); };
-  const int64_t until = MonotonicMicroseconds() + kGatherAll;
-  for (auto sum = std::find_if(sums.begin(), sums.end(), awaits); sum != sums.end();) {
-    int more = left == 0 ? Queue::Get()->More(kGatherNext, infos, capacity - sums.size()) : 0;  // else Python waits
-    if (more > 0) {
-      Gather(infos, capacity - sums.size(), &more);
+  const int64_t until = MonotonicMicroseconds() + kAwaitsGradients;
+  for (const RequestInfo& sum : sums) {
+    if (left > 0 || OpOf(&sum).context == nullptr || !expected_.AwaitsGradients(sum)) continue;
+    while (left == 0 && expected_.LacksGradients(sum)) {  // what is left waits for Python
+      const int room = capacity - sums.size();
+      int more = Queue::Get()->More(until - MonotonicMicroseconds(), infos, room);
+      if (more == 0) break;
+      Gather(infos, room, &more);
       left = RunTeams(infos, more);
     }
-    const bool still = awaits(*sum);
-    if (still && more > 0 && MonotonicMicroseconds() < until) continue;
-    expected_.Awaited(*sum, !still);
-    sum = still ? sums.end() : std::find_if(sums.begin(), sums.end(), awaits);
+    expected_.Awaited(sum);
   }
   std::copy(sums.begin(), sums.end(), infos + left);
   return left + RunTeams(infos + left, sums.size());

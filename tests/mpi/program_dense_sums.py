@@ -100,8 +100,11 @@ def check_order(random):
         rows = layer(keys, training=True)
         with tf.control_dependencies([gate(), rows]):
             ones = tf.ones_like(rows)
-        dense, = collectives.all_reduce([tf.reduce_sum(ones) * tf.ones([5])], average=False)
+        own = tf.ones([5])
+        dense, = collectives.all_reduce([own], average=False)  # the first in the graph
         gradient = tf.gradients(rows, layer.embedding_variable, ones)[0].values
+        distinct, = [op for op in tf.get_default_graph().get_operations() if op.type == "Sok1xDistinct"]
+        own.op._add_control_input(distinct)  # which the gradient waits for, too
         session.run([init])
         session.run(tf.global_variables_initializer())
         pause[0] = settle
