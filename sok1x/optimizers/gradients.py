@@ -107,9 +107,19 @@ def _by_own(gradients: List[Any], mean: bool) -> List[Any]:
             sent += _dense(gradient)
         else:
             sent.append(gradient)
-    received = iter(collectives.all_reduce(sent, average=mean, name="all_reduce"))
+    received = iter(_side_by_side(collectives.all_reduce(sent, average=mean, name="all_reduce")))
     return [_slices(gradient, next(received), next(received)) if isinstance(gradient, tf.IndexedSlices)
             else next(received) for gradient in gradients]
+
+
+def _side_by_side(averages: List[tf.Tensor]) -> List[tf.Tensor]:
+    """The same tensors, as outputs of an op that TensorFlow runs at once.
+
+    When an op of ours ends TensorFlow gives each op that waits for it to a thread of its own: here the steps of all
+    dense variables, which on a GPU then wait for each other in the driver, 15 of them for 5 ms of the threads' time. What
+    waits for an op that has run at once is run by its thread, one after the other, where it takes the CPU no time.
+    """
+    return averages if tf.executing_eagerly() else tf.identity_n(averages)
 
 
 def _dense(slices: tf.IndexedSlices) -> List[tf.Tensor]:
