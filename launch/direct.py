@@ -6,7 +6,8 @@ import ctypes
 
 _FUNCTIONS = {
     "alltoallv": "MPI_Alltoallv", "allgatherv": "MPI_Allgatherv", "iallreduce": "MPI_Iallreduce", "wait": "MPI_Wait",
-    "allreduce": "MPI_Allreduce", "group_start": "ncclGroupStart", "group_end": "ncclGroupEnd", "send": "ncclSend", "recv": "ncclRecv",
+    "allreduce": "MPI_Allreduce",
+    "group_start": "ncclGroupStart", "group_end": "ncclGroupEnd", "send": "ncclSend", "recv": "ncclRecv",
     "all_gather": "ncclAllGather", "broadcast": "ncclBroadcast", "all_reduce": "ncclAllReduce"}
 _NUMBERS = ("rank", "ranks", "limit", "inside", "since", "doing", "bytes_sent", "exchanges", "comm", "alltoallv",
             "allgatherv", "iallreduce", "wait", "allreduce", "byte", "uint8", "max", "float32", "float64", "sum",

@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import key_types
-from sok1x.graph_ops.bridge.tensorflow_versions import tensor_util
+from sok1x.graph_ops.bridge.tensorflow_versions import tensor_util, tf_ops
 from sok1x.graph_ops.operations.sparse_batch import OTHERWISE
 
 
@@ -140,21 +140,11 @@ def lying_as(table: str, weights: Any, bags: Bags, function: str = "lookup_spars
         ...     sparse_ids.lying_as("items", ids.with_values(tf.constant([0.5, 2.0])), bags) is bags
         True
     """
-    ragged = isinstance(weights, tf.RaggedTensor) and isinstance(bags.given, tf.RaggedTensor)
-    places, others = (bags.given.row_splits, weights.row_splits) if ragged else (bags.indices, Bags(weights).indices)
-    if _source(places) is _source(others):
+    ragged, places, others = _compared(table, weights, bags, function)
+    if others is None:
         return bags
-    if not tf.executing_eagerly():
-        known, other = tensor_util.constant_value(places), tensor_util.constant_value(others)
-        if known is not None and other is not None:
-            if not np.array_equal(known, other):
-                raise ValueError("sok1x.{}: sp_weights: got {} {} for '{}', expected those of the ids, {}: a weight "
-                                 "for each id in the same place".format(
-                                     function, "row splits" if ragged else "indices", _in_a_line(other), table,
-                                     _in_a_line(known)))
-            return bags
     # What is too short is filled up by the ids' own: then there are too few weights, or rows without ids.
-    others = tf.concat([tf.cast(others, tf.int64), places], 0)[:tf.shape(places)[0]]
+    others = tf.concat([others, places], 0)[:tf.shape(places)[0]]
     same = tf.equal(places, others)
     if not ragged:
         same = tf.reduce_all(same, 1, keepdims=True)
@@ -163,6 +153,67 @@ def lying_as(table: str, weights: Any, bags: Bags, function: str = "lookup_spars
     if ragged:
         return Bags(tf.RaggedTensor.from_row_splits(bags.ids, made, validate=False))
     return Bags(tf.SparseTensor(made, bags.ids, bags.dense_shape))
+
+
+def weights_in_place(table: str, weights: Any, values: tf.Tensor, bags: Bags, function: str) -> tf.Tensor:
+    """The weights of a table's ids, which fail where they lie in other places than the ids do: for what combines rows
+    itself.
+
+    Args:
+        table, weights, bags, function: as `lying_as` takes them.
+        values: float32 [K], as `weights_of` gives them.
+
+    Returns:
+        float32 [K].
+
+    Raises:
+        ValueError: the graph shows that they do.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x import sparse_ids
+        >>> with tf.Graph().as_default():
+        ...     ids = tf.ragged.constant([[7, 8], []], row_splits_dtype=tf.int64)
+        ...     bags, weights = sparse_ids.bags_of("items", ids), tf.ragged.constant([[0.5, 2.0], []])
+        ...     values = sparse_ids.weights_of("items", weights, bags)
+        ...     sparse_ids.weights_in_place("items", weights, values, bags, "lookup").shape.as_list()
+        [2]
+    """
+    ragged, places, others = _compared(table, weights, bags, function)
+    if others is None:
+        return values
+    with tf_ops.colocate_with(None, ignore_existing=True), tf.device("/device:CPU:0"):  # the words are there
+        same = tf.cond(tf.reduce_all(tf.equal(tf.shape(places), tf.shape(others))),
+                       lambda: tf.reduce_all(tf.equal(places, others)), lambda: tf.constant(False))
+        check = tf.debugging.Assert(same, [
+            "sok1x.{}: sp_weights: got other {} for '{}' than those of the ids, expected a weight for each id in the "
+            "same place: got, and the ids':".format(function, _kind(ragged), table), others, places], summarize=20)
+    if tf.executing_eagerly():
+        return values
+    with tf.control_dependencies([check]):
+        return tf.identity(values)
+
+
+def _compared(table: str, weights: Any, bags: Bags, function: str) -> Any:
+    """(whether they are row splits, the ids' places, the weights'); the last is None where these are known to be equal.
+    """
+    ragged = isinstance(weights, tf.RaggedTensor) and isinstance(bags.given, tf.RaggedTensor)
+    places, others = (bags.given.row_splits, weights.row_splits) if ragged else (bags.indices, Bags(weights).indices)
+    if _source(places) is _source(others):
+        return ragged, places, None
+    if not tf.executing_eagerly():
+        known, other = tensor_util.constant_value(places), tensor_util.constant_value(others)
+        if known is not None and other is not None:
+            if not np.array_equal(known, other):
+                raise ValueError("sok1x.{}: sp_weights: got {} {} for '{}', expected those of the ids, {}: a weight "
+                                 "for each id in the same place".format(function, _kind(ragged), _in_a_line(other),
+                                                                        table, _in_a_line(known)))
+            return ragged, places, None
+    return ragged, places, tf.cast(others, tf.int64)
+
+
+def _kind(ragged: bool) -> str:
+    return "row splits" if ragged else "indices"
 
 
 def _in_a_line(numbers: np.ndarray) -> str:

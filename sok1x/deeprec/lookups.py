@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import PartitionedVariable, Variable
 from sok1x.lookup import checked, combined, rows_of
-from sok1x.sparse_ids import Bags, bags_of, lying_as, weights_of
+from sok1x.sparse_ids import Bags, bags_of, lying_as, weights_in_place, weights_of
 from sok1x.weighting import weighted
 
 COMBINERS = ("mean", "sum", "sqrtn")
@@ -101,6 +101,8 @@ def _one(lookup: Lookup, partition_strategy: str) -> tf.Tensor:
         return combined(params, bags, combiner, lookup.training, weights=weights)
     rows = rows_of(params, bags, lookup.training) if ours else _rows_of_variable(
         params, bags.ids, partition_strategy, "rows")
+    if weights is not None:
+        weights = weights_in_place(label, lookup.weights, weights, bags, lookup.function)
     if lookup.max_norm is not None:
         rows = tf.clip_by_norm(rows, lookup.max_norm, axes=1)
     if lookup.sequence:

@@ -116,8 +116,8 @@ def _side_by_side(averages: List[tf.Tensor]) -> List[tf.Tensor]:
     """The same tensors, as outputs of an op that TensorFlow runs at once.
 
     When an op of ours ends TensorFlow gives each op that waits for it to a thread of its own: here the steps of all
-    dense variables, which on a GPU then wait for each other in the driver, 15 of them for 5 ms of the threads' time. What
-    waits for an op that has run at once is run by its thread, one after the other, where it takes the CPU no time.
+    dense variables, which on a GPU then wait for each other in the driver, 15 of them for 5 ms of the threads' time.
+    What waits for an op that has run at once is run by its thread, one after the other, where it takes the CPU no time.
     """
     return averages if tf.executing_eagerly() else tf.identity_n(averages)
 

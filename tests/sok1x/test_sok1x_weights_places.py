@@ -5,6 +5,7 @@ import tensorflow.compat.v1 as tf
 from sok1x_cases import graph, session
 
 import sok1x as sok
+from sok1x.deeprec import lookups
 
 IDS, SPLITS, OTHERS = [1, 2, 3], [0, 2, 3], [0, 1, 3]
 INDICES, OTHER_INDICES = [[0, 0], [0, 1], [1, 0]], [[0, 0], [1, 0], [1, 1]]
@@ -92,3 +93,26 @@ def test_ragged_ids_with_sparse_weights():
             np.testing.assert_array_equal(running.run(out, {**feed(SPLITS), **places(INDICES)})[1], [24, 28])
             with pytest.raises(tf.errors.InvalidArgumentError, match="whose indices are not those of sp_ids"):
                 running.run(out, {**feed(SPLITS), **places(OTHER_INDICES)})
+
+
+@pytest.mark.parametrize("kind, others", [("ragged", [OTHERS, [0, 3, 3], [0, 3], [0, 2, 2, 3]]),
+                                          ("sparse", [OTHER_INDICES, [[0, 1], [0, 0], [1, 0]], INDICES[::-1]])])
+def test_so_where_rows_are_combined_by_tensorflow(kind, others):
+    """A plain variable, rows that are clipped, and sequences."""
+    values = np.arange(10, dtype=np.float32).reshape(5, 2)
+    with graph():
+        ours = sok.deeprec.get_embedding_variable("ours", 2, initializer=tf.ones_initializer())
+        plain = tf.get_variable("plain", initializer=values)
+        ids, weights, feed = bags(kind)
+        found = lookups.lookup_many([lookups.Lookup(params, ids, weights, "sum", **options) for params, options in (
+            (plain, {}), (ours, {"max_norm": 9.0}), (ours, {"sequence": True}), (plain, {"sequence": True}))])
+        with session() as running:
+            good = feed(SPLITS if kind == "ragged" else INDICES)
+            plain_sums, clipped, _, sequence = running.run(found, good)
+            np.testing.assert_array_equal(plain_sums, [[2 + 8, 3 + 10], [4 * 6, 4 * 7]])
+            np.testing.assert_array_equal(clipped, [[3, 3], [4, 4]])
+            np.testing.assert_array_equal(sequence, [[[2, 3], [8, 10]], [[24, 28], [0, 0]]])
+            for other in others:
+                for fetched in found:
+                    with pytest.raises(tf.errors.InvalidArgumentError, match="sp_weights: got other"):
+                        running.run(fetched, feed(other))
