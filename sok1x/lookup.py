@@ -31,7 +31,7 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
 
     Args:
         params: a `sok.Variable`, or a list or tuple of T. Layers' embedding variables too.
-        sp_ids: ids of each, a tf.RaggedTensor or tf.SparseTensor, int32 or int64, of shape [B, …]: a sample's ids in a
+        sp_ids: ids of each, a tf.RaggedTensor or tf.SparseTensor, int32 or int64, of shape [B, n]: a sample's ids in a
             row, in any number.
         sp_weights: None, or floats of the same form for each table's ids, in the same places and order as these in
             `sp_ids`. An element of a list may be None.

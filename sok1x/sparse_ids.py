@@ -60,7 +60,7 @@ def bags_of(table: str, ids: Any, function: str = "lookup_sparse") -> Bags:
 
     Args:
         table: its name, for messages.
-        ids: a tf.RaggedTensor or tf.SparseTensor [B, …] of int32 or int64.
+        ids: a tf.RaggedTensor or tf.SparseTensor [B, n] of int32 or int64.
         function: whose argument they are, below `sok1x.`, for messages.
 
     Returns:
@@ -88,7 +88,7 @@ def weights_of(table: str, weights: Any, bags: Bags, function: str = "lookup_spa
 
     Args:
         table: its name, for messages.
-        weights: a tf.RaggedTensor or tf.SparseTensor [B, …] of floats.
+        weights: a tf.RaggedTensor or tf.SparseTensor [B, n] of floats.
         bags: the ids.
         function: as for `bags_of`.
 
@@ -241,7 +241,7 @@ def _expect(function: str, what: str, table: str, given: Any, things: str, dtype
                         "tf.cast".format(
             function, what, things, given.dtype.name, table, " or ".join(dtype.name for dtype in dtypes)))
     if given.shape.rank not in (2, None):
-        raise ValueError("sok1x.{}: {}: got {} of shape {} for '{}', expected [B, …]: a sample's {} in each "
+        raise ValueError("sok1x.{}: {}: got {} of shape {} for '{}', expected [B, n]: a sample's {} in each "
                          "row".format(function, what, things, given.shape, table, things))
     values = given.flat_values if isinstance(given, tf.RaggedTensor) else given.values
     if values.shape.rank not in (1, None):

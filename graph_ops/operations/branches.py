@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge import library, op_types
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.bridge.tensorflow_versions import control_flow_util, tf_ops
@@ -22,7 +22,8 @@ _guarded = weakref.WeakKeyDictionary()  # graph -> names of the ops that decide,
 class AgreeConfig(NamedTuple):
     """Attributes:
       label: what must be equal on all ranks.
-      what: 'tf.cond' or 'tf.while_loop'. context: its name. inside: the op in it. leave: what to do without it."""
+      what: 'tf.cond' or 'tf.while_loop'. context: its name. inside: what is in it, and why all ranks must run that.
+      leave: what to do without it."""
 
     label: str
     what: str
@@ -48,22 +49,37 @@ class _Agree(Operation):
         true, false = ([int(rank) for rank in np.flatnonzero(headers[:, 0] == value)] for value in (1, 0))
         raise CallError(INVALID_ARGUMENT, (
             "{} '{}': got the predicate True on ranks {} and False on ranks {}, expected one value on all ranks in one "
-            "step: op '{}' is inside, and it exchanges data between all ranks. Decide by something that is equal on "
-            "all ranks, as the step's number or a value that was averaged over them, or {}").format(
+            "step: {}. Decide by something that is equal on all ranks, as the step's number or a value that was "
+            "averaged over them, or {}").format(
                 config.what, config.context, true, false, config.inside, config.leave), agreed=True)
 
 
-def guard(inside):
+def guard(op):
     """Makes sure that all ranks run, or leave out, the op that is about to be built in the current context.
 
     Args:
-      inside: the op's name, for the message.
+      op: the op's name, for the message.
     """
+    _guard("op '{}' is inside, and it exchanges data between all ranks".format(op))
+
+
+def guard_step(variable):
+    """The same of an optimizer's step by gradients that the ranks have exchanged: where one took it and another did
+    not, replicas of dense variables would drift apart, and parts of tables stay behind.
+
+    Args:
+      variable: the name of one that it moves, for the message.
+    """
+    _guard("the step of '{}' is inside, by gradients of all ranks; sok.tf.keras.mixed_precision.LossScaleOptimizer has "
+           "all of them skip a step in which any has gradients that are not finite".format(variable))
+
+
+def _guard(inside):
     if tf.executing_eagerly():
         return
     graph = tf.get_default_graph()
     deciding, outer, words = _deciding(graph._get_control_flow_context())
-    if not deciding:
+    if not deciding or _is_agreed(deciding[0].inputs[0].op):
         return
     known = _guarded.setdefault(graph, set())
     if deciding[0].name in known:
@@ -85,6 +101,13 @@ def guard(inside):
                 outer.Exit()
         for op in deciding:
             op._add_control_input(agree)
+
+
+def _is_agreed(predicate):
+    """Whether all ranks have a predicate, an op, because they have exchanged it."""
+    while predicate.type == "Identity":
+        predicate = predicate.inputs[0].op
+    return op_types.is_ours(predicate) and predicate.get_attr("function") == b"operations.finite.all_finite"
 
 
 def _deciding(context):

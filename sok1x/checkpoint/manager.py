@@ -58,7 +58,8 @@ class CheckpointManager:
         if checkpoint is not None:
             raise ValueError("CheckpointManager: checkpoint: got {!r} in a tf.Graph, expected None: of a graph all "
                              "variables are saved".format(checkpoint))
-        tables = tables_of(tf.get_default_graph())
+        self._graph = tf.get_default_graph()
+        tables = tables_of(self._graph)
         dense = dense_saver.for_graph(tables, checkpoint_dir)
         self._saving = Saving(checkpoint_dir, tables, dense, keep_checkpoint_max)
         self._restoring = Restoring(checkpoint_dir, tables, dense)
@@ -76,12 +77,13 @@ class CheckpointManager:
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one of them cannot save; the checkpoints that
                 were there are as they were.
-            ValueError: step is no integer, or negative.
+            ValueError: step is no integer, or negative; the session is of another graph.
         """
         if not is_integer(step) or step < 0:
             raise ValueError("CheckpointManager.save: step: got {!r}, expected an integer, 0 or more".format(step))
         if self._eager is not None:
             return str(self._eager.save(int(step)))
+        self._check("save", session)
         return self._saving.save(session, int(step))
 
     def restore(self, session: Any = None, step: Optional[int] = None) -> Any:
@@ -98,9 +100,18 @@ class CheckpointManager:
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds a file damaged, or that the model
                 does not fit, or no checkpoint of that step; no variable has changed then.
+            ValueError: the session is of another graph.
         """
+        if self._eager is None:
+            self._check("restore", session)
         restored = self._restoring.restore(session, step) if self._eager is None else self._eager.restore(step)
         return None if restored is None else restored.step
+
+    def _check(self, what: str, session: Any) -> None:
+        if getattr(session, "graph", self._graph) is not self._graph:
+            raise ValueError("CheckpointManager.{}: session: got one of another graph than that in which the manager "
+                             "was made, expected one of that graph; make the manager in the model's graph, inside "
+                             "`with graph.as_default():`".format(what))
 
 
 def check_keep(who: str, keep_checkpoint_max: Optional[int]) -> None:

@@ -54,6 +54,7 @@ What TensorFlow, Keras and Horovod must know of tables:
     slots               whose an optimizer's slots are
     newer_optimizers    Keras' newer optimizers
     unfit_newer_optimizers  those that are not right for tables
+    loss_scaling        TensorFlow's own loss scaling
     keras_loss_scaling  Keras' loss scaling
     loop_gradients      gradients of loops
     tape_gradients      gradients that tapes make of the whole of a table

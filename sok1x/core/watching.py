@@ -32,7 +32,7 @@ def watch(table: Table) -> None:
     """
     from sok1x.checkpoint import eager_checkpoints, early_stopping, keras_weights, table_saver  # which need tables
     from sok1x.metrics import evaluation
-    from sok1x.optimizers import unfit
+    from sok1x.optimizers import branched_steps, unfit
     from sok1x.serving import saving
     table_saver.watch()
     evaluation.watch()
@@ -50,6 +50,7 @@ def watch(table: Table) -> None:
     eager_steps.watch()
     forward_mode.watch()
     unfit.watch()
+    branched_steps.watch()
     if table.grows:
         growing_steps.watch()
         in_memory_evaluation.watch()

@@ -29,7 +29,7 @@ def group_embedding_lookup_sparse(params: Any, sp_ids: Any, combiners: Any, sp_w
 
     Args:
         params: a list of T variables.
-        sp_ids: a list of T tf.SparseTensor or tf.RaggedTensor [B, …], int32 or int64.
+        sp_ids: a list of T tf.SparseTensor or tf.RaggedTensor [B, n], int32 or int64.
         combiners: a list of T of 'mean', 'sum' and 'sqrtn', None being 'mean'; or one for all; None: all are 'mean'.
         sp_weights: None, or a list of T, floats of the same form as the ids; one of them may be None. Older scripts
             have it behind partition_strategy: where one of the two is in the other's place, it is recognized.

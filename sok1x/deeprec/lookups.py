@@ -19,7 +19,7 @@ class Lookup(NamedTuple):
     Attributes:
         params: a table of ours (`sok.Variable`, `sok.DynamicVariable`, an EmbeddingVariable, a layer's), a tf.Variable
             or a PartitionedVariable.
-        ids: a tf.SparseTensor or tf.RaggedTensor [B, …], int32 or int64.
+        ids: a tf.SparseTensor or tf.RaggedTensor [B, n], int32 or int64.
         weights: floats of the same form; None: all are 1.
         combiner: 'mean', 'sum' or 'sqrtn'.
         sequence: whether ids are not combined, but each has its place: [B, T, D].

@@ -42,7 +42,7 @@ def look_up(table: EmbeddingVariable, column: Any, pair: Any, combiner: str, max
     Args:
         table: the column's.
         column: the categorical column.
-        pair: its IdWeightPair: tf.SparseTensors int64 and float32 of shape [B, …], weights or None.
+        pair: its IdWeightPair: tf.SparseTensors int64 and float32 of shape [B, n], weights or None.
         combiner: 'mean', 'sum' or 'sqrtn'.
         max_norm: None, or the largest l2 norm of a row, to which longer ones are clipped before they are combined.
         trainable: whether what resolves the column trains it.

@@ -9,7 +9,7 @@ from sok1x.core import newer_optimizers
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2
 from sok1x.graph_ops.operations import embedding
-from sok1x.optimizers import clipping, gradients, keras_clips, unfit
+from sok1x.optimizers import branched_steps, clipping, gradients, keras_clips, unfit
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
 _prepared = ThreadScope()  # its value is the optimizer whose gradients are
@@ -58,6 +58,7 @@ def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = 
         [0.5, 1.5]
     """
     newer_optimizers.watch()
+    branched_steps.watch()
     base = type(optimizer)
     if isinstance(optimizer, _Distributed):
         raise TypeError("DistributedOptimizer: got an optimizer that it has made already, expected a plain one")

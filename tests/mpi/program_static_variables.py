@@ -117,7 +117,7 @@ def check_refusals():
         refused(TypeError, "sp_ids: got", sok.lookup_sparse, table, tf.constant([[0]]))
         refused(TypeError, "ids of dtype float32", sok.lookup_sparse, table, tf.ragged.constant([[0.0]]))
         refused(TypeError, "weights of dtype int32", sok.lookup_sparse, table, ids, tf.ragged.constant([[1]]))
-        refused(ValueError, "expected [B, …]", sok.lookup_sparse, table, tf.ragged.constant([[[0]]]))
+        refused(ValueError, "expected [B, n]", sok.lookup_sparse, table, tf.ragged.constant([[[0]]]))
         for combiner in ("max", ""):
             refused(ValueError, "combiners: got '{}'".format(combiner), sok.lookup_sparse, table, ids,
                     combiners=combiner)
