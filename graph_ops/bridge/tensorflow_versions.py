@@ -91,6 +91,7 @@ if V2:
     NewKerasOptimizer: Any = _keras_module("optimizers.optimizer").Optimizer
     checkpoint_management: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint_management")
     checkpoint_objects: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint")
+    backprop_util: Any = importlib.import_module("tensorflow.python.eager.backprop_util")
     forwardprop: Any = importlib.import_module("tensorflow.python.eager.forwardprop")
     pywrap_tfe: Any = importlib.import_module("tensorflow.python.pywrap_tfe")
     mirrored_strategy: Any = importlib.import_module("tensorflow.python.distribute.mirrored_strategy")
@@ -120,7 +121,7 @@ else:
     Variable = tf.Variable
     KerasOptimizer, NewKerasOptimizer = tf.keras.optimizers.Optimizer, None
     keras_optimizers = keras_optimizer_utils = keras_loss_scale = None
-    forwardprop = pywrap_tfe = None
+    backprop_util = forwardprop = pywrap_tfe = None
     checkpoint_objects = mirrored_strategy = saved_model_load = saved_model_save = None
     KERAS_LAYERS = (tf.keras.layers.Layer,)
     KERAS_MODELS = (_keras_network.Network,)

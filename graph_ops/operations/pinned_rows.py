@@ -1,11 +1,12 @@
 """Row numbers that must be of rows which a step in flight has looked up: of others it is not known whose they are."""
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import row_numbers
 from sok1x.graph_ops.bridge import library, pins
+from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores import row_checks
@@ -58,6 +59,26 @@ class _Check(Operation):
                     given.size))
         places = np.flatnonzero(pinned)
         request.output(0, "int64", (places.size,)).write(places)
+
+
+@register
+class _Hold(Operation):
+    """inputs: row numbers int32 [n], and those that they are made of, int32 [*] each. Output: the first.
+
+    Eagerly rows stay as long as their numbers are there (bridge/bridge_pins.h): of those that have been put together
+    nobody would have these any more.
+    """
+
+    name = "operations.pinned_rows.hold"
+
+    def run(self, request: Any, config: Any, world: Any, headers: Any) -> None:
+        request.forward(0, 0)
+
+
+def hold(rows: tf.Tensor, parts: List[tf.Tensor], name: str = "hold_rows") -> tf.Tensor:
+    """Row numbers, int32 [n], for as long as which the rows of `parts`, int32 [*] each, stay too: eagerly."""
+    return library.call("operations.pinned_rows.hold", NoConfig(), [rows] + parts, [tf.int32], [rows.shape],
+                        name=name)[0]
 
 
 def check(variables: TableVariables, rows: tf.Tensor, values: Optional[tf.Tensor] = None,

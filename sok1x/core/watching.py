@@ -1,5 +1,6 @@
 """What of TensorFlow, Keras and Horovod must know of tables: watched from the first one on."""
 from sok1x.core import (
+    aggregated_rows,
     eager_steps,
     forward_mode,
     growing_steps,
@@ -51,6 +52,8 @@ def watch(table: Table) -> None:
     forward_mode.watch()
     unfit.watch()
     branched_steps.watch()
+    if table.cache is not None or table.forgetting is not None:
+        aggregated_rows.watch()
     if table.grows:
         growing_steps.watch()
         in_memory_evaluation.watch()

@@ -22,6 +22,12 @@ def test_tables_that_grow_forget_or_have_a_cache(ranks, seed, tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
+def test_a_gradient_of_several_lookups_keeps_the_rows_of_all(ranks):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_held_rows.py"), timeout=120)
+    assert finished.out.count("ok") == ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_dumps_have_all_rows_that_have_changed(ranks):
     finished = run_ranks(ranks, os.path.join(HERE, "program_changes.py"), timeout=300)
     assert finished.out.count("ok") == ranks
