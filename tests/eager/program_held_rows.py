@@ -1,12 +1,13 @@
-"""Rows of tables that forget or have a cache stay while a gradient is kept that TensorFlow has made of several lookups'.
+"""Rows of tables that forget or have a cache stay while a gradient is kept that TensorFlow made of several lookups'.
 
     [mpiexec -np N] python program_held_rows.py
 """
 import numpy as np
 import tensorflow as tf
 
-import sok1x as sok
-from sok1x import launch
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
 
 DIM, STEP = 3, 0.25
 KINDS = {"forgets": {"init_capacity": 4, "max_capacity": 8}, "cache": {"cache_rows": 8}}
