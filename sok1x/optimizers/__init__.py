@@ -14,6 +14,7 @@ What is behind them:
     own_state              an optimizer twice, each with slots of its own
     slots_of_tables        slots as many as a table has rows
     distinct_rows          steps on rows that are distinct already
+    summed_before          gradients that come back changed, eagerly
     branched_steps         steps in branches, which all ranks take or none
     unfit                  optimizers that cannot train tables, refused
 """

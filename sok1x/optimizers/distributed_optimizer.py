@@ -9,7 +9,7 @@ from sok1x.core import newer_optimizers
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2
 from sok1x.graph_ops.operations import embedding
-from sok1x.optimizers import branched_steps, clipping, gradients, keras_clips, unfit
+from sok1x.optimizers import branched_steps, clipping, gradients, keras_clips, summed_before, unfit
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
 _prepared = ThreadScope()  # its value is the optimizer whose gradients are
@@ -130,6 +130,7 @@ def prepare(optimizer: Any, grads_and_vars: Any) -> List[Tuple[Any, Any]]:
     """
     pairs = list(grads_and_vars)
     unfit.refuse_tables(optimizer, pairs)
+    summed_before.refuse(optimizer, pairs)
     pairs = gradients.average(pairs, optimizer._sok1x_averages())
     if optimizer._sok1x_clip_norm is not None and any(gradient is not None for gradient, _ in pairs):
         found, variables = zip(*pairs)
@@ -219,8 +220,8 @@ class _Distributed(KnowsDistinctRows):
 class _DistributedTrain(_Distributed):
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's own, averaged."""
-        return gradients.average(super().compute_gradients(*args, **kwargs),  # type: ignore[misc]
-                                 self._sok1x_averages(), new=True)
+        return summed_before.given(self, gradients.average(
+            super().compute_gradients(*args, **kwargs), self._sok1x_averages(), new=True))  # type: ignore[misc]
 
 
 class _DistributedKeras(_Distributed):
@@ -238,8 +239,8 @@ class _DistributedKeras(_Distributed):
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
         """As the newer optimizers' own, averaged."""
-        return gradients.average(super().compute_gradients(*args, **kwargs),  # type: ignore[misc]
-                                 self._sok1x_averages(), new=True)
+        return summed_before.given(self, gradients.average(
+            super().compute_gradients(*args, **kwargs), self._sok1x_averages(), new=True))  # type: ignore[misc]
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's own, with what is not averaged yet averaged, and clipped by all ranks' norms."""
@@ -258,7 +259,7 @@ class _DistributedKeras(_Distributed):
         return [gradient if _is_lookups(gradient) else next(made) for gradient in grads]
 
     def _sok1x_computed(self, pairs: Any, clip: Any) -> Any:
-        averaged = gradients.average(pairs, self._sok1x_averages(), new=True)
+        averaged = summed_before.given(self, gradients.average(pairs, self._sok1x_averages(), new=True))
         return averaged if V2 else clip(averaged)
 
 

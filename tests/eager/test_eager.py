@@ -27,6 +27,11 @@ def test_a_gradient_of_several_lookups_keeps_the_rows_of_all(ranks):
     assert finished.out.count("ok") == ranks
 
 
+def test_gradients_that_have_been_summed_are_not_summed_once_more():
+    finished = run_ranks(2, os.path.join(HERE, "program_summed_before.py"), timeout=120)
+    assert finished.out.count("ok") == 2
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_dumps_have_all_rows_that_have_changed(ranks):
     finished = run_ranks(ranks, os.path.join(HERE, "program_changes.py"), timeout=300)
