@@ -192,7 +192,8 @@ class TableColumn(v2.EmbeddingColumn):
     def create_state(self, state_manager: Any) -> None:
         """Makes the table, for a layer."""
         layer = state_manager._layer
-        table = self._table(state_manager._trainable, None)
+        with tables.scope_of(layer, self._var_scope_name):
+            table = self._table(state_manager._trainable, None)
         state_manager._cols_to_vars_map[self][_WEIGHTS] = table
         if layer is not None:
             tables.add_to_layer(layer, self.name, table)

@@ -106,7 +106,8 @@ def together(group: Optional[Group], resolver: Any, ids: List[Any]) -> Iterator[
         (True, 2)
     """
     graph = tf.get_default_graph()
-    if group is None or graph._get_control_flow_context() is not None:  # where each branch has ops of its own
+    # Each branch has ops of its own, and eagerly each op runs by itself.
+    if group is None or tf.executing_eagerly() or graph._get_control_flow_context() is not None:
         yield
         return
     barriers = vars(resolver).setdefault("_sok1x_barriers", {})

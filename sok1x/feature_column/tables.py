@@ -1,5 +1,7 @@
 """The table of a feature column, under the name that TensorFlow's variable would have."""
-from typing import Any, Iterable, Optional
+import contextlib
+import re
+from typing import Any, Iterable, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -8,6 +10,7 @@ from sok1x.core import initializers, joining, scoped_tables
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.deeprec import stepping, variables
 from sok1x.feature_column.key_column import key_column_of
+from sok1x.graph_ops.bridge.tensorflow_versions import V2, is_eager_outside, variable_scope
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_backend as backend
 from sok1x.variable import Variable
 
@@ -58,6 +61,37 @@ def get(name: str, categorical_column: Any, dimension: int, initializer: Any, tr
                 collection != tf.GraphKeys.TRAINABLE_VARIABLES:
             tf.add_to_collection(collection, table)
     return table
+
+
+@contextlib.contextmanager
+def scope_of(layer: Any, column: str) -> Iterator[None]:
+    """The variable scope in which a layer's column makes its table.
+
+    Layers of TensorFlow 1.x open one for each column; those of 2.x name scopes alone, by which no table is known. In
+    eager execution a table is the layer's alone, and goes with it.
+
+    Args:
+        layer: of Keras or tf.layers, or None.
+        column: the column's name.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.feature_column import tables
+        >>> with tf.Graph().as_default(), tables.scope_of(None, "ad_embedding"):
+        ...     tf.get_variable_scope().name
+        ''
+    """
+    kind = getattr(tf.compat.v2.keras.layers, "DenseFeatures", None) if V2 and layer is not None else None
+    if kind is None or not isinstance(layer, kind):
+        yield
+        return
+    with tf.variable_scope("{}/{}".format(layer.name, re.sub("[^A-Za-z0-9_.-]", "_", column))):  # as TensorFlow's
+        store = variable_scope._get_default_variable_store()._vars
+        before = set(store)
+        yield
+        if is_eager_outside():
+            for name in set(store) - before:
+                del store[name]
 
 
 def add_to_layer(layer: Any, name: str, table: EmbeddingVariable, rows_alone: bool = False) -> None:

@@ -34,7 +34,7 @@ def export_saved_model(export_dir: str, checkpoint: str, model: Optional[Callabl
         export_dir: the SavedModel's folder, which must not be there; it appears whole. TensorFlow Serving wants a
             number as its last part, the model's version.
         checkpoint: a checkpoint_dir, the folder of one step in it, or the prefix of a `tf.train.Saver`'s files,
-            or of those of Keras' `save_weights(path, save_format="tf")`.
+            or of those that Keras' `save_weights(path, save_format="tf")` writes in a graph.
         model: a function that builds the model in a graph of its own, with the names that it had when it was trained,
             and returns (inputs, outputs) as below. Without it and `outputs` the graph that the checkpoint has is
             exported, if `mark_for_serving` has marked it; else the tables alone, each with a signature of its name:

@@ -137,7 +137,8 @@ class _Variables(Source):
         whose = one_rank.rank_and_ranks(prefix)
         if whose is not None:
             raise MismatchError("{} has the shards of rank {} of {} alone, which a Saver with a path of its own has "
-                                "saved: export a checkpoint that all ranks have saved with one path.".format(
+                                "saved, or eager execution (tf.train.Checkpoint, save_weights): export what "
+                                "sok.CheckpointManager has saved, or what all ranks have saved with one path.".format(
                                     prefix, *whose))
         self._reader = Reader(prefix)
         self._shapes, dtypes = self._reader.shapes, self._reader.dtypes

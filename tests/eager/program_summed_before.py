@@ -1,4 +1,4 @@
-"""Run on two ranks: gradients that a DistributedOptimizer(average=False) has summed are not summed once more, eagerly."""
+"""Run on two ranks: what a DistributedOptimizer(average=False) has summed is not summed once more, eagerly."""
 import tensorflow as tf
 
 tf.compat.v1.enable_v2_behavior()

@@ -27,6 +27,12 @@ def test_a_gradient_of_several_lookups_keeps_the_rows_of_all(ranks):
     assert finished.out.count("ok") == ranks
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_dense_features_of_several_columns(ranks):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_columns.py"), timeout=120)
+    assert finished.out.count("ok") == ranks
+
+
 def test_gradients_that_have_been_summed_are_not_summed_once_more():
     finished = run_ranks(2, os.path.join(HERE, "program_summed_before.py"), timeout=120)
     assert finished.out.count("ok") == 2
