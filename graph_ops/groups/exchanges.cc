@@ -202,7 +202,7 @@ int Exchanges::SumByNccl(const char* op, const std::vector<Summed>& arrays, bool
   if (total == 0) return 0;
   direct.inside = 1;
   const int64_t comm = direct.comm;
-  int error = comm == 0 ? 1 : 0;  // it has been given up: Python says why
+  int error = comm == 0 ? kByPython : 0;  // it has been given up: Python says why
   if (error == 0) {
     Begins(gpu_, op, kDoingAllReduce);  // until Python has left a mark in the stream: `ended`
     direct.bytes_sent += 2 * (direct.ranks - 1) * total * (doubles ? 8 : 4) / direct.ranks;
@@ -216,7 +216,7 @@ int Exchanges::SumByNccl(const char* op, const std::vector<Summed>& arrays, bool
     error = error != 0 ? error : last;
   }
   direct.inside = 0;
-  return error == 0 ? 0 : 1;
+  return error == kByPython || error == 0 ? error : 1;
 }
 
 int Exchanges::AnyRank(const char* op, const uint8_t* flags, int64_t count) {

@@ -95,7 +95,7 @@ class Exchanges {
   // Whether sums can be made here, of arrays of at most so many numbers, divided or not; else they are Python's, which
   // makes the same calls.
   bool Sums(bool gpu, int64_t most, bool average) const;
-  // Sums numbers over ranks, float64 or float32, in place, by MPI; and arrays of them, by NCCL.
+  // Sums numbers over ranks, float64 or float32, in place, by MPI; and arrays of them, by NCCL (below 0: Python does).
   int SumByMpi(const char* op, void* numbers, int64_t count, bool doubles);
   int SumByNccl(const char* op, const std::vector<Summed>& arrays, bool doubles, bool average);
   int AnyRank(const char* op, const uint8_t* flags, int64_t count);

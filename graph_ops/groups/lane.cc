@@ -144,7 +144,9 @@ int Lane::RunAll(RequestInfo* infos, int capacity, int count) {
   if (sums.empty()) return left;
   const int64_t until = MonotonicMicroseconds() + kAwaitsGradients;
   for (const RequestInfo& sum : sums) {
-    if (left > 0 || OpOf(&sum).context == nullptr || !expected_.AwaitsGradients(sum)) continue;
+    const LaneOp& op = OpOf(&sum);
+    if (left > 0 || op.context == nullptr || !Announces(op, *static_cast<Request*>(sum.request))) continue;
+    if (!expected_.AwaitsGradients(sum)) continue;
     while (left == 0 && expected_.LacksGradients(sum)) {  // what is left waits for Python
       const int room = capacity - sums.size();
       int more = Queue::Get()->More(until - MonotonicMicroseconds(), infos, room);

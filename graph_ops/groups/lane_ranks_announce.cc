@@ -63,7 +63,7 @@ bool LaneRanks::Announce(const std::vector<const RequestInfo*>& members, const s
   if (!sums) {
     held.run.reset(new LookupRun(held.group, held.facts.data(), steps, static_cast<GroupDevice*>(first.device)));
   }
-  if (!(sums ? PrepareSums(&held) : Prepare(&held, training))) {  // it says what is wrong, or does it all by itself, in Python
+  if (!(sums ? PrepareSums(&held) : Prepare(&held, training))) {  // Python says what is wrong, or does it all by itself
     held.group->Unlock();
     held_.pop_back();
     return false;

@@ -74,7 +74,8 @@ int LaneRanks::Sums(Held* held, std::vector<uint8_t>* left) {
     if (total == 0) continue;
     const int code = gpu ? exchanges_.SumByNccl(member.name, arrays, doubles, average)
                          : SumOnHost(member.name, arrays, total, doubles, average, static_cast<char*>(buffer));
-    if (code != 0) return kPythonKnows;
+    (*left)[0] = code < 0;
+    if (code != 0) return code < 0 ? 0 : kPythonKnows;
   }
   return 0;
 }

@@ -11,33 +11,61 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import wrapping
-from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside, loss_scales
+from sok1x.core.thread_scope import ThreadScope
+from sok1x.graph_ops.bridge.tensorflow_versions import (
+    V2,
+    KerasLossScaleOptimizer,
+    is_eager_outside,
+    loss_scale_optimizer,
+    loss_scales,
+)
 from sok1x.graph_ops.gradients import provenance
 from sok1x.graph_ops.operations import finite
 
 _CONTRIB = "tensorflow.contrib.mixed_precision.python.loss_scale_optimizer"
 _DTYPES = (tf.float16, tf.float32, tf.float64)
+_averaging = ThreadScope()  # inside of a step whose optimizer averages
 
 
 def watch() -> None:
-    """From now on they know of all ranks' gradients; of tf.contrib what has been imported by now.
+    """From now on they know of all ranks' gradients.
 
     Example:
         >>> from sok1x.core import loss_scaling
         >>> loss_scaling.watch()
     """
     wrapping.wrap(loss_scales, "_is_all_finite", _on_all_ranks)
-    contrib = sys.modules.get(_CONTRIB)
-    if contrib is not None:
-        wrapping.wrap(contrib.LossScaleOptimizer, "apply_gradients", _agreed_steps)
+    wrapping.wrap(loss_scale_optimizer.MixedPrecisionLossScaleOptimizer, "apply_gradients", _known_to_average)
+    if KerasLossScaleOptimizer is not None:
+        wrapping.wrap(KerasLossScaleOptimizer, "apply_gradients", _known_to_average)
+    if not V2:  # contrib may be imported later, but before its optimizer has another one compute gradients
+        wrapping.wrap(tf.train.Optimizer, "compute_gradients", _contrib_too)
+
+
+def _contrib_too(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def compute_gradients(self: Any, *args: Any, **kwargs: Any) -> Any:
+        contrib = sys.modules.get(_CONTRIB)
+        if contrib is not None:
+            wrapping.wrap(contrib.LossScaleOptimizer, "apply_gradients", _agreed_steps)
+        return stock(self, *args, **kwargs)
+
+    return compute_gradients
+
+
+def _known_to_average(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def apply_gradients(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _averaging.entered(hasattr(self._optimizer, "_sok1x_averages")):
+            return stock(self, *args, **kwargs)
+
+    return apply_gradients
 
 
 def _of_all_ranks(grads: List[Any]) -> bool:
-    """Whether gradients have to do with other ranks."""
+    """Whether gradients have to do with other ranks, or are about to."""
     if is_eager_outside() or provenance.ranks() == 1:
         return False
-    found = [provenance.standing(gradient) for gradient in grads if gradient is not None]
-    return any(each.exchanged or each.tables for each in found)
+    return bool(_averaging.value) or any(
+        provenance.standing(gradient).tables for gradient in grads if gradient is not None)
 
 
 def _values(grads: List[Any]) -> List[tf.Tensor]:
@@ -62,8 +90,9 @@ def _agreed_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
     def apply_gradients(self: Any, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
         pairs = list(grads_and_vars)
         grads = [gradient for gradient, _ in pairs]
-        if not _of_all_ranks(grads):
-            return stock(self, pairs, global_step, name)
+        with _averaging.entered(hasattr(self._opt, "_sok1x_averages")):
+            if not _of_all_ranks(grads):
+                return stock(self, pairs, global_step, name)
         good = finite.all_finite(_values(grads))
         step = tf.cond(good, lambda: self._opt.apply_gradients(pairs, global_step, name), tf.no_op)
         return tf.group(step, self._loss_scale_manager.update_loss_scale(good))

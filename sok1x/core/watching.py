@@ -7,6 +7,7 @@ from sok1x.core import (
     horovod_eager,
     in_memory_evaluation,
     loop_gradients,
+    loss_scaling,
     moving_averages,
     newer_optimizers,
     parameter_counts,
@@ -51,6 +52,7 @@ def watch(table: Table) -> None:
     eager_steps.watch()
     forward_mode.watch()
     unfit.watch()
+    loss_scaling.watch()
     branched_steps.watch()
     if table.cache is not None or table.forgetting is not None:
         aggregated_rows.watch()

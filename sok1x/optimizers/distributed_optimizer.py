@@ -5,7 +5,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import newer_optimizers
+from sok1x.core import loss_scaling, newer_optimizers
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2
 from sok1x.graph_ops.operations import embedding
@@ -58,6 +58,7 @@ def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = 
         [0.5, 1.5]
     """
     newer_optimizers.watch()
+    loss_scaling.watch()
     branched_steps.watch()
     base = type(optimizer)
     if isinstance(optimizer, _Distributed):

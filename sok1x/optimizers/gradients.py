@@ -4,7 +4,6 @@ from typing import Any, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import loss_scaling
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
 from sok1x.graph_ops.gradients import provenance, shard_gradients
@@ -47,7 +46,6 @@ def average(grads_and_vars: Any, mean: bool = True, new: bool = False) -> Pairs:
         1
     """
     pairs = list(grads_and_vars)
-    loss_scaling.watch()
     chosen = [i for i, (gradient, variable) in enumerate(pairs)
               if gradient is not None and not isinstance(variable, ShardVariable)
               and (new or not _is_averaged(gradient, variable, mean))]

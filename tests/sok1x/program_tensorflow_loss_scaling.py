@@ -76,6 +76,27 @@ def check_scaling(how):
     np.testing.assert_allclose(rows, np.full([3, 4], 1 - 0.1 * (STEPS - 1)), rtol=1e-3, err_msg=how)
 
 
+def check_tables_alone():
+    """By a plain optimizer; nothing has been averaged in this process yet."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        items = sok.Variable(np.ones([8, 4], np.float32), name="items")
+        keys, factors = tf.placeholder(tf.int64, [None]), tf.placeholder(tf.float32, [None, 1])
+        rows = sok.all2all_dense_embedding(items, keys, dtype="mixed_float16")
+        optimizer, scale = around("experimental", tf.train.GradientDescentOptimizer(0.1))
+        step = optimizer.minimize(tf.reduce_sum(tf.cast(rows, tf.float32) * factors) / launch.current().size)
+        scale = scale()
+        session.run(tf.global_variables_initializer())
+        for number in range(STEPS):
+            given = np.ones([3, 1], np.float32)
+            if number == TOO_LARGE and launch.current().rank == 0:
+                given[0] = 100
+            session.run(step, {keys: [0, 1, 2], factors: given})
+        found = session.run([sok.all2all_dense_embedding(items, keys), scale], {keys: [0, 1, 2]})
+    for values, other_scale in everyones(found):
+        np.testing.assert_allclose(values, np.full([3, 4], 1 - 0.1 * (STEPS - 1)), rtol=1e-3)
+        assert other_scale == FIRST * 2, other_scale
+
+
 def check_branch(words, predicate_of):
     """A step of gradients that are there before, in a branch. words: of the error; None: there is none."""
     with tf.Graph().as_default(), tf.Session() as session:
@@ -109,6 +130,7 @@ def all_finite(pairs, number):
 
 def main():
     sok.init()
+    check_tables_alone()
     for how in ["experimental"] + ([] if V2 else ["rewrite", "contrib", "keras"]):
         check_scaling(how)
     check_branch(["tf.cond 'cond'", "True on ranks [1] and False on ranks [0]", "the step of '"], all_finite)
