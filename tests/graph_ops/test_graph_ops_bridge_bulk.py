@@ -40,8 +40,9 @@ def test_all_requests_that_are_there_are_taken_at_once(graph):
         for attempt in range(20):  # TensorFlow may be slow to enqueue them all
             service = Service(finish_all, 7, pause=0.05 * (attempt + 1))
             service.run(session, nodes)
-            assert sum(count for _, count in service.popped) == 7
-            if service.popped == [(bridge.REQUEST, 7)]:
+            counts = [count for kind, count in service.popped if kind == bridge.REQUEST]  # sessions of before may end
+            assert sum(counts) == 7
+            if counts == [7]:
                 return
     pytest.fail("never more than {}".format(service.popped))
 

@@ -1,6 +1,6 @@
 """TensorFlow 2's DenseFeatures with several columns of ours, as with TensorFlow's own.
 
-    [mpiexec -np N] python program_columns.py
+    [mpiexec -np N] python program_dense_features.py
 """
 import contextlib
 
