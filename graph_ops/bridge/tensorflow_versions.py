@@ -46,7 +46,6 @@ from tensorflow.python.training import (
     training_util,
 )
 from tensorflow.python.training.experimental import loss_scale as loss_scales
-from tensorflow.python.training.experimental import loss_scale_optimizer
 from tensorflow.python.training.experimental import loss_scale_optimizer as train_loss_scale_optimizer
 from tensorflow.python.training.saving import saveable_object
 from tensorflow.python.util import deprecation, nest, tf_decorator

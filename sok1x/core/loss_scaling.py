@@ -16,8 +16,8 @@ from sok1x.graph_ops.bridge.tensorflow_versions import (
     V2,
     KerasLossScaleOptimizer,
     is_eager_outside,
-    loss_scale_optimizer,
     loss_scales,
+    train_loss_scale_optimizer,
 )
 from sok1x.graph_ops.gradients import provenance
 from sok1x.graph_ops.operations import finite
@@ -35,7 +35,7 @@ def watch() -> None:
         >>> loss_scaling.watch()
     """
     wrapping.wrap(loss_scales, "_is_all_finite", _on_all_ranks)
-    wrapping.wrap(loss_scale_optimizer.MixedPrecisionLossScaleOptimizer, "apply_gradients", _known_to_average)
+    wrapping.wrap(train_loss_scale_optimizer.MixedPrecisionLossScaleOptimizer, "apply_gradients", _known_to_average)
     if KerasLossScaleOptimizer is not None:
         wrapping.wrap(KerasLossScaleOptimizer, "apply_gradients", _known_to_average)
     if not V2:  # contrib may be imported later, but before its optimizer has another one compute gradients

@@ -31,6 +31,23 @@ def assert_trained(rows, expected):
             np.testing.assert_allclose(row, expected[place][key], rtol=1e-5, atol=1e-7)
 
 
+def assert_kept(session, before):
+    """All that a step takes besides rows has the bits that TensorFlow's own reader finds in the checkpoint."""
+    saved, variables = tf.train.load_checkpoint(str(before / "alone/model.ckpt")), {
+        variable.op.name: variable for variable in tf.global_variables()}
+    for name in ("train/beta1_power", "train/beta2_power"):
+        assert session.run(variables[name]) == saved.get_tensor(name), name
+    for former, name in (("EmbeddingVariable", "ads/EmbeddingVariable"),
+                         ("EmbeddingVariable_1", "users/of/EmbeddingVariable"),
+                         ("EmbeddingVariable_2", "EmbeddingVariable_2")):
+        used = saved.get_tensor(former + "/count")
+        assert used > 0 and session.run(variables[name + "/count"]) == used
+        for slot in ("Adam", "Adam_1"):
+            wanted = saved.get_tensor("train/{}/{}".format(former, slot))[:used]
+            assert wanted.any()
+            np.testing.assert_array_equal(session.run(variables["train/{}/{}".format(name, slot)])[:used], wanted)
+
+
 def test_all_of_it_is_restored_to_the_bit(before):
     """Rows, keys, slots, dense variables: so the next step is what it would have been."""
     expected = json.loads((before / "expected.json").read_text())
@@ -51,12 +68,14 @@ def test_all_of_it_is_restored_to_the_bit(before):
                 saver.restore(session, str(before / ("whole/model.ckpt-3" if "folder" in way else "alone/model.ckpt")))
             assert model.rows(session) == expected["saved"], way
             assert session.run(tf.train.get_global_step()) == 2
+            assert_kept(session, before)
             again.save(session, 5)
             model.train(session, BATCHES[2:])
             trained.append(model.rows(session))
             assert_trained(trained[-1], expected["next"])
             session.run(tf.global_variables_initializer())
             assert again.restore(session) == 5 and model.rows(session) == expected["saved"]  # under the new names
+            assert_kept(session, before)
             model.train(session, BATCHES[2:])
             trained.append(model.rows(session))
             assert_trained(trained[-1], expected["next"])

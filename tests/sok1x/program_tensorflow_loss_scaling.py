@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x import launch
-from sok1x.graph_ops.bridge.tensorflow_versions import V2
+from sok1x.graph_ops.bridge.tensorflow_versions import V2, loss_scales, train_loss_scale_optimizer
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 FIRST = 2.0 ** 10
@@ -20,23 +20,19 @@ def everyones(value):
 
 
 def around(how, inner):
-    """(the optimizer, its scale as a function, the initializer that it needs besides)."""
+    """(the optimizer, its scale as a function)."""
     if how == "contrib":
         from tensorflow.contrib import mixed_precision
         manager = mixed_precision.ExponentialUpdateLossScaleManager(FIRST, 2, 1, 2.0, 0.5)
         return mixed_precision.LossScaleOptimizer(inner, manager), manager.get_loss_scale
-    from sok1x.graph_ops.bridge.tensorflow_versions import loss_scales
     scale = loss_scales.DynamicLossScale(FIRST, 2)
     if how == "rewrite":
-        experimental = tf.train.experimental if not V2 else tf.mixed_precision
-        rewrite = getattr(experimental, "enable_mixed_precision_graph_rewrite")
-        made = rewrite(inner, scale)
-        (getattr(experimental, "disable_mixed_precision_graph_rewrite"))()
+        made = tf.train.experimental.enable_mixed_precision_graph_rewrite(inner, scale)
+        tf.train.experimental.disable_mixed_precision_graph_rewrite()
         return made, scale
     if how == "keras":
         return tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, scale), scale
-    from tensorflow.python.training.experimental import loss_scale_optimizer
-    return loss_scale_optimizer.MixedPrecisionLossScaleOptimizer(inner, scale), scale
+    return train_loss_scale_optimizer.MixedPrecisionLossScaleOptimizer(inner, scale), scale
 
 
 def build(optimizer_of):
@@ -47,6 +43,14 @@ def build(optimizer_of):
     rows = sok.all2all_dense_embedding(items, keys, dtype="mixed_float16")
     loss = (tf.reduce_sum(tf.cast(rows, tf.float32) * factors) + tf.reduce_sum(weights)) / launch.current().size
     return items, keys, factors, weights, loss, sok.DistributedOptimizer(optimizer_of(0.1), average=False)
+
+
+def train(session, step, keys, factors):
+    for number in range(STEPS):
+        given = np.ones([3, 1], np.float32)
+        if number == TOO_LARGE and launch.current().rank == 0:
+            given[0] = 100  # times the scale it is beyond 65504; key 0 is rank 0's
+        session.run(step, {keys: [0, 1, 2], factors: given})
 
 
 def check_scaling(how):
@@ -62,11 +66,7 @@ def check_scaling(how):
             step = optimizer.minimize(loss)
         scale = scale()
         session.run(tf.global_variables_initializer())
-        for number in range(STEPS):
-            given = np.ones([3, 1], np.float32)
-            if number == TOO_LARGE and launch.current().rank == 0:
-                given[0] = 100  # times the scale it is beyond 65504; key 0 is rank 0's
-            session.run(step, {keys: [0, 1, 2], factors: given})
+        train(session, step, keys, factors)
         found = session.run([weights, scale])
         rows = session.run(sok.all2all_dense_embedding(items, keys), {keys: [0, 1, 2]})
     for other, other_scale in everyones(found):
@@ -86,11 +86,7 @@ def check_tables_alone():
         step = optimizer.minimize(tf.reduce_sum(tf.cast(rows, tf.float32) * factors) / launch.current().size)
         scale = scale()
         session.run(tf.global_variables_initializer())
-        for number in range(STEPS):
-            given = np.ones([3, 1], np.float32)
-            if number == TOO_LARGE and launch.current().rank == 0:
-                given[0] = 100
-            session.run(step, {keys: [0, 1, 2], factors: given})
+        train(session, step, keys, factors)
         found = session.run([sok.all2all_dense_embedding(items, keys), scale], {keys: [0, 1, 2]})
     for values, other_scale in everyones(found):
         np.testing.assert_allclose(values, np.full([3, 4], 1 - 0.1 * (STEPS - 1)), rtol=1e-3)
