@@ -27,6 +27,7 @@ from tensorflow.python.framework import kernels as registered_kernels
 from tensorflow.python.framework import ops as tf_ops
 from tensorflow.python.ops import (
     clip_ops,
+    cond_v2,
     control_flow_ops,
     control_flow_util,
     gen_resource_variable_ops,
@@ -92,6 +93,8 @@ if V2:
     checkpoint_management: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint_management")
     checkpoint_objects: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint")
     backprop_util: Any = importlib.import_module("tensorflow.python.eager.backprop_util")
+    concrete_function: Any = importlib.import_module(
+        "tensorflow.python.eager.polymorphic_function.concrete_function")
     forwardprop: Any = importlib.import_module("tensorflow.python.eager.forwardprop")
     pywrap_tfe: Any = importlib.import_module("tensorflow.python.pywrap_tfe")
     mirrored_strategy: Any = importlib.import_module("tensorflow.python.distribute.mirrored_strategy")
@@ -121,7 +124,7 @@ else:
     Variable = tf.Variable
     KerasOptimizer, NewKerasOptimizer = tf.keras.optimizers.Optimizer, None
     keras_optimizers = keras_optimizer_utils = keras_loss_scale = None
-    backprop_util = forwardprop = pywrap_tfe = None
+    backprop_util = concrete_function = forwardprop = pywrap_tfe = None
     checkpoint_objects = mirrored_strategy = saved_model_load = saved_model_save = None
     KERAS_LAYERS = (tf.keras.layers.Layer,)
     KERAS_MODELS = (_keras_network.Network,)

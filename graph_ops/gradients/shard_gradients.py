@@ -12,6 +12,7 @@ from sok1x.graph_ops.gradients import marks
 _made = weakref.WeakKeyDictionary()  # graph -> {table's name: [(name of the values, name of the row numbers or None)]}
 _TABLE, _DISTINCT, _EXCHANGED = "_sok1x_gradient_of", "_sok1x_distinct_rows_of", "_sok1x_exchanged"
 _SHAPE = "_sok1x_shape_of"
+_MARKS = _DISTINCT, _EXCHANGED, _SHAPE  # and _TABLE, which tensors of a graph do not have
 
 
 def _is_eager(tensor):
@@ -38,11 +39,16 @@ def mark_shape(shape, table_name):
     marks.note(shape, _SHAPE, table_name)
 
 
+def table_of_shape(tensor):
+    """The table of whose gradient a tensor is the `dense_shape`, as `mark_shape` was told; else None."""
+    return marks.noted(tensor, _SHAPE)
+
+
 def table_of_gradient(gradient):
     """The table of which something is the gradient, as a tape gives it, in eager execution or a function's body; else
     None. Of IndexedSlices `mark_shape` was told; of a dense one, and of values, `add`."""
     if isinstance(gradient, tf.IndexedSlices):
-        return marks.noted(gradient.dense_shape, _SHAPE)
+        return table_of_shape(gradient.dense_shape)
     while isinstance(gradient, tf.Tensor):
         table = places(gradient.graph).get(gradient.name) if hasattr(gradient, "graph") else eager_table_of(gradient)
         if table is not None:
@@ -84,6 +90,30 @@ def keep_marks(before, after):
     table = table_of_gradient(before) if is_eager_outside() else None
     if table is not None:
         add(table, after)
+
+
+def has_marks(tensor):
+    """Whether anything is noted of a tensor that goes with it where it is handed on."""
+    return any(marks.noted(tensor, mark) is not None for mark in _MARKS) or _table_of_values(tensor) is not None
+
+
+def copy_marks(before, after):
+    """Notes of a tensor all that is noted of another, whose value it has."""
+    for mark in _MARKS:
+        value = marks.noted(before, mark)
+        if value is not None:
+            marks.note(after, mark, value)
+    table = _table_of_values(before)
+    if table is not None:
+        add(table, after)
+
+
+def _table_of_values(tensor):
+    """The table of whose gradient a tensor is the values, wherever it is; else None."""
+    if _is_eager(tensor):
+        return eager_table_of(tensor)
+    return next((table for table, made in _made.get(tensor.graph, {}).items()
+                 if any(values == tensor.name for values, _ in made)), None)
 
 
 def of_table(graph, table_name):

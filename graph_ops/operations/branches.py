@@ -16,6 +16,9 @@ from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.bridge.tensorflow_versions import control_flow_util, tf_ops
 
+_STEP = ("the step of '{}' is inside, by gradients of all ranks; sok.tf.keras.mixed_precision.LossScaleOptimizer has "
+         "all of them skip a step in which any has gradients that are not finite")
+_CONDITION = {"what": "tf.cond", "leave": "take the op out of the branch"}
 _guarded = weakref.WeakKeyDictionary()  # graph -> names of the ops that decide, and have a guard
 
 
@@ -70,8 +73,20 @@ def guard_step(variable):
     Args:
       variable: the name of one that it moves, for the message.
     """
-    _guard("the step of '{}' is inside, by gradients of all ranks; sok.tf.keras.mixed_precision.LossScaleOptimizer has "
-           "all of them skip a step in which any has gradients that are not finite".format(variable))
+    _guard(_STEP.format(variable))
+
+
+def guard_step_in_function(variable, predicate, decides):
+    """The same where branches are functions (control flow v2).
+
+    Args:
+      predicate: of the tf.cond, a tensor. decides: the op by which it goes to the tf.cond.
+    """
+    if _is_agreed(predicate.op):
+        return
+    name = decides.name.rpartition("/")[0]
+    with tf_ops.colocate_with(None, ignore_existing=True), tf.device("/device:CPU:0"):
+        decides._add_control_input(_agree(_STEP.format(variable), predicate, name, _CONDITION))
 
 
 def _guard(inside):
@@ -92,15 +107,20 @@ def _guard(inside):
         if outer is not None:
             outer.Enter()
         try:
-            agree = library.call(
-                "operations.branches.agree",
-                AgreeConfig("{} '{}'".format(words["what"], name), context=name, inside=inside, **words),
-                [], [], [], host_inputs=[deciding[0].inputs[0]], name="agree")
+            agree = _agree(inside, deciding[0].inputs[0], name, words)
         finally:
             if outer is not None:
                 outer.Exit()
         for op in deciding:
             op._add_control_input(agree)
+
+
+def _agree(inside, predicate, name, words):
+    """The op by which the ranks compare a predicate, a tensor, of the context of that name."""
+    return library.call(
+        "operations.branches.agree", AgreeConfig("{} '{}'".format(words["what"], name), context=name, inside=inside,
+                                                 **words),
+        [], [], [], host_inputs=[predicate], name="agree")
 
 
 def _is_agreed(predicate):
@@ -117,8 +137,7 @@ def _deciding(context):
         context = context.outer_context
     if context is not None and context.IsCondContext():
         # Whatever enters a branch is switched by `pred`; what has no input waits for the pivot's switch.
-        return [context.pred.op, context.pivot.op.inputs[0].op], context.outer_context, {
-            "what": "tf.cond", "leave": "take the op out of the branch"}
+        return [context.pred.op, context.pivot.op.inputs[0].op], context.outer_context, _CONDITION
     # The loop of a gradient turns as often as the one that it differentiates.
     if context is not None and context.IsWhileContext() and context.grad_state is None and _decides(context):
         return [context.pivot.op], context, {"what": "tf.while_loop", "leave": "take the op out of the loop"}

@@ -42,6 +42,7 @@ In eager execution:
     eager_slots         names of variables, and slots
     eager_steps         steps by gradients that no lookup has made
     eager_clipping      what must not be clipped
+    function_marks      what is known of gradients, in and out of a tf.function
     forward_mode        what a ForwardAccumulator cannot differentiate
     horovod_eager       what Horovod must leave alone
     in_memory_evaluation  what an Estimator's InMemoryEvaluatorHook cannot copy

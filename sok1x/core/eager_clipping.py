@@ -5,9 +5,9 @@ so what clips is looked at: TensorFlow's two functions, and Keras' optimizers wi
 """
 from typing import Any, Callable, Iterable, Optional
 
-from sok1x.core import eager, wrapping
+from sok1x.core import eager, function_marks, wrapping
 from sok1x.graph_ops.bridge import tensorflow_versions
-from sok1x.graph_ops.gradients import provenance, shard_gradients
+from sok1x.graph_ops.gradients import provenance
 
 _LIMITS = ("clipnorm", "global_clipnorm")
 
@@ -68,9 +68,7 @@ def _checking_list(stock: Callable[..., Any]) -> Callable[..., Any]:
     def global_norm(t_list: Any, *args: Any, **kwargs: Any) -> Any:
         if _matters() and isinstance(t_list, (list, tuple)):
             for gradient in t_list:
-                table = shard_gradients.table_of_gradient(gradient)
-                if table is not None:
-                    raise _refusal(table, "tf.clip_by_global_norm")
+                function_marks.refuse(gradient, lambda table: _refusal(table, "tf.clip_by_global_norm"))
         return stock(t_list, *args, **kwargs)
 
     return global_norm
@@ -78,9 +76,8 @@ def _checking_list(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _checking_one(stock: Callable[..., Any]) -> Callable[..., Any]:
     def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Optional[str] = None) -> Any:
-        table = shard_gradients.table_of_gradient(t) if axes is None and _matters() else None
-        if table is not None:
-            raise _refusal(table, "tf.clip_by_norm")
+        if axes is None and _matters():
+            function_marks.refuse(t, lambda table: _refusal(table, "tf.clip_by_norm"))
         return stock(t, clip_norm, axes, name)
 
     return clip_by_norm

@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, wrapping
+from sok1x.core import eager, function_marks, wrapping
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import V2
 from sok1x.graph_ops.gradients import provenance, shard_gradients
@@ -65,17 +65,19 @@ def _summing(stock: Callable[..., Any]) -> Callable[..., Any]:
     def allreduce(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         if not eager.is_on():
             return stock(tensor, *args, **kwargs)
-        table = shard_gradients.table_of_gradient(tensor)
-        if table is not None and provenance.ranks() > 1:
-            raise ValueError((
-                "embedding table '{}': got its gradient for hvd.allreduce, expected it as the tape gives it: it is "
-                "summed over the ranks already, and complete on the rank that owns the rows, where another rank's row "
-                "numbers mean other keys. Use sok1x.DistributedOptimizer, or hvd.DistributedGradientTape, which leave "
-                "tables alone").format(table))
+        if provenance.ranks() > 1:
+            function_marks.refuse(tensor, _refusal)
         made = stock(tensor, *args, **kwargs)
         _mark(made)
         return made
     return allreduce
+
+
+def _refusal(table: str) -> ValueError:
+    return ValueError((
+        "embedding table '{}': got its gradient for hvd.allreduce, expected it as the tape gives it: it is summed over "
+        "the ranks already, and complete on the rank that owns the rows, where another rank's row numbers mean other "
+        "keys. Use sok1x.DistributedOptimizer, or hvd.DistributedGradientTape, which leave tables alone").format(table))
 
 
 def _mark(gradient: Any) -> None:

@@ -3,6 +3,7 @@ from sok1x.core import (
     aggregated_rows,
     eager_steps,
     forward_mode,
+    function_marks,
     growing_steps,
     horovod_eager,
     in_memory_evaluation,
@@ -49,6 +50,7 @@ def watch(table: Table) -> None:
     horovod_eager.watch()
     loop_gradients.watch()
     tape_gradients.watch()
+    function_marks.watch()
     eager_steps.watch()
     forward_mode.watch()
     unfit.watch()

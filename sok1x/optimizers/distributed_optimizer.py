@@ -5,7 +5,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import loss_scaling, newer_optimizers
+from sok1x.core import function_marks, loss_scaling, newer_optimizers
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2
 from sok1x.graph_ops.operations import embedding
@@ -60,6 +60,7 @@ def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = 
     newer_optimizers.watch()
     loss_scaling.watch()
     branched_steps.watch()
+    function_marks.watch()
     base = type(optimizer)
     if isinstance(optimizer, _Distributed):
         raise TypeError("DistributedOptimizer: got an optimizer that it has made already, expected a plain one")

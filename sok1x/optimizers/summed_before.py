@@ -1,7 +1,8 @@
 """Gradients that an optimizer has summed over the ranks, and is given back changed: eagerly nothing says what they are.
 
-In a graph the ops tell. Eagerly a tensor is marked that has been summed; what is made of it, or comes out of a
-tf.function or a branch, is another tensor, and looks like one of a tape, which is still to be summed. A mean of means
+In a graph the ops tell. Eagerly a tensor is marked that has been summed, also where it comes out of a tf.function; what
+is made of it, or comes into a function or out of a branch, is another tensor, and looks like one of a tape, which is
+still to be summed. A mean of means
 is what it was; a sum of sums is N times as much. So after an optimizer that sums has given gradients away, it takes
 these back as they are, or none.
 """
@@ -38,8 +39,8 @@ def refuse(optimizer: Any, pairs: Any) -> None:
         raise ValueError((
             "DistributedOptimizer(average=False): got for variable '{}' a gradient of which it cannot be told whether "
             "it has been summed over the ranks: this optimizer's compute_gradients has given summed ones, and this is "
-            "none of them as it was given, but changed, or come through a tf.function or a branch; summed once more it "
-            "would be {} times too large. Change what a tf.GradientTape gives, which apply_gradients sums, and call no "
-            "compute_gradients; or apply what that gives in the function that has called it").format(
+            "none of them as it was given, but changed, or come into a tf.function or through a branch; summed once "
+            "more it would be {} times too large. Change what a tf.GradientTape gives, which apply_gradients sums, and "
+            "call no compute_gradients; or apply what that gives in the function that has called it").format(
                 variable.name, provenance.ranks()))
     vars(optimizer)[_GAVE] = False

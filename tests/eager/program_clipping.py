@@ -84,6 +84,50 @@ def by_horovod(model):
     hvd.allreduce(model.gradients()[0])
 
 
+def out_of_a_function(model):
+    tf.clip_by_global_norm(tf.function(model.gradients)(), LIMIT)
+
+
+def out_of_functions(model):
+    """One in another."""
+    inner = tf.function(model.gradients)
+    tf.clip_by_norm(tf.function(lambda: inner()[::-1])()[1], LIMIT)
+
+
+def backwards(model):
+    """A function that the tape has called backwards: what makes it may be of Keras, or a model's `call`."""
+    with tf.GradientTape() as tape:
+        loss = tf.function(lambda: model.tape()[1])()
+    tf.clip_by_global_norm(tape.gradient(loss, model.variables), LIMIT)
+
+
+def into_a_function(model):
+    """Traced for what is no table's, it takes that, and no other."""
+    clip = tf.function(lambda gradients: tf.clip_by_global_norm(gradients, LIMIT)[0])
+    slices = tf.IndexedSlices(tf.ones([3, 2]), tf.range(3), tf.constant([KEYS, 2]))
+    clipped = clip([slices, tf.constant([3.0, 4.0])])[1]
+    if tf.executing_eagerly():
+        np.testing.assert_allclose(clipped, np.array([3.0, 4.0]) / np.sqrt(31.0), 1e-6)
+    clip(model.gradients())
+
+
+def into_a_function_in_a_function(model):
+    inner = tf.function(lambda gradient: tf.clip_by_norm(gradient, LIMIT))
+    tf.function(lambda gradient: inner(gradient))(model.gradients()[0])
+
+
+def by_horovod_out_of_a_function(model):
+    import horovod.tensorflow as hvd
+    hvd.init()
+    hvd.allreduce(tf.function(model.gradients)()[0])
+
+
+def by_horovod_in_a_function(model):
+    import horovod.tensorflow as hvd
+    hvd.init()
+    tf.function(hvd.allreduce)(model.gradients()[0])
+
+
 def regularized(model):
     """The table's gradient, dense: of a lookup and of all rows together."""
     with tf.GradientTape() as tape:
@@ -127,7 +171,7 @@ def check_refused(step, words):
     except ValueError as error:
         assert words in str(error), error
     else:
-        raise AssertionError("no error: {}".format(words))
+        raise AssertionError("{}: no error: {}".format(step, words))
 
 
 def main():
@@ -141,11 +185,14 @@ def main():
                (not_averaged, "is not averaged", sgd), (inside, own_norm, lambda: sgd(0.5, clipnorm=LIMIT)),
                (inside, own_norm, lambda: sgd(0.5, global_clipnorm=LIMIT)),
                (inside, own_norm, lambda: older(0.5, clipnorm=LIMIT))]
-    refused += [(step, own_norm, sgd) for step in (regularized_by_tensorflow, regularized_one_by_tensorflow)]
+    refused += [(step, own_norm, sgd) for step in (
+        regularized_by_tensorflow, regularized_one_by_tensorflow, out_of_a_function, out_of_functions, backwards,
+        into_a_function, into_a_function_in_a_function)]
     if has_horovod:  # from its first step on it sums dense gradients
         refused.append((regularized_by_horovod, "complete on the rank", sgd))
         equal.append((of_horovods_tape, lambda: sgd(0.5)))
-        refused.append((by_horovod, "complete on the rank", sgd))
+        refused += [(step, "complete on the rank", sgd) for step in (
+            by_horovod, by_horovod_out_of_a_function, by_horovod_in_a_function)]
     for in_function in (False, True):
         def bound(step, model):
             taken = functools.partial(step, model)

@@ -42,13 +42,14 @@ RIGHT = {
     "in a function": lambda weights, compute, apply: tf.function(lambda: apply(compute()))(),
     "of a tape, changed": lambda weights, compute, apply: apply(1.0 * of_tape(weights)),
     "of a tape, after others": lambda weights, compute, apply: (apply(0 * of_tape(weights)), apply(of_tape(weights))),
+    "out of a function": lambda weights, compute, apply: apply(tf.function(compute)()),
     "clipped by ours": lambda weights, compute, apply: apply(
         sok.clip_by_global_norm([compute()], 100.0, variables=[weights])[0][0])}
 # What cannot be told.
 REFUSED = {
     "changed": lambda weights, compute, apply: apply(1.0 * compute()),
     "clipped": lambda weights, compute, apply: apply(tf.clip_by_value(compute(), -9.0, 9.0)),
-    "out of a function": lambda weights, compute, apply: apply(tf.function(compute)()),
+    "changed in a function": lambda weights, compute, apply: apply(tf.function(lambda: 1.0 * compute())()),
     "into a function": lambda weights, compute, apply: tf.function(apply)(compute()),
     "out of a branch": lambda weights, compute, apply: tf.function(
         lambda which: apply(tf.cond(which, compute, compute)))(tf.constant(True))}

@@ -38,6 +38,11 @@ def test_gradients_that_have_been_summed_are_not_summed_once_more():
     assert finished.out.count("ok") == 2
 
 
+def test_ranks_step_in_a_branch_together():
+    finished = run_ranks(2, os.path.join(HERE, "program_branched_steps.py"), timeout=120)
+    assert finished.out.count("ok") == 2
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_dumps_have_all_rows_that_have_changed(ranks):
     finished = run_ranks(ranks, os.path.join(HERE, "program_changes.py"), timeout=300)

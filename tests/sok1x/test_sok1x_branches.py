@@ -152,3 +152,8 @@ def test_a_loop_on_a_rank_without_rows():
     """Of a table all of whose rows are on another rank there is no row 0 here."""
     finished = run_ranks(2, os.path.join(os.path.dirname(PROGRAM), "program_loop_without_rows.py"))
     assert sorted(finished.out.split()) == ["done-0", "done-1"]
+
+
+def test_steps_in_branches_that_are_functions():
+    finished = run_ranks(2, os.path.join(os.path.dirname(PROGRAM), "program_branched_functions.py"), timeout=120)
+    assert finished.out.count("ok") == 2

@@ -1,0 +1,76 @@
+"""Run on two ranks: a step in a branch of a tf.function that each rank decides by its own part of the gradients.
+
+A rank that stepped alone would have its replicas of dense variables drift apart: all step, or none, or it is an error.
+"""
+import numpy as np
+import tensorflow as tf
+
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
+
+KERAS = tf.keras.optimizers
+KINDS = {"new": lambda: KERAS.SGD(1.0), "legacy": lambda: KERAS.legacy.SGD(1.0),
+         "train": lambda: tf.compat.v1.train.GradientDescentOptimizer(1.0)}
+
+
+class Model:
+    """A table with a row for each rank, and a kernel."""
+
+    def __init__(self, kind):
+        self.optimizer = sok.DistributedOptimizer(KINDS[kind]())
+        self.table, self.kernel = sok.Variable(np.ones([2, 1], np.float32)), tf.Variable([1.0])
+        if kind == "new":
+            self.optimizer.build([self.table, self.kernel])
+
+    def gradients(self, scale):
+        with tf.GradientTape() as tape:
+            rows = sok.all2all_dense_embedding(self.table, [launch.current().rank])
+            loss = tf.reduce_sum(rows * self.kernel * scale)
+        return tape.gradient(loss, [self.table, self.kernel])
+
+    def step(self, scale, decide):
+        """If all that `decide` is given is finite."""
+        table, kernel = self.gradients(scale)
+        pairs = [(table, self.table), (kernel, self.kernel)]
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(each)) for each in decide(table, kernel)])
+        return tf.cond(finite, lambda: self.applied(pairs), lambda: 0)
+
+    def nested(self, scale, decide):
+        table, kernel = self.gradients(scale)
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(each)) for each in decide(table, kernel)])
+        return tf.cond(finite, lambda: tf.cond(tf.reduce_sum(kernel) > -100.0,
+                                               lambda: self.applied([(table, self.table)]), lambda: 0), lambda: 0)
+
+    def applied(self, pairs):
+        self.optimizer.apply_gradients(pairs)
+        return 1
+
+
+def of_table(table, kernel):
+    return [table.values]
+
+
+def main():
+    sok.init()
+    rank = launch.current().rank
+    for kind in KINDS:
+        for way in (Model.step, Model.nested):
+            model = Model(kind)
+            step = tf.function(lambda scale: way(model, scale, of_table))
+            assert step(tf.constant(1.0)).numpy() == 1, (kind, way)
+            nobody = float("inf")
+            assert step(tf.constant(nobody)).numpy() == 0, (kind, way)
+            try:
+                step(tf.constant(1.0 if rank == 0 else nobody))
+            except tf.errors.InvalidArgumentError as error:
+                assert "got the predicate True on ranks [0] and False on ranks [1]" in str(error), error
+            else:
+                raise AssertionError((kind, way))
+            keys, values = sok.export(model.table)
+            np.testing.assert_array_equal(values.numpy(), [[0.0]], "{} {}".format(kind, keys))
+    print("rank", rank, "ok")
+
+
+if __name__ == "__main__":
+    main()
