@@ -28,6 +28,7 @@ from tensorflow.python.framework import ops as tf_ops
 from tensorflow.python.ops import (
     clip_ops,
     cond_v2,
+    control_flow_grad,
     control_flow_ops,
     control_flow_util,
     gen_resource_variable_ops,

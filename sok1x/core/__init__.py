@@ -58,6 +58,7 @@ What TensorFlow, Keras and Horovod must know of tables:
     loss_scaling        TensorFlow's own loss scaling
     keras_loss_scaling  Keras' loss scaling
     loop_gradients      gradients of loops
+    branch_gradients    gradients of branches that are not taken
     aggregated_rows     gradients that TensorFlow puts together
     tape_gradients      gradients that tapes make of the whole of a table
     run_gradients       gradients that belong to one session.run

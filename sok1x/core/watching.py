@@ -1,6 +1,7 @@
 """What of TensorFlow, Keras and Horovod must know of tables: watched from the first one on."""
 from sok1x.core import (
     aggregated_rows,
+    branch_gradients,
     eager_steps,
     forward_mode,
     function_marks,
@@ -49,6 +50,7 @@ def watch(table: Table) -> None:
     moving_averages.watch()
     horovod_eager.watch()
     loop_gradients.watch()
+    branch_gradients.watch()
     tape_gradients.watch()
     function_marks.watch()
     eager_steps.watch()

@@ -157,3 +157,39 @@ def test_a_loop_on_a_rank_without_rows():
 def test_steps_in_branches_that_are_functions():
     finished = run_ranks(2, os.path.join(os.path.dirname(PROGRAM), "program_branched_functions.py"), timeout=120)
     assert finished.out.count("ok") == 2
+
+
+@pytest.mark.parametrize("kind", ["fixed", "grows", "forgets", "cached"])
+def test_dumps_have_what_a_branch_that_is_not_taken_moves(kind):
+    """Momentum goes on with all rows, as with those of a stock variable; with those of a table that has a cache, none."""
+    values = np.full([3, 1], 0.5, np.float32)
+    sok.init()
+    with graph():
+        table = sok.Variable(values) if kind == "fixed" else sok.DynamicVariable(
+            1, "0.5", init_capacity=3, **{"grows": {}, "forgets": {"max_capacity": 50},
+                                          "cached": {"var_type": "hybrid", "cache_rows": 2}}[kind])
+        stock = v1.get_variable("stock", initializer=values, use_resource=True)
+        flag, keys = v1.placeholder(tf.bool, []), v1.placeholder(tf.int64, [None])
+        steps, global_step = [], v1.train.get_or_create_global_step()
+        for variable, look in ((stock, lambda: tf.gather(stock, keys)),
+                               (table, lambda: sok.all2all_dense_embedding(table, keys))):
+            loss = tf.reduce_sum(v1.cond(flag, look, lambda: tf.zeros([tf.size(keys), 1])))
+            steps.append(v1.train.MomentumOptimizer(0.1, 0.9).minimize(
+                loss, global_step if variable is table else None, var_list=[variable]))
+        with session() as run:
+            run.run(v1.global_variables_initializer())
+            for key in range(3):
+                run.run(steps, {flag: True, keys: [key]})
+            before = run.run(stock)
+            run.run(steps, {flag: False, keys: [0]})
+            after = run.run(stock)
+            assert (after < before).all()
+            found, rows = sok.export(table, run)
+            expected = before if kind == "cached" else after
+            np.testing.assert_allclose(rows[np.argsort(found)], expected, rtol=1e-6)
+            changed, rows = sok.incremental_dump(table, 3, run)
+            if kind != "cached":
+                np.testing.assert_array_equal(np.sort(changed), [0, 1, 2])
+                np.testing.assert_allclose(rows[np.argsort(changed)], after, rtol=1e-6)
+            else:
+                assert len(changed) == 0
