@@ -58,7 +58,7 @@ def _batches(variables: Sequence[tf.Variable]) -> List[List[tf.Variable]]:
     for variable in variables:
         numbers = variable.initial_value.shape.num_elements()  # None where a table grows
         nbytes = TOGETHER_BYTES if numbers is None else numbers * variable.dtype.base_dtype.size
-        if nbytes > left:
+        if not batches or nbytes > left:
             batches.append([])
             left = TOGETHER_BYTES
         batches[-1].append(variable)

@@ -19,12 +19,12 @@ v1 = tf
 
 # Name, shape, dtype, and the modes with which it is saved, and restored.
 TABLES = [
+    ("tiny", [1, 2], np.float32, None, None),  # a rank without rows begins with it
     ("dealt", [11, 3], np.float32, "distributed", "distributed"),
     ("scope/moved", [10, 2], np.float32, "distributed", "localized:{}".format(N - 1)),
     ("spread", [9, 4], np.float32, "localized:{}".format(N - 1), "distributed"),
     ("kept", [5, 2], np.float32, "localized:0", "localized:0"),
     ("away", [7, 2], np.float32, "localized:0", "localized:{}".format(N - 1)),
-    ("tiny", [1, 2], np.float32, None, None),
     ("numbers", [6, 3], np.int64, "distributed", "localized:0"),
     ("doubles", [4, 1], np.float64, "localized:{}".format(N - 1), None),
 ]

@@ -161,7 +161,7 @@ def test_steps_in_branches_that_are_functions():
 
 @pytest.mark.parametrize("kind", ["fixed", "grows", "forgets", "cached"])
 def test_dumps_have_what_a_branch_that_is_not_taken_moves(kind):
-    """Momentum goes on with all rows, as with those of a stock variable; with those of a table that has a cache, none."""
+    """Momentum goes on with all rows, as with those of a stock variable; with a cached table's none."""
     values = np.full([3, 1], 0.5, np.float32)
     sok.init()
     with graph():
