@@ -11,18 +11,18 @@ import contextlib
 import copy
 import numbers
 import os
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import agreed_timer, caches, one_rank, prefixes, ranks_paths, whose_shards
+from sok1x.checkpoint import agreed_timer, caches, one_rank, prefixes, ranks_paths, shard_names, whose_shards
 from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.held import Held, with_keys
 from sok1x.checkpoint.imported_saver import ImportedSaver, has_imported_tables
 from sok1x.checkpoint.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
-from sok1x.checkpoint.tables import let_leave
+from sok1x.checkpoint.tables import let_leave, tables_of
 from sok1x.checkpoint.talk import talk
 from sok1x.core import sessions, wrapping
 from sok1x.core.graph_keys import GraphKeys
@@ -101,7 +101,10 @@ class TableSaver(tf.train.Saver):
 
     @sessions.in_its_graph
     def restore(self, sess: tf.Session, save_path: str) -> None:
-        """As `tf.train.Saver.restore`. Raises CheckpointError, on all ranks, where one of them cannot."""
+        """As `tf.train.Saver.restore`. Raises CheckpointError, on all ranks, where one of them cannot.
+
+        Slots of a table's optimizer that this Saver does not hold begin anew: the table's keys have other rows now.
+        """
         world = _world()
         if save_path is None:
             raise ValueError("Can't load save_path when it is None.")
@@ -125,6 +128,15 @@ class TableSaver(tf.train.Saver):
                 self._restoring.restore_one_ranks(sess, place.prefix)
             else:
                 self._talk.agree(sess, lambda: self._restore_own(sess, save_path))
+            others = self._other_slots(sess.graph)
+            if others:
+                self._talk.agree(sess, lambda: [sess.run(slot.initializer) for slot in others])
+
+    def _other_slots(self, graph: tf.Graph) -> List[Any]:
+        """Slots that are not restored, of tables whose keys have other rows now: each would be another key's."""
+        moved = {table.name: table for table in self._held.tables if table.variable.table.hashed}
+        return [slot for table in tables_of(graph) if table.name in moved for part, slot in table.parts.items()
+                if part.startswith(shard_names.SLOT) and part not in moved[table.name].parts]
 
     def _restore_own(self, session: tf.Session, save_path: str) -> None:
         """What this rank has saved for itself, as TensorFlow does it."""

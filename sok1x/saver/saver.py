@@ -20,7 +20,9 @@ class Saver:
     `NAME_keys.file`, the keys of all ranks, little-endian without a header, and `NAME_values.file`, float32 [rows, D],
     their rows in the same order. Keys are uint32 where the table's are; those of all other tables are int64. The files
     hold exactly the keys that have been inserted, rank after rank; of a table with `use_hashtable=False` they hold all
-    V * N keys in ascending order. Nothing else of a table is in them: optimizer slots stay as they are.
+    V * N keys in ascending order. Nothing else of a table is in them: optimizer slots stay as they are, row by row. Of
+    a hash table that has trained in this session before, they are other keys' then: run the slots' initializers after
+    `restore_from_file` and `load_embedding_values`, or use `sok1x.load` or a `tf.train.Saver`, which do so.
 
     No rank needs more memory than for its shard and buffers of some tens of megabytes.
 

@@ -162,3 +162,43 @@ def test_a_table_is_not_started_without_its_keys(tmp_path):
         tf.train.MonitoredTrainingSession(
             checkpoint_dir=str(tmp_path), save_checkpoint_secs=None,
             hooks=[sok.InitHook(), sok.CheckpointSaverHook(str(tmp_path), save_steps=10)])
+
+
+@pytest.mark.parametrize("kind", ["layer", "grows", "forgets", "cached"])
+def test_slots_that_a_saver_does_not_hold_begin_anew_and_are_no_other_keys(kind, tmp_path):
+    """Adagrad's accumulators, which other keys have made large, when a Saver of the table alone has restored."""
+    prefix = str(tmp_path / "rows")
+
+    def model():
+        if kind == "layer":
+            table = sok.All2AllDenseEmbedding(40, 1, 1, 1, embedding_initializer="ones").embedding_variable
+        else:
+            table = sok.DynamicVariable(1, "1", name="table", **{
+                "grows": {}, "forgets": {"max_capacity": 40}, "cached": {"var_type": "hybrid", "cache_rows": 20}}[kind])
+        keys = tf.placeholder(tf.int64, [None])
+        rows = sok.all2all_dense_embedding(table, keys)
+        optimizer = tf.train.AdagradOptimizer(1.0, initial_accumulator_value=1.0)
+        step = optimizer.minimize(tf.reduce_sum(rows))
+        session = tf.Session()
+        session.run(sok.Init(global_batch_size=1))
+        session.run(tf.global_variables_initializer())
+        return session, keys, rows, step, tf.train.Saver([table])
+
+    sok.init()
+    with tf.Graph().as_default():
+        session, keys, _, step, saver = model()
+        with session:
+            for _ in range(3):
+                session.run(step, {keys: [100, 101, 102]})
+            saver.save(session, prefix)
+    with tf.Graph().as_default():
+        session, keys, rows, step, saver = model()
+        with session:
+            for _ in range(8):
+                session.run(step, {keys: [200, 201, 202, 203]})
+            saver.restore(session, prefix)
+            asked = {keys: [100, 101, 102, 300, 301]}  # restored ones, and new ones
+            before = session.run(rows, asked)
+            session.run(step, asked)
+            moved = before - session.run(rows, asked)
+    np.testing.assert_allclose(moved, np.full([5, 1], 1 / np.sqrt(2)), rtol=1e-5)
