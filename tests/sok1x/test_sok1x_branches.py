@@ -133,6 +133,7 @@ def in_loops(loop, look, keys):
 def test_row_0_stays_where_no_turn_asks_for_it(loop, grows):
     """TensorFlow begins the sum with zeros for row 0, which momentum would move."""
     values = np.arange(8.0, dtype=np.float32).reshape(4, 2)
+    sok.init()
     with graph():
         tables = [sok.DynamicVariable(dimension=2, initializer=values, init_capacity=4) if grows else
                   sok.Variable(values) for _ in range(2)]
