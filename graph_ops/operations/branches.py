@@ -76,12 +76,13 @@ def guard_step(variable):
     _guard(_STEP.format(variable))
 
 
-def guard_step_in_function(variable, predicate, decides):
+def guard_step_in_function(variable, decides):
     """The same where branches are functions (control flow v2).
 
     Args:
-      predicate: of the tf.cond, a tensor. decides: the op by which it goes to the tf.cond.
+      decides: the op whose first input is the predicate, by which that goes to the tf.cond.
     """
+    predicate = decides.inputs[0]
     if _is_agreed(predicate.op):
         return
     name = decides.name.rpartition("/")[0]

@@ -57,7 +57,7 @@ def _guarding(stock: Callable[..., Any]) -> Callable[..., Any]:
         with _inside.entered(steps):
             made = stock(decides, true_fn, false_fn, name)
         if steps:
-            branches.guard_step_in_function(steps[0], pred, decides.op)
+            branches.guard_step_in_function(steps[0], decides.op)
             if _inside.value is not None:
                 _inside.value.extend(steps)  # the branch around this one has them, too
         return made

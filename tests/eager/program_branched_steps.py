@@ -54,6 +54,9 @@ def of_table(table, kernel):
 def main():
     sok.init()
     rank = launch.current().rank
+    model, known = Model("new"), tf.constant(True)  # a predicate of eager execution
+    tf.function(lambda: tf.cond(known, lambda: model.applied([(model.gradients(1.0)[0], model.table)]), lambda: 0))()
+    np.testing.assert_array_equal(sok.export(model.table)[1].numpy(), [[0.0]])
     for kind in KINDS:
         for way in (Model.step, Model.nested):
             model = Model(kind)
