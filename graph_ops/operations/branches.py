@@ -37,7 +37,8 @@ class AgreeConfig(NamedTuple):
 
 @register
 class _Agree(Operation):
-    """Host input: the predicate, bool []. No output; fails on all ranks alike where the predicates differ."""
+    """Host input: the predicate, bool [], or the branch's number, int32 []. No output; fails on all ranks alike where
+    these differ."""
 
     name = "operations.branches.agree"
     Config = AgreeConfig
@@ -49,12 +50,16 @@ class _Agree(Operation):
     def run(self, request, config, world, headers):
         if headers.min() == headers.max():
             return
-        true, false = ([int(rank) for rank in np.flatnonzero(headers[:, 0] == value)] for value in (1, 0))
+        values = [(int(value), [int(rank) for rank in np.flatnonzero(headers[:, 0] == value)])
+                  for value in np.unique(headers[:, 0])[::-1]]
+        if config.what == "tf.switch_case":
+            got = "branch " + " and ".join("{} on ranks {}".format(*each) for each in values)
+        else:
+            got = "the predicate " + " and ".join("{} on ranks {}".format(bool(one), ranks) for one, ranks in values)
         raise CallError(INVALID_ARGUMENT, (
-            "{} '{}': got the predicate True on ranks {} and False on ranks {}, expected one value on all ranks in one "
-            "step: {}. Decide by something that is equal on all ranks, as the step's number or a value that was "
-            "averaged over them, or {}").format(
-                config.what, config.context, true, false, config.inside, config.leave), agreed=True)
+            "{} '{}': got {}, expected one value on all ranks in one step: {}. Decide by something that is equal on "
+            "all ranks, as the step's number or a value that was averaged over them, or {}").format(
+                config.what, config.context, got, config.inside, config.leave), agreed=True)
 
 
 def guard(op):
@@ -76,18 +81,19 @@ def guard_step(variable):
     _guard(_STEP.format(variable))
 
 
-def guard_step_in_function(variable, decides):
+def guard_step_in_function(variable, decides, what):
     """The same where branches are functions (control flow v2).
 
     Args:
-      decides: the op whose first input is the predicate, by which that goes to the tf.cond.
+      decides: the op whose first input is the predicate, or the branch's number, by which that goes to the tf.cond.
+      what: 'tf.cond' or 'tf.switch_case'.
     """
     predicate = decides.inputs[0]
     if _is_agreed(predicate.op):
         return
     name = decides.name.rpartition("/")[0]
     with tf_ops.colocate_with(None, ignore_existing=True), tf.device("/device:CPU:0"):
-        decides._add_control_input(_agree(_STEP.format(variable), predicate, name, _CONDITION))
+        decides._add_control_input(_agree(_STEP.format(variable), predicate, name, dict(_CONDITION, what=what)))
 
 
 def _guard(inside):

@@ -1,4 +1,4 @@
-"""What is known of gradients goes with them out of a `tf.function`, and into one.
+"""What is known of gradients goes with them out of a `tf.function`, and into one; and of steps to who calls one.
 
 A function's body has tensors of its own: what has been noted of those that it returns is noted, at each call, of those
 that the caller gets, also where a tape has called it backwards. Of what a function is given its body, which is traced
@@ -9,6 +9,7 @@ from typing import Any, Callable, List, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import eager, wrapping
+from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import concrete_function, nest
 from sok1x.graph_ops.gradients import shard_gradients
 
@@ -34,6 +35,9 @@ class _Refused(NamedTuple):
 # Attributes of a function's body, whose tensors they have: they go with it.
 _OUTPUTS = "_sok1x_marked_outputs"  # [_Output], of which something is known
 _REFUSED = "_sok1x_refused_inputs"  # [_Refused]
+_STEP = "_sok1x_step"  # the name of a variable that an optimizer's step in it moves
+
+branches = ThreadScope()  # its value: a list, of such names in the branches that are being built as functions
 
 
 def watch() -> None:
@@ -72,6 +76,28 @@ def refuse(gradient: Any, error: Callable[[str], Exception]) -> None:
             setattr(graph, _REFUSED, getattr(graph, _REFUSED, ()) + (_Refused(place, error),))
 
 
+def note_step(variable: str) -> None:
+    """Notes that a step lies in what is being built: branches, and functions, which may be called in others.
+
+    Args:
+        variable: the name of one that it moves.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core import function_marks
+        >>> with tf.Graph().as_default(), function_marks.branches.entered([]):
+        ...     function_marks.note_step("kernel")
+        ...     function_marks.branches.value
+        ['kernel']
+    """
+    graph = tf.get_default_graph()
+    while hasattr(graph, "outer_graph"):
+        setattr(graph, _STEP, variable)
+        graph = graph.outer_graph
+    if branches.value is not None:
+        branches.value.append(variable)
+
+
 def _handing_over(stock: Callable[..., Any]) -> Callable[..., Any]:
     def _call_flat(self: Any, tensor_inputs: Any, captured_inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if not eager.is_on():
@@ -79,6 +105,8 @@ def _handing_over(stock: Callable[..., Any]) -> Callable[..., Any]:
         for place, error in getattr(self.graph, _REFUSED, ()):
             if place < len(tensor_inputs):
                 refuse(tensor_inputs[place], error)
+        if hasattr(self.graph, _STEP) and not tf.executing_eagerly():
+            note_step(getattr(self.graph, _STEP))
         made = stock(self, tensor_inputs, captured_inputs, *args, **kwargs)
         outputs = getattr(self.graph, _OUTPUTS, None)
         if outputs is None:

@@ -2,19 +2,16 @@
 
 A branch that each rank chooses by its own part of the gradients, as whether they are finite, is taken by some ranks and
 not by others: replicas of dense variables would drift apart, and parts of tables stay behind. Eagerly, outside of a
-tf.function, a branch is Python's own `if`, of which nothing is seen.
+tf.function, a branch is Python's own `if`, of which nothing is seen; nor is anything of loops that are functions.
 """
 from typing import Any, Callable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import wrapping
-from sok1x.core.thread_scope import ThreadScope
+from sok1x.core import function_marks, wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, cond_v2, is_eager_outside
 from sok1x.graph_ops.gradients import provenance
 from sok1x.graph_ops.operations import branches
-
-_inside = ThreadScope()  # its value: a list, of steps in the branches that are being built as functions
 
 
 def watch() -> None:
@@ -27,20 +24,22 @@ def watch() -> None:
     for kind in (tf.train.Optimizer, *KERAS_OPTIMIZERS):
         wrapping.wrap(kind, "apply_gradients", _compared)
     wrapping.wrap(cond_v2, "cond_v2", _guarding)
+    wrapping.wrap(cond_v2, "indexed_case", _guarding_case)
 
 
 def _compared(stock: Callable[..., Any]) -> Callable[..., Any]:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        if not (_is_in_branch() or _inside.value is not None) or provenance.ranks() == 1:
+        if tf.executing_eagerly() or provenance.ranks() == 1:
             return stock(self, grads_and_vars, *args, **kwargs)
         pairs: List[Any] = list(grads_and_vars)
-        for gradient, variable in pairs:
-            if gradient is not None and _is_of_all_ranks(gradient, variable):
-                if _is_in_branch():
-                    branches.guard_step(variable.name)
-                if _inside.value is not None:
-                    _inside.value.append(variable.name)
-                break
+        moved = [variable.name for gradient, variable in pairs if gradient is not None]
+        # A function's body does not know what it is given: any step in it counts, and in branches that are functions.
+        if moved:
+            function_marks.note_step(moved[0])
+        of_all = [variable.name for gradient, variable in pairs
+                  if _is_in_branch() and gradient is not None and _is_of_all_ranks(gradient, variable)]
+        if of_all:
+            branches.guard_step(of_all[0])
         return stock(self, pairs, *args, **kwargs)
 
     return apply_gradients
@@ -49,20 +48,32 @@ def _compared(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _guarding(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of TensorFlow's tf.cond whose branches are functions, as in a tf.function."""
     def cond(pred: Any, true_fn: Any, false_fn: Any, name: Optional[str] = "cond") -> Any:
-        if not isinstance(pred, tf.Tensor) or provenance.ranks() == 1:
-            return stock(pred, true_fn, false_fn, name)
-        with tf.name_scope(name or "cond"):
-            decides = tf.identity(pred, name="decides")  # a node of its own, which can be made to wait
-        steps: List[str] = []
-        with _inside.entered(steps):
-            made = stock(decides, true_fn, false_fn, name)
-        if steps:
-            branches.guard_step_in_function(steps[0], decides.op)
-            if _inside.value is not None:
-                _inside.value.extend(steps)  # the branch around this one has them, too
-        return made
+        return _guarded(pred, name or "cond", "tf.cond", lambda decides: stock(decides, true_fn, false_fn, name))
 
     return cond
+
+
+def _guarding_case(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Likewise of tf.switch_case."""
+    def case(branch_index: Any, branch_fns: Any, name: str = "indexed_case", *args: Any, **kwargs: Any) -> Any:
+        return _guarded(branch_index, name, "tf.switch_case",
+                        lambda decides: stock(decides, branch_fns, name, *args, **kwargs))
+
+    return case
+
+
+def _guarded(decision: Any, name: str, what: str, build: Callable[[Any], Any]) -> Any:
+    if tf.executing_eagerly() or not tf.is_tensor(decision) or provenance.ranks() == 1:
+        return build(decision)
+    with tf.name_scope(name):
+        decides = tf.identity(decision, name="decides")  # a node of its own, which can be made to wait
+    steps: List[str] = []
+    with function_marks.branches.entered(steps):
+        made = build(decides)
+    if steps:
+        branches.guard_step_in_function(steps[0], decides.op, what)
+        function_marks.note_step(steps[0])  # the branch around this one has it, too
+    return made
 
 
 def _is_in_branch() -> bool:

@@ -51,12 +51,47 @@ def of_table(table, kernel):
     return [table.values]
 
 
+def dense_steps(rank):
+    """Of what a function is given nothing is known there: any step counts."""
+    kernel, optimizer = tf.Variable([1.0]), KERAS.SGD(0.5)
+    optimizer.build([kernel])
+    inner = tf.function(lambda gradient: optimizer.apply_gradients([(gradient, kernel)]))
+    inner(tf.constant([0.0]))  # it is traced here, and in no branch
+    flag = tf.Variable(rank == 0)
+
+    def apply(gradient):
+        inner(gradient)
+        return 1
+
+    return kernel, {
+        "a function": lambda gradient: tf.cond(tf.identity(flag), lambda: apply(gradient), lambda: 0),
+        "a variable": lambda gradient: tf.cond(flag, lambda: apply(gradient), lambda: 0),
+        "in a branch in a function": lambda gradient: tf.function(lambda: tf.cond(
+            tf.constant(True), lambda: tf.cond(flag, lambda: apply(gradient), lambda: 0), lambda: 0))(),
+        "a case": lambda gradient: tf.switch_case(tf.cast(flag, tf.int32), [lambda: 0, lambda: apply(gradient)])}
+
+
+def check_dense_steps(rank):
+    kernel, steps = dense_steps(rank)
+    for name, step in steps.items():
+        words = "got branch 1 on ranks [0] and 0 on ranks [1]" if name == "a case" else \
+            "got the predicate True on ranks [0] and False on ranks [1]"
+        try:
+            tf.function(step)(tf.constant([1.0]))
+        except tf.errors.InvalidArgumentError as error:
+            assert words in str(error), (name, error)
+        else:
+            raise AssertionError((name, kernel.numpy()))
+        assert kernel.numpy().tolist() == [1.0], name
+
+
 def main():
     sok.init()
     rank = launch.current().rank
     model, known = Model("new"), tf.constant(True)  # a predicate of eager execution
     tf.function(lambda: tf.cond(known, lambda: model.applied([(model.gradients(1.0)[0], model.table)]), lambda: 0))()
     np.testing.assert_array_equal(sok.export(model.table)[1].numpy(), [[0.0]])
+    check_dense_steps(rank)
     for kind in KINDS:
         for way in (Model.step, Model.nested):
             model = Model(kind)
