@@ -25,7 +25,8 @@ _guarded = weakref.WeakKeyDictionary()  # graph -> names of the ops that decide,
 class AgreeConfig(NamedTuple):
     """Attributes:
       label: what must be equal on all ranks.
-      what: 'tf.cond' or 'tf.while_loop'. context: its name. inside: what is in it, and why all ranks must run that.
+      what: 'tf.cond', 'tf.switch_case' or 'tf.while_loop'. context: its name. inside: what is in it, and why all ranks
+        must run that.
       leave: what to do without it."""
 
     label: str

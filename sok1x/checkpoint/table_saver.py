@@ -9,6 +9,7 @@ afterwards looked at, and one that holds tables becomes a `TableSaver`, the same
 """
 import contextlib
 import copy
+import functools
 import numbers
 import os
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
@@ -115,6 +116,7 @@ class TableSaver(tf.train.Saver):
             if one.error is not None and (rank == world.rank or place.error is None):
                 raise (ValueError if rank == world.rank else CheckpointError)(one.error)
         with self._talk.about("a tf.train.Saver restores tables from {}".format(places[0].prefix)):
+            others = self._other_slots(sess)
             if len({one.token for one in places}) > 1:
                 raise MismatchError("The ranks restore different checkpoints: {}.".format(
                     whose_shards.by_rank([one.prefix for one in places])))
@@ -128,15 +130,20 @@ class TableSaver(tf.train.Saver):
                 self._restoring.restore_one_ranks(sess, place.prefix)
             else:
                 self._talk.agree(sess, lambda: self._restore_own(sess, save_path))
-            others = self._other_slots(sess.graph)
-            if others:
-                self._talk.agree(sess, lambda: [sess.run(slot.initializer) for slot in others])
+            if others is not None:
+                self._talk.agree(sess, functools.partial(_initialize, sess, others))
 
-    def _other_slots(self, graph: tf.Graph) -> List[Any]:
-        """Slots that are not restored, of tables whose keys have other rows now: each would be another key's."""
-        moved = {table.name: table for table in self._held.tables if table.variable.table.hashed}
-        return [slot for table in tables_of(graph) if table.name in moved for part, slot in table.parts.items()
-                if part.startswith(shard_names.SLOT) and part not in moved[table.name].parts]
+    def _other_slots(self, session: tf.Session) -> Optional[List[Any]]:
+        """Slots that are not restored of tables in use, whose keys will have other rows: each would be another key's.
+        None where there are no such slots on any rank."""
+        held = {table.name: table for table in self._held.tables if table.variable.table.hashed}
+        found = {state.name: [slot for part, slot in state.parts.items() if part.startswith(shard_names.SLOT)
+                              and part not in held[state.name].parts]
+                 for state in tables_of(session.graph) if state.name in held}
+        if not any(found.values()):
+            return None
+        return [slot for name, slots in found.items() if slots and _in_use(session, held[name].variable)
+                for slot in slots]
 
     def _restore_own(self, session: tf.Session, save_path: str) -> None:
         """What this rank has saved for itself, as TensorFlow does it."""
@@ -268,6 +275,19 @@ def _world() -> Any:
     if world is None:
         raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
     return world
+
+
+def _initialize(session: tf.Session, variables: List[Any]) -> None:
+    for variable in variables:  # not all at once: each takes its size in memory once more until then
+        session.run(variable.initializer)
+
+
+def _in_use(session: tf.Session, table: Any) -> bool:
+    """Whether a table has rows: in a new session it has none, and its slots may have been restored by another Saver."""
+    try:
+        return int(session.run(table.index[-1])) > 0
+    except tf.errors.FailedPreconditionError:
+        return False
 
 
 def _clock(session: tf.Session, table: Any) -> int:

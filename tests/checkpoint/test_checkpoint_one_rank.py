@@ -202,3 +202,21 @@ def test_slots_that_a_saver_does_not_hold_begin_anew_and_are_no_other_keys(kind,
             session.run(step, asked)
             moved = before - session.run(rows, asked)
     np.testing.assert_allclose(moved, np.full([5, 1], 1 / np.sqrt(2)), rtol=1e-5)
+
+
+def test_slots_that_another_saver_has_restored_before_stay(tmp_path):
+    """In a new session the one of slots alone may come first."""
+    model, session, _ = trained()
+    slots = [variable for variable in model.graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
+             if variable.op.name.endswith("/Adagrad")]
+    assert slots
+    for name, variables in (("rows", [model.table]), ("slots", slots)):
+        model.saver(variables).save(session, str(tmp_path / name))
+    expected = session.run(slots)
+    other = Model()
+    with other.session() as restored:
+        by_name = {variable.name: variable for variable in other.graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)}
+        other.saver([by_name[slot.name] for slot in slots]).restore(restored, str(tmp_path / "slots"))
+        other.saver([other.table]).restore(restored, str(tmp_path / "rows"))
+        for got, value in zip(restored.run([by_name[slot.name] for slot in slots]), expected):
+            np.testing.assert_array_equal(got, value)
