@@ -2,6 +2,8 @@
 
 A rank that stepped alone would have its replicas of dense variables drift apart: all step, or none, or it is an error.
 """
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -12,6 +14,10 @@ from sok1x import launch  # noqa: E402
 KERAS = tf.keras.optimizers
 KINDS = {"new": lambda: KERAS.SGD(1.0), "legacy": lambda: KERAS.legacy.SGD(1.0),
          "train": lambda: tf.compat.v1.train.GradientDescentOptimizer(1.0)}
+
+
+# AutoGraph cannot read lambdas inside each other, and says so.
+function = functools.partial(tf.function, autograph=False)
 
 
 class Model:
@@ -55,7 +61,7 @@ def dense_steps(rank):
     """Of what a function is given nothing is known there: any step counts."""
     kernel, optimizer = tf.Variable([1.0]), KERAS.SGD(0.5)
     optimizer.build([kernel])
-    inner = tf.function(lambda gradient: optimizer.apply_gradients([(gradient, kernel)]))
+    inner = function(lambda gradient: optimizer.apply_gradients([(gradient, kernel)]))
     inner(tf.constant([0.0]))  # it is traced here, and in no branch
     flag = tf.Variable(rank == 0)
 
@@ -66,7 +72,7 @@ def dense_steps(rank):
     return kernel, {
         "a function": lambda gradient: tf.cond(tf.identity(flag), lambda: apply(gradient), lambda: 0),
         "a variable": lambda gradient: tf.cond(flag, lambda: apply(gradient), lambda: 0),
-        "in a branch in a function": lambda gradient: tf.function(lambda: tf.cond(
+        "in a branch in a function": lambda gradient: function(lambda: tf.cond(
             tf.constant(True), lambda: tf.cond(flag, lambda: apply(gradient), lambda: 0), lambda: 0))(),
         "a case": lambda gradient: tf.switch_case(tf.cast(flag, tf.int32), [lambda: 0, lambda: apply(gradient)])}
 
@@ -77,7 +83,7 @@ def check_dense_steps(rank):
         words = "got branch 1 on ranks [0] and 0 on ranks [1]" if name == "a case" else \
             "got the predicate True on ranks [0] and False on ranks [1]"
         try:
-            tf.function(step)(tf.constant([1.0]))
+            function(step)(tf.constant([1.0]))
         except tf.errors.InvalidArgumentError as error:
             assert words in str(error), (name, error)
         else:
@@ -89,13 +95,13 @@ def main():
     sok.init()
     rank = launch.current().rank
     model, known = Model("new"), tf.constant(True)  # a predicate of eager execution
-    tf.function(lambda: tf.cond(known, lambda: model.applied([(model.gradients(1.0)[0], model.table)]), lambda: 0))()
+    function(lambda: tf.cond(known, lambda: model.applied([(model.gradients(1.0)[0], model.table)]), lambda: 0))()
     np.testing.assert_array_equal(sok.export(model.table)[1].numpy(), [[0.0]])
     check_dense_steps(rank)
     for kind in KINDS:
         for way in (Model.step, Model.nested):
             model = Model(kind)
-            step = tf.function(lambda scale: way(model, scale, of_table))
+            step = function(lambda scale: way(model, scale, of_table))
             assert step(tf.constant(1.0)).numpy() == 1, (kind, way)
             nobody = float("inf")
             assert step(tf.constant(nobody)).numpy() == 0, (kind, way)
