@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import agreed_timer, caches, one_rank, prefixes, ranks_paths, shard_names, whose_shards
+from sok1x.checkpoint import agreed_timer, caches, one_rank, prefixes, ranks_paths, whose_shards
 from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.held import Held, with_keys
@@ -137,8 +137,7 @@ class TableSaver(tf.train.Saver):
         """Slots that are not restored of tables in use, whose keys will have other rows: each would be another key's.
         None where there are no such slots on any rank."""
         held = {table.name: table for table in self._held.tables if table.variable.table.hashed}
-        found = {state.name: [slot for part, slot in state.parts.items() if part.startswith(shard_names.SLOT)
-                              and part not in held[state.name].parts]
+        found = {state.name: state.slots_besides({slot.op.name for slot in held[state.name].parts.values()})
                  for state in tables_of(session.graph) if state.name in held}
         if not any(found.values()):
             return None

@@ -1,5 +1,5 @@
 """What a graph's state is made of: tables with what has a value for each of their rows, and everything else."""
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Collection, Dict, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
@@ -25,6 +25,11 @@ class TableState(NamedTuple):
         """All that belongs to this rank's shard: it is in the shard files, not in TensorFlow's checkpoint."""
         forgetting = [variable for name, variable in self.variable.forgetting.items() if name not in self.parts]
         return [self.variable] + list(self.variable.index) + forgetting + list(self.parts.values())
+
+    def slots_besides(self, names: Collection[str]) -> List[ShardVariable]:
+        """Optimizers' slots of the table, but for those of these names."""
+        return [made for part, made in self.parts.items()
+                if part.startswith(shard_names.SLOT) and made.op.name not in names]
 
 
 def tables_of(graph: tf.Graph) -> List[TableState]:

@@ -122,6 +122,5 @@ def _other_slots(table: TableTransfers) -> List[Any]:
     loaded = {made.op.name for made in table.slots.variables.values()}
     for state in tables.tables_of(table.variable.graph):
         if state.variable is table.variable:
-            return [made for part, made in state.parts.items()
-                    if part.startswith(shard_names.SLOT) and made.op.name not in loaded]
+            return list(state.slots_besides(loaded))
     return []

@@ -36,10 +36,11 @@ def _compared(stock: Callable[..., Any]) -> Callable[..., Any]:
         # A function's body does not know what it is given: any step in it counts, and in branches that are functions.
         if moved:
             function_marks.note_step(moved[0])
-        of_all = [variable.name for gradient, variable in pairs
-                  if _is_in_branch() and gradient is not None and _is_of_all_ranks(gradient, variable)]
-        if of_all:
-            branches.guard_step(of_all[0])
+        if _is_in_branch():
+            of_all = next((variable.name for gradient, variable in pairs
+                           if gradient is not None and _is_of_all_ranks(gradient, variable)), None)
+            if of_all is not None:
+                branches.guard_step(of_all)
         return stock(self, pairs, *args, **kwargs)
 
     return apply_gradients

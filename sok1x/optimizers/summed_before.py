@@ -2,9 +2,8 @@
 
 In a graph the ops tell. Eagerly a tensor is marked that has been summed, also where it comes out of a tf.function; what
 is made of it, or comes into a function or out of a branch, is another tensor, and looks like one of a tape, which is
-still to be summed. A mean of means
-is what it was; a sum of sums is N times as much. So after an optimizer that sums has given gradients away, it takes
-these back as they are, or none.
+still to be summed. A mean of means is what it was; a sum of sums is N times as much. So after an optimizer that sums
+has given gradients away, it takes these back as they are, or none.
 """
 from typing import Any
 

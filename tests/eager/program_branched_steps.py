@@ -14,8 +14,6 @@ from sok1x import launch  # noqa: E402
 KERAS = tf.keras.optimizers
 KINDS = {"new": lambda: KERAS.SGD(1.0), "legacy": lambda: KERAS.legacy.SGD(1.0),
          "train": lambda: tf.compat.v1.train.GradientDescentOptimizer(1.0)}
-
-
 # AutoGraph cannot read lambdas inside each other, and says so.
 function = functools.partial(tf.function, autograph=False)
 
