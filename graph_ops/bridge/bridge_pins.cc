@@ -1,6 +1,7 @@
 // See bridge_pins.h.
 #include "bridge_pins.h"
 
+#include <algorithm>
 #include <string>
 
 #include "bridge_calls.h"
@@ -22,6 +23,8 @@ class Pin : public tf::ResourceBase {
 };
 
 namespace {
+
+constexpr size_t kMostQuiets = 8192;
 
 #if TF_MAJOR_VERSION != 1
 
@@ -76,9 +79,7 @@ tf::Status Pins::Look(Request* request, const tf::Var* rows) {
     int64_t first = 0;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      Flights& flights = tables_[rows];
-      first = ++flights.lookups;
-      flights.first.insert(first);
+      first = Begin(rows, true);
     }
     request->pins.push_back(Shared(new Pin(rows, first)));
     return tf::Status();
@@ -98,10 +99,8 @@ tf::Status Pins::Look(Request* request, const tf::Var* rows) {
   int64_t first = 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    Flights& flights = tables_[rows];
     if (known && rows == nullptr) return tf::Status();  // a step is counted once
-    first = ++flights.lookups;
-    if (!known) flights.first.insert(first);
+    first = Begin(rows, !known);
   }
   if (known) return tf::Status();
   // Where it fails the pin is deleted, and the step is in flight no more.
@@ -110,6 +109,32 @@ tf::Status Pins::Look(Request* request, const tf::Var* rows) {
 #else
   return container->Create(resources, name, new Pin(rows, first));
 #endif
+}
+
+int64_t Pins::Begin(const tf::Var* rows, bool step) {
+  Flights& flights = tables_[rows];
+  if (rows == nullptr && flights.first.empty() && MicrosecondsNow() - quiet() >= kPause) {
+    paused_.store(quiet());
+    KeepQuiet(quiet());
+  }
+  const int64_t first = ++flights.lookups;
+  if (step) flights.first.insert(first);
+  return first;
+}
+
+void Pins::KeepQuiet(int64_t time) {
+  if (time <= (kept_quiets_.empty() ? 0 : kept_quiets_.back())) return;
+  kept_quiets_.push_back(time);
+  if (kept_quiets_.size() < kMostQuiets) return;
+  std::deque<int64_t> fewer;
+  for (size_t i = 0; i < kMostQuiets; i += i < kMostQuiets / 2 ? 2 : 1) fewer.push_back(kept_quiets_[i]);
+  kept_quiets_.swap(fewer);
+}
+
+int64_t Pins::QuietAfter(int64_t time) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = std::upper_bound(kept_quiets_.begin(), kept_quiets_.end(), time);
+  return found != kept_quiets_.end() ? *found : quiet() > time ? quiet() : 0;
 }
 
 void Pins::Keep(Request* request) {
@@ -155,7 +180,10 @@ void Pins::Leave(const tf::Var* rows, int64_t first) {
   if (rows == nullptr) {
     const int64_t now = MicrosecondsNow();
     ended_.store(now);
-    if (found->second.first.empty()) quiet_.store(now);
+    if (found->second.first.empty()) {
+      quiet_.store(now);
+      if (kept_quiets_.empty() || now - kept_quiets_.back() >= kPause) KeepQuiet(now);
+    }
   } else if (found->second.first.empty()) {
     tables_.erase(found);
   }
@@ -176,13 +204,17 @@ int sok1x_pin_changing(void* handle) {
   return sok1x::Report(sok1x::Pins::Get()->Look(static_cast<sok1x::Request*>(handle), nullptr));
 }
 
-// Pins::Changing, Pins::ended, the time and Pins::quiet: numbers[5].
+// Pins::Changing, Pins::ended, the time, Pins::quiet and Pins::paused: numbers[6].
 void sok1x_changing(int64_t* numbers) {
   sok1x::Pins::Get()->Changing(numbers, numbers + 1);
   numbers[2] = sok1x::Pins::Get()->ended();
   numbers[3] = sok1x::MicrosecondsNow();
   numbers[4] = sok1x::Pins::Get()->quiet();
+  numbers[5] = sok1x::Pins::Get()->paused();
 }
+
+// Pins::QuietAfter.
+int64_t sok1x_quiet_after(int64_t time) { return sok1x::Pins::Get()->QuietAfter(time); }
 
 // Pins::Since of that table.
 int64_t sok1x_pinned_since(void* handle, int rows, int64_t* steps) {

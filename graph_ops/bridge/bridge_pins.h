@@ -15,6 +15,7 @@
 #define SOK1X_BRIDGE_PINS_H
 
 #include <atomic>
+#include <deque>
 #include <mutex>
 #include <set>
 #include <unordered_map>
@@ -22,6 +23,9 @@
 #include "bridge_request.h"
 
 namespace sok1x {
+
+// A pause of so many microseconds without steps that change tables is worth a note. Kept in step with step_times.py.
+constexpr int64_t kPause = 250000;
 
 class Pins {
  public:
@@ -49,6 +53,13 @@ class Pins {
   // When one has ended last while no other was in flight; likewise.
   int64_t quiet() const { return quiet_.load(); }
 
+  // Of these moments the last that a pause of kPause followed; likewise.
+  int64_t paused() const { return paused_.load(); }
+
+  // One of these moments after a time, 0 where none is known: the first, or one that is less than kPause later. The
+  // older they get, the fewer are known.
+  int64_t QuietAfter(int64_t time);
+
   // Whether an op's step is one that TensorFlow ends: not what runs eagerly.
   static bool EndsWithStep(const tf::OpKernelContext* context);
 
@@ -59,11 +70,15 @@ class Pins {
     std::multiset<int64_t> first;  // of each step in flight, the number of its first lookup
   };
   void Leave(const tf::Var* rows, int64_t first);
+  // Counts a lookup, which begins its step or does not; under the mutex, as the next. The lookup's number.
+  int64_t Begin(const tf::Var* rows, bool step);
+  void KeepQuiet(int64_t time);
 
   std::mutex mutex_;
   // Those that steps in flight have looked up; and null, which stays, so that its numbers go on.
   std::unordered_map<const tf::Var*, Flights> tables_;
-  std::atomic<int64_t> ended_{0}, quiet_{0};
+  std::atomic<int64_t> ended_{0}, quiet_{0}, paused_{0};
+  std::deque<int64_t> kept_quiets_;  // ascending
 };
 
 }  // namespace sok1x

@@ -22,9 +22,6 @@ constexpr int64_t kAwaitsGradients = 400;
 // How long it goes on by itself where there are other ranks: Python keeps the clocks. Microseconds.
 constexpr int64_t kTurn = 5000;
 
-// A pause of so many microseconds without steps that change tables is worth a note. Kept in step with step_times.py.
-constexpr int64_t kPause = 250000;
-
 // Whether an op that makes rows distinct has row numbers, of several ranks: operations/distinct_rows.py.
 bool HasNumbers(const Request& request) { return request.inputs[1].elements == 0 && request.inputs[2].elements > 0; }
 
@@ -189,7 +186,8 @@ int Lane::RunTeams(RequestInfo* infos, int count) {
 
 bool Lane::NotesTime(const LaneOp& op) {
   const int64_t now = MicrosecondsNow();
-  return now >= op.counted[kDue] || now - Pins::Get()->ended() >= kPause;
+  const Pins* const pins = Pins::Get();
+  return now >= op.counted[kDue] || now - pins->ended() >= kPause || op.counted[kStamped] < pins->paused();
 }
 
 std::vector<Lane::Team> Lane::Sort(RequestInfo* infos, int count) {

@@ -2,11 +2,12 @@
 
 Stamps are steps (clock.py). So of each table in each session there is a log of moments: at this time no step that had
 changed rows was in flight any more, and the last one had this number. Such a moment is noted before a step stamps rows,
-where the last note is more than a second old, or no step that changes any table has been in flight for a quarter of a
-second; it is then the end of the last such step, as TensorFlow tells (bridge/bridge_pins.h). Steps in several threads
-may leave no such moment: then one is when all have ended that were in flight at some time. So a time is taken for one
-that is earlier, if any, by a second, or by as long as steps in flight take; at a pause by nothing. A dump may give rows
-that had changed before its time, and never lacks one that changed later.
+where the last note is more than a second old, or for a quarter of a second no step that changes any table has been in
+flight since the table was trained; it is then the end of the last such step, as TensorFlow tells
+(bridge/bridge_pins.h). A table that others have been trained without gets a note of the first such moment after its own
+last step, too. Steps in several threads may leave no such moment: then one is when all have ended that were in flight
+at some time. So a time is taken for one that is earlier, if any, by a second, or by as long as steps in flight take; at
+a pause by nothing. A dump may give rows that had changed before its time, and never lacks one that changed later.
 
 Eagerly a step is what stamps rows of one table, and has ended when nobody has its gradient's row numbers any more.
 What TensorFlow has made of those, joined or without repeats, is not known, and may be about to move rows: for this each
@@ -23,7 +24,7 @@ from typing import Any, Dict, NamedTuple, Optional
 from sok1x.graph_ops.stores.clock_numbers import DUE, STAMPED, counted
 
 EVERY = -1  # a step before all others
-_RESOLUTION, _PAUSE = 1000000, 250000  # microseconds; the latter as kPause in groups/lane.cc
+_RESOLUTION, _PAUSE = 1000000, 250000  # microseconds; the latter as kPause in bridge/bridge_pins.h
 _MOST_NOTES = 8192
 _SESSIONS_REMEMBERED = 1000
 
@@ -37,13 +38,14 @@ class _Waiting(NamedTuple):
 
 class _Now(NamedTuple):
     """Of runs that change any table: the number of the newest, of the oldest in flight (0: none is), when the last
-    ended; the time; and when one ended last while no other was in flight."""
+    ended; the time; when one ended last while no other was in flight; and when one did so before the last pause."""
 
     newest: int
     oldest: int
     ended: int
     time: int
     quiet: int = 0
+    paused: int = 0
 
 
 class _Log:
@@ -58,8 +60,14 @@ class _Log:
         """Whether the table's clock has gone back: somebody has restored it, and told nobody."""
         return bool(self._steps) and step < self._steps[-1]
 
-    def before_step(self, now: _Now, step: int, stamped: Optional[int] = None) -> None:
-        """`step` is the last before that of the run that is the newest. stamped: when rows were last, 0 for never."""
+    def before_step(self, now: _Now, step: int, stamped: Optional[int] = None, rested: int = 0) -> None:
+        """`step` is the last before that of the run that is the newest.
+
+        stamped: when rows were last, 0 for never. rested: a moment after that at which nothing was in flight, or 0.
+        """
+        if rested and stamped and stamped >= self._began:
+            self._waiting = None
+            self._note(rested, step)
         alone = now.oldest == now.newest
         if alone or (stamped is not None and (not stamped or stamped < now.quiet)):  # none in flight has stamped rows
             self._waiting = None
@@ -79,15 +87,15 @@ class _Log:
             for notes in (self._times, self._steps):
                 del notes[1:_MOST_NOTES // 2:2]
 
-    def step_at(self, time: int, now: _Now, step: int, stamped: int, before: int = 0) -> int:
+    def step_at(self, time: int, now: _Now, step: int, stamped: int, before: int = 0, rested: int = 0) -> int:
         """The step of a time. step: of the clock now. stamped: when rows of the table were last stamped, or 0.
 
-        before: how much earlier a run has to have ended.
+        before: how much earlier a run has to have ended. rested: as for `before_step`.
         """
         if time < self._began:
             return EVERY
         time = max(time - before, self._began)
-        if stamped < self._began or (not now.oldest and time >= now.ended):
+        if stamped < self._began or (not now.oldest and time >= now.ended) or 0 < rested <= time:
             return step
         place = bisect.bisect_right(self._times, time)
         return self._steps[place - 1] if place else EVERY
@@ -97,7 +105,7 @@ _logs: Dict[int, Dict[str, _Log]] = {}  # session -> table's name -> log
 
 
 def _now(request: Any) -> _Now:
-    numbers = (ctypes.c_int64 * 5)()
+    numbers = (ctypes.c_int64 * 6)()
     request.library.changing(numbers)
     return _Now(*numbers)
 
@@ -117,7 +125,8 @@ def begin(request: Any, table: str) -> None:
 def is_due(table: str, request: Any) -> bool:
     """Whether `before_stamps` has something to note before rows of a table, by its name, are stamped."""
     now = _now(request)
-    return now.time >= counted(table)[DUE] or now.time - now.ended >= _PAUSE
+    known = counted(table)
+    return now.time >= known[DUE] or now.time - now.ended >= _PAUSE or known[STAMPED] < now.paused
 
 
 def begin_changing(request: Any) -> None:
@@ -138,7 +147,7 @@ def before_stamps(store: Any, ahead: int, at_least: int) -> None:
     if log.contradicts(step):
         begin(request, name)
     elif ahead or at_least > step:
-        log.before_step(now, step, stamped)
+        log.before_step(now, step, stamped, request.library.quiet_after(stamped))
         numbers[DUE] = now.time + _RESOLUTION
 
 
@@ -152,4 +161,6 @@ def step_of(request: Any, table: str, time: int, step: int, eager: bool) -> int:
     if _log(request, table, now.time).contradicts(step):
         begin(request, table)
     before = _PAUSE if eager else 0
-    return _log(request, table, now.time).step_at(time, now, step, counted(table)[STAMPED], before)
+    stamped = counted(table)[STAMPED]
+    rested = request.library.quiet_after(stamped)
+    return _log(request, table, now.time).step_at(time, now, step, stamped, before, rested)

@@ -67,6 +67,35 @@ def test_a_pause_is_told_from_what_was_before_and_what_came_after(global_step):
             assert since(run, model, times[2]) == [9]
 
 
+@pytest.mark.parametrize("pauses", [True, False])
+def test_a_table_that_waits_while_others_train_tells_its_own_last_steps(pauses):
+    """After a pause the other's step comes first; or there is no pause, and this table is trained seldom."""
+    with graph():
+        seldom, other = Model(), Model()
+        with session() as run:
+            seldom.train(run, 1)
+            time.sleep(PAUSE if pauses else 0.0)
+
+            def others(seconds):
+                until = time.monotonic() + seconds
+                while time.monotonic() < until:
+                    other.train(run, 5)
+                    time.sleep(0.01)
+            others(0.0 if pauses else 0.6)
+            time.sleep(PAUSE if pauses else 0.0)
+            when = now()
+            others(0.01 if pauses else 0.6)
+            assert since(run, seldom, when) == []
+            seldom.train(run, 2)
+            assert since(run, seldom, when) == [2] and since(run, other, when) == [5]
+            others(1.2)
+            seldom.train(run, 3)
+            later = now()
+            others(0.1)
+            seldom.train(run, 4)
+            assert since(run, seldom, when) == [2, 3, 4] and 4 in since(run, seldom, later)
+
+
 def test_no_change_is_lost_while_threads_train(seed):
     """Two threads train keys of their own all the time; who takes the time before each dump misses nothing."""
     with graph():
