@@ -165,6 +165,9 @@ class EmbeddingVariable(StampedVariable):
     def initializer(self) -> tf.Operation:
         """What initializes the table: its rows, and all that lies beside them.
 
+        Optimizers' slots have initializers of their own, as those of any variable. Where a table that has been trained
+        begins anew, run those too: else keys get rows with the slots of others.
+
         Returns:
             A tf.Operation.
 
