@@ -6,8 +6,9 @@ import tensorflow.compat.v1 as tf
 from sok1x.embeddings import learning_phase
 from sok1x.graph_ops.bridge import callers
 
-# `Estimator._call_model_fn` has its mode in a local variable, and builds each graph for one mode alone.
-_MODEL_FN = tf.estimator.Estimator._call_model_fn.__code__
+# `Estimator._call_model_fn` has its mode in a local variable, and builds each graph for one mode alone. Releases after
+# 2.15 have no Estimator.
+_MODEL_FN = tf.estimator.Estimator._call_model_fn.__code__ if hasattr(tf, "estimator") else None
 
 
 def trains(trainable: bool, ids: tf.SparseTensor) -> Any:
