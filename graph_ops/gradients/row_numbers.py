@@ -18,6 +18,7 @@ _FIRST = frozenset((
     "DynamicPartition", "SplitV", "Unpack", "ReadVariableOp", "PlaceholderWithDefault"))
 _MORE = {"ConcatV2": slice(0, -1), "Concat": slice(1, None), "Split": slice(1, None), "Select": slice(1, None),
          "Merge": slice(None), "RefMerge": slice(None), "Pack": slice(None), "IdentityN": slice(None)}
+_HOLDING = b"operations.pinned_rows.hold"  # our op whose output is its first input
 _SCALING = frozenset(("Mul", "RealDiv", "Div", "DivNoNan", "Minimum", "Maximum"))
 _KEEPING = frozenset(("VarHandleOp", "VariableV2", "Variable", "Placeholder", "PlaceholderV2", "QueueDequeueV2",
                       "QueueDequeueManyV2", "QueueDequeueUpToV2", "AccumulatorTakeGradient",
@@ -40,7 +41,7 @@ def origin(tensor, values=False):
             tables.add(names[each.name])
         elif op.type in _KEEPING:
             kept = kept or op
-        elif op.type in _FIRST:
+        elif op.type in _FIRST or _holds(op):
             waiting.append(op.inputs[0])
         elif op.type in _MORE:
             waiting += list(op.inputs)[_MORE[op.type]]
@@ -64,13 +65,17 @@ def are_all_of(tensor, table_name):
         if each.name in seen or each.name in names:
             continue
         seen.add(each.name)
-        if each.op.type == "Identity":
+        if each.op.type == "Identity" or _holds(each.op):
             waiting.append(each.op.inputs[0])
         elif each.op.type == "ConcatV2":
             waiting += list(each.op.inputs)[:-1]
         else:
             return False
     return True
+
+
+def _holds(op):
+    return op.type == "Sok1xCall" and op.get_attr("function") == _HOLDING
 
 
 def are_of(tensor, table_name):

@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.core import cached_wholes, eager, eager_slots, eager_steps, numbered_rows, run_gradients
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops, tf_ops
+from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside, resource_variable_ops, tf_ops
 from sok1x.graph_ops.gradients import shard_gradients
 from sok1x.graph_ops.stores import initial, stamps
 from sok1x.graph_ops.stores.table import Table
@@ -185,7 +185,8 @@ class StampedVariable(ShardVariable):
         """Gets every op that scatters into the variable, also those of tf.scatter_update and its like."""
         if isinstance(op, tf.Operation) and op.type.startswith("ResourceScatter"):
             rows = op.inputs[1][..., 0] if "Nd" in op.type else op.inputs[1]
-            rows, _ = run_gradients.of_this_run(rows, self)
+            if not is_eager_outside():  # there a row stays as long as its number is there
+                rows, _ = run_gradients.of_this_run(rows, self)
             op._add_control_input(stamps.mark(self.table_variables, rows))
         elif tf.executing_eagerly():
             written = numbered_rows.rows_written()

@@ -45,8 +45,40 @@ def check(world, in_function, kind):
     micro_batch(tf.constant(firsts[2], tf.int64))  # now it may
 
 
+def check_steps_in_functions(kind, optimizer, unknown):
+    """The gradient of two lookups, which TensorFlow puts together, applied in the function: as a variable's.
+
+    unknown: the function makes row numbers of its own of it, in a way that tells nothing of where they come from.
+    """
+    table, stock = sok.DynamicVariable(dimension=DIM, initializer="1", **KINDS[kind]), tf.Variable(tf.ones([8, DIM]))
+    sides = ((table, sok.all2all_dense_embedding), (stock, tf.gather))
+    optimizers = [getattr(tf.keras.optimizers, optimizer)(0.1) for _ in sides]
+
+    @tf.function
+    def step(keys):
+        for (variable, look_up), each in zip(sides, optimizers):
+            with tf.GradientTape() as tape:
+                loss = sum(tf.reduce_sum((number + 2.0) * look_up(variable, (keys + number) % 8) ** 2)
+                           for number in range(2))
+            gradient = tape.gradient(loss, variable)
+            if unknown:
+                gradient = tf.IndexedSlices(gradient.values, tf.math.add(gradient.indices, 0), gradient.dense_shape)
+            each.apply_gradients([(gradient, variable)])
+
+    for first in range(4):
+        step(tf.constant([first, 2 * first, 7], tf.int64))
+    keys, rows = sok.export(table)
+    assert len(keys) == 8, keys
+    np.testing.assert_allclose(rows, stock.numpy()[keys.numpy()], rtol=1e-5, err_msg=str((kind, optimizer, unknown)))
+
+
 def main():
     sok.init()
+    if launch.current().size == 1:
+        for kind, optimizer in (("forgets", "Adagrad"), ("forgets", "RMSprop"), ("forgets", "Adam"),
+                                ("cache", "Adagrad")):
+            for unknown in (False, True):
+                check_steps_in_functions(kind, optimizer, unknown)
     for in_function in (False, True):
         for kind in KINDS:
             check(launch.current(), in_function, kind)
