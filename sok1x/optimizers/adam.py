@@ -93,13 +93,14 @@ class Adam(adam.Adam):
                 self._promised = tf.no_op(name="init_" + self._name)
             return self._promised
 
-    def apply_gradients(self, grads_and_vars: Iterable[Any], name: Optional[str] = None) -> tf.Operation:
+    def apply_gradients(self, grads_and_vars: Iterable[Any], name: Optional[str] = None, **kwargs: Any) -> tf.Operation:
         """An op that takes one step.
 
         Args:
             grads_and_vars: pairs (gradient, variable): float32 tensors [V, D] or tf.IndexedSlices with values
                 [u, D], and embedding variables.
             name: of the op.
+            **kwargs: what TensorFlow 2's Keras optimizers take besides, as its loss scaling gives it.
 
         Returns:
             A tf.Operation.
@@ -115,7 +116,7 @@ class Adam(adam.Adam):
                     "optimizer of TensorFlow (sok1x.split_embedding_variable_from_others tells them apart)".format(
                         getattr(variable, "name", variable)))
         known = set(self._initializers())
-        step = super().apply_gradients(pairs, name=name)
+        step = super().apply_gradients(pairs, name=name, **kwargs)
         if self._promised is not None and self._promised.graph is tf.get_default_graph():
             self._promised._add_control_inputs([op for op in self._initializers() if op not in known])
         return step

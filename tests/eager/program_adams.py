@@ -29,6 +29,8 @@ OPTIMIZERS = {
     "Adam, wrapped": (lambda: sok.OptimizerWrapper(sok.optimizers.Adam(0.05)), lambda: KERAS.legacy.Adam(0.05)),
     "Adam, distributed": (lambda: sok.DistributedOptimizer(sok.optimizers.Adam(0.05), average=False),
                           lambda: KERAS.legacy.Adam(0.05)),
+    "Adam, scaled": (lambda: tf.keras.mixed_precision.LossScaleOptimizer(sok.optimizers.Adam(0.05)),
+                     lambda: KERAS.legacy.Adam(0.05)),
     "Keras' Adam": (lambda: sok.tf.keras.optimizers.Adam(0.05), lambda: KERAS.legacy.Adam(0.05)),
     "SGD": (lambda: sok.SGD(0.05), lambda: TRAIN.GradientDescentOptimizer(0.05)),
     "LazyAdam": (lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.05), None),
@@ -64,7 +66,10 @@ def check(kind, name, in_function, world, random):
     def step(keys, factors):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(sok.all2all_dense_embedding(table, keys) ** 2 * factors[:, None])
-        optimizer.apply_gradients(zip(tape.gradient(loss, [table]), [table]))
+            loss = optimizer.get_scaled_loss(loss) if "scaled" in name else loss
+        gradients = tape.gradient(loss, [table])
+        gradients = optimizer.get_unscaled_gradients(gradients) if "scaled" in name else gradients
+        optimizer.apply_gradients(zip(gradients, [table]))
     step = tf.function(step) if in_function else step
     for number in range(STEPS):
         keys, factors = random.randint(0, KEYS, 8), random.normal(size=8).astype(np.float32)
