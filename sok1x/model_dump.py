@@ -11,6 +11,7 @@ from sok1x.core import sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings.layer import EmbeddingLayer
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
+from sok1x.graph_ops.stores.step_times import EVERY
 
 __all__ = ["incremental_model_dump"]
 
@@ -54,7 +55,8 @@ def incremental_model_dump(variables: Any, utc_datetime: Any, sess: Any = None, 
         (keys, values): lists with, for each table, keys [n] of its key dtype, those of rank 0 first, and values [n, D].
         With `evicted` (keys, values, gone, complete): gone, for each table the keys int64 [m] that have left since and
         have no row now (none of a table that does not forget); complete, for each whether these are all. Where they are
-        not, as `sok.evicted_keys` says, what has left is known from a dump of all rows alone.
+        not, as `sok.evicted_keys` says, and since before the table was initialized, loaded or restored, what has left
+        is known from a dump of all rows alone. (Who asks since 1970 has had none.)
 
     Raises:
         TypeError: no tables, or no time.
@@ -143,7 +145,8 @@ def _run(session: Any, tables: List[EmbeddingVariable], times: List[int], evicte
     gone = [session.run(table.evicted[1:], since) if evicted and table.evicted is not None else nothing
             for table in tables]
     changed = session.run([table.changed[1:] for table in tables], since)
-    return [_Dump(keys, values, *left) for (keys, values), left in zip(changed, gone)]
+    return [_Dump(keys, values, left, bool(complete) and (step != EVERY or time == 0))
+            for (keys, values), (left, complete), step, time in zip(changed, gone, steps, times)]
 
 
 def _of_all(ranks: Talk, mine: _Dump, told: List[Any]) -> Any:

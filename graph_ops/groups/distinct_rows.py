@@ -49,6 +49,7 @@ class Distinct(GroupForm):
         for taken, moves in zip(members, ahead.tolist()):
             if step_times.is_due(taken.config.table.name, request):
                 _note_time(taken, moves, world)
+            step_times.stamps_now(taken.config.table.name, request)
         at_least, rows, counts = np.zeros((3, size), np.int64)
         left = np.empty(size, np.uint8)
         made.call("distinct", world.size == 1, ahead, at_least, rows, counts, left)

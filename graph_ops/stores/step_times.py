@@ -120,6 +120,7 @@ def begin(request: Any, table: str) -> None:
     """All rows of a table, by its name, are new: nothing is known of what was before."""
     _logs.get(request.session, {}).pop(table, None)
     _log(request, table, _now(request).time)
+    counted(table)[DUE] = 0  # that of another session may be later
 
 
 def is_due(table: str, request: Any) -> bool:
@@ -132,6 +133,11 @@ def is_due(table: str, request: Any) -> bool:
 def begin_changing(request: Any) -> None:
     """Has the request's run be known as one that changes tables. (Where it cannot be, times near it are not noted.)"""
     request.library.pin_changing(request.handle)
+
+
+def stamps_now(table: str, request: Any) -> None:
+    """Hears that rows of a table, by its name, are stamped, whether there was something to note before or not."""
+    counted(table)[STAMPED] = _now(request).time
 
 
 def before_stamps(store: Any, ahead: int, at_least: int) -> None:

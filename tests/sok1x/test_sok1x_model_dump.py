@@ -96,6 +96,73 @@ def test_a_table_that_waits_while_others_train_tells_its_own_last_steps(pauses):
             assert since(run, seldom, when) == [2, 3, 4] and 4 in since(run, seldom, later)
 
 
+def test_sessions_that_follow_each_other_know_their_own_steps():
+    """What is known of a table of this name in the session before says nothing of this one's."""
+    with graph():
+        model = Model()
+        for _ in range(4):
+            with session() as run:
+                when = now()
+                assert since(run, model, when) == []
+                model.train(run, 7)
+                assert since(run, model, when) == [7]
+                between = now()
+                model.train(run, 8)
+                model.train(run, 9)
+                assert set(since(run, model, between)) >= {8, 9}
+
+
+def test_each_of_many_steps_is_in_the_dump_after_it(seed):
+    """Of two tables now one is trained and now both, with rests between: who follows has all rows."""
+    random = np.random.RandomState(seed)
+    with graph():
+        models = [Model(), Model()]
+        both = [model.step for model in models]
+        with session() as run:
+            last, known = datetime.datetime(1970, 1, 1), [{}, {}]
+            for number in range(60):
+                some = random.randint(0, 100, 6)
+                run.run(both if random.rand() < 0.3 else random.choice(both), {model.keys: some for model in models})
+                time.sleep(random.choice([0, 0, 0, 0.02, 0.26] if number % 4 else [0]))
+                here = now()
+                keys, values = sok.incremental_model_dump([model.layer for model in models], last, run)
+                last = here
+                for place, model in enumerate(models):
+                    known[place].update(zip(keys[place].tolist(), values[place].tolist()))
+                    (every,), (rows,) = sok.incremental_model_dump(model.layer, datetime.datetime(1970, 1, 1), run)
+                    assert known[place] == dict(zip(every.tolist(), rows.tolist())), (number, place)
+
+
+@pytest.mark.parametrize("options", [{"var_type": "hbm"}, {"max_capacity": 64}])
+def test_what_takes_all_rows_away_leaves_no_complete_list_of_keys_that_have_left(options, tmp_path):
+    forgets = "max_capacity" in options  # whose steps go back when it is restored: there less is known afterwards
+    with graph():
+        table = sok.DynamicVariable(1, "1", **options)
+        keys = v1.placeholder(tf.int64, [None])
+        step = v1.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(sok.all2all_dense_embedding(table, keys)))
+        manager = sok.CheckpointManager(str(tmp_path / "checkpoints"))
+        with session() as run:
+            run.run(step, {keys: [7]})
+            manager.save(run, 1)
+            sok.dump(str(tmp_path / "dump"), table, session=run)
+            for takes in (lambda: manager.restore(run), lambda: sok.load(str(tmp_path / "dump"), table, session=run),
+                          lambda: run.run(v1.global_variables_initializer())):
+                run.run(step, {keys: [9]})
+                time.sleep(PAUSE)
+                when = now()
+                run.run(step, {keys: [5]})
+                *_, complete = sok.incremental_model_dump(table, when, run, evicted=True)
+                assert complete == [True] or forgets
+                takes()
+                after = now()
+                time.sleep(PAUSE)
+                run.run(step, {keys: [7]})
+                (found,), _, (gone,), (complete,) = sok.incremental_model_dump(table, when, run, evicted=True)
+                assert found.tolist() == [7] and not complete and not len(gone)
+                *_, complete = sok.incremental_model_dump(table, after, run, evicted=True)
+                assert complete == [True] or forgets
+
+
 def test_no_change_is_lost_while_threads_train(seed):
     """Two threads train keys of their own all the time; who takes the time before each dump misses nothing."""
     with graph():
