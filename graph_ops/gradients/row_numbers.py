@@ -1,6 +1,7 @@
 """Where row numbers in a graph come from: a lookup's gradient of the same run, or what keeps them between runs."""
 import collections
 
+from sok1x.graph_ops.bridge import op_types
 from sok1x.graph_ops.gradients import shard_gradients
 
 Origin = collections.namedtuple("Origin", "tables kept unknown whole way")
@@ -75,7 +76,7 @@ def are_all_of(tensor, table_name):
 
 
 def _holds(op):
-    return op.type == "Sok1xCall" and op.get_attr("function") == _HOLDING
+    return op_types.is_ours(op) and op.get_attr("function") == _HOLDING
 
 
 def are_of(tensor, table_name):

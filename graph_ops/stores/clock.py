@@ -58,6 +58,7 @@ def stamp(store: Any, global_step: bool, rows: Optional[Any], tells: bool = Fals
     values, clock = store.stamps, store.clock
     ahead, step = next_step(store.request, table, global_step, tells)
     step_times.before_stamps(store, ahead, step)
+    step_times.stamps_now(table.name, store.request)
     if ahead:
         stamps.advance(clock, ahead, 0)
     values = values.front(store.capacity)

@@ -136,7 +136,7 @@ def begin_changing(request: Any) -> None:
 
 
 def stamps_now(table: str, request: Any) -> None:
-    """Hears that rows of a table, by its name, are stamped, whether there was something to note before or not."""
+    """Hears that rows of a table, by its name, are stamped; after `before_stamps`, where that has something to note."""
     counted(table)[STAMPED] = _now(request).time
 
 
@@ -145,7 +145,6 @@ def before_stamps(store: Any, ahead: int, at_least: int) -> None:
     request, name = store.request, store.table.name
     due, known = is_due(name, request), request.library.pin_changing(request.handle) == 0
     now, numbers = _now(request), counted(name)
-    stamped, numbers[STAMPED] = numbers[STAMPED], now.time
     if not due or not known:
         return
     step = int(store.clock.read())
@@ -153,6 +152,7 @@ def before_stamps(store: Any, ahead: int, at_least: int) -> None:
     if log.contradicts(step):
         begin(request, name)
     elif ahead or at_least > step:
+        stamped = numbers[STAMPED]
         log.before_step(now, step, stamped, request.library.quiet_after(stamped))
         numbers[DUE] = now.time + _RESOLUTION
 
