@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from ranks import run_ranks
 
 import sok1x as sok
 from sok1x import deeprec
@@ -49,3 +50,65 @@ def test_rows_that_are_there_from_the_start_have_one(seed):
         ours, theirs = session.run([averages.average(variable) for variable in pair])
     np.testing.assert_array_equal(ours, theirs)
     assert (ours != first).any()
+
+
+EVALUATED = """
+import sys
+import numpy as np
+import tensorflow.compat.v1 as tf
+import sok1x as sok
+from sok1x import launch
+
+tf.logging.set_verbosity(tf.logging.ERROR)
+sok.init()
+first = np.random.RandomState(int(sys.argv[2])).randn(6, 2).astype(np.float32)
+ids = tf.SparseTensor([[key, 0] for key in range(6)], tf.range(6, dtype=tf.int64), [6, 1])
+
+
+def model():
+    average = tf.train.ExponentialMovingAverage(0.5)
+    table, dense = sok.Variable(first, name="items"), tf.get_variable("dense", initializer=first, use_resource=True)
+    loss = tf.reduce_sum(sok.lookup_sparse([table], [ids], combiners=["sum"])[0])
+    optimizer = sok.OptimizerWrapper(tf.train.GradientDescentOptimizer(1.0 / launch.current().size))
+    step = optimizer.apply_gradients(zip(tf.gradients(loss, [table]), [table]))
+    with tf.control_dependencies([step, dense.assign_sub(tf.ones_like(dense), read_value=False)]):
+        return average, average.apply([table, dense])
+
+
+average, step = model()
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    for _ in range(3):
+        session.run(step)
+    tf.train.Saver().save(session, sys.argv[1])
+expected, value = first.astype(np.float64), first.astype(np.float64)
+for _ in range(3):
+    value = value - 1
+    expected = (expected + value) / 2
+tf.reset_default_graph()
+ids = tf.SparseTensor([[key, 0] for key in range(6)], tf.range(6, dtype=tf.int64), [6, 1])
+average, _ = model()
+take = tf.group(*[tf.assign(variable, average.average(variable)) for variable in tf.trainable_variables()])
+evaluated = sok.lookup_sparse([tf.trainable_variables()[0]], [ids], combiners=["sum"])[0]
+with tf.Session() as session:
+    if launch.current().size > 1:
+        try:
+            tf.train.Saver(average.variables_to_restore()).restore(session, sys.argv[1])
+        except sok.checkpoint.CheckpointError as error:
+            assert "gives 'items' another name, 'items/ExponentialMovingAverage'" in str(error), error
+        else:
+            raise AssertionError("restored under another name")
+    tf.train.Saver().restore(session, sys.argv[1])
+    session.run(take)
+    dense = [variable for variable in tf.trainable_variables() if variable.op.name == "dense"]
+    for found in session.run([evaluated] + dense):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+print("ok")
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_table_is_evaluated_by_its_average(ranks, tmp_path, seed):
+    """As docs/checkpoints.md says, of a model that was saved as a whole."""
+    finished = run_ranks(ranks, EVALUATED, str(tmp_path / "model.ckpt"), seed % 10 ** 6)
+    assert finished.out.split() == ["ok"] * ranks, str(finished)
