@@ -62,20 +62,20 @@ from sok1x import launch
 tf.logging.set_verbosity(tf.logging.ERROR)
 sok.init()
 first = np.random.RandomState(int(sys.argv[2])).randn(6, 2).astype(np.float32)
-ids = tf.SparseTensor([[key, 0] for key in range(6)], tf.range(6, dtype=tf.int64), [6, 1])
 
 
 def model():
     average = tf.train.ExponentialMovingAverage(0.5)
     table, dense = sok.Variable(first, name="items"), tf.get_variable("dense", initializer=first, use_resource=True)
-    loss = tf.reduce_sum(sok.lookup_sparse([table], [ids], combiners=["sum"])[0])
+    ids = tf.SparseTensor([[key, 0] for key in range(6)], tf.range(6, dtype=tf.int64), [6, 1])
+    rows, = sok.lookup_sparse([table], [ids], combiners=["sum"])
     optimizer = sok.OptimizerWrapper(tf.train.GradientDescentOptimizer(1.0 / launch.current().size))
-    step = optimizer.apply_gradients(zip(tf.gradients(loss, [table]), [table]))
+    step = optimizer.apply_gradients(zip(tf.gradients(tf.reduce_sum(rows), [table]), [table]))
     with tf.control_dependencies([step, dense.assign_sub(tf.ones_like(dense), read_value=False)]):
-        return average, average.apply([table, dense])
+        return [table, dense], rows, average, average.apply([table, dense])
 
 
-average, step = model()
+_, _, _, step = model()
 with tf.Session() as session:
     session.run(tf.global_variables_initializer())
     for _ in range(3):
@@ -86,10 +86,8 @@ for _ in range(3):
     value = value - 1
     expected = (expected + value) / 2
 tf.reset_default_graph()
-ids = tf.SparseTensor([[key, 0] for key in range(6)], tf.range(6, dtype=tf.int64), [6, 1])
-average, _ = model()
-take = tf.group(*[tf.assign(variable, average.average(variable)) for variable in tf.trainable_variables()])
-evaluated = sok.lookup_sparse([tf.trainable_variables()[0]], [ids], combiners=["sum"])[0]
+variables, rows, average, _ = model()
+take = tf.group(*[tf.assign(variable, average.average(variable)) for variable in variables])
 with tf.Session() as session:
     if launch.current().size > 1:
         try:
@@ -100,8 +98,7 @@ with tf.Session() as session:
             raise AssertionError("restored under another name")
     tf.train.Saver().restore(session, sys.argv[1])
     session.run(take)
-    dense = [variable for variable in tf.trainable_variables() if variable.op.name == "dense"]
-    for found in session.run([evaluated] + dense):
+    for found in session.run([rows, variables[1]]):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 print("ok")
 """
