@@ -14,11 +14,13 @@ In a graph:
 From TensorFlow's threads to ours (C++):
     bridge_signature  what a session.run is made of (a pass over its graph)
     bridge_passes     what the passes that change it have in common
+    bridge_levels     how the nodes of its graph wait for each other
     bridge_fusing     ops that could run at the same time made one node (a pass after that one)
     bridge_fused_node  what that node is made of
     bridge_handles    variables' names, in place of nodes that give their handles
     bridge_packing    what a lookup takes from elsewhere made one tensor on the way (a pass after that one)
     bridge_parts      the ops that make it one, and several again
+    bridge_first      what lookups do not need put behind what they need (the last pass)
     bridge_types      the types of the op
     bridge            the op (bridge.cc), which makes a request; bridge.py: requests and tensors as Python sees them
     bridge_alone      what one rank that is alone need not ask for

@@ -17,91 +17,19 @@
 #include <set>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 #include <vector>
 
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
-#include "tensorflow/core/graph/algorithm.h"
 #include "tensorflow/core/graph/graph.h"
 
 #include "bridge_fused_node.h"
+#include "bridge_levels.h"
 #include "bridge_passes.h"
 #include "bridge_types.h"
 
 namespace sok1x {
 namespace {
-
-// The branches that must be taken for a node to run: what chooses (a node's id and output), and which branch.
-typedef std::set<std::tuple<int, int, int>> Branches;
-
-// Of each node, by its id: its level, and whether it always runs once.
-class Levels {
- public:
-  explicit Levels(const tf::Graph& graph)
-      : levels_(graph.num_node_ids(), 0), loops_(graph.num_node_ids(), false), branches_(graph.num_node_ids()) {
-    std::vector<tf::Node*> order;
-    tf::GetReversePostOrder(graph, &order);
-    for (const tf::Node* node : order) {
-      const int id = node->id();
-      bool looped = node->IsEnter() || node->IsNextIteration();
-      for (const tf::Edge* edge : node->in_edges()) {
-        const tf::Node& from = *edge->src();
-        looped = looped || loops_[from.id()];
-        levels_[id] = std::max(levels_[id], levels_[from.id()] + (Waits(from) ? 1 : 0));
-        // One input is enough for a Merge.
-        if (!node->IsMerge()) Insert(Along(*edge), &branches_[id]);
-      }
-      if (node->IsMerge()) looped = !Join(*node, &branches_[id]) || looped;
-      loops_[id] = looped;
-    }
-  }
-
-  int level(const tf::Node& node) const { return levels_[node.id()]; }
-  bool plain(const tf::Node& node) const { return !loops_[node.id()] && branches_[node.id()].empty(); }
-
- private:
-  static bool Waits(const tf::Node& node) {
-    return IsOurs(node.type_string()) || node.type_string().find("Horovod") == 0;
-  }
-
-  static void Insert(const Branches& from, Branches* to) { to->insert(from.begin(), from.end()); }
-
-  // What must be taken for something to come along an edge.
-  Branches Along(const tf::Edge& edge) const {
-    Branches branches = branches_[edge.src()->id()];
-    const tf::Edge* chooses = nullptr;
-    if (edge.src()->IsSwitch() && !edge.IsControlEdge() && edge.src()->input_edge(1, &chooses).ok()) {
-      // A cond's first Switch is given what the others have through an Identity.
-      while (chooses->src()->IsIdentity() && chooses->src()->input_edge(0, &chooses).ok()) {
-      }
-      branches.insert(std::make_tuple(chooses->src()->id(), chooses->src_output(), edge.src_output()));
-    }
-    return branches;
-  }
-
-  // What both branches that a Merge joins ask for; false where they are not the two of one cond.
-  bool Join(const tf::Node& merge, Branches* joined) const {
-    std::vector<Branches> in;
-    for (const tf::Edge* edge : merge.in_edges()) {
-      if (!edge->IsControlEdge()) in.push_back(Along(*edge));
-    }
-    if (in.size() != 2) return false;
-    for (const auto& branch : in[0]) {
-      const auto other = std::make_tuple(std::get<0>(branch), std::get<1>(branch), 1 - std::get<2>(branch));
-      if (in[1].count(other) == 0) continue;
-      in[0].erase(std::tuple<int, int, int>(branch));
-      in[1].erase(other);
-      *joined = in[0];
-      return in[0] == in[1];
-    }
-    return false;
-  }
-
-  std::vector<int> levels_;
-  std::vector<bool> loops_;  // in a loop, after one, or after what is not understood
-  std::vector<Branches> branches_;
-};
 
 bool Is(const std::string& function, std::initializer_list<const char*> names) {
   return std::find(names.begin(), names.end(), function) != names.end();
@@ -182,7 +110,7 @@ class FusingPass : public tf::GraphOptimizationPass {
       if (!IsOurs(node->type_string())) continue;
       if (tf::GetNodeAttr(node->attrs(), "fuse", &fuse).ok() && fuse) ours.push_back(node);
     }
-    if (ours.size() < 2) return tf::Status();
+    if (ours.empty()) return tf::Status();
     const Levels levels(*graph);
     std::set<tf::Node*> kept;
     TF_RETURN_IF_ERROR(FindKeptSums(ours, levels, &kept));
@@ -195,7 +123,7 @@ class FusingPass : public tf::GraphOptimizationPass {
     }
     for (auto& each : together) {
       Nodes& nodes = each.second;
-      if (nodes.size() < 2 && kept.count(nodes[0]) == 0) continue;
+      if (nodes.size() < 2 && kept.count(nodes[0]) == 0 && !FusedNode::Gains(*nodes[0])) continue;
       // In one order whatever a graph's nodes come in.
       std::sort(nodes.begin(), nodes.end(), [](tf::Node* a, tf::Node* b) { return a->name() < b->name(); });
       TF_RETURN_IF_ERROR(FusedNode().Replace(nodes, kept, graph));

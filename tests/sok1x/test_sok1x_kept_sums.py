@@ -1,6 +1,7 @@
 """Gradients whose sums are left to the optimizer's step (graph_ops/groups/kept_sums.h): only where that step alone
 reads them, with the same bits as without, and nothing is kept afterwards."""
 import ctypes
+import os
 
 import numpy as np
 import pytest
@@ -253,5 +254,6 @@ def test_two_steps_of_one_table_come_one_after_the_other(sums, seed, optimizer):
                 run.run(steps)
                 moved = np.round((before - run.run(table)) / 0.1).astype(int)
                 assert moved.sum() == 8 * 3000 * (1 + 2)
-    # A lookup, its distinct rows and stamps are kernels over both; each step is one of its own.
-    assert both == one + 1, (one, both)
+    # A lookup, its distinct rows and stamps are kernels over both; each step is one of its own, on a GPU five: terms are
+    # counted, numbered, put in order, long sums added up, and rows moved.
+    assert both == one + (5 if os.environ.get("SOK1X_TEST_DEVICE") == "gpu" else 1), (one, both)
