@@ -57,6 +57,7 @@ of records, one for each table, with pointers in them, and `Array`s of what lies
     host_group_steps    (host_group_steps.cu alone; group_steps.py wraps it) the table of these steps; uploads, and what
                         comes back (host_group_device.h: the host and a GPU as the steps use them)
     host_group_lookups  (host_group_lookups.cu alone) the steps of lookups
+    host_group_unique   (host_group_unique.cu alone) that of rows made distinct
     host_group_inserts  (host_group_inserts.cu alone) the steps of new keys, and of rows that are asked for
     host_group_sums     (host_group_sums.cu alone) those of sums
     host_group_updates  (host_group_updates.cu alone) those of optimizers

@@ -2,6 +2,7 @@
 #ifndef __CUDACC__
 #include "combine_host.h"
 #endif
+#include "bags.cuh"
 #include "groups.cuh"
 #include "hash_index.cuh"
 #include "lookup.cuh"
@@ -14,17 +15,54 @@ SOK_DEVICE i32 row_of_key(const FindMember& m, i64 key) {
 
 #ifdef __CUDACC__
 
+SOK_DEVICE void find_tile(const FindMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count, i64 tile,
+                          i64* missing) {
+  const i64 t = part_of(starts, count, tile);
+  const FindMember m = members[t];
+  const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
+  if (i < m.n) {
+    const i32 row = row_of_key(m, key_in(m.keys, m.key_type, i));
+    m.rows[i] = row;
+    count_in_warp(missing + t, row < 0);
+  }
+}
+
 // missing[t], 0 before, grows by the number of member t's keys that have no row.
 SOK_KERNEL sok1x_group_find(const FindMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count,
                             i64 tiles, i64* missing) {
-  SOK_GROUP_TILES(tile, tiles) {
-    const i64 t = part_of(starts, count, tile);
-    const FindMember m = members[t];
-    const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
-    if (i < m.n) {
-      const i32 row = row_of_key(m, key_in(m.keys, m.key_type, i));
-      m.rows[i] = row;
-      count_in_warp(missing + t, row < 0);
+  SOK_GROUP_TILES(tile, tiles) { find_tile(members, starts, count, tile, missing); }
+}
+
+// As sok1x_group_bag_offsets, for one tile; and where a bag has more than `most` keys, most + 1 counts as `longest`: of
+// these bags' keys one at a time is looked at.
+SOK_DEVICE void start_tile(const BagsMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count, i64 tile,
+                           i64* counts) {
+  const i64 t = part_of(starts, count, tile);
+  const BagsMember m = members[t];
+  const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
+  bool longer = false;
+  if (m.splits) {
+    if (i > m.n_bags) return;
+    take_splits(m.splits, m.n, m.n_bags, i, m.offsets, counts + t);
+    longer = i > 0 && (u64)m.splits[i] - (u64)m.splits[i - 1] > (u64)m.most;
+  } else {
+    if (i > m.n) return;
+    start_bags(m.bags, m.stride, m.n, m.n_bags, i, m.offsets, counts + t, counts + count + t);
+    longer = i + m.most < m.n && m.bags[i * m.stride] == m.bags[(i + m.most) * m.stride];
+  }
+  if (longer && m.n > m.most) atomic_max(counts + 2 * count + t, (m.most + 1) << BAG_BITS);
+}
+
+// The same, and in the same launch where bags begin, which the first tiles are for: neither needs the other. counts
+// [4, count], 0 before: `outside`, `unsorted`, `longest` and `missing`.
+SOK_KERNEL sok1x_group_find_and_start(const FindMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts,
+                                      const BagsMember* SOK_RESTRICT bags, const i64* SOK_RESTRICT bag_starts,
+                                      i64 count, i64 tiles, i64 bag_tiles, i64* counts) {
+  SOK_GROUP_TILES(tile, bag_tiles + tiles) {
+    if (tile < bag_tiles) {
+      start_tile(bags, bag_starts, count, tile, counts);
+    } else {
+      find_tile(members, starts, count, tile - bag_tiles, counts + 3 * count);
     }
   }
 }

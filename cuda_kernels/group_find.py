@@ -1,4 +1,6 @@
 """Keys of many tables looked up together (group_find.cu)."""
+from typing import Optional
+
 import numpy as np
 
 from . import group_steps, groups
@@ -7,6 +9,8 @@ from .backend import INT64, POINTER, family
 
 declare = family(__name__)
 declare("group_find", None, POINTER, POINTER, INT64, INT64, POINTER, threads=lambda a: 32 * a[3])
+declare("group_find_and_start", None, POINTER, POINTER, POINTER, POINTER, INT64, INT64, INT64, POINTER,
+        threads=lambda a: 32 * (a[5] + a[6]))
 declare("group_look_up", None, POINTER, POINTER, INT64, INT64, POINTER)
 declare("group_look_up_bags", None, POINTER, POINTER, POINTER, INT64, INT64, POINTER)
 declare("group_look_up_one_each", None, POINTER, POINTER, POINTER, INT64, INT64, POINTER, POINTER)
@@ -44,16 +48,19 @@ def look_up(members: np.ndarray, missing: Array) -> None:
     group_steps.run("look_up", members, missing.pointer, 0, 0, 0)
 
 
-def look_up_bags(members: np.ndarray, bags: np.ndarray, counts: Array) -> None:
+def look_up_bags(members: np.ndarray, bags: np.ndarray, counts: Array, starts: Optional[np.ndarray] = None) -> None:
     """As `find`, and sums each bag's rows up, as `group_combine.combine`.
 
     Args:
         members: FIND [T], keys side by side; out is not looked at.
         bags: group_combine.COMBINE [T], of the tables of `members`, by the rows that are found, side by side as well.
         counts: int64 [4, T]: three rows that stay as they are (of group_bags.offsets), and `missing`, out.
+        starts: group_bags.BAGS [T]: finds where bags begin first, as `group_bags.offsets`, and three rows of counts are
+            out as well; but on a GPU `longest` is most + 1 where it is more than `most`.
     """
     need("counts", counts, "int64", 4 * len(members))
-    group_steps.run("look_up_bags", members, bags.ctypes.data, counts.pointer, 0)
+    group_steps.run("look_up_bags", members, bags.ctypes.data, counts.pointer, 0,
+                    0 if starts is None else starts.ctypes.data)
 
 
 def look_up_one_each(members: np.ndarray, bags: np.ndarray, counts: Array) -> None:

@@ -46,9 +46,10 @@ struct GroupSteps {
                  i64 n_begins, UniqueMember* numbered);
   // As find, and sums each bag's rows up, as combine. counts: [4, count]: of bag_offsets, and `missing`; it asks for
   // them before the sums. Only of batches that are as they must be sums are to be used; the host is to be given no
-  // others. numbered: as above; counts are [5, count] then.
+  // others. numbered: as above; counts are [5, count] then. starts: where it is not null, what bag_offsets does comes
+  // first; but on a GPU `longest` is most + 1 where it is more than `most`.
   int (*look_up_bags)(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts,
-                      UniqueMember* numbered);
+                      UniqueMember* numbered, const BagsMember* starts);
   // The same on the host for batches, of float32 rows without weights, that have one key in each bag as far as sizes
   // say: members' n is bags' n_bags. Offsets are not looked at. counts: [2, count], whether they have not, and
   // `missing`. Of a member that has not, rows and sums are not to be used.

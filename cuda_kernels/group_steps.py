@@ -21,7 +21,7 @@ KERNELS = ("group_find", "group_initial", "group_gather", "group_plain_gather", 
            "give_rows", "claim_for_keys", "write_claimed", "move_rows", "reset_rows", "begin_rows", "stamp_given",
            "advance_clock", "begin_lookup", "touch_rows", "fill_int32", "group_sum_update_place",
            "group_sum_update_long", "group_descend_sums", "group_plain_descend_sums", "group_lazy_adam_sums",
-           "group_plain_lazy_adam_sums")
+           "group_plain_lazy_adam_sums", "group_find_and_start")
 # The families that declare them: imported when a GPU is there, for some of them import this.
 FAMILIES = ("cache_rows", "fill", "group_bags", "group_combine", "group_find", "group_gather", "group_initial",
             "group_pairs", "group_partition", "group_parts", "group_stamps", "group_sum", "group_sum_update",
@@ -70,7 +70,7 @@ class GroupSteps(ctypes.Structure):
                 ("ask", _step(_POINTER, _I64)), ("answer", _step(_POINTER, _I64, _POINTER)),
                 ("find", _step(_POINTER, _I64, _POINTER)),
                 ("look_up", _step(_POINTER, _I64, _POINTER, _POINTER, _I64, _POINTER)),
-                ("look_up_bags", _step(_POINTER, _I64, _POINTER, _POINTER, _POINTER)),
+                ("look_up_bags", _step(_POINTER, _I64, _POINTER, _POINTER, _POINTER, _POINTER)),
                 ("look_up_one_each", _step(_POINTER, _I64, _POINTER, _POINTER)),
                 ("initial", _step(_POINTER, _I64)), ("gather", _step(_POINTER, _I64)),
                 ("unique", _step(_POINTER, _I64, _POINTER)),

@@ -18,7 +18,7 @@ enum Kernel {
   SUM_IN_ORDER, MOVE_CLOCKS, STAMP_ROWS, RUNNING_SUM, SORT_COUNT, SORT_PLACE, NUMBER_NEW, CLAIM_SLOTS, WRITE_KEYS,
   INITIAL_ROWS, FILL_INT64, STAMP_RANGE, LOOK_UP_INT64, DESCEND, LAZY_ADAM, GIVE_ROWS, CLAIM_FOR_KEYS, WRITE_CLAIMED,
   MOVE_ROWS, RESET_ROWS, BEGIN_ROWS, STAMP_GIVEN, ADVANCE_CLOCK, BEGIN_LOOKUP, TOUCH_ROWS, FILL_INT32, SUM_UPDATE_PLACE,
-  SUM_UPDATE_LONG, DESCEND_SUMS, PLAIN_DESCEND_SUMS, LAZY_ADAM_SUMS, PLAIN_LAZY_ADAM_SUMS, KERNELS
+  SUM_UPDATE_LONG, DESCEND_SUMS, PLAIN_DESCEND_SUMS, LAZY_ADAM_SUMS, PLAIN_LAZY_ADAM_SUMS, FIND_AND_START, KERNELS
 };
 
 struct GroupDevice {
@@ -222,12 +222,12 @@ class Step {
 };
 
 // The steps, each in the file that says it; group_steps.h says what they do.
-// host_group_lookups.cu, host_group_inserts.cu:
+// host_group_lookups.cu, host_group_unique.cu, host_group_inserts.cu:
 int find(GroupWork* work, const FindMember* members, i64 count, i64* missing);
 int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing, const InitialMember* begins,
             i64 n_begins, UniqueMember* numbered);
 int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts,
-                 UniqueMember* numbered);
+                 UniqueMember* numbered, const BagsMember* starts);
 int look_up_one_each(GroupWork* work, const FindMember* members, i64 count, const BagsMember* bags, i64* counts);
 int initial(GroupWork* work, const InitialMember* members, i64 count);
 int gather(GroupWork* work, const GatherMember* members, i64 count);
@@ -257,6 +257,17 @@ int sum_descend(GroupWork* work, SumMember* sums, i64 count, const UpdateMember*
 int sum_lazy_adam(GroupWork* work, SumMember* sums, i64 count, const UpdateMember* updates);
 
 void gather(Step* step, const GatherMember* members, i64 count);
+
+// Hash tables of members whose keys are made distinct on a GPU: tiles of keys, and slots of all tables.
+struct Slots {
+  std::vector<i64> starts;  // the running sum of members' tiles
+  i64 slots;
+};
+
+// Says of each member where its table is.
+Slots number_slots(UniqueMember* members, i64 count);
+// As `unique`. members, starts: where the GPU has them. distinct: 0 before.
+void unique_on_gpu(Step* step, const void* members, const void* starts, i64 count, const Slots& slots, i64* distinct);
 
 }  // namespace group_steps
 

@@ -1,7 +1,6 @@
 // The steps of group_steps.h that find, order and copy rows.
 #ifndef __CUDACC__
 #include "host_group_device.h"
-#include "unique_slots.h"
 
 // The kernels' host build, group_*.cu.
 SOK_EXPORT void sok1x_group_find(const FindMember* members, const i64* starts, i64 count, i64 items, i64* missing);
@@ -12,8 +11,6 @@ SOK_EXPORT void sok1x_group_look_up_one_each(const FindMember* members, const Ba
                                              i64 count, i64 items, i64* others, i64* missing);
 SOK_EXPORT void sok1x_group_initial(const InitialMember* members, const i64* starts, i64 count, i64 items);
 SOK_EXPORT void sok1x_group_gather(const GatherMember* members, const i64* starts, i64 count, i64 items);
-SOK_EXPORT void sok1x_group_unique(const UniqueMember* members, i64 count, i64* counts, i32* scratch, i64 slots,
-                                   i64 pieces);
 SOK_EXPORT void sok1x_group_partition(const PartitionMember* members, i64 count, const i64* distinct, i64 ranks,
                                       i64* counts, i64* sent);
 SOK_EXPORT void sok1x_group_pairs(const PairsMember* members, const i64* starts, i64 count, i64 items);
@@ -96,28 +93,42 @@ int initial_on_host(const InitialMember* members, i64 count) {
   return 0;
 }
 
-// On a GPU: finds, makes rows distinct where they are to be, `numbered`, asks for numbers, `asked` [n_asked], goes on
-// with what the rows that are found are for, and has keys without a row begin, `begins`. One upload for all.
+// The items of a member's bags, one more than keys, which ends its last bag.
+i64 items_of(const BagsMember& m) { return m.splits ? m.n_bags + 1 : m.offsets ? m.n + 1 : 0; }
+
+// On a GPU: finds, and where bags begin where that is asked for, `starts`; makes rows distinct where they are to be,
+// `numbered`, asks for numbers, `asked` [n_asked], goes on with what the rows that are found are for, and has keys
+// without a row begin, `begins`. One upload for all.
 template <class Then>
-int find_then(GroupWork* work, const FindMember* members, i64 count, i64* missing, const i64* asked, i64 n_asked,
+int find_then(GroupWork* work, const FindMember* members, i64 count, i64* missing, i64* asked, i64 n_asked,
               UniqueMember* numbered, const Then* then, const std::vector<i64>& then_tiles, Kernel kernel,
-              const InitialMember* begins = nullptr, i64 n_begins = 0) {
+              const InitialMember* begins = nullptr, i64 n_begins = 0, const BagsMember* starts = nullptr) {
   Step step(work);
+  const i64 n_numbered = numbered ? count : 0, n_starts = starts ? count : 0;
   const auto tiles = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
+  const auto of_bags = running_sum(n_starts, [=](i64 t) { return tiles_of(items_of(starts[t])); });
   const auto of_begins = initial_tiles(begins, n_begins);
-  const void* arrays[] = {members, tiles.data(), then, then_tiles.data(), begins, of_begins.data()};
-  const i64 sums = 8 * (count + 1);
-  const i64 nbytes[] = {count * (i64)sizeof *members, sums, count * (i64)sizeof *then, sums,
-                        n_begins * (i64)sizeof *begins, n_begins ? 8 * (n_begins + 1) : 0};
-  void* at[6] = {};
-  step.place(6, arrays, nbytes, at);
-  step.clear(missing, 8 * count);
-  step.launch(FIND, 32 * tiles[count], (const FindMember*)at[0], (const i64*)at[1], count, tiles[count], missing);
-  if (numbered && !step.error) step.error = unique(work, numbered, count, missing + count);
-  if (n_asked) step.ask(asked, n_asked + (numbered ? count : 0));
-  step.launch(kernel, 32 * then_tiles[count], (const Then*)at[2], (const i64*)at[3], count, then_tiles[count]);
-  step.launch(INITIAL, 32 * of_begins[n_begins], (const InitialMember*)at[4], (const i64*)at[5], n_begins,
-              of_begins[n_begins]);
+  const Slots slots = number_slots(numbered, n_numbered);
+  const void* arrays[] = {members, tiles.data(), then, then_tiles.data(), begins, of_begins.data(),
+                          starts, of_bags.data(), numbered, slots.starts.data()};
+  const auto sums = [](i64 n) { return n ? 8 * (n + 1) : 0; };
+  const i64 nbytes[] = {count * (i64)sizeof *members, sums(count), count * (i64)sizeof *then, sums(count),
+                        n_begins * (i64)sizeof *begins, sums(n_begins), n_starts * (i64)sizeof *starts, sums(n_starts),
+                        n_numbered * (i64)sizeof *numbered, sums(n_numbered)};
+  void* at[10] = {};
+  step.place(10, arrays, nbytes, at);
+  i64* const cleared = starts ? asked : missing;
+  step.clear(cleared, 8 * (missing - cleared + count + n_numbered));
+  if (starts) {
+    step.launch(FIND_AND_START, 32 * (tiles[count] + of_bags[count]), at[0], at[1], at[6], at[7], count, tiles[count],
+                of_bags[count], asked);
+  } else {
+    step.launch(FIND, 32 * tiles[count], at[0], at[1], count, tiles[count], missing);
+  }
+  if (numbered) unique_on_gpu(&step, at[8], at[9], count, slots, missing + count);
+  if (n_asked) step.ask(asked, n_asked + n_numbered);
+  step.launch(kernel, 32 * then_tiles[count], at[2], at[3], count, then_tiles[count]);
+  step.launch(INITIAL, 32 * of_begins[n_begins], at[4], at[5], n_begins, of_begins[n_begins]);
   return step.error;
 }
 
@@ -141,17 +152,18 @@ int look_up(GroupWork* work, const FindMember* members, i64 count, i64* missing,
 }
 
 int look_up_bags(GroupWork* work, const FindMember* members, i64 count, const CombineMember* bags, i64* counts,
-                 UniqueMember* numbered) {
+                 UniqueMember* numbered, const BagsMember* starts) {
   i64* const missing = counts + 3 * count;
   if (!work->device) {
-    const auto starts = running_sum(count, [=](i64 t) { return bags[t].n_bags; });
+    if (starts) bag_offsets(work, starts, count, counts);
+    const auto of_bags = running_sum(count, [=](i64 t) { return bags[t].n_bags; });
     ++kernels_run;
-    sok1x_group_look_up_bags(members, bags, starts.data(), count, starts[count], missing);
+    sok1x_group_look_up_bags(members, bags, of_bags.data(), count, of_bags[count], missing);
     return numbered ? unique(work, numbered, count, missing + count) : 0;
   }
   const Kernel kernel = combine_kernel(bags, count);
   return find_then(work, members, count, missing, counts, 4 * count, numbered, bags,
-                   combine_tiles(bags, count, kernel), kernel);
+                   combine_tiles(bags, count, kernel), kernel, nullptr, 0, starts);
 }
 
 int look_up_one_each(GroupWork* work, const FindMember* members, i64 count, const BagsMember* bags, i64* counts) {
@@ -167,47 +179,6 @@ int initial(GroupWork* work, const InitialMember* members, i64 count) {
   const auto starts = initial_tiles(members, count);
   const auto at = step.place(members, count, {&starts});
   step.launch(INITIAL, 32 * starts[count], at.members, at.sums[0], count, starts[count]);
-  return step.error;
-}
-
-int unique(GroupWork* work, UniqueMember* members, i64 count, i64* distinct) {
-  Step step(work);
-  i64 tiles = 0, slots = 0, most = 0;
-  for (i64 t = 0; t < count; ++t) {
-    tiles += tiles_of(members[t].n);
-    most = std::max(most, members[t].n);
-  }
-  if (tiles * kTile > kMost) return GROUP_TOO_MANY;
-  if (!step.on_gpu()) {
-    const i64 places = unique_slots(most, UNIQUE_SLOTS_HOST);
-    const i64 threads = std::min<i64>(count, sok1x::ThreadPool::get().threads());
-    char* const scratch = step.memory(4 * threads * places);
-    if (step.error) return step.error;
-    ++kernels_run;
-    sok1x_group_unique(members, count, distinct, (i32*)scratch, places, threads);
-    return 0;
-  }
-  for (i64 t = 0; t < count; ++t) {
-    members[t].first_slot = slots;
-    members[t].slots = unique_slots(members[t].n, UNIQUE_SLOTS_GPU);
-    slots += members[t].slots;
-  }
-  const auto starts = running_sum(count, [=](i64 t) { return tiles_of(members[t].n); });
-  const auto at = step.place(members, count, {&starts});
-  // What must be zero before comes first.
-  const i64 state_bytes = scan_state_bytes(kTile * tiles), cleared = state_bytes + 8 * (tiles + 1) + 4 * slots;
-  char* const state = step.memory(cleared + 4 * kTile * tiles + 4 * tiles);
-  i64* const before_tile = (i64*)(state + state_bytes);
-  u32* const tables = (u32*)(before_tile + tiles + 1);
-  i32* const rank = (i32*)(state + cleared);
-  i32* const member_of_tile = rank + kTile * tiles;
-  step.clear(distinct, 8 * count);
-  step.clear(state, cleared);
-  step.launch(UNIQUE_CLAIM, 32 * tiles, at.members, at.sums[0], count, tiles, tables, member_of_tile);
-  step.launch(UNIQUE_NUMBER, scan_tiles(kTile * tiles) * kScanBlock, at.members, at.sums[0], member_of_tile, tiles,
-              tables, rank, before_tile, state);
-  step.launch(UNIQUE_INVERSE, 32 * tiles, at.members, at.sums[0], member_of_tile, tiles, tables, rank, before_tile,
-              distinct);
   return step.error;
 }
 
@@ -256,10 +227,7 @@ int pairs(GroupWork* work, const PairsMember* members, i64 count) {
 
 int bag_offsets(GroupWork* work, const BagsMember* members, i64 count, i64* counts) {
   Step step(work);
-  // A batch has one item more, which ends its last bag.
-  const auto items = [=](i64 t) {
-    return members[t].splits ? members[t].n_bags + 1 : members[t].offsets ? members[t].n + 1 : 0;
-  };
+  const auto items = [=](i64 t) { return items_of(members[t]); };
   const auto bags = [=](i64 t) { return members[t].offsets && members[t].n > members[t].most ? members[t].n_bags : 0; };
   if (!step.on_gpu()) {
     const auto of_items = running_sum(count, items), of_bags = running_sum(count, bags);

@@ -118,6 +118,11 @@ BagsMember LookupRun::GivenBags(int t) const {
 }
 
 int LookupRun::StartBags(i64* counts) {
+  const std::vector<BagsMember> members = BagsToStart();
+  return Done(steps_->bag_offsets(Work(), members.data(), size(), counts));
+}
+
+std::vector<BagsMember> LookupRun::BagsToStart() const {
   std::vector<BagsMember> members(size(), BagsMember());
   for (int t = 0; t < size(); ++t) {
     if (!batches_[t].fits || (!one_each_.empty() && one_each_[t])) continue;
@@ -125,7 +130,7 @@ int LookupRun::StartBags(i64* counts) {
     m.most = facts_[t].most;
     m.offsets = static_cast<i64*>(offsets_[t]);
   }
-  return Done(steps_->bag_offsets(Work(), members.data(), size(), counts));
+  return members;
 }
 
 void LookupRun::CheckBags(const i64* counts) {

@@ -143,8 +143,9 @@ class LookupRun : private LookupMembers {
   // A member's bags as they are given, without where they begin.
   BagsMember GivenBags(int t) const;
   // Finds where bags begin, of members that are not `one_each_`, counts: [3 T], as group_bags.offsets; `offsets_` are
-  // where.
+  // where. BagsToStart: what that is done of.
   int StartBags(i64* counts);
+  std::vector<BagsMember> BagsToStart() const;
   // Makes the outputs that a lookup with weights has besides, and says of a member's bags how they are weighted.
   int Weigh(int t, CombineMember* bags);
   // Leaves what says that such a lookup's bags are in order, unless its own `prepare` has left what order they are in.

@@ -140,8 +140,10 @@ int LookupRun::LookUpOtherBags(bool ahead) {
   const int64_t asked = (ahead ? 5 : 4) * count;
   i64* const counted = Numbers(asked);
   if (counted == nullptr) return Done(GROUP_NO_MEMORY);
-  int code = StartBags(counted);
-  if (code == 0 && !on_gpu()) CheckBags(counted);  // a GPU does no harm with offsets that are none
+  // A GPU does no harm with offsets that are none.
+  const std::vector<BagsMember> bags = on_gpu() ? BagsToStart() : std::vector<BagsMember>();
+  int code = on_gpu() ? 0 : StartBags(counted);
+  if (code == 0 && !on_gpu()) CheckBags(counted);
   std::vector<FindMember> found(found_);
   std::vector<CombineMember> combined(combined_);
   for (int t = 0; t < count; ++t) {
@@ -151,7 +153,7 @@ int LookupRun::LookUpOtherBags(bool ahead) {
   }
   if (code == 0) {
     code = Done(steps_->look_up_bags(Work(), found.data(), count, combined.data(), counted,
-                                     ahead ? ahead_.data() : nullptr));
+                                     ahead ? ahead_.data() : nullptr, on_gpu() ? bags.data() : nullptr));
   }
   std::vector<i64> counts(asked);
   if (code == 0) code = Done(steps_->answer(Work(), counted, asked, counts.data()));

@@ -121,7 +121,7 @@ int LookupRun::ForwardInsert(const NewRows* rows, const uint8_t* left) {
     if (code == 0 && by_sums_) {
       code = FindAndSum(again, bags, counted, false);
     } else if (code == 0 && !bags.empty()) {
-      code = steps_->look_up_bags(Work(), again.data(), again.size(), bags.data(), counted, nullptr);
+      code = steps_->look_up_bags(Work(), again.data(), again.size(), bags.data(), counted, nullptr, nullptr);
     }
     if (code == 0 && !kept.empty()) code = steps_->gather(Work(), kept.data(), kept.size());
   }
