@@ -1,5 +1,5 @@
-"""What a step's lookups do not need comes after what they need (bridge_first.cc): constants and handles wait for ids that
-are there at once, and what comes out is the same."""
+"""What a step's lookups do not need comes after what they need (bridge_first.cc): constants and handles wait for ids
+that are there at once, and what comes out is the same."""
 import os
 
 import numpy as np

@@ -254,6 +254,6 @@ def test_two_steps_of_one_table_come_one_after_the_other(sums, seed, optimizer):
                 run.run(steps)
                 moved = np.round((before - run.run(table)) / 0.1).astype(int)
                 assert moved.sum() == 8 * 3000 * (1 + 2)
-    # A lookup, its distinct rows and stamps are kernels over both; each step is one of its own, on a GPU five: terms are
-    # counted, numbered, put in order, long sums added up, and rows moved.
+    # A lookup, its distinct rows and stamps are kernels over both; each step is one of its own, on a GPU five: terms
+    # are counted, numbered, put in order, long sums added up, and rows moved.
     assert both == one + (5 if os.environ.get("SOK1X_TEST_DEVICE") == "gpu" else 1), (one, both)
