@@ -41,26 +41,28 @@ bool CanWait(const tf::Node& node) {
                                          [](const tf::Edge* edge) { return edge->src()->IsSource(); });
 }
 
-// A node's ancestors, itself among them.
-std::set<tf::Node*> Needed(tf::Node* node) {
-  std::set<tf::Node*> needed;
-  Nodes look = {node};
+// Adds a node and all that it needs to `needed`, whose nodes' own needs are there. Ends, with false, at one of which
+// `goes_on` says no.
+template <class GoesOn>
+bool AddNeeded(const tf::Node& node, std::set<const tf::Node*>* needed, const GoesOn& goes_on) {
+  std::vector<const tf::Node*> look = {&node};
   while (!look.empty()) {
-    tf::Node* const at = look.back();
+    const tf::Node* const at = look.back();
     look.pop_back();
-    if (at->IsSource() || !needed.insert(at).second) continue;
+    if (at->IsSource() || !needed->insert(at).second) continue;
+    if (!goes_on(*at)) return false;
     for (const tf::Edge* edge : at->in_edges()) look.push_back(edge->src());
   }
-  return needed;
+  return true;
 }
 
 // Whether what the node gives is there at once, wherever it gets it from.
-bool IsThere(tf::Node* node) {
+bool IsThere(const tf::Node& node) {
   static const std::set<std::string> kTypes = {"Const", "ExpandDims", "HostConst", "Identity", "ReadVariableOp",
                                                "Reshape", "Squeeze", "VarHandleOp", "VariableV2", "_Arg"};
-  const std::set<tf::Node*> needed = Needed(node);
-  return std::all_of(needed.begin(), needed.end(), [node](const tf::Node* from) {
-    return Is(*from, kTypes) && from->assigned_device_name() == node->assigned_device_name();
+  std::set<const tf::Node*> needed;
+  return AddNeeded(node, &needed, [&node](const tf::Node& from) {
+    return Is(from, kTypes) && from.assigned_device_name() == node.assigned_device_name();
   });
 }
 
@@ -76,14 +78,13 @@ class FirstPass : public tf::GraphOptimizationPass {
     }
     if (lookups.empty() || others.empty()) return tf::Status();
     const Levels levels(*graph);
-    std::set<tf::Node*> needed;
-    std::map<std::string, std::set<tf::Node*>> givers;  // by their devices
+    std::set<const tf::Node*> needed;
+    std::map<std::string, Nodes> givers;  // by their devices
     for (tf::Node* lookup : lookups) {
       if (levels.level(*lookup) > 0 || !levels.plain(*lookup)) continue;
-      const std::set<tf::Node*> more = Needed(lookup);
-      needed.insert(more.begin(), more.end());
+      AddNeeded(*lookup, &needed, [](const tf::Node&) { return true; });
       tf::Node* const giver = Giver(*lookup);
-      if (giver != nullptr) givers[giver->assigned_device_name()].insert(giver);
+      if (giver != nullptr) givers[giver->assigned_device_name()].push_back(giver);
     }
     for (const auto& of : givers) {
       Nodes wait;
@@ -103,7 +104,7 @@ class FirstPass : public tf::GraphOptimizationPass {
     for (const tf::Edge* edge : lookup.in_edges()) {
       tf::Node* const from = edge->src();
       if (edge->dst_input() > last && from->output_type(edge->src_output()) != tf::DT_RESOURCE &&
-          from->assigned_device_name() == lookup.assigned_device_name() && IsThere(from)) {
+          from->assigned_device_name() == lookup.assigned_device_name() && IsThere(*from)) {
         giver = from;
         last = edge->dst_input();
       }
@@ -113,8 +114,8 @@ class FirstPass : public tf::GraphOptimizationPass {
 
   // Has nodes wait for `givers`. A node between them has the lookups, which may be the last of those that the givers
   // let go, come first for all that.
-  static tf::Status Delay(const Nodes& nodes, const std::set<tf::Node*>& givers, tf::Graph* graph) {
-    const tf::Node& like = **givers.begin();
+  static tf::Status Delay(const Nodes& nodes, const Nodes& givers, tf::Graph* graph) {
+    const tf::Node& like = *givers[0];
     tf::NodeDef def;
     def.set_name(graph->NewName("sok1x_ids_are_there"));
     def.set_op("NoOp");

@@ -174,6 +174,21 @@ def test_one_that_fails_is_named_and_fails_alone():
             run.run(train, dict.fromkeys(fed, small))
 
 
+def test_one_alone_that_fails_is_named():
+    """The op that somebody wrote, not the node that it has become."""
+    with graph():
+        layer = dense_layer(max_vocabulary_size_per_gpu=8)
+        fed = v1.placeholder(tf.int64, [None, 2, 3])
+        out = layer(fed, training=True)
+        train = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(out))
+        with session() as run:
+            run.run(train, {fed: np.arange(6).reshape(1, 2, 3)})
+            assert ["dense_lookup.forward"] in nodes(run, train, {fed: np.arange(6).reshape(1, 2, 3)})
+            with pytest.raises(tf.errors.ResourceExhaustedError) as caught:
+                run.run(train, {fed: np.arange(12).reshape(2, 2, 3)})
+            assert caught.value.op is out.op and layer.trainable_variables[0].op.name in caught.value.message
+
+
 def test_not_initialized():
     with graph():
         layers = [dense_layer() for _ in range(2)]
