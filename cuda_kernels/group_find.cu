@@ -33,8 +33,8 @@ SOK_KERNEL sok1x_group_find(const FindMember* SOK_RESTRICT members, const i64* S
   SOK_GROUP_TILES(tile, tiles) { find_tile(members, starts, count, tile, missing); }
 }
 
-// As sok1x_group_bag_offsets, for one tile; and where a bag has more than `most` keys, most + 1 counts as `longest`: of
-// these bags' keys one at a time is looked at.
+// As sok1x_group_bag_offsets, for one tile; and most + 1 counts as `longest` where a bag has more than `most` keys: in
+// batches that are in order the key `most` places behind one of its keys is its own, too.
 SOK_DEVICE void start_tile(const BagsMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts, i64 count, i64 tile,
                            i64* counts) {
   const i64 t = part_of(starts, count, tile);
@@ -53,8 +53,8 @@ SOK_DEVICE void start_tile(const BagsMember* SOK_RESTRICT members, const i64* SO
   if (longer && m.n > m.most) atomic_max(counts + 2 * count + t, (m.most + 1) << BAG_BITS);
 }
 
-// The same, and in the same launch where bags begin, which the first tiles are for: neither needs the other. counts
-// [4, count], 0 before: `outside`, `unsorted`, `longest` and `missing`.
+// As sok1x_group_find, and in the same launch where bags begin, which the first tiles are for: neither needs the other.
+// counts [4, count], 0 before: `outside`, `unsorted`, `longest` and `missing`.
 SOK_KERNEL sok1x_group_find_and_start(const FindMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts,
                                       const BagsMember* SOK_RESTRICT bags, const i64* SOK_RESTRICT bag_starts,
                                       i64 count, i64 tiles, i64 bag_tiles, i64* counts) {
