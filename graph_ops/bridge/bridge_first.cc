@@ -1,8 +1,8 @@
 // What a step's lookups do not need comes after what they need.
 //
 // TensorFlow begins a session.run with all nodes that need nothing, handles of variables and constants, one after the
-// other in one thread, and only then comes to what needs these: a lookup waits for the optimizer's constants and for the
-// handles of all dense layers. On a GPU's machine each takes 4 us, on a host half of one; the GPU has nothing to do
+// other in one thread, and only then comes to what needs these: a lookup waits for the optimizer's constants and for
+// the handles of all dense layers. On a GPU's machine each takes 4 us, on a host half of one; the GPU has nothing to do
 // meanwhile. So in the graph that TensorFlow makes for a session.run these wait for one of the nodes that the first
 // lookups get their ids from: they run while the executor's own thread is busy with the lookups.
 //

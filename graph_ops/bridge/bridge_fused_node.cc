@@ -45,14 +45,6 @@ tf::Status FusedNode::Replace(const Nodes& nodes, const std::set<tf::Node*>& kee
   return tf::Status();
 }
 
-bool FusedNode::Gains(const tf::Node& node) {
-  tf::int64 resources = 0;
-  if (!tf::GetNodeAttr(node.attrs(), "Nr", &resources).ok() || resources == 0) return false;
-  Handles handles;
-  handles.Add(node, resources);
-  return handles.named();
-}
-
 tf::Status FusedNode::Add(const tf::Node& node) {
   const tf::AttrSlice attrs = node.attrs();
   Text function, config;

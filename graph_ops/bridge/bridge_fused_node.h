@@ -24,9 +24,6 @@ class FusedNode {
   // of `keep_sums` keep their sums (groups/kept_sums.h).
   tf::Status Replace(const Nodes& nodes, const std::set<tf::Node*>& keep_sums, tf::Graph* graph);
 
-  // Whether one node alone gains by it: the handles of its variables need not run.
-  static bool Gains(const tf::Node& node);
-
  private:
   tf::Status Add(const tf::Node& node);
   // Once all nodes have been added.
