@@ -29,6 +29,15 @@ SOK_DEVICE void take_splits(const i64* SOK_RESTRICT splits, i64 n, i64 n_bags, i
   offsets[i] = here;
 }
 
+// Of a member of a group: item i, of those that it has and one more; where it has splits, of these.
+SOK_DEVICE void start_item(const BagsMember& m, i64 i, i64* outside, i64* unsorted) {
+  if (m.splits) {
+    if (i <= m.n_bags) take_splits(m.splits, m.n, m.n_bags, i, m.offsets, outside);
+  } else if (i <= m.n) {
+    start_bags(m.bags, m.stride, m.n, m.n_bags, i, m.offsets, outside, unsorted);
+  }
+}
+
 // A bag's number of keys, times 2^BAG_BITS, plus its number from the end: of equal lengths the first bag's is greatest.
 // Splits that a user gives may be any numbers: hence unsigned ones, which wrap around.
 SOK_DEVICE i64 length_of_bag(const i64* offsets, i64 b) {

@@ -12,12 +12,7 @@ SOK_KERNEL sok1x_group_bag_offsets(const BagsMember* SOK_RESTRICT members, const
   SOK_GROUP_TILES(tile, tiles) {
     const i64 t = part_of(starts, count, tile);
     const BagsMember m = members[t];
-    const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
-    if (m.splits) {
-      if (i <= m.n_bags) take_splits(m.splits, m.n, m.n_bags, i, m.offsets, counts + t);
-    } else if (i <= m.n) {
-      start_bags(m.bags, m.stride, m.n, m.n_bags, i, m.offsets, counts + t, counts + count + t);
-    }
+    start_item(m, (tile - starts[t]) * GROUP_TILE + warp_lane(), counts + t, counts + count + t);
   }
 }
 

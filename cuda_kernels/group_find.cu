@@ -40,17 +40,11 @@ SOK_DEVICE void start_tile(const BagsMember* SOK_RESTRICT members, const i64* SO
   const i64 t = part_of(starts, count, tile);
   const BagsMember m = members[t];
   const i64 i = (tile - starts[t]) * GROUP_TILE + warp_lane();
-  bool longer = false;
-  if (m.splits) {
-    if (i > m.n_bags) return;
-    take_splits(m.splits, m.n, m.n_bags, i, m.offsets, counts + t);
-    longer = i > 0 && (u64)m.splits[i] - (u64)m.splits[i - 1] > (u64)m.most;
-  } else {
-    if (i > m.n) return;
-    start_bags(m.bags, m.stride, m.n, m.n_bags, i, m.offsets, counts + t, counts + count + t);
-    longer = i + m.most < m.n && m.bags[i * m.stride] == m.bags[(i + m.most) * m.stride];
-  }
-  if (longer && m.n > m.most) atomic_max(counts + 2 * count + t, (m.most + 1) << BAG_BITS);
+  start_item(m, i, counts + t, counts + count + t);
+  if (m.n <= m.most) return;
+  const bool longer = m.splits ? i > 0 && i <= m.n_bags && (u64)m.splits[i] - (u64)m.splits[i - 1] > (u64)m.most
+                               : i + m.most < m.n && m.bags[i * m.stride] == m.bags[(i + m.most) * m.stride];
+  if (longer) atomic_max(counts + 2 * count + t, (m.most + 1) << BAG_BITS);
 }
 
 // As sok1x_group_find, and in the same launch where bags begin, which the first tiles are for: neither needs the other.

@@ -53,7 +53,7 @@ class CallsOp : public tf::AsyncOpKernel {
       context->SetStatus(status);
       done();
     } else {
-      if (!fused_) {
+      if (queued.size() == 1) {
         queued[0].request->done = std::move(done);
       } else {
         new Fused(queued, std::move(done));
@@ -64,7 +64,6 @@ class CallsOp : public tf::AsyncOpKernel {
 
  protected:
   std::vector<Member> members_;
-  bool fused_ = false;  // whether TensorFlow's node is not the op itself
 
  private:
   // Has requests cancelled when TensorFlow gives up the step; the first one has the token.
@@ -114,7 +113,6 @@ class CallOp : public CallsOp {
 class FusedOp : public CallsOp {
  public:
   explicit FusedOp(tf::OpKernelConstruction* construction) : CallsOp(construction) {
-    fused_ = true;
     OP_REQUIRES_OK(construction, ReadAll(construction, &members_));
   }
 };

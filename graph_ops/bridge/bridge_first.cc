@@ -28,10 +28,6 @@ namespace {
 
 typedef std::vector<tf::Node*> Nodes;
 
-bool IsLookup(const tf::Node& node) {
-  return node.type_string() == kLookupType || node.type_string() == std::string(kLookupType) + "s";
-}
-
 bool Is(const tf::Node& node, const std::set<std::string>& types) { return types.count(node.type_string()) > 0; }
 
 // Whether the node needs nothing and takes no time.
@@ -73,7 +69,7 @@ class FirstPass : public tf::GraphOptimizationPass {
     if (graph == nullptr) return tf::Status();
     Nodes lookups, others;
     for (tf::Node* node : graph->op_nodes()) {
-      if (IsLookup(*node)) lookups.push_back(node);
+      if (IsLookup(node->type_string())) lookups.push_back(node);
       if (CanWait(*node)) others.push_back(node);
     }
     if (lookups.empty() || others.empty()) return tf::Status();

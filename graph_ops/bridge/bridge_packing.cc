@@ -57,9 +57,7 @@ class PackingPass : public tf::GraphOptimizationPass {
     if (graph == nullptr) return tf::Status();
     std::vector<tf::Node*> lookups;
     for (tf::Node* node : graph->op_nodes()) {
-      if (node->type_string() == kLookupType || node->type_string() == std::string(kLookupType) + "s") {
-        lookups.push_back(node);
-      }
+      if (IsLookup(node->type_string())) lookups.push_back(node);
     }
     for (tf::Node* node : lookups) {
       tf::NameRangeMap ranges;

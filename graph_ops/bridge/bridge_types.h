@@ -30,6 +30,9 @@ inline bool IsOurs(const std::string& type) {
   return false;
 }
 
+// Whether an op of this type is a lookup, or several that are fused.
+inline bool IsLookup(const std::string& type) { return type == kLookupType || type == std::string(kLookupType) + "s"; }
+
 }  // namespace sok1x
 
 #endif  // SOK1X_BRIDGE_TYPES_H

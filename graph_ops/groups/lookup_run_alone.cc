@@ -140,10 +140,14 @@ int LookupRun::LookUpOtherBags(bool ahead) {
   const int64_t asked = (ahead ? 5 : 4) * count;
   i64* const counted = Numbers(asked);
   if (counted == nullptr) return Done(GROUP_NO_MEMORY);
-  // A GPU does no harm with offsets that are none.
-  const std::vector<BagsMember> bags = on_gpu() ? BagsToStart() : std::vector<BagsMember>();
-  int code = on_gpu() ? 0 : StartBags(counted);
-  if (code == 0 && !on_gpu()) CheckBags(counted);
+  std::vector<BagsMember> bags;  // on a GPU they begin in the same pass; it does no harm with offsets that are none
+  int code = 0;
+  if (on_gpu()) {
+    bags = BagsToStart();
+  } else {
+    code = StartBags(counted);
+    if (code == 0) CheckBags(counted);
+  }
   std::vector<FindMember> found(found_);
   std::vector<CombineMember> combined(combined_);
   for (int t = 0; t < count; ++t) {

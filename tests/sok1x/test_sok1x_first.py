@@ -13,8 +13,8 @@ NAME = "sok1x_ids_are_there"
 
 
 def waiting(run, fetched, feed=None):
-    """(the nodes that wait for ids, by their types; the nodes that lookups need, themselves among them; what is waited
-    for), of what a run is made of."""
+    """(the nodes that wait for ids; by name the nodes that lookups need, themselves among them; what is waited for),
+    of what a run is made of."""
     metadata = tf.RunMetadata()
     run.run(fetched, feed, options=tf.RunOptions(output_partition_graphs=True), run_metadata=metadata)
     made = {node.name: node for part in metadata.partition_graphs for node in part.node}
