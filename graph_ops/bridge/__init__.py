@@ -35,6 +35,7 @@ From TensorFlow's threads to ours (C++):
     bridge_queue      the queue
     bridge_group      several requests that run as one
     bridge_finish     how requests end, and TensorFlow is told
+    bridge_runner     where TensorFlow then goes on
     known_distinct    row numbers that are distinct for certain, because an operation of ours has made them
     bridge_clock      clocks that do not enter the kernel
     bridge_cuda       streams that follow one another, as CUDA's driver has them

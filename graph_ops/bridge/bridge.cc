@@ -15,6 +15,7 @@
 #include "bridge_member.h"
 #include "bridge_pins.h"
 #include "bridge_queue.h"
+#include "bridge_runner.h"
 #include "bridge_sessions.h"
 #include "bridge_types.h"
 
@@ -53,6 +54,7 @@ class CallsOp : public tf::AsyncOpKernel {
       context->SetStatus(status);
       done();
     } else {
+      done = OutsideExecutor(context, std::move(done));
       if (queued.size() == 1) {
         queued[0].request->done = std::move(done);
       } else {
