@@ -47,6 +47,7 @@ class CallsOp : public tf::AsyncOpKernel {
     tf::Status status;
     for (size_t i = 0; status.ok() && i < members_.size(); ++i) {
       status = members_[i].Begin(context, session_, &queued[i]);
+      if (!status.ok()) status = OfOp(context, status, members_[i].label());
     }
     if (status.ok()) status = Cancellable(context, queued);
     if (!status.ok()) {
@@ -91,9 +92,7 @@ class CallsOp : public tf::AsyncOpKernel {
 class CallOp : public CallsOp {
  public:
   explicit CallOp(tf::OpKernelConstruction* construction) : CallsOp(construction) {
-    Member member;
-    OP_REQUIRES_OK(construction, member.Read(construction));
-    members_.push_back(member);
+    OP_REQUIRES_OK(construction, ReadOne(construction, &members_));
     Text function;
     OP_REQUIRES_OK(construction, construction->GetAttr("function", &function));
     sums_ = function == kAllReduce && construction->num_inputs() == construction->num_outputs();
@@ -131,7 +130,8 @@ tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
 }
 
 // digest: of an op that communicates (plan.py). signature: given by bridge_signature.cc. fuse: whether it may become a
-// part of a fused node (bridge_fusing.cc).
+// part of a fused node (bridge_fusing.cc). From labels on as of a fused node, where the node has been made as one that is
+// alone of its kind is; else empty.
 #define SOK1X_REGISTER_OP(name)               \
   REGISTER_OP(name)                           \
       .Input("resources: Nr * resource")      \
@@ -150,6 +150,16 @@ tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
       .Attr("Tout: list(type) >= 0")          \
       .Attr("Thost_out: list(type) >= 0")     \
       .Attr("output_shapes: list(shape) >= 0") \
+      .Attr("labels: list(string) = []")      \
+      .Attr("functions: list(string) = []")   \
+      .Attr("configs: list(string) = []")     \
+      .Attr("signatures: list(int) = []")     \
+      .Attr("keep_sums: list(bool) = []")     \
+      .Attr("counts: list(int) = []")         \
+      .Attr("containers: list(string) = []")  \
+      .Attr("names: list(string) = []")       \
+      .Attr("output_types: list(type) = []")  \
+      .Attr("places: list(int) = []")         \
       .SetIsStateful()                        \
       .SetShapeFn(KnownShapes)                \
       .Doc("Hands its inputs to the Python function named by `function`, run by sok1x's executor thread.")

@@ -46,7 +46,7 @@ tf::AsyncOpKernel::DoneCallback Request::Conclude(const tf::Status& given) {
   if (status.ok() && keeps_sums) KeptSums::Note(this);
   if (fused == nullptr) {
     if (cancellable) context->cancellation_manager()->DeregisterCallback(cancellation);
-    if (!status.ok()) context->SetStatus(status);
+    if (!status.ok()) context->SetStatus(OfOp(context, status, label));
   }
   if (Timeline::On()) {
     Timeline::Get()->Add(stamps, last, label, function, context->step_id() + 1, reinterpret_cast<intptr_t>(this),

@@ -5,6 +5,11 @@
 
 namespace sok1x {
 
+tf::Status OfOp(tf::OpKernelContext* context, const tf::Status& status, const char* label) {
+  if (context->op_kernel().name() == label) return status;
+  return tf::Status(status.code(), tf::strings::StrCat(MessageOf(status), "\n\t [[{{node ", label, "}}]]"));
+}
+
 Fused::Fused(const std::vector<Queued>& queued, tf::AsyncOpKernel::DoneCallback done)
     : context_(queued[0].request->context),
       cancellable_(queued[0].request->cancellable),
@@ -25,8 +30,7 @@ tf::AsyncOpKernel::DoneCallback Fused::Leave(const tf::Status& status, const cha
     last = --left_ == 0;
     if (!status.ok() && (status_.ok() || tf::errors::IsCancelled(status_))) {
       if (!last) cancelled.swap(ids_);
-      // As TensorFlow names the op that failed; a second one, which it adds, is the node they were fused into.
-      status_ = tf::Status(status.code(), tf::strings::StrCat(MessageOf(status), "\n\t [[{{node ", label, "}}]]"));
+      status_ = OfOp(context_, status, label);
     }
   }
   if (!last) {  // from here on another thread may finish the last one

@@ -9,6 +9,10 @@
 
 namespace sok1x {
 
+// A status with which the op `label` has failed: as TensorFlow names such an op, where the node that runs has another
+// name. A second one, which TensorFlow adds, is this node.
+tf::Status OfOp(tf::OpKernelContext* context, const tf::Status& status, const char* label);
+
 class Fused {
  public:
   // Of the requests in `queued`, which know it from now on.

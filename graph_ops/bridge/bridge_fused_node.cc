@@ -45,6 +45,14 @@ tf::Status FusedNode::Replace(const Nodes& nodes, const std::set<tf::Node*>& kee
   return tf::Status();
 }
 
+bool FusedNode::Gains(const tf::Node& node) {
+  tf::int64 resources = 0;
+  if (!tf::GetNodeAttr(node.attrs(), "Nr", &resources).ok() || resources == 0) return false;
+  Handles handles;
+  handles.Add(node, resources);
+  return handles.named();
+}
+
 tf::Status FusedNode::Add(const tf::Node& node) {
   const tf::AttrSlice attrs = node.attrs();
   Text function, config;
@@ -100,14 +108,15 @@ tf::string FusedNode::Name() const {
     hash = tf::Hash64Combine(hash, keep_sums_[i]);
   }
   for (tf::int64 place : places_) hash = tf::Hash64Combine(hash, static_cast<tf::uint64>(place));
-  return tf::strings::StrCat("sok1x_calls/", functions_[0], "_", tf::strings::Hex(hash));
+  const tf::string several = tf::strings::StrCat("sok1x_calls/", functions_[0], "_");
+  return tf::strings::StrCat(alone() ? tf::strings::StrCat(labels_[0], "/alone_") : several, tf::strings::Hex(hash));
 }
 
 tf::Status FusedNode::Make(const tf::Node& like, tf::Graph* graph, tf::Node** made) const {
   const std::vector<tf::string> none;
   tf::NodeDef def;
   def.set_name(Name());
-  def.set_op(like.type_string() + "s");
+  def.set_op(alone() ? like.type_string() : like.type_string() + "s");
   def.set_device(like.requested_device());
   tf::AddNodeAttr("labels", labels_, &def);
   tf::AddNodeAttr("functions", functions_, &def);
@@ -124,6 +133,12 @@ tf::Status FusedNode::Make(const tf::Node& like, tf::Graph* graph, tf::Node** ma
   tf::AddNodeAttr("Thost_in", types_[kHostInputs], &def);
   tf::AddNodeAttr("Tout", types_[kDeviceOutputs], &def);
   tf::AddNodeAttr("Thost_out", types_[kHostOutputs], &def);
+  if (alone()) {
+    tf::AddNodeAttr("function", functions_[0], &def);
+    tf::AddNodeAttr("config", configs_[0], &def);
+    tf::AddNodeAttr("output_shapes", std::vector<tf::PartialTensorShape>(), &def);
+    tf::AddDefaultsToNodeDef(like.op_def(), &def);
+  }
   tf::Status status;
   *made = graph->AddNode(def, &status);
   TF_RETURN_IF_ERROR(status);

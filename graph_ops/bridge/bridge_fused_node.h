@@ -2,7 +2,8 @@
 //
 // Of what its members are made of it leaves out what would cost TensorFlow time without use: handles of variables,
 // which it knows by name (bridge_handles.h), and outputs that nobody reads. A lookup has six outputs, or eight by bag,
-// of which an evaluation reads one.
+// of which an evaluation reads one. So one may be made of a single node, too: that keeps its type, and its name at the
+// beginning of its own.
 #ifndef SOK1X_BRIDGE_FUSED_NODE_H
 #define SOK1X_BRIDGE_FUSED_NODE_H
 
@@ -24,6 +25,9 @@ class FusedNode {
   // of `keep_sums` keep their sums (groups/kept_sums.h).
   tf::Status Replace(const Nodes& nodes, const std::set<tf::Node*>& keep_sums, tf::Graph* graph);
 
+  // Whether one node alone gains by it: the handles of its variables need not run.
+  static bool Gains(const tf::Node& node);
+
  private:
   tf::Status Add(const tf::Node& node);
   // Once all nodes have been added.
@@ -34,6 +38,7 @@ class FusedNode {
   void Move(tf::Node* node, size_t n, const int* inputs, size_t outputs, tf::Graph* graph, tf::Node* fused) const;
   // A name of its own for all that the kernel is made of: TensorFlow keeps a session's kernels by their names.
   tf::string Name() const;
+  bool alone() const { return labels_.size() == 1; }
 
   // What the nodes have, one after the other.
   std::vector<tf::string> labels_, functions_, configs_;

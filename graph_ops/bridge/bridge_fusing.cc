@@ -1,7 +1,8 @@
 // Of a model's many tables each lookup, each gradient and each optimizer's step is an op, and what TensorFlow does to
 // run an op and to go on after it costs more than the op's share of a group of requests (on a GPU's machine 10 us).
 // So in the graph that TensorFlow makes for a session.run, ops of ours that could run at the same time become one node,
-// a fused one (of type Sok1xLookups, …), which hands over a request for each of them.
+// a fused one (of type Sok1xLookups, …), which hands over a request for each of them. One that is alone of its kind is
+// made anew as such a node is, without the handles of its variables and outputs that nobody reads.
 //
 // Ops could run at the same time if neither needs the other. Each op has a level: how many of the ops that wait for
 // other ranks, ours and Horovod's, come one after the other before it at most. Those of one level do not need each
@@ -110,7 +111,7 @@ class FusingPass : public tf::GraphOptimizationPass {
       if (!IsOurs(node->type_string())) continue;
       if (tf::GetNodeAttr(node->attrs(), "fuse", &fuse).ok() && fuse) ours.push_back(node);
     }
-    if (ours.size() < 2) return tf::Status();
+    if (ours.empty()) return tf::Status();
     const Levels levels(*graph);
     std::set<tf::Node*> kept;
     TF_RETURN_IF_ERROR(FindKeptSums(ours, levels, &kept));
@@ -123,7 +124,7 @@ class FusingPass : public tf::GraphOptimizationPass {
     }
     for (auto& each : together) {
       Nodes& nodes = each.second;
-      if (nodes.size() < 2 && kept.count(nodes[0]) == 0) continue;
+      if (nodes.size() < 2 && kept.count(nodes[0]) == 0 && !FusedNode::Gains(*nodes[0])) continue;
       // In one order whatever a graph's nodes come in.
       std::sort(nodes.begin(), nodes.end(), [](tf::Node* a, tf::Node* b) { return a->name() < b->name(); });
       TF_RETURN_IF_ERROR(FusedNode().Replace(nodes, kept, graph));

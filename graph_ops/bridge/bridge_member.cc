@@ -59,6 +59,14 @@ tf::Status Member::Read(tf::OpKernelConstruction* construction) {
   return tf::Status();
 }
 
+tf::Status ReadOne(tf::OpKernelConstruction* construction, std::vector<Member>* members) {
+  std::vector<Text> labels;
+  TF_RETURN_IF_ERROR(construction->GetAttr("labels", &labels));
+  if (!labels.empty()) return ReadAll(construction, members);
+  members->resize(1);
+  return members->front().Read(construction);
+}
+
 tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members) {
   std::vector<Text> labels, functions, configs, containers, names;
   std::vector<tf::int64> signatures, counts, places;

@@ -18,6 +18,9 @@ class Member {
   // Makes the request of one run. Any thread.
   tf::Status Begin(tf::OpKernelContext* context, uint64_t session, Queued* queued);
 
+  // The op's name in the graph that was built.
+  const char* label() const { return label_.c_str(); }
+
  private:
   friend tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members);
 
@@ -41,6 +44,9 @@ class Member {
   std::vector<int> places_;  // of outputs, as a request has them
   std::vector<tf::DataType> output_types_;
 };
+
+// Of a node of one op of ours, as it was built or as a fused one is made.
+tf::Status ReadOne(tf::OpKernelConstruction* construction, std::vector<Member>* members);
 
 // Of a fused node.
 tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members);

@@ -75,6 +75,9 @@ def test_values_are_the_same(seed, kept):
             if fuse == "0":
                 assert not waits and not of
                 continue
+            if kept == "fed" and tf.test.is_gpu_available():  # they come from the host
+                assert needed and not waits and not of
+                continue
             assert {node.op for node in waits} == {"Const", "VarHandleOp"} and len(waits) > 10
             assert not {node.name for node in waits} & set(needed) and {node.name for node in of} <= set(needed)
         finally:
@@ -111,7 +114,7 @@ def test_a_lookup_in_a_branch_or_after_another_one():
         feed[taken] = True
         with session() as run:
             _, _, of = waiting(run, [first, then, inside], feed)
-            assert [node.op for node in of] == ["_Arg"]
+            assert [node.op for node in of] == ([] if tf.test.is_gpu_available() else ["_Arg"])  # fed on the host
             for value in (True, False):
                 feed[taken] = value
                 one, _, other = run.run([first, then, inside], feed)
