@@ -1,7 +1,6 @@
 // Variables that get larger: found by name, because a lookup is built before the optimizer makes its slots, and given
 // larger buffers, one after the other. Called through ctypes by growing.py.
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -19,15 +18,6 @@ constexpr int kAbsent = -1;
 constexpr int kWouldWait = -2;
 
 typedef tensorflow::core::RefCountPtr<tensorflow::Var> Variable;
-
-// The variable of that name, or null.
-Variable Find(const sok1x::Request* request, const char* container, const char* name) {
-  if (std::strcmp(container, sok1x::kEagerContainer) == 0) return sok1x::FindNamed(name);
-  tensorflow::ResourceMgr* manager = request->context->resource_manager();
-  tensorflow::Var* lying = nullptr;
-  const std::string in = *container != '\0' ? std::string(container) : manager->default_container();
-  return Variable(manager->Lookup(in, name, &lying).ok() ? lying : nullptr);
-}
 
 // Its number among a request's variables.
 int NumberOf(const sok1x::Request* request, const Variable& variable) {
@@ -53,7 +43,7 @@ extern "C" {
 // number among them, or -1 where there is no such variable, or none with a value.
 int sok1x_reach(void* handle, const char* container, const char* name) {
   auto* request = static_cast<sok1x::Request*>(handle);
-  Variable found = Find(request, container, name);
+  Variable found = sok1x::FindVariable(request, container, name);
   if (found == nullptr) return kAbsent;
   {
     tensorflow::tf_shared_lock lock(*found->mu());
@@ -68,7 +58,7 @@ int sok1x_reach(void* handle, const char* container, const char* name) {
 // too, if that needs no waiting. (To wait for one with others in hand could be for ever.) Else -2, and nothing changes.
 int sok1x_reach_at_once(void* handle, const char* container, const char* name) {
   auto* request = static_cast<sok1x::Request*>(handle);
-  Variable found = Find(request, container, name);
+  Variable found = sok1x::FindVariable(request, container, name);
   if (found == nullptr) return kAbsent;
   const int number = NumberOf(request, found);
   if (number < static_cast<int>(request->variables.size())) return number;

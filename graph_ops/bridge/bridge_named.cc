@@ -1,6 +1,7 @@
 // See bridge_named.h.
 #include "bridge_named.h"
 
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -81,6 +82,14 @@ HostTier* NamedTier(const std::string& name) {
 }
 
 #endif
+
+tf::core::RefCountPtr<tf::Var> FindVariable(const Request* request, const char* container, const char* name) {
+  if (std::strcmp(container, kEagerContainer) == 0) return FindNamed(name);
+  tf::ResourceMgr* const manager = request->context->resource_manager();
+  tf::Var* lying = nullptr;
+  const std::string in = *container != '\0' ? std::string(container) : manager->default_container();
+  return tf::core::RefCountPtr<tf::Var>(manager->Lookup(in, name, &lying).ok() ? lying : nullptr);
+}
 
 }  // namespace sok1x
 

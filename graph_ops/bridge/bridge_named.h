@@ -9,6 +9,7 @@
 
 #include <string>
 
+#include "bridge_request.h"
 #include "bridge_tier.h"
 
 namespace sok1x {
@@ -21,6 +22,10 @@ bool NoteNamed(const std::string& name, tf::Var* variable);
 
 // The variable of that name, null where there is none (any more).
 tf::core::RefCountPtr<tf::Var> FindNamed(const std::string& name);
+
+// The variable that a container has under a name, null where there is none: of the request's
+// session, or an eager one. container: '' for TensorFlow's default.
+tf::core::RefCountPtr<tf::Var> FindVariable(const Request* request, const char* container, const char* name);
 
 // The name of a variable, "" of one that has none.
 std::string NameOf(const tf::Var* variable);

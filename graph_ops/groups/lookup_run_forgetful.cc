@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "../bridge/bridge_calls.h"
+#include "../bridge/bridge_named.h"
 #include "../bridge/bridge_pins.h"
 #include "lookup_run.h"
 
@@ -95,15 +96,12 @@ void LookupRun::ReachSlots() {
     if (!facts_[t].forgets() || request == nullptr) continue;
     const SlotsOf* const known = *facts_[t].slots_of;
     unreached_[t] = known == nullptr;
-    tf::ResourceMgr* const resources = request->context->resource_manager();
     for (i64 i = 0; known != nullptr && i < known->count; ++i) {
       const SlotsOf::Slot& slot = known->slots[i];
-      tf::Var* variable = nullptr;
-      const std::string in = *slot.container != '\0' ? std::string(slot.container) : resources->default_container();
-      if (!resources->Lookup(in, slot.name, &variable).ok()) continue;
-      tf::core::RefCountPtr<tf::Var> found(variable);
-      tf::tf_shared_lock lock(*variable->mu());
-      if (!variable->is_initialized) continue;
+      tf::core::RefCountPtr<tf::Var> found = FindVariable(request, slot.container, slot.name);
+      if (found == nullptr) continue;
+      tf::tf_shared_lock lock(*found->mu());
+      if (!found->is_initialized) continue;
       reached_[t].push_back({static_cast<int>(request->variables.size()), slot.value});
       request->variables.push_back(std::move(found));
     }

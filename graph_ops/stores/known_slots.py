@@ -44,13 +44,17 @@ def note_made(graph: tf.Graph, table: str, slot: Slot) -> None:
 
 def note_eager(table: str, slot: Slot) -> None:
     """As `note_made`, of eager execution."""
-    plan.unordered().slots.setdefault(table, set()).add(slot)
+    with _lock:
+        plan.unordered().slots.setdefault(table, set()).add(slot)
+        _tell(table)
 
 
 def forget(table: str, slot: Slot) -> None:
     """An eager slot is gone."""
-    for known in [plan.unordered().slots, *_of_sessions.values()]:
-        known.get(table, set()).discard(slot)
+    with _lock:
+        for known in [plan.unordered().slots, *_of_sessions.values()]:
+            known.get(table, set()).discard(slot)
+        _tell(table)
 
 
 def note_initialized(request: Any, table: str, *slots: Slot) -> None:
