@@ -100,6 +100,8 @@ class DynamicVariable(PlacedVariable):
         [array([3, 2]), array([4, 2], dtype=int32)]
     """
 
+    _keys_are_apart = True  # Keras, which has all variables of a layer, knows of this one alone
+
     def __init__(self, dimension: int, initializer: Any = None, var_type: Optional[str] = None,
                  name: Optional[str] = None, constraint: Any = None, trainable: bool = True, key_type: Any = None,
                  dtype: Any = None, mode: Optional[str] = None, **kwargs: Any) -> None:

@@ -33,6 +33,7 @@ Tables as variables:
 Tables that grow:
     growing_shape       V in their static shape
     growing_slots       optimizers' slots of them
+    rows_alone          rows without the keys that have them: refused
     slot_beginnings     what these begin with
     growing_steps       steps that wait for the gradient
     parameter_counts    how many numbers Keras counts

@@ -1,4 +1,4 @@
-"""Lookups with weights in eager execution, and the gradients to these."""
+"""Lookups with weights in eager execution, and the gradients to these; and the weights of Keras models in its files."""
 import os
 
 import pytest
@@ -13,3 +13,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def test_gradients_to_rows_and_weights_of_any_order(ranks, seed):
     finished = run_ranks(ranks, os.path.join(HERE, "program_weights.py"), seed, timeout=300)
     assert finished.out.count("ok") == ranks
+
+
+def test_rows_without_their_keys_are_refused(tmp_path):
+    finished = run_ranks(0, os.path.join(HERE, "program_rows_alone.py"), tmp_path, timeout=120)
+    assert finished.out.count("ok") == 1
