@@ -51,6 +51,7 @@ From TensorFlow's threads to ours (C++):
 
 The executor's thread:
     executor          takes requests in, announces them, runs them in the order that all ranks have
+    asked             what other threads have it do between requests
     op_functions      the functions of the op library, typed
     bulk              the calls for many requests
     calls             what a node runs: its operation, config and place, decoded once

@@ -130,8 +130,8 @@ tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
 }
 
 // digest: of an op that communicates (plan.py). signature: given by bridge_signature.cc. fuse: whether it may become a
-// part of a fused node (bridge_fusing.cc). From labels on as of a fused node, where the node has been made as one that is
-// alone of its kind is; else empty.
+// part of a fused node (bridge_fusing.cc). From labels on as of a fused node, where it has been made as one that is
+// alone of its kind; else empty.
 #define SOK1X_REGISTER_OP(name)               \
   REGISTER_OP(name)                           \
       .Input("resources: Nr * resource")      \

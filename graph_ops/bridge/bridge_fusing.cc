@@ -1,8 +1,8 @@
 // Of a model's many tables each lookup, each gradient and each optimizer's step is an op, and what TensorFlow does to
 // run an op and to go on after it costs more than the op's share of a group of requests (on a GPU's machine 10 us).
 // So in the graph that TensorFlow makes for a session.run, ops of ours that could run at the same time become one node,
-// a fused one (of type Sok1xLookups, …), which hands over a request for each of them. One that is alone of its kind is
-// made anew as such a node is, without the handles of its variables and outputs that nobody reads.
+// a fused one (of type Sok1xLookups, …), which hands over a request for each of them. One that is alone of its kind
+// is made anew as such a node is, without the handles of its variables and outputs that nobody reads.
 //
 // Ops could run at the same time if neither needs the other. Each op has a level: how many of the ops that wait for
 // other ranks, ours and Horovod's, come one after the other before it at most. Those of one level do not need each

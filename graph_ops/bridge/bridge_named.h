@@ -23,8 +23,8 @@ bool NoteNamed(const std::string& name, tf::Var* variable);
 // The variable of that name, null where there is none (any more).
 tf::core::RefCountPtr<tf::Var> FindNamed(const std::string& name);
 
-// The variable that a container has under a name, null where there is none: of the request's
-// session, or an eager one. container: '' for TensorFlow's default.
+// The variable that a container has under a name, null where there is none: of the request's session, or an eager one.
+// container: '' for TensorFlow's default.
 tf::core::RefCountPtr<tf::Var> FindVariable(const Request* request, const char* container, const char* name);
 
 // The name of a variable, "" of one that has none.

@@ -15,6 +15,7 @@ import traceback
 
 from sok1x import launch
 from sok1x.graph_ops.bridge import bridge, bulk, devices, forked, lane_ranks, plan, session_runs, timeline, together
+from sok1x.graph_ops.bridge.asked import Asked
 from sok1x.graph_ops.bridge.calls import Calls
 from sok1x.graph_ops.bridge.contexts import Contexts
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
@@ -36,7 +37,11 @@ _executor = None
 
 
 class Executor(threading.Thread):
-    """See the module's text. One per process, started when the first op of ours is built."""
+    """See the module's text. One per process, started when the first op of ours is built.
+
+    Attributes:
+      asked: `Asked`, for other threads.
+    """
 
     def __init__(self, library):
         super().__init__(name="sok1x-executor", daemon=True)
@@ -49,6 +54,7 @@ class Executor(threading.Thread):
         self._alone = False  # whether C++ knows that there is no other rank
         self._among = None  # of several ranks, C++'s part in their order: LaneRanks
         self._stopping = False
+        self.asked = Asked(library.wake)
         self._refused = 0  # requests that waited for other ranks when the program ended
         self._pid = os.getpid()
 
@@ -104,6 +110,7 @@ class Executor(threading.Thread):
                 self._current = [bridge.Request(self._library, row) for row in intake.rows(count)]
                 self._run_or_announce(self._look_at(self._current, world), world)
             self._take_over(world)
+            self.asked.answer()
             if kind == bridge.CANCELLATION and infos[0].id in self._tickets:
                 coordinator.withdraw(self._tickets[infos[0].id])
             elif kind == bridge.SESSION_END:
@@ -194,6 +201,7 @@ class Executor(threading.Thread):
             self._take_over(world)
 
     def _close(self, code, reason):
+        self.asked.close(code, reason)
         self._library.close(code, reason.encode())
         held, self._held = self._held, {}
         self._refused += len(held)
@@ -288,6 +296,11 @@ def start(library):
         library.own_process(plan.PROCESS.encode())
     _executor.start()
     atexit.register(_executor.stop)
+
+
+def ask(function):
+    """See `Asked.ask`. The op library must have been loaded."""
+    return _executor.asked.ask(function)
 
 
 def stop_last_registered():

@@ -5,8 +5,8 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.cuda_kernels import host
-from sok1x.graph_ops.bridge import executor, library
-from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
+from sok1x.graph_ops.bridge import executor, forked, library, registry
+from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError, status_of
 from sok1x.graph_ops.bridge.registry import Operation, register
 
 DEFAULT_SEED = 20211  # any fixed number: the same script gives the same tables every time
@@ -30,14 +30,18 @@ class _Init(Operation):
     _by_call = False  # whether the ranks have joined by `sok1x.init`
 
     def run(self, request, config, world, headers):
+        self.join(config, world, request.gpu)
+
+    def join(self, config, world, gpu):
+        """Joins the ranks, in the executor's thread. gpu: the GPU that the op is on; None for the host."""
         if world is None:
             world = launch.start({"global_batch_size": config.global_batch_size, "seed": config.seed,
-                                  "device": "GPU" if request.gpu is not None else "CPU"})
+                                  "device": "GPU" if gpu is not None else "CPU"})
             self._by_call = config.by_call
             host.set_threads(world.host_threads)
             executor.stop_last_registered()
-            if request.gpu is not None:
-                launch.connect_gpu(world, request.gpu)
+            if gpu is not None:
+                launch.connect_gpu(world, gpu)
         elif self._by_call and not config.by_call:
             self._after_call(config, world)
 
@@ -64,3 +68,31 @@ def init(global_batch_size, seed, by_call=False, name="Init"):
     # A string lives in host memory, whatever device the caller's scope names.
     with tf.control_dependencies([started]), tf.device("/cpu:0"):
         return tf.constant("OK", name=name)
+
+
+def join(global_batch_size, seed, by_call=False):
+    """What the op of `init` does when it runs on the host, at once and without a session.
+
+    A process's first session says how many threads TensorFlow has in all of them: that is to be the user's.
+
+    Args:
+      global_batch_size, seed, by_call: as of `init`.
+
+    Raises:
+      tf.errors.OpError: as of the op.
+    """
+    library.load()
+    forked.refuse("sok1x")
+    config = InitConfig(global_batch_size, seed, by_call)
+    try:
+        executor.ask(lambda: _join(config))
+    except Exception as error:
+        code, message = status_of(error)
+        raise tf.errors.exception_type_from_error_code(code)(None, None, message) from error
+
+
+def _join(config):
+    world = launch.current()
+    if world is not None and world.coordinator.job_error is not None:
+        raise world.coordinator.job_error
+    registry.get(_Init.name).join(config, world, None)

@@ -48,7 +48,9 @@ class Talk(Ranks):
         """
         with self._lock:
             if self._session is None:
-                self._session = tf.Session(graph=self._graph, config=tf.ConfigProto(device_count={"GPU": 0}))
+                # The threads of all other sessions are as the first one that has none of its own says.
+                self._session = tf.Session(graph=self._graph, config=tf.ConfigProto(
+                    device_count={"GPU": 0}, use_per_session_threads=True, inter_op_parallelism_threads=1))
             try:
                 return super().gather(self._session, payload)
             except tf.errors.OpError as error:  # the job has failed

@@ -135,7 +135,7 @@ def last_session(graph: tf.Graph) -> Optional[tf.Session]:
 
 
 def join(global_batch_size: Optional[int], seed: Optional[int], by_call: bool = False) -> None:
-    """Runs an `Init` op at once, in a graph and session of its own, on the CPU: no GPU is taken.
+    """Does at once what an `Init` op does, without a session: no GPU is taken, and threads are as the user's say.
 
     Args:
         global_batch_size: as in `Init`.
@@ -149,10 +149,7 @@ def join(global_batch_size: Optional[int], seed: Optional[int], by_call: bool = 
         >>> from sok1x.core import initialize
         >>> initialize.join(8192, initialize.DEFAULT_SEED)
     """
-    with tf.Graph().as_default():
-        started = init_op.init(global_batch_size, DEFAULT_SEED if seed is None else seed, by_call)
-        with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
-            session.run(started)
+    init_op.join(global_batch_size, DEFAULT_SEED if seed is None else seed, by_call)
 
 
 def seed_of(function: str, value: Any) -> int:

@@ -1,4 +1,4 @@
-"""Keys that get the rows of others that have left begin with new slots: all rows that left together, not the first alone.
+"""Keys that get the rows of others that have left begin with new slots: all such rows, not only the first of them.
 
     [mpiexec -np N] python program_new_rows.py
 """
