@@ -1,7 +1,7 @@
 """SOK 2.x's tables without a fixed number of rows."""
 import contextlib
 import numbers
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -17,6 +17,7 @@ from sok1x.core import (
     joining,
     key_types,
     numbered_rows,
+    rows_alone,
     table_root,
 )
 from sok1x.core.cache_options import CacheOptions
@@ -100,8 +101,6 @@ class DynamicVariable(PlacedVariable):
         [array([3, 2]), array([4, 2], dtype=int32)]
     """
 
-    _keys_are_apart = True  # Keras, which has all variables of a layer, knows of this one alone
-
     def __init__(self, dimension: int, initializer: Any = None, var_type: Optional[str] = None,
                  name: Optional[str] = None, constraint: Any = None, trainable: bool = True, key_type: Any = None,
                  dtype: Any = None, mode: Optional[str] = None, **kwargs: Any) -> None:
@@ -164,6 +163,10 @@ class DynamicVariable(PlacedVariable):
             raise ValueError("{}: cache_rows: got {!r} with var_type='hbm', expected var_type='hybrid': of 'hbm' all "
                              "rows are in the memory of the device".format(label, given.cache_rows))
         return given._replace(max_hbm_for_vectors=None)
+
+    def _checks_of_whole(self, value: Any) -> List[tf.Operation]:
+        """Keras, which saves and assigns all variables of a layer, knows of this one alone."""
+        return rows_alone.checks(self, value)
 
     @property
     def size(self) -> tf.Tensor:

@@ -1,5 +1,5 @@
 """Variables whose value belongs to one rank alone."""
-from typing import Any, ContextManager
+from typing import Any, ContextManager, List
 
 import tensorflow.compat.v1 as tf
 
@@ -111,11 +111,15 @@ class ShardVariable(ResourceVariable):
         if isinstance(value, tf.Tensor) and hasattr(value, "graph") and value.op.type.startswith("HorovodBroadcast"):
             return tf.no_op(name=name or "kept_by_its_rank")
         cached_wholes.refuse_replacing(self, "assign")
-        with self._assign_dependencies():
+        with tf.control_dependencies(self._checks_of_whole(value)), self._assign_dependencies():
             assigned = growing_slots.assigned(self, value, name)
             if assigned is not None:
                 return self._lazy_read(assigned) if read_value else assigned
             return super().assign(value, use_locking=use_locking, name=name, read_value=read_value)
+
+    def _checks_of_whole(self, value: Any) -> List[tf.Operation]:
+        """Ops that fail where the whole value may not become this one; eagerly they have."""
+        return []
 
     def load(self, value: Any, session: Any = None) -> None:
         """As `tf.Variable.load`; refused where `assign` is.

@@ -4,7 +4,7 @@ from typing import Any, Callable, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import cached_wholes, eager, eager_slots, eager_steps, numbered_rows, rows_alone, run_gradients
+from sok1x.core import cached_wholes, eager, eager_slots, eager_steps, numbered_rows, run_gradients
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside, resource_variable_ops, tf_ops
@@ -49,8 +49,6 @@ class StampedVariable(ShardVariable):
         >>> shard.stamps.name, shard.steps.name
         ('EmbeddingVariable/stamps:0', 'EmbeddingVariable/steps:0')
     """
-
-    _keys_are_apart = False  # whether who assigns all variables of a Keras layer has these rows, but not their keys
 
     def __init__(self, table: Table, fill: Optional[Callable[[], tf.Tensor]], name: str, **options: Any) -> None:
         self.table = table
@@ -112,8 +110,9 @@ class StampedVariable(ShardVariable):
             As `ShardVariable.assign`.
 
         Raises:
-            ValueError: value has another D, or, of a table that does not grow, another V; or, eagerly, of a
-                DynamicVariable, another V or no keys.
+            ValueError: value has another D, or, of a table that does not grow, another V; or, eagerly, it is refused as
+                rows_alone.py says.
+            tf.errors.InvalidArgumentError: (when run in a graph) likewise.
 
         Example:
             >>> import tensorflow as tf
@@ -125,8 +124,6 @@ class StampedVariable(ShardVariable):
             ...     session.run(shard.assign([[1.0, 2.0], [3.0, 4.0]])).tolist()
             [[1.0, 2.0], [3.0, 4.0]]
         """
-        if self._keys_are_apart:
-            rows_alone.refuse(self, value)
         made = super().assign(value, use_locking=use_locking, name=name, read_value=read_value)
         if tf.executing_eagerly():
             eager_slots.fit(self)

@@ -222,6 +222,25 @@ def _slots_of(made):
     return slots.values()
 
 
+def test_rows_of_another_number_are_no_table():
+    """Keras' HDF5 files have rows alone: those of a table that has grown are none of a fresh one. As many are taken."""
+    with graph():
+        table = sok.DynamicVariable(dimension=2, initializer="1", init_capacity=4)
+        keys = tf.placeholder(tf.int64, [None])
+        given = tf.placeholder(tf.float32, [None, 2])
+        looked_up, assigned = sok.all2all_dense_embedding(table, keys), table.assign(given)
+        with session() as run:
+            run.run(looked_up, {keys: [5, 6]})
+            for count in (2, 16):
+                with pytest.raises(tf.errors.InvalidArgumentError, match="another number of rows.*rows alone"):
+                    run.run(assigned, {given: np.zeros([count, 2])})
+            np.testing.assert_array_equal(run.run(looked_up, {keys: [6, 5]}), np.ones([2, 2]))
+            run.run(assigned, {given: np.full([4, 2], 3.0)})
+            np.testing.assert_array_equal(run.run(looked_up, {keys: [6, 5]}), np.full([2, 2], 3.0))
+            run.run(looked_up, {keys: np.arange(30)})  # it grows
+            np.testing.assert_array_equal(run.run(looked_up, {keys: [6, 5]}), np.full([2, 2], 3.0))
+
+
 @pytest.mark.parametrize("rows, needed, most, expected", [
     (16, 17, None, 32), (16, 33, None, 64), (16, 1000, None, 1024), (1, 2, None, 2), (0, 5, None, 8),
     (16, 17, 100, 50), (16, 51, 100, 100), (50, 51, 100, 100), (90, 91, 100, 100), (3, 4, 1000, 8), (8, 9, 1000, 16)])
