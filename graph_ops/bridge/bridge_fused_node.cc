@@ -108,8 +108,9 @@ tf::string FusedNode::Name() const {
     hash = tf::Hash64Combine(hash, keep_sums_[i]);
   }
   for (tf::int64 place : places_) hash = tf::Hash64Combine(hash, static_cast<tf::uint64>(place));
-  const tf::string several = tf::strings::StrCat("sok1x_calls/", functions_[0], "_");
-  return tf::strings::StrCat(alone() ? tf::strings::StrCat(labels_[0], "/alone_") : several, tf::strings::Hex(hash));
+  const tf::string begin = alone() ? tf::strings::StrCat(labels_[0], "/alone_")
+                                   : tf::strings::StrCat("sok1x_calls/", functions_[0], "_");
+  return tf::strings::StrCat(begin, tf::strings::Hex(hash));
 }
 
 tf::Status FusedNode::Make(const tf::Node& like, tf::Graph* graph, tf::Node** made) const {

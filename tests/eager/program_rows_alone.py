@@ -51,7 +51,7 @@ def main():
     trained.compile(tf.keras.optimizers.Adagrad(0.5), "mse")
     trained.fit(KEYS, np.zeros([12, 1]), batch_size=4, verbose=0)
     expected = trained.predict(KEYS, verbose=0)
-    assert expected.std() > 0 or (expected != 2).all()
+    assert (expected != 2).all()  # which a key without a row gives
     whole, weights = os.path.join(folder, "model.keras"), os.path.join(folder, "model.weights.h5")
     trained.save(whole)
     trained.save_weights(weights)

@@ -11,7 +11,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = """
 import sys, threading
 sys.path.insert(0, {here!r})
-import numpy as np
 import tensorflow.compat.v1 as tf
 import bridge_operations as operations
 

@@ -127,7 +127,9 @@ def test_stall_warning_and_on_it_goes():
     for rank in (0, 2):
         assert re.search(r"^sok1x: rank {}: op 'op\d' has waited [2-9] s for rank 1. Rank 1 has announced no op since "
                          r"'op\d' was run \d+ s ago".format(rank), done.err, re.M), str(done)
-    assert not re.search("^sok1x: rank 1: op ", done.err, re.M), str(done)  # sok.Init may wait
+    # On a loaded machine sok.Init may wait for ranks that start late.
+    others = re.sub("^sok1x: rank 1: sok.Init has waited .*$", "", done.err, flags=re.M)
+    assert "sok1x: rank 1:" not in others, str(done)
 
 
 def test_an_exchange_that_one_rank_does_not_finish_is_warned_about(way):
