@@ -138,8 +138,9 @@ class LookupRun : private LookupMembers {
   int Lock(bool exclusive, bool slots = false);
   // Fills batches_. Returns false where embeddings cannot have one dimension more than some member's keys.
   bool TakeBatches();
-  // Batches of int64 keys fit no more where one is beyond the type of its table's keys: see stores/key_types.py.
-  int CheckKeyTypes();
+  // Batches fit no more where their table's rows are not its own, and batches of int64 keys where one is beyond the
+  // type of its table's keys: see stores/row_checks.py, stores/key_types.py.
+  int CheckBatches();
   // A member's bags as they are given, without where they begin.
   BagsMember GivenBags(int t) const;
   // Finds where bags begin, of members that are not `one_each_`, counts: [3 T], as group_bags.offsets; `offsets_` are

@@ -32,7 +32,7 @@ int LookupRun::ForwardAlone(bool training, uint8_t* left, int64_t* fresh) {
   std::fill(left, left + count, 1);
   std::fill(fresh, fresh + count, 0);
   if (!TakeBatches()) return 0;
-  int code = CheckKeyTypes();
+  int code = CheckBatches();
   if (code != 0) return code;
   found_.assign(count, FindMember());
   offsets_.assign(count, nullptr);

@@ -15,7 +15,7 @@ enum Header { kMark, kTraining, kBags, kKeys, kDistinct };
 int LookupRun::Prepare(int ranks, bool training, bool pairs, int width, int64_t* headers, int64_t* begins,
                        int64_t* sent, uint8_t* left) {
   if (!TakeBatches()) return kTooManyDimensions;
-  int code = CheckKeyTypes();
+  int code = CheckBatches();
   if (code != 0) return code;
   const int count = size();
   int64_t total = 0;

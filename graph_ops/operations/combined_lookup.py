@@ -31,7 +31,7 @@ from sok1x.graph_ops.operations.combined_config import (
 from sok1x.graph_ops.operations.lookup_gradient import Backward, OfLookup
 from sok1x.graph_ops.operations.second_order import Spread
 from sok1x.graph_ops.operations.sparse_batch import RaggedBatch, SparseBatch
-from sok1x.graph_ops.stores import figures
+from sok1x.graph_ops.stores import figures, row_checks
 from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.table_variables import CONTENT, TableVariables
 
@@ -164,6 +164,7 @@ class _Forward(Operation):
     waits_of = staticmethod(figures.waits_of)
 
     def prepare(self, request: Any, config: ForwardConfig, world: Any) -> np.ndarray:
+        row_checks.check_whole(request, config, world)
         request.state = self.Lookup(request, config, world)
         return choice.to_prepare(world, config.exchange).prepare(request.state)
 

@@ -15,7 +15,7 @@ from sok1x.graph_ops.groups import dense_lookup as groups
 from sok1x.graph_ops.operations import distinct_rows, lookup_gradient
 from sok1x.graph_ops.operations.lookup_gradient import Backward, OfLookup
 from sok1x.graph_ops.operations.second_order import Spread
-from sok1x.graph_ops.stores import figures
+from sok1x.graph_ops.stores import figures, row_checks
 from sok1x.graph_ops.stores.base_store import Store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import CONTENT, Held, TableVariables
@@ -125,6 +125,7 @@ class _Forward(Operation):
     waits_of = staticmethod(figures.waits_of)
 
     def prepare(self, request: Any, config: ForwardConfig, world: Any) -> np.ndarray:
+        row_checks.check_whole(request, config, world)
         request.state = self.Lookup(request, config, world)
         return choice.of_keys(world).prepare(request.state)
 

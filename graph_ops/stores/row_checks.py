@@ -5,7 +5,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import row_numbers, unique
 from sok1x.graph_ops.bridge import growing
-from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
+from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.stores.table import Table
 
 
@@ -43,6 +43,26 @@ def checked(request: Any, config: Any, world: Any, rows: Any) -> Any:
             "take those of a lookup's gradient").format(
                 table.name, world.name, int(wide.read().reshape(-1)[place]), place, rows.size, there))
     return wide
+
+
+def check_whole(request: Any, config: Any, world: Any) -> None:
+    """Raises where a lookup's table has not a row for each of its stamps: then rows have been assigned that are not
+    those of its keys, and an index would lead beyond them. (C++ leaves such lookups to Python: groups/lookup_run.cc.)
+
+    Args:
+      config: of the lookup, with `table` and `held`. No variable is locked.
+
+    Raises:
+      CallError: FAILED_PRECONDITION.
+    """
+    names = config.held.names
+    rows, stamps = (growing.rows(request, names.index(name)) for name in ("rows", "stamps"))
+    if rows != stamps:
+        raise CallError(FAILED_PRECONDITION, (
+            "embedding table '{}' on {}: got {} rows that were assigned to it, expected {}, as many as it has keys and "
+            "stamps for; nothing was looked up. Rows alone, as load() and Keras' .keras and .h5 files give them, do "
+            "not say whose they are: initialize the table anew, then restore a checkpoint, or give rows to keys by "
+            "sok.assign(table, keys, values)").format(config.table.name, world.name, rows, stamps))
 
 
 def check_scalars(table: Table, world: Any, names: Sequence[str], scalars: Sequence[Any]) -> None:

@@ -12,7 +12,7 @@ _WORDS = ("sok1x: assign: '{}': got {}: rows alone, as Keras' .keras and .h5 fil
 
 def checks(variable: Any, value: Any) -> List[tf.Operation]:
     """Ops that fail where rows are assigned whose keys the table does not have: where the value has another number of
-    rows, and eagerly also where the table has no keys.
+    rows, and where it comes from elsewhere, an array or what is fed, for a table that has no keys.
 
     Args:
         variable: a DynamicVariable.
@@ -37,12 +37,17 @@ def checks(variable: Any, value: Any) -> List[tf.Operation]:
         True
     """
     given = tf.convert_to_tensor(value, variable.dtype.base_dtype)
-    if not tf.executing_eagerly():
-        there = resource_variable_ops.variable_shape(variable.handle)[0]
-        words = _WORDS.format(variable.table.name, "another number of rows than the table has")
-        return [tf.debugging.assert_equal(tf.shape(given)[0], there, message=words)]
-    there, keys = int(tf.shape(variable.read_value())[0]), int(variable.rows_in_use())
-    if given.shape[0] == there and keys > 0:
-        return []
-    raise ValueError(_WORDS.format(variable.table.name, "{} rows for a table that has {}, {} of them in use".format(
-        given.shape[0], there, keys)))
+    table = variable.table.name
+    if tf.executing_eagerly():
+        there, keys = int(tf.shape(variable.read_value())[0]), int(variable.rows_in_use())
+        if given.shape[0] == there and (keys > 0 or isinstance(value, tf.Tensor)):
+            return []
+        raise ValueError(_WORDS.format(table, "{} rows for a table that has {}, {} of them in use".format(
+            given.shape[0], there, keys)))
+    there = resource_variable_ops.variable_shape(variable.handle)[0]
+    found = [tf.debugging.assert_equal(tf.shape(given)[0], there, message=_WORDS.format(
+        table, "another number of rows than the table has"))]
+    if given.op.type == "Placeholder":
+        found.append(tf.debugging.assert_positive(variable.rows_in_use(), message=_WORDS.format(
+            table, "rows for a table without keys")))
+    return found

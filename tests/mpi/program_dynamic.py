@@ -201,11 +201,41 @@ def checkpoints(seed):
         shutil.rmtree(folder)
 
 
+def rows_of_one_rank_alone():
+    """One rank's rows become more than it has keys for: no rank looks up, until that rank has its own again."""
+    world = launch.current()
+    last = world.rank == world.size - 1
+    with tf.Graph().as_default(), tf.Session() as session:
+        tables = [sok.DynamicVariable(dimension=DIM, initializer="2", init_capacity=8, name="rows{}".format(number))
+                  for number in range(2)]
+        keys, given = tf.placeholder(tf.int64, [None]), tf.placeholder(tf.float32, [None, DIM])
+        found = [sok.all2all_dense_embedding(table, keys) for table in tables]
+        found += sok.lookup_sparse(tables, [tf.RaggedTensor.from_row_lengths(keys, tf.ones_like(keys))] * 2,
+                                   combiners=["sum"] * 2)
+        replaced = tf.raw_ops.AssignVariableOp(resource=tables[1].handle, value=given)
+        session.run(tf.global_variables_initializer())
+        ours = {keys: np.arange(4) + 100 * world.rank}
+        expected = session.run(found, ours)
+        rows = session.run(tables[1])
+        for fetches in (found[:2], found[1], found[2:], found[3]):
+            session.run(replaced, {given: np.zeros([64, DIM]) if last else rows})
+            try:
+                session.run(fetches, ours)
+            except tf.errors.FailedPreconditionError as error:
+                assert "'rows1' on rank {}: got 64 rows".format(world.size - 1) in str(error), error
+            else:
+                raise AssertionError("looked up among rows of another number")
+            session.run(replaced, {given: rows})
+            for one, other in zip(session.run(found, ours), expected):
+                np.testing.assert_array_equal(one, other)
+
+
 def main(seed):
     sok.init(seed=seed)
     trained_in_a_mixed_lookup(seed)
     local_lookups(seed)
     checkpoints(seed)
+    rows_of_one_rank_alone()
     print("rank {} ok".format(launch.current().rank))
 
 
