@@ -22,7 +22,9 @@ class Ready(NamedTuple):
         instance: Which run of the op within its session.
         plan: Has `entries`, the list of texts of the ops of the op's graph: shown where ranks differ. None: unknown.
         graphs: How many graphs with ops that communicate this process has built; 0 where the op's does not count.
-        rivals: Numbers of this rank's other sessions, begun earlier, whose graph has the op as well.
+        rivals: Numbers of this rank's other sessions on the op's graph that were begun earlier.
+        alike: (How many other graphs of this process had the very op before the op's graph had it; how many of those
+            that are there now have it, too, and have not met other ranks yet.)
     """
     op: Op
     name: str
@@ -33,6 +35,7 @@ class Ready(NamedTuple):
     plan: Any = None
     graphs: int = 1
     rivals: Tuple[int, ...] = ()
+    alike: Tuple[int, int] = (0, 0)
 
 
 class Decision(NamedTuple):

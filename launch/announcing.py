@@ -45,7 +45,7 @@ class Announcer:
         context, step, signature = readies[0].op.context, readies[0].step, readies[0].instance.signature
         told = self._told.get(context, 0) if context in self._met else 0
         places, runs, names, headers = [], [], [], []
-        for op, name, header, error, own_step, instance, _, _, _ in readies:
+        for op, name, header, error, own_step, instance, *_ in readies:
             own_context, index, digest = op
             tie, frame, iteration, own_signature = instance
             if (index >= told or error is not None or own_step != step or own_context != context
@@ -71,4 +71,5 @@ class Announcer:
             return None
         entries = [] if ready.plan is None else ready.plan.entries[told:]
         self._told[context] = max(told + len(entries), ready.op.index + 1)
-        return {"first": told, "entries": entries, "graphs": ready.graphs, "rivals": list(ready.rivals)}
+        return {"first": told, "entries": entries, "graphs": ready.graphs, "rivals": list(ready.rivals),
+                "alike": list(ready.alike)}

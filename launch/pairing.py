@@ -4,14 +4,18 @@ Ranks know an op by its plan up to it (messages.Op.digest), and one run of it by
 gradient, by the lookup that it belongs to (messages.Instance). What remains is which session of one rank is which of
 another: ranks number their sessions (contexts) by themselves, and one may have sessions and graphs that no other has,
 an export on rank 0, say. So a session of another rank is bound to one of rank 0's when both have announced the same op,
-the first time. If a rank has several sessions that could announce this op, its rivals, they are bound in the order in
-which they were begun: only two that have equally many unbound rivals begun before them.
+the first time. If a rank has several sessions on the op's graph, its rivals, they are bound in the order in which they
+were begun: only two that have equally many unbound rivals begun before them. If it has several graphs with the op that
+have not met others yet, sessions are bound in the order in which these were built, whichever thread comes first: only
+two whose graphs were the k-th of their ranks with the op. Where a rank has built more of them than another, as the
+sessions say that have been bound last, it is counted from there.
 
 Within bound sessions the k-th announcement of an op's run on each rank belongs to the k-th of the others. What is told
 here of a bundle of such a session is whether it may go into the pool (pool.py), which holds no run that waits here.
 
 Where nothing moves on any rank any more, ranks may still belong together: one has a rival that the others never made,
-or asks for more in a session.run (Instance.signature). Then `pair_in_order` goes by the order of announcements alone;
+or a graph; or asks for more in a session.run (Instance.signature). Then `pair_in_order` goes by the order of
+announcements alone;
 but gradients that one rank only looks at are never those that another steps by.
 """
 import collections
@@ -39,6 +43,8 @@ class Pairing:
         self._bound: List[Dict[int, int]] = [{} for _ in range(size)]  # of each rank: its session -> rank 0's
         self._taken: List[Set[int]] = [set() for _ in range(size)]     # of each rank: rank 0's sessions it is bound to
         self._rivals: Dict[Tuple[int, int, int], Set[int]] = {}        # (rank, context, digest) -> sessions
+        self._alike: Dict[Tuple[int, int, int], Tuple[int, int]] = {}  # likewise -> what Ready.alike says
+        self._more: Dict[Tuple[int, int], int] = {}  # (rank, digest) -> how many graphs it has built more than rank 0
         self._digests: Dict[Tuple[int, int], int] = {}                 # (rank 0's session, index) -> the op's digest
         self._signatures: Dict[Tuple[int, int, int], int] = {}         # (rank, rank 0's session, its) -> the others'
         self._met: Set[int] = set()                                    # rank 0's sessions bound on all ranks
@@ -69,6 +75,9 @@ class Pairing:
             pending.since = now if pending.ready == 1 else pending.since
         if message.introduction is not None and message.introduction["rivals"]:
             self._rivals[rank, op.context, op.digest] = set(message.introduction["rivals"])
+        if message.introduction is not None and any(message.introduction["alike"]):
+            built, others = message.introduction["alike"]
+            self._alike[rank, op.context, op.digest] = built, others
         touched = [pending]
         if home:
             self._loose = True
@@ -133,6 +142,8 @@ class Pairing:
             self._rivals[key].discard(context)
             if key[1] == context:
                 del self._rivals[key]
+        for key in [key for key in self._alike if key[:2] == (rank, context)]:
+            del self._alike[key]
         if rank == 0:
             for taken in self._taken:
                 taken.discard(context)
@@ -212,7 +223,10 @@ class Pairing:
             pair = self._match(rank, by_order)
             if pair is None:
                 return touched
-            context, target = pair
+            digest, context, target = pair
+            more = self._built(rank, context, digest)[0] - self._built(0, target, digest)[0]
+            if more or (rank, digest) in self._more:
+                self._more[rank, digest] = more
             self._bound[rank][context] = target
             self._taken[rank].add(target)
             for key in [key for key in self.pending if key[:2] == (rank, context)]:
@@ -228,7 +242,7 @@ class Pairing:
         return joined
 
     def _match(self, rank, by_order):
-        """(an unbound session of `rank`, rank 0's that it belongs to), or None."""
+        """(an op's digest, an unbound session of `rank`, rank 0's that it belongs to), or None."""
         free = [pending for pending in self.pending.values()
                 if pending.key.rank == 0 and pending.queues[0] and pending.key.context not in self._taken[rank]]
         free.sort(key=lambda pending: pending.since)
@@ -240,10 +254,21 @@ class Pairing:
                     fits = mine.key.may_be(theirs.key)
                 else:
                     fits = mine.key.run == theirs.key.run and self._before(rank, mine, rank) == self._before(
-                        0, theirs, rank)
+                        0, theirs, rank) and self._of_one_graph(rank, mine.key, theirs.key)
                 if fits:
-                    return mine.key.context, theirs.key.context
+                    return mine.key.digest, mine.key.context, theirs.key.context
         return None
+
+    def _built(self, rank, context, digest):
+        return self._alike.get((rank, context, digest), (0, 0))
+
+    def _of_one_graph(self, rank, mine, theirs):
+        """Whether sessions of `rank` and rank 0 are on the graph that is the same one's in the order of building."""
+        built, others = self._built(rank, mine.context, mine.digest)
+        first_built, first_others = self._built(0, theirs.context, theirs.digest)
+        if not others and not first_others:
+            return True  # whichever it is: there is no other
+        return built - first_built == self._more.get((rank, mine.digest), 0)
 
     def _before(self, rank, pending, other):
         """How many rivals of a pending op's session on `rank` are begun before it and unbound between 0 and `other`."""

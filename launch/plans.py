@@ -5,7 +5,9 @@ A plan is the list of a graph's ops that communicate, one text an op. A rank sen
 
     first, entries   texts of the plan from number `first` on that rank 0 has not got yet
     graphs           how many graphs with such ops the rank's process has built by now; 0 of a graph that does not count
-    rivals           other sessions of the rank, begun earlier, whose graph has this very op as well (pairing.py)
+    rivals           other sessions of the rank on the op's graph that were begun earlier (pairing.py)
+    alike            how many other graphs of the rank's process had this very op before; and how many that are there
+                     have it, too, and have not met other ranks yet (pairing.py)
 """
 from .errors import INVALID_ARGUMENT, LaunchError
 from .hosts import rank_list

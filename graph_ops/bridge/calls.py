@@ -66,6 +66,8 @@ class Call:
     def met(self):
         """Its op has run together with other ranks."""
         self.context.met = True
+        if self._of_graph is not None:
+            self._of_graph.met = True
         if self._lane is not None:
             self._lane.met()
 
@@ -82,7 +84,9 @@ class Call:
         instance = _instance((0 if self._tie is None else self._tie(request), request.frame if loops > 1 else 0,
                               request.iteration if loops else 0, request.signature))
         graphs = plan.graphs() if of_graph is None or of_graph.counted else 0
-        return _ready((self.op, self.name, taken.header, taken.error, request.step, instance, of_graph, graphs, rivals))
+        alike = (0, 0) if of_graph is None or self.context.met else of_graph.alike(*self.place.op)
+        return _ready((self.op, self.name, taken.header, taken.error, request.step, instance, of_graph, graphs, rivals,
+                       alike))
 
 
 class Calls:

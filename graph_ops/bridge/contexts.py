@@ -39,6 +39,7 @@ class Contexts:
         return self._known.pop(session, None)
 
     def rivals(self, context, index, digest):
-        """Numbers of the sessions begun before `context` that could run the same op: their plans have it too."""
+        """Numbers of the sessions begun before `context` on a graph of its own that has the op: these could run it."""
+        graphs = [one for one in context.plans.values() if one is not None and one.has(index, digest)]
         return tuple(other.number for other in self._known.values() if other.number < context.number and any(
-            one is not None and one.has(index, digest) for one in other.plans.values()))
+            one is graph for one in other.plans.values() for graph in graphs))

@@ -19,6 +19,7 @@ _by_number = weakref.WeakValueDictionary()
 _made = 0
 _unordered = None
 _filled = 0
+_had = {}  # an op's digest -> how many graphs have had the op
 _lock = threading.Lock()
 
 
@@ -30,6 +31,7 @@ class Plan:
       entries: what the ops are, a text each.
       step: int64 [2], the last run that trained by the graph's global step, and that step: see stores/clock.py.
       counted: whether `graphs` counts it; not where the library has the graph for itself.
+      met: whether something of it has run together with other ranks.
       slots: of tables that grow, by the table's name: stores/known_slots.py.
     """
 
@@ -38,8 +40,10 @@ class Plan:
         self.entries = []
         self.step = (ctypes.c_int64 * 2)()
         self.counted = True
+        self.met = False
         self.slots = {}
         self._digests = []
+        self._before = []
 
     def add(self, description):
         """Appends an op; returns (its number, its digest)."""
@@ -48,12 +52,26 @@ class Plan:
         before = self._digests[-1] if self._digests else 0
         hashed = hashlib.blake2b(before.to_bytes(8, "little") + description.encode(), digest_size=8)
         self.entries.append(description)
-        self._digests.append(int.from_bytes(hashed.digest(), "little"))
+        self._put(len(self._digests), int.from_bytes(hashed.digest(), "little"))
         return len(self.entries) - 1, self._digests[-1]
+
+    def _put(self, index, digest):
+        """Notes an op's digest, and how many graphs have had the op before."""
+        for of_all, value in ((self._digests, digest), (self._before, _had.get(digest, 0))):
+            of_all[index:index + 1] = [value]
+        if self.counted:
+            _had[digest] = self._before[index] + 1
 
     def has(self, index, digest):
         """Whether the op with this number has this digest."""
         return index < len(self._digests) and self._digests[index] == digest
+
+    def alike(self, index, digest):
+        """What tells an op's graph from others that have the very op: (how many had it before, in this process; how
+        many that are there have it, too, and have not met other ranks yet)."""
+        others = [plan for plan in list(_by_number.values())
+                  if plan is not self and plan.counted and not plan.met and plan.has(index, digest)]
+        return (self._before[index] if self.has(index, digest) else 0), len(others)
 
     def adopt(self, graph):
         """Takes in the ops that `graph` has already, from a graph that was imported into it."""
@@ -63,7 +81,8 @@ class Plan:
             index, digest = place.op
             while len(self.entries) <= index:  # what was left out when the graph was written has no text
                 self.add("")
-            self.entries[index], self._digests[index] = place.described, digest
+            self.entries[index] = place.described
+            self._put(index, digest)
 
 
 class Unordered(Plan):

@@ -106,6 +106,9 @@ if V2:
     keras_loss_scale: Any = _keras_module("mixed_precision.loss_scale_optimizer")
     KERAS_LAYERS: Tuple[Any, ...] = (keras_base_layer.Layer, keras_base_layer_v1.Layer)
     KERAS_MODELS: Tuple[Any, ...] = (_keras_module("engine.training").Model, keras_training_v1.Model)
+    KERAS_LOADERS: Tuple[Tuple[Any, str], ...] = (
+        (_keras_module("saving.saving_lib"), "load_model"),
+        (_keras_module("saving.legacy.hdf5_format"), "load_model_from_hdf5"))
     KerasLossScaleOptimizer: Any = None  # 2.x's has a loss scale of its own kind, and no place for another
     # What is ours is written as it is to run: AutoGraph would rewrite what a tf.function calls of it.
     _autograph = importlib.import_module("tensorflow.python.autograph.core.config")
@@ -120,6 +123,7 @@ else:
     from tensorflow.python.keras.mixed_precision.experimental import autocast_variable as keras_autocast_variable
     from tensorflow.python.keras.mixed_precision.experimental import loss_scale_optimizer as _keras_loss_scale
     from tensorflow.python.keras.mixed_precision.experimental import policy as keras_policies
+    from tensorflow.python.keras.saving import hdf5_format as _keras_hdf5_format
     from tensorflow.python.keras.utils import layer_utils as keras_layer_utils
     from tensorflow.python.training import checkpoint_management
     Variable = tf.Variable
@@ -129,6 +133,7 @@ else:
     checkpoint_objects = mirrored_strategy = saved_model_load = saved_model_save = None
     KERAS_LAYERS = (tf.keras.layers.Layer,)
     KERAS_MODELS = (_keras_network.Network,)
+    KERAS_LOADERS = ((_keras_hdf5_format, "load_model_from_hdf5"),)
     KerasLossScaleOptimizer = _keras_loss_scale.LossScaleOptimizer
 
 

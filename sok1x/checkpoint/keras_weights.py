@@ -1,6 +1,6 @@
 """Keras' `save_weights` and `load_weights` of models with tables on several ranks: in graphs as a `tf.train.Saver` does
 it, on one rank too if a table has a cache (caches.py), eagerly as a `tf.train.Checkpoint` (eager_checkpoints.py), which
-Keras' own methods call there."""
+Keras' own methods call there. `load_model`, whose files have one rank's rows, is refused on several."""
 import weakref
 from typing import Any, Callable, List, Sequence
 
@@ -11,7 +11,7 @@ from sok1x.checkpoint import caches, prefixes
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.core import wrapping
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_MODELS
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_LOADERS, KERAS_MODELS
 
 _savers: Any = weakref.WeakKeyDictionary()  # model -> its Saver
 
@@ -21,6 +21,8 @@ def watch() -> None:
     for model in KERAS_MODELS:
         for name, replaced in (("save_weights", _save_weights), ("load_weights", _load_weights), ("save", _save)):
             wrapping.wrap(model, name, replaced)
+    for module, name in KERAS_LOADERS:
+        wrapping.wrap(module, name, _load_model)
 
 
 def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,6 +71,21 @@ def _save(stock: Callable[..., Any]) -> Callable[..., Any]:
             "Use model.save_weights, or sok.CheckpointManager, which saves the optimizer too"))
         return stock(self, filepath, *arguments, **options)
     return save
+
+
+def _load_model(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def load_model(filepath: Any, *arguments: Any, **options: Any) -> Any:
+        model = stock(filepath, *arguments, **options)
+        if _on_several_ranks(model):
+            path = filepath  # or a file: of HDF5, where `name` is its root's, or of TensorFlow
+            for attribute in ("filename", "name"):
+                path = getattr(path, attribute, path) if not isinstance(path, str) else path
+            raise CheckpointError((
+                "load_model: {} has one rank's rows of the tables, and here several ranks have them. Build the model "
+                "by its code, and load what model.save_weights in TensorFlow's format, tf.train.Checkpoint or "
+                "sok.CheckpointManager has written; load the file itself on one rank").format(path))
+        return model
+    return load_model
 
 
 def _expect_tensorflows_format(method: str, filepath: Any, formats: Sequence[Any]) -> None:

@@ -70,6 +70,8 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
             return
         # What `fit` is about to train: eager variables are in no graph's list.
         optimizer = self.model.optimizer
+        if not hasattr(optimizer, "variables"):  # Keras' cover of one of TensorFlow 1's
+            optimizer = optimizer.optimizer
         made = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
         with tf.init_scope(), tf.device(self.device):
             broadcast.of_variables(list(self.model.variables) + list(made), self.root_rank)

@@ -3,6 +3,9 @@
 Growth finds variables by name (graph_ops/stores/growth.py), and eager ones have none of their own: so each is noted
 under one. A slot is made outside of the functions that optimizers are called in, where its table has as many rows as it
 has by then; what its rows begin with is one number, as in graphs (growing_slots.py).
+
+A `tf.train.Checkpoint` that is restored before the first step has TensorFlow make a slot that begins with what was
+saved, from which nobody could tell what later rows begin with: so the optimizer makes its slots before.
 """
 import contextlib
 import weakref
@@ -73,3 +76,54 @@ def _creator(shard: Any) -> Callable[..., Any]:
         weakref.finalize(made, known_slots.forget, table.name, slot).atexit = False
         return made
     return create
+
+
+def restore_slot(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of tf.train.Optimizer's _create_or_restore_slot_variable, which a `tf.train.Checkpoint` calls."""
+    def create_or_restore(self: Any, slot_variable_position: Any, slot_name: str, variable: Any) -> Any:
+        if not growing_shape.grows(variable) or not tf.executing_eagerly():
+            return stock(self, slot_variable_position=slot_variable_position, slot_name=slot_name, variable=variable)
+        with contextlib.ExitStack() as stack:
+            if self.get_slot(variable, slot_name) is None and slot_variable_position.is_simple_variable() \
+                    and not _is_someones():
+                # As the first step does, but here: rows that get other keys before that begin anew in them too.
+                with growing_shape.shapes_known(), tf.init_scope():
+                    self._create_slots([variable])
+            if self.get_slot(variable, slot_name) is None:
+                # It is made at the first step, and restored then, where any scope of creators is open.
+                stack.enter_context(tf.variable_creator_scope(lambda creator, **kwargs: creator(**kwargs)))
+            made = stock(self, slot_variable_position=slot_variable_position, slot_name=slot_name, variable=variable)
+        _lengthen(self.get_slot(variable, slot_name), variable)
+        return made
+
+    return create_or_restore
+
+
+def restore_made_slot(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of tf.train.Optimizer's _restore_slot_variable, for what was restored before a slot was made."""
+    def restore(self: Any, slot_name: str, variable: Any, slot_variable: Any) -> Any:
+        restored = stock(self, slot_name=slot_name, variable=variable, slot_variable=slot_variable)
+        if growing_shape.grows(variable) and eager.is_on():
+            _lengthen(slot_variable, variable)
+        return restored
+
+    return restore
+
+
+def _is_someones() -> bool:
+    """Whether somebody looks at all variables that are made now: TensorFlow makes no slots there.
+
+    A strategy does so too, but in its scope the first step may make them as well.
+    """
+    return bool(tf.get_default_graph()._variable_creator_stack) and not tf.distribute.has_strategy()
+
+
+def _lengthen(slot: Any, shard: Any) -> None:
+    """Gives a slot that has been restored the rows that its table has got since it was saved.
+
+    Other rows it keeps: where the table is still to be restored, it will have as many.
+    """
+    if slot is not None and growing_slots.slot_of(slot) is not None:
+        with tf.init_scope():
+            if int(tf.shape(slot.read_value())[0]) < int(tf.shape(shard.read_value())[0]):
+                growing_slots.fit(slot, shard)

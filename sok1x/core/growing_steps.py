@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import growing_shape, wrapping
+from sok1x.core import eager, eager_slots, growing_shape, wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, slot_creator
 
 
@@ -50,6 +50,8 @@ def watch() -> None:
         wrapping.wrap(slot_creator, "create_slot_with_initializer", _of_known_shape)
         # It makes constants of the table's shape before it makes slots.
         wrapping.wrap(tf.train.AdagradDAOptimizer, "_create_slots", _of_known_shapes)
+        wrapping.wrap(tf.train.Optimizer, "_create_or_restore_slot_variable", eager_slots.restore_slot)
+        wrapping.wrap(tf.train.Optimizer, "_restore_slot_variable", eager_slots.restore_made_slot)
 
 
 def _of_known_shape(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,7 +60,7 @@ def _of_known_shape(stock: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return stock(primary, initializer, shape, *args, **kwargs)
         except ValueError:
-            if not tf.TensorShape(shape).is_fully_defined():
+            if not tf.TensorShape(shape).is_fully_defined() and not eager.is_on():  # eagerly it is never the shape
                 growing_shape.refuse_if_growing(primary)
             raise
 

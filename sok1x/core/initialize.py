@@ -50,10 +50,13 @@ def Init(*, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED) -
 def watch_checkpoints() -> None:
     """From now on checkpoints are known for what they hold, also before there are tables.
 
-    Eagerly those of tf.train.Checkpoint; in graphs Savers, for a graph may be imported, and no table is made here then.
+    Eagerly those of tf.train.Checkpoint; in graphs Savers, for a graph may be imported, and no table is made here then;
+    and Keras' files of whole models.
     """
+    from sok1x.checkpoint import keras_weights  # which needs this module's neighbours
+    keras_weights.watch()
     if eager.is_on():
-        from sok1x.checkpoint import eager_checkpoints  # which needs this module's neighbours
+        from sok1x.checkpoint import eager_checkpoints  # likewise
         from sok1x.serving import loading  # likewise
         eager_checkpoints.watch()
         loading.watch()
@@ -100,9 +103,21 @@ class InitHook(tf.train.SessionRunHook):
             tf.errors.InvalidArgumentError: the ranks gave different arguments.
             sok1x.checkpoint.errors.CheckpointError: some ranks' sessions have a hook that saves tables, others none.
         """
-        join(self._global_batch_size, self._seed)
+        self.join()
         from sok1x.checkpoint import hooks_alike  # which needs this module's neighbours
         hooks_alike.expect_hooks_alike(self)
+
+    def join(self) -> None:
+        """Joins the ranks, and asks them no more.
+
+        Raises:
+            tf.errors.InvalidArgumentError: the ranks gave different arguments.
+
+        Example:
+            >>> import sok1x as sok
+            >>> sok.InitHook(global_batch_size=1).join()
+        """
+        join(self._global_batch_size, self._seed)
 
     def after_create_session(self, session: tf.Session, coord: Any) -> None:
         """Remembers the session, without keeping it; called by the session when it has been created.

@@ -51,7 +51,8 @@ class Scaffold(tf.train.Scaffold):
         from sok1x.checkpoint import told_to_end  # which needs this module's neighbours
         self._signals = told_to_end.signals_of("Scaffold", save_on_sigterm)
         told_to_end.told_to_end.listen("Scaffold", self._signals)
-        InitHook(global_batch_size, seed).begin()
+        # Without what the hook asks the other ranks: one rank alone may build the model, to export it.
+        InitHook(global_batch_size, seed).join()
         super().__init__(**options)
 
     def finalize(self) -> tf.train.Scaffold:

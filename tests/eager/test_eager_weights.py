@@ -18,3 +18,9 @@ def test_gradients_to_rows_and_weights_of_any_order(ranks, seed):
 def test_rows_without_their_keys_are_refused(tmp_path):
     finished = run_ranks(0, os.path.join(HERE, "program_rows_alone.py"), tmp_path, timeout=120)
     assert finished.out.count("ok") == 1
+
+
+def test_models_of_one_rank_are_not_loaded_by_several(tmp_path):
+    for ranks in (0, 2):
+        finished = run_ranks(ranks, os.path.join(HERE, "program_load_model.py"), tmp_path, timeout=120)
+        assert finished.out.count("ok") == max(1, ranks)

@@ -136,10 +136,11 @@ def digest(entries):
     return int.from_bytes(hashlib.blake2b("\n".join(entries).encode(), digest_size=8).digest(), "little")
 
 
-def ready(op, numbers=(), error=None, plan="a\nb\nc", step=0, name=None, instance=(), graphs=1, rivals=()):
+def ready(op, numbers=(), error=None, plan="a\nb\nc", step=0, name=None, instance=(), graphs=1, rivals=(),
+          alike=(0, 0)):
     """A Ready for op number `op` of session 0, or for op = (session, number)."""
     context, index = op if isinstance(op, tuple) else (0, op)
     lines = plan.splitlines()
     before = (lines + ["?"] * (index + 1))[:index + 1]
     return Ready(Op(context, index, digest(before)), name or "op{}".format(index), np.array(numbers, np.int64), error,
-                 step, Instance(*instance), Plan(lines), graphs, rivals)
+                 step, Instance(*instance), Plan(lines), graphs, rivals, alike)

@@ -56,6 +56,33 @@ def test_sessions_that_could_be_taken_for_each_other_pair_in_the_order_of_their_
     assert not any(open_tickets) and not any(map(any, todo)), seed
 
 
+@pytest.mark.parametrize("size", [2, 4])
+def test_graphs_that_are_alike_pair_in_the_order_of_their_building(size):
+    """Threads begin sessions on graphs that were built before, in any order on each rank."""
+    job = Job(size)
+    for turn in range(2):
+        for rank in range(size):
+            k = (turn + rank) % 2
+            job.ranks[rank].announce(ready((turn, 0), (k,), alike=(3 + k, 1)))
+        job.settle()
+        assert len(headers(job)) == 2 * turn
+    assert sorted(headers(job)) == sorted(headers(job, 1)) == [[0] * size, [1] * size]
+
+
+def test_a_graph_that_one_rank_alone_has_is_no_obstacle_for_long():
+    """Rank 0 has built another graph with the op before, and never runs it. Then they know of each other."""
+    job = Job(2, deadlock=10.0)
+    for k in range(3):
+        job.ranks[0].announce(ready((k, 0), (k,), alike=(1 + k, 3 - k)))
+        job.ranks[1].announce(ready((k, 0), (k,), alike=(k, 2 - k)))
+        job.settle()
+        if k == 0:
+            assert not job.heard[0]
+            for _ in range(6):
+                job.settle(0.3)
+        assert headers(job) == headers(job, 1) == [[n, n] for n in range(k + 1)]
+
+
 def test_a_rival_that_one_rank_alone_has_is_no_obstacle_for_long():
     """Rank 0 has begun a session that could run the same op, and never runs it."""
     job = Job(2, deadlock=10.0)

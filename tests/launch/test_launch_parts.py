@@ -38,7 +38,8 @@ def test_messages_come_back_as_they_were(seed):
         instance = messages.Instance(number(), chance.randrange(2 ** 64), number(), chance.randrange(2 ** 64))
         header = np.array([number() for _ in range(chance.choice((0, 1, 7)))], np.int64).tobytes()
         tickets = (number(), number(), number())
-        introduction = {"first": number(), "entries": [text(), text()], "graphs": 1, "rivals": [number()]}
+        introduction = {"first": number(), "entries": [text(), text()], "graphs": 1, "rivals": [number()],
+                        "alike": [number(), number()]}
         for message in (
                 messages.Announce(number(), number(), op, instance, text(), chance.choice((None, introduction)), header,
                                   chance.choice((None, error()))),

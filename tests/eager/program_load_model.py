@@ -1,0 +1,59 @@
+"""Files of whole Keras models, which have one rank's rows: several ranks refuse them. And what optimizers of
+TensorFlow 1, of which Keras knows no variables, do beside a broadcast.
+
+    python program_load_model.py FOLDER; mpiexec -np 2 python program_load_model.py FOLDER
+"""
+import os
+import sys
+import warnings
+
+import numpy as np
+import tensorflow as tf
+
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
+
+warnings.simplefilter("ignore", UserWarning)  # Keras' of its older format
+tf.get_logger().setLevel("ERROR")
+KEYS = np.arange(60).reshape(20, 3, 1) % 20
+
+
+def train():
+    """A model, trained with an optimizer of TensorFlow 1 after a broadcast."""
+    keys = tf.keras.Input([3, 1], dtype=tf.int64)
+    rows = sok.All2AllDenseEmbedding(64, 4, 3, 1, use_hashtable=False)(keys)
+    model = tf.keras.Model(keys, tf.keras.layers.Dense(1)(tf.keras.layers.Flatten()(rows)))
+    optimizer = sok.DistributedOptimizer(sok.tf.keras.optimizers.LazyAdamOptimizer(0.1), average=False)
+    model.compile(optimizer, "mse")
+    before = model.predict(KEYS, verbose=0)
+    model.fit(KEYS, np.ones([20, 1]), verbose=0, callbacks=[sok.BroadcastGlobalVariablesCallback(0)])
+    assert (model.predict(KEYS, verbose=0) != before).any()
+    return model
+
+
+def main():
+    """One rank saves the model, and loads it; several do not."""
+    folder = sys.argv[1]
+    sok.init(seed=3)
+    if launch.current().size == 1:
+        model = train()
+        expected = model.predict(KEYS, verbose=0)
+    for name in ("model.keras", "model.h5"):
+        path = os.path.join(folder, name)
+        if launch.current().size == 1:
+            tf.keras.Model(model.inputs, model.outputs).save(path)  # without an optimizer
+            loaded = tf.keras.models.load_model(path, compile=False)
+            np.testing.assert_array_equal(loaded.predict(KEYS, verbose=0), expected)
+            continue
+        assert os.path.exists(path) and sok.All2AllDenseEmbedding
+        try:
+            tf.keras.models.load_model(path, compile=False)
+        except sok.checkpoint.CheckpointError as error:
+            assert path in str(error) and "one rank's rows" in str(error), error
+        else:
+            raise AssertionError("one rank's rows were taken for those of several")
+    print("ok", flush=True)
+
+
+main()

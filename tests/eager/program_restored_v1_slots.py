@@ -1,0 +1,169 @@
+"""Run by test_eager_restored_slots.py: what tf.train's optimizers keep of tables that grow, restored before a step.
+
+A table and an optimizer that go on are compared with new ones, into which a tf.train.Checkpoint has been restored.
+Rows that come after that must find in the slots what the optimizer lets them begin with, not what was saved.
+"""
+import itertools
+import os
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
+
+DIM = 3
+TRAIN = tf.compat.v1.train
+OPTIMIZERS = {
+    "lazy": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.1),
+    "adam": lambda: TRAIN.AdamOptimizer(0.1),
+    "adagrad": lambda: TRAIN.AdagradOptimizer(0.1, initial_accumulator_value=0.5),
+    "momentum": lambda: TRAIN.MomentumOptimizer(0.1, 0.9),
+    "rmsprop": lambda: TRAIN.RMSPropOptimizer(0.1, momentum=0.5, centered=True),
+    "distributed": lambda: sok.DistributedOptimizer(TRAIN.AdagradOptimizer(0.1), average=False)}
+TABLES = {
+    "growing": lambda: sok.DynamicVariable(dimension=DIM, init_capacity=2, initializer="ones"),
+    # Keys that are new get rows that others leave.
+    "forgetting": lambda: sok.DynamicVariable(dimension=DIM, init_capacity=2, max_capacity=32, initializer="ones",
+                                               evict_strategy="lru")}
+
+
+class Model:
+    def __init__(self, optimizer, table, in_function=False):
+        self.table, self.optimizer = TABLES[table](), OPTIMIZERS[optimizer]()
+        self.checkpoint = tf.train.Checkpoint(table=self.table, optimizer=self.optimizer)
+        self._call = tf.function(self._step, reduce_retracing=True) if in_function else self._step
+
+    def look_up(self, keys):
+        return sok.all2all_dense_embedding(self.table, tf.constant(keys, tf.int64))
+
+    def step(self, keys):
+        self._call(tf.constant(keys, tf.int64))
+
+    def _step(self, keys):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.sin(sok.all2all_dense_embedding(self.table, keys)) ** 2)
+        self.optimizer.apply_gradients([(tape.gradient(loss, self.table), self.table)])
+
+    def rows(self):
+        keys, rows = sok.export(self.table)
+        return dict(zip(keys.numpy().tolist(), rows.numpy()))
+
+    def slots(self):
+        return {name: self.optimizer.get_slot(self.table, name) for name in self.optimizer.get_slot_names()}
+
+
+def expect_equal(model, twin, what):
+    rows, others = model.rows(), twin.rows()
+    assert sorted(rows) == sorted(others), what
+    for key, row in rows.items():
+        np.testing.assert_allclose(row, others[key], rtol=1e-6, atol=1e-6, err_msg="{}: {}".format(what, key))
+    slots, others = model.slots(), twin.slots()
+    assert slots and sorted(slots) == sorted(others), (what, sorted(slots), sorted(others))
+    for name, slot in others.items():
+        assert slot.shape.as_list() == slots[name].shape.as_list() == [None, DIM], (what, slot.shape)
+        assert slot.numpy().shape == twin.table.numpy().shape, (what, name, slot.numpy().shape)
+    rows = [sorted(map(tuple, np.concatenate([one.numpy() for one in of.values()], axis=1).tolist()))
+            for of in (slots, others)]
+    np.testing.assert_allclose(rows[0], rows[1], rtol=1e-6, atol=1e-6, err_msg=what)
+
+
+class Batches:
+    """Of keys that come one after another; key k belongs to rank k % N, of N."""
+
+    def __init__(self, random, ranks):
+        self._random, self._ranks, self._there = random, ranks, 0
+
+    def of(self, new):
+        """This rank's: for each rank `new` keys that nobody has asked for before, and some of those before."""
+        there, self._there = self._there, self._there + new * self._ranks
+        return np.append(np.arange(there, self._there), self._random.randint(max(0, there - 8), self._there, 4))
+
+
+def check(optimizer, table, between, in_function, random, folder):
+    """between: whether keys that are new come by a lookup before the first step."""
+    what = "{}, {}, {}, {}".format(optimizer, table, between, in_function)
+    model, batches = Model(optimizer, table), Batches(random, launch.current().size)
+    for _ in range(3):
+        model.step(batches.of(6))
+    path = model.checkpoint.save(os.path.join(folder, what.replace(", ", "-"), "ckpt"))
+    capacity = int(model.table.numpy().shape[0])
+
+    twin = Model(optimizer, table, in_function)
+    status = twin.checkpoint.restore(path)
+    assert twin.table.numpy().shape == (capacity, DIM), what
+    ahead = batches.of(20)
+    steps = [batches.of(10) for _ in range(3)]
+    for one in (model, twin):
+        if between:
+            one.look_up(ahead)
+        for keys in steps:
+            one.step(keys)
+    status.assert_consumed()
+    expect_equal(model, twin, what)
+    if table == "growing":
+        assert twin.table.numpy().shape[0] > capacity, what
+
+    # What was saved, once more, where there are slots already: they have as many rows as the table again.
+    twin.checkpoint.restore(path).assert_consumed()
+    model.checkpoint.restore(path).assert_consumed()
+    assert twin.table.numpy().shape == (capacity, DIM), what
+    expect_equal(model, twin, what)
+
+
+def check_one_after_the_other(optimizer, random, folder):
+    """An optimizer that is restored after its table, which has grown meanwhile."""
+    model, batches = Model(optimizer, "growing"), Batches(random, launch.current().size)
+    for _ in range(3):
+        model.step(batches.of(6))
+    path = model.checkpoint.save(os.path.join(folder, optimizer + "-later", "ckpt"))
+    twin = Model(optimizer, "growing")
+    checkpoint = tf.train.Checkpoint(table=twin.table)
+    status = checkpoint.restore(path)
+    ahead, keys = batches.of(20), batches.of(10)
+    for one in (model, twin):
+        one.look_up(ahead)
+    checkpoint.optimizer = twin.optimizer
+    assert checkpoint.save_counter.numpy() == 1  # restored when it is asked for
+    for one in (model, twin):
+        one.step(keys)
+    status.assert_consumed()
+    expect_equal(model, twin, "{}, later".format(optimizer))
+
+
+def check_under_creators(optimizer, random, folder):
+    """Where TensorFlow makes no slots until the first step."""
+    model, batches = Model(optimizer, "growing"), Batches(random, launch.current().size)
+    for _ in range(3):
+        model.step(batches.of(6))
+    path = model.checkpoint.save(os.path.join(folder, optimizer + "-creators", "ckpt"))
+    twin = Model(optimizer, "growing")
+    with tf.variable_creator_scope(lambda creator, **kwargs: creator(**kwargs)):
+        status = twin.checkpoint.restore(path)
+    assert set(twin.slots().values()) == {None}
+    keys = batches.of(20)
+    for one in (model, twin):
+        one.step(keys)
+    status.assert_consumed()
+    expect_equal(model, twin, "{}, under creators".format(optimizer))
+
+
+def main(seed, folder):
+    sok.init()
+    world, random = launch.current(), np.random.RandomState(seed)
+    random.seed(random.randint(10 ** 6) + world.rank)
+    folder = os.path.join(folder, str(world.size))
+    for optimizer in sorted(OPTIMIZERS):
+        for table, between in itertools.product(sorted(TABLES), (False, True)):
+            check(optimizer, table, between, False, random, folder)
+        check(optimizer, "growing", True, True, random, folder)
+    for optimizer in ("adagrad", "adam"):
+        check_one_after_the_other(optimizer, random, folder)
+        check_under_creators(optimizer, random, folder)
+    print("rank", world.rank, "ok")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

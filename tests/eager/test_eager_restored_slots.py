@@ -1,0 +1,15 @@
+"""Slots of tables that grow, which a tf.train.Checkpoint restores in eager execution."""
+import os
+
+import pytest
+import tensorflow
+from ranks import run_ranks
+
+pytestmark = pytest.mark.skipif(tensorflow.__version__.startswith("1."), reason="TensorFlow 1.15 works in graphs")
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_slots_of_older_optimizers_are_restored_before_the_first_step(ranks, seed, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_restored_v1_slots.py"), seed, tmp_path, timeout=300)
+    assert finished.out.count("ok") == ranks
