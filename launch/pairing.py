@@ -13,10 +13,9 @@ sessions say that have been bound last, it is counted from there.
 Within bound sessions the k-th announcement of an op's run on each rank belongs to the k-th of the others. What is told
 here of a bundle of such a session is whether it may go into the pool (pool.py), which holds no run that waits here.
 
-Where nothing moves on any rank any more, ranks may still belong together: one has a rival that the others never made,
-or a graph; or asks for more in a session.run (Instance.signature). Then `pair_in_order` goes by the order of
-announcements alone;
-but gradients that one rank only looks at are never those that another steps by.
+Where nothing moves on any rank any more, ranks may still belong together: one has a rival, or a graph, that the others
+never made, or asks for more in a session.run (Instance.signature). Then `pair_in_order` goes by the order of
+announcements alone; but gradients that one rank only looks at are never those that another steps by.
 """
 import collections
 from typing import Any, Dict, List, Optional, Set, Tuple
