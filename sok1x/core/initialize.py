@@ -103,20 +103,12 @@ class InitHook(tf.train.SessionRunHook):
             tf.errors.InvalidArgumentError: the ranks gave different arguments.
             sok1x.checkpoint.errors.CheckpointError: some ranks' sessions have a hook that saves tables, others none.
         """
-        self.join()
+        self._join()
         from sok1x.checkpoint import hooks_alike  # which needs this module's neighbours
         hooks_alike.expect_hooks_alike(self)
 
-    def join(self) -> None:
-        """Joins the ranks, and asks them no more.
-
-        Raises:
-            tf.errors.InvalidArgumentError: the ranks gave different arguments.
-
-        Example:
-            >>> import sok1x as sok
-            >>> sok.InitHook(global_batch_size=1).join()
-        """
+    def _join(self) -> None:
+        """Joins the ranks, and asks them no more: for `Scaffold`, too."""
         join(self._global_batch_size, self._seed)
 
     def after_create_session(self, session: tf.Session, coord: Any) -> None:

@@ -52,7 +52,7 @@ class Scaffold(tf.train.Scaffold):
         self._signals = told_to_end.signals_of("Scaffold", save_on_sigterm)
         told_to_end.told_to_end.listen("Scaffold", self._signals)
         # Without what the hook asks the other ranks: one rank alone may build the model, to export it.
-        InitHook(global_batch_size, seed).join()
+        InitHook(global_batch_size, seed)._join()
         super().__init__(**options)
 
     def finalize(self) -> tf.train.Scaffold:
