@@ -65,6 +65,15 @@ inline bool HasValue(tf::Var* variable) {
   return variable->is_initialized || tensor.dims() != 1 || tensor.NumElements() > 0;
 }
 
+// Rows of the request's variable `index`, -1 where it has no value. Nothing of the request's is locked.
+inline int64_t RowsOf(const Request& request, int64_t index) {
+  tf::Var* const variable = request.variables[index].get();
+  if (variable == nullptr) return -1;
+  tf::tf_shared_lock lock(*variable->mu());
+  const tf::Tensor& tensor = *variable->tensor();
+  return HasValue(variable) && tensor.dims() > 0 ? tensor.dim_size(0) : -1;
+}
+
 // The sparse-update rule of TensorFlow's own optimizers: the first in-place write switches the variable to
 // copy-on-read; if a reader still shares the buffer at that moment, the variable gets its own copy first.
 inline tf::Status MakeWritable(Request* request, tf::Var* variable) {

@@ -169,14 +169,7 @@ int sok1x_output_to_grow(void* handle, int index, int rank, const int64_t* dims,
 }
 
 // Rows of variable `index`, which need not be locked; -1 where it has not been initialized.
-int64_t sok1x_rows(void* handle, int index) {
-  auto* request = static_cast<sok1x::Request*>(handle);
-  tensorflow::Var* variable = request->variables[index].get();
-  if (variable == nullptr) return -1;
-  tensorflow::tf_shared_lock lock(*variable->mu());
-  if (!sok1x::HasValue(variable) || variable->tensor()->dims() == 0) return -1;
-  return variable->tensor()->dim_size(0);
-}
+int64_t sok1x_rows(void* handle, int index) { return sok1x::RowsOf(*static_cast<sok1x::Request*>(handle), index); }
 
 // Bytes that the allocator of the request's device may still give; -1 where it does not say.
 int64_t sok1x_bytes_left(void* handle) {

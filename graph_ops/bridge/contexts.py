@@ -40,6 +40,6 @@ class Contexts:
 
     def rivals(self, context, index, digest):
         """Numbers of the sessions begun before `context` on a graph of its own that has the op: these could run it."""
-        graphs = [one for one in context.plans.values() if one is not None and one.has(index, digest)]
-        return tuple(other.number for other in self._known.values() if other.number < context.number and any(
-            one is graph for one in other.plans.values() for graph in graphs))
+        plans = [number for number, one in context.plans.items() if one is not None and one.has(index, digest)]
+        return tuple(other.number for other in self._known.values()
+                     if other.number < context.number and any(number in other.plans for number in plans))

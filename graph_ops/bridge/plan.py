@@ -57,10 +57,11 @@ class Plan:
 
     def _put(self, index, digest):
         """Notes an op's digest, and how many graphs have had the op before."""
-        for of_all, value in ((self._digests, digest), (self._before, _had.get(digest, 0))):
-            of_all[index:index + 1] = [value]
+        before = _had.get(digest, 0)
+        self._digests[index:index + 1] = [digest]
+        self._before[index:index + 1] = [before]
         if self.counted:
-            _had[digest] = self._before[index] + 1
+            _had[digest] = before + 1
 
     def has(self, index, digest):
         """Whether the op with this number has this digest."""

@@ -12,19 +12,10 @@ namespace {
 
 constexpr int64_t kMostBags = int64_t{1} << 31;  // of a member; one that has more is run by itself
 
-// How long a request's variable is, -1 where it has no value. No group of the request holds locks.
-int64_t Rows(const Request& request, int64_t place) {
-  tf::Var* const variable = request.variables[place].get();
-  if (variable == nullptr) return -1;
-  tf::tf_shared_lock lock(*variable->mu());
-  const tf::Tensor& tensor = *variable->tensor();
-  return HasValue(variable) && tensor.dims() > 0 ? tensor.dim_size(0) : -1;
-}
-
 // Whether a lookup's table has a row for each of its stamps. Where it has not, rows have been assigned that are not
 // those of its keys, and its operation says so: stores/row_checks.py.
 bool RowsAreItsOwn(const Request& request, const LookupFacts& facts) {
-  return facts.stamps_at <= 0 || Rows(request, 0) == Rows(request, facts.stamps_at);
+  return facts.stamps_at <= 0 || RowsOf(request, 0) == RowsOf(request, facts.stamps_at);
 }
 
 }  // namespace

@@ -77,9 +77,8 @@ def _load_model(stock: Callable[..., Any]) -> Callable[..., Any]:
     def load_model(filepath: Any, *arguments: Any, **options: Any) -> Any:
         model = stock(filepath, *arguments, **options)
         if _on_several_ranks(model):
-            path = filepath  # or a file: of HDF5, where `name` is its root's, or of TensorFlow
-            for attribute in ("filename", "name"):
-                path = getattr(path, attribute, path) if not isinstance(path, str) else path
+            # Keras hands on open files, too: TensorFlow's, and those of HDF5.
+            path = filepath.name if isinstance(filepath, tf.gfile.GFile) else getattr(filepath, "filename", filepath)
             raise CheckpointError((
                 "load_model: {} has one rank's rows of the tables, and here several ranks have them. Build the model "
                 "by its code, and load what model.save_weights in TensorFlow's format, tf.train.Checkpoint or "

@@ -78,20 +78,37 @@ def _creator(shard: Any) -> Callable[..., Any]:
     return create
 
 
+@contextlib.contextmanager
+def restored_later(later: bool) -> Iterator[None]:
+    """Inside, a `tf.train.Checkpoint` leaves slots that are not there to the first step, and restores them then, as
+    where any scope of creators is open.
+
+    Args:
+        later: whether it does so; else it makes them.
+
+    Example:
+        >>> from sok1x.core import eager_slots
+        >>> with eager_slots.restored_later(True):
+        ...     print("restores")
+        restores
+    """
+    with contextlib.ExitStack() as stack:
+        if later:
+            stack.enter_context(tf.variable_creator_scope(lambda creator, **kwargs: creator(**kwargs)))
+        yield
+
+
 def restore_slot(stock: Callable[..., Any]) -> Callable[..., Any]:
     """In place of tf.train.Optimizer's _create_or_restore_slot_variable, which a `tf.train.Checkpoint` calls."""
     def create_or_restore(self: Any, slot_variable_position: Any, slot_name: str, variable: Any) -> Any:
         if not growing_shape.grows(variable) or not tf.executing_eagerly():
             return stock(self, slot_variable_position=slot_variable_position, slot_name=slot_name, variable=variable)
-        with contextlib.ExitStack() as stack:
-            if self.get_slot(variable, slot_name) is None and slot_variable_position.is_simple_variable() \
-                    and not _is_someones():
-                # As the first step does, but here: rows that get other keys before that begin anew in them too.
-                with growing_shape.shapes_known(), tf.init_scope():
-                    self._create_slots([variable])
-            if self.get_slot(variable, slot_name) is None:
-                # It is made at the first step, and restored then, where any scope of creators is open.
-                stack.enter_context(tf.variable_creator_scope(lambda creator, **kwargs: creator(**kwargs)))
+        if self.get_slot(variable, slot_name) is None and slot_variable_position.is_simple_variable() \
+                and not _is_someones():
+            # As the first step does, but here: rows that get other keys before that begin anew in them too.
+            with growing_shape.shapes_known(), tf.init_scope():
+                self._create_slots([variable])
+        with restored_later(self.get_slot(variable, slot_name) is None):
             made = stock(self, slot_variable_position=slot_variable_position, slot_name=slot_name, variable=variable)
         _lengthen(self.get_slot(variable, slot_name), variable)
         return made

@@ -166,10 +166,7 @@ def _eager_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of a tf.train.Checkpoint, which else makes slots that begin with what was saved: new rows begin with a number."""
     def create_or_restore(self: Any, slot_variable_position: Any, slot_name: str, variable: Any) -> Any:
-        with contextlib.ExitStack() as stack:
-            if growing_shape.grows(variable) and tf.executing_eagerly():
-                # The slot is made at the first step, and restored then, where any scope of creators is open.
-                stack.enter_context(tf.variable_creator_scope(lambda creator, **kwargs: creator(**kwargs)))
+        with eager_slots.restored_later(growing_shape.grows(variable) and tf.executing_eagerly()):
             return stock(self, slot_variable_position=slot_variable_position, slot_name=slot_name, variable=variable)
 
     return create_or_restore

@@ -82,13 +82,18 @@ class Batches:
         return np.append(np.arange(there, self._there), self._random.randint(max(0, there - 8), self._there, 4))
 
 
-def check(optimizer, table, between, in_function, random, folder):
-    """between: whether keys that are new come by a lookup before the first step."""
-    what = "{}, {}, {}, {}".format(optimizer, table, between, in_function)
+def trained(optimizer, table, what, random, folder):
+    """(a model that has been trained and saved, the batches that go on, where it was saved)."""
     model, batches = Model(optimizer, table), Batches(random, launch.current().size)
     for _ in range(3):
         model.step(batches.of(6))
-    path = model.checkpoint.save(os.path.join(folder, what.replace(", ", "-"), "ckpt"))
+    return model, batches, model.checkpoint.save(os.path.join(folder, what.replace(", ", "-"), "ckpt"))
+
+
+def check(optimizer, table, between, in_function, random, folder):
+    """between: whether keys that are new come by a lookup before the first step."""
+    what = "{}, {}, {}, {}".format(optimizer, table, between, in_function)
+    model, batches, path = trained(optimizer, table, what, random, folder)
     capacity = int(model.table.numpy().shape[0])
 
     twin = Model(optimizer, table, in_function)
@@ -115,10 +120,8 @@ def check(optimizer, table, between, in_function, random, folder):
 
 def check_one_after_the_other(optimizer, random, folder):
     """An optimizer that is restored after its table, which has grown meanwhile."""
-    model, batches = Model(optimizer, "growing"), Batches(random, launch.current().size)
-    for _ in range(3):
-        model.step(batches.of(6))
-    path = model.checkpoint.save(os.path.join(folder, optimizer + "-later", "ckpt"))
+    what = "{}, later".format(optimizer)
+    model, batches, path = trained(optimizer, "growing", what, random, folder)
     twin = Model(optimizer, "growing")
     checkpoint = tf.train.Checkpoint(table=twin.table)
     status = checkpoint.restore(path)
@@ -130,15 +133,13 @@ def check_one_after_the_other(optimizer, random, folder):
     for one in (model, twin):
         one.step(keys)
     status.assert_consumed()
-    expect_equal(model, twin, "{}, later".format(optimizer))
+    expect_equal(model, twin, what)
 
 
 def check_under_creators(optimizer, random, folder):
     """Where TensorFlow makes no slots until the first step."""
-    model, batches = Model(optimizer, "growing"), Batches(random, launch.current().size)
-    for _ in range(3):
-        model.step(batches.of(6))
-    path = model.checkpoint.save(os.path.join(folder, optimizer + "-creators", "ckpt"))
+    what = "{}, under creators".format(optimizer)
+    model, batches, path = trained(optimizer, "growing", what, random, folder)
     twin = Model(optimizer, "growing")
     with tf.variable_creator_scope(lambda creator, **kwargs: creator(**kwargs)):
         status = twin.checkpoint.restore(path)
@@ -147,7 +148,7 @@ def check_under_creators(optimizer, random, folder):
     for one in (model, twin):
         one.step(keys)
     status.assert_consumed()
-    expect_equal(model, twin, "{}, under creators".format(optimizer))
+    expect_equal(model, twin, what)
 
 
 def main(seed, folder):

@@ -144,3 +144,8 @@ def ready(op, numbers=(), error=None, plan="a\nb\nc", step=0, name=None, instanc
     before = (lines + ["?"] * (index + 1))[:index + 1]
     return Ready(Op(context, index, digest(before)), name or "op{}".format(index), np.array(numbers, np.int64), error,
                  step, Instance(*instance), Plan(lines), graphs, rivals, alike)
+
+
+def headers(job, rank=0):
+    """The headers of what `rank` was told to run, in turn: of all ranks, in one list each."""
+    return [d.headers.ravel().tolist() for d in job.heard[rank] if d.error is None]
