@@ -3,21 +3,44 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
+from sok1x import launch
+from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core import wrapping
 from sok1x.core.stamped_variable import StampedVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, Variable, saved_model_load
+from sok1x.serving.subgraphs import OUR_OPS
 
 
 def watch() -> None:
-    """From now on `tf.saved_model.load` restores what belongs to a variable.
+    """From now on `tf.saved_model.load` restores what belongs to a variable, and on several ranks refuses ops of ours.
 
     A table that belongs to a layer has its stamps and its index restored as the layer's. Of any other they belong to
     its rows, and TensorFlow gives them to these as attributes, where its checkpoints look for nothing. A table that
     Keras' load_model has made anew, with its layer, has all of it already: as attributes they would replace others.
     """
     if V2:
+        wrapping.wrap(saved_model_load.Loader, "__init__", _on_one_rank)
         wrapping.wrap(saved_model_load.Loader, "_add_object_graph_edges", _tracked)
         wrapping.wrap(KerasOptimizer, "add_slot", _of_any_rows)
+
+
+def _on_one_rank(stock: Any) -> Any:
+    """Of what loads a SavedModel: Keras' load_model, too, that is not told of layers, makes none of ours."""
+    def loader(self: Any, object_graph_proto: Any, saved_model_proto: Any, export_dir: Any, *arguments: Any,
+               **options: Any) -> None:
+        world = launch.current()
+        library = saved_model_proto.meta_graphs[0].graph_def.library
+        ours = world is not None and world.size > 1 and next(
+            (node.name for function in library.function for node in function.node_def if node.op in OUR_OPS), None)
+        if ours:
+            raise CheckpointError((
+                "The SavedModel in {} has ops of sok1x (as '{}'), and one rank's rows of the tables: it cannot be "
+                "loaded on {} ranks. Build the model by its code, and load what model.save_weights, "
+                "tf.train.Checkpoint or sok.CheckpointManager has written; load the SavedModel itself on one rank, or "
+                "one of stock ops, made by sok.serving.export_saved_model").format(export_dir, ours, world.size))
+        stock(self, object_graph_proto, saved_model_proto, export_dir, *arguments, **options)
+
+    return loader
 
 
 def _of_any_rows(stock: Any) -> Any:

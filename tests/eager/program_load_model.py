@@ -33,7 +33,7 @@ def train():
 
 
 def main():
-    """One rank saves the model, and loads it; several do not."""
+    """One rank saves the model, and loads it; several do not, SavedModels either."""
     folder = sys.argv[1]
     sok.init(seed=3)
     if launch.current().size == 1:
@@ -53,7 +53,21 @@ def main():
             assert path in str(error) and "one rank's rows" in str(error), error
         else:
             raise AssertionError("one rank's rows were taken for those of several")
-    print("ok", flush=True)
+    whole, functions = os.path.join(folder, "whole"), os.path.join(folder, "functions")
+    if launch.current().size == 1:
+        tf.keras.Model(model.inputs, model.outputs).save(whole, save_format="tf")
+        tf.saved_model.save(tf.keras.Model(model.inputs, model.outputs), functions)
+        np.testing.assert_allclose(tf.saved_model.load(functions)(tf.constant(KEYS)), expected, 1e-5)
+        return
+    for path, load in ((whole, tf.keras.models.load_model), (functions, tf.saved_model.load)):
+        assert os.path.exists(path)
+        try:  # Keras is not told of the layer, which it would make then
+            load(path)
+        except sok.checkpoint.CheckpointError as error:
+            assert path in str(error) and "cannot be loaded on 2 ranks" in str(error), error
+        else:
+            raise AssertionError("one rank's rows were taken for those of several: {}".format(path))
 
 
 main()
+print("ok", flush=True)
