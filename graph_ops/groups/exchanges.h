@@ -100,7 +100,12 @@ class Exchanges {
   int SumByNccl(const char* op, const std::vector<Summed>& arrays, bool doubles, bool average);
   int AnyRank(const char* op, const uint8_t* flags, int64_t count);
   int AnyRankAnswer(const char* op, uint8_t* flags, int64_t count);
+  // To be called when what has been enqueued here is all: Python leaves a mark in the stream. Not 0 where an exchange
+  // has been given up, which has ended without its data.
   int Ended(bool gpu) { return gpu || host_ == nullptr ? ways_->ended(gpu) : 0; }
+  // Whether it is certain that none has been, and so `Ended` can be called when ops have been answered: it takes as long
+  // as all else that follows the last exchange. (Python sets `comm` to 0 before it gives one up.)
+  bool MayEndLater(bool gpu) const { return gpu && gpu_ != nullptr && gpu_->comm != 0; }
 
  private:
   int ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit,

@@ -74,6 +74,8 @@ bool LaneRanks::Usual(Held* group, const Word& word) const {
 void LaneRanks::Run(Held* held, const Word& word) {
   const int count = held->size();
   const LaneOp& first = *held->ops[0];
+  const bool gpu = first.context != nullptr;
+  bool ends_later = false;
   // Member after member.
   Word turned = word;
   for (int t = 0; t < count; ++t) {
@@ -99,7 +101,8 @@ void LaneRanks::Run(Held* held, const Word& word) {
       if (code == 0) Count(*held, all);
       if (code == 0) code = forward ? Forward(held, all, &left) : Backward(held, all, &left);
     }
-    if (code == 0 && exchanges_.Ended(first.context != nullptr) != 0) code = kPythonKnows;
+    ends_later = code == 0 && exchanges_.MayEndLater(gpu);
+    if (code == 0 && !ends_later && exchanges_.Ended(gpu) != 0) code = kPythonKnows;
     if (code > 0) {
       const int failed = held->run->failed();
       error = (failed < 0 ? "" : std::string("op '") + held->members[failed].name + "': ") + held->run->error();
@@ -130,6 +133,7 @@ void LaneRanks::Run(Held* held, const Word& word) {
     }
     events_.push_back(std::move(event));
   }
+  if (ends_later) exchanges_.Ended(gpu);
   if (watcher_ != nullptr) watcher_(0, 0, 0);
 }
 
