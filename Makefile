@@ -63,7 +63,7 @@ test: env-tests lint data ## Set up, check style and types, run the tests, on Te
 test-tf2: ## Set up TensorFlow 2.15 in .venv-2.15 and run the tests there; TF=2.21: a smoke test in .venv-2.21
 	@tools/tf2_tests.sh $(TF) $(or $(SELECTION),all) $(WORKERS) $(ARGS)
 
-test-slow: env-tests data ## Run the tests that take longer than a minute each
+test-slow: env-tests data ## Run the tests that take long, beside faster ones that test nearly as much
 	@$(PYTHON_ENV) -m pytest -m slow $(ARGS)
 
 test-hosts: env-tests data ## Run ranks on several hosts, network namespaces of this machine (as root; ARGS="-m slow": long faults)

@@ -14,7 +14,7 @@ def run(ranks, program, *arguments):
 
 def test_every_number_of_ranks_loads_what_any_other_has_dumped(tmp_path):
     earlier = []
-    for ranks in (2, 1, 4, 2):
+    for ranks in (1, 4, 2):
         run(ranks, "program_dump_load.py", tmp_path, *earlier)
         earlier = sorted(set(earlier + [ranks]))
 

@@ -115,6 +115,7 @@ def test_dcnv2_is_measured_beside_stock_and_horovod(tmp_path):
     assert len(report["targets"]) == 6 and all(target["is"] > 0 for target in report["targets"])
 
 
+@pytest.mark.slow
 def test_dcnv2_is_measured_with_lazy_adam(tmp_path):
     report = run("dcnv2.py", str(tmp_path / "dcnv2"), "--ranks", "1", "--sides", "group", "stock", "--batch", "8")
     case, = report["cases"]

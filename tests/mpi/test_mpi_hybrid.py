@@ -12,7 +12,7 @@ import sok1x as sok
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-@pytest.mark.parametrize("ranks", [0, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_a_cache_that_is_too_small(ranks, seed, tmp_path):
     finished = run_ranks(ranks, os.path.join(HERE, "program_hybrid.py"), seed, str(tmp_path), timeout=300)
     assert finished.out.count(" ok") == max(1, ranks), str(finished)

@@ -7,7 +7,7 @@ from ranks import run_ranks
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_loops_threads_and_sessions(ranks, seed):
     run_ranks(ranks, os.path.join(HERE, "program_in_flight.py"), seed % 10 ** 6, timeout=240,
               env={"SOK1X_WHOLE_HEADERS": "2"})

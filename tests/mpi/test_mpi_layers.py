@@ -12,7 +12,7 @@ PROGRAMS = (
 )
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_programs_that_check_themselves(ranks, seed):
     finished = run_ranks(ranks, os.path.join(HERE, "program_several.py"), seed, *PROGRAMS, timeout=390)
     for program in PROGRAMS:

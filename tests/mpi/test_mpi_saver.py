@@ -13,7 +13,7 @@ def run(ranks, program, *arguments):
 
 def test_every_number_of_ranks_restores_what_any_other_has_dumped(seed, tmp_path):
     earlier = []
-    for ranks in (2, 1, 4, 2):
+    for ranks in (1, 4, 2):
         finished = run(ranks, "program_saver.py", seed, tmp_path, *earlier)
         assert finished.out.count("ok") == ranks, str(finished)
         earlier = sorted(set(earlier + [ranks]))

@@ -23,7 +23,7 @@ def test_each_rank_on_its_own_task(joined):
     assert finished.code == 0 and "done-0" in finished.out and "done-1" in finished.out, str(finished)
 
 
-@pytest.mark.parametrize("joined", ["by a call", "by an op"])
+@pytest.mark.parametrize("joined", ["by a call", pytest.param("by an op", marks=pytest.mark.slow)])
 def test_all_ranks_on_the_first_task_are_refused(joined):
     """Rank 0's process would take the other's lookups for its own, and wait for that rank's for ever.
 

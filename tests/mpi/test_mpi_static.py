@@ -13,7 +13,7 @@ PROGRAMS = (
 CHECKPOINT = os.path.join(HERE, "program_static_checkpoint.py")
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_programs_that_check_themselves(ranks, seed):
     finished = run_ranks(ranks, os.path.join(HERE, "program_several.py"), seed, *PROGRAMS, timeout=390)
     lines = finished.out.splitlines()
@@ -21,7 +21,7 @@ def test_programs_that_check_themselves(ranks, seed):
     assert lines.count("ok") == ranks * len(PROGRAMS), str(finished)
 
 
-@pytest.mark.parametrize("saved_on, restored_on", [(2, (1, 2, 4)), (1, (2,))])
+@pytest.mark.parametrize("saved_on, restored_on", [(2, (1, 2, 4)), pytest.param(1, (2,), marks=pytest.mark.slow)])
 def test_checkpoints_on_other_ranks_with_rows_in_other_places(saved_on, restored_on, seed, tmp_path):
     for program, ranks in [("save", saved_on)] + [("restore", ranks) for ranks in restored_on]:
         finished = run_ranks(ranks, CHECKPOINT, program, tmp_path, seed, env={"SAVED_ON": str(saved_on)})

@@ -24,7 +24,7 @@ def joined():
         yield
 
 
-@pytest.mark.parametrize("ranks, every", [(2, 1), (1, 4), (4, 4)])
+@pytest.mark.parametrize("ranks, every", [(2, 1), (1, 4), pytest.param(4, 4, marks=pytest.mark.slow)])
 def test_every_step_is_the_plain_optimizers(ranks, every, seed):
     finished = run_ranks(ranks, PROGRAM, seed, 50, every, timeout=300)
     assert finished.out.count("ok") == ranks, str(finished)
