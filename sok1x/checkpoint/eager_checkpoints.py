@@ -18,7 +18,7 @@ from sok1x import launch
 from sok1x.checkpoint import eager_places, eager_restoring, folders, one_rank
 from sok1x.checkpoint.eager_places import Mark
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.tables import TableState, let_leave
+from sok1x.checkpoint.tables import let_leave
 from sok1x.checkpoint.talk import talk
 from sok1x.core import eager, wrapping
 from sok1x.core.embedding_variable import EmbeddingVariable
@@ -81,7 +81,7 @@ def _written(stock: Callable[..., Any]) -> Callable[..., Any]:
         rank, ranks = eager_places.here()
 
         def save(prefix: str, mark: Mark, options: Any) -> Any:
-            let_leave(eager.session(), [TableState(one, {}) for one in ours if isinstance(one, EmbeddingVariable)])
+            let_leave(eager.session(), [one for one in ours if isinstance(one, EmbeddingVariable)])
             with _marking.entered(mark):
                 return stock(**dict(given.arguments, file_prefix=prefix, options=options))
         if ranks == 1:

@@ -90,7 +90,7 @@ class Saving:
 
     def _write(self, session: tf.Session, folder: str, token: str, step: int) -> List[Dict[str, Any]]:
         """This rank's shards."""
-        let_leave(session, [table.table for table in self._tables])
+        let_leave(session, [table.table.variable for table in self._tables])
         expect_seen(folder, "just made")
         sinks = [writing.TableSink(folder, token, step) for _ in self._tables]
         try:

@@ -78,7 +78,7 @@ class TableSaver(tf.train.Saver):
                        strip_default_attrs=strip_default_attrs)
 
         def alone() -> Any:
-            let_leave(sess, self._held.tables)
+            let_leave(sess, [table.variable for table in self._held.tables])
             return super(TableSaver, self).save(sess, save_path, global_step, meta_graph_suffix=meta_graph_suffix,
                                                 save_debug_info=save_debug_info, **options)
 

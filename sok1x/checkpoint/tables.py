@@ -1,5 +1,5 @@
 """What a graph's state is made of: tables with what has a value for each of their rows, and everything else."""
-from typing import Any, Collection, Dict, List, NamedTuple
+from typing import Any, Collection, Dict, Iterable, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
@@ -50,9 +50,9 @@ def tables_of(graph: tf.Graph) -> List[TableState]:
     return tables
 
 
-def let_leave(session: tf.Session, tables: List[TableState]) -> None:
+def let_leave(session: tf.Session, tables: Iterable[EmbeddingVariable]) -> None:
     """Has rows leave that are not to be saved; this rank's alone."""
-    leaving = [table.variable.leaves_before_save for table in tables if table.variable.leaves_before_save is not None]
+    leaving = [table.leaves_before_save for table in tables if table.leaves_before_save is not None]
     if leaving:
         session.run(leaving)
 

@@ -8,6 +8,7 @@ from sok1x import launch
 from sok1x.checkpoint import errors, folders, shard_names
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.ranks import expect_seen
+from sok1x.checkpoint.tables import let_leave
 from sok1x.dump_load import call as calls
 from sok1x.dump_load import folder as dump_folder
 from sok1x.dump_load import layout
@@ -93,6 +94,7 @@ class _Dumping:
 
     def _begin(self) -> Any:
         """The folder to write to, from rank 0; rows of each table, and what each is, from every rank."""
+        let_leave(self._call.session, [table.variable for table in self._call.tables])
         counts = [_count(table, self._call.session) for table in self._call.tables]
         described = [list(self._info(table, 0)) + sorted(table.slots.variables) for table in self._call.tables]
         path = None

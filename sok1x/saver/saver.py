@@ -84,8 +84,10 @@ class Saver:
             >>> sorted((name, os.path.getsize(os.path.join(folder, name))) for name in os.listdir(folder))
             [('EmbeddingVariable_keys.file', 64), ('EmbeddingVariable_values.file', 128)]
         """
-        variables = _variables("dump_to_file", embedding_variable)
-        return _ok(sok_dump.dump(variables, _folder("dump_to_file", filepath)), "dump_to_file")
+        variables, folder = _variables("dump_to_file", embedding_variable), _folder("dump_to_file", filepath)
+        leaves = embedding_variable.leaves_before_save
+        with tf.control_dependencies([] if leaves is None else [leaves]):
+            return _ok(sok_dump.dump(variables, folder), "dump_to_file")
 
     def restore_from_file(self, embedding_variable: EmbeddingVariable, filepath: str) -> tf.Tensor:
         """An op that replaces a table of all ranks by what files hold.

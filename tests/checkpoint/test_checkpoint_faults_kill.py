@@ -116,7 +116,7 @@ def at_once(*chains):
 @pytest.mark.parametrize("moments", [4, pytest.param(40, marks=pytest.mark.slow)])
 def test_of_all_ranks(moments, tmp_path, seed):
     numbers = random.Random(seed)
-    # One of every twenty calls or so, or of twice as many, that all parts of a save have their share; and what gives and
+    # One of every twenty calls or so, or of forty, that all parts of a save have their share; and what gives and
     # takes names.
     share = CALLS // (14 if moments > 10 else 7)
     calls = ["any:{}".format(numbers.randrange(first, first + share)) for first in range(0, CALLS, share)]

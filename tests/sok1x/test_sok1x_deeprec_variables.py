@@ -178,6 +178,21 @@ def test_rows_that_are_small_leave_when_the_table_is_saved(tmp_path):
     assert sorted(trained.session.run(trained.keys).tolist()) == [1]
 
 
+def test_rows_leave_in_dumps_too(tmp_path):
+    trained = Trained(Option(evict_option=deeprec.GlobalStepEvict(2)), initializer=1.0)
+    dumped = sok.Saver().dump_to_file(trained.table, str(tmp_path / "dumped"))
+    for key in range(6):
+        trained.step(key)
+    sok.dump(str(tmp_path / "dump"), trained.table, session=trained.session)
+    keys, = [name for name in (tmp_path / "dump").iterdir() if name.name.endswith("-key")]
+    assert sorted(np.fromfile(str(keys), np.int64)[-3:].tolist()) == [3, 4, 5]
+    assert sorted(trained.session.run(trained.keys).tolist()) == [3, 4, 5]
+    trained.step(6)
+    trained.session.run(dumped)
+    keys, = (tmp_path / "dumped").glob("*_keys.file")
+    assert sorted(np.fromfile(str(keys), np.int64).tolist()) == [4, 5, 6]
+
+
 @pytest.mark.parametrize("kind", [None, config_pb2.StorageType.HBM, config_pb2.DRAM, config_pb2.HBM_DRAM])
 def test_storage(kind):
     trained = Trained(Option(storage_option=deeprec.StorageOption(kind)), initializer=tf.ones_initializer())
