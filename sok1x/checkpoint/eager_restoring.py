@@ -57,6 +57,7 @@ def _load(stock: Callable[..., Any], saver: Any, prefix: str, options: Any) -> A
     for table, clock in zip(tables, clocks):
         time, step = table.step_at
         eager.session().run(step, {time: time_of_restore(clock)})
+        eager_slots.note_restored(table)
         eager_slots.fit(table)  # the checkpoint may have nothing for a slot, and other rows than there were
     return status
 

@@ -5,7 +5,8 @@ under one. A slot is made outside of the functions that optimizers are called in
 has by then; what its rows begin with is one number, as in graphs (growing_slots.py).
 
 A `tf.train.Checkpoint` that is restored before the first step has TensorFlow make a slot that begins with what was
-saved, from which nobody could tell what later rows begin with: so the optimizer makes its slots before.
+saved, from which nobody could tell what later rows begin with: so the optimizer makes its slots before. Keras' make and
+restore theirs at the first step: rows that a table that forgets has given to other keys by then begin anew in them.
 """
 import contextlib
 import weakref
@@ -15,6 +16,8 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core import eager, growing_shape, growing_slots, slot_beginnings, slots
 from sok1x.graph_ops.stores import eager_names, growth, initial, known_slots
+
+_RESTORED = "_sok1x_restored"  # of a table: its clock when it was restored; once there are slots, rows given out since
 
 
 def track_variables(shard: Any) -> None:
@@ -125,6 +128,31 @@ def restore_made_slot(stock: Callable[..., Any]) -> Callable[..., Any]:
         return restored
 
     return restore
+
+
+def note_restored(shard: Any) -> None:
+    """A `tf.train.Checkpoint` has restored a table: what it has of slots, Keras' optimizers restore at the first step.
+
+    Rows that a table that forgets gives to other keys before that begin anew in the slots that are there, and these are
+    not: see `begin_anew`.
+    """
+    if shard.table.forgetting is not None and shard.table.cache is None:
+        setattr(shard, _RESTORED, int(shard.steps.read_value()))
+
+
+def begin_anew(slot: Any, shard: Any) -> None:
+    """Of a slot that has been made, and restored perhaps: rows that were given to keys before begin anew in it."""
+    restored, known = getattr(shard, _RESTORED, None), growing_slots.slot_of(slot)
+    if restored is None or known is None:
+        return
+    with tf.init_scope():
+        if isinstance(restored, int):
+            # No step has changed rows since, so that those with a later stamp are new; and later slots have them, too.
+            restored = tf.where(shard.stamps.read_value() > restored)[:, 0]
+            setattr(shard, _RESTORED, restored)
+        shape = [int(restored.shape[0])] + slot.shape.as_list()[1:]
+        tf.raw_ops.ResourceScatterUpdate(resource=slot.handle, indices=restored,
+                                         updates=tf.fill(shape, tf.cast(known.value, slot.dtype.base_dtype)))
 
 
 def _is_someones() -> bool:

@@ -124,6 +124,7 @@ def _owned(made: Any, shard: Any, name: Optional[str] = None) -> Any:
                 name or made.name.partition(":")[0]))
             eager.add(made)
             growing_slots.fit(made, shard)  # a tf.train.Checkpoint may have restored it when it was made
+            eager_slots.begin_anew(made, shard)
     return made
 
 

@@ -10,6 +10,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_slots_of_older_optimizers_are_restored_before_the_first_step(ranks, seed, tmp_path):
-    finished = run_ranks(ranks, os.path.join(HERE, "program_restored_v1_slots.py"), seed, tmp_path, timeout=300)
+def test_slots_are_restored_before_the_first_step(ranks, seed, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_restored_slots.py"), seed, tmp_path, timeout=300)
     assert finished.out.count("ok") == ranks

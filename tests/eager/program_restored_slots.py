@@ -1,4 +1,4 @@
-"""Run by test_eager_restored_slots.py: what tf.train's optimizers keep of tables that grow, restored before a step.
+"""Run by test_eager_restored_slots.py: what optimizers keep of tables that grow, restored before a step.
 
 A table and an optimizer that go on are compared with new ones, into which a tf.train.Checkpoint has been restored.
 Rows that come after that must find in the slots what the optimizer lets them begin with, not what was saved.
@@ -13,6 +13,7 @@ import tensorflow as tf
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
+from sok1x.core import newer_optimizers  # noqa: E402
 
 DIM = 3
 TRAIN = tf.compat.v1.train
@@ -23,6 +24,10 @@ OPTIMIZERS = {
     "momentum": lambda: TRAIN.MomentumOptimizer(0.1, 0.9),
     "rmsprop": lambda: TRAIN.RMSPropOptimizer(0.1, momentum=0.5, centered=True),
     "distributed": lambda: sok.DistributedOptimizer(TRAIN.AdagradOptimizer(0.1), average=False)}
+# These are restored at their first step.
+KERAS = {
+    "keras adagrad": lambda: tf.keras.optimizers.Adagrad(0.1, initial_accumulator_value=0.5),
+    "keras adam": lambda: tf.keras.optimizers.legacy.Adam(0.1)}
 TABLES = {
     "growing": lambda: sok.DynamicVariable(dimension=DIM, init_capacity=2, initializer="ones"),
     # Keys that are new get rows that others leave.
@@ -32,7 +37,7 @@ TABLES = {
 
 class Model:
     def __init__(self, optimizer, table, in_function=False):
-        self.table, self.optimizer = TABLES[table](), OPTIMIZERS[optimizer]()
+        self.table, self.optimizer = TABLES[table](), dict(OPTIMIZERS, **KERAS)[optimizer]()
         self.checkpoint = tf.train.Checkpoint(table=self.table, optimizer=self.optimizer)
         self._call = tf.function(self._step, reduce_retracing=True) if in_function else self._step
 
@@ -52,6 +57,8 @@ class Model:
         return dict(zip(keys.numpy().tolist(), rows.numpy()))
 
     def slots(self):
+        if newer_optimizers.is_one(self.optimizer):
+            return newer_optimizers.slots_of(self.optimizer, self.table)
         return {name: self.optimizer.get_slot(self.table, name) for name in self.optimizer.get_slot_names()}
 
 
@@ -160,6 +167,8 @@ def main(seed, folder):
         for table, between in itertools.product(sorted(TABLES), (False, True)):
             check(optimizer, table, between, False, random, folder)
         check(optimizer, "growing", True, True, random, folder)
+    for optimizer in sorted(KERAS):
+        check(optimizer, "forgetting", True, False, random, folder)
     for optimizer in ("adagrad", "adam"):
         check_one_after_the_other(optimizer, random, folder)
         check_under_creators(optimizer, random, folder)
