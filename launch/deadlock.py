@@ -82,6 +82,10 @@ def deadlock_error(pairing, plans, seconds, limit, certain=False):
             "{:.0f} s (SOK1X_DEADLOCK_SECONDS={:g}).".format(seconds, limit)]
     text += ["{} waits in op '{}', which {} did not announce.".format(
         starting(rank), op.name, rank_list(op.missing())) for rank, op in sorted(oldest.items())]
+    different = {id(op): op.name for op in oldest.values()}
+    if certain and len(set(different.values())) < len(different):
+        text.append("Those of one name differ in their arguments: tables, combiners, whether there are weights, or "
+                    "whether they train.")
     text.append("Every rank must call the same layers, in one order and equally often." if certain else
                 "Every rank must run the same ops, in graphs built alike, and be chief in its "
                 "MonitoredTrainingSession. " + same_steps(oldest[0].key))

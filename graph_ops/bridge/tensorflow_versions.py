@@ -92,6 +92,7 @@ if V2:
     KerasOptimizer: Any = _keras_module("optimizers.legacy.optimizer_v2").OptimizerV2
     NewKerasOptimizer: Any = _keras_module("optimizers.optimizer").Optimizer
     checkpoint_management: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint_management")
+    Trackable: Any = importlib.import_module("tensorflow.python.trackable.base").Trackable
     checkpoint_objects: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint")
     backprop_util: Any = importlib.import_module("tensorflow.python.eager.backprop_util")
     concrete_function: Any = importlib.import_module(
@@ -126,6 +127,7 @@ else:
     from tensorflow.python.keras.saving import hdf5_format as _keras_hdf5_format
     from tensorflow.python.keras.utils import layer_utils as keras_layer_utils
     from tensorflow.python.training import checkpoint_management
+    from tensorflow.python.training.tracking.base import Trackable
     Variable = tf.Variable
     KerasOptimizer, NewKerasOptimizer = tf.keras.optimizers.Optimizer, None
     keras_optimizers = keras_optimizer_utils = keras_loss_scale = None

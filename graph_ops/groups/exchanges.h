@@ -103,8 +103,8 @@ class Exchanges {
   // To be called when what has been enqueued here is all: Python leaves a mark in the stream. Not 0 where an exchange
   // has been given up, which has ended without its data.
   int Ended(bool gpu) { return gpu || host_ == nullptr ? ways_->ended(gpu) : 0; }
-  // Whether it is certain that none has been, and so `Ended` can be called when ops have been answered: it takes as long
-  // as all else that follows the last exchange. (Python sets `comm` to 0 before it gives one up.)
+  // Whether it is certain that none has been, and so `Ended` can be called when ops have been answered: it takes as
+  // long as all else that follows the last exchange. (Python sets `comm` to 0 before it gives one up.)
   bool MayEndLater(bool gpu) const { return gpu && gpu_ != nullptr && gpu_->comm != 0; }
 
  private:

@@ -64,7 +64,8 @@ def with_own_state(optimizer: Any) -> Any:
     twin: Any = object.__new__(_class(base))
     object.__setattr__(twin, "__dict__", own)
     if states is _NEW_KERAS:
-        own.update((name, make()) for name, make in states.items())
+        for name, make in states.items():
+            setattr(twin, name, make())  # lists as a tf.train.Checkpoint knows them
         twin._create_iteration_variable()
     return twin
 

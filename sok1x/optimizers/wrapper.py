@@ -5,10 +5,11 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core import eager, newer_optimizers
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import Trackable
 from sok1x.optimizers.own_state import with_own_state
 
 
-class OptimizerWrapper:
+class OptimizerWrapper(Trackable):
     """An optimizer for embedding variables, made of one of TensorFlow's or of ours.
 
     It steps exactly as the optimizer that it is given, which may itself go on to train TensorFlow's variables: the two
@@ -58,7 +59,12 @@ class OptimizerWrapper:
             raise TypeError("OptimizerWrapper: got an OptimizerWrapper, expected the optimizer that it was made of")
         self.optimizer = optimizer
         self._own = with_own_state(optimizer)
+        self._track_trackable(self._own, "own_state")  # for tf.train.Checkpoint, as any optimizer
         self._trained: List[Any] = []
+
+    def __dir__(self) -> List[str]:
+        # A tf.train.Checkpoint takes for an optimizer what lists this name, and saves its slots: `_own` has them.
+        return [name for name in super().__dir__() if name != "get_slot_names"]
 
     def apply_gradients(self, grads_and_vars: Iterable[Any], global_step: Any = None,
                         name: Optional[str] = None) -> tf.Operation:

@@ -27,7 +27,9 @@ OPTIMIZERS = {
 # These are restored at their first step.
 KERAS = {
     "keras adagrad": lambda: tf.keras.optimizers.Adagrad(0.1, initial_accumulator_value=0.5),
-    "keras adam": lambda: tf.keras.optimizers.legacy.Adam(0.1)}
+    "keras adam": lambda: tf.keras.optimizers.legacy.Adam(0.1),
+    "wrapped adagrad": lambda: sok.OptimizerWrapper(KERAS["keras adagrad"]()),
+    "wrapped adam": lambda: sok.OptimizerWrapper(KERAS["keras adam"]())}
 TABLES = {
     "growing": lambda: sok.DynamicVariable(dimension=DIM, init_capacity=2, initializer="ones"),
     # Keys that are new get rows that others leave.
@@ -169,6 +171,7 @@ def main(seed, folder):
         check(optimizer, "growing", True, True, random, folder)
     for optimizer in sorted(KERAS):
         check(optimizer, "forgetting", True, False, random, folder)
+    check("wrapped adagrad", "growing", True, False, random, folder)
     for optimizer in ("adagrad", "adam"):
         check_one_after_the_other(optimizer, random, folder)
         check_under_creators(optimizer, random, folder)

@@ -67,9 +67,12 @@ def test_clipping_by_norms_of_all_ranks_rows():
     assert finished.out.count("ok") == 2
 
 
-def test_two_ranks_that_call_different_layers():
+@pytest.mark.parametrize("call, words", [
+    ("layers[rank](tf.constant([[[1]]], tf.int64), training=True)", ("ads/lookup", "items/lookup")),
+    ("sok.lookup_sparse(table, tf.sparse.from_dense([[1]]), combiners=['sum', 'mean'][rank])",
+     ("Those of one name differ in their arguments",))])
+def test_two_ranks_that_call_differently(call, words):
     program = """
-import sys
 import tensorflow as tf
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok
@@ -77,11 +80,12 @@ from sok1x import launch
 sok.init()
 rank = launch.current().rank
 layers = [sok.All2AllDenseEmbedding(8, 2, 1, 1, name=name) for name in ("ads", "items")]
-layers[rank](tf.constant([[[1]]], tf.int64), training=True)
-"""
+table = sok.Variable([[1.0], [2.0]])
+""" + call
     finished = run_ranks(2, program, check=False, timeout=120, env={"SOK1X_DEADLOCK_SECONDS": "100000"})
     assert finished.code != 0
-    assert "ads/lookup" in finished.err and "items/lookup" in finished.err, str(finished)
+    assert all(each in finished.err for each in words), str(finished)
+    assert ("Those of one name" in finished.err) == (len(words) == 1), str(finished)
 
 
 def test_what_runs_at_once_is_refused_in_a_functions_body():
