@@ -49,7 +49,7 @@ def test_ranks_step_in_a_branch_together():
     assert finished.out.count("ok") == 2
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_dumps_have_all_rows_that_have_changed(ranks):
     finished = run_ranks(ranks, os.path.join(HERE, "program_changes.py"), timeout=300)
     assert finished.out.count("ok") == ranks
