@@ -82,8 +82,8 @@ def deadlock_error(pairing, plans, seconds, limit, certain=False):
             "{:.0f} s (SOK1X_DEADLOCK_SECONDS={:g}).".format(seconds, limit)]
     text += ["{} waits in op '{}', which {} did not announce.".format(
         starting(rank), op.name, rank_list(op.missing())) for rank, op in sorted(oldest.items())]
-    different = {id(op): op.name for op in oldest.values()}
-    if certain and len(set(different.values())) < len(different):
+    waited_for = set(oldest.values())
+    if certain and len({op.name for op in waited_for}) < len(waited_for):
         text.append("Those of one name differ in their arguments: tables, combiners, whether there are weights, or "
                     "whether they train.")
     text.append("Every rank must call the same layers, in one order and equally often." if certain else

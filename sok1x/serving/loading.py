@@ -8,7 +8,7 @@ from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core import wrapping
 from sok1x.core.stamped_variable import StampedVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, Variable, saved_model_load
-from sok1x.serving.subgraphs import OUR_OPS
+from sok1x.serving.subgraphs import first_of_ours
 
 
 def watch() -> None:
@@ -29,16 +29,17 @@ def _on_one_rank(stock: Any) -> Any:
     def loader(self: Any, object_graph_proto: Any, saved_model_proto: Any, export_dir: Any, *arguments: Any,
                **options: Any) -> None:
         world = launch.current()
-        library = saved_model_proto.meta_graphs[0].graph_def.library
-        ours = world is not None and world.size > 1 and next(
-            (node.name for function in library.function for node in function.node_def if node.op in OUR_OPS), None)
-        if ours:
+        if world is None or world.size == 1:
+            return stock(self, object_graph_proto, saved_model_proto, export_dir, *arguments, **options)
+        functions = saved_model_proto.meta_graphs[0].graph_def.library.function
+        ours = first_of_ours(node for function in functions for node in function.node_def)
+        if ours is not None:
             raise CheckpointError((
                 "The SavedModel in {} has ops of sok1x (as '{}'), and one rank's rows of the tables: it cannot be "
                 "loaded on {} ranks. Build the model by its code, and load what model.save_weights, "
                 "tf.train.Checkpoint or sok.CheckpointManager has written; load the SavedModel itself on one rank, or "
                 "one of stock ops, made by sok.serving.export_saved_model").format(export_dir, ours, world.size))
-        stock(self, object_graph_proto, saved_model_proto, export_dir, *arguments, **options)
+        return stock(self, object_graph_proto, saved_model_proto, export_dir, *arguments, **options)
 
     return loader
 

@@ -11,7 +11,7 @@ from sok1x.core import wrapping
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, builder_impl, checkpoint_objects, saved_model_save
 from sok1x.serving import freezing
-from sok1x.serving.subgraphs import OUR_OPS
+from sok1x.serving.subgraphs import first_of_ours
 
 WORDS = ("The SavedModel in %s has ops of sok1x (as '%s'), and only a process that has called sok1x.init() can load "
          "it, on one rank; TensorFlow Serving cannot. sok1x.serving.export_saved_model writes one of stock ops, from a "
@@ -72,7 +72,7 @@ def _save(stock: Any) -> Any:
     def save(self: Any, *arguments: Any, **options: Any) -> Any:
         path = stock(self, *arguments, **options)
         for meta_graph in self._saved_model.meta_graphs:
-            ours = next((node.name for node in meta_graph.graph_def.node if node.op in OUR_OPS), None)
+            ours = first_of_ours(meta_graph.graph_def.node)
             if ours is not None:
                 tf.logging.warning(WORDS, tf.compat.as_str_any(self._export_dir), ours)
                 break

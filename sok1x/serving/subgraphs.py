@@ -1,6 +1,6 @@
 """The part of a graph that a model is: what its outputs need, given its inputs."""
 import re
-from typing import Any, Dict, Iterable, List, NamedTuple, Set, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from sok1x.graph_ops.bridge import configs, op_types
 
@@ -12,6 +12,11 @@ _NEUTRAL = ("operations.branches.agree",)  # whether all ranks take the same bra
 # Also those of graphs that sok1x 0.1 has saved.
 _ONE = tuple(op_types.TYPES) + ("Sok1xCall",)
 OUR_OPS = _ONE + tuple(name + "s" for name in _ONE)  # fused ones
+
+
+def first_of_ours(nodes: Iterable[Any]) -> Optional[str]:
+    """The name of the first of some NodeDefs that is an op of ours; None: there is none."""
+    return next((node.name for node in nodes if node.op in OUR_OPS), None)
 
 
 class Reference(NamedTuple):
