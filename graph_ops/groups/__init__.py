@@ -22,6 +22,7 @@ exchanges as of one.
     lookup_run_hosts      (C++ alone) and what that has besides where exchanges go by hosts
     lookup_run_sums       (C++ alone) where bags go by reduce_scatter
     lookup_run_sums_backward  (C++ alone) and their gradients
+    lookup_run_sooner     (C++ alone) what goes to other ranks, made first
     lookup_run_new        (C++ alone) keys that get rows
     lookup_run_forgetful  (C++ alone) tables that forget
     lookup_run_one_each   (C++ alone) bags with one key each
@@ -55,6 +56,7 @@ exchanges as of one.
     brief_numbers  (C++ alone) how both are written
     post           (C++ alone) messages, sent and received
     exchanges      (C++ alone) exchanges by MPI's and NCCL's own functions
+    fork           (C++ alone) a second stream, for those that begin sooner
     expected       (C++ alone) how many requests that run together a session.run will bring, and whether gradients
     lane_api       (C++ alone) what Python calls of both
 """

@@ -27,8 +27,8 @@ void Begins(Direct* direct, const char* op, Doing doing = kDoingAllToAll) {
 }  // namespace
 
 int Exchanges::AllToAll(bool gpu, const char* op, int64_t give, const int64_t* gives, int64_t take,
-                        const int64_t* takes, int64_t unit, Among among, bool own_there) {
-  int code = gpu ? ByNccl(op, give, gives, take, takes, unit, own_there)
+                        const int64_t* takes, int64_t unit, Among among, bool own_there, const Fork* fork) {
+  int code = gpu ? ByNccl(op, give, gives, take, takes, unit, own_there, fork)
                  : ByMpi(op, give, gives, take, takes, unit, among, own_there);
   if (code != kByPython) return code;
   code = own_there ? PutOwn(gpu, give, gives, take, takes, unit) : 0;
@@ -92,7 +92,7 @@ int Exchanges::ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t
 }
 
 int Exchanges::ByNccl(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
-                      int64_t unit, bool own_there) {
+                      int64_t unit, bool own_there, const Fork* fork) {
   if (gpu_ == nullptr) return kByPython;
   Direct& direct = *gpu_;
   direct.inside = 1;
@@ -104,18 +104,21 @@ int Exchanges::ByNccl(const char* op, int64_t give, const int64_t* gives, int64_
   for (int r = 0; r < direct.ranks; ++r) something = something || (travels(r) && (gives[r] > 0 || takes[r] > 0));
   if (error == 0 && something) {
     Begins(gpu_, op);  // until Python has left a mark in the stream: `ended`
+    const int64_t stream = fork == nullptr ? direct.stream : reinterpret_cast<int64_t>(fork->second());
+    const int begun = fork == nullptr ? 0 : fork->Begin();
     error = direct.group_start();
+    error = begun != 0 ? begun : error;
     for (int r = 0; r < direct.ranks && error == 0; ++r) {
-      if (gives[r] > 0 && travels(r)) error = direct.send(give, gives[r] * unit, kNcclUint8, r, comm, direct.stream);
+      if (gives[r] > 0 && travels(r)) error = direct.send(give, gives[r] * unit, kNcclUint8, r, comm, stream);
       if (takes[r] > 0 && travels(r) && error == 0) {
-        error = direct.recv(take, takes[r] * unit, kNcclUint8, r, comm, direct.stream);
+        error = direct.recv(take, takes[r] * unit, kNcclUint8, r, comm, stream);
       }
       if (r != direct.rank) direct.bytes_sent += gives[r] * unit;
       give += gives[r] * unit;
       take += takes[r] * unit;
     }
-    const int last = direct.group_end();
-    error = error != 0 ? error : last;
+    const int last = direct.group_end(), joined = fork == nullptr ? 0 : fork->Join();
+    error = error != 0 ? error : last != 0 ? last : joined;
   }
   direct.inside = 0;
   return error == kByPython || error == 0 ? error : 1;

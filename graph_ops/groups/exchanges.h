@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "fork.h"
+
 namespace sok1x {
 
 // With whom a rank exchanges: with all; where exchanges go by hosts, inside its own, or with those of its local number
@@ -86,9 +88,14 @@ class Exchanges {
   void Allow(bool allowed) { allowed_ = allowed; }
 
   // As Ways. own_there: what this rank would give itself is there already, and need not be in `give`, whose memory has
-  // room for it all the same.
+  // room for it all the same. fork: null, or what has been marked when that which goes to others was enqueued.
   int AllToAll(bool gpu, const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes,
-               int64_t unit, Among among, bool own_there);
+               int64_t unit, Among among, bool own_there, const Fork* fork = nullptr);
+  // What AllToAll may be given to begin sooner; null where there is none: not by NCCL. The thread is in the GPU's
+  // context.
+  const Fork* OpenFork(bool gpu) {
+    return gpu && gpu_ != nullptr && fork_.Open(reinterpret_cast<void*>(gpu_->stream)) ? &fork_ : nullptr;
+  }
   // Whether own_there may be so.
   bool KnowsOwn(bool gpu) const { return (gpu ? gpu_ : host_) != nullptr; }
   int AllGather(bool gpu, const char* op, int64_t give, int64_t take, const int64_t* takes, int64_t unit);
@@ -111,7 +118,7 @@ class Exchanges {
   int ByMpi(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit,
             Among among, bool own_there);
   int ByNccl(const char* op, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit,
-             bool own_there);
+             bool own_there, const Fork* fork);
   // Puts what this rank has of its own where it would give it from.
   int PutOwn(bool gpu, int64_t give, const int64_t* gives, int64_t take, const int64_t* takes, int64_t unit);
 
@@ -120,6 +127,7 @@ class Exchanges {
 
   const Ways* ways_ = nullptr;
   Direct *host_ = nullptr, *gpu_ = nullptr;
+  Fork fork_;
   bool allowed_ = false;
   std::vector<uint8_t> flags_, found_;
   bool asked_ = false;  // by MPI

@@ -197,8 +197,8 @@ class LaneRanks {
   // Counts what keys with their bags move, from what PairsCount and PairsAsk are given; and sums, or gradients.
   void CountPairs(const Held& held, const int64_t* given, const int64_t* taken) const;
   void CountSums(const Held& held, int t, const int64_t* bags, bool gathers) const;
-  // Exchanges what the run has said.
-  int Exchange(const Held& held, Among among, bool own_there = false);
+  // Exchanges what the run has said; fork: null, or what the run has marked.
+  int Exchange(const Held& held, Among among, bool own_there = false, const Fork* fork = nullptr);
   // Whether rows that this rank would send itself, or their gradients, are put where they are to be at once.
   bool KeepsOwn(const Held& held) const {
     return !held.facts[0].by_hosts() && exchanges_.KnowsOwn(held.ops[0]->context != nullptr);

@@ -137,10 +137,10 @@ void LaneRanks::Run(Held* held, const Word& word) {
   if (watcher_ != nullptr) watcher_(0, 0, 0);
 }
 
-int LaneRanks::Exchange(const Held& held, Among among, bool own_there) {
+int LaneRanks::Exchange(const Held& held, Among among, bool own_there, const Fork* fork) {
   held.group->Ready();
   return exchanges_.AllToAll(held.ops[0]->context != nullptr, held.members[0].name, pointers_[0], gives_.data(),
-                             pointers_[1], takes_.data(), pointers_[2], among, own_there) == 0 ? 0 : kPythonKnows;
+                             pointers_[1], takes_.data(), pointers_[2], among, own_there, fork) == 0 ? 0 : kPythonKnows;
 }
 
 void LaneRanks::Come(const Held& held, Stamp stamp) {
@@ -238,6 +238,7 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
   const Among owners = by_hosts ? kAcross : kAll;
   const bool own_there = KeepsOwn(*held);
   if (own_there) run->OwnIsThere();
+  if (own_there) run->MaySendSooner(exchanges_.OpenFork(held->ops[0]->context != nullptr));
   std::vector<int64_t> far, begins_of = held->begins;
   int code = by_hosts ? AskNear(held, word, &far, &sent, &begins_of) : 0;
   if (code == 0) {
@@ -257,7 +258,7 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
   // No rank waits for others here but one that inserts keys: before that, none may have a full shard.
   bool asked = hashed && (training || !begins);
   code = Settle(held, fresh, &asked, left);
-  if (code == 0) code = Exchange(*held, owners, own_there);
+  if (code == 0) code = Exchange(*held, owners, own_there, run->sooner());
   if (code == 0 && by_hosts) {
     code = run->NearAnswer(pointers_.data(), gives_.data(), takes_.data());
     if (code == 0) code = Exchange(*held, kInside);

@@ -26,12 +26,13 @@ int LaneRanks::ForwardSums(Held* held, const Word& word, std::vector<uint8_t>* l
   Come(*held, kStampKeys);
   if (code != 0) return code;
   CountPairs(*held, told.data(), heard.data());
+  run->MaySendSooner(exchanges_.OpenFork(held->ops[0]->context != nullptr));
   code = run->PairsAnswer(training, missing.data(), fresh.data(), pointers_.data(), gives_.data(), takes_.data());
   if (code != 0) return code;
   for (int t = 0; t < count; ++t) (*left)[t] = missing[t] > 0;
   if (!asked && std::find(left->begin(), left->end(), 1) != left->end()) return kInternal;  // as of Forward's
   code = Settle(held, fresh, &asked, left);
-  if (code == 0) code = Exchange(*held, kAll);
+  if (code == 0) code = Exchange(*held, kAll, false, run->sooner());
   Come(*held, kStampRows);
   for (int t = 0; t < count && code == 0; ++t) CountSums(*held, t, &heard[(count + t) * ranks()], false);
   if (code == 0 && asked && exchanges_.AnyRankAnswer(held->members[0].name, left->data(), count) != 0) {

@@ -19,6 +19,8 @@
 
 namespace sok1x {
 
+class Fork;
+
 // A member's batch.
 struct Batch {
   bool fits;           // its tensors have the shapes that they must have; and, once that is known, so are its bags
@@ -92,6 +94,11 @@ class LookupRun : private LookupMembers {
   // From now on what `ForwardAnswer` and `BackwardSend` say is exchanged with other ranks alone: this rank's own part
   // is where it is to be. Not by hosts.
   void OwnIsThere() { own_there_ = true; }
+
+  // What `ForwardAnswer` or `PairsAnswer` makes for other ranks may be made first, and be marked: lookup_run_sooner.cc.
+  // fork: null, or what it is to be marked with. `sooner`: what has been; null where all is to be waited for.
+  void MaySendSooner(const Fork* fork) { fork_ = fork; }
+  const Fork* sooner() const { return sooner_ ? fork_ : nullptr; }
 
   // ---- by reduce_scatter, in all members: lookup_run_sums.cc
 
@@ -232,6 +239,16 @@ class LookupRun : private LookupMembers {
   int FindAndSum(const std::vector<FindMember>& members, const std::vector<CombineMember>& bags, i64* missing,
                  bool asks);
 
+  // ---- lookup_run_sooner.cc
+
+  // What this rank reads of its tables for itself.
+  int64_t OwnBytes() const;
+  // Whether that is worth it.
+  bool SendsSooner() const;
+  // As steps_->look_up, and as `combine`; asks: for `missing`.
+  int LookUpSooner(i64* missing, const std::vector<InitialMember>& begins, bool asks, bool ahead);
+  int CombineSooner(const std::vector<CombineMember>& bags);
+
   // ---- lookup_run_new.cc
 
   // Of members with `missing` keys, those that can be inserted, as far as this rank knows: their distinct keys, and how
@@ -290,6 +307,8 @@ class LookupRun : private LookupMembers {
   bool by_sums_ = false;                 // by reduce_scatter
   int rank_ = 0;
   bool own_there_ = false;
+  const Fork* fork_ = nullptr;
+  bool sooner_ = false;
   std::vector<PairsMember> pairs_;       // by reduce_scatter
   std::vector<i64> pair_counts_;         // [N, T], keys for each owner, once they are known
   std::vector<int64_t> bags_;            // [T, N], bags of each rank

@@ -89,10 +89,12 @@ int LookupRun::LookUpKeys(bool training) {
   i64* const missing = Numbers(asked);
   if (missing == nullptr) return Done(GROUP_NO_MEMORY);
   // Where all begin, nobody has to wait.
-  const std::vector<InitialMember> begins = !training && AllBegin() ? Begins() : std::vector<InitialMember>();
-  int code = steps_->look_up(Work(), found_.data(), size(), missing, begins.data(), begins.size(),
-                             ahead ? ahead_.data() : nullptr);
-  if (!training && AllBegin()) return Done(code);
+  const bool waits = training || !AllBegin();
+  const std::vector<InitialMember> begins = waits ? std::vector<InitialMember>() : Begins();
+  int code = SendsSooner() ? LookUpSooner(missing, begins, waits, ahead)
+                           : steps_->look_up(Work(), found_.data(), size(), missing, begins.data(), begins.size(),
+                                             ahead ? ahead_.data() : nullptr);
+  if (!waits) return Done(code);
   std::vector<int64_t> counts(asked);
   if (code == 0) code = steps_->answer(Work(), missing, asked, reinterpret_cast<i64*>(counts.data()));
   if (code != 0) return Done(code);

@@ -113,6 +113,7 @@ int LookupRun::ForwardInsert(const NewRows* rows, const uint8_t* left) {
   inserts_.clear();
   int code = 0;
   if (!members.empty()) {
+    sooner_ = false;  // rows for other ranks are made once more
     i64* const counted = Numbers(4 * again.size());
     code = counted == nullptr ? GROUP_NO_MEMORY : steps_->insert(Work(), members.data(), members.size());
     if (code == 0 && bags.empty()) {

@@ -147,6 +147,7 @@ int LookupRun::FindAndSum(const std::vector<FindMember>& members, const std::vec
   const bool numbered = asks && !ahead_.empty();
   if (code == 0 && numbered) code = steps_->unique(Work(), ahead_.data(), count, missing + count);
   if (code == 0 && asks) code = steps_->ask(Work(), missing, numbered ? 2 * count : count);
+  if (code == 0 && asks && SendsSooner()) return CombineSooner(bags);
   return code ? code : steps_->combine(Work(), bags.data(), bags.size());
 }
 
