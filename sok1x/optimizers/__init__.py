@@ -11,6 +11,7 @@ What users call:
 What is behind them:
     gradients              averages of dense gradients
     keras_clips            what Keras' optimizers clip by themselves
+    building               what an optimizer keeps, made before its first step
     own_state              an optimizer twice, each with slots of its own
     slots_of_tables        slots as many as a table has rows
     distinct_rows          steps on rows that are distinct already

@@ -6,6 +6,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.core import eager, newer_optimizers
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import Trackable
+from sok1x.optimizers import building
 from sok1x.optimizers.own_state import with_own_state
 
 
@@ -96,6 +97,29 @@ class OptimizerWrapper(Trackable):
                 step = tf.assign_add(global_step, tf.ones_like(global_step), name=name).op
         self._prepare_dumps([variable for _, variable in pairs])
         return step
+
+    def build(self, var_list: Iterable[Any]) -> None:
+        """Makes what it keeps for variables before the first step, so that a checkpoint can be restored into it then.
+
+        Eagerly `sok1x.CheckpointManager.restore` needs it where no step has been taken. Nothing is made twice.
+
+        Args:
+            var_list: the variables that it is to train.
+
+        Raises:
+            TypeError: one is a table that the optimizer cannot train.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     shard = sok.EmbeddingVariable(rows=8, dim=4)
+            ...     wrapped = sok.OptimizerWrapper(tf.train.AdamOptimizer())
+            ...     wrapped.build([shard])
+            ...     [str(wrapped.get_slot(shard, name).shape) for name in wrapped.get_slot_names()]
+            ['(8, 4)', '(8, 4)']
+        """
+        building.build(self._own, list(var_list))
 
     def finalize_variable_values(self, var_list: Any) -> None:
         """Puts the averages of an optimizer of Keras with use_ema=True in the place of variables, as that does.

@@ -54,19 +54,55 @@ class Model:
         return [rows(table) for table in self.tables] + [{0: self.kernel.numpy()}]
 
 
+class Wrapped:
+    """Tables that grow, and others, each under a wrapper whose every step has a gradient of ones."""
+
+    def __init__(self, world):
+        self.keys = tf.constant(np.arange(KEYS)[world.rank::world.size])
+        self.pairs = []
+        for made in (KERAS.SGD(0.1, momentum=0.9), KERAS.legacy.SGD(0.1, momentum=0.9),
+                     tf.compat.v1.train.MomentumOptimizer(0.1, 0.9)):
+            for table in (sok.Variable(np.ones([KEYS, DIM], np.float32)),
+                          sok.DynamicVariable(dimension=DIM, initializer="ones", init_capacity=2)):
+                self.pairs.append((sok.OptimizerWrapper(made), table))
+
+    def build(self):
+        for optimizer, table in self.pairs:
+            optimizer.build([table])
+
+    def step(self):
+        for optimizer, table in self.pairs:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(sok.all2all_dense_embedding(table, self.keys))
+            optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+
+    def check(self, steps):
+        row, velocity = np.ones(DIM), 0.0
+        for _ in range(steps):
+            velocity = 0.9 * velocity - 0.1
+            row += velocity
+        for _, table in self.pairs:
+            for values in rows(table).values():
+                np.testing.assert_allclose(values, row, rtol=1e-5)
+
+
 def check_checkpoints(world, random, folder, rounds):
-    model = Model(world)
+    model, wrapped = Model(world), Wrapped(world)
     if rounds:
         model.step(np.random.RandomState(0))  # makes the slots
+        wrapped.build()
     manager = sok.CheckpointManager(os.path.join(folder, "run"), 2, checkpoint=tf.train.Checkpoint(
         layer=model.layer, bags=model.bags, kernel=model.kernel, counter=model.counter, optimizer=model.optimizer))
     assert manager.restore() == (3 * rounds or None)
     assert int(model.counter) == 3 * rounds
     if rounds:
         check_restored(model, folder, rounds)
+        wrapped.check(3 * rounds)
     batches = [np.random.RandomState(seed) for seed in random.randint(0, 10 ** 6, 3 * rounds + 3)]
     for batch in batches[3 * rounds:]:
         model.step(batch)
+        wrapped.step()
+    wrapped.check(3 * rounds + 3)
     assert manager.save(step=int(model.counter)).endswith(str(3 * rounds + 3))
     saved = model.state()
     model.step(np.random.RandomState(1))

@@ -190,6 +190,32 @@ def test_slots_and_rates():
             assert make(lr).get_slot_names() == []
 
 
+@pytest.mark.parametrize("make", [lambda: v1.train.AdamOptimizer(0.1), lambda: v1.train.FtrlOptimizer(0.1),
+                                  lambda: KERAS.Adam(0.1), lambda: getattr(KERAS, "legacy", KERAS).Adagrad(0.1)])
+def test_built_before_the_first_step(make):
+    """Slots are those that a step makes, by the same names, and it makes no others."""
+    names, rows = [], []
+    for builds in (True, False):
+        with tf.Graph().as_default():
+            tables = [sok.Variable(FIRST, name="static"),
+                      sok.DynamicVariable(dimension=2, initializer="ones", init_capacity=2, name="grows")]
+            wrapped = sok.OptimizerWrapper(make())
+            if builds:
+                wrapped.build(tables)
+                built = [variable.op.name for variable in wrapped.variables()]
+                assert all(wrapped.get_slot(table, name) is not None
+                           for table in tables for name in wrapped.get_slot_names())
+            ids = tf.RaggedTensor.from_row_lengths(tf.constant([1, 3, 4], tf.int64), [2, 1])
+            vectors = sok.lookup_sparse(tables, [ids, ids], combiners=["sum", "sum"])
+            loss = tf.add_n([tf.reduce_sum(one ** 2) for one in vectors])
+            step = wrapped.apply_gradients(zip(tf.gradients(loss, tables), tables))
+            names.append([variable.op.name for variable in wrapped.variables()])
+            rows.append(values(vectors, step))
+    assert sorted(names[0]) == sorted(names[1])
+    assert set(built) <= set(names[0]) and len(built) >= len(names[0]) - 2  # but for numbers of the step itself
+    np.testing.assert_array_equal(*rows)
+
+
 def test_what_is_refused():
     table = sok.Variable(FIRST)
     wrapped = sok.OptimizerWrapper(KERAS.Adam())
