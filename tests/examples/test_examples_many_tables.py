@@ -48,7 +48,8 @@ def test_every_layout_and_chosen_sizes(tmp_path):
 
 
 @pytest.mark.parametrize("ranks, ids, peer, arguments", [
-    (1, "several", "stock", ["--ids-form", "ragged"]), (2, "one", "horovod", ["--modes", "step"])])
+    (1, "several", "stock", ["--ids-form", "ragged"]),
+    pytest.param(2, "one", "horovod", ["--modes", "step"], marks=pytest.mark.slow)])
 def test_lookup_sparse_of_many_tables_is_measured_and_the_sides_agree(tmp_path, ranks, ids, peer, arguments):
     report = run("many_tables.py", str(tmp_path / "sparse"), "--sparse", "--ranks", str(ranks), "--ids", ids,
                  "--tables", "2", *arguments)

@@ -7,7 +7,7 @@ from ranks import run_ranks
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-@pytest.mark.parametrize("ranks", [0, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_growth_under_every_optimizer(ranks, seed):
     finished = run_ranks(ranks, os.path.join(HERE, "program_growth.py"), seed, timeout=300)
     assert finished.out.count(" ok") == max(1, ranks), str(finished)
