@@ -4,8 +4,9 @@
 mean, is one of them. A hook replaces these sums by those of all ranks when the last batch has been counted, before the
 Estimator reads the values; and so it writes and returns the same on all ranks.
 """
+import re
 import sys
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -17,8 +18,8 @@ from sok1x.launch import launcher
 from sok1x.metrics.accumulators import OVER_RANKS
 
 # What variables of tf.metrics and tf.keras.metrics are called that are sums over samples.
-_SUMS = frozenset(("total", "count", "true_positives", "true_negatives", "false_positives", "false_negatives",
-                   "total_confusion_matrix", "total_compute_iou"))
+_SUMS = re.compile("(total|count|(true|false)_(positives|negatives)|total_confusion_matrix|total_compute_iou|"
+                   "(total|count)_tensor|(true|false)_(positive|negative)_at(_([0-9]+|k))?(_class[0-9]+)?)[0-9]*$")
 _ESTIMATORS = "tensorflow_estimator.python.estimator.estimator"
 
 
@@ -71,7 +72,9 @@ class OverRanksHook(tf.train.SessionRunHook):
             return
         variables = [variable for variable in tf.get_collection(tf.GraphKeys.METRIC_VARIABLES)
                      if not getattr(variable, OVER_RANKS, False)]
-        others = {_scope(variable) for variable in variables if not _is_sum(variable)}
+        # An EstimatorSpec adds those of tf.keras.metrics out of a set, in another order on each rank.
+        variables.sort(key=lambda variable: str(variable.op.name))
+        others = {_scope(variable) for variable in variables if not _is_sum(variable, variables)}
         if others:
             tf.logging.warning("Metrics of this rank's samples alone, since they do not add up: %s. Take those of "
                                "tf.metrics or sok1x.metrics for values over all ranks.", ", ".join(sorted(others)))
@@ -114,5 +117,14 @@ def _scope(variable: Any) -> str:
     return str(variable.op.name.rpartition("/")[0] or variable.op.name)
 
 
-def _is_sum(variable: Any) -> bool:
-    return variable.op.name.rpartition("/")[2].rstrip("0123456789").rstrip("_") in _SUMS
+def _name(variable: Any) -> str:
+    """What tf.metrics call it: TensorFlow adds numbers."""
+    return re.sub("_[0-9]+$", "", variable.op.name.rpartition("/")[2])
+
+
+def _is_sum(variable: Any, variables: Sequence[Any]) -> bool:
+    if _name(variable) != "max":
+        return _SUMS.match(_name(variable)) is not None
+    # average_precision_at_k divides two sums, of which this one is of what precision could be at most.
+    return variable.dtype.base_dtype == tf.float64 and sorted(
+        _name(other) for other in variables if _scope(other) == _scope(variable)) == ["max", "total"]

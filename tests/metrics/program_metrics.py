@@ -75,8 +75,28 @@ def model_fn(features, labels, mode):
     step = tf.train.GradientDescentOptimizer(0.5).minimize(loss, tf.train.get_or_create_global_step())
     given = {"auc": tf.metrics.auc(labels, chance), "our_auc": sok.metrics.auc(labels, chance),
              "our_loss": sok.metrics.mean(loss), "positives": tf.metrics.true_positives(labels, chance > 0.5)}
+    given.update(others(labels, chance))
+    # An EstimatorSpec keeps their variables in a set: in an order of its own on each rank.
+    kept = {"keras_mean": tf.keras.metrics.Mean(), "keras_accuracy": tf.keras.metrics.BinaryAccuracy(),
+            "keras_precision": tf.keras.metrics.Precision(), "keras_recall": tf.keras.metrics.Recall()}
+    for name, metric in kept.items():
+        of_each = [tf.reshape(tensor, [-1, 1]) for tensor in (labels, chance)]
+        metric.update_state(*of_each[1:] if name == "keras_mean" else of_each)
+    given.update(kept)
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step, eval_metric_ops=given,
                                       scaffold=sok.Scaffold(global_batch_size=8))
+
+
+def others(labels, chance):
+    """Metrics of tf.metrics whose variables have names of their own."""
+    truth, scores = tf.reshape(tf.cast(labels, tf.int64), [-1, 1]), tf.stack([1 - chance, chance, 0.5 * chance], 1)
+    top = tf.nn.top_k(scores, 2)[1]
+    return {"recall_at": tf.metrics.recall_at_k(truth, scores, 1),
+            "recall_of_1": tf.metrics.recall_at_k(truth, scores, 1, class_id=1),
+            "precision_at": tf.metrics.precision_at_k(truth, scores, 2, name="mine"),
+            "average": tf.metrics.average_precision_at_k(truth, scores, 2, name="its_own"),
+            "recall_top": tf.metrics.recall_at_top_k(truth, top, k=2),
+            "tensor": tf.metrics.mean_tensor(tf.reduce_sum(scores, axis=0))}
 
 
 def evaluated():
@@ -103,6 +123,19 @@ def evaluated():
         _, update = tf.metrics.auc(labels.reshape(-1), chances.reshape(-1))
         session.run(tf.local_variables_initializer())
         assert found["auc"] == found["our_auc"] == session.run(update), found
+    with tf.Graph().as_default(), tf.Session() as session:
+        expected = others(labels.reshape(-1), tf.constant(chances.reshape(-1), tf.float32))
+        session.run(tf.local_variables_initializer())
+        for name, value in session.run({name: update for name, (_, update) in expected.items()}).items():
+            if name != "tensor":
+                np.testing.assert_allclose(found[name], value, rtol=1e-6, err_msg=name)
+    sums = [np.stack([1 - some, some, 0.5 * some]).sum(axis=1) for some in [
+        chances[step, cut[each]:cut[each + 1]] for step in range(4) for each in range(ranks)]]
+    np.testing.assert_allclose(found["tensor"], np.mean(sums, axis=0), rtol=1e-5)
+    right, positives = (chances > 0.5) == labels, chances > 0.5
+    for name, value in (("keras_mean", chances.mean()), ("keras_accuracy", right.mean()),
+                        ("keras_precision", labels[positives].mean()), ("keras_recall", positives[labels == 1].mean())):
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, err_msg=name)
     written = glob.glob(os.path.join(FOLDER, "eval", "events.*"))
     assert len(written) == 1, written
     values = {value.tag: value.simple_value for path in written for event in tf.train.summary_iterator(path)
