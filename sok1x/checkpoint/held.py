@@ -1,5 +1,5 @@
 """What a `tf.train.Saver` holds: tables, and all else."""
-from typing import Any, Dict, Iterator, List, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -12,7 +12,7 @@ class Held:
     """The variables of a Saver, told apart.
 
     Args:
-        var_list: as TensorFlow takes it: a list, or a dict of names.
+        var_list: as TensorFlow takes it: a list, or a dict of names; as `with_keys` returns it.
         graph: their graph.
 
     Attributes:
@@ -44,7 +44,11 @@ class Held:
 
 
 def with_keys(var_list: Any) -> Any:
-    """A Saver's `var_list` with the keys and stamps of those tables whose rows it holds: rows alone mean nothing."""
+    """A Saver's `var_list` with the keys and stamps of those tables whose rows it holds: rows alone mean nothing.
+
+    A tensor that reads a variable of a table is that variable, as it is to TensorFlow.
+    """
+    var_list = _without_reads(var_list)
     known = {id(variable) for _, variable in _items(var_list)}
     missing: Dict[str, Any] = {}
     for name, table in _items(var_list):
@@ -55,6 +59,34 @@ def with_keys(var_list: Any) -> Any:
     if not missing:
         return var_list
     return dict(var_list, **missing) if isinstance(var_list, dict) else list(var_list) + list(missing.values())
+
+
+def _without_reads(var_list: Any) -> Any:
+    """`var_list` with the variables of tables themselves in place of tensors that read them.
+
+    TensorFlow's `op_list_to_dict` makes such tensors, and so `MovingAverageOptimizer.swapping_saver` has nothing else.
+    """
+    values = list(var_list.values() if isinstance(var_list, dict) else var_list)
+    handles = [_handle_read_by(value) for value in values]
+    read: Dict[tf.Operation, Any] = {}
+    for graph in {handle.graph for handle in handles if handle is not None}:
+        for table in tables_of(graph):
+            # A table's number of steps is equal on all ranks, so it is not in the shard, and yet one of its variables.
+            read.update((variable.op, variable) for variable in table.variables() + [table.variable.steps])
+    if not any(handle in read for handle in handles):
+        return var_list
+    found = [read.get(handle, value) for handle, value in zip(handles, values)]
+    return dict(zip(var_list, found)) if isinstance(var_list, dict) else found
+
+
+def _handle_read_by(value: Any) -> Optional[tf.Operation]:
+    """The op of the handle of the variable that a tensor reads; None where it does not, or is no tensor of a graph."""
+    if not isinstance(value, tf.Tensor) or not hasattr(value, "graph") or value.op.type != "ReadVariableOp":
+        return None
+    handle = value.op.inputs[0].op
+    while handle.type == "Identity":
+        handle = handle.inputs[0].op
+    return handle
 
 
 def _items(var_list: Any) -> Iterator[Tuple[str, Any]]:

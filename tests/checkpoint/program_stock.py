@@ -12,10 +12,12 @@ import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from tensorflow.python.training.saving import saveable_object_util
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError, writing
 from sok1x.checkpoint.errors import MismatchError
+from sok1x.graph_ops.bridge.tensorflow_versions import V2
 
 KEYS, DIM = 20, 3
 
@@ -126,6 +128,63 @@ def parts(folder, rank, ranks):
     if rank == 0:  # no table: this rank's own business
         dense.save(model.session, folder + "/dense")
     assert not os.path.exists(folder + "/slots.index") and not os.path.exists(folder + "/named.index")
+
+
+def reads(folder, rank, ranks):
+    """Savers of tensors that read variables, as TensorFlow itself puts them in the variables' place: as of those."""
+    model = Model(rank, ranks).train(2)
+    forms = [saveable_object_util.op_list_to_dict]
+    for read in (lambda one: one._graph_element, lambda one: one.value(), _read_through_identity):
+        forms.append(lambda variables, read=read: {
+            one.op.name: read(one) if hasattr(one, "handle") else one for one in variables})
+    for number, form in enumerate(forms):
+        path = "{}/{}".format(folder, number)
+        with model.graph.as_default():
+            named = form(tf.global_variables())
+        model.saver(named if number % 2 else list(named.values())).save(model.session, path)
+        for choose in (lambda variables: variables, form, lambda variables: list(form(variables).values())):
+            other = Model(rank, ranks)
+            with other.graph.as_default():
+                chosen = choose(tf.global_variables())
+            other.saver(chosen).restore(other.session, path)
+            other.check(2)
+    with model.graph.as_default():
+        rows = [one._graph_element for one in tf.trainable_variables() if hasattr(one, "handle")]
+        slots = [one._graph_element for one in tf.global_variables() if "Momentum" in one.name]
+    model.saver(rows).save(model.session, folder + "/rows")  # their keys too
+    other = Model(rank, ranks)
+    other.saver(other.graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)).restore(other.session, folder + "/rows")
+    other.check(2)
+    refused(CheckpointError, lambda: model.saver(slots).save(model.session, folder + "/slots"), "not the rows")
+    named = model.saver({"other": model.table.value()})
+    refused(CheckpointError, lambda: named.save(model.session, folder + "/named"), "'other'")
+    dense = model.saver([model.weights._graph_element])
+    if rank == 0:  # no table: this rank's own business
+        dense.save(model.session, folder + "/dense")
+    assert not os.path.exists(folder + "/slots.index") and not os.path.exists(folder + "/named.index")
+
+
+def _read_through_identity(variable):
+    if not getattr(variable, "is_shard", False):
+        return variable  # of which TensorFlow would make another name, that of the Identity
+    return tf.raw_ops.ReadVariableOp(resource=tf.identity(variable.handle), dtype=variable.dtype)
+
+
+def swapping(folder, rank, ranks):
+    """tf.contrib.opt's Saver that gives averages the variables' names, as TensorFlow's hook saves by it: refused."""
+    if V2:
+        return  # it has no tf.contrib
+    from tensorflow.contrib.opt import MovingAverageOptimizer
+    with tf.Graph().as_default():
+        table = sok.Variable(np.ones([4, 1], np.float32), name="table")
+        average = MovingAverageOptimizer(tf.train.GradientDescentOptimizer(0.1), 0.5)
+        loss = tf.reduce_sum(sok.all2all_dense_embedding(table, tf.constant([0, 1, 1, 2], tf.int64)))
+        sok.DistributedOptimizer(average, average=False).minimize(loss, tf.train.get_or_create_global_step())
+        scaffold = tf.train.Scaffold(saver=average.swapping_saver())
+        refused(CheckpointError, lambda: tf.train.MonitoredTrainingSession(
+            checkpoint_dir=folder, scaffold=scaffold, hooks=[sok.InitHook(global_batch_size=1)]),
+            "it gives 'table' another name, 'table/ExponentialMovingAverage'", "or a tf.train.Saver of all variables")
+    assert not [name for name in os.listdir(folder) if name.startswith("model.ckpt")]
 
 
 def own(folder, rank, ranks):

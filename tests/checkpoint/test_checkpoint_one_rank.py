@@ -220,3 +220,48 @@ def test_slots_that_another_saver_has_restored_before_stay(tmp_path):
         other.saver([other.table]).restore(restored, str(tmp_path / "rows"))
         for got, value in zip(restored.run([by_name[slot.name] for slot in slots]), expected):
             np.testing.assert_array_equal(got, value)
+
+
+@pytest.mark.parametrize("kind", ["grows", "cached"])
+@pytest.mark.parametrize("held", [
+    lambda table: [table._graph_element], lambda table: {"table": table._graph_element},
+    lambda table: {"table": table.value()}], ids=["list", "dict", "value"])
+def test_a_saver_of_a_tensor_that_reads_the_rows_has_their_keys_too(kind, held, tmp_path):
+    sok.init()
+    with tf.Graph().as_default():
+        table = sok.DynamicVariable(1, "1", name="table", **{
+            "grows": {}, "cached": {"var_type": "hybrid", "cache_rows": 4}}[kind])
+        keys = tf.placeholder(tf.int64, [None])
+        step = tf.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(
+            sok.all2all_dense_embedding(table, keys)))
+        exported, savers = sok.export(table), [tf.train.Saver([table]), tf.train.Saver(held(table))]
+        with tf.Session() as session:
+            session.run(sok.Init(global_batch_size=1))
+            for number, (saves, restores) in enumerate([savers, savers[::-1], savers[1:] * 2]):
+                session.run(tf.global_variables_initializer())
+                for asked in ([5, 6, 7], [7, 8], [9, 10]):
+                    session.run(step, {keys: asked})
+                expected = session.run(exported)
+                assert len(expected[0]) == 6
+                prefix = saves.save(session, str(tmp_path / "model"), global_step=number)
+                session.run(tf.global_variables_initializer())
+                session.run(step, {keys: [18, 19]})
+                restores.restore(session, prefix)
+                for got, value in zip(session.run(exported), expected):
+                    np.testing.assert_array_equal(got, value)
+
+
+def test_a_saver_that_reads_a_tables_steps_or_some_of_its_parts_has_each_once(tmp_path):
+    model, session, expected = trained()
+    with model.graph.as_default():
+        beside = {"EmbeddingVariable/" + name: variable.value() for name, variable in zip(
+            ("index", "stamps", "steps"), (model.table.index[0], model.table.stamps, model.table.steps))}
+        chosen = dict(beside, EmbeddingVariable=model.table)
+    for number, var_list in enumerate([chosen, list(chosen.values())]):
+        prefix = model.saver(var_list).save(session, str(tmp_path / str(number)))
+        assert sorted(name for name, _ in tf.train.list_variables(prefix)) == sorted(
+            list(chosen) + ["EmbeddingVariable/count"])
+        other = Model()
+        with other.session() as restored:
+            other.saver([other.table]).restore(restored, prefix)
+            np.testing.assert_array_equal(restored.run(other.read), expected)

@@ -4,7 +4,7 @@ import os
 from ranks import run_ranks
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_stock.py")
-CASES = ("paths", "parts", "own", "failures", "clocks", "keras", "one_model_dir", "rank_0_alone")
+CASES = ("paths", "parts", "reads", "swapping", "own", "failures", "clocks", "keras", "one_model_dir", "rank_0_alone")
 
 
 def test_on_two_ranks(tmp_path):
