@@ -42,6 +42,7 @@ In a session, all ranks together:
     restoring          and back
     dense_saver        what is not in shards
     manager            `sok.CheckpointManager`, for a loop of one's own
+    slots_anew         slots of rows that are to be those of other keys
     eager_run          the same of an eager program: its tables, and a tf.train.Checkpoint of the rest
     saver_hook         `sok.CheckpointSaverHook`
     schedule           when to save

@@ -4,16 +4,15 @@ from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint import shard_names
+from sok1x.checkpoint import shard_names, slots_anew
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.restoring import Restored, Restoring
 from sok1x.checkpoint.saving import Saving
 from sok1x.checkpoint.tables import TableState, tables_of
 from sok1x.checkpoint.talk import talk
-from sok1x.core import eager, growing_slots, shard_variable
+from sok1x.core import eager, shard_variable
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
-from sok1x.graph_ops.stores import initial
 
 _STEPS, _REST = "sok1x_steps", "rest"
 
@@ -84,14 +83,10 @@ def _begin_again(table: TableState, rows: int) -> None:
     if not variable.index or int(variable.index[-1].read_value()) <= rows:
         return
     for name, part in table.parts.items():
-        if name == shard_names.STAMPS or not name.startswith(shard_names.SLOT):
-            value = tf.zeros_like(part)
-        elif growing_slots.slot_of(part) is not None:
-            value = initial.initial_slot(variable.table, growing_slots.slot_of(part), part.dtype.base_dtype,
-                                         part.shape.as_list()[1:])
+        if name.startswith(shard_names.SLOT):
+            slots_anew.begin(None, variable, [part])
         else:
-            value = tf.zeros_like(part) + tf.cast(eager.begins_with(part), part.dtype)
-        ResourceVariable.assign(part, value)
+            ResourceVariable.assign(part, tf.zeros_like(part))
 
 
 class _Dense:

@@ -10,14 +10,15 @@ restore theirs at the first step: rows that a table that forgets has given to ot
 """
 import contextlib
 import weakref
-from typing import Any, Callable, Dict, Iterator
+from typing import Any, Callable, Dict, Iterator, Tuple
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import eager, growing_shape, growing_slots, slot_beginnings, slots
 from sok1x.graph_ops.stores import eager_names, growth, initial, known_slots
 
-_RESTORED = "_sok1x_restored"  # of a table: its clock when it was restored; once there are slots, rows given out since
+_RESTORED = "_sok1x_restored"  # of a table: which key each row had when it was restored
 
 
 def track_variables(shard: Any) -> None:
@@ -134,10 +135,20 @@ def note_restored(shard: Any) -> None:
     """A `tf.train.Checkpoint` has restored a table: what it has of slots, Keras' optimizers restore at the first step.
 
     Rows that a table that forgets gives to other keys before that begin anew in the slots that are there, and these are
-    not: see `begin_anew`.
+    not: see `begin_anew`. Stamps do not tell such rows, for eagerly the first step's gradient has stamped its own.
     """
     if shard.table.forgetting is not None and shard.table.cache is None:
-        setattr(shard, _RESTORED, int(shard.steps.read_value()))
+        setattr(shard, _RESTORED, _keys_of_rows(shard))
+
+
+def _keys_of_rows(shard: Any) -> Tuple[np.ndarray, np.ndarray]:
+    """(int64 [V], bool [V]): each row's key, and whether it has one. In host memory, where it stays: 9 bytes a row."""
+    slots_of_index = shard.index[0].read_value().numpy()  # (key, row), the latter -1 where there is none
+    taken = slots_of_index[slots_of_index[:, 1] >= 0]
+    rows = int(tf.shape(shard.stamps.read_value())[0])
+    keys, has_key = np.zeros(rows, np.int64), np.zeros(rows, bool)
+    keys[taken[:, 1]], has_key[taken[:, 1]] = taken[:, 0], True
+    return keys, has_key
 
 
 def begin_anew(slot: Any, shard: Any) -> None:
@@ -146,12 +157,12 @@ def begin_anew(slot: Any, shard: Any) -> None:
     if restored is None or known is None:
         return
     with tf.init_scope():
-        if isinstance(restored, int):
-            # No step has changed rows since, so that those with a later stamp are new; and later slots have them, too.
-            restored = tf.where(shard.stamps.read_value() > restored)[:, 0]
-            setattr(shard, _RESTORED, restored)
-        shape = [int(restored.shape[0])] + slot.shape.as_list()[1:]
-        tf.raw_ops.ResourceScatterUpdate(resource=slot.handle, indices=restored,
+        (before, had), (keys, given) = restored, _keys_of_rows(shard)
+        same = min(len(before), len(keys))  # a table may have grown
+        given[:same] &= ~had[:same] | (before[:same] != keys[:same])
+        rows = np.flatnonzero(given)
+        shape = [len(rows)] + slot.shape.as_list()[1:]
+        tf.raw_ops.ResourceScatterUpdate(resource=slot.handle, indices=tf.constant(rows, tf.int64),
                                          updates=tf.fill(shape, tf.cast(known.value, slot.dtype.base_dtype)))
 
 

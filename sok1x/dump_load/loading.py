@@ -6,7 +6,7 @@ from typing import Any, List, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import open_file, shard_names, tables
+from sok1x.checkpoint import open_file, shard_names, slots_anew, tables
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.ranks import expect_seen
 from sok1x.dump_load import call as calls
@@ -99,13 +99,11 @@ class _Loading:
         for table, source in zip(self._call.tables, sources):
             if table.variable.table.hashed and int(session.run(table.variable.index[-1])) > source.total:
                 # Rows that are in use now and will not be then would leave their slots to keys to come.
-                for slot in table.slots.variables.values():
-                    session.run(slot.initializer)
+                slots_anew.begin(session, table.variable, table.slots.variables.values())
             table.load.run(session, source)
             session.run(table.variable._loaded)
             if table.variable.table.hashed:
-                for slot in _other_slots(table):
-                    session.run(slot.initializer)
+                slots_anew.begin(session, table.variable, _other_slots(table))
 
 
 def _wanted(table: TableTransfers) -> Wanted:

@@ -115,6 +115,43 @@ def check_dumps(table, optimizer, folder):
     np.testing.assert_array_equal(np.sort(slot.numpy()[:len(before)], axis=0), np.sort(moments, axis=0))
 
 
+def check_loaded_slots(world, folder):
+    """After `sok.load` keys to come find slots that begin, and so do all where no optimizer is loaded."""
+    kinds = {"grows": lambda: sok.DynamicVariable(dimension=DIM, initializer="1", init_capacity=2),
+             "forgets": lambda: sok.DynamicVariable(dimension=DIM, initializer="1", init_capacity=2, max_capacity=64),
+             "layer": lambda: sok.EmbeddingVariable(64, DIM, initializer="ones")}
+    optimizers = {"legacy": lambda: KERAS.legacy.SGD(0.1, momentum=0.9), "newer": lambda: KERAS.SGD(0.1, momentum=0.9),
+                  "wrapped": lambda: sok.OptimizerWrapper(KERAS.SGD(0.1, momentum=0.9)),
+                  "train": lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9)}
+
+    def step(table, optimizer, first):
+        keys = tf.range(first, first + 4) * world.size + world.rank  # this rank's own
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(sok.all2all_dense_embedding(table, keys))
+        optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+
+    for name, made in optimizers.items():
+        for kind, table_of in kinds.items():
+            what, table, optimizer = "{}, {}".format(name, kind), table_of(), made()
+            step(table, optimizer, 0)
+            sok.dump("{}/{}".format(folder, what), [table], optimizer)
+            for _ in range(3):
+                step(table, optimizer, 10)
+            sok.load("{}/{}".format(folder, what), [table], optimizer)
+            assert sorted(rows(table)) == [key * world.size + world.rank for key in range(4)], what
+            for first, before, moved in ((20, 1.0, 0.1), (0, 0.9, 0.19)):  # new keys, and keys that were loaded
+                step(table, optimizer, first)
+                for key in range(first, first + 4):
+                    np.testing.assert_allclose(rows(table)[key * world.size + world.rank], before - moved, rtol=1e-5,
+                                               err_msg="{}: {}".format(what, key))
+                if name == "newer" or name == "wrapped":  # which move every row at each step
+                    break
+            sok.load("{}/{}".format(folder, what), [table])
+            step(table, optimizer, 0)
+            for row in rows(table).values():
+                np.testing.assert_allclose(row, 0.9 - 0.1, rtol=1e-5, err_msg=what)
+
+
 def check_forgetting(world, in_function):
     table = sok.DynamicVariable(dimension=DIM, initializer="1", init_capacity=4, max_capacity=16)
     step = step_of(table, table, KERAS.Adagrad(0.1))
@@ -267,6 +304,7 @@ def main(seed, folder):
     check_numbered_rows()
     check_traces(world)
     check_built_before(world)
+    check_loaded_slots(world, folder)
     for in_function in (False, True):
         check_forgetting(world, in_function)
     if world.size == 1:

@@ -99,17 +99,20 @@ def trained(optimizer, table, what, random, folder):
     return model, batches, model.checkpoint.save(os.path.join(folder, what.replace(", ", "-"), "ckpt"))
 
 
-def check(optimizer, table, between, in_function, random, folder):
-    """between: whether keys that are new come by a lookup before the first step."""
-    what = "{}, {}, {}, {}".format(optimizer, table, between, in_function)
+def check(optimizer, table, between, in_function, random, folder, old=False):
+    """between: whether keys that are new come by a lookup before the first step. old: whether keys that were saved are
+    in it."""
+    what = "{}, {}, {}, {}, {}".format(optimizer, table, between, in_function, old)
     model, batches, path = trained(optimizer, table, what, random, folder)
-    capacity = int(model.table.numpy().shape[0])
+    capacity, saved = int(model.table.numpy().shape[0]), sorted(model.rows())
 
     twin = Model(optimizer, table, in_function)
     status = twin.checkpoint.restore(path)
     assert twin.table.numpy().shape == (capacity, DIM), what
-    ahead = batches.of(20)
+    ahead = batches.of(2 if old else 20)
     steps = [batches.of(10) for _ in range(3)]
+    if old:
+        steps[0] = np.append(saved[-6:], steps[0])
     for one in (model, twin):
         if between:
             one.look_up(ahead)
@@ -170,7 +173,8 @@ def main(seed, folder):
             check(optimizer, table, between, False, random, folder)
         check(optimizer, "growing", True, True, random, folder)
     for optimizer in sorted(KERAS):
-        check(optimizer, "forgetting", True, False, random, folder)
+        for between, old in ((True, False), (False, True), (True, True)):
+            check(optimizer, "forgetting", between, False, random, folder, old)
     check("wrapped adagrad", "growing", True, False, random, folder)
     for optimizer in ("adagrad", "adam"):
         check_one_after_the_other(optimizer, random, folder)
