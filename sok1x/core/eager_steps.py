@@ -3,13 +3,16 @@
 A lookup's gradient has stamped its rows (graph_ops/stores/clock.py), and in a tf.Graph so has any other of a table. Of
 eager tensors nothing tells from what a tape has made them: so the rows are stamped when a step is taken, whether it is
 by a gradient of the table's value, as of a regularizer, of numbered rows, or one made by hand.
+
+Outside of functions any time may pass between a gradient and its step, and a dump come between: there the step stamps a
+lookup's rows once more.
 """
 from typing import Any, Callable
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import eager, wrapping
-from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2, NewKerasOptimizer
 from sok1x.graph_ops.gradients import row_numbers
 from sok1x.graph_ops.stores import stamps
 
@@ -30,12 +33,23 @@ def _stamping(stock: Callable[..., Any]) -> Callable[..., Any]:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
         if eager.is_on():
+            again = tf.executing_eagerly() and not _stamps_itself(self)
             for gradient, variable in pairs:
                 if gradient is not None and hasattr(variable, "table_variables"):
-                    stamp(variable, gradient.indices if isinstance(gradient, tf.IndexedSlices) else None)
+                    rows = gradient.indices if isinstance(gradient, tf.IndexedSlices) else None
+                    if again:
+                        stamps.mark(variable.table_variables, rows)
+                    else:
+                        stamp(variable, rows)
         return stock(self, pairs, *args, **kwargs)
 
     return apply_gradients
+
+
+def _stamps_itself(optimizer: Any) -> bool:
+    """Whether its steps stamp the rows of lookups' gradients: our own do, and Keras' newer ones by `scatter_add`."""
+    return type(optimizer).__module__.partition(".")[0] == "sok1x" or (
+        NewKerasOptimizer is not None and isinstance(optimizer, NewKerasOptimizer))
 
 
 def stamp(variable: Any, rows: Any) -> None:

@@ -2,6 +2,8 @@
 
 Before and after, the tables are looked at as NumPy's arrays: what differs must be in the dump.
 """
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -100,6 +102,24 @@ def check_steps():
                 step = step_of(table, loss, optimizer)
                 what = (name, kind.__name__, of, "function" if in_function else "eager")
                 assert check(what, table, tf.function(step) if in_function else step), what
+
+
+def check_dumps_before_a_step(world):
+    """A gradient's rows change when they are moved, whatever has been dumped since it was made."""
+    optimizers = dict(OPTIMIZERS, LazyAdam=lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.1),
+                      Adam=lambda: sok.optimizers.Adam(0.1), sok=lambda: sok.SGD(0.1))
+    for name, made in optimizers.items():
+        for kind in (static, growing):
+            table, optimizer = kind(), made()
+            for of_a_tape in (True, False):
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_sum(bags(table) ** 2)
+                gradient = tape.gradient(loss, table) if of_a_tape else tf.function(
+                    lambda table=table: tf.gradients(tf.reduce_sum(bags(table) ** 2), table)[0])()
+                sok.incremental_dump(table, 0)
+                changed = check((name, kind.__name__), table, functools.partial(
+                    optimizer.apply_gradients, [(gradient, table)]))
+                assert changed >= {key for key in range(1, 5) if key % world.size == world.rank}, (name, changed)
 
 
 def check_losses_in_both_ways():
@@ -239,6 +259,7 @@ def main():
     world = launch.current()
     check_steps()
     check_losses_in_both_ways()
+    check_dumps_before_a_step(world)
     check_gradients_made_elsewhere()
     check_scatters()
     check_caches(world)
