@@ -1,9 +1,11 @@
 """What must not become of a table's gradient on several ranks, looked for in the graph when it is about to be applied.
 
-The gradient of a rank's rows is complete, and its row numbers mean something on that rank alone. Two things that are
-right for a variable of which every rank has a replica are wrong here, and nothing would say so when they run:
-Horovod's exchange of the gradient, and clipping by a norm that is computed from it, which is another on each rank.
+The gradient of a rank's rows is complete, and its row numbers mean something on that rank alone. Some things that are
+right for a variable of which every rank has a replica are wrong here, and nothing would say so when they run: Horovod's
+exchange of the gradient, clipping by a norm that is computed from it, which is another on each rank, and taking away
+its mean over rows.
 """
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import op_types
@@ -16,8 +18,10 @@ _PASSING = _ENTERING + _READING + (
     "Cast", "Merge", "Exit", "NextIteration", "ConcatV2", "Unique", "UnsortedSegmentSum", "StopGradient", "Reshape",
     "Pack", "IdentityN", "Mul", "RealDiv", "AddN", "Add", "AddV2", "Square", "Abs")
 _ADDING = ("Assign", "AssignAdd", "AssignVariableOp", "AssignAddVariableOp")  # into a variable that accumulates
-_REDUCING = ("L2Loss", "Sum", "Mean", "Max", "EuclideanNorm")
+_REDUCING = ("L2Loss", "Sum", "Mean", "Max", "Min", "EuclideanNorm")
 _PRODUCTS = ("Mul", "RealDiv", "Div", "DivNoNan")
+_SUMS = ("Sub", "Add", "AddV2", "Minimum", "Maximum")
+_GRADIENT, _NORM, _OVER_ROWS = range(3)  # what a tensor is on the way: a number, or one for each column, of all rows
 
 
 def check(graph, table_name):
@@ -41,7 +45,12 @@ def check(graph, table_name):
                 "hvd.DistributedOptimizer: it averages the gradients of dense variables, over Horovod if that is "
                 "initialized, and leaves tables alone; and no hvd.allreduce for a table's gradient").format(
                     table_name, op.name))
-        op = _scaling_by_norm(values)
+        op, made = _changing_by_rows(values)
+        if made == _OVER_ROWS:
+            raise ValueError((
+                "embedding table '{}': got a gradient changed (op '{}') by a mean, sum or largest value over this "
+                "rank's rows, expected rows that are changed one by one: on each rank it is another, and on none "
+                "that of the whole table").format(table_name, op.name))
         if op is not None:
             raise ValueError((
                 "embedding table '{}': got a gradient scaled (op '{}') by a norm of this rank's rows, as "
@@ -70,21 +79,34 @@ def _exchanged(start):
     return None
 
 
-def _scaling_by_norm(values):
-    """The op that scales a gradient by a number computed from these values alone on this rank; or None."""
-    waiting, seen = [(values, False)], set()
+def _changing_by_rows(values):
+    """(the op that changes a gradient by what is computed from these values alone on this rank, what that is); or None,
+    and that these values are but a gradient."""
+    waiting, seen = [(values, _GRADIENT)], set()
     while waiting:
-        tensor, is_norm = waiting.pop()
+        tensor, made = waiting.pop()
         for op in tensor.consumers():
-            if is_norm and op.type in _PRODUCTS and any(_is_gradient(each) for each in op.inputs if each is not tensor):
-                return op
-            reduces = op.type in _REDUCING and provenance.is_number(op.outputs[0])
-            if (op, is_norm) in seen or provenance.is_new_gradient(op) or provenance.is_exchange(op) \
-                    or op_types.is_ours(op) or not (is_norm or reduces or op.type in _PASSING):
+            if made != _GRADIENT and op.type in (_PRODUCTS if made == _NORM else _PRODUCTS + _SUMS) and any(
+                    _is_gradient(each) for each in op.inputs if each is not tensor):
+                return op, made
+            makes = made or _reduced(op)
+            if (op, made) in seen or provenance.is_new_gradient(op) or provenance.is_exchange(op) \
+                    or op_types.is_ours(op) or not (makes or op.type in _PASSING):
                 continue
-            seen.add((op, is_norm))
-            waiting += [(output, is_norm or reduces) for output in op.outputs]
-    return None
+            seen.add((op, made))
+            waiting += [(output, makes) for output in op.outputs]
+    return None, _GRADIENT
+
+
+def _reduced(op):
+    """What an op makes of a gradient's rows: a norm, one number for each column, or neither."""
+    if op.type not in _REDUCING:
+        return _GRADIENT
+    if provenance.is_number(op.outputs[0]):
+        return _NORM
+    axes = tf.get_static_value(op.inputs[1]) if len(op.inputs) > 1 else None
+    of_rows = axes is not None and any(axis in (0, -(op.inputs[0].shape.rank or 0)) for axis in np.ravel(axes))
+    return _OVER_ROWS if of_rows else _GRADIENT
 
 
 def _is_gradient(tensor):

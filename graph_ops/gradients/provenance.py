@@ -115,6 +115,8 @@ def standing(gradient, kind=_GRADIENT, depth=0):
             waiting += [(value, _GRADIENT) for value in keeping.brought_to(tensor)]
         elif kind == _GRADIENT and op.type in _KEEPING:
             waiting += _inputs(op, depth)
+        elif kind == _GRADIENT and op.inputs and _is_of_exchanges_alone(op, known):
+            exchanged = True
         elif op.inputs:
             if kind == _GRADIENT:  # something else is made of it than a gradient
                 own.append(op)
@@ -123,6 +125,26 @@ def standing(gradient, kind=_GRADIENT, depth=0):
                 op.type.startswith("Placeholder") and (is_number(tensor) or tensor.shape.rank is None)):
             own.append(op)
     return Standing(exchanged, own, tables, scaled_by_table)
+
+
+def _is_of_exchanges_alone(op, gradients):
+    """Whether an op is computed of what ranks have exchanged and of constants, so that all ranks have it, whatever it
+    makes of them: a norm along an axis, a mean that is taken away. gradients: names of tables' gradients."""
+    waiting, seen, found = [op], set(), False
+    while waiting:
+        each = waiting.pop()
+        if each.name in seen:
+            continue
+        seen.add(each.name)
+        if is_exchange(each):
+            found = True
+        elif (is_new_gradient(each) or each.op_def.is_stateful or each.type in keeping.VARIABLES
+              or any(output.name in gradients for output in each.outputs)
+              or not each.inputs and each.type not in ("Const", "HorovodSize")):
+            return False
+        else:
+            waiting += [tensor.op for tensor in each.inputs]
+    return found
 
 
 def _by_marks(tensor, kind):

@@ -100,6 +100,15 @@ def check_local_clipping_is_refused():
         expect(ValueError, ["table 'items'", "scaled"], lambda: train(0.1).apply_gradients(
             [(tf.clip_by_global_norm([pairs[0][0]], 1.0)[0][0], table)]))
         sok.clip_by_global_norm([pairs[0][0]], 1.0)
+    for change in (lambda g: g - tf.reduce_mean(g, axis=0, keepdims=True), lambda g: g / tf.reduce_sum(g, axis=[-2])):
+        with tf.Graph().as_default():  # columns' means and sums are of this rank's rows
+            model = Model()
+            optimizer = sok.DistributedOptimizer(train(0.1))
+            (gradient, table), *others = optimizer.compute_gradients(model.loss, model.variables)
+            expect(ValueError, ["EmbeddingVariable", "over this rank's rows"], lambda change=change: train(
+                0.1).apply_gradients([(change(tf.convert_to_tensor(gradient)), table)]))
+            train(0.1).apply_gradients([(change(other), variable) for other, variable in others
+                                        if other.shape.rank == 2])
     with tf.Graph().as_default():
         model = Model()
         expect(ValueError, ["not averaged"], lambda: sok.clip_by_global_norm(

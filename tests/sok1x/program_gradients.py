@@ -107,7 +107,9 @@ def check_what_is_averaged_already(average):
                 (tf.where(tf.math.is_nan(g), tf.zeros_like(g), g), total), (accumulated, total),
                 (queued, total), (queued_many, total), (staged, total), (staged_by_key, total),
                 (decayed, total), (taken, total), (taken_slices, total),
-                (tf.cast(tf.cast(g, tf.float32), tf.float64), total)]
+                (tf.cast(tf.cast(g, tf.float32), tf.float64), total), (g - tf.reduce_mean(g), total - total.mean()),
+                (tf.clip_by_norm(g, 1.0, axes=[0]), total / np.linalg.norm(total)),
+                (g / tf.reduce_max(tf.abs(g), axis=0, keepdims=True), total / total.max())]
         steps = [optimizer.apply_gradients([(gradient, w)]) for gradient, _ in ways]
         check(exchanges() == count, "averaged twice")
         with session() as run:
