@@ -35,8 +35,8 @@ def refuse(variable: Any, table: Any, caller: str) -> None:
         what = "slot '{}' of {}".format(variable.op.name, what)
     raise ValueError((
         "{}, which has all rows in host memory and some in a cache: got an op that computes with the whole {} ({}), as "
-        "tf.train.AdamOptimizer, TensorFlow 2's tf.keras.optimizers (its SGD, too) and Keras' weight_decay do, and would "
-        "leave out what is not in the cache. Use an optimizer that moves the rows of the batch (sok1x.SGD, "
+        "tf.train.AdamOptimizer, TensorFlow 2's tf.keras.optimizers (its SGD, too) and Keras' weight_decay do, and "
+        "would leave out what is not in the cache. Use an optimizer that moves the rows of the batch (sok1x.SGD, "
         "tf.compat.v1.train.AdagradOptimizer, sok1x.tf.keras.optimizers.LazyAdamOptimizer), or sok1x.optimizers.Adam, "
         "which moves all").format(
             what, "slot" if what.startswith("slot") else "variable", caller))
