@@ -112,6 +112,10 @@ class Reached:
                 "could not get write access to the variables of embedding table '{}'").format(self._table))
         return infos
 
+    def is_own(self, what: Any) -> bool:
+        """Whether what has been found by its name is one of the request's own variables."""
+        return what in self._index and bool(self._index[what] < self._request.resource_count)
+
     def own(self) -> Any:
         """The request's own variables, as they have been locked: a list of `Array`s."""
         return [bridge.array(self._infos[i], self._request.gpu) for i in range(self._request.resource_count)]

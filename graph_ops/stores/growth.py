@@ -15,7 +15,7 @@ import numpy as np
 from sok1x.cuda_kernels import arrays, dense, fill, gather, hash_index, host_memory, index_rows, row_numbers, stamps
 from sok1x.graph_ops.bridge import growing
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, Array
-from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.stores import known_slots
 from sok1x.graph_ops.stores.table import Table
 
@@ -68,6 +68,11 @@ def grow(store: Any, needed: int) -> bool:
     names.update((slot, (slot.container, slot.name)) for slot in slots)
     reached = growing.Reached(request, table.name, names)
     try:
+        if not reached.is_own(""):
+            raise CallError(FAILED_PRECONDITION, (
+                "embedding table '{}' cannot get more rows in this session: another table has its name here, as where "
+                "a SavedModel is loaded in the process that has saved it. Load it in a process of its own, or use "
+                "the model itself").format(table.name))
         values = {what: value for what, value in [*PARALLEL.items(), *[(slot, slot.value) for slot in slots]]
                   if what in reached.arrays}
         before = reached.arrays[""].shape[0]

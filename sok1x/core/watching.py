@@ -8,6 +8,7 @@ from sok1x.core import (
     growing_steps,
     horovod_eager,
     in_memory_evaluation,
+    keras_attributes,
     loop_gradients,
     loss_scaling,
     moving_averages,
@@ -43,6 +44,7 @@ def watch(table: Table) -> None:
     early_stopping.watch()
     saving.watch()
     keras_weights.watch()
+    keras_attributes.watch()
     eager_checkpoints.watch()
     summaries.watch()
     warm_start.watch()

@@ -32,6 +32,34 @@ def train():
     return model
 
 
+class Grows(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = sok.DynamicVariable(dimension=2, initializer="0.5", init_capacity=4, name="grows")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+    def __call__(self, keys):
+        return sok.all2all_dense_embedding(self.table, keys)
+
+
+def grows_no_other(folder):
+    """A SavedModel that is loaded beside its model has tables of the same names: more rows are not for that one."""
+    model = Grows()
+    model(tf.constant([1, 2, 3], tf.int64))
+    tf.saved_model.save(model, os.path.join(folder, "grows"))
+    loaded = tf.saved_model.load(os.path.join(folder, "grows"))
+    np.testing.assert_array_equal(loaded(tf.constant([1, 2], tf.int64)), np.full([2, 2], 0.5))
+    try:
+        loaded(tf.range(10, 20, dtype=tf.int64))
+    except tf.errors.FailedPreconditionError as error:
+        assert "table 'grows' cannot get more rows in this session: another table has its name" in str(error), error
+    else:
+        raise AssertionError("no error")
+    assert model.table.numpy().shape == (4, 2) and sok.export(model.table)[0].numpy().tolist() == [1, 2, 3]
+    model(tf.range(10, 20, dtype=tf.int64))
+    assert sok.export(model.table)[0].shape == [13]
+
+
 def main():
     """One rank saves the model, and loads it; several do not, SavedModels either."""
     folder = sys.argv[1]
@@ -58,6 +86,7 @@ def main():
         tf.keras.Model(model.inputs, model.outputs).save(whole, save_format="tf")
         tf.saved_model.save(tf.keras.Model(model.inputs, model.outputs), functions)
         np.testing.assert_allclose(tf.saved_model.load(functions)(tf.constant(KEYS)), expected, 1e-5)
+        grows_no_other(folder)
         return
     for path, load in ((whole, tf.keras.models.load_model), (functions, tf.saved_model.load)):
         assert os.path.exists(path)
