@@ -149,9 +149,9 @@ class EmbeddingVariable(StampedVariable):
         else:
             eager.add(self, GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
             eager.named(self, table.name)  # also where Keras' load_model calls it as the one that was saved
-            eager_slots.track_variables(self)
             if table.grows:
                 eager_slots.note_variables(self)
+        eager_slots.track_variables(self)
         with eager.room(self), tf_ops.name_scope(table.name + "/"), tf.device(self.device):
             # Where nobody feeds it, nothing has changed: tf.add_check_numerics_ops runs all that gives floats.
             since = eager.placeholder(tf.int64, [], name="since", default=tf.int64.max)

@@ -1,11 +1,11 @@
-"""Tables that are attributes of Keras' layers and models, eagerly: all of a table is among the weights there.
+"""Tables that are attributes of Keras' layers and models: all of a table is among the weights there.
 
 Of what is given as an attribute, or in a list or a dict that is one, Keras takes the variables for weights: of a table
 its rows. What lies beside them says whose they are. So that is among the weights too, after the rows, in the order and
 of the kind that it has in the layers of sok1x: what `get_weights` gives, and the early stopping that restores the best
 weights keeps, is then a whole table, and `set_weights` puts it back with its keys.
 
-What incremental dumps have noted of the table before is void from then on, as when a checkpoint is restored.
+Eagerly, what incremental dumps have noted of the table before is void from then on, as when a checkpoint is restored.
 """
 import contextlib
 from typing import Any, Callable, Iterable, Iterator, List
@@ -13,22 +13,24 @@ from typing import Any, Callable, Iterable, Iterator, List
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import eager, wrapping
-from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_LOADERS, V2, keras_backend
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_LAYERS, KERAS_LOADERS, V2, keras_backend
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_base_layer as base_layer
 from sok1x.graph_ops.stores.step_at import time_of_restore
 
 
 def watch() -> None:
-    """From now on Keras' layers and models have all of an eager table among their weights.
+    """From now on Keras' layers and models have all of a table among their weights.
 
     Example:
         >>> from sok1x.core import keras_attributes
-        >>> keras_attributes.watch()  # nothing, in TensorFlow 1.15
+        >>> keras_attributes.watch()
     """
+    for kind in KERAS_LAYERS:
+        wrapping.wrap(kind, "__delattr__", _deleting)
+    wrapping.wrap(KERAS_LAYERS[-1], "__setattr__", _attribute_set)  # that of graphs
     if not V2:
         return
     wrapping.wrap(base_layer.Layer, "_track_variable", _tracking)
-    wrapping.wrap(base_layer.Layer, "__delattr__", _deleting)
     wrapping.wrap(base_layer.Layer, "_update_trackables", _updating)
     wrapping.wrap(base_layer.Layer, "load_own_variables", _loading)
     wrapping.wrap(keras_backend, "batch_set_value", _setting)
@@ -50,12 +52,41 @@ def _tracking(stock: Callable[..., Any]) -> Callable[..., Any]:
     return track_variable
 
 
+def _attribute_set(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a layer that is given an attribute, in a graph: there Keras does not see what a list gets later."""
+    def set_attribute(self: Any, name: str, value: Any) -> None:
+        stock(self, name, value)
+        for table in _given(value):
+            if not _has(self, table):
+                continue  # Keras' own lists, as `compile` makes one, are none that it tracks
+            for beside in _beside(table):
+                if not _has(self, beside):
+                    self._non_trainable_weights.append(beside)
+                    keras_backend.track_variable(beside)
+    return set_attribute
+
+
+def _has(layer: Any, weight: Any) -> bool:
+    """Whether a variable is among a layer's own weights."""
+    own = [*getattr(layer, "_trainable_weights", ()), *getattr(layer, "_non_trainable_weights", ())]
+    return any(weight is one for one in own)
+
+
+def _given(value: Any) -> Iterator[Any]:
+    """Tables in a value, in lists and dicts, too."""
+    if _is_table(value):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _given(one)
+
+
 def _deleting(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of a layer whose attribute goes, or gets another value: Keras then drops a variable that it was."""
     def delete(self: Any, name: str) -> None:
         gone = vars(self).get(name)
         stock(self, name)
-        if _is_table(gone) and not any(gone is one for one in self._trainable_weights + self._non_trainable_weights):
+        if _is_table(gone) and not _has(self, gone):
             beside = {id(one) for one in _beside(gone)}
             self._non_trainable_weights[:] = [one for one in self._non_trainable_weights if id(one) not in beside]
     return delete
@@ -128,8 +159,8 @@ def _replaced(variables: List[Any]) -> Iterator[None]:
 
 
 def _is_table(one: Any) -> bool:
-    """Whether it is the rows of an eager table that has keys; of one without, rows are all there is to know."""
-    return hasattr(one, "table_variables") and not one._in_graph_mode and bool(one.index)
+    """Whether it is the rows of a table that has keys; of one without, rows are all there is to know."""
+    return hasattr(one, "table_variables") and bool(one.index)
 
 
 def _beside(table: Any) -> List[Any]:
