@@ -20,8 +20,6 @@ _PASSING = _ENTERING + _READING + (
 _ADDING = ("Assign", "AssignAdd", "AssignVariableOp", "AssignAddVariableOp")  # into a variable that accumulates
 _REDUCING = ("L2Loss", "Sum", "Mean", "Max", "Min", "EuclideanNorm")
 _PRODUCTS = ("Mul", "RealDiv", "Div", "DivNoNan")
-_SUMS = ("Sub", "Add", "AddV2", "Minimum", "Maximum")
-_GRADIENT, _NORM, _OVER_ROWS = range(3)  # what a tensor is on the way: a number, or one for each column, of all rows
 
 
 def check(graph, table_name):
@@ -45,12 +43,7 @@ def check(graph, table_name):
                 "hvd.DistributedOptimizer: it averages the gradients of dense variables, over Horovod if that is "
                 "initialized, and leaves tables alone; and no hvd.allreduce for a table's gradient").format(
                     table_name, op.name))
-        op, made = _changing_by_rows(values)
-        if made == _OVER_ROWS:
-            raise ValueError((
-                "embedding table '{}': got a gradient changed (op '{}') by a mean, sum or largest value over this "
-                "rank's rows, expected rows that are changed one by one: on each rank it is another, and on none "
-                "that of the whole table").format(table_name, op.name))
+        op = _scaling_by_norm(values)
         if op is not None:
             raise ValueError((
                 "embedding table '{}': got a gradient scaled (op '{}') by a norm of this rank's rows, as "
@@ -79,34 +72,64 @@ def _exchanged(start):
     return None
 
 
-def _changing_by_rows(values):
-    """(the op that changes a gradient by what is computed from these values alone on this rank, what that is); or None,
-    and that these values are but a gradient."""
-    waiting, seen = [(values, _GRADIENT)], set()
+def check_applied(gradient, table_name):
+    """Raises where a table's gradient, on several ranks, has in it what is computed over this rank's rows.
+
+    Called with what an optimizer is about to apply to the table.
+
+    Args:
+      gradient: a tensor or tf.IndexedSlices.
+
+    Raises:
+      ValueError: so it has.
+    """
+    if provenance.ranks() == 1:
+        return
+    start = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    own = {values.name for values, _ in shard_gradients.of_table(start.graph, table_name)}
+    waiting, seen = [(start, None)], set()
     while waiting:
-        tensor, made = waiting.pop()
-        for op in tensor.consumers():
-            if made != _GRADIENT and op.type in (_PRODUCTS if made == _NORM else _PRODUCTS + _SUMS) and any(
-                    _is_gradient(each) for each in op.inputs if each is not tensor):
-                return op, made
-            makes = made or _reduced(op)
-            if (op, made) in seen or provenance.is_new_gradient(op) or provenance.is_exchange(op) \
-                    or op_types.is_ours(op) or not (makes or op.type in _PASSING):
+        tensor, reduced = waiting.pop()
+        if (tensor.name, reduced is None) in seen:
+            continue
+        seen.add((tensor.name, reduced is None))
+        if tensor.name in own:
+            if reduced is None:
                 continue
-            seen.add((op, made))
-            waiting += [(output, makes) for output in op.outputs]
-    return None, _GRADIENT
+            raise ValueError((
+                "embedding table '{}': got a gradient changed by a mean, sum or largest value over this rank's rows "
+                "(op '{}'), expected rows that are changed one by one: on each rank it is another, and on none that of "
+                "the whole table").format(table_name, reduced.name))
+        op = tensor.op
+        if not (provenance.is_new_gradient(op) or provenance.is_exchange(op) or op_types.is_ours(op)):
+            reduced = reduced or (op if _is_over_rows(op) else None)
+            waiting += [(each, reduced) for each in op.inputs if each.dtype != tf.resource]
 
 
-def _reduced(op):
-    """What an op makes of a gradient's rows: a norm, one number for each column, or neither."""
-    if op.type not in _REDUCING:
-        return _GRADIENT
-    if provenance.is_number(op.outputs[0]):
-        return _NORM
-    axes = tf.get_static_value(op.inputs[1]) if len(op.inputs) > 1 else None
-    of_rows = axes is not None and any(axis in (0, -(op.inputs[0].shape.rank or 0)) for axis in np.ravel(axes))
-    return _OVER_ROWS if of_rows else _GRADIENT
+def _scaling_by_norm(values):
+    """The op that scales a gradient by a number computed from these values alone on this rank; or None."""
+    waiting, seen = [(values, False)], set()
+    while waiting:
+        tensor, is_norm = waiting.pop()
+        for op in tensor.consumers():
+            if is_norm and op.type in _PRODUCTS and any(_is_gradient(each) for each in op.inputs if each is not tensor):
+                return op
+            reduces = op.type in _REDUCING and provenance.is_number(op.outputs[0])
+            if (op, is_norm) in seen or provenance.is_new_gradient(op) or provenance.is_exchange(op) \
+                    or op_types.is_ours(op) or not (is_norm or reduces or op.type in _PASSING):
+                continue
+            seen.add((op, is_norm))
+            waiting += [(output, is_norm or reduces) for output in op.outputs]
+    return None
+
+
+def _is_over_rows(op):
+    """Whether an op makes of a table's rows one number for each column."""
+    if op.type not in _REDUCING or len(op.inputs) < 2 or provenance.is_number(op.outputs[0]):
+        return False
+    axes = tf.get_static_value(op.inputs[1])
+    # Of another rank it is something else that has been made of them: several gradients in a stack.
+    return op.inputs[0].shape.rank == 2 and axes is not None and any(axis in (0, -2) for axis in np.ravel(axes))
 
 
 def _is_gradient(tensor):

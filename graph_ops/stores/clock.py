@@ -11,6 +11,7 @@ It is not the one that makes the gradient, so that the stamps' cache misses cost
 loss meanwhile. Rows that a lookup inserts are stamped then, for they are new whether a gradient follows or not. What
 changes rows otherwise runs stamps.py's `mark`.
 """
+import threading
 from typing import Any, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
@@ -23,9 +24,22 @@ from sok1x.graph_ops.stores.clock_numbers import RUN, counted
 from sok1x.graph_ops.stores.table import Table
 
 
+class _Made(threading.local):
+    count = 0
+
+
+_made = _Made()
+
+
+def made() -> int:
+    """How many ops that stamp rows have been made in this thread."""
+    return _made.count
+
+
 def step_inputs() -> Tuple[bool, List[tf.Tensor]]:
     """(`global_step` of the config, host inputs) by which an op that stamps rows knows the step: built where the op is.
     """
+    _made.count += 1
     step = _global_step()
     return step is not None, [] if step is None else [step]
 

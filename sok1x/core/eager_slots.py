@@ -22,7 +22,12 @@ _RESTORED = "_sok1x_restored"  # of a table: which key each row had when it was 
 
 
 def track_variables(shard: Any) -> None:
-    """Has a `tf.train.Checkpoint` of a table's rows have all that lies beside them."""
+    """Has a `tf.train.Checkpoint` of a table's rows have all that lies beside them.
+
+    In a graph, of a table with keys: rows that stay where they are mean something by themselves.
+    """
+    if shard._in_graph_mode and not shard.index:
+        return
     for name, variable in dict(_beside(shard), steps=shard.steps).items():
         shard._track_trackable(variable, name)
 

@@ -12,9 +12,9 @@ from typing import Any, Callable
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import eager, wrapping
-from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2, NewKerasOptimizer
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2
 from sok1x.graph_ops.gradients import row_numbers
-from sok1x.graph_ops.stores import stamps
+from sok1x.graph_ops.stores import clock, stamps
 
 
 def watch() -> None:
@@ -31,33 +31,33 @@ def watch() -> None:
 
 def _stamping(stock: Callable[..., Any]) -> Callable[..., Any]:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        pairs = list(grads_and_vars)
+        pairs, of_lookups = list(grads_and_vars), []
         if eager.is_on():
-            again = tf.executing_eagerly() and not _stamps_itself(self)
             for gradient, variable in pairs:
                 if gradient is not None and hasattr(variable, "table_variables"):
                     rows = gradient.indices if isinstance(gradient, tf.IndexedSlices) else None
-                    if again:
-                        stamps.mark(variable.table_variables, rows)
-                    else:
-                        stamp(variable, rows)
-        return stock(self, pairs, *args, **kwargs)
+                    if not stamp(variable, rows):
+                        of_lookups.append((variable, rows))
+        before = clock.made()
+        step = stock(self, pairs, *args, **kwargs)
+        # Our own optimizers stamp what they move, and so do others that assign to the table.
+        if of_lookups and tf.executing_eagerly() and clock.made() == before:
+            for variable, rows in of_lookups:
+                stamps.mark(variable.table_variables, rows)
+        return step
 
     return apply_gradients
 
 
-def _stamps_itself(optimizer: Any) -> bool:
-    """Whether its steps stamp the rows of lookups' gradients: our own do, and Keras' newer ones by `scatter_add`."""
-    return type(optimizer).__module__.partition(".")[0] == "sok1x" or (
-        NewKerasOptimizer is not None and isinstance(optimizer, NewKerasOptimizer))
-
-
-def stamp(variable: Any, rows: Any) -> None:
+def stamp(variable: Any, rows: Any) -> bool:
     """Stamps rows that are about to change, but for those of a lookup's gradient, which have been stamped.
 
     Args:
         variable: a table's.
         rows: their numbers; None: all.
+
+    Returns:
+        Whether it has stamped any.
 
     Raises:
         tf.errors.InvalidArgumentError: there is no such row.
@@ -68,6 +68,9 @@ def stamp(variable: Any, rows: Any) -> None:
         >>> from sok1x.core import eager_steps
         >>> with tf.Graph().as_default():
         ...     eager_steps.stamp(sok.EmbeddingVariable(rows=8, dim=4), tf.constant([1, 2]))
+        True
     """
-    if rows is None or not row_numbers.are_all_of(rows, variable.table.name):
-        stamps.mark(variable.table_variables, rows)
+    if rows is not None and row_numbers.are_all_of(rows, variable.table.name):
+        return False
+    stamps.mark(variable.table_variables, rows)
+    return True

@@ -10,6 +10,7 @@ Eagerly, what incremental dumps have noted of the table before is void from then
 import contextlib
 from typing import Any, Callable, Iterable, Iterator, List
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import eager, wrapping
@@ -28,12 +29,12 @@ def watch() -> None:
     for kind in KERAS_LAYERS:
         wrapping.wrap(kind, "__delattr__", _deleting)
     wrapping.wrap(KERAS_LAYERS[-1], "__setattr__", _attribute_set)  # that of graphs
+    wrapping.wrap(keras_backend, "batch_set_value", _setting)
     if not V2:
         return
     wrapping.wrap(base_layer.Layer, "_track_variable", _tracking)
     wrapping.wrap(base_layer.Layer, "_update_trackables", _updating)
     wrapping.wrap(base_layer.Layer, "load_own_variables", _loading)
-    wrapping.wrap(keras_backend, "batch_set_value", _setting)
     for module, _ in KERAS_LOADERS:
         if hasattr(module, "save_subset_weights_to_hdf5_group"):
             wrapping.wrap(module, "save_subset_weights_to_hdf5_group", _writing)
@@ -124,9 +125,31 @@ def _setting(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of what `set_weights` and .h5 files give."""
     def batch_set_value(tuples: Any) -> None:
         pairs = list(tuples)
-        with _replaced([variable for variable, _ in pairs]):
-            stock(pairs)
+        if tf.executing_eagerly() or not any(_is_table(variable) for variable, _ in pairs):
+            with _replaced([variable for variable, _ in pairs]):
+                stock(pairs)
+            return
+        for some in _rows_last(pairs):
+            stock(some)
     return batch_set_value
+
+
+def _rows_last(pairs: List[Any]) -> List[List[Any]]:
+    """What a graph assigns, in two runs: all at once might have rows come before the keys that say whose they are.
+
+    Rows that do not fit come first, and are refused before anything is assigned; of no keys there are none to assign.
+    """
+    given = {id(variable): value for variable, value in pairs}
+    rows, unfit, rest = [], [], []
+    for variable, value in pairs:
+        count = given.get(id(variable.index[-1])) if _is_table(variable) else None
+        if count is None:
+            rest.append((variable, value))
+        elif np.shape(value)[0] != keras_backend.get_session().run(tf.shape(variable.read_value()))[0]:
+            unfit.append((variable, value))
+        elif int(count) > 0:
+            rows.append((variable, value))
+    return [some for some in (unfit, rest, rows) if some]
 
 
 class _Named:

@@ -20,7 +20,7 @@ from sok1x.graph_ops.bridge.tensorflow_versions import (
     in_plain_graph,
     keras_loss_scale,
 )
-from sok1x.graph_ops.gradients import row_numbers, shard_gradients
+from sok1x.graph_ops.gradients import gradient_checks, row_numbers, shard_gradients
 from sok1x.graph_ops.operations import pinned_rows
 
 _RULE = ("expected a lookup's of the same session.run: in another one these rows may be other keys'. Apply the table's "
@@ -136,8 +136,9 @@ def _check_sum(gradient: Any, table: Any) -> None:
 
 
 def _check(gradient: Any, variable: Any) -> Any:
-    """The gradient; raises where it cannot be one of the run that applies it."""
+    """The gradient; raises where it cannot be one of the run that applies it, or has been changed by others' rows."""
     table, moves = variable.table, _moves(variable)
+    gradient_checks.check_applied(gradient, table.name)
     if not moves:
         return gradient
     if isinstance(gradient, tf.IndexedSlices):

@@ -6,7 +6,7 @@ Estimator reads the values; and so it writes and returns the same on all ranks.
 """
 import re
 import sys
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, List
 
 import tensorflow.compat.v1 as tf
 
@@ -74,7 +74,7 @@ class OverRanksHook(tf.train.SessionRunHook):
                      if not getattr(variable, OVER_RANKS, False)]
         # An EstimatorSpec adds those of tf.keras.metrics out of a set, in another order on each rank.
         variables.sort(key=lambda variable: str(variable.op.name))
-        others = {_scope(variable) for variable in variables if not _is_sum(variable, variables)}
+        others = {_scope(variable) for variable in variables if not _is_sum(variable)}
         if others:
             tf.logging.warning("Metrics of this rank's samples alone, since they do not add up: %s. Take those of "
                                "tf.metrics or sok1x.metrics for values over all ranks.", ", ".join(sorted(others)))
@@ -122,9 +122,9 @@ def _name(variable: Any) -> str:
     return re.sub("_[0-9]+$", "", variable.op.name.rpartition("/")[2])
 
 
-def _is_sum(variable: Any, variables: Sequence[Any]) -> bool:
-    if _name(variable) != "max":
-        return _SUMS.match(_name(variable)) is not None
+def _is_sum(variable: Any) -> bool:
+    if _SUMS.match(_name(variable)) is not None:
+        return True
     # average_precision_at_k divides two sums, of which this one is of what precision could be at most.
-    return variable.dtype.base_dtype == tf.float64 and sorted(
-        _name(other) for other in variables if _scope(other) == _scope(variable)) == ["max", "total"]
+    added = variable.op.name + "/batch_max"
+    return _name(variable) == "max" and any(op.name == added for op in variable.graph.get_operations())

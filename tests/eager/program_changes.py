@@ -117,9 +117,12 @@ def check_dumps_before_a_step(world):
                 gradient = tape.gradient(loss, table) if of_a_tape else tf.function(
                     lambda table=table: tf.gradients(tf.reduce_sum(bags(table) ** 2), table)[0])()
                 sok.incremental_dump(table, 0)
+                clock = int(table.steps)
                 changed = check((name, kind.__name__), table, functools.partial(
                     optimizer.apply_gradients, [(gradient, table)]))
                 assert changed >= {key for key in range(1, 5) if key % world.size == world.rank}, (name, changed)
+                # (Decay is a change of its own, and so is a step by rows that come from elsewhere.)
+                assert int(table.steps) == clock + 1 or not of_a_tape or name == "AdamW", (name, kind.__name__)
 
 
 def check_losses_in_both_ways():

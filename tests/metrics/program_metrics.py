@@ -153,7 +153,8 @@ def warned():
     try:
         with tf.Graph().as_default():
             with tf.variable_scope("largest"):
-                tf.get_variable("most", [], collections=[tf.GraphKeys.METRIC_VARIABLES])
+                for name in ("max", "total"):  # as average_precision_at_k has two, which are sums
+                    tf.get_variable(name, [], tf.float64, collections=[tf.GraphKeys.METRIC_VARIABLES])
             tf.metrics.mean(1.0)
             sok.metrics.mean(1.0)
             logger.addHandler(handler)

@@ -1,7 +1,7 @@
 """Gradients clipped on two ranks, right or refused: program_gradients.py runs it."""
 import numpy as np
 import tensorflow.compat.v1 as tf
-from gradients_model import RANK, Model, check, equal_on_all_ranks, exchanges, expect, session
+from gradients_model import DIM, RANK, Model, check, equal_on_all_ranks, exchanges, expect, session
 
 import sok1x as sok
 
@@ -100,6 +100,17 @@ def check_local_clipping_is_refused():
         expect(ValueError, ["table 'items'", "scaled"], lambda: train(0.1).apply_gradients(
             [(tf.clip_by_global_norm([pairs[0][0]], 1.0)[0][0], table)]))
         sok.clip_by_global_norm([pairs[0][0]], 1.0)
+    with tf.Graph().as_default():  # who looks at such, and applies the gradient as it is, may
+        model = Model()
+        optimizer = sok.DistributedOptimizer(train(0.1), average=False)
+        (gradient, table), *others = optimizer.compute_gradients(model.loss, model.variables)
+        of_columns = tf.reduce_mean(gradient.values, axis=0, keepdims=True)
+        moving = tf.get_variable("moving", initializer=np.zeros([1, DIM], np.float32), trainable=False,
+                                 use_resource=True)
+        with tf.control_dependencies([moving.assign(0.9 * moving + 0.1 * tf.square(of_columns))]):
+            tf.summary.histogram("centred", gradient.values - of_columns)
+        halves = tf.reduce_sum(tf.stack([0.5 * gradient.values, 0.5 * gradient.values]), axis=0)
+        train(0.1).apply_gradients([(tf.IndexedSlices(halves, gradient.indices, gradient.dense_shape), table)] + others)
     for change in (lambda g: g - tf.reduce_mean(g, axis=0, keepdims=True), lambda g: g / tf.reduce_sum(g, axis=[-2])):
         with tf.Graph().as_default():  # columns' means and sums are of this rank's rows
             model = Model()

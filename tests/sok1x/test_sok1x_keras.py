@@ -324,12 +324,17 @@ def test_files_of_a_model_with_a_table_have_its_keys(capacity, tmp_path):
         expected = model.predict(keys)
         model.save_weights(str(tmp_path / "weights"))
         path = checkpoint.save(str(tmp_path / "checkpoint"), session=run)
-    for restore in ("weights", "checkpoint"):
+        model.save_weights(str(tmp_path / "weights.h5"))
+        values = model.get_weights()
+    # (What one session.run assigns, it assigns in any order.)
+    for restore in ["weights", "checkpoint"] + (["h5", "values"] * 6 if capacity == 100 else []):
         with graph(), session(initialize=False) as run:
             keras.backend.set_session(run)
             model, checkpoint = build()
-            if restore == "weights":
-                model.load_weights(str(tmp_path / "weights"))
+            if restore in ("weights", "h5"):
+                model.load_weights(str(tmp_path / {"h5": "weights.h5"}.get(restore, restore)))
+            elif restore == "values":
+                model.set_weights(values)
             else:
                 checkpoint.restore(path).initialize_or_restore(run)
             np.testing.assert_array_equal(model.predict(keys), expected)
