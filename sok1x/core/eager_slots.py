@@ -16,9 +16,10 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import eager, growing_shape, growing_slots, slot_beginnings, slots
+from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops
 from sok1x.graph_ops.stores import eager_names, growth, initial, known_slots
 
-_RESTORED = "_sok1x_restored"  # of a table: which key each row had when it was restored
+_RESTORED = "_sok1x_restored"  # of a table: its _Restored
 
 
 def track_variables(shard: Any) -> None:
@@ -143,14 +144,32 @@ def note_restored(shard: Any) -> None:
     not: see `begin_anew`. Stamps do not tell such rows, for eagerly the first step's gradient has stamped its own.
     """
     if shard.table.forgetting is not None and shard.table.cache is None:
-        setattr(shard, _RESTORED, _keys_of_rows(shard))
+        setattr(shard, _RESTORED, _Restored(shard))
+
+
+class _Restored:
+    """Which key each row of a table had when it was restored, in host memory, where it stays: 9 bytes a row."""
+
+    def __init__(self, shard: Any) -> None:
+        self._keys, self._had = _keys_of_rows(shard)
+        self._clock, self._given = -1, np.zeros(0, np.int64)
+
+    def given_since(self, shard: Any) -> np.ndarray:
+        """int64 [n]: the rows of keys that are not those; looked for once for all slots that a step makes."""
+        clock = int(shard.steps.read_value())
+        if clock != self._clock:
+            keys, given = _keys_of_rows(shard)
+            same = min(len(self._keys), len(keys))  # a table may have grown
+            given[:same] &= ~self._had[:same] | (self._keys[:same] != keys[:same])
+            self._clock, self._given = clock, np.flatnonzero(given)
+        return self._given
 
 
 def _keys_of_rows(shard: Any) -> Tuple[np.ndarray, np.ndarray]:
-    """(int64 [V], bool [V]): each row's key, and whether it has one. In host memory, where it stays: 9 bytes a row."""
+    """(int64 [V], bool [V]): each row's key, and whether it has one."""
     slots_of_index = shard.index[0].read_value().numpy()  # (key, row), the latter -1 where there is none
     taken = slots_of_index[slots_of_index[:, 1] >= 0]
-    rows = int(tf.shape(shard.stamps.read_value())[0])
+    rows = int(resource_variable_ops.variable_shape(shard.stamps.handle)[0])
     keys, has_key = np.zeros(rows, np.int64), np.zeros(rows, bool)
     keys[taken[:, 1]], has_key[taken[:, 1]] = taken[:, 0], True
     return keys, has_key
@@ -162,10 +181,7 @@ def begin_anew(slot: Any, shard: Any) -> None:
     if restored is None or known is None:
         return
     with tf.init_scope():
-        (before, had), (keys, given) = restored, _keys_of_rows(shard)
-        same = min(len(before), len(keys))  # a table may have grown
-        given[:same] &= ~had[:same] | (before[:same] != keys[:same])
-        rows = np.flatnonzero(given)
+        rows = restored.given_since(shard)
         shape = [len(rows)] + slot.shape.as_list()[1:]
         tf.raw_ops.ResourceScatterUpdate(resource=slot.handle, indices=tf.constant(rows, tf.int64),
                                          updates=tf.fill(shape, tf.cast(known.value, slot.dtype.base_dtype)))

@@ -14,9 +14,17 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import eager, wrapping
-from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_LAYERS, KERAS_LOADERS, V2, keras_backend
+from sok1x.graph_ops.bridge.tensorflow_versions import (
+    KERAS_LAYERS,
+    KERAS_LOADERS,
+    V2,
+    keras_backend,
+    resource_variable_ops,
+)
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_base_layer as base_layer
 from sok1x.graph_ops.stores.step_at import time_of_restore
+
+_ROWS = "_sok1x_keras_rows"  # of a table in a graph: see `_rows_of`
 
 
 def watch() -> None:
@@ -125,12 +133,9 @@ def _setting(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of what `set_weights` and .h5 files give."""
     def batch_set_value(tuples: Any) -> None:
         pairs = list(tuples)
-        if tf.executing_eagerly() or not any(_is_table(variable) for variable, _ in pairs):
-            with _replaced([variable for variable, _ in pairs]):
-                stock(pairs)
-            return
-        for some in _rows_last(pairs):
-            stock(some)
+        with _replaced([variable for variable, _ in pairs]):
+            for some in [pairs] if tf.executing_eagerly() else _rows_last(pairs):
+                stock(some)
     return batch_set_value
 
 
@@ -145,11 +150,19 @@ def _rows_last(pairs: List[Any]) -> List[List[Any]]:
         count = given.get(id(variable.index[-1])) if _is_table(variable) else None
         if count is None:
             rest.append((variable, value))
-        elif np.shape(value)[0] != keras_backend.get_session().run(tf.shape(variable.read_value()))[0]:
+        elif np.shape(value)[0] != keras_backend.get_session().run(_rows_of(variable)):
             unfit.append((variable, value))
         elif int(count) > 0:
             rows.append((variable, value))
     return [some for some in (unfit, rest, rows) if some]
+
+
+def _rows_of(variable: Any) -> tf.Tensor:
+    """How many rows a table has, int64 []: made once, as what Keras itself makes to assign a variable."""
+    if not hasattr(variable, _ROWS):
+        with variable.graph.as_default():
+            setattr(variable, _ROWS, resource_variable_ops.variable_shape(variable.handle, tf.int64)[0])
+    return getattr(variable, _ROWS)
 
 
 class _Named:

@@ -1,0 +1,107 @@
+"""What Keras has of a table in a layer of a user's own: weights, early stopping, files."""
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from sok1x_cases import graph, session
+
+import sok1x as sok
+
+keras = tf.keras
+
+
+class _Kept(keras.layers.Layer):
+    """A layer of a user's own, with its table in one of the places where Keras looks for variables."""
+
+    def __init__(self, make, place):
+        super().__init__()
+        if place == "replaced":
+            self.kept = make()
+        self.kept = {"list": lambda table: [table], "dict": lambda table: {"of": [table]}}.get(
+            place, lambda table: table)(make())
+
+    def table(self):
+        return tf.nest.flatten(self.kept)[0]
+
+    def call(self, keys):
+        return sok.all2all_dense_embedding(self.table(), tf.reshape(keys, [-1]))
+
+
+@pytest.mark.parametrize("place", ["attribute", "list", "dict", "replaced"])
+@pytest.mark.parametrize("kind", ["room", "evicts"])
+def test_weights_of_a_layer_with_a_table_are_whole(kind, place):
+    """Of early stopping, too: rows get back to their keys, whatever has come or left since."""
+    sok.init()
+    first, later = np.arange(40).reshape(-1, 1), np.arange(1000, 1040).reshape(-1, 1)
+    wanted = np.repeat(first / 10.0 + 10, 2, axis=1)
+    with graph(), session(initialize=False) as run:
+        keras.backend.set_session(run)
+        options = {"init_capacity": 100} if kind == "room" else {"max_capacity": 48}
+        layer = _Kept(lambda: sok.DynamicVariable(dimension=2, initializer="13", **options), place)
+        table = layer.table()
+        inputs = keras.Input([1], dtype=tf.int64)
+        model = keras.Model(inputs, layer(inputs))
+        model.compile(getattr(keras.optimizers, "legacy", keras.optimizers).SGD(0.5), "mse")
+        beside = [*table.index, table.stamps, table.steps, *table.forgetting.values()]
+        assert [one.op.name for one in model.weights] == [one.op.name for one in [table] + beside]
+        assert len(model.trainable_weights) == 1
+        exported = sok.export(table)
+
+        def by_key():
+            keys, rows = run.run(exported)
+            return dict(zip(keys.tolist(), map(tuple, rows.tolist())))
+
+        model.fit(first, wanted, batch_size=10, verbose=0, shuffle=False)
+        noted, weights = by_key(), model.get_weights()
+        assert sorted(noted) == first.ravel().tolist() and len(set(noted.values())) > 10
+        model.fit(later, wanted, batch_size=10, verbose=0, shuffle=False)
+        assert set(later.ravel()) <= set(by_key())
+        model.set_weights(weights)
+        made = len(run.graph.get_operations())
+        model.set_weights(weights)
+        assert by_key() == noted and len(run.graph.get_operations()) == made
+        np.testing.assert_array_equal(model.predict(later, batch_size=10), np.full([40, 2], 13.0))
+
+        best = {}
+        stops = keras.callbacks.EarlyStopping("loss", patience=1, mode="max", restore_best_weights=True)
+        model.fit(np.concatenate([first, later]), np.concatenate([wanted + 100, np.zeros([40, 2])]), epochs=3,
+                  verbose=0, shuffle=False, batch_size=10, callbacks=[keras.callbacks.LambdaCallback(
+                      on_epoch_end=lambda epoch, logs: best.setdefault(epoch, by_key())), stops])
+        # (Of the table that evicts each epoch ends as the one before: keys that come back begin anew.)
+        assert len(best) == 2 and (kind == "evicts" or best[0] != best[1]) and by_key() == best[0]
+
+
+@pytest.mark.parametrize("capacity", [2, 100])
+def test_files_of_a_model_with_a_table_have_its_keys(capacity, tmp_path):
+    """Those of Keras in TensorFlow's format, and a tf.train.Checkpoint, into a model that has trained nothing."""
+    sok.init()
+    keys, wanted = np.arange(7, 47).reshape(-1, 1), np.arange(80.0).reshape(40, 2)
+
+    def build():
+        layer = _Kept(lambda: sok.DynamicVariable(dimension=2, initializer="13", init_capacity=capacity), "list")
+        inputs = keras.Input([1], dtype=tf.int64)
+        model = keras.Model(inputs, layer(inputs))
+        model.compile(getattr(keras.optimizers, "legacy", keras.optimizers).SGD(0.5), "mse")
+        return model, tf.train.Checkpoint(model=model)
+
+    with graph(), session(initialize=False) as run:
+        keras.backend.set_session(run)
+        model, checkpoint = build()
+        model.fit(keys, wanted, batch_size=10, verbose=0)
+        expected = model.predict(keys)
+        model.save_weights(str(tmp_path / "weights"))
+        path = checkpoint.save(str(tmp_path / "checkpoint"), session=run)
+        model.save_weights(str(tmp_path / "weights.h5"))
+        values = model.get_weights()
+    # (What one session.run assigns, it assigns in any order.)
+    for restore in ["weights", "checkpoint"] + (["h5", "values"] * 6 if capacity == 100 else []):
+        with graph(), session(initialize=False) as run:
+            keras.backend.set_session(run)
+            model, checkpoint = build()
+            if restore in ("weights", "h5"):
+                model.load_weights(str(tmp_path / {"h5": "weights.h5"}.get(restore, restore)))
+            elif restore == "values":
+                model.set_weights(values)
+            else:
+                checkpoint.restore(path).initialize_or_restore(run)
+            np.testing.assert_array_equal(model.predict(keys), expected)
+            assert (model.predict(keys + 1000) == 13).all()
