@@ -237,8 +237,10 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
   const bool by_hosts = held->facts[0].by_hosts();
   const Among owners = by_hosts ? kAcross : kAll;
   const bool own_there = KeepsOwn(*held);
-  if (own_there) run->OwnIsThere();
-  if (own_there) run->MaySendSooner(exchanges_.OpenFork(held->ops[0]->context != nullptr));
+  if (own_there) {
+    run->OwnIsThere();
+    run->MaySendSooner(exchanges_.OpenFork(held->ops[0]->context != nullptr));
+  }
   std::vector<int64_t> far, begins_of = held->begins;
   int code = by_hosts ? AskNear(held, word, &far, &sent, &begins_of) : 0;
   if (code == 0) {

@@ -224,6 +224,8 @@ class LookupRun : private LookupMembers {
 
   // What finds the keys that a member has received, once variables are locked.
   void FindReceived(int t);
+  // Finds keys; asks: for `missing`, how many have no row, and behind it how many rows are distinct where `ahead_` is.
+  int Find(const std::vector<FindMember>& members, i64* missing, bool asks);
   // After they have been looked up, with this status code: what keys have no row, `counts_`, and what `Unseen` makes of
   // them; variables stay locked where there is something to insert.
   int Answered(int code, int64_t* missing, int64_t* fresh);
@@ -246,7 +248,7 @@ class LookupRun : private LookupMembers {
   // Whether that is worth it.
   bool SendsSooner() const;
   // As steps_->look_up, and as `combine`; asks: for `missing`.
-  int LookUpSooner(i64* missing, const std::vector<InitialMember>& begins, bool asks, bool ahead);
+  int LookUpSooner(i64* missing, const std::vector<InitialMember>& begins, bool asks);
   int CombineSooner(const std::vector<CombineMember>& bags);
 
   // ---- lookup_run_new.cc

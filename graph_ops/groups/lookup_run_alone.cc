@@ -91,7 +91,7 @@ int LookupRun::LookUpKeys(bool training) {
   // Where all begin, nobody has to wait.
   const bool waits = training || !AllBegin();
   const std::vector<InitialMember> begins = waits ? std::vector<InitialMember>() : Begins();
-  int code = SendsSooner() ? LookUpSooner(missing, begins, waits, ahead)
+  int code = SendsSooner() ? LookUpSooner(missing, begins, waits)
                            : steps_->look_up(Work(), found_.data(), size(), missing, begins.data(), begins.size(),
                                              ahead ? ahead_.data() : nullptr);
   if (!waits) return Done(code);

@@ -215,6 +215,15 @@ void LookupRun::FindReceived(int t) {
   Open(t);
 }
 
+int LookupRun::Find(const std::vector<FindMember>& members, i64* missing, bool asks) {
+  const int count = members.size();
+  const bool numbered = asks && !ahead_.empty();
+  int code = steps_->find(Work(), members.data(), count, missing);
+  if (code == 0 && numbered) code = steps_->unique(Work(), ahead_.data(), count, missing + count);
+  if (code == 0 && asks) code = steps_->ask(Work(), missing, numbered ? 2 * count : count);
+  return code;
+}
+
 int LookupRun::ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, int64_t* pointers, int64_t* gives,
                              int64_t* takes) {
   const int count = size();

@@ -26,15 +26,12 @@ bool LookupRun::SendsSooner() const {
   return fork_ != nullptr && on_gpu() && size() * ranks_ <= kMostRecords && OwnBytes() >= kLeastBytes;
 }
 
-int LookupRun::LookUpSooner(i64* missing, const std::vector<InitialMember>& begins, bool asks, bool ahead) {
-  const int count = size();
-  int code = steps_->find(Work(), found_.data(), count, missing);
-  if (code == 0 && ahead) code = steps_->unique(Work(), ahead_.data(), count, missing + count);
-  if (code == 0 && asks) code = steps_->ask(Work(), missing, ahead ? 2 * count : count);
+int LookupRun::LookUpSooner(i64* missing, const std::vector<InitialMember>& begins, bool asks) {
+  int code = Find(found_, missing, asks);
   // It writes the rows that are not found, and the copies below those that are.
   if (code == 0 && !begins.empty()) code = steps_->initial(Work(), begins.data(), begins.size());
   std::vector<GatherMember> others, own;
-  for (int t = 0; t < count; ++t) {
+  for (int t = 0; t < size(); ++t) {
     const FindMember& m = found_[t];
     if (m.n == 0) continue;
     const i64* const starts = &keys_.starts[t * (ranks_ + 1)];

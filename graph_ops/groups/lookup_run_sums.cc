@@ -142,11 +142,7 @@ int LookupRun::MakeSums() {
 
 int LookupRun::FindAndSum(const std::vector<FindMember>& members, const std::vector<CombineMember>& bags, i64* missing,
                           bool asks) {
-  const int count = members.size();
-  int code = steps_->find(Work(), members.data(), count, missing);
-  const bool numbered = asks && !ahead_.empty();
-  if (code == 0 && numbered) code = steps_->unique(Work(), ahead_.data(), count, missing + count);
-  if (code == 0 && asks) code = steps_->ask(Work(), missing, numbered ? 2 * count : count);
+  const int code = Find(members, missing, asks);
   if (code == 0 && asks && SendsSooner()) return CombineSooner(bags);
   return code ? code : steps_->combine(Work(), bags.data(), bags.size());
 }
