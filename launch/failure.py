@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 
+from . import siblings
 from .exchange_watch import ExchangeWatch
 from .farewell import may_finalise
 from .hosts import named
@@ -62,6 +63,8 @@ def give_up():
 
 def _end_at_exit():
     logging.shutdown()
+    _flush_for_a_moment()
+    siblings.see_off()
     end_now()
 
 
@@ -173,11 +176,15 @@ def end_now(text=None):
     """Ends this process at once with exit code 1, or that of `sys.exit`, with `text` on stderr, from any thread."""
     if text:
         print_line(text)
-    # The main thread may hold the lock of a stream: flushing gets a moment, not for ever.
+    _flush_for_a_moment()
+    os._exit(_code)
+
+
+def _flush_for_a_moment():
+    # The main thread may hold the lock of a stream: not for ever.
     flusher = threading.Thread(target=_flush, daemon=True)
     flusher.start()
     flusher.join(_FLUSH_SECONDS)
-    os._exit(_code)
 
 
 def _flush():

@@ -2,11 +2,13 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 import types
 
 import pytest
-from ranks import run_ranks
+from ranks import environment, run_ranks
 
 from sok1x.launch import failure
 
@@ -170,6 +172,46 @@ def test_a_rank_that_raises_before_init_is_not_waited_for_though_mpi_keeps_it():
     done = failing(3, "raises_before_init", within=25, program=BEFORE_INIT)
     assert "sok.Init: not every rank will run it: rank 1 ends without it" in done.err, str(done)
     assert "ValueError: boom before sok.Init" in done.err, str(done)
+    # mpiexec crashes or hangs now and then if the others end while it waits in MPI_Finalize.
+    assert "sok1x: rank 1 would wait for the others in MPI_Finalize, and is ended now" in done.err, str(done)
+
+
+ENDS = """
+import signal, sys
+from sok1x.launch import siblings
+if {deaf}:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+siblings.say_ends(siblings.os.getpid())
+print("ends", flush=True)
+sys.stdin.read()
+print("has ended", flush=True)
+"""
+SEES_OFF = """
+import subprocess, sys
+from sok1x.launch import siblings
+ends = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+assert ends.stdout.readline() == b"ends\\n"
+siblings.see_off()
+print(ends.communicate()[0], ends.returncode)
+"""
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_who_ends_and_waits_is_seen_off(tmp_path, deaf):
+    """By a signal, and by one that nobody can miss; not where another launcher has started it."""
+    launcher = tmp_path / "mpiexec"
+    launcher.symlink_to("/bin/bash")
+    launched = [str(launcher), "-c", '"$@"; exit 0', "x", sys.executable, "-c"]
+    env, pipe = environment({"OMPI_COMM_WORLD_RANK": "3"}), subprocess.PIPE
+    other = subprocess.Popen(launched + [ENDS.format(deaf=False)], env=env, stdin=pipe, stdout=pipe,
+                             universal_newlines=True)
+    assert other.stdout.readline() == "ends\n"
+    ours = subprocess.run(launched + [SEES_OFF, ENDS.format(deaf=deaf)], env=env, stdout=pipe, stderr=pipe,
+                          universal_newlines=True, timeout=60)
+    assert ours.stderr == "sok1x: rank 3 would wait for the others in MPI_Finalize, and is ended now\n"
+    assert ours.stdout == "b'' {}\n".format(-(signal.SIGKILL if deaf else signal.SIGTERM))
+    out, _ = other.communicate("", timeout=60)
+    assert out == "has ended\n" and other.returncode == 0
 
 
 def test_mpi_without_thread_support_is_refused():
