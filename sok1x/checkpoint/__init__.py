@@ -10,6 +10,7 @@ A table's shard in files:
     reading            a table's rows from those of any number of ranks
     admission_counts   which keys have been asked for, from those
     former_names       what tables were called before layers' names were in their names
+    slot_names         slots that optimizers call otherwise in a graph and eagerly
     strays             keys that several ranks had
     table_rows         a whole table of all ranks, in the order in which it is exported
 
@@ -44,6 +45,7 @@ In a session, all ranks together:
     manager            `sok.CheckpointManager`, for a loop of one's own
     slots_anew         slots of rows that are to be those of other keys
     eager_run          the same of an eager program: its tables, and a tf.train.Checkpoint of the rest
+    graph_rest         and the rest from a graph's, by variables' names
     saver_hook         `sok.CheckpointSaverHook`
     schedule           when to save
     told_to_end        where all ranks stop and save, when they are told to end

@@ -4,7 +4,7 @@ from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint import shard_names, slots_anew
+from sok1x.checkpoint import dense_saver, graph_rest, shard_names, slots_anew
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.restoring import Restored, Restoring
@@ -59,8 +59,7 @@ class _EagerRestoring(Restoring):
         checkpoint = Checkpoint(folder)
         for transfer, source in zip(self._tables, sources):
             saved = checkpoint.table(source.saved_as).parts
-            lost = sorted(part for part in saved if part.startswith(shard_names.SLOT)
-                          and part not in transfer.table.parts)
+            lost = sorted(part for part in saved if part.startswith(shard_names.SLOT) and part not in source.parts)
             if lost:
                 raise MismatchError((
                     "{} has the slots {} of table '{}', and the program does not: an optimizer makes them when it is "
@@ -94,6 +93,7 @@ class _Dense:
 
     def __init__(self, rest: Any, variables: List[Any]) -> None:
         self._variables = {variable.table.name: variable for variable in variables}
+        self._rest = rest
         with tf.init_scope():
             self._steps = {name.replace("/", "|"): tf.Variable(0, dtype=tf.int64, trainable=False)
                            for name in self._variables}
@@ -108,6 +108,9 @@ class _Dense:
         """Raises DamagedError where one of TensorFlow's files is not what was saved."""
         for name in checkpoint.manifest.other_files():
             checkpoint.check_other(name)
+        prefix = dense_saver.dense_prefix(checkpoint)
+        if graph_rest.is_by_name(prefix):
+            self._of_graph(prefix).check()
 
     def check_prefix(self, prefix: str, where: str) -> None:
         """As `check`; there is no more to know."""
@@ -121,7 +124,13 @@ class _Dense:
 
     def restore_dense(self, session: Any, prefix: str) -> None:
         """Reads them; all ranks call it. What has been made later gets its value when it is made."""
+        if graph_rest.is_by_name(prefix):
+            self._of_graph(prefix).restore()
+            return
         with shard_variable.left_out():
             self._whole.read(prefix).expect_partial()
         for name, variable in self._variables.items():
             variable.steps.assign(self._steps[name.replace("/", "|")].read_value())
+
+    def _of_graph(self, prefix: str) -> Any:
+        return graph_rest.GraphRest(prefix, self._rest, self._variables.values())

@@ -7,11 +7,11 @@ Where a checkpoint has nothing under a variable's name, what it has under the fo
 import contextlib
 import os
 import tempfile
-from typing import Any, Container, Dict, Iterable, Iterator, List, Tuple
+from typing import Any, Container, Dict, Iterable, Iterator, List
 
-import numpy as np
 import tensorflow.compat.v1 as tf
 
+from sok1x.checkpoint import slot_names
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.reading import TableSource, Wanted
 from sok1x.checkpoint.tables import TableState
@@ -40,31 +40,16 @@ def saved_as(name: str, saved: Container[str], tables: Iterable[Any]) -> str:
     return then if then in saved else name
 
 
-class FormerSource(TableSource):
-    """Gives a table's rows where the checkpoint has it, and its slots, under former names.
-
-    Args:
-        checkpoint, rank, ranks, wanted: as for `TableSource`.
-        table: the model's table.
-    """
-
-    def __init__(self, checkpoint: Checkpoint, table: TableState, rank: int, ranks: int, wanted: Wanted) -> None:
-        self._here = {former(part, [table.variable]): part for part in wanted.parts}
-        super().__init__(checkpoint, table.variable.m_var_name, rank, ranks,
-                         wanted._replace(parts={then: wanted.parts[part] for then, part in self._here.items()}))
-
-    def chunks(self) -> Iterator[Tuple[np.ndarray, Dict[str, np.ndarray]]]:
-        """As `TableSource.chunks`."""
-        for keys, rows in super().chunks():
-            yield keys, {self._here[part]: values for part, values in rows.items()}
-
-
 def source_of(checkpoint: Checkpoint, table: TableState, rank: int, ranks: int, wanted: Wanted) -> TableSource:
     """What one table's rows for one rank are read from. Raises CheckpointError where they do not fit."""
-    saved = checkpoint.manifest.tables
-    if saved_as(table.name, saved, [table.variable]) != table.name:
-        return FormerSource(checkpoint, table, rank, ranks, wanted)
-    return TableSource(checkpoint, table.name, rank, ranks, wanted)
+    name, here = table.name, {part: part for part in wanted.parts}
+    if saved_as(name, checkpoint.manifest.tables, [table.variable]) != name:
+        name = table.variable.m_var_name
+        here = {former(part, [table.variable]): part for part in here}
+    here = slot_names.matched(here, checkpoint.table(name).parts, {name, table.name})
+    if all(then == part for then, part in here.items()):
+        return TableSource(checkpoint, name, rank, ranks, wanted)
+    return slot_names.RenamedSource(checkpoint, name, here, rank, ranks, wanted)
 
 
 def are_in(prefix: str, tables: List[TableState]) -> bool:

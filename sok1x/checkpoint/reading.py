@@ -71,13 +71,14 @@ class TableSource:
         total: Rows for this rank; None before `check`, unless it reads its own shard.
         same_ranks: Whether it does: as many ranks wrote, and had the same keys.
         saved_as: The table's name in the checkpoint.
+        parts: Those that are wanted, as the checkpoint calls them.
     """
 
     def __init__(self, checkpoint: Checkpoint, table: str, rank: int, ranks: int, wanted: Wanted) -> None:
         self._checkpoint, self._name, self._rank, self._ranks = checkpoint, table, rank, ranks
         self.saved_as = table
         self._table = checkpoint.table(table)
-        self._wanted = wanted
+        self._wanted, self.parts = wanted, tuple(wanted.parts)
         self.same_ranks = checkpoint.manifest.ranks == ranks and self._table.placement == wanted.placement
         self.total: Optional[int] = self._table.counts[rank] if self.same_ranks else None
         self.shards: List[int] = [rank] if self.same_ranks and self._table.strays \

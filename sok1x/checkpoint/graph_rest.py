@@ -1,0 +1,94 @@
+"""What an eager program has besides tables, from a checkpoint that a graph has saved: by variables' names.
+
+A graph's variables are saved by name, a `tf.train.Checkpoint`'s objects by who refers to them. TensorFlow restores the
+former into the latter too, but says nothing where a name is not there. Names differ, where they do, by scopes that one
+of both has besides: Keras' optimizers count their steps in 'Adam/iter', or in 'iter' where a program asks for it first.
+"""
+from typing import Any, Dict, Iterable, List
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.checkpoint import former_names
+from sok1x.checkpoint.errors import MismatchError
+from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects
+
+_OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_MOST_NAMED = 8  # names in a message
+
+
+def is_by_name(prefix: str) -> bool:
+    """Whether a graph has saved TensorFlow's files of this prefix."""
+    return not tf.train.NewCheckpointReader(prefix).has_tensor(_OBJECTS)
+
+
+class GraphRest:
+    """Restores the rest of an eager program by names.
+
+    Args:
+        prefix: of TensorFlow's files.
+        rest: a `tf.train.Checkpoint`, or None.
+        tables: the program's tables' variables.
+    """
+
+    def __init__(self, prefix: str, rest: Any, tables: Iterable[Any]) -> None:
+        self._prefix, self._tables = prefix, list(tables)
+        self._variables = [one for one in _variables(rest) if not any(one is table.steps for table in self._tables)]
+
+    def check(self) -> None:
+        """Raises MismatchError where something of `rest` is not there, or is there twice or in another shape."""
+        self._found()
+
+    def restore(self) -> None:
+        """Gives variables, and tables' counts of steps, their values, and warns of what nobody takes."""
+        reader, found = tf.train.NewCheckpointReader(self._prefix), self._found()
+        for name, variable in found.items():
+            variable.assign(reader.get_tensor(name))
+        left = set(reader.get_variable_to_shape_map()) - set(found)
+        for table in self._tables:
+            name = former_names.saved_as(table.table.name + "/steps", left, [table])
+            if name in left:
+                table.steps.assign(reader.get_tensor(name))
+                left.remove(name)
+        if left and self._variables:
+            tf.logging.warning(
+                "%s was saved in a graph, and nothing in the tf.train.Checkpoint is called as these variables of it: "
+                "%s. What of the model or its optimizer is made later begins anew: build both, then restore.",
+                self._prefix, _some(left))
+
+    def _found(self) -> Dict[str, Any]:
+        """{name in the checkpoint: variable}."""
+        saved = tf.train.NewCheckpointReader(self._prefix).get_variable_to_shape_map()
+        found: Dict[str, Any] = {}
+        for variable in self._variables:
+            name = variable.name.split(":")[0]
+            fitting = [name] if name in saved else [one for one in saved if _within(name, one) or _within(one, name)]
+            fitting = [one for one in fitting if one not in found and saved[one] == variable.shape.as_list()]
+            if len(fitting) != 1:
+                raise MismatchError((
+                    "{} was saved in a graph, whose variables are found by their names, and has {} for '{}' {} of the "
+                    "tf.train.Checkpoint; it has {}. Give it the name that it had in the graph, or leave it out of "
+                    "the tf.train.Checkpoint.").format(
+                        self._prefix, _some(fitting) + ", all alike," if fitting else "nothing", name,
+                        variable.shape.as_list(), _some(saved)))
+            found[fitting[0]] = variable
+        return found
+
+
+def _variables(rest: Any) -> List[Any]:
+    """Those of a tf.train.Checkpoint, but for tables' and its own count of saves."""
+    if rest is None:
+        return []
+    count = rest.save_counter
+    return [one for one in checkpoint_objects.util.list_objects(rest._saver._graph_view)
+            if isinstance(one, tf.compat.v2.Variable) and not isinstance(one, ShardVariable) and one is not count]
+
+
+def _within(name: str, other: str) -> bool:
+    return other.endswith("/" + name)
+
+
+def _some(names: Iterable[str]) -> str:
+    names = sorted(names)
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (" and {} more".format(more) if more > 0 else "")
