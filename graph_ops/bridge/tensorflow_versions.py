@@ -110,6 +110,8 @@ if V2:
     KERAS_LOADERS: Tuple[Tuple[Any, str], ...] = (
         (_keras_module("saving.saving_lib"), "load_model"),
         (_keras_module("saving.legacy.hdf5_format"), "load_model_from_hdf5"))
+    KERAS_WRITERS: Tuple[Tuple[Any, str], ...] = (
+        (KERAS_LOADERS[0][0], "save_model"), (KERAS_LOADERS[1][0], "save_model_to_hdf5"))
     KerasLossScaleOptimizer: Any = None  # 2.x's has a loss scale of its own kind, and no place for another
     # What is ours is written as it is to run: AutoGraph would rewrite what a tf.function calls of it.
     _autograph = importlib.import_module("tensorflow.python.autograph.core.config")
@@ -136,6 +138,7 @@ else:
     KERAS_LAYERS = (tf.keras.layers.Layer,)
     KERAS_MODELS = (_keras_network.Network,)
     KERAS_LOADERS = ((_keras_hdf5_format, "load_model_from_hdf5"),)
+    KERAS_WRITERS = ((_keras_hdf5_format, "save_model_to_hdf5"),)
     KerasLossScaleOptimizer = _keras_loss_scale.LossScaleOptimizer
 
 

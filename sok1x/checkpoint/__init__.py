@@ -54,6 +54,7 @@ In a session, all ranks together:
 By way of TensorFlow's own Savers and hooks, and Keras:
     table_saver        `tf.train.Saver` for graphs with tables
     held               what a Saver holds
+    unheld_tables      and what it does not, of what it restores
     imported_saver     Savers of imported graphs
     prefix_saving      a whole checkpoint to a Saver's prefix, and back
     one_rank           tables among other variables, on one rank

@@ -11,7 +11,7 @@ from sok1x.checkpoint import caches, prefixes
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.core import wrapping
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_LOADERS, KERAS_MODELS
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_LOADERS, KERAS_MODELS, KERAS_WRITERS
 
 _savers: Any = weakref.WeakKeyDictionary()  # model -> its Saver
 
@@ -23,17 +23,22 @@ def watch() -> None:
             wrapping.wrap(model, name, replaced)
     for module, name in KERAS_LOADERS:
         wrapping.wrap(module, name, _load_model)
+    for module, name in KERAS_WRITERS:  # tf.keras.models.save_model and pickle come here without `save`
+        wrapping.wrap(module, name, _save)
 
 
 def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
     def save_weights(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
+        formats = arguments[1:2] or [options.get("save_format")]
         cached = not tf.executing_eagerly() and _cached(self)
         if not _on_several_ranks(self) and not cached:
+            if _is_keras_own(filepath, formats):
+                caches.refuse(_cached(self), "save_weights to {}".format(filepath), _instead())
             if _has_tables(self):
                 prefixes.remove(filepath)  # what several ranks have saved there is replaced
             return stock(self, filepath, *arguments, **options)
         if tf.executing_eagerly():
-            _expect_tensorflows_format("save_weights", filepath, arguments[1:2] or [options.get("save_format")])
+            _expect_tensorflows_format("save_weights", filepath, formats)
             return stock(self, filepath, *arguments, **options)
         _saver(self).save(tf.keras.backend.get_session(), filepath, write_meta_graph=False)
         return None
@@ -67,8 +72,7 @@ def _save(stock: Callable[..., Any]) -> Callable[..., Any]:
                 "model.save to {} on several ranks: this rank's model has only its own rows of the tables. Use "
                 "model.save_weights on all ranks, or sok.CheckpointManager, which saves the optimizer too; "
                 "sok.serving.export_saved_model makes a SavedModel of its checkpoints.").format(filepath))
-        caches.refuse(_cached(self), "model.save to {}".format(filepath), (
-            "Use model.save_weights, or sok.CheckpointManager, which saves the optimizer too"))
+        caches.refuse(_cached(self), "model.save to {}".format(filepath), _instead())
         return stock(self, filepath, *arguments, **options)
     return save
 
@@ -87,10 +91,21 @@ def _load_model(stock: Callable[..., Any]) -> Callable[..., Any]:
     return load_model
 
 
+def _instead() -> str:
+    """What saves tables with a cache: eagerly nothing of Keras'."""
+    return "Use {}sok.CheckpointManager, which saves the optimizer too".format(
+        "" if tf.executing_eagerly() else "model.save_weights, or ")
+
+
+def _is_keras_own(filepath: Any, formats: Sequence[Any]) -> bool:
+    """Whether it is not TensorFlow's format in which Keras would save, or load, weights."""
+    return str(filepath).endswith((".h5", ".hdf5", ".keras")) or any(
+        str(one).lower().strip() in ("h5", "hdf5", "keras") for one in formats)
+
+
 def _expect_tensorflows_format(method: str, filepath: Any, formats: Sequence[Any]) -> None:
     """Raises CheckpointError for what Keras would have one rank write, or read, alone."""
-    if str(filepath).endswith((".h5", ".hdf5", ".keras")) or any(
-            str(one).lower().strip() in ("h5", "hdf5", "keras") for one in formats):
+    if _is_keras_own(filepath, formats):
         raise CheckpointError((
             "{}: got {} in Keras' own format, on several ranks, where each has its own rows of the tables: expected "
             "TensorFlow's (a path without .h5 and .keras)").format(method, filepath))

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import agreed_timer, caches, one_rank, prefixes, ranks_paths, whose_shards
+from sok1x.checkpoint import agreed_timer, caches, one_rank, prefixes, ranks_paths, unheld_tables, whose_shards
 from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.held import Held, with_keys
@@ -123,6 +123,7 @@ class TableSaver(tf.train.Saver):
             if place.folder is not None:
                 self._expect_whole("restore")
                 tf.logging.info("Restoring parameters from %s", place.folder)
+                unheld_tables.warn(sess.graph, place.folder, {table.name for table in self._held.tables})
                 self._restoring.restore_whole(sess, place.folder)
             elif whose_shards.are_one_ranks(places, world, self._held.tables):
                 self._expect_whole("restore")
@@ -242,6 +243,7 @@ def watch() -> None:
     """Has Savers that hold tables become `TableSaver`s, when they are built."""
     talk()
     wrapping.wrap(tf.train.Saver, "_build", _watched)
+    wrapping.wrap(tf.train.Saver, "restore", unheld_tables.restored)
 
 
 def _watched(build: Callable[..., None]) -> Callable[..., None]:

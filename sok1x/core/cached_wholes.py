@@ -6,6 +6,8 @@ constraint may assign its rows, for a step has changed no others than those that
 """
 from typing import Any
 
+import tensorflow.compat.v1 as tf
+
 _TABLE = "_sok1x_cached_table"  # of what lies beside the rows of a table with a cache: its description
 
 
@@ -91,6 +93,7 @@ def refuse_replacing(variable: Any, caller: str) -> None:
     raise ValueError((
         "table '{}', which has all rows in host memory and some in a cache: got {} of '{}', expected none: what is in "
         "variables is the cache, and where the rows are, so that another value would lose rows or lead to none. Give "
-        "rows to keys by sok.assign(table, keys, rows), and all of a table by sok.load, a checkpoint, or Keras' "
-        "save_weights and load_weights, not by get_weights and set_weights").format(
-            table.name, caller, variable.op.name))
+        "rows to keys by sok.assign(table, keys, rows), and all of a table by sok.load or {}, not by get_weights and "
+        "set_weights").format(table.name, caller, variable.op.name,
+                              "sok.CheckpointManager" if tf.executing_eagerly() else
+                              "a checkpoint, or Keras' save_weights and load_weights"))

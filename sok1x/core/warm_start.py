@@ -1,11 +1,11 @@
 """Initial values that TensorFlow takes from checkpoints: tf.train.init_from_checkpoint, an Estimator's warm start."""
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import wrapping
+from sok1x.core import slots, wrapping
 from sok1x.core.graph_keys import GraphKeys
-from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_utils, tensor_util
+from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable, checkpoint_utils, tensor_util
 
 
 def refusal(table: str) -> ValueError:
@@ -32,9 +32,11 @@ def refusal(table: str) -> ValueError:
 def watch() -> None:
     """Has TensorFlow do with tables in checkpoints of several ranks what it does with those of one.
 
-    They are no variables of such a checkpoint, so that its error would list what else is there.
+    They are no variables of such a checkpoint, so that its error would list what else is there. And optimizers' slots
+    of tables are refused as the tables are, which TensorFlow does not find where a scope is to start a scope.
     """
     wrapping.wrap(checkpoint_utils, "_init_from_checkpoint", _without_tables)
+    wrapping.wrap(checkpoint_utils, "_set_variable_or_list_initializer", _without_slots)
 
 
 def _without_tables(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,6 +60,30 @@ def _without_tables(stock: Callable[..., Any]) -> Callable[..., Any]:
     return init_from_checkpoint
 
 
+def _without_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def set_variable_or_list_initializer(variable_or_list: Any, ckpt_file: str, tensor_name: str) -> Any:
+        table = None if isinstance(variable_or_list, (list, tuple)) else _table_of_slot(variable_or_list)
+        if table is not None and not _is_empty(tf.train.load_checkpoint(ckpt_file), table + "/count"):
+            raise refusal(table)
+        return stock(variable_or_list, ckpt_file, tensor_name)
+
+    return set_variable_or_list_initializer
+
+
+def _table_of_slot(variable: Any) -> Optional[str]:
+    """The name of the table of which a variable is an optimizer's slot."""
+    tables = tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+    if any(variable is table for table in tables) or not isinstance(variable, ResourceVariable):
+        return None
+    table = slots.shard_of(variable, tables)
+    return str(table.table.name) if table is not None and slots.has_rows_of(variable, table) else None
+
+
+def _is_empty(checkpoint: Any, count: str) -> bool:
+    """Whether a checkpoint tells that a table has no keys, by their count."""
+    return bool(checkpoint.has_tensor(count)) and int(checkpoint.get_tensor(count)) == 0
+
+
 def _tables_in(assignment_map: Dict[str, Any]) -> Dict[str, str]:
     """Names in the checkpoint of what is to start tables, and the tables' own."""
     names = {variable.table.name: variable for variable in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)}
@@ -71,14 +97,16 @@ def _tables_in(assignment_map: Dict[str, Any]) -> Dict[str, str]:
 
 
 def _tables_in_scopes(assignment_map: Dict[str, Any]) -> Dict[str, str]:
-    """Likewise, where a scope is to start a scope: {"old/": "new/"}, of which "/" is all."""
+    """Likewise, and of slots, where a scope is to start a scope: {"old/": "new/"}, of which "/" is all."""
     found = {}
+    tables = tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+    names = {table.table.name: table.table.name for table in tables}
+    names.update({variable.op.name: table for variable in tf.global_variables()
+                  for table in [_table_of_slot(variable)] if table is not None})
     for saved, asked in assignment_map.items():
         if isinstance(asked, str) and asked.endswith("/"):
             scope, above = "" if asked == "/" else asked, "" if saved == "/" else saved
-            for variable in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
-                if variable.table.name.startswith(scope):
-                    found[above + variable.table.name[len(scope):]] = variable.table.name
+            found.update({above + name[len(scope):]: table for name, table in names.items() if name.startswith(scope)})
     return found
 
 
@@ -120,6 +148,4 @@ def has_no_rows(initializer: Any) -> bool:
     prefix, names = (tensor_util.constant_value(tensor) for tensor in op.inputs[:2])
     if prefix is None or names is None:
         return False
-    checkpoint = tf.train.load_checkpoint(prefix.item().decode())
-    count = names[0].decode() + "/count"
-    return checkpoint.has_tensor(count) and int(checkpoint.get_tensor(count)) == 0
+    return _is_empty(tf.train.load_checkpoint(prefix.item().decode()), names[0].decode() + "/count")

@@ -157,6 +157,9 @@ def test_a_table_is_not_started_without_its_keys(tmp_path):
             sok.deeprec.get_embedding_variable("ids", 4)
         with pytest.raises(ValueError, match="'new/ids': its rows.*init_fn"):
             tf.train.init_from_checkpoint(prefix, {"not_there/": "new/"})
+    for asked in ({"/": "/"}, {"EmbeddingVariable/": "EmbeddingVariable/"}):  # which find slots, and not the table
+        with Model().graph.as_default(), pytest.raises(ValueError, match="without their keys.*init_fn"):
+            tf.train.init_from_checkpoint(prefix, asked)
     # Our hook's session would take the dense variables alone from what TensorFlow's Saver has saved.
     with Model().graph.as_default(), pytest.raises(MismatchError, match="has table 'EmbeddingVariable' among"):
         tf.train.MonitoredTrainingSession(
