@@ -252,7 +252,8 @@ def checked(function: str, table: Any) -> EmbeddingVariable:
     if table.graph is not current and not (eager.is_on() and table.graph is eager.graph()):
         where = (
             "inside a function body, where ranks cannot agree on the order of exchanges (with control flow v2 a branch "
-            "of tf.cond and a tf.while_loop have one: tf.compat.v1.disable_control_flow_v2() avoids that)"
+            "of tf.cond and a tf.while_loop have one: tf.compat.v1.disable_control_flow_v2() avoids that; of "
+            "tf.switch_case each always has: tf.case has none)"
             if current.building_function else "in another tf.Graph than that of the table")
         raise ValueError("sok1x.{}: params: got a call for '{}' {}; make the lookup in the graph of the table".format(
             function, table.table.name, where))

@@ -58,6 +58,7 @@ What TensorFlow, Keras and Horovod must know of tables:
     unfit_newer_optimizers  those that are not right for tables
     loss_scaling        TensorFlow's own loss scaling
     keras_loss_scaling  Keras' loss scaling
+    given_keys          whose keys come with rows that are given
     keras_attributes    tables that are attributes of Keras' layers and models
     loop_gradients      gradients of loops
     branch_gradients    gradients of branches that are not taken

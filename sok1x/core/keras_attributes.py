@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, List
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, wrapping
+from sok1x.core import eager, given_keys, wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import (
     KERAS_LAYERS,
     KERAS_LOADERS,
@@ -133,6 +133,9 @@ def _setting(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of what `set_weights` and .h5 files give."""
     def batch_set_value(tuples: Any) -> None:
         pairs = list(tuples)
+        given = {id(variable): value for variable, value in pairs}
+        for table in [variable for variable, _ in pairs if _is_table(variable)]:
+            given_keys.expect_own(table, given)
         with _replaced([variable for variable, _ in pairs]):
             for some in [pairs] if tf.executing_eagerly() else _rows_last(pairs):
                 stock(some)

@@ -314,6 +314,11 @@ def keras(folder, rank, ranks):
     with tf.keras.backend.get_session().as_default():
         refused(RuntimeError, lambda: tf.train.Checkpoint(table=model.layers[1].embedding_variable).save(folder + "/c"),
                 "one rank's shard")
+    weights = model.get_weights()
+    model.set_weights(weights)
+    weights[1] = np.where(weights[1][:, 1:] >= 0, weights[1] + np.array([1, 0]), weights[1])  # the index, of other keys
+    refused(ValueError, lambda: model.set_weights(weights), "belong to other ranks", "rank {}".format(rank))
+    np.testing.assert_array_equal(model.predict(keys, batch_size=KEYS), wanted)
     model = build()
     assert np.abs(model.predict(keys, batch_size=KEYS) - wanted).max() > 1e-3
     model.load_weights(folder + "/weights.h5")

@@ -212,6 +212,24 @@ def check_weights_by_hand(kind, owner, place, world):
     check_predictions(model, noted)
 
 
+def check_other_ranks(world):
+    """Weights of another number of ranks, or of another rank, have keys that nobody would find here."""
+    table = TABLES["room"]()
+    model = tf.keras.Sequential([Embedding(table, "attribute")])
+    model.predict(FIRST, verbose=0)
+    come(table, FIRST)
+    noted, weights = by_key(table), model.get_weights()
+    index = next(i for i, one in enumerate(model.weights) if one is table.index[0])
+    weights[index] = np.where(weights[index][:, 1:] >= 0, weights[index] + np.array([1, 0]), weights[index])
+    try:
+        model.set_weights(weights)
+    except ValueError as error:
+        assert "got {0} keys of which {0} belong to other ranks".format(len(noted)) in str(error), error
+    else:
+        raise AssertionError("no error")
+    assert by_key(table) == noted
+
+
 def check_predictions(model, noted):
     """Keys that had rows read these, and others read what rows begin with."""
     for key, row in zip(FIRST.tolist(), model.predict(FIRST, batch_size=20, verbose=0).tolist()):
@@ -286,6 +304,8 @@ def main(seed):
             check_early_stopping(kind, owner, place, world)
     if world.size == 1:
         check_files()
+    else:
+        check_other_ranks(world)
     check_growth()
     print("rank", world.rank, "ok")
 
