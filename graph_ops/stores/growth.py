@@ -71,8 +71,8 @@ def grow(store: Any, needed: int) -> bool:
         if not reached.is_own(""):
             raise CallError(FAILED_PRECONDITION, (
                 "embedding table '{}' cannot get more rows in this session: another table has its name here, as where "
-                "a SavedModel is loaded in the process that has saved it. Load it in a process of its own, or use "
-                "the model itself").format(table.name))
+                "a SavedModel is loaded in the process that has saved it. Use the model itself: a SavedModel that is "
+                "loaded has the rows that it was saved with, wherever").format(table.name))
         values = {what: value for what, value in [*PARALLEL.items(), *[(slot, slot.value) for slot in slots]]
                   if what in reached.arrays}
         before = reached.arrays[""].shape[0]

@@ -77,7 +77,8 @@ def of(request: Any, table: Table) -> List[Slot]:
         raise CallError(FAILED_PRECONDITION, (
             "embedding table '{}' cannot get more rows in this session: its graph was built by another process, and "
             "has been restored without its initializers, so that the optimizer's slots are not known. Run "
-            "tf.global_variables_initializer() before the Saver, or build the model anew").format(table.name))
+            "tf.global_variables_initializer() before the Saver, or build the model anew, by its code: what "
+            "tf.saved_model.load gives has the rows that it was saved with, and no more").format(table.name))
     return slots
 
 
