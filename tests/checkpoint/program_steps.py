@@ -7,7 +7,7 @@ import sys
 
 import tensorflow.compat.v1 as tf
 from mpi4py import MPI
-from program_stock import Model, refused
+from stock_model import Model, refused
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError

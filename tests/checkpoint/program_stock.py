@@ -1,82 +1,21 @@
-"""TensorFlow's own ways to save on several ranks, for test_checkpoint_stock.py; every value is known beforehand.
+"""TensorFlow's own Savers on several ranks, for test_checkpoint_stock.py; every value is known beforehand.
 
     mpiexec -np 2 python program_stock.py FOLDER CASE...
 
-A case is a function below. Row k of the table is [10 k + n, ...] after n trainings, so no row is another rank's.
+A case is a function below.
 """
 import contextlib
 import os
-import shutil
-import sys
-import tempfile
-import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from stock_model import Model, main, refused
 from tensorflow.python.training.saving import saveable_object_util
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError, writing
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.graph_ops.bridge.tensorflow_versions import V2
-
-KEYS, DIM = 20, 3
-
-
-class Model:
-    """A table with a hash index, one without, a dense variable; in a graph and session of its own."""
-
-    def __init__(self, rank, ranks, start=True):
-        self.graph = tf.Graph()
-        with self.graph.as_default():
-            self.number = tf.train.get_or_create_global_step()
-            layers = [sok.All2AllDenseEmbedding(KEYS, DIM, 1, 1, embedding_initializer="zeros", use_hashtable=hashed)
-                      for hashed in (True, False)]
-            self.table = layers[0].embedding_variable
-            self.weights = tf.get_variable("weights", [2], initializer=tf.zeros_initializer(), use_resource=True)
-            mine = np.arange(KEYS)[rank::ranks].reshape(-1, 1, 1)
-            first = tf.cast(tf.equal(self.number, 0), tf.float32)
-            loss = sum(tf.reduce_sum(layer(mine, training=True)[:, 0, 0] * -(1 + first * (10 * mine[:, :, 0])))
-                       for layer in layers)
-            applied = tf.train.MomentumOptimizer(1.0, 0.0).minimize(loss, self.number, var_list=[
-                layer.embedding_variable for layer in layers])
-            with tf.control_dependencies([applied]):
-                self.step = tf.group(self.weights.assign_add([1.0, 1.0]))
-            every = np.arange(KEYS).reshape(-1, 1, 1)
-            self.values = [layer(every, training=False)[:, 0, 0] for layer in layers] + [self.weights]
-            self.start = sok.Init(global_batch_size=1)
-            self.initialize = tf.global_variables_initializer()
-        if start:
-            self.session = tf.Session(graph=self.graph)
-            self.session.run(self.start)
-            self.session.run(self.initialize)
-
-    def train(self, steps):
-        for _ in range(steps):
-            self.session.run(self.step)
-        return self
-
-    def check(self, trained, values=None):
-        hashed, direct, weights = self.session.run(self.values) if values is None else values
-        wanted = (np.arange(KEYS)[:, None] * 10 + trained) * (trained > 0) + np.zeros([1, DIM])
-        np.testing.assert_array_equal(hashed, wanted)
-        np.testing.assert_array_equal(direct, wanted)
-        np.testing.assert_array_equal(weights, [trained] * 2)
-
-    def saver(self, *arguments, **options):
-        with self.graph.as_default():
-            return tf.train.Saver(*arguments, **options)
-
-
-def refused(kind, call, *words):
-    """The call raises an error of the kind, which says the words."""
-    try:
-        call()
-    except kind as error:
-        text = str(getattr(error, "message", error))
-        assert all(word in text for word in words), text
-    else:
-        raise AssertionError("{} was expected: {}".format(kind, words))
 
 
 @contextlib.contextmanager
@@ -256,142 +195,5 @@ def failures(folder, rank, ranks):
     assert not [name for name in os.listdir(folder) if name.startswith(".model")]
 
 
-def clocks(folder, rank, ranks):
-    """Checkpoints by time, where the ranks' clocks and runs differ."""
-    for last in (30, 60):
-        model = Model(rank, ranks, start=False)
-        with model.graph.as_default():
-            seen = []
-            hooks = [sok.InitHook(global_batch_size=1), tf.train.StopAtStepHook(last_step=last)]
-            with tf.train.MonitoredTrainingSession(
-                    checkpoint_dir=folder, save_checkpoint_secs=0.02, hooks=hooks, save_summaries_steps=None,
-                    log_step_count_steps=None) as session:
-                while not session.should_stop():
-                    session.run(model.step)
-                    time.sleep(0.015 * rank)  # so that 0.02 s are over every few steps, however fast they are
-                    seen.append(session.run_step_fn(lambda step_context: step_context.session.run(model.number))
-                                if not session.should_stop() else last)
-        assert seen[0] == last - 29 and seen[-1] == last
-        steps = [int(path.split("-")[-1]) for path in
-                 tf.train.get_checkpoint_state(folder).all_model_checkpoint_paths]
-        assert steps[-1] == last and len(steps) == 5, steps
-    final = Model(rank, ranks)
-    final.saver().restore(final.session, tf.train.latest_checkpoint(folder))
-    final.check(60)
-
-    mine = tempfile.mkdtemp()  # as an Estimator without model_dir has it
-    model = Model(rank, ranks, start=False)
-    with model.graph.as_default():
-        hooks = [sok.InitHook(global_batch_size=1), tf.train.StopAtStepHook(last_step=4)]
-        with tf.train.MonitoredTrainingSession(checkpoint_dir=mine, hooks=hooks, save_checkpoint_secs=0.01) as session:
-            while not session.should_stop():
-                session.run(model.step)
-    final.saver().restore(final.session, tf.train.latest_checkpoint(mine))
-    final.check(4)
-    shutil.rmtree(mine)
-
-
-def keras(folder, rank, ranks):
-    """Keras' weights, and tf.train.Checkpoint."""
-    def build():
-        tf.keras.backend.clear_session()
-        with tf.keras.backend.get_session().as_default() as session:
-            inputs = tf.keras.Input([1, 1], dtype="int64")
-            layer = sok.All2AllDenseEmbedding(KEYS, DIM, 1, 1)
-            # Dense weights are rank 0's, and here not trained: nothing in this model makes them equal on all ranks.
-            head = tf.keras.layers.Dense(1, kernel_initializer="ones", trainable=False)
-            model = tf.keras.Model(inputs, head(tf.keras.layers.Flatten()(layer(inputs, training=True))))
-            session.run(sok.Init(global_batch_size=1))
-            return model
-    keys = np.arange(KEYS).reshape(-1, 1, 1)
-    model = build()
-    model.compile("sgd", "mse")
-    model.fit(keys[rank::ranks], np.ones([KEYS // ranks, 1]), epochs=2, batch_size=KEYS, verbose=0)
-    wanted = model.predict(keys, batch_size=KEYS)
-    model.save_weights(folder + "/weights.h5")
-    for save in model.save, lambda path: tf.keras.models.save_model(model, path):
-        refused(CheckpointError, lambda: save(folder + "/model.h5"), "save_weights")
-    with tf.keras.backend.get_session().as_default():
-        refused(RuntimeError, lambda: tf.train.Checkpoint(table=model.layers[1].embedding_variable).save(folder + "/c"),
-                "one rank's shard")
-    weights = model.get_weights()
-    model.set_weights(weights)
-    weights[1] = np.where(weights[1][:, 1:] >= 0, weights[1] + np.array([1, 0]), weights[1])  # the index, of other keys
-    refused(ValueError, lambda: model.set_weights(weights), "belong to other ranks", "rank {}".format(rank))
-    np.testing.assert_array_equal(model.predict(keys, batch_size=KEYS), wanted)
-    model = build()
-    assert np.abs(model.predict(keys, batch_size=KEYS) - wanted).max() > 1e-3
-    model.load_weights(folder + "/weights.h5")
-    np.testing.assert_array_equal(model.predict(keys, batch_size=KEYS), wanted)
-    refused(MismatchError, lambda: model.load_weights(folder + "/none.h5"), "none.h5")
-
-
-def one_model_dir(folder, rank, ranks):
-    """Horovod's recipe for Estimators: only rank 0 has a model_dir, the others a temporary one. And one for all."""
-    os.makedirs(folder, exist_ok=True)
-    made = tempfile.mkdtemp()
-    model = Model(rank, ranks).train(1)
-    mine = folder + "/model" if rank == 0 else made + "/model"
-    refused(CheckpointError, lambda: model.saver().save(model.session, mine), "temporary folder", mine)
-    assert os.listdir(folder) == [] and os.listdir(made) == []
-    os.rmdir(made)
-    for last in (2, 3):
-        model = Model(rank, ranks, start=False)
-        with model.graph.as_default():
-            tf.summary.scalar("seen", model.weights[0])
-            with tf.train.MonitoredTrainingSession(
-                    checkpoint_dir=folder, save_summaries_steps=1, hooks=[
-                        sok.InitHook(global_batch_size=1), tf.train.StopAtStepHook(last_step=last),
-                        tf.train.ProfilerHook(save_steps=1, output_dir="{}/of {}".format(folder, rank))]) as session:
-                while not session.should_stop():
-                    session.run(model.step)
-    tf.summary.FileWriterCache.clear()
-    assert "timeline-2.json" in os.listdir("{}/of {}".format(folder, rank))
-    yield
-    files = [name for name in os.listdir(folder) if name.startswith("events")]
-    assert len(files) == 1, files  # this process', for TensorFlow shares one for each folder
-    steps = [event.step for event in tf.train.summary_iterator(os.path.join(folder, files[0]))
-             for value in event.summary.value if value.tag == "seen"]
-    assert steps == [1, 2, 3], steps
-
-
-def rank_0_alone(folder, rank, ranks):
-    """Horovod's recipe: only rank 0 has a checkpoint_dir. A Saver of dense variables is rank 0's own business."""
-    def begin(**options):
-        model = Model(rank, ranks, start=False)
-        with model.graph.as_default():
-            hooks = [sok.InitHook(global_batch_size=1)]
-            if "saver" in options:
-                saver = tf.train.Saver([model.weights])
-                hooks += [tf.train.CheckpointSaverHook(folder, save_steps=1, saver=saver)] if rank == 0 else []
-            with tf.train.MonitoredTrainingSession(
-                    checkpoint_dir=options.get("folder"), save_checkpoint_secs=options.get("secs"), hooks=hooks,
-                    log_step_count_steps=None, save_summaries_steps=None) as session:
-                session.run(model.step)
-    refused(CheckpointError, lambda: begin(folder=folder if rank == 0 else None, secs=600),
-            "rank 1: none", "every rank's MonitoredTrainingSession the same checkpoint_dir")
-    assert not [name for name in os.listdir(folder) if not name.startswith("events")] if rank == 0 else True
-    begin(saver=True)
-    assert rank or tf.train.list_variables(tf.train.latest_checkpoint(folder)) == [("weights", [2])]
-
-
-def rank_0_alone_in_a_loop(folder, rank, ranks):
-    """Only rank 0 calls a Saver; the others train on."""
-    model = Model(rank, ranks).train(1)
-    if rank == 0:
-        model.saver().save(model.session, folder + "/model")
-    model.train(3)
-
-
-def main():
-    from mpi4py import MPI
-    rank, ranks = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
-    for case in sys.argv[2:]:
-        for _ in globals()[case](os.path.join(sys.argv[1], case), rank, ranks) or ():
-            MPI.COMM_WORLD.Barrier()
-        sys.stdout.write("rank {} did {}\n".format(rank, case))
-
-
 if __name__ == "__main__":
-    tf.logging.set_verbosity(tf.logging.ERROR)
-    main()
+    main(globals())
