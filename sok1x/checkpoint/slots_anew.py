@@ -13,7 +13,7 @@ def begin(session: Any, table: Any, slots: Iterable[Any]) -> None:
 
     Args:
         session: runs the initializers, of a graph's slots.
-        table: the table's rows, a variable.
+        table: the table's rows, a variable; None where the slots are a graph's.
         slots: variables. One after the other: each takes its size in memory once more until then.
     """
     for slot in slots:

@@ -17,7 +17,16 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import agreed_timer, caches, one_rank, prefixes, ranks_paths, unheld_tables, whose_shards
+from sok1x.checkpoint import (
+    agreed_timer,
+    caches,
+    one_rank,
+    prefixes,
+    ranks_paths,
+    slots_anew,
+    unheld_tables,
+    whose_shards,
+)
 from sok1x.checkpoint.dense_saver import VariablesSaver
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.held import Held, with_keys
@@ -132,7 +141,7 @@ class TableSaver(tf.train.Saver):
             else:
                 self._talk.agree(sess, lambda: self._restore_own(sess, save_path))
             if others is not None:
-                self._talk.agree(sess, functools.partial(_initialize, sess, others))
+                self._talk.agree(sess, functools.partial(slots_anew.begin, sess, None, others))
 
     def _other_slots(self, session: tf.Session) -> Optional[List[Any]]:
         """Slots that are not restored of tables in use, whose keys will have other rows: each would be another key's.
@@ -276,11 +285,6 @@ def _world() -> Any:
     if world is None:
         raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
     return world
-
-
-def _initialize(session: tf.Session, variables: List[Any]) -> None:
-    for variable in variables:  # not all at once: each takes its size in memory once more until then
-        session.run(variable.initializer)
 
 
 def _in_use(session: tf.Session, table: Any) -> bool:
