@@ -94,6 +94,7 @@ if V2:
     checkpoint_management: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint_management")
     Trackable: Any = importlib.import_module("tensorflow.python.trackable.base").Trackable
     checkpoint_objects: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint")
+    checkpoint_restore: Any = importlib.import_module("tensorflow.python.checkpoint.restore")
     backprop_util: Any = importlib.import_module("tensorflow.python.eager.backprop_util")
     concrete_function: Any = importlib.import_module(
         "tensorflow.python.eager.polymorphic_function.concrete_function")
@@ -134,7 +135,7 @@ else:
     KerasOptimizer, NewKerasOptimizer = tf.keras.optimizers.Optimizer, None
     keras_optimizers = keras_optimizer_utils = keras_loss_scale = None
     backprop_util = concrete_function = forwardprop = pywrap_tfe = None
-    checkpoint_objects = mirrored_strategy = saved_model_load = saved_model_save = None
+    checkpoint_objects = checkpoint_restore = mirrored_strategy = saved_model_load = saved_model_save = None
     KERAS_LAYERS = (tf.keras.layers.Layer,)
     KERAS_MODELS = (_keras_network.Network,)
     KERAS_LOADERS = ((_keras_hdf5_format, "load_model_from_hdf5"),)

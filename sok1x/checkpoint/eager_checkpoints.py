@@ -23,7 +23,11 @@ from sok1x.checkpoint.talk import talk
 from sok1x.core import eager, wrapping
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.thread_scope import ThreadScope
-from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, checkpoint_objects
+from sok1x.graph_ops.bridge.tensorflow_versions import (
+    checkpoint_management,
+    checkpoint_objects,
+    checkpoint_restore,
+)
 
 _marking = ThreadScope()  # its value is the Mark that says whose it is that this thread saves
 _following = ThreadScope()  # inside, on a rank besides 0, managers write and remove no file
@@ -41,6 +45,7 @@ def watch() -> None:
     for owner, name, replaced in (
             (checkpoint_objects.TrackableSaver, "_gather_serialized_tensors", _marked),
             (checkpoint_objects.TrackableSaver, "restore", eager_restoring.restored),
+            (checkpoint_restore.CheckpointPosition, "restore", eager_restoring.restored_later),
             (checkpoint_objects.Checkpoint, "_write", _written),
             (checkpoint_objects.Checkpoint, "_async_checkpointer", _synchronous),
             (checkpoint_objects.CheckpointV1, "_write", _written),

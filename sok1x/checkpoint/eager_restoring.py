@@ -1,6 +1,7 @@
 """What `tf.train.Checkpoint` has saved of tables, back on as many ranks: see eager_checkpoints.py."""
+import contextlib
 import os
-from typing import Any, Callable, List
+from typing import Any, Callable, Iterable, Iterator, List
 
 import tensorflow.compat.v1 as tf
 
@@ -11,8 +12,12 @@ from sok1x.checkpoint.errors import CheckpointError, DamagedError, MismatchError
 from sok1x.checkpoint.talk import talk
 from sok1x.core import eager, eager_slots, shard_variable
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
+from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects
 from sok1x.graph_ops.stores.step_at import time_of_restore
+
+_loading = ThreadScope()  # inside, all that there is is restored
 
 
 def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,16 +55,35 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
     return restore
 
 
+def restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of CheckpointPosition.restore, which TensorFlow calls for all that a `tf.train.Checkpoint` gets after it
+    was restored: a table, or what has some."""
+    def restore(self: Any, trackable: Any, *args: Any, **kwargs: Any) -> Any:
+        if _loading.value or not tf.executing_eagerly() or shard_variable.are_left_out():
+            return stock(self, trackable, *args, **kwargs)
+        with _noted(one for one in checkpoint_objects.util.list_objects(
+                checkpoint_objects.graph_view_lib.ObjectGraphView(trackable))
+                    if isinstance(one, EmbeddingVariable) and one._update_uid < self.restore_uid):
+            return stock(self, trackable, *args, **kwargs)
+    return restore
+
+
 def _load(stock: Callable[..., Any], saver: Any, prefix: str, options: Any) -> Any:
-    tables = [one for one in eager_places.shards(saver) if isinstance(one, EmbeddingVariable)]
+    with _loading.entered(), _noted(one for one in eager_places.shards(saver) if isinstance(one, EmbeddingVariable)):
+        return stock(saver, prefix, options)
+
+
+@contextlib.contextmanager
+def _noted(restored: Iterable[EmbeddingVariable]) -> Iterator[None]:
+    """Inside, these tables are restored."""
+    tables = list(restored)
     clocks = [int(table.steps.read_value()) for table in tables]
-    status = stock(saver, prefix, options)
+    yield
     for table, clock in zip(tables, clocks):
         time, step = table.step_at
         eager.session().run(step, {time: time_of_restore(clock)})
         eager_slots.note_restored(table)
         eager_slots.fit(table)  # the checkpoint may have nothing for a slot, and other rows than there were
-    return status
 
 
 def _prefix_of(places: List[Place]) -> str:

@@ -148,6 +148,25 @@ def check_one_after_the_other(optimizer, random, folder):
     expect_equal(model, twin, what)
 
 
+def check_made_later(optimizer, random, folder):
+    """A table that a checkpoint gets after it was restored, as of a layer that makes it at its first call."""
+    what = "{}, made later".format(optimizer)
+    model, batches, path = trained(optimizer, "forgetting", what, random, folder)
+    saved = sorted(model.rows())
+    twin = Model(optimizer, "forgetting")
+    checkpoint = tf.train.Checkpoint(optimizer=twin.optimizer)
+    status = checkpoint.restore(path)
+    checkpoint.table = twin.table
+    assert checkpoint.save_counter.numpy() == 1 and sorted(twin.rows()) == saved
+    ahead, steps = batches.of(20), [np.append(saved[-6:], batches.of(10)), batches.of(10)]
+    for one in (model, twin):
+        one.look_up(ahead)
+        for keys in steps:
+            one.step(keys)
+    status.assert_consumed()
+    expect_equal(model, twin, what)
+
+
 def check_under_creators(optimizer, random, folder):
     """Where TensorFlow makes no slots until the first step."""
     what = "{}, under creators".format(optimizer)
@@ -175,6 +194,7 @@ def main(seed, folder):
     for optimizer in sorted(KERAS):
         for between, old in ((True, False), (False, True), (True, True)):
             check(optimizer, "forgetting", between, False, random, folder, old)
+        check_made_later(optimizer, random, folder)
     check("wrapped adagrad", "growing", True, False, random, folder)
     for optimizer in ("adagrad", "adam"):
         check_one_after_the_other(optimizer, random, folder)
