@@ -11,10 +11,11 @@ from typing import Any, Container, Dict, Iterable, Iterator, List
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint import slot_names
+from sok1x.checkpoint import shard_names, slot_names
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.reading import TableSource, Wanted
 from sok1x.checkpoint.tables import TableState
+from sok1x.core import eager
 from sok1x.core.graph_keys import GraphKeys
 
 
@@ -46,7 +47,9 @@ def source_of(checkpoint: Checkpoint, table: TableState, rank: int, ranks: int, 
     if saved_as(name, checkpoint.manifest.tables, [table.variable]) != name:
         name = table.variable.m_var_name
         here = {former(part, [table.variable]): part for part in here}
-    here = slot_names.matched(here, checkpoint.table(name).parts, {name, table.name})
+    scoped = {part: shard_names.SLOT + known for part, variable in table.parts.items()
+              for known in [eager.scoped_name_of(variable)] if known is not None}
+    here = slot_names.matched(here, checkpoint.table(name).parts, {name, table.name}, scoped)
     if all(then == part for then, part in here.items()):
         return TableSource(checkpoint, name, rank, ranks, wanted)
     return slot_names.RenamedSource(checkpoint, name, here, rank, ranks, wanted)

@@ -76,12 +76,14 @@ class GraphRest:
 
 
 def _variables(rest: Any) -> List[Any]:
-    """Those of a tf.train.Checkpoint, but for tables' and its own count of saves."""
+    """Those of a tf.train.Checkpoint, but for tables' and counts of saves."""
     if rest is None:
         return []
-    count = rest.save_counter
-    return [one for one in checkpoint_objects.util.list_objects(rest._saver._graph_view)
-            if isinstance(one, tf.compat.v2.Variable) and not isinstance(one, ShardVariable) and one is not count]
+    objects = checkpoint_objects.util.list_objects(rest._saver._graph_view)
+    kinds = checkpoint_objects.Checkpoint, checkpoint_objects.CheckpointV1
+    counts = [one.save_counter for one in [rest] + objects if isinstance(one, kinds)]
+    return [one for one in objects if isinstance(one, tf.compat.v2.Variable) and not isinstance(one, ShardVariable)
+            and not any(one is count for count in counts)]
 
 
 def _within(name: str, other: str) -> bool:

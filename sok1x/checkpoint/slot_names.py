@@ -6,7 +6,7 @@ and 'Adam/m/ads/EmbeddingVariable' eagerly. tf.train's is 'ads/EmbeddingVariable
 grow. Without the table's name two parts are left: the slot's own name, which must be the same, and scopes around it, of
 which one may have fewer.
 """
-from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -36,13 +36,16 @@ class RenamedSource(TableSource):
             yield keys, {self._here[part]: values for part, values in rows.items()}
 
 
-def matched(here: Dict[str, str], saved: Collection[str], tables: Iterable[str]) -> Dict[str, str]:
+def matched(here: Dict[str, str], saved: Collection[str], tables: Iterable[str],
+            scoped: Mapping[str, str]) -> Dict[str, str]:
     """Finds slots that a checkpoint does not have under their names.
 
     Args:
         here: {the checkpoint's name of a part, as far as it is known: the model's}.
         saved: the checkpoint's parts.
         tables: what the table is called, here and there.
+        scoped: {the model's name of a part: that with the optimizer's scope}, where it has no scope and that is known:
+            a slot of another optimizer is none of this one's.
 
     Returns:
         The same, with the names that the checkpoint has where there is exactly one that fits.
@@ -52,7 +55,8 @@ def matched(here: Dict[str, str], saved: Collection[str], tables: Iterable[str])
     found = {}
     for then, part in here.items():
         if then.startswith(SLOT) and then not in saved:
-            fitting = [one for one in free if _fits(_slot(one, known), _slot(then, known))]
+            wanted = _slot(scoped.get(part, then), known)
+            fitting = [one for one in free if _fits(_slot(one, known), wanted)]
             if len(fitting) == 1:
                 then = fitting[0]
         found[then] = part

@@ -19,6 +19,7 @@ _MOST_GONE = 16  # tables
 _BODY = "_sok1x_body"  # the attribute of a table, or of the body's graph, that has the body
 _PARTS = "_sok1x_parts"  # that of the graph which has {what was asked for: (a function, what was asked for)}
 _NAME = "_sok1x_name"  # that of a variable which has its name
+_SCOPED = "_sok1x_scoped_name"  # of such a slot: its name with the optimizer's in it
 _BEGINS = "_sok1x_begins"  # that of a slot which has what it begins with
 _body: Any = None
 _session: Optional["EagerSession"] = None
@@ -172,9 +173,18 @@ def unique_name(name: str) -> str:
     return str(graph().unique_name(name))
 
 
-def named(variable: Any, name: str) -> None:
-    """Has an eager variable be called so, where several may have its name: slots of optimizers of one kind."""
+def named(variable: Any, name: str, scoped: Optional[str] = None) -> None:
+    """Has an eager variable be called so, where several may have its name: slots of optimizers of one kind.
+
+    scoped: the name with the optimizer's in it, where it is known.
+    """
     setattr(variable, _NAME, name)
+    setattr(variable, _SCOPED, scoped)
+
+
+def scoped_name_of(variable: Any) -> Optional[str]:
+    """What `named` was told besides; None: nothing."""
+    return getattr(variable, _SCOPED, None)
 
 
 def name_of(variable: Any) -> Optional[str]:

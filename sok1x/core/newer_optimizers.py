@@ -121,7 +121,7 @@ def _owned(made: Any, shard: Any, name: Optional[str] = None) -> Any:
             if growing_slots.slot_of(made) is None and tf.executing_eagerly() and made.shape.num_elements():
                 eager.begins(made, made.sparse_read([0]).numpy().flat[0])
             eager.named(made, growing_slots.name_of(made) or eager.unique_name(
-                name or made.name.partition(":")[0]))
+                name or made.name.partition(":")[0]), scoped=name)
             eager.add(made)
             growing_slots.fit(made, shard)  # a tf.train.Checkpoint may have restored it when it was made
             eager_slots.begin_anew(made, shard)

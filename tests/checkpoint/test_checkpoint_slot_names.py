@@ -6,8 +6,8 @@ from sok1x.checkpoint import slot_names
 TABLE = "ads/EmbeddingVariable"
 
 
-def matched(saved, wanted, *tables):
-    found = slot_names.matched({part: part for part in wanted}, saved, tables or (TABLE,))
+def matched(saved, wanted, *tables, scoped=()):
+    found = slot_names.matched({part: part for part in wanted}, saved, tables or (TABLE,), dict(scoped))
     return {part: then for then, part in found.items()}
 
 
@@ -35,3 +35,10 @@ def test_a_table_under_its_former_name():
     tables = "EmbeddingVariable", TABLE
     assert matched(["slot:Adam/EmbeddingVariable/m"], ["slot:m/" + TABLE], *tables) == {
         "slot:m/" + TABLE: "slot:Adam/EmbeddingVariable/m"}
+
+
+@pytest.mark.parametrize("saved, fits", [("Adam/{}/m", True), ("training/Adam/{}/m", True), ("Adamax/{}/m", False)])
+def test_an_optimizer_that_is_known_by_its_name(saved, fits):
+    saved, wanted = "slot:" + saved.format(TABLE), "slot:{0}/{0}/m".format(TABLE)
+    found = matched([saved], [wanted], scoped={wanted: "slot:Adam/{}/m".format(TABLE)})
+    assert found == {wanted: saved if fits else wanted}

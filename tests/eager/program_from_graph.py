@@ -19,6 +19,7 @@ OPTIMIZERS = {
     "train adam": lambda: TRAIN.AdamOptimizer(0.1),
     "train rmsprop": lambda: TRAIN.RMSPropOptimizer(0.1, momentum=0.5, centered=True),
     "legacy adam": lambda: LEGACY.Adam(0.1),
+    "legacy adamax": lambda: LEGACY.Adamax(0.1),
     "legacy adagrad": lambda: LEGACY.Adagrad(0.1),
     "newer adam": lambda: NEWER.Adam(0.1),
     "newer rmsprop": lambda: NEWER.RMSprop(0.1, momentum=0.5, centered=True),
@@ -86,9 +87,9 @@ def goes_on(optimizer, table, keys, folder):
         np.testing.assert_allclose(got.numpy(), wanted, rtol=2e-6, err_msg="{}, {}".format(optimizer, table))
 
 
-def refused(keys, folder, name, dense, optimizer, words):
+def refused(keys, folder, name, dense, optimizer, words, saved="legacy adam"):
     """An error with the words, and nothing changes."""
-    saved_by_a_graph("legacy adam", "growing", keys, folder, name)
+    saved_by_a_graph(saved, "growing", keys, folder, name)
     model = Model(optimizer, "growing", keys, name, dense)
     model.step()
     before = model.look_up(np.arange(KEYS), False).numpy(), model.dense.numpy()
@@ -111,7 +112,8 @@ def main(seed, folder):
         for table in TABLES:
             goes_on(optimizer, table, keys, os.path.join(folder, optimizer + table))
     refused(keys, os.path.join(folder, "one"), "one", "other", "legacy adam", "has nothing for 'one_other'")
-    refused(keys, os.path.join(folder, "two"), "two", "dense", "newer rmsprop", "saved with another optimizer")
+    for name, optimizer, saved in (("two", "newer rmsprop", "legacy adam"), ("three", "legacy adam", "legacy adamax")):
+        refused(keys, os.path.join(folder, name), name, "dense", optimizer, "saved with another optimizer", saved)
     sys.stdout.write("ok\n")
 
 
