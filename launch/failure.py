@@ -58,13 +58,18 @@ def give_up():
 
     Where Horovod or mpi4py started MPI they finalise it at exit, which would wait for those ranks after all.
     """
-    atexit.register(_end_at_exit)
+    atexit.register(_end_without_init)
+
+
+def _end_without_init():
+    logging.shutdown()
+    _flush_for_a_moment()
+    siblings.see_off()
+    end_now()
 
 
 def _end_at_exit():
     logging.shutdown()
-    _flush_for_a_moment()
-    siblings.see_off()
     end_now()
 
 

@@ -5,16 +5,16 @@ for a program without MPI, and MPI_Init then waits on all other ranks for ever. 
 host, is the parent of its ranks (or of the shells that they are in): those that are not among its children are gone.
 
 Where another library has started MPI, it finalises it as the process ends, by an exception too, and MPI_Finalize waits
-for all ranks before mpiexec hears of anything. So a process that ends says so by its name, which others can read.
-Those that waited for it must not end before it: mpiexec would end the job while it still counts who has come to
-MPI_Finalize, and one mpiexec in twenty crashes in that, or hangs for ever with all ranks gone (seen with Open MPI 4.1.4
-and PMIx 4.2.2: 4 of 68). So who waits there for nobody is seen off first.
+for all ranks before mpiexec hears of anything. So a process that ends says so by its name (sok1x/ends.py). Those
+that waited for it must not end before it: mpiexec would end the job while it still counts who has come to MPI_Finalize,
+and one mpiexec in twenty crashes in that, or hangs for ever with all ranks gone (seen with Open MPI 4.1.4 and PMIx
+4.2.2: 4 of 68). So who waits there for nobody is seen off first.
 """
-import atexit
-import ctypes
 import os
 import signal
 import time
+
+from sok1x import ends
 
 from .lines import print_line
 from .orphans import launcher_above, look
@@ -22,8 +22,7 @@ from .orphans import launcher_above, look
 _SIZE, _LOCAL_SIZE, _RANK = "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK"
 # mpiexec starts its ranks one after the other: only who is missing again, so long afterwards, is gone.
 LOOK_SECONDS = 3.0
-_PR_SET_NAME = 15
-_ENDS, _ENDED = "sok1x-ends", ("Z", "X")  # the name of such a process; states of those that have ended
+_ENDED = ("Z", "X")  # states of processes that have ended
 # Until a process that has been told to end is told again, by what nobody can miss; and then until mpiexec has seen it.
 _END_SECONDS, _SEEN_SECONDS = 1.0, 1.0
 
@@ -85,7 +84,7 @@ def see_off():
     for rank in ending.values():
         print_line("sok1x: {} would wait for the others in MPI_Finalize, and is ended now".format(
             "a rank" if rank is None else _named([rank])))
-    for signum in (signal.SIGTERM, signal.SIGKILL):
+    for signum in (ends.SIGNAL, signal.SIGKILL):
         for pid in ending:
             _signal(pid, signum)
         end = time.monotonic() + _END_SECONDS
@@ -103,7 +102,7 @@ def _ending(launcher):
 
 def _is_ending(pid):
     name, state, _, _ = look(pid)
-    return name == _ENDS and state not in _ENDED
+    return name == ends.NAME and state not in _ENDED
 
 
 def _signal(pid, signum):
@@ -111,19 +110,6 @@ def _signal(pid, signum):
         os.kill(pid, signum)
     except OSError:  # it has ended meanwhile
         return
-
-
-def say_ends(process):
-    """Names this process, where it is the one of this number: a forked child that ends is no rank."""
-    if os.getpid() == process:
-        try:
-            ctypes.CDLL(None).prctl(_PR_SET_NAME, _ENDS.encode(), 0, 0, 0)
-        except (AttributeError, OSError):  # not Linux
-            return
-
-
-if int(os.environ.get(_SIZE) or 0) > 1:
-    atexit.register(say_ends, os.getpid())
 
 
 def _pids():

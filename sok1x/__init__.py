@@ -45,13 +45,14 @@ Example:
 # Others:
 #     alias                 `import sparse_operation_kit`
 #     communication         which rank this is
+#     ends                  what a rank says when its process ends
 #     even_steps            data of different length
 #     kit_lib               SOK's module of facts
 #     lazy                  names that are imported when they are used
 #     versions              `sok.tf_version`
 from typing import TYPE_CHECKING
 
-from sok1x import lazy
+from sok1x import ends, lazy
 
 if TYPE_CHECKING:
     from sok1x.alias import install_as_sparse_operation_kit
@@ -91,6 +92,8 @@ if TYPE_CHECKING:
     from sok1x.table_summary import summary
     from sok1x.variable import Variable
     from sok1x.versions import tf_version
+
+ends.watch()
 
 __version__ = "0.2.0"
 

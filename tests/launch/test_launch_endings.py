@@ -174,14 +174,34 @@ def test_a_rank_that_raises_before_init_is_not_waited_for_though_mpi_keeps_it():
     assert "ValueError: boom before sok.Init" in done.err, str(done)
     # mpiexec crashes or hangs now and then if the others end while it waits in MPI_Finalize.
     assert "sok1x: rank 1 would wait for the others in MPI_Finalize, and is ended now" in done.err, str(done)
+    assert done.code == 1, str(done)
+
+
+ENDS_AFTER_THE_IMPORT = """
+import time
+from mpi4py import MPI
+import sok1x
+MPI.COMM_WORLD.Barrier()
+if MPI.COMM_WORLD.rank == 1:
+    print("trouble at", time.monotonic(), flush=True)
+    raise SystemExit({code})
+from sok1x import launch
+launch.start({{}})
+"""
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_rank_that_ends_with_no_more_than_the_import_is_not_waited_for(code):
+    done = failing(2, "", within=25, program=ENDS_AFTER_THE_IMPORT.format(code=code))
+    assert done.code == 1 and "rank 1 ends without it" in done.err, str(done)
 
 
 ENDS = """
-import signal, sys
-from sok1x.launch import siblings
+import os, signal, sys
+from sok1x import ends
 if {deaf}:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-siblings.say_ends(siblings.os.getpid())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+ends.say(os.getpid())
 print("ends", flush=True)
 sys.stdin.read()
 print("has ended", flush=True)
@@ -198,7 +218,7 @@ print(ends.communicate()[0], ends.returncode)
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_who_ends_and_waits_is_seen_off(tmp_path, deaf):
-    """By a signal, and by one that nobody can miss; not where another launcher has started it."""
+    """With code 1; by a signal that nobody can miss, if need be; not where another launcher has started it."""
     launcher = tmp_path / "mpiexec"
     launcher.symlink_to("/bin/bash")
     launched = [str(launcher), "-c", '"$@"; exit 0', "x", sys.executable, "-c"]
@@ -209,7 +229,7 @@ def test_who_ends_and_waits_is_seen_off(tmp_path, deaf):
     ours = subprocess.run(launched + [SEES_OFF, ENDS.format(deaf=deaf)], env=env, stdout=pipe, stderr=pipe,
                           universal_newlines=True, timeout=60)
     assert ours.stderr == "sok1x: rank 3 would wait for the others in MPI_Finalize, and is ended now\n"
-    assert ours.stdout == "b'' {}\n".format(-(signal.SIGKILL if deaf else signal.SIGTERM))
+    assert ours.stdout == "b'' {}\n".format(-signal.SIGKILL if deaf else 1)
     out, _ = other.communicate("", timeout=60)
     assert out == "has ended\n" and other.returncode == 0
 
