@@ -128,6 +128,7 @@ else:
     from tensorflow.python.keras.mixed_precision.experimental import loss_scale_optimizer as _keras_loss_scale
     from tensorflow.python.keras.mixed_precision.experimental import policy as keras_policies
     from tensorflow.python.keras.saving import hdf5_format as _keras_hdf5_format
+    from tensorflow.python.keras.saving.saved_model import save as _keras_saved_model
     from tensorflow.python.keras.utils import layer_utils as keras_layer_utils
     from tensorflow.python.training import checkpoint_management
     from tensorflow.python.training.tracking.base import Trackable
@@ -139,7 +140,7 @@ else:
     KERAS_LAYERS = (tf.keras.layers.Layer,)
     KERAS_MODELS = (_keras_network.Network,)
     KERAS_LOADERS = ((_keras_hdf5_format, "load_model_from_hdf5"),)
-    KERAS_WRITERS = ((_keras_hdf5_format, "save_model_to_hdf5"),)
+    KERAS_WRITERS = ((_keras_hdf5_format, "save_model_to_hdf5"), (_keras_saved_model, "save"))
     KerasLossScaleOptimizer = _keras_loss_scale.LossScaleOptimizer
 
 

@@ -32,7 +32,7 @@ def warn(graph: tf.Graph, folder: str, held: Collection[str]) -> None:
             and former_names.saved_as(table.table.name, saved, [table]) in saved]
     if left:
         tf.logging.warning(
-            "%s has table%s '%s', which this tf.train.Saver does not hold: the rows stay as they are. "
+            "%s has table%s '%s', which this tf.train.Saver does not hold: it leaves the rows as they are. "
             "tf.train.Saver() holds all; TensorFlow's list of a checkpoint's variables has no tables of several ranks.",
             folder, "s" if len(left) > 1 else "", "', '".join(left))
 

@@ -58,8 +58,8 @@ What TensorFlow, Keras and Horovod must know of tables:
     unfit_newer_optimizers  those that are not right for tables
     loss_scaling        TensorFlow's own loss scaling
     keras_loss_scaling  Keras' loss scaling
-    given_keys          whose keys come with rows that are given
     keras_attributes    tables that are attributes of Keras' layers and models
+    weights_owner       and whose shards a list of weights has
     loop_gradients      gradients of loops
     branch_gradients    gradients of branches that are not taken
     aggregated_rows     gradients that TensorFlow puts together

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, List
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, given_keys, wrapping
+from sok1x.core import eager, weights_owner, wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import (
     KERAS_LAYERS,
     KERAS_LOADERS,
@@ -37,6 +37,7 @@ def watch() -> None:
     for kind in KERAS_LAYERS:
         wrapping.wrap(kind, "__delattr__", _deleting)
     wrapping.wrap(KERAS_LAYERS[-1], "__setattr__", _attribute_set)  # that of graphs
+    wrapping.wrap(keras_backend, "batch_get_value", _getting)
     wrapping.wrap(keras_backend, "batch_set_value", _setting)
     if not V2:
         return
@@ -129,13 +130,19 @@ def _loading(stock: Callable[..., Any]) -> Callable[..., Any]:
     return load_own_variables
 
 
+def _getting(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Of what `get_weights` gives."""
+    def batch_get_value(tensors: Any) -> Any:
+        variables = list(tensors)
+        return weights_owner.noted(filter(_is_table, variables), variables, stock(variables))
+    return batch_get_value
+
+
 def _setting(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of what `set_weights` and .h5 files give."""
     def batch_set_value(tuples: Any) -> None:
         pairs = list(tuples)
-        given = {id(variable): value for variable, value in pairs}
-        for table in [variable for variable, _ in pairs if _is_table(variable)]:
-            given_keys.expect_own(table, given)
+        pairs = weights_owner.expect_own([variable for variable, _ in pairs if _is_table(variable)], pairs)
         with _replaced([variable for variable, _ in pairs]):
             for some in [pairs] if tf.executing_eagerly() else _rows_last(pairs):
                 stock(some)

@@ -85,7 +85,7 @@ def _is_empty(checkpoint: Any, count: str) -> bool:
 
 
 def _tables_in(assignment_map: Dict[str, Any]) -> Dict[str, str]:
-    """Names in the checkpoint of what is to start tables, and the tables' own."""
+    """Names in the checkpoint of what is to start tables, or their slots, and the tables' own."""
     names = {variable.table.name: variable for variable in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)}
     found = {}
     for saved, asked in assignment_map.items():
@@ -93,6 +93,9 @@ def _tables_in(assignment_map: Dict[str, Any]) -> Dict[str, str]:
             for name, variable in names.items():
                 if each is variable or (isinstance(each, str) and each == name):
                     found[saved] = name
+            of_slot = _table_of_slot(each)
+            if of_slot is not None:
+                found[saved] = of_slot
     return found
 
 

@@ -67,14 +67,20 @@ def keras(folder, rank, ranks):
     wanted = model.predict(keys, batch_size=KEYS)
     model.save_weights(folder + "/weights.h5")
     for save in model.save, lambda path: tf.keras.models.save_model(model, path):
-        refused(CheckpointError, lambda: save(folder + "/model.h5"), "save_weights")
+        for path in folder + "/model.h5", folder + "/model":
+            refused(CheckpointError, lambda: save(path), "save_weights")
     with tf.keras.backend.get_session().as_default():
         refused(RuntimeError, lambda: tf.train.Checkpoint(table=model.layers[1].embedding_variable).save(folder + "/c"),
                 "one rank's shard")
     weights = model.get_weights()
     model.set_weights(weights)
-    weights[1] = np.where(weights[1][:, 1:] >= 0, weights[1] + np.array([1, 0]), weights[1])  # the index, of other keys
-    refused(ValueError, lambda: model.set_weights(weights), "belong to other ranks", "rank {}".format(rank))
+    os.makedirs(folder, exist_ok=True)
+    np.savez(folder + "/{}.npz".format(rank), *weights)
+    yield
+    with np.load(folder + "/{}.npz".format(1 - rank)) as file:
+        weights = [file["arr_{}".format(place)] for place in range(len(file.files))]
+    refused(ValueError, lambda: model.set_weights(weights), "on rank {} of 2, expected that of rank {}".format(
+        1 - rank, rank))
     np.testing.assert_array_equal(model.predict(keys, batch_size=KEYS), wanted)
     model = build()
     assert np.abs(model.predict(keys, batch_size=KEYS) - wanted).max() > 1e-3

@@ -10,8 +10,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_gradients_to_rows_and_weights_of_any_order(ranks, seed):
-    finished = run_ranks(ranks, os.path.join(HERE, "program_weights.py"), seed, timeout=300)
+def test_gradients_to_rows_and_weights_of_any_order(ranks, seed, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_weights.py"), seed, tmp_path, timeout=300)
     assert finished.out.count("ok") == ranks
 
 
