@@ -5,7 +5,7 @@ growing_slots.py would know them. And they are made for eager execution and tf.f
 would order what a step assigns, and the op that they return would not run it.
 """
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -230,8 +230,10 @@ def _whole_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
         # Variables are made before, so that nothing of their initializers is taken for a part of the step.
         with growing_shape.shapes_known():
             self.build([variable for _, variable in pairs])
+        # A lookup gives new keys rows with their first values; and weight decay assigns variables that the forward pass
+        # reads, in whatever order.
         with tensorflow_versions.automatic_control_dependencies() as ordered, \
-                tf.control_dependencies(_of_growing(pairs)):
+                tf.control_dependencies(_all_of(gradient for gradient, _ in pairs)):
             step = tf.convert_to_tensor(stock(self, pairs, *args, **kwargs))
             return ordered.mark_as_return(step).op
 
@@ -263,5 +265,11 @@ def _of_growing(pairs: List[Any]) -> List[tf.Tensor]:
 
     What a step reads of a slot before the lookup, which may give it more rows, or rows to other keys, is outdated.
     """
-    return [gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient for gradient, variable in pairs
-            if gradient is not None and growing_shape.grows(variable)]
+    return _all_of(gradient for gradient, variable in pairs if growing_shape.grows(variable))
+
+
+def _all_of(gradients: Iterable[Any]) -> List[tf.Tensor]:
+    """Their tensors."""
+    parts = [(gradient.values, gradient.indices) if isinstance(gradient, tf.IndexedSlices) else (gradient,)
+             for gradient in gradients if gradient is not None]
+    return [tensor for tensors in parts for tensor in tensors]

@@ -1,4 +1,5 @@
 """Keras' newer optimizers and its own loss scaling (TensorFlow 2) in graphs: tables train as stock variables do."""
+import itertools
 import os
 
 import numpy as np
@@ -120,6 +121,28 @@ def test_tables_that_grow(seed):
                 seen += batch.tolist()
             for name, (ours, stock) in run.run(compared, {keys: seen}).items():
                 np.testing.assert_allclose(ours, stock, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("table", [dict(use_hashtable=True), dict(rows=None, use_hashtable=True), dict()],
+                         ids=["hashed", "growing", "by number"])
+def test_what_reads_rows_reads_those_that_the_lookup_has_made(table, seed):
+    """All keys of the step are new: Ftrl and weight decay begin with their rows' first values."""
+    random = np.random.RandomState(seed)
+    first, factors = np.ones([400, DIM], np.float32), random.uniform(0.5, 2, [400, DIM])
+    names, wraps = ("Ftrl", "AdamW", "SGD with decay", "Adam"), (
+        lambda optimizer: optimizer, sok.DistributedOptimizer, sok.OptimizerWrapper)
+    makes = dict(optimizers(), **{"SGD with decay": lambda: tf.compat.v2.keras.optimizers.SGD(0.1, weight_decay=0.5)})
+    with graph():
+        keys, steps, compared = tf.constant(random.permutation(400)), [], {}
+        for name, wrap in itertools.product(names, wraps):
+            twin = Twins(keys, factors, first, **dict(dict(rows=400, initializer="ones"), **table))
+            steps += twin.step(makes[name], wrap)
+            read = sok.all2all_dense_embedding(twin.ours, keys)
+            compared[name, wrap] = tf.reshape(read, [-1, DIM]), tf.gather(twin.stock, keys)
+        with session() as run:
+            run.run(steps)
+            for name, (ours, stock) in run.run(compared).items():
+                np.testing.assert_allclose(ours, stock, rtol=1e-4, atol=1e-6, err_msg=str(name))
 
 
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD with decay"])
