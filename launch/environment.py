@@ -18,6 +18,9 @@ SOK1X_TREE_RANKS      from how many ranks on what they say to rank 0, and its wo
                       Rank 0's counts for all (24)
 SOK1X_TREE_WIDTH      how many ranks talk with one there. Rank 0's counts for all (3)
 SOK1X_NCCL_LIBRARY    the file of NCCL's library; unset: the system's libnccl.so.2, else the wheel's
+
+And two that others read (graph_ops/bridge/bridge_passes.h, cuda_kernels/gpu.py), checked here: SOK1X_FUSE, 0 or 1, and
+SOK1X_DETERMINISTIC, 0 or 1.
 """
 import os
 
@@ -127,6 +130,14 @@ def communicator():
     if text not in ("auto", "nccl", "mpi"):
         raise LaunchError(INVALID_ARGUMENT, "SOK1X_COMMUNICATOR must be auto, nccl or mpi; got {!r}".format(text))
     return text
+
+
+def switch(name):
+    """A variable that is 0 or 1: whether it is 1, or None where it is unset. Raises LaunchError for another value."""
+    text = os.environ.get(name, "").strip()
+    if text not in ("", "0", "1"):
+        raise LaunchError(INVALID_ARGUMENT, "{} must be 0 or 1; got {!r}".format(name, text))
+    return text == "1" if text else None
 
 
 def nccl_library():

@@ -188,7 +188,12 @@ def end_now(text=None):
 def _flush_for_a_moment():
     # The main thread may hold the lock of a stream: not for ever.
     flusher = threading.Thread(target=_flush, daemon=True)
-    flusher.start()
+    try:
+        flusher.start()
+    except RuntimeError:  # Python 3.12 starts no thread any more as it ends
+        if threading.current_thread() is threading.main_thread():
+            _flush()
+        return
     flusher.join(_FLUSH_SECONDS)
 
 

@@ -162,6 +162,7 @@ def start(arguments):
     global _world
     with _lock:
         if _world is None:
+            _read_settings()
             found = launcher.detect()
             # One rank needs no MPI, also under mpiexec -np 1. Somebody may have initialised MPI under a launcher
             # that leaves no mark we know.
@@ -187,7 +188,6 @@ def _alone(arguments, found):
 
 
 def _join(arguments, found):
-    _read_settings()
     stall, abort = environment.stall_seconds(), environment.abort_seconds()
     who = "sok1x: rank {}{}".format(
         found.rank if found else "?", " (host {})".format(hosts.own_name()) if hosts.several() else "")
@@ -217,8 +217,10 @@ def _read_settings():
     for read in (environment.stall_seconds, environment.abort_seconds, environment.deadlock_seconds,
                  environment.grace_seconds, environment.num_threads, environment.heartbeat_seconds,
                  environment.heartbeat_port, environment.exchange_by_hosts, environment.whole_headers,
-                 environment.tree_ranks, environment.tree_width):
+                 environment.tree_ranks, environment.tree_width, environment.communicator):
         read()
+    for name in ("SOK1X_FUSE", "SOK1X_DETERMINISTIC"):
+        environment.switch(name)
 
 
 def _begun(found, who, patience):

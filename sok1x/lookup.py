@@ -3,7 +3,7 @@ from typing import Any, List, Optional, Union
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, key_types
+from sok1x.core import eager, keras3, key_types
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings import precision
 from sok1x.embeddings.autograph import graph_code
@@ -248,6 +248,7 @@ def checked(function: str, table: Any) -> EmbeddingVariable:
         raise TypeError("sok1x.{}: params: got '{}' of dtype {}, expected float32 rows: make it with "
                         "sok1x.Variable(..., dtype=tf.float32), or read this rank's rows with tf.nn.embedding_lookup"
                         .format(function, table.table.name, table.table.dtype))
+    keras3.warn_within("table '{}'".format(table.table.name))
     current = tf.get_default_graph()
     if table.graph is not current and not (eager.is_on() and table.graph is eager.graph()):
         where = (

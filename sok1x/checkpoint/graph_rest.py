@@ -1,9 +1,10 @@
 """What an eager program has besides tables, from a checkpoint that a graph has saved: by variables' names.
 
 A graph's variables are saved by name, a `tf.train.Checkpoint`'s objects by who refers to them. TensorFlow restores the
-former into the latter too, but says nothing where a name is not there. Names differ, where they do, by scopes that one
-of both has besides: Keras' optimizers count their steps in 'Adam/iter', or in 'iter' where a program asks for it first.
+former into the latter too, but says nothing where a name is not there. Names of what Keras' optimizers keep differ by a
+scope that one of both has besides: they count steps in 'Adam/iter', or in 'iter' where a program asks for it first.
 """
+import functools
 from typing import Any, Dict, Iterable, List
 
 import tensorflow.compat.v1 as tf
@@ -11,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.checkpoint import former_names
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, checkpoint_objects
 
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _MOST_NAMED = 8  # names in a message
@@ -32,7 +33,9 @@ class GraphRest:
     """
 
     def __init__(self, prefix: str, rest: Any, tables: Iterable[Any]) -> None:
-        self._prefix, self._tables = prefix, list(tables)
+        self._prefix, self._rest, self._tables = prefix, rest, list(tables)
+        self._optimizers = {str(getattr(one, "_name", None) or getattr(one, "name", "")) for one in _objects(rest)
+                            if isinstance(one, KERAS_OPTIMIZERS + (tf.train.Optimizer,))}
         self._variables = [one for one in _variables(rest) if not any(one is table.steps for table in self._tables)]
 
     def check(self) -> None:
@@ -50,7 +53,7 @@ class GraphRest:
             if name in left:
                 table.steps.assign(reader.get_tensor(name))
                 left.remove(name)
-        if left and self._variables:
+        if left and self._rest is not None:
             tf.logging.warning(
                 "%s was saved in a graph, and nothing in the tf.train.Checkpoint is called as these variables of it: "
                 "%s. What of the model or its optimizer is made later begins anew: build both, then restore.",
@@ -58,36 +61,51 @@ class GraphRest:
 
     def _found(self) -> Dict[str, Any]:
         """{name in the checkpoint: variable}."""
-        saved = tf.train.NewCheckpointReader(self._prefix).get_variable_to_shape_map()
+        reader = tf.train.NewCheckpointReader(self._prefix)
+        saved, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
         found: Dict[str, Any] = {}
         for variable in self._variables:
             name = variable.name.split(":")[0]
-            fitting = [name] if name in saved else [one for one in saved if _within(name, one) or _within(one, name)]
-            fitting = [one for one in fitting if one not in found and saved[one] == variable.shape.as_list()]
+            fitting = [one for one in ([name] if name in saved else filter(functools.partial(self._alike, name), saved))
+                       if one not in found and saved[one] == variable.shape.as_list()
+                       and _holds(variable.dtype.base_dtype, dtypes[one], reader, one)]
             if len(fitting) != 1:
                 raise MismatchError((
-                    "{} was saved in a graph, whose variables are found by their names, and has {} for '{}' {} of the "
-                    "tf.train.Checkpoint; it has {}. Give it the name that it had in the graph, or leave it out of "
+                    "{} was saved in a graph, whose variables are found by their names, and has {} for '{}' {} {} of "
+                    "the tf.train.Checkpoint; it has {}. Give it the name that it had in the graph, or leave it out of "
                     "the tf.train.Checkpoint.").format(
                         self._prefix, _some(fitting) + ", all alike," if fitting else "nothing", name,
-                        variable.shape.as_list(), _some(saved)))
+                        variable.dtype.base_dtype.name, variable.shape.as_list(), _some(saved)))
             found[fitting[0]] = variable
         return found
+
+    def _alike(self, name: str, other: str) -> bool:
+        """Whether one of two names is the other with an optimizer's scope."""
+        shorter, longer = sorted((name, other), key=len)
+        return longer.endswith("/" + shorter) and not self._optimizers.isdisjoint(longer.split("/"))
+
+
+def _objects(rest: Any) -> List[Any]:
+    return [] if rest is None else list(checkpoint_objects.util.list_objects(rest._saver._graph_view))
+
+
+def _holds(wanted: tf.DType, saved: tf.DType, reader: Any, name: str) -> bool:
+    """Whether a variable may have what was saved: of its dtype, or a whole number that it can be."""
+    if wanted == saved:
+        return True
+    if not (wanted.is_integer and saved.is_integer):
+        return False
+    value = reader.get_tensor(name)
+    return bool((value >= wanted.min).all() and (value <= wanted.max).all())
 
 
 def _variables(rest: Any) -> List[Any]:
     """Those of a tf.train.Checkpoint, but for tables' and counts of saves."""
-    if rest is None:
-        return []
-    objects = checkpoint_objects.util.list_objects(rest._saver._graph_view)
+    objects = _objects(rest)
     kinds = checkpoint_objects.Checkpoint, checkpoint_objects.CheckpointV1
     counts = [one.save_counter for one in [rest] + objects if isinstance(one, kinds)]
     return [one for one in objects if isinstance(one, tf.compat.v2.Variable) and not isinstance(one, ShardVariable)
             and not any(one is count for count in counts)]
-
-
-def _within(name: str, other: str) -> bool:
-    return other.endswith("/" + name)
 
 
 def _some(names: Iterable[str]) -> str:

@@ -1,8 +1,10 @@
 """Whole training runs saved and restored in a loop of one's own."""
+import os
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
+from sok1x import launch
 from sok1x.checkpoint import dense_saver
 from sok1x.checkpoint.restoring import Restoring
 from sok1x.checkpoint.saving import Saving
@@ -26,6 +28,7 @@ class CheckpointManager:
             their slots: the model, optimizers, counters. Tables in it are passed over.
 
     Raises:
+        TypeError: checkpoint_dir is no path.
         ValueError: keep_checkpoint_max is negative, or a checkpoint was given in a graph.
 
     Example:
@@ -49,8 +52,9 @@ class CheckpointManager:
     """
 
     def __init__(self, checkpoint_dir: str, keep_checkpoint_max: Optional[int] = 5, checkpoint: Any = None) -> None:
+        checkpoint_dir = check_folder("CheckpointManager", checkpoint_dir)
         check_keep("CheckpointManager", keep_checkpoint_max)
-        self._eager: Any = None
+        self._folder, self._eager = checkpoint_dir, None
         if eager.is_on():
             from sok1x.checkpoint import eager_run  # slow to import, and of TensorFlow 2 alone
             self._eager = eager_run.EagerRun(checkpoint_dir, keep_checkpoint_max, checkpoint)
@@ -105,13 +109,32 @@ class CheckpointManager:
         if self._eager is None:
             self._check("restore", session)
         restored = self._restoring.restore(session, step) if self._eager is None else self._eager.restore(step)
+        if restored is None:
+            self._warn_of_others()
         return None if restored is None else restored.step
+
+    def _warn_of_others(self) -> None:
+        """There may be what a tf.train.Saver has saved on one rank, which is no checkpoint of ours."""
+        latest = None if launch.current().rank else tf.train.latest_checkpoint(self._folder)
+        if latest is not None:
+            tf.logging.warning(
+                "CheckpointManager.restore: %s has no checkpoint of sok1x, so nothing is restored; the last one there "
+                "is TensorFlow's own, %s, as one rank saves it. tf.train.Saver().restore reads it in a graph, whose "
+                "CheckpointManager then saves what any number of ranks restore", self._folder, latest)
 
     def _check(self, what: str, session: Any) -> None:
         if getattr(session, "graph", self._graph) is not self._graph:
             raise ValueError("CheckpointManager.{}: session: got one of another graph than that in which the manager "
                              "was made, expected one of that graph; make the manager in the model's graph, inside "
                              "`with graph.as_default():`".format(what))
+
+
+def check_folder(who: str, checkpoint_dir: Any) -> str:
+    """A folder's path as a str. Raises TypeError where it is none."""
+    path = os.fspath(checkpoint_dir) if hasattr(checkpoint_dir, "__fspath__") else checkpoint_dir
+    if not isinstance(path, str) or not path:
+        raise TypeError("{}: checkpoint_dir: got {!r}, expected a folder's path".format(who, checkpoint_dir))
+    return path
 
 
 def check_keep(who: str, keep_checkpoint_max: Optional[int]) -> None:

@@ -1,4 +1,5 @@
 """The hook that saves and restores whole training runs."""
+import numbers
 import os
 from typing import Any, List, Optional
 
@@ -6,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint import agreed_timer, dense_saver, tensorflow_errors
-from sok1x.checkpoint.manager import check_keep
+from sok1x.checkpoint.manager import check_folder, check_keep
 from sok1x.checkpoint.ranks import Ranks
 from sok1x.checkpoint.restoring import Restoring
 from sok1x.checkpoint.saving import Saving
@@ -44,6 +45,7 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
             been told once may be told again. Equal on all ranks.
 
     Raises:
+        TypeError: checkpoint_dir is no path.
         ValueError: neither or both of save_secs and save_steps are given, or not above 0, or keep_checkpoint_max is
             negative, or save_on_sigterm is something else, or given elsewhere than on the main thread.
         RuntimeError: (at a session's begin) the graph has no global step.
@@ -77,7 +79,9 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
     def __init__(self, checkpoint_dir: str, save_secs: Optional[float] = None, save_steps: Optional[int] = None,
                  listeners: Optional[List[tf.train.CheckpointSaverListener]] = None,
                  keep_checkpoint_max: Optional[int] = 5, save_on_sigterm: Signals = False) -> None:
-        if (save_secs is None) == (save_steps is None) or not (save_secs or save_steps or 0) > 0:
+        checkpoint_dir = check_folder("CheckpointSaverHook", checkpoint_dir)
+        every: Any = save_secs if save_steps is None else save_steps
+        if (save_secs is None) == (save_steps is None) or not isinstance(every, numbers.Real) or not float(every) > 0:
             raise ValueError("CheckpointSaverHook: got save_secs={} and save_steps={}, expected one of them, above "
                              "0".format(save_secs, save_steps))
         check_keep("CheckpointSaverHook", keep_checkpoint_max)

@@ -58,6 +58,7 @@ What TensorFlow, Keras and Horovod must know of tables:
     unfit_newer_optimizers  those that are not right for tables
     loss_scaling        TensorFlow's own loss scaling
     keras_loss_scaling  Keras' loss scaling
+    keras3              what is said of Keras 3's layers and optimizers
     keras_attributes    tables that are attributes of Keras' layers and models
     weights_owner       and whose shards a list of weights has
     loop_gradients      gradients of loops

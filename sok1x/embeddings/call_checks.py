@@ -4,7 +4,7 @@ from typing import Any, Optional, Union
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager
+from sok1x.core import eager, keras3
 from sok1x.embeddings import learning_phase
 from sok1x.embeddings.arguments import KEY_DTYPES
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable
@@ -69,8 +69,8 @@ def dense(layer: Any, values: Any, shape: Any) -> tf.Tensor:
     if isinstance(values, (np.ndarray, Variable)):
         values = tf.convert_to_tensor(values)
     if not isinstance(values, tf.Tensor):
-        raise TypeError("{}: got {!r} of type {}, expected a tf.Tensor of keys {}".format(
-            layer.label, values, type(values).__name__, _written(shape)))
+        raise TypeError("{}: got {!r} of type {}, expected a tf.Tensor of keys {}{}".format(
+            layer.label, values, type(values).__name__, _written(shape), keras3.hint(values)))
     keys(layer, values)
     if not values.shape.is_compatible_with(shape):
         raise ValueError("{}: got keys of shape {}, expected {}; reshape the keys with tf.reshape{}".format(
@@ -111,7 +111,8 @@ def sparse(layer: Any, values: Any, slot_num: int, max_nnz: int) -> tf.SparseTen
     if not isinstance(values, tf.SparseTensor):
         raise TypeError("{}: got {!r} of type {}, expected a tf.SparseTensor of keys, dense_shape [B * {}, {}]; make "
                         "one with tf.SparseTensor or tf.RaggedTensor.to_sparse, or use sok1x.All2AllDenseEmbedding "
-                        "for dense keys".format(layer.label, values, type(values).__name__, slot_num, max_nnz))
+                        "for dense keys{}".format(layer.label, values, type(values).__name__, slot_num, max_nnz,
+                                                  keras3.hint(values)))
     keys(layer, values.values)
     shape = values.shape
     if shape.rank not in (None, 2) or values.indices.shape[1:].as_list() not in ([2], [None]):
@@ -184,13 +185,15 @@ def graph(layer: Any) -> None:
         ...         max_vocabulary_size_per_gpu=16, embedding_vec_size=4, slot_num=2, nnz_per_slot=1)
         ...     call_checks.graph(layer)
     """
+    keras3.warn_within(layer.label)
     current, home = tf.get_default_graph(), layer.embedding_variable.graph
     if current is home or (eager.is_on() and home is eager.graph()):
         return
     if current.building_function:
         raise ValueError("{}: got a call inside a tf.function, a tf.data function or another function body, expected "
                          "one in the graph itself, where all ranks can agree on the order of exchanges; move the call "
-                         "out of the function".format(layer.label))
+                         "out of the function (with control flow v2 a branch of tf.cond and a tf.while_loop are such: "
+                         "tf.compat.v1.disable_control_flow_v2() avoids that)".format(layer.label))
     raise ValueError("{}: got a call in another tf.Graph than the one in which the layer was made, expected the same; "
                      "make the layer under the same `with graph.as_default():` as its calls (a table's name is the "
                      "same in both graphs, so tf.train.Saver carries its state over)".format(layer.label))

@@ -5,7 +5,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import function_marks, loss_scaling, newer_optimizers
+from sok1x.core import function_marks, keras3, loss_scaling, newer_optimizers
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2
 from sok1x.graph_ops.operations import embedding
@@ -75,7 +75,7 @@ def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = 
         mixin = _DistributedKeras
     else:
         raise TypeError("DistributedOptimizer: got {!r} of type {}, expected an optimizer of tf.train or "
-                        "tf.keras.optimizers".format(optimizer, base.__name__))
+                        "tf.keras.optimizers{}".format(optimizer, base.__name__, keras3.hint(optimizer)))
     made: Any = object.__new__(_class(mixin, base, bool(average), clip_norm))
     object.__setattr__(made, "__dict__", optimizer.__dict__)
     return made

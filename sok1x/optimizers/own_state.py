@@ -3,6 +3,7 @@ from typing import Any, Dict, Tuple
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core import keras3
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, NewKerasOptimizer
 from sok1x.optimizers import unfit
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
@@ -53,7 +54,7 @@ def with_own_state(optimizer: Any) -> Any:
         base = next(one for one in base.__mro__ if one.__module__.split(".")[0] != "horovod")
     else:
         raise TypeError("OptimizerWrapper: got {!r} of type {}, expected an optimizer of tf.train or "
-                        "tf.keras.optimizers".format(optimizer, base.__name__))
+                        "tf.keras.optimizers{}".format(optimizer, base.__name__, keras3.hint(optimizer)))
     if hasattr(optimizer, "_loss_scale"):
         raise TypeError("OptimizerWrapper: got a {}, which scales losses; wrap the optimizer that it was given, and "
                         "give it gradients that are scaled back".format(base.__name__))

@@ -164,11 +164,35 @@ def test_manager(tmp_path):
 
 @pytest.mark.parametrize("arguments, words", [
     (dict(), "save_secs=None and save_steps=None, expected one"), (dict(save_secs=1, save_steps=1), "expected one"),
-    (dict(save_steps=0), "above 0"), (dict(save_secs=-1), "above 0"),
+    (dict(save_steps=0), "above 0"), (dict(save_steps="5"), "save_steps=5, expected"), (dict(save_secs=-1), "above 0"),
     (dict(save_steps=1, keep_checkpoint_max=-1), "keep_checkpoint_max: got -1")])
 def test_arguments(arguments, words):
     with pytest.raises(ValueError, match=words):
         sok.CheckpointSaverHook("folder", **arguments)
+
+
+@pytest.mark.parametrize("folder", [None, 5, ""])
+def test_a_folder_that_is_none(folder):
+    for make in (lambda: sok.CheckpointSaverHook(folder, save_steps=1), lambda: sok.CheckpointManager(folder)):
+        with pytest.raises(TypeError, match="checkpoint_dir: got {!r}, expected a folder's path".format(folder)):
+            make()
+
+
+def test_a_folder_of_tensorflows_own_checkpoints_is_warned_about(tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(tf.logging, "warning", lambda text, *values: said.append(text % values))
+    with tf.Graph().as_default(), tf.Session() as session:
+        layer = sok.All2AllDenseEmbedding(8, 2, 1, 1)
+        manager, saver = sok.CheckpointManager(str(tmp_path)), tf.train.Saver()
+        session.run(sok.Init(global_batch_size=1))
+        session.run(layer.embedding_variable.initializer)
+        session.run(tf.global_variables_initializer())
+        assert manager.restore(session) is None and not said
+        saver.save(session, str(tmp_path / "model"), 3)
+        assert manager.restore(session) is None
+        assert ["TensorFlow's own, {}".format(tmp_path / "model-3") in one for one in said] == [True]
+        manager.save(session, 4)
+        assert manager.restore(session) == 4 and len(said) == 1
 
 
 def test_needs_a_global_step(tmp_path):

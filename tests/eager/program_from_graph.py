@@ -104,6 +104,45 @@ def refused(keys, folder, name, dense, optimizer, words, saved="legacy adam"):
         np.testing.assert_array_equal(now.numpy(), then)
 
 
+def by_names(keys, folder):
+    """A variable gets what one of its name, dtype and shape had; what is not made yet is warned about."""
+    with tf.Graph().as_default():
+        v1 = tf.compat.v1
+        layer = sok.All2AllDenseEmbedding(64, DIM, 1, 1, name="named")
+        for name, value in (("large", 2 ** 40), ("small", 7), ("part", 1.75), ("dense/kernel", [1.0, 2.0])):
+            v1.get_variable(name, initializer=tf.constant(value, tf.int64 if isinstance(value, int) else tf.float32),
+                            use_resource=True)
+        looked_up = layer(tf.constant(keys.reshape(-1, 1, 1)), training=True)
+        init, manager = sok.Init(global_batch_size=KEYS), sok.CheckpointManager(folder)
+        with v1.Session() as session:
+            session.run(init)
+            session.run(v1.global_variables_initializer())
+            session.run(looked_up)
+            manager.save(session, 1)
+    layer = sok.All2AllDenseEmbedding(64, DIM, 1, 1, name="named")
+    layer(tf.constant(keys.reshape(-1, 1, 1)), training=True)
+    for name, first, fits in (("large", np.int32(0), False), ("large", np.int64(0), True), ("small", np.int32(0), True),
+                              ("part", np.int32(0), False), ("tower2/dense/kernel", np.zeros(2, np.float32), False),
+                              ("dense/kernel", np.zeros(2, np.float32), True)):
+        variable = tf.Variable(first, name=name)
+        manager = sok.CheckpointManager(folder, checkpoint=tf.train.Checkpoint(one=variable))
+        if fits:
+            assert manager.restore() == 1 and (variable.numpy() != 0).all(), name
+            continue
+        try:
+            manager.restore()
+        except CheckpointError as error:
+            assert "has nothing for '{}'".format(name) in str(error), error
+        else:
+            raise AssertionError(name)
+    said = []
+    tf.get_logger().addFilter(lambda record: said.append(record.getMessage()))
+    tf.get_logger().setLevel("WARNING")
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    assert sok.CheckpointManager(folder, checkpoint=tf.train.Checkpoint(model=model)).restore() == 1
+    assert ["dense/kernel, large, part, small" in one for one in said] == [True], said
+
+
 def main(seed, folder):
     sok.Init(global_batch_size=KEYS)
     rank, ranks = launch.current().rank, launch.current().size
@@ -112,6 +151,7 @@ def main(seed, folder):
         for table in TABLES:
             goes_on(optimizer, table, keys, os.path.join(folder, optimizer + table))
     refused(keys, os.path.join(folder, "one"), "one", "other", "legacy adam", "has nothing for 'one_other'")
+    by_names(keys, os.path.join(folder, "names"))
     for name, optimizer, saved in (("two", "newer rmsprop", "legacy adam"), ("three", "legacy adam", "legacy adamax")):
         refused(keys, os.path.join(folder, name), name, "dense", optimizer, "saved with another optimizer", saved)
     sys.stdout.write("ok\n")

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import types
 
@@ -65,6 +66,18 @@ def test_the_alarm_clock_is_set_before_any_other_thread_runs():
     monitor = failure.Monitor(types.SimpleNamespace(grace_seconds=1.5))
     monitor.failed(None)
     assert 4 < signal.alarm(0) <= 6
+
+
+def test_streams_are_flushed_where_no_thread_can_be_started(monkeypatch):
+    """As Python 3.12 ends."""
+    def start(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    flushed = []
+    monkeypatch.setattr(failure, "_flush", lambda: flushed.append(threading.current_thread()))
+    failure._flush_for_a_moment()
+    assert flushed == [threading.main_thread()]
 
 
 def test_ranks_that_catch_the_failure_still_end_non_zero(way):

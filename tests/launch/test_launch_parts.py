@@ -170,6 +170,17 @@ def test_settings(monkeypatch):
             environment.num_threads()
 
 
+def test_switches(monkeypatch):
+    monkeypatch.delenv("SOK1X_FUSE", raising=False)
+    assert environment.switch("SOK1X_FUSE") is None
+    for value, on in (("0", False), (" 1 ", True)):
+        monkeypatch.setenv("SOK1X_FUSE", value)
+        assert environment.switch("SOK1X_FUSE") is on
+    monkeypatch.setenv("SOK1X_FUSE", "false")
+    with pytest.raises(LaunchError, match="SOK1X_FUSE must be 0 or 1; got 'false'"):
+        environment.switch("SOK1X_FUSE")
+
+
 def test_ranks_read_well():
     assert agreement.rank_list([3]) == "rank 3"
     assert agreement.rank_list([1, 0]) == "ranks 0, 1"
