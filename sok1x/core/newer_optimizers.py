@@ -199,6 +199,8 @@ def _of_known_shape(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of one that asks for a variable's shape at each step, to make a slot's first value."""
     def create_slots(self: Any, variables: Any) -> Any:
         if not eager.is_on():
+            for variable in () if growing_shape.are_shapes_known() else variables:
+                growing_shape.refuse_if_growing(variable)
             return stock(self, variables)
         with growing_shape.shapes_known():
             return stock(self, variables)

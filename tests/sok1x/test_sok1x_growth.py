@@ -107,3 +107,13 @@ def test_what_a_group_has_found_to_need_more_rows_is_not_looked_up_again(monkeyp
             assert session.run(layer.embedding_variable.rows_in_use()) == len(np.unique(np.concatenate(batches)))
     for grown, fixed in zip(found, found[len(batches):]):
         assert grown.tobytes() == fixed.tobytes()
+
+
+@pytest.mark.parametrize("kind", [tf.train.FtrlOptimizer, tf.train.ProximalAdagradOptimizer])
+def test_an_optimizer_that_asks_how_many_rows_there_are(kind):
+    with tf.Graph().as_default():
+        table = sok.DynamicVariable(2, name="users")
+        loss = tf.reduce_sum(sok.all2all_dense_embedding(table, tf.constant([1, 2])))
+        with pytest.raises(ValueError, match=r"'users' grows.*wrap it: sok1x.OptimizerWrapper\(optimizer\)"):
+            kind(0.1).minimize(loss, var_list=[table])
+        sok.OptimizerWrapper(kind(0.1)).minimize(loss, var_list=[table])
