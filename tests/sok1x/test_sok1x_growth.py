@@ -116,4 +116,4 @@ def test_an_optimizer_that_asks_how_many_rows_there_are(kind):
         loss = tf.reduce_sum(sok.all2all_dense_embedding(table, tf.constant([1, 2])))
         with pytest.raises(ValueError, match=r"'users' grows.*wrap it: sok1x.OptimizerWrapper\(optimizer\)"):
             kind(0.1).minimize(loss, var_list=[table])
-        sok.OptimizerWrapper(kind(0.1)).minimize(loss, var_list=[table])
+        sok.OptimizerWrapper(kind(0.1)).apply_gradients([(tf.gradients(loss, table)[0], table)])
