@@ -10,7 +10,7 @@ import os
 import signal
 
 NAME = "sok1x-ends"
-SIGNAL = signal.SIGHUP  # its number is the code with which it ends
+SIGNAL = 1  # SIGHUP, where there is one; its number is the code with which the process ends
 _SIZE = "OMPI_COMM_WORLD_SIZE"
 _PR_SET_NAME = 15
 
