@@ -132,7 +132,6 @@ class TableSaver(tf.train.Saver):
             if place.folder is not None:
                 self._expect_whole("restore")
                 tf.logging.info("Restoring parameters from %s", place.folder)
-                unheld_tables.warn(sess.graph, place.folder, {table.name for table in self._held.tables})
                 self._restoring.restore_whole(sess, place.folder)
             elif whose_shards.are_one_ranks(places, world, self._held.tables):
                 self._expect_whole("restore")

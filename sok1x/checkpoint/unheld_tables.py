@@ -1,9 +1,10 @@
-"""A Saver that restores from a whole checkpoint and does not hold all of the graph's tables that are in it: a warning.
+"""A Saver that restores from a whole checkpoint and holds none of the graph's tables that are in it: a warning.
 
 It is what a user may want; and what becomes of `slim.assign_from_checkpoint_fn(..., ignore_missing_vars=True)`, and of
-all that asks TensorFlow which variables a checkpoint has: of several ranks' it has the dense ones.
+all that asks TensorFlow which variables a checkpoint has: of several ranks' it has the dense ones. Who names some of
+the tables knows which.
 """
-from typing import Any, Callable, Collection
+from typing import Any, Callable
 
 import tensorflow.compat.v1 as tf
 
@@ -13,14 +14,20 @@ from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core.graph_keys import GraphKeys
 
 
-def warn(graph: tf.Graph, folder: str, held: Collection[str]) -> None:
-    """Names the tables that are there and here, and not held: rank 0 does, of all ranks.
+def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """`tf.train.Saver.restore` of a Saver without tables."""
+    def restore(self: Any, sess: Any, save_path: Any) -> Any:
+        if getattr(self, "for_tables", True) and sess is not None and save_path is not None:
+            folder = prefixes.folder_of(str(save_path))
+            if folder is not None:
+                _warn(sess.graph, folder)
+        return stock(self, sess, save_path)
 
-    Args:
-        graph: with tables.
-        folder: the checkpoint's.
-        held: names of the tables that are restored.
-    """
+    return restore
+
+
+def _warn(graph: tf.Graph, folder: str) -> None:
+    """Names the tables that are there and here: rank 0 does, of all ranks."""
     if launch.current() is not None and launch.current().rank:
         return
     try:
@@ -28,22 +35,10 @@ def warn(graph: tf.Graph, folder: str, held: Collection[str]) -> None:
     except CheckpointError:  # who restores tables says what is wrong with it
         return
     left = [table.table.name for table in graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
-            if hasattr(table, "m_var_name") and table.table.name not in held
-            and former_names.saved_as(table.table.name, saved, [table]) in saved]
+            if hasattr(table, "m_var_name") and former_names.saved_as(table.table.name, saved, [table]) in saved]
     if left:
         tf.logging.warning(
             "%s has table%s '%s', which this tf.train.Saver does not hold: it leaves the rows as they are. "
             "tf.train.Saver() holds all; TensorFlow's list of a checkpoint's variables has no tables of several ranks.",
             folder, "s" if len(left) > 1 else "", "', '".join(left))
 
-
-def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """`tf.train.Saver.restore` of a Saver without tables."""
-    def restore(self: Any, sess: Any, save_path: Any) -> Any:
-        if getattr(self, "for_tables", True) and sess is not None and save_path is not None:
-            folder = prefixes.folder_of(str(save_path))
-            if folder is not None:
-                warn(sess.graph, folder, ())
-        return stock(self, sess, save_path)
-
-    return restore
