@@ -96,13 +96,15 @@ def see_off():
 
 
 def _ending(launcher):
-    """{process: rank} of those of a launcher that end."""
-    return {pid: _rank_of(pid) for pid in _pids() if _is_ending(pid) and launcher_above(pid) == launcher}
-
-
-def _is_ending(pid):
-    name, state, _, _ = look(pid)
-    return name == ends.NAME and state not in _ENDED
+    """{process: rank} of those of a launcher that end, and have no child that they may be waiting for."""
+    living = {}
+    for pid in _pids():
+        name, state, parent, _ = look(pid)
+        if name is not None and state not in _ENDED:
+            living[pid] = name, parent
+    parents = {parent for _, parent in living.values()}
+    return {pid: _rank_of(pid) for pid, (name, _) in living.items()
+            if name == ends.NAME and pid not in parents and launcher_above(pid) == launcher}
 
 
 def _signal(pid, signum):

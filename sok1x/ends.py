@@ -12,6 +12,7 @@ import signal
 NAME = "sok1x-ends"
 SIGNAL = 1  # SIGHUP, where there is one; its number is the code with which the process ends
 _SIZE = "OMPI_COMM_WORLD_SIZE"
+_RANK = "_SOK1X_RANK"  # the first process of a rank that has imported sok1x
 _PR_SET_NAME = 15
 
 
@@ -21,7 +22,7 @@ def say(process: int) -> None:
         return
     try:
         library = ctypes.CDLL(None)
-        if signal.getsignal(SIGNAL) != signal.SIG_IGN:  # as under nohup
+        if signal.getsignal(SIGNAL) == signal.SIG_DFL:  # not under nohup, nor where the program has a handler
             library.signal.argtypes, library.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
             library.signal(SIGNAL, ctypes.cast(library._exit, ctypes.c_void_p))
         library.prctl(_PR_SET_NAME, NAME.encode(), 0, 0, 0)
@@ -30,6 +31,6 @@ def say(process: int) -> None:
 
 
 def watch() -> None:
-    """Has this process say so, where it is one of several ranks."""
-    if (os.environ.get(_SIZE) or "1") != "1":
+    """Has this process say so, if it is one of several ranks, and not what one has started: that ends as it likes."""
+    if (os.environ.get(_SIZE) or "1") != "1" and os.environ.setdefault(_RANK, str(os.getpid())) == str(os.getpid()):
         atexit.register(say, os.getpid())

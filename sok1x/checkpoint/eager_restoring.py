@@ -61,11 +61,17 @@ def restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
     def restore(self: Any, trackable: Any, *args: Any, **kwargs: Any) -> Any:
         if _loading.value or not tf.executing_eagerly() or shard_variable.are_left_out():
             return stock(self, trackable, *args, **kwargs)
-        with _noted(one for one in checkpoint_objects.util.list_objects(
-                checkpoint_objects.graph_view_lib.ObjectGraphView(trackable))
-                    if isinstance(one, EmbeddingVariable) and one._update_uid < self.restore_uid):
+        with _noted(one for one in _tables_of(trackable) if one._update_uid < self.restore_uid):
             return stock(self, trackable, *args, **kwargs)
     return restore
+
+
+def _tables_of(trackable: Any) -> List[EmbeddingVariable]:
+    try:
+        objects = checkpoint_objects.util.list_objects(checkpoint_objects.graph_view_lib.ObjectGraphView(trackable))
+    except ValueError:  # there is something that could not be saved, and may be restored
+        return []
+    return [one for one in objects if isinstance(one, EmbeddingVariable)]
 
 
 def _load(stock: Callable[..., Any], saver: Any, prefix: str, options: Any) -> Any:

@@ -44,7 +44,7 @@ def expect_own(tables: Iterable[Any], pairs: List[Tuple[Any, Any]]) -> List[Tupl
         pairs: (variable, value).
 
     Returns:
-        The pairs to assign.
+        The pairs to assign. What was computed with, as averages of lists are, is no list of a rank's any more.
 
     Raises:
         ValueError: weights of another rank, or of another number of ranks.
@@ -58,6 +58,11 @@ def expect_own(tables: Iterable[Any], pairs: List[Tuple[Any, Any]]) -> List[Tupl
     for table in tables:
         for place in [place for place, (one, _) in enumerate(pairs) if one is table.index[0]]:
             index = np.asarray(pairs[place][1])
+            if index.dtype != np.int64:
+                index = np.array(index)
+                index[_free(index), 0] = 0
+                pairs[place] = pairs[place][0], index
+                continue
             note = _note_of(index)
             if note is None:
                 continue

@@ -219,6 +219,36 @@ print("ends", flush=True)
 sys.stdin.read()
 print("has ended", flush=True)
 """
+WITH_CHILDREN = """
+import multiprocessing, multiprocessing.pool  # whose processes are joined as this one ends, after it has said so
+import os, subprocess, sys, time
+import sok1x
+
+def train():
+    if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+        time.sleep(10)
+    sok1x.init()
+    print("fine", flush=True)
+
+if __name__ == "__main__":
+    if sys.argv[1] == "spawns":
+        multiprocessing.get_context("spawn").Process(target=train).start()
+    else:
+        if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+            subprocess.run([sys.executable, "-c", "import atexit, time; atexit.register(time.sleep, 8); import sok1x"])
+        train()
+"""
+
+
+@pytest.mark.parametrize("way", ["spawns", "runs"])
+def test_what_a_rank_has_started_is_not_taken_for_it(tmp_path, way):
+    """A rank that ends while its child trains; a child that ends slowly while its rank is yet to train."""
+    program = tmp_path / "program.py"
+    program.write_text(WITH_CHILDREN)
+    done = run_ranks(2, str(program), way, timeout=60, fresh=True)
+    assert done.out.count("fine") == 2, str(done)
+
+
 SEES_OFF = """
 import subprocess, sys
 from sok1x.launch import siblings

@@ -58,3 +58,11 @@ def test_what_has_no_note(monkeypatch):
     assert (noted([np.ones(3), index(8)])[1] == index(8)).all()
     monkeypatch.setattr(launch, "current", lambda: None)
     assert (noted([np.ones(3), index(5)])[1] == index(5)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_what_was_averaged_is_taken(monkeypatch, dtype):
+    on(monkeypatch, 1, 2)
+    lists = [noted([np.ones(3), index(5)]) for _ in range(2)]
+    values = expected([np.mean(both, axis=0).astype(dtype) for both in zip(*lists)])
+    assert (values[1][:5] == index(5)[:5]).all() and (values[1][5:, 1] == -1).all() and (values[1][5:, 0] == 0).all()
