@@ -97,11 +97,7 @@ def see_off():
 
 def _ending(launcher):
     """{process: rank} of those of a launcher that end, and have no child that they may be waiting for."""
-    living = {}
-    for pid in _pids():
-        name, state, parent, _ = look(pid)
-        if name is not None and state not in _ENDED:
-            living[pid] = name, parent
+    living = _living()
     parents = {parent for _, parent in living.values()}
     return {pid: _rank_of(pid) for pid, (name, _) in living.items()
             if name == ends.NAME and pid not in parents and launcher_above(pid) == launcher}
@@ -114,24 +110,20 @@ def _signal(pid, signum):
         return
 
 
-def _pids():
+def _living():
+    """{process: (name, parent)} of all that have not ended; nothing where nobody can say."""
     try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
-        return []
+        return {}
+    looks = ((pid, look(pid)) for pid in pids)
+    return {pid: (name, parent) for pid, (name, state, parent, _) in looks if name is not None and state not in _ENDED}
 
 
 def _children(parent):
     """The processes of a parent that have not ended; None where it is gone, or nobody can say."""
-    pids = _pids()
-    if parent not in pids:
-        return None
-    return [pid for pid in pids if _is_child(pid, parent)]
-
-
-def _is_child(pid, parent):
-    _, state, its_parent, _ = look(pid)
-    return its_parent == parent and state not in _ENDED
+    living = _living()
+    return [pid for pid, (_, its_parent) in living.items() if its_parent == parent] if parent in living else None
 
 
 def _rank_of(pid):

@@ -34,9 +34,10 @@ class GraphRest:
 
     def __init__(self, prefix: str, rest: Any, tables: Iterable[Any]) -> None:
         self._prefix, self._rest, self._tables = prefix, rest, list(tables)
-        self._optimizers = {str(getattr(one, "_name", None) or getattr(one, "name", "")) for one in _objects(rest)
+        objects = [] if rest is None else checkpoint_objects.util.list_objects(rest._saver._graph_view)
+        self._optimizers = {str(getattr(one, "_name", None) or getattr(one, "name", "")) for one in objects
                             if isinstance(one, KERAS_OPTIMIZERS + (tf.train.Optimizer,))}
-        self._variables = [one for one in _variables(rest) if not any(one is table.steps for table in self._tables)]
+        self._variables = _dense(objects, [table.steps for table in self._tables])
 
     def check(self) -> None:
         """Raises MismatchError where something of `rest` is not there, or is there twice or in another shape."""
@@ -85,10 +86,6 @@ class GraphRest:
         return longer.endswith("/" + shorter) and not self._optimizers.isdisjoint(longer.split("/"))
 
 
-def _objects(rest: Any) -> List[Any]:
-    return [] if rest is None else list(checkpoint_objects.util.list_objects(rest._saver._graph_view))
-
-
 def _holds(wanted: tf.DType, saved: tf.DType, reader: Any, name: str) -> bool:
     """Whether a variable may have what was saved: of its dtype, or a whole number that it can be."""
     if wanted == saved:
@@ -99,13 +96,12 @@ def _holds(wanted: tf.DType, saved: tf.DType, reader: Any, name: str) -> bool:
     return bool((value >= wanted.min).all() and (value <= wanted.max).all())
 
 
-def _variables(rest: Any) -> List[Any]:
-    """Those of a tf.train.Checkpoint, but for tables' and counts of saves."""
-    objects = _objects(rest)
+def _dense(objects: List[Any], steps: List[Any]) -> List[Any]:
+    """Variables among the objects of a tf.train.Checkpoint, but for tables', with their steps, and counts of saves."""
     kinds = checkpoint_objects.Checkpoint, checkpoint_objects.CheckpointV1
-    counts = [one.save_counter for one in [rest] + objects if isinstance(one, kinds)]
+    others = steps + [one.save_counter for one in objects if isinstance(one, kinds)]
     return [one for one in objects if isinstance(one, tf.compat.v2.Variable) and not isinstance(one, ShardVariable)
-            and not any(one is count for count in counts)]
+            and not any(one is other for other in others)]
 
 
 def _some(names: Iterable[str]) -> str:

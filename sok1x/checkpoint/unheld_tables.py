@@ -41,4 +41,3 @@ def _warn(graph: tf.Graph, folder: str) -> None:
             "%s has table%s '%s', which this tf.train.Saver does not hold: it leaves the rows as they are. "
             "tf.train.Saver() holds all; TensorFlow's list of a checkpoint's variables has no tables of several ranks.",
             folder, "s" if len(left) > 1 else "", "', '".join(left))
-

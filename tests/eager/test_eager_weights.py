@@ -10,8 +10,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_gradients_to_rows_and_weights_of_any_order(ranks, seed, tmp_path):
-    finished = run_ranks(ranks, os.path.join(HERE, "program_weights.py"), seed, tmp_path, timeout=300)
+def test_gradients_to_rows_and_weights_of_any_order(ranks, seed):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_weights.py"), seed, timeout=300)
+    assert finished.out.count("ok") == ranks
+
+
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_weights_of_keras_layers_are_whole_tables(ranks, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_keras_weights.py"), tmp_path, timeout=300)
     assert finished.out.count("ok") == ranks
 
 
