@@ -64,6 +64,7 @@ By way of TensorFlow's own Savers and hooks, and Keras:
     saver_listener     tables beside the checkpoints of TensorFlow's hook
     agreed_timer       its clock, the same on all ranks
     early_stopping     Estimators' early stopping, on all ranks after one step
+    input_positions    how far each rank has read its data: what rank 0 must not save for all
     hooks_alike        whether all ranks are to save tables, asked before they begin
     talk               how the ranks' Savers talk
     keras_weights      `save_weights` and `load_weights`

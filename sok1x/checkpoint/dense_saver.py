@@ -5,7 +5,7 @@ from typing import Any, List, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import folders, former_names
+from sok1x.checkpoint import folders, former_names, input_positions
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.tables import TableState, dense_of
@@ -35,6 +35,12 @@ class VariablesSaver(tf.train.Saver):
                         for name, variable in names
                         if isinstance(variable, Variable) and variable._save_slice_info is None}
         self._former = former_names.of_graph(self._wanted)
+        self._iterators = input_positions.among(variable for _, variable in names)
+        self.expect_equal_on_ranks()
+
+    def expect_equal_on_ranks(self) -> None:
+        """Raises CheckpointError where something differs from rank to rank by its nature; all ranks call it."""
+        input_positions.refuse(self._iterators)
 
     @property
     def bytes(self) -> int:
@@ -70,6 +76,7 @@ class VariablesSaver(tf.train.Saver):
 
     def save(self, sess: tf.Session, save_path: str, *arguments: Any, **options: Any) -> Any:
         """As `tf.train.Saver.save`, on rank 0."""
+        self.expect_equal_on_ranks()
         world = launch.current()
         if world is not None and world.rank:
             return None
@@ -77,6 +84,7 @@ class VariablesSaver(tf.train.Saver):
 
     def restore_dense(self, sess: tf.Session, save_path: str) -> None:
         """As `tf.train.Saver.restore`; shards are left alone."""
+        self.expect_equal_on_ranks()
         with former_names.translated(save_path, self._former) as path:
             super().restore(sess, path)
 

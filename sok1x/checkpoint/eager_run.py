@@ -4,7 +4,7 @@ from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint import dense_saver, graph_rest, shard_names, slots_anew
+from sok1x.checkpoint import dense_saver, graph_rest, input_positions, shard_names, slots_anew
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.restoring import Restored, Restoring
@@ -103,6 +103,10 @@ class _Dense:
             self._whole = tf.compat.v2.train.Checkpoint(**parts)
 
     bytes = 0  # of what it writes: unknown before
+
+    def expect_equal_on_ranks(self) -> None:
+        """Raises CheckpointError where something differs from rank to rank by its nature."""
+        input_positions.refuse(input_positions.of_checkpoint(self._rest))
 
     def check(self, checkpoint: Checkpoint) -> None:
         """Raises DamagedError where one of TensorFlow's files is not what was saved."""

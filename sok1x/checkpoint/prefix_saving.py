@@ -52,6 +52,7 @@ class PrefixSaving(Saving):
             prefixes.remove_leftovers(self._prefix)
 
     def _begin(self, step: int) -> Any:
+        self._expect_equal_on_ranks()
         self._open()
         if self._ranks.rank:
             return None

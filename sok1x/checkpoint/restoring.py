@@ -82,6 +82,8 @@ class Restoring:
             source = former_names.source_of(checkpoint, table.table, world.rank, world.size, wanted(table.table))
             source.check()
             sources.append(source)
+        if self._dense is not None:
+            self._dense.expect_equal_on_ranks()
         if self._dense is not None and self._ranks.rank == 0:
             self._dense.check(checkpoint)
 

@@ -80,8 +80,13 @@ class Saving:
             self._lock = folder_lock.of_process(self._directory)
             folders.remove_leftovers(self._lock)
 
+    def _expect_equal_on_ranks(self) -> None:
+        if self._dense is not None:
+            self._dense.expect_equal_on_ranks()
+
     def _begin(self, step: int) -> Any:
         """Rank 0: the save's token, and the folder that it goes to at first."""
+        self._expect_equal_on_ranks()
         self._open()
         if self._ranks.rank:
             return None

@@ -35,13 +35,14 @@ def watch(table: Table) -> None:
         >>> with tf.Graph().as_default():
         ...     watching.watch(sok.EmbeddingVariable(rows=8, dim=4).table)  # a second time: nothing
     """
-    from sok1x.checkpoint import eager_checkpoints, early_stopping, keras_weights, table_saver  # which need tables
+    from sok1x.checkpoint import eager_checkpoints, early_stopping, input_positions, keras_weights, table_saver
     from sok1x.metrics import evaluation
     from sok1x.optimizers import branched_steps, unfit
     from sok1x.serving import saving
     table_saver.watch()
     evaluation.watch()
     early_stopping.watch()
+    input_positions.watch()
     saving.watch()
     keras_weights.watch()
     keras_attributes.watch()

@@ -64,7 +64,8 @@ def of(optimizer: Any, variable: Any) -> Slots:
     for place, inside in vars(optimizer).items():
         if place != own_state.GIVEN and isinstance(inside, (tf.train.Optimizer, *KERAS_OPTIMIZERS)):
             slots = of(inside, variable)
-            if slots.variables:
+            # contrib's MovingAverageOptimizer leaves all to the one inside, and is none itself.
+            if slots.variables or (isinstance(optimizer, tf.train.Optimizer) and not hasattr(optimizer, "_slots")):
                 return slots
     name, renamed = _named(optimizer)
     if newer_optimizers.is_one(optimizer):

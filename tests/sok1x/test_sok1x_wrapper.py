@@ -242,6 +242,7 @@ def test_all_of_contrib_step_as_ever_or_are_refused_by_their_names(seed):
         "LazyAdamGSOptimizer": lambda of: of(0, 0.1), "LazyAdamOptimizer": lambda of: of(0.1),
         "MomentumWOptimizer": lambda of: of(0.01, 0.1, 0.9),
         "MovingAverageOptimizer": lambda of: of(v1.train.AdagradOptimizer(0.1)),
+        "MovingAverageOptimizer of descent": lambda of: of(v1.train.GradientDescentOptimizer(0.1)),
         "NadamOptimizer": lambda of: of(0.1), "RegAdagradOptimizer": lambda of: of(0.1),
         "VariableClippingOptimizer": lambda of: of(v1.train.GradientDescentOptimizer(0.1), {}, 1.0),
     }
@@ -283,14 +284,15 @@ def test_all_of_contrib_step_as_ever_or_are_refused_by_their_names(seed):
     gradient = tf.IndexedSlices(tf.constant(values_of), tf.constant([3, 1]), tf.constant([5, 2]))
     both, steps = [], []
     for name in sorted(make):
-        with v1.variable_scope(name):
+        kind = getattr(contrib, name.split(" ")[0])
+        with v1.variable_scope(name.replace(" ", "_")):
             table = sok.Variable(FIRST)
             other = v1.get_variable("other", initializer=FIRST, use_resource=True)
         both.append((table, other))
         with v1.control_dependencies(steps):
-            wrapped = sok.OptimizerWrapper(make[name](getattr(contrib, name)))
+            wrapped = sok.OptimizerWrapper(make[name](kind))
             steps.append(wrapped.apply_gradients([(gradient, table)]))
-            steps.append(make[name](getattr(contrib, name)).apply_gradients([(gradient, other)]))
+            steps.append(make[name](kind).apply_gradients([(gradient, other)]))
     for ours, theirs in values(both, steps, times=2):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
         assert (ours != FIRST).any()
