@@ -36,7 +36,6 @@ class VariablesSaver(tf.train.Saver):
                         if isinstance(variable, Variable) and variable._save_slice_info is None}
         self._former = former_names.of_graph(self._wanted)
         self._iterators = input_positions.among(variable for _, variable in names)
-        self.expect_equal_on_ranks()
 
     def expect_equal_on_ranks(self) -> None:
         """Raises CheckpointError where something differs from rank to rank by its nature; all ranks call it."""
@@ -106,6 +105,7 @@ class DenseSaver(VariablesSaver):
         self._initialize_shards = tf.group(
             *[variable.initializer for table in tables for variable in table.variables()], name="initialize_shards")
         super().__init__(dense_of(tf.get_default_graph(), tables))
+        self.expect_equal_on_ranks()  # a Saver of TensorFlow's may be there and never save
 
     def restore(self, sess: tf.Session, save_path: str) -> None:
         """As `tf.train.Saver.restore`; shards get their initial values."""
