@@ -46,8 +46,10 @@ def read(path: str) -> List[Dict[str, Any]]:
     try:
         text = data.decode("utf-8")
         found = json.loads(text)
-        return list(found["traceEvents"] if isinstance(found, dict) else found)
-    except (UnicodeDecodeError, KeyError):
+        events = found.get("traceEvents") if isinstance(found, dict) else found
+        if isinstance(events, list) and all(isinstance(event, dict) for event in events):
+            return events
+    except UnicodeDecodeError:
         pass
     except ValueError:
         if text.startswith("[\n"):
@@ -59,10 +61,13 @@ def _of_lines(lines: Iterable[str]) -> Iterable[Dict[str, Any]]:
     """A line an event; of a file that ends somewhere, the last may be a part of one."""
     for line in lines:
         try:
-            yield json.loads(line.rstrip(",\n"))
+            event = json.loads(line.rstrip(",\n"))
         except ValueError:
             if line not in ("]", ""):
                 return
+            continue
+        if isinstance(event, dict):
+            yield event
 
 
 def _of_tensorflow(path: str, data: bytes) -> List[Dict[str, Any]]:

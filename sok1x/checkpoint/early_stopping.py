@@ -11,15 +11,14 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint.schedule import Schedule
 from sok1x.checkpoint.talk import talk
-from sok1x.core import wrapping
-from sok1x.core.graph_keys import GraphKeys
+from sok1x.core import alike, wrapping
 
 _MODULE = "tensorflow_estimator.python.estimator.early_stopping"
 _WHAT = "a hook asks whether to stop early"
 
 
 def watch() -> None:
-    """From now on TensorFlow's hook for early stopping ends all ranks after one step, where the graph has tables.
+    """From now on TensorFlow's hook for early stopping ends all ranks after one step, where these run its graph alike.
 
     Example:
         >>> from sok1x.checkpoint import early_stopping
@@ -32,7 +31,7 @@ def watch() -> None:
 
 
 def _after_create_session(hook: Any, session: tf.Session, coord: Any) -> None:
-    shared = launch.current().size > 1 and bool(tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES))
+    shared = launch.current().size > 1 and alike.is_so()
     hook._sok1x_verdict = _Verdict(hook) if shared else None
 
 

@@ -76,11 +76,32 @@ def complete(directory: str) -> List[Found]:
         final, hidden = _FINAL.match(entry.name), _HIDDEN.match(entry.name)
         if not final and not (hidden and hidden.group(3) == "old"):
             continue
-        if entry.is_dir(follow_symlinks=False) and os.path.lexists(os.path.join(entry.path, manifest.NAME)):
+        if entry.is_dir(follow_symlinks=False) and is_complete(entry.path):
             step = int((final or hidden).group(1))  # type: ignore[union-attr]
             if final or step not in found:
                 found[step] = entry.path
     return [Found(step, found[step]) for step in sorted(found, reverse=True)]
+
+
+def is_complete(folder: str) -> bool:
+    """Whether a folder is there and has a manifest. Raises CheckpointError where the system does not say."""
+    path = os.path.join(folder, manifest.NAME)
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise errors.of_read(error, path, "whether there is a checkpoint") from None
+    return True
+
+
+def passed_over(directory: str) -> List[str]:
+    """What is called as a checkpoint of a later step than the last complete one, and is none."""
+    found = latest(directory)
+    steps = {entry.path: int(match.group(1)) for entry in _entries(directory)
+             for match in [_FINAL.match(entry.name)] if match}
+    return [path for path in sorted(steps, key=lambda path: steps[path])
+            if (found is None or steps[path] > found.step) and (os.path.islink(path) or not is_complete(path))]
 
 
 def latest(directory: str) -> Optional[Found]:
@@ -99,7 +120,7 @@ def find(directory: str, step: Optional[int] = None) -> str:
     Raises:
         NotFoundError: There is no such checkpoint; the message says which there are.
     """
-    if step is None and os.path.lexists(os.path.join(directory, manifest.NAME)):
+    if step is None and is_complete(directory):
         return directory
     found = complete(directory)
     for one in found:
@@ -189,8 +210,7 @@ def remove_leftovers(lock: FolderLock) -> None:
         if not hidden or not entry.is_dir(follow_symlinks=False):
             continue
         final = step_folder(lock.directory, int(hidden.group(1)))
-        if hidden.group(3) == "old" and not os.path.lexists(final) \
-                and os.path.lexists(os.path.join(entry.path, manifest.NAME)):
+        if hidden.group(3) == "old" and not os.path.lexists(final) and is_complete(entry.path):
             try:
                 os.rename(entry.path, final)
             except OSError as error:

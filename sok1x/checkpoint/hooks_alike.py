@@ -20,7 +20,7 @@ def expect_hooks_alike(init_hook: Any) -> None:
     """
     if launch.current().size == 1 or not tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
         return
-    folders = [os.path.abspath(hook._checkpoint_dir) for hook in _hooks_beside(init_hook)
+    folders = [os.path.abspath(hook._checkpoint_dir) for hook in hooks_beside(init_hook)
                if isinstance(hook, tf.train.CheckpointSaverHook) and _saves_tables(hook)]
     with talk().about("a session with tables begins"):
         told = talk().exchange(None, folders)
@@ -33,7 +33,7 @@ def expect_hooks_alike(init_hook: Any) -> None:
                 "{}: {}".format(launch.named(rank), ", ".join(one) or "none") for rank, one in enumerate(told))))
 
 
-def _hooks_beside(init_hook: Any) -> List[Any]:
+def hooks_beside(init_hook: Any) -> List[Any]:
     """All hooks of the session that is calling one of them: TensorFlow tells them to nobody."""
     for caller in callers.selves():
         hooks = getattr(caller, "_hooks", None)

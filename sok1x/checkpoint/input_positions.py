@@ -10,8 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.core import wrapping
-from sok1x.core.graph_keys import GraphKeys
+from sok1x.core import alike, wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects
 
 
@@ -55,8 +54,7 @@ def watch() -> None:
 def _before_run(stock: Any) -> Any:
     def before_run(self: Any, run_context: tf.train.SessionRunContext) -> Any:
         world = launch.current()
-        if self._first_run and world is not None and world.size > 1 and tf.get_collection(
-                GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
+        if self._first_run and world is not None and world.size > 1 and alike.is_so():
             _name_files(self, world.rank, world.size)
         return stock(self, run_context)
 

@@ -11,7 +11,7 @@ import re
 import shutil
 from typing import Iterable, List, Optional
 
-from sok1x.checkpoint import errors, folders, manifest
+from sok1x.checkpoint import errors, folders
 from sok1x.checkpoint.errors import CheckpointError
 
 _INNER = re.compile(r"model\.ckpt-[0-9]+\Z")
@@ -28,14 +28,14 @@ def folder_of(prefix: str) -> Optional[str]:
     if _INNER.match(os.path.basename(prefix)):
         candidates.append(os.path.dirname(prefix))
     for folder in candidates:
-        if folder and os.path.lexists(os.path.join(folder, manifest.NAME)):
+        if folder and folders.is_complete(folder):
             return folder
     return None
 
 
 def expect_free(prefix: str) -> None:
     """Raises CheckpointError where something else than a checkpoint has the name that a checkpoint is to get."""
-    if os.path.lexists(prefix) and not os.path.lexists(os.path.join(prefix, manifest.NAME)):
+    if os.path.lexists(prefix) and not folders.is_complete(prefix):
         raise CheckpointError("Cannot save to {}: there is something of that name that is no checkpoint of sok1x, and "
                               "the tables' folder would be called so; save under another name.".format(prefix))
 
@@ -57,7 +57,7 @@ def remove_leftovers(prefix: str) -> None:
 
 def remove(prefix: str) -> None:
     """Removes a checkpoint's folder, if there is one: first out of sight, so that nobody finds half of it."""
-    if not os.path.lexists(os.path.join(prefix, manifest.NAME)):
+    if not folders.is_complete(prefix):
         return
     gone = folders.hidden(prefix, folders.new_token(), "gone")
     try:
@@ -107,7 +107,7 @@ def _link(source: str, target: str) -> None:
 def _replaced(prefix: str) -> Optional[str]:
     """The complete checkpoint of a prefix that was being replaced when its job died."""
     for path in _hidden(prefix):
-        if path.endswith(".old") and os.path.lexists(os.path.join(path, manifest.NAME)):
+        if path.endswith(".old") and folders.is_complete(path):
             return path
     return None
 

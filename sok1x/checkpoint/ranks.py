@@ -2,12 +2,14 @@
 import json
 import os
 import socket
+import stat
 from typing import Any, Callable, List, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
+from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core import eager
 from sok1x.graph_ops.operations.gather_bytes import gather_bytes
@@ -78,8 +80,15 @@ class Ranks:
 
 
 def expect_seen(folder: str, by_rank_0: str) -> None:
-    """Raises CheckpointError where this rank does not see a folder that rank 0 does; `by_rank_0`: what it did there."""
-    if not os.path.isdir(folder):
+    """Raises CheckpointError where this rank does not see a folder that rank 0 does, or may not look; `by_rank_0`:
+    what that did there."""
+    try:
+        seen = stat.S_ISDIR(os.stat(folder).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        seen = False
+    except OSError as error:
+        raise errors.of_read(error, folder, "the folder that {} has {}".format(launch.named(0), by_rank_0)) from None
+    if not seen:
         raise CheckpointError((
             "{} does not see the folder {} that {} has {}: checkpoint_dir must be on a file system that all ranks "
             "share").format(socket.gethostname(), folder, launch.named(0), by_rank_0))

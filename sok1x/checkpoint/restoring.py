@@ -70,6 +70,9 @@ class Restoring:
         if self._ranks.rank:
             return None
         if step is None:
+            for path in folders.passed_over(self._directory):
+                tf.logging.warning("%s has no manifest.json, or is a link, and so is no complete checkpoint: it is "
+                                   "passed over", path)
             return dense_saver.last_whole(self._directory)
         return step, folders.find(self._directory, step)
 

@@ -4,6 +4,7 @@ Joining the ranks:
     initialize          `sok.Init` and `sok.InitHook`
     joining             `sok.init`, at once
     scaffold            `sok.Scaffold`, for Estimators
+    alike               whether all ranks run a graph alike
     broadcast           one rank's dense variables on all
     callbacks           the same, and equal metrics, for Keras' `fit`
 

@@ -20,6 +20,7 @@ What is behind them:
     averaging           gradients averaged in whichever optimizer
     starting            dense variables that begin equal
     sessions            MonitoredTrainingSession on several ranks
+    rank_0_saves        checkpoints of graphs without tables
     unfit_learners      estimators that learn without gradients, refused
     patches             names put onto TensorFlow, and taken off again
 """

@@ -1,6 +1,6 @@
 """`MonitoredTrainingSession` on several ranks: all of them chief, with one folder and equal dense variables."""
 import inspect
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import tensorflow.compat.v1 as tf
 
@@ -12,6 +12,7 @@ from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.initialize import InitHook
 from sok1x.deeprec import unfit_learners
 from sok1x.deeprec.patches import Patches
+from sok1x.deeprec.rank_0_saves import Rank0SavesHook
 from sok1x.graph_ops.bridge.tensorflow_versions import monitored_session, training
 
 _OWN_DEFAULT = "as TensorFlow has it"
@@ -52,11 +53,8 @@ def _arguments(given: Dict[str, Any], strategy: Any) -> Dict[str, Any]:
         given.update(is_chief=True, chief_only_hooks=None)
     if strategy.whole_checkpoints and world.size > 1:
         _one_folder(given)
-        if world.rank and not tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
-            # Rank 0 writes what all ranks have; the others restore it.
-            given.update(save_checkpoint_secs=None, save_checkpoint_steps=None)
-            hooks = _without_savers(hooks)
-            given["chief_only_hooks"] = _without_savers(given["chief_only_hooks"] or [])
+        if not tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
+            hooks.append(Rank0SavesHook())
     given["hooks"] = hooks
     return given
 
@@ -69,7 +67,3 @@ def _one_folder(given: Dict[str, Any]) -> None:
         told = talk().exchange(None, mine)[0]
     if not given["checkpoint_dir"] and told[0]:
         given.update(zip(names, [monitored_session.USE_DEFAULT if value == _OWN_DEFAULT else value for value in told]))
-
-
-def _without_savers(hooks: List[Any]) -> List[Any]:
-    return [hook for hook in hooks if not isinstance(hook, tf.train.CheckpointSaverHook)]

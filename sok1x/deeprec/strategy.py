@@ -4,9 +4,11 @@ from typing import NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import joining
+from sok1x.checkpoint import early_stopping, input_positions
+from sok1x.core import alike, joining
 from sok1x.deeprec import averaging, sessions, starting
 from sok1x.deeprec.patches import Patches
+from sok1x.metrics import evaluation
 
 __all__ = ["enable_distributed_strategy", "enable_group_embedding"]
 
@@ -96,6 +98,9 @@ def enable_distributed_strategy(strategy: str = COLLECTIVE, *, average_gradients
     if wanted.broadcast_variables:
         starting.watch(_patches)
     if strategy == COLLECTIVE:
+        alike.declare(True)
+        for module in (evaluation, early_stopping, input_positions):
+            module.watch()
         sessions.watch(_patches, wanted)
         if not wanted.whole_checkpoints:
             _patches.put(tf.train.Saver, "for_tables", False)
@@ -134,6 +139,7 @@ def disable_distributed_strategy() -> None:
     global _current
     _patches.undo()
     averaging.stop()
+    alike.declare(False)
     _current = None
 
 

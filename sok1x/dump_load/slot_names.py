@@ -9,7 +9,7 @@ for the tf.keras one that keeps the same:
     Adagrad         Adagrad                    accumulator             Adagrad       accumulator
     Adadelta        Adadelta                   accum, accum_update     Adadelta      accum_grad, accum_var
     Adam            Adam, LazyAdam             m, v                    Adam          m, v; with amsgrad vhat too
-    Adamax          none                                               Adamax        m, v
+    Adamax          contrib's AdaMax           m, v                    Adamax        m, v
     Ftrl            Ftrl                       accum, linear           Ftrl          accumulator, linear
     RMSprop         RMSProp                    rms, momentum; or mg    RMSprop       rms; or momentum, mg
     Nadam           none                                               Nadam         m, v
@@ -94,6 +94,8 @@ def _named(optimizer: Any) -> Any:
         if isinstance(optimizer, getattr(tf.keras.optimizers, name)) or (
                 newer_optimizers.is_one(optimizer) and type(optimizer).__name__ == name):
             return name, {}
+    if any(kind.__name__ == "AdaMaxOptimizer" for kind in type(optimizer).__mro__):  # contrib's: Adam's subclass
+        return "Adamax", {}
     for kind, name, renamed in _TRAIN:
         if isinstance(optimizer, kind):
             own = {getattr(optimizer, "_accum_name", None): "accumulator",

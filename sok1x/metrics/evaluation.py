@@ -11,8 +11,7 @@ from typing import Any, Callable, List
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import wrapping
-from sok1x.core.graph_keys import GraphKeys
+from sok1x.core import alike, wrapping
 from sok1x.graph_ops.operations import collectives
 from sok1x.launch import launcher
 from sok1x.metrics.accumulators import OVER_RANKS
@@ -24,7 +23,7 @@ _ESTIMATORS = "tensorflow_estimator.python.estimator.estimator"
 
 
 def watch() -> None:
-    """From now on `tf.estimator.Estimator.evaluate` gives results over all ranks, where the graph has tables.
+    """From now on `tf.estimator.Estimator.evaluate` gives results over all ranks, where these run its graph alike.
 
     Example:
         >>> from sok1x.metrics import evaluation
@@ -39,7 +38,7 @@ def watch() -> None:
 def _over_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:
     def evaluate_run(self: Any, checkpoint_path: Any, scaffold: Any, update_op: Any, eval_dict: Any, all_hooks: Any,
                      output_dir: Any) -> Any:
-        if tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
+        if alike.is_so():
             all_hooks = [*(all_hooks or []), OverRanksHook()]
         return stock(self, checkpoint_path, scaffold, update_op, eval_dict, all_hooks, output_dir)
 

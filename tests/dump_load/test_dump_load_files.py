@@ -1,4 +1,5 @@
 """The files of `sok.dump` on one rank: their bytes, and what `sok.load` makes of such files, SOK's own too."""
+import importlib
 import os
 
 import kit_files
@@ -33,7 +34,11 @@ OPTIMIZERS = {
     "keras.Ftrl": (lambda: KERAS.Ftrl(0.1), "Ftrl", {"accumulator": "accumulator", "linear": "linear"}),
     "keras.RMSprop": (lambda: KERAS.RMSprop(0.1, momentum=0.5), "RMSprop", {"rms": "rms", "momentum": "momentum"}),
     "keras.Nadam": (lambda: KERAS.Nadam(0.1), "Nadam", {"m": "m", "v": "v"}),
+    "contrib.AdaMax": (lambda: importlib.import_module("tensorflow.contrib.opt").AdaMaxOptimizer(0.1), "Adamax",
+                       {"m": "m", "v": "v"}),
     "ours": (lambda: sok.optimizers.Adam(0.1), "Adam", {"m": "m", "v": "v"})}
+if not tf.__version__.startswith("1."):  # which has no contrib
+    del OPTIMIZERS["contrib.AdaMax"]
 
 
 @pytest.fixture(autouse=True)

@@ -1,13 +1,13 @@
 """Dumps into folders that are there: these stay what they are, with whatever else lies in them."""
 import os
 import stat
-import tempfile
 import threading
 import time
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from other_user import as_nobody, needs_root, open_folder
 from test_dump_load_kill import Model
 
 from sok1x.checkpoint import CheckpointError, folder_lock
@@ -110,35 +110,16 @@ def test_who_reads_waits_for_files_that_move(model, tmp_path, monkeypatch):
     assert sorted(os.listdir(path)) == ["meta_info", "table_0-key", "table_0-weight"]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="another user is needed")
+@needs_root
 def test_a_reader_without_rights_gets_the_dump_that_is_whole_or_the_reason(model, request):
-    above = tempfile.TemporaryDirectory()  # pytest's own is for its user alone
-    request.addfinalizer(above.cleanup)
-    path = os.path.join(above.name, "dump")
-    os.chmod(above.name, 0o755)
+    path = os.path.join(open_folder(request), "dump")
     model.set(1)
     model.dump(path)
     hidden = os.path.join(path, ".sok1x-dump.{}.ready".format("0" * 16))
     os.mkdir(hidden)
-
-    def found():
-        here, out = os.pipe()
-        child = os.fork()
-        if not child:
-            os.setgid(65534)
-            os.setuid(65534)
-            try:
-                os.write(out, dump_folder.find(path).encode())
-            except Exception as error:  # shown by the test
-                os.write(out, repr(error).encode())
-            os._exit(0)
-        os.close(out)
-        with os.fdopen(here) as told:
-            text = told.read()
-        os.waitpid(child, 0)
-        return text
-
-    assert found() == path
-    os.rename(os.path.join(path, "meta_info"), os.path.join(hidden, "meta_info"))
-    assert "Cannot write {}: Permission denied".format(path) in found()
+    assert as_nobody(lambda: dump_folder.find(path)) == path
+    moving = hidden.replace("ready", "moving")  # its tables' files have moved, meta_info has not
+    os.rename(hidden, moving)
+    os.rename(os.path.join(path, "meta_info"), os.path.join(moving, "meta_info"))
+    assert as_nobody(lambda: dump_folder.find(path)) == "WriteError: Cannot write {}: Permission denied.".format(path)
     assert model.loaded(path) == 1

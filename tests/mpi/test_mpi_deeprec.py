@@ -1,6 +1,7 @@
 """DeepRec's scripts on any number of ranks: each start goes on from the last one's checkpoint, on other ranks."""
 import os
 
+import numpy as np
 import pytest
 from ranks import run_ranks
 
@@ -42,3 +43,17 @@ def test_each_part_can_be_turned_off(tmp_path):
 def test_localized_is_this_process_alone():
     finished = run_ranks(2, ALONE)
     assert finished.out.count("one of 1 agrees") == 2, str(finished)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_an_estimator_without_tables(ranks, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_deeprec_estimator.py"), tmp_path, timeout=150)
+    mine = [[float(number) for number in line.split(": ")[1].split()] for line in finished.out.splitlines()
+            if line.startswith("of rank ")]
+    assert len(mine) == 3 * ranks, str(finished)
+    for turn in range(3):
+        of_turn = sorted(mine, key=lambda pair: pair[1])[::-1][turn * ranks:(turn + 1) * ranks]  # it falls
+        assert len({loss for _, loss in of_turn}) == 1, str(finished)
+        np.testing.assert_allclose(np.mean([one for one, _ in of_turn]), of_turn[0][1], rtol=1e-5)
+    stopped = {line.split(" at ")[1] for line in finished.out.splitlines() if " stopped at " in line}
+    assert len(stopped) == 1 and int(stopped.pop()) < 60, str(finished)

@@ -120,9 +120,13 @@ def test_names_of_files_and_what_is_none(tmp_path):
     for given, rank, ranks, path in (("a/t.json", 0, 1, "a/t.json"), ("a/t.json", 1, 2, "a/t.1.json"),
                                      ("a.b/t", 0, 2, "a.b/t.0"), ("t-{rank}.json", 0, 1, "t-0.json")):
         assert of_bridge.path_of(given, rank, ranks) == path
-    (tmp_path / "none").write_bytes(b"\xff\x00")
-    with pytest.raises(ValueError, match="got neither trace events in JSON nor a tf.RunMetadata"):
-        timeline.read(str(tmp_path / "none"))
+    for data in (b"\xff\x00", b"null", b'"abc"', b"3", b"{}", b'{"traceEvents": 3}', b'[1, "x"]',
+                 b'{"traceEvents": [{"ph": "X"}, 1]}'):
+        (tmp_path / "none").write_bytes(data)
+        with pytest.raises(ValueError, match="got neither trace events in JSON nor a tf.RunMetadata"):
+            timeline.read(str(tmp_path / "none"))
+    (tmp_path / "cut").write_bytes(b'[\n{"ph": "X"},\n3,\n{"ph"')
+    assert timeline.read(str(tmp_path / "cut")) == [{"ph": "X"}]
     assert timeline.main(["merge", str(tmp_path / "all.json"), str(tmp_path / "missing")]) == 1
 
 

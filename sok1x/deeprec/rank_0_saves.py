@@ -1,0 +1,98 @@
+"""Checkpoints of graphs without tables, which all ranks have alike: rank 0 writes them, and the others wait for it.
+
+So when a session is over on any rank its last checkpoint is there; and what hooks do besides, as
+`tf.estimator.train_and_evaluate` evaluates after a checkpoint, all ranks do after the same steps.
+"""
+from typing import Any, List
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint import agreed_timer, hooks_alike
+from sok1x.checkpoint.talk import talk
+
+
+class Rank0SavesHook(tf.train.SessionRunHook):
+    """Sees to the `tf.train.CheckpointSaverHook`s of its session; every rank's session has one.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.deeprec.rank_0_saves import Rank0SavesHook
+        >>> sok.init()
+        >>> with tf.Graph().as_default(), tf.train.MonitoredSession(hooks=[Rank0SavesHook()]) as session:
+        ...     session.run(tf.constant(3))
+        3
+    """
+
+    def __init__(self) -> None:
+        self._waits = False
+
+    def begin(self) -> None:
+        """Called by the session before it is created, after its saving hooks' own."""
+        mine = [hook for hook in hooks_alike.hooks_beside(self) if type(hook) is tf.train.CheckpointSaverHook]
+        with talk().about("a MonitoredTrainingSession begins"):
+            told = talk().exchange(None, len(mine))
+        # Hooks that rank 0 alone has, as chief_only_hooks may be, cannot be followed.
+        self._waits = len(set(told)) > 1
+        for hook in mine:
+            if not self._waits:
+                _follow(hook)
+            elif launch.current().rank:
+                for method in ("after_create_session", "after_run", "end"):
+                    setattr(hook, method, _nothing)
+
+    def end(self, session: tf.Session) -> None:
+        """Called by the session, for the last of its hooks, when it is over.
+
+        Args:
+            session: unused.
+
+        Example:
+            >>> from sok1x.deeprec.rank_0_saves import Rank0SavesHook
+            >>> Rank0SavesHook().end(None)
+        """
+        if self._waits:
+            with talk().about("a MonitoredTrainingSession ends"):
+                talk().exchange(None, None)
+
+
+class _Rank0Saver:
+    """In the place of a hook's Saver, of which the hook asks no more than this."""
+
+    def __init__(self, hook: Any, saver: Any) -> None:
+        self._hook, self._saver = hook, saver
+
+    def save(self, *arguments: Any, **options: Any) -> None:
+        """As `tf.train.Saver.save`, on rank 0. Raises CheckpointError on the others where it fails there."""
+        agreed_timer.share_clocks(self._hook, talk())
+        rank = launch.current().rank
+        with talk().about("a hook saves a checkpoint"):
+            talk().agree(None, lambda: None if rank else self._saver.save(*arguments, **options) and None)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._saver, name)
+
+
+def _follow(hook: Any) -> None:
+    stock: Any = hook._get_saver
+    known: List[Any] = []
+
+    def get_saver() -> Any:
+        if not known:
+            known.append(_Rank0Saver(hook, stock()))
+        return known[0]
+
+    hook._get_saver = get_saver
+    for listener in hook._listeners if launch.current().rank else ():
+        evaluator: Any = getattr(listener, "_evaluator", None)  # of train_and_evaluate, whose exports rank 0 writes
+        if hasattr(evaluator, "_export_eval_result"):
+            evaluator._export_eval_result = _no_exports
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+def _no_exports(*_: Any, **__: Any) -> List[Any]:
+    return []
