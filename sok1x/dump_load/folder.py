@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 import time
-from typing import Iterator, List, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from sok1x.checkpoint import errors, folder_lock, folders
 from sok1x.checkpoint.errors import CheckpointError, LockedError, NotFoundError
@@ -114,6 +114,15 @@ def find(path: str) -> str:
         path, "it has no {}".format(layout.META_INFO) if os.path.isdir(final) else "there is no such folder"))
 
 
+def identity(folder: str) -> Optional[Tuple[int, int, int]]:
+    """What tells the dump that is in a folder from any that takes its place; None where there is none."""
+    try:
+        found = os.stat(os.path.join(folder, layout.META_INFO))
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 def _has(folder: str) -> bool:
     try:
         os.lstat(os.path.join(folder, layout.META_INFO))
@@ -127,7 +136,8 @@ def _has(folder: str) -> bool:
 def _finish(final: str) -> None:
     """Has what is complete be the dump. Raises OSError; LockedError where another job is at it, and does not end."""
     for path in _beside(final):
-        if path.endswith(".tmp") and _has(path) and not os.path.lexists(os.path.join(path, folder_lock.NAME)):
+        there = [os.path.lexists(os.path.join(path, name)) for name in (layout.META_INFO, folder_lock.NAME)]
+        if path.endswith(".tmp") and there == [True, False]:
             token = path.split(".")[-2]
             try:
                 os.rename(path, _inside(final, token, "ready") if os.path.lexists(final) else final)

@@ -1,7 +1,7 @@
 """`sok.load`: tables of all ranks from SOK 2.x's files."""
 import os
 import zlib
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -65,13 +65,30 @@ def load(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
 class _Loading:
     def __init__(self, call: Call) -> None:
         self._call, self._world = call, launch.current()
-        self._folder = ""
+        self._folder, self._seen = "", None  # type: str, Any
 
     def run(self) -> None:
         sources: List[ShardSource] = []
         self._folder = self._call.agree(self._find)[0]
-        self._expect_same(self._call.agree(lambda: self._check(sources)))
-        self._call.agree(lambda: self._load(sources))
+        self._expect_same(self._call.agree(lambda: self._of_one(lambda: self._check(sources))))
+        self._call.agree(lambda: self._of_one(lambda: self._load(sources)))
+
+    def _of_one(self, read: Callable[[], Any]) -> Any:
+        """What it gives, of one dump: another job may put its own in the place of this one at any time."""
+        if self._seen is None:
+            self._seen = dump_folder.identity(self._folder)
+        try:
+            found = read()
+        except CheckpointError:
+            self._expect_unchanged()
+            raise
+        self._expect_unchanged()
+        return found
+
+    def _expect_unchanged(self) -> None:
+        if self._seen != dump_folder.identity(self._folder):
+            raise CheckpointError("Another dump has taken the place of the one in {} while it was being loaded, so "
+                                  "what has been loaded may be of both: load it again.".format(self._folder)) from None
 
     def _find(self) -> Optional[str]:
         return dump_folder.find(self._call.path) if self._world.rank == 0 else None

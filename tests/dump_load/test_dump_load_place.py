@@ -1,5 +1,6 @@
 """Dumps into folders that are there: these stay what they are, with whatever else lies in them."""
 import os
+import shutil
 import stat
 import threading
 import time
@@ -10,9 +11,11 @@ import tensorflow.compat.v1 as tf
 from other_user import as_nobody, needs_root, open_folder
 from test_dump_load_kill import Model
 
+import sok1x as sok
 from sok1x.checkpoint import CheckpointError, folder_lock
 from sok1x.checkpoint.errors import LockedError
 from sok1x.dump_load import folder as dump_folder
+from sok1x.dump_load import layout, shard_source
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,6 @@ def test_what_only_has_the_name_of_a_dumps_file_is_kept(model, tmp_path, make):
 def test_a_dump_of_other_tables_leaves_nothing_of_the_former_one(model, tmp_path):
     path = str(tmp_path)
     with tf.Graph().as_default(), tf.Session() as session:
-        import sok1x as sok
         other = sok.Variable(np.ones([3, 2], np.float32), name="other")
         session.run(tf.global_variables_initializer())
         sok.dump(path, other, session=session)
@@ -108,6 +110,35 @@ def test_who_reads_waits_for_files_that_move(model, tmp_path, monkeypatch):
         thread.join(20)
     assert found == [path] and model.loaded(path) == 2
     assert sorted(os.listdir(path)) == ["meta_info", "table_0-key", "table_0-weight"]
+
+
+@pytest.mark.parametrize("moment", ["list", "rows"])
+def test_a_load_beside_a_dump_is_of_one_of_them_or_an_error(model, tmp_path, monkeypatch, moment):
+    """Another dump takes its place when the list of tables has been read, or rows are about to be."""
+    path, other = str(tmp_path / "dump"), str(tmp_path / "other")
+    for factor, folder in ((2, other), (1, path)):
+        model.set(factor)
+        model.dump(folder)
+
+    def replaced():
+        for name in ["meta_info"] + [name for name in os.listdir(other) if name != "meta_info"]:
+            shutil.copy(os.path.join(other, name), os.path.join(path, name + ".new"))
+            os.rename(os.path.join(path, name + ".new"), os.path.join(path, name))
+
+    def then(stock):
+        def call(*arguments, **options):
+            found = stock(*arguments, **options)
+            monkeypatch.undo()
+            replaced()
+            return found
+        return call
+
+    owner, name = (layout, "decode_meta") if moment == "list" else (shard_source.ShardSource, "__init__")
+    monkeypatch.setattr(owner, name, then(getattr(owner, name)))
+    model.set(-1)
+    with pytest.raises(CheckpointError, match="Another dump has taken the place of the one in .*: load it again"):
+        sok.load(path, model.table, session=model.session)
+    assert model.loaded(path) == 2
 
 
 @needs_root
