@@ -137,8 +137,9 @@ class Monitor(threading.Thread):
         self._finishing = True
 
     def overdue(self):
-        """Whether the job has failed and the grace is over."""
-        return self._end_at is not None and self._clock() >= self._end_at
+        """Whether the job has failed and the grace is over; for who has told its user also the time in which others
+        tell theirs: the launcher ends them when this process ends."""
+        return self._end_at is not None and self._clock() >= self._end_at + (_TOLD_SECONDS if self._finishing else 0.0)
 
     def run(self):
         """The thread's loop."""

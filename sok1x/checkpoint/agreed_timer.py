@@ -13,6 +13,7 @@ class AgreedTimer:
 
     def __init__(self, timer: Any, talk: Any, what: str) -> None:
         self._talk, self._what = talk, what
+        self._every_secs, self._every_steps = timer._every_secs, timer._every_steps
         self._schedule = Schedule(timer._every_secs, timer._every_steps, self._exchange)
         self._last: Optional[int] = timer.last_triggered_step()
         self._asked = self._started = False

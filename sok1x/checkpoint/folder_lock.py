@@ -18,11 +18,12 @@ class FolderLock:
 
     Args:
         directory: The folder; it is made where it is missing.
+        name: The file's.
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, name: str = NAME) -> None:
         self.directory = directory
-        self._path = os.path.join(directory, NAME)
+        self._path = os.path.join(directory, name)
         self._fd: Optional[int] = None
         self._closer: Any = None  # closes the descriptor, at the latest when this object is gone
         _close_in_children(self)

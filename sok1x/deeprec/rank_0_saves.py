@@ -3,13 +3,17 @@
 So when a session is over on any rank its last checkpoint is there; and what hooks do besides, as
 `tf.estimator.train_and_evaluate` evaluates after a checkpoint, all ranks do after the same steps.
 """
+import functools
 from typing import Any, List
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import agreed_timer, hooks_alike
+from sok1x.checkpoint import agreed_timer, hooks_alike, input_positions
+from sok1x.checkpoint.saver_hook import CheckpointSaverHook
 from sok1x.checkpoint.talk import talk
+
+_CALLED = ("after_create_session", "after_run", "end")
 
 
 class Rank0SavesHook(tf.train.SessionRunHook):
@@ -30,16 +34,21 @@ class Rank0SavesHook(tf.train.SessionRunHook):
 
     def begin(self) -> None:
         """Called by the session before it is created, after its saving hooks' own."""
-        mine = [hook for hook in hooks_alike.hooks_beside(self) if type(hook) is tf.train.CheckpointSaverHook]
+        mine = [hook for hook in hooks_alike.hooks_beside(self)
+                if isinstance(hook, tf.train.CheckpointSaverHook) and not isinstance(hook, CheckpointSaverHook)]
+        for hook in mine:
+            for method in ("_get_saver",) + _CALLED:  # as a session before this one has left it
+                hook.__dict__.pop(method, None)
         with talk().about("a MonitoredTrainingSession begins"):
-            told = talk().exchange(None, len(mine))
-        # Hooks that rank 0 alone has, as chief_only_hooks may be, cannot be followed.
-        self._waits = len(set(told)) > 1
+            told = talk().exchange(None, [_described(hook) for hook in mine])
+        # Hooks that rank 0 alone has, as chief_only_hooks may be, or of another clock, or of a class of the user's,
+        # cannot be followed.
+        self._waits = any(one != told[0] for one in told) or None in told[0]
         for hook in mine:
             if not self._waits:
                 _follow(hook)
             elif launch.current().rank:
-                for method in ("after_create_session", "after_run", "end"):
+                for method in _CALLED:
                     setattr(hook, method, _nothing)
 
     def end(self, session: tf.Session) -> None:
@@ -66,6 +75,8 @@ class _Rank0Saver:
     def save(self, *arguments: Any, **options: Any) -> None:
         """As `tf.train.Saver.save`, on rank 0. Raises CheckpointError on the others where it fails there."""
         agreed_timer.share_clocks(self._hook, talk())
+        held = self._saver._var_list or ()
+        input_positions.refuse(input_positions.among(held.values() if isinstance(held, dict) else held))
         rank = launch.current().rank
         with talk().about("a hook saves a checkpoint"):
             talk().agree(None, lambda: None if rank else self._saver.save(*arguments, **options) and None)
@@ -74,8 +85,17 @@ class _Rank0Saver:
         return getattr(self._saver, name)
 
 
+def _described(hook: Any) -> Any:
+    """What must be equal on all ranks: how often it saves, and where. None where another method may be behind that."""
+    if type(hook) is not tf.train.CheckpointSaverHook:
+        return None
+    timer = hook._timer
+    return [getattr(timer, "_every_secs", None), getattr(timer, "_every_steps", None), hook._save_path,
+            len(hook._listeners)]
+
+
 def _follow(hook: Any) -> None:
-    stock: Any = hook._get_saver
+    stock: Any = functools.partial(tf.train.CheckpointSaverHook._get_saver, hook)  # a hook may serve many sessions
     known: List[Any] = []
 
     def get_saver() -> Any:

@@ -98,7 +98,8 @@ def enable_distributed_strategy(strategy: str = COLLECTIVE, *, average_gradients
     if wanted.broadcast_variables:
         starting.watch(_patches)
     if strategy == COLLECTIVE:
-        alike.declare(True)
+        # Else a rank may well evaluate by itself, from checkpoints of its own.
+        alike.declare(wanted.average_gradients and wanted.whole_checkpoints)
         for module in (evaluation, early_stopping, input_positions):
             module.watch()
         sessions.watch(_patches, wanted)

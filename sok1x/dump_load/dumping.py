@@ -96,6 +96,7 @@ class _Dumping:
         """The folder to write to, from rank 0; rows of each table, and what each is, from every rank."""
         let_leave(self._call.session, [table.variable for table in self._call.tables])
         counts = [_count(table, self._call.session) for table in self._call.tables]
+        dump_folder.expect_elsewhere(self._call.path)
         described = [list(self._info(table, 0)) + sorted(table.slots.variables) for table in self._call.tables]
         path = None
         if self._world.rank == 0:

@@ -232,7 +232,7 @@ def test_folders(model, tmp_path, monkeypatch):
         file.write("no dump's, for all its name")
     os.chmod(one, 0o750)
     sok.dump("./one/", [model.one, model.two], session=model.session)  # other tables: those before are gone
-    assert os.stat(one).st_ino == inode and os.stat(one).st_mode & 0o777 == 0o750  # it is filled, not replaced
+    assert os.stat(one).st_ino != inode and os.stat(one).st_mode & 0o777 == 0o750
     assert sorted(os.listdir(one)) == ["meta_info", "mine.txt", "models", "models-key", "one_0-key", "one_0-weight",
                                        "two_2_0-key", "two_2_0-weight"]
     os.symlink(one, str(tmp_path / "link"))

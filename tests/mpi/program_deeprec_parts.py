@@ -9,6 +9,7 @@ from mpi4py import MPI
 
 import sok1x
 from sok1x import communication, deeprec
+from sok1x.checkpoint import CheckpointError
 from sok1x.deeprec import sessions, strategy
 
 tf.logging.set_verbosity(tf.logging.ERROR)
@@ -129,6 +130,59 @@ MPI.COMM_WORLD.Barrier()
 assert not glob.glob(os.path.join(folder, "dense", "*tempstate*"))
 assert monitored("tables", 2) == (0, 7.0)
 assert monitored("tables", 3) == (2, 5.5)
+deeprec.disable_distributed_strategy()
+
+# Hooks that cannot be followed are rank 0's alone; what others have would be written over it.
+class Mine(tf.train.CheckpointSaverHook):
+    """A class of the user's."""
+
+
+def hooked(name, *hooks, **arguments):
+    """(steps of the checkpoints in a folder, the sum of `own` over ranks in the last) after four steps."""
+    with tf.Graph().as_default():
+        model = Model(False)
+        own = tf.get_variable("own", initializer=5.0, trainable=False)  # as a moving mean, each rank's own
+        train = tf.group(model.train, tf.assign(own, 5.0 + rank))
+        with tf.train.MonitoredTrainingSession(
+                hooks=[tf.train.StopAtStepHook(num_steps=4)] + list(hooks), log_step_count_steps=None,
+                save_summaries_steps=None, **arguments) as session:
+            while not session.should_stop():
+                session.run(train)
+    path = os.path.join(folder, name)
+    paths = tf.train.get_checkpoint_state(path).all_model_checkpoint_paths
+    assert tf.train.load_variable(paths[-1], "own") == 5, rank
+    return [int(each.split("-")[-1]) for each in paths]
+
+
+def saver_hook(name, kind=tf.train.CheckpointSaverHook, steps=3):
+    return kind(os.path.join(folder, name), save_steps=steps)
+
+
+deeprec.enable_distributed_strategy()
+assert hooked("stock", saver_hook("stock")) == [0, 3, 4]
+assert hooked("mine", saver_hook("mine", Mine)) == [0, 3, 4]
+assert hooked("alone", *[saver_hook("alone")] * (rank == 0)) == [0, 3, 4]
+assert hooked("clocks", saver_hook("clocks", steps=3 + rank)) == [0, 3, 4]
+assert hooked("given", checkpoint_dir=os.path.join(folder, "given"),
+              **({"save_checkpoint_steps": 3} if rank == 0 else {})) == [0, 3, 4]
+with tf.Graph().as_default():  # one hook, two sessions of one graph
+    model = Model(False)
+    hook = tf.train.CheckpointSaverHook(os.path.join(folder, "twice"), save_steps=2, saver=tf.train.Saver())
+    for last in (3, 6):
+        with tf.train.MonitoredTrainingSession(hooks=[tf.train.StopAtStepHook(num_steps=3), hook],
+                                               log_step_count_steps=None, save_summaries_steps=None) as session:
+            while not session.should_stop():
+                session.run(model.train)
+with tf.Graph().as_default():
+    model = Model(False)
+    iterator = tf.data.make_initializable_iterator(tf.data.Dataset.range(100))
+    tf.add_to_collection(tf.GraphKeys.SAVEABLE_OBJECTS, tf.data.experimental.make_saveable_from_iterator(iterator))
+    tf.add_to_collection(tf.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+    try:
+        with tf.train.MonitoredTrainingSession(checkpoint_dir=os.path.join(folder, "data"), save_checkpoint_steps=2):
+            raise AssertionError("all ranks would go on where rank 0 has read")
+    except CheckpointError as error:
+        assert "would have a tf.data iterator" in str(error), error
 deeprec.disable_distributed_strategy()
 
 # Trees are grown without gradients, so that nothing would be averaged.
