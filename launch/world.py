@@ -53,6 +53,7 @@ class World:
         heartbeat: heartbeat.Heartbeat, or None.
         farewell: farewell.Farewell, for when MPI is finalised before the process ends.
         grace_seconds: Seconds this process may go on after the job failed.
+        seed_is_open: Whether the seed may still be another: a process alone has joined by itself, and drawn no rows.
         cpus: How many CPUs this rank has, where ranks share some, its share.
         spin_microseconds: How long to look for the next request before sleeping.
     """
@@ -70,6 +71,7 @@ class World:
         self.description = description
         self.short_headers = size > environment.whole_headers()
         self.grace_seconds = environment.grace_seconds()
+        self.seed_is_open = False
         self.mpi = mpi
         self.farewell = farewell.Farewell(self)
 
@@ -83,6 +85,11 @@ class World:
     def name(self):
         """See the class."""
         return hosts.named(self.rank)
+
+    def seed_of_rows(self):
+        """The seed with which rows are drawn: from now on it is no other."""
+        self.seed_is_open = False
+        return self.arguments["seed"]
 
     def lost(self, message, rank):
         """Fails the job because a rank is gone (any thread), and says so at once: the launcher may end this process."""

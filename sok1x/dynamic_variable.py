@@ -307,3 +307,4 @@ def _join_alone() -> None:
         found = launcher.detect()
         if found is None or found.size == 1:
             joining.init()
+            launch.current().seed_is_open = True  # Init may still come, with its own

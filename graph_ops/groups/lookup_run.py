@@ -245,7 +245,7 @@ def _beginning(table: Any) -> Tuple[Any, ...]:
     world = launch.current()
     kind, a, b = ("", 0.0, 0.0) if table.by_row else table.distribution(world.size)
     number = row_init.number_of(kind, table.initializer.pool) if kind else -1
-    return signed(world.arguments["seed"]), signed(table.identity), number, a, b
+    return signed(world.seed_of_rows()), signed(table.identity), number, a, b
 
 
 def _absent(table: Any) -> Optional[float]:

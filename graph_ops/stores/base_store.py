@@ -233,7 +233,7 @@ class Store(abc.ABC):
         forgetting = self.table.forgetting
         if only_where_negative is not None and forgetting is not None and forgetting.absent is not None:
             kind, a, b = "constant", forgetting.absent, 0.0
-        row_init.initial_rows(self.world.arguments["seed"], self.table.identity, keys, kind, a, b, only_where_negative,
+        row_init.initial_rows(self.world.seed_of_rows(), self.table.identity, keys, kind, a, b, only_where_negative,
                               out, self.table.initializer.pool)
 
     # ---- changes

@@ -179,7 +179,7 @@ class ForgetfulStore(HashedStore):
                                              forgetting.admit_after, rows)
         if self.filtered and forgetting.filter_ratio < 1:
             refused += admission.refuse_drawn(
-                self.world.arguments["seed"], self.table.identity, keys.front(count), self.own["counters"].at(TICK),
+                self.world.seed_of_rows(), self.table.identity, keys.front(count), self.own["counters"].at(TICK),
                 forgetting.filter_ratio, rows)
         if refused:
             stamps.advance(self.own["counters"].at(REFUSED), refused, 0)

@@ -69,7 +69,7 @@ class _Rows(Operation):
         out = _array(request, table.grows, "float32", (rows, table.dim))
         kind, a, b = ("zeros", 0.0, 0.0) if table.hashed else table.distribution(world.size)
         placement = table.placement
-        row_init.initial_rows_of_shard(world.arguments["seed"], table.identity, world.rank - placement.first,
+        row_init.initial_rows_of_shard(world.seed_of_rows(), table.identity, world.rank - placement.first,
                                        placement.parts(world.size), kind, a, b, out)
 
 

@@ -122,3 +122,36 @@ print("done")
 
 def test_monitored_training_session_with_hooks_and_checkpoint(tmp_path):
     assert run_ranks(0, MONITORED, str(tmp_path)).out == "done\n"
+
+
+SEEDS = """
+import numpy as np
+import tensorflow.compat.v1 as tf
+import sok1x as sok
+tf.disable_v2_behavior()
+first = sys.argv[1] == "first"
+if first:
+    sok.init(seed=3)
+table = sok.DynamicVariable(dimension=2, initializer="normal", name="t")
+rows = sok.all2all_dense_embedding(table, tf.constant([7, 9], tf.int64))
+with tf.Session() as session:
+    if sys.argv[1] == "op":
+        session.run(sok.Init(global_batch_size=2, seed=3))
+    elif sys.argv[1] == "call":
+        sok.init(seed=3)
+    session.run(tf.global_variables_initializer())
+    print(session.run(rows).tolist())
+    if sys.argv[1] == "late":
+        try:
+            session.run(sok.Init(global_batch_size=2, seed=3))
+        except tf.errors.InvalidArgumentError as error:
+            assert "the ranks have joined with seed" in str(error), error
+        else:
+            raise AssertionError("rows have been drawn with another seed")
+"""
+
+
+def test_a_seed_that_comes_after_a_table_of_a_process_alone():
+    drawn = {when: run_ranks(0, "import sys\n" + SEEDS, when, timeout=60).out.strip()
+             for when in ("first", "op", "call", "late")}
+    assert drawn["first"] == drawn["op"] == drawn["call"] != drawn["late"], drawn
