@@ -95,13 +95,16 @@ def expect_elsewhere(path: str) -> None:
                               "folder that is there: dump to a folder in it.".format(path))
 
 
-def identity(folder: str) -> Optional[Tuple[int, int, int]]:
-    """What tells the dump that is in a folder from any that takes its place; None where there is none."""
+def identity(folder: str) -> Optional[Tuple[int, int]]:
+    """What tells the dump that is in a folder from any that takes its place; None where there is none.
+
+    When its list was written: a file's number may change by itself where a network is behind the file system.
+    """
     try:
         found = os.stat(os.path.join(folder, layout.META_INFO))
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return found.st_mtime_ns, found.st_size
 
 
 def find(path: str) -> str:
