@@ -46,7 +46,7 @@ def watch() -> None:
         >>> from sok1x.checkpoint import input_positions
         >>> input_positions.watch()
     """
-    kind = getattr(tf.data.experimental, "CheckpointInputPipelineHook", None)  # not of TensorFlow 2
+    kind = getattr(tf.data.experimental, "CheckpointInputPipelineHook", None)  # others may be without
     if kind is not None:
         wrapping.wrap(kind, "before_run", _before_run)
 
