@@ -1,4 +1,7 @@
 """Whether all ranks run a graph alike, step by step, so that one may wait for the others in it."""
+import contextlib
+from typing import Iterator
+
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.graph_keys import GraphKeys
@@ -23,6 +26,27 @@ def declare(always: bool) -> None:
     """
     global _always
     _always = always
+
+
+@contextlib.contextmanager
+def not_here() -> Iterator[None]:
+    """Inside, this rank does something by itself: graphs without tables are not.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core import alike
+        >>> alike.declare(True)
+        >>> with tf.Graph().as_default(), alike.not_here():
+        ...     alike.is_so()
+        False
+        >>> alike.declare(False)
+    """
+    global _always
+    before, _always = _always, False
+    try:
+        yield
+    finally:
+        _always = before
 
 
 def is_so() -> bool:

@@ -45,7 +45,7 @@ def init(comm_tool: Optional[str] = "horovod", use_legacy_optimizer: bool = True
         join(None, seed, by_call=True)
         return
     if seed is not None and world.seed_is_open:
-        world.arguments["seed"] = seed
+        world.arguments["seed"], world.seed_is_open = seed, False
     if seed is not None and seed != world.arguments["seed"]:
         raise ValueError("sok1x.init: seed: got {}, but the ranks have joined with seed {}; give the same seed, or "
                          "none".format(seed, world.arguments["seed"]))

@@ -12,6 +12,7 @@ from sok1x import launch
 from sok1x.checkpoint import agreed_timer, hooks_alike, input_positions
 from sok1x.checkpoint.saver_hook import CheckpointSaverHook
 from sok1x.checkpoint.talk import talk
+from sok1x.core import alike
 
 _CALLED = ("after_create_session", "after_run", "end")
 
@@ -31,14 +32,14 @@ class Rank0SavesHook(tf.train.SessionRunHook):
 
     def __init__(self) -> None:
         self._waits = False
+        self._mine: List[Any] = []  # hooks, and the Savers that they were given
 
     def begin(self) -> None:
         """Called by the session before it is created, after its saving hooks' own."""
         mine = [hook for hook in hooks_alike.hooks_beside(self)
                 if isinstance(hook, tf.train.CheckpointSaverHook) and not isinstance(hook, CheckpointSaverHook)]
-        for hook in mine:
-            for method in ("_get_saver",) + _CALLED:  # as a session before this one has left it
-                hook.__dict__.pop(method, None)
+        self._mine = [(hook, hook._saver) for hook in mine]
+        self._leave()  # as a session that has failed may have left them
         with talk().about("a MonitoredTrainingSession begins"):
             told = talk().exchange(None, [_described(hook) for hook in mine])
         # Hooks that rank 0 alone has, as chief_only_hooks may be, or of another clock, or of a class of the user's,
@@ -50,6 +51,8 @@ class Rank0SavesHook(tf.train.SessionRunHook):
             elif launch.current().rank:
                 for method in _CALLED:
                     setattr(hook, method, _nothing)
+            else:
+                hook._save = _by_itself(hook._save)
 
     def end(self, session: tf.Session) -> None:
         """Called by the session, for the last of its hooks, when it is over.
@@ -61,9 +64,18 @@ class Rank0SavesHook(tf.train.SessionRunHook):
             >>> from sok1x.deeprec.rank_0_saves import Rank0SavesHook
             >>> Rank0SavesHook().end(None)
         """
+        self._leave()
+        for hook, saver in self._mine:
+            hook._saver = saver  # TensorFlow would keep that of this graph
         if self._waits:
             with talk().about("a MonitoredTrainingSession ends"):
                 talk().exchange(None, None)
+
+    def _leave(self) -> None:
+        """The hooks are TensorFlow's again: they may serve other sessions."""
+        for hook, _ in self._mine:
+            for method in ("_get_saver", "_save") + _CALLED:
+                hook.__dict__.pop(method, None)
 
 
 class _Rank0Saver:
@@ -75,7 +87,7 @@ class _Rank0Saver:
     def save(self, *arguments: Any, **options: Any) -> None:
         """As `tf.train.Saver.save`, on rank 0. Raises CheckpointError on the others where it fails there."""
         agreed_timer.share_clocks(self._hook, talk())
-        held = self._saver._var_list or ()
+        held = getattr(self._saver, "_var_list", None) or ()
         input_positions.refuse(input_positions.among(held.values() if isinstance(held, dict) else held))
         rank = launch.current().rank
         with talk().about("a hook saves a checkpoint"):
@@ -108,6 +120,15 @@ def _follow(hook: Any) -> None:
         evaluator: Any = getattr(listener, "_evaluator", None)  # of train_and_evaluate, whose exports rank 0 writes
         if hasattr(evaluator, "_export_eval_result"):
             evaluator._export_eval_result = _no_exports
+
+
+def _by_itself(save: Any) -> Any:
+    """As `save`, in which listeners may evaluate, and no other rank does."""
+    def alone(*arguments: Any) -> Any:
+        with alike.not_here():
+            return save(*arguments)
+
+    return alone
 
 
 def _nothing(*_: Any) -> None:

@@ -1,12 +1,12 @@
 """`MonitoredTrainingSession` on several ranks: all of them chief, with one folder and equal dense variables."""
 import inspect
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.talk import talk
-from sok1x.core import summaries
+from sok1x.core import alike, summaries
 from sok1x.core.broadcast import BroadcastGlobalVariablesHook
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.initialize import InitHook
@@ -53,8 +53,13 @@ def _arguments(given: Dict[str, Any], strategy: Any) -> Dict[str, Any]:
         given.update(is_chief=True, chief_only_hooks=None)
     if strategy.whole_checkpoints and world.size > 1:
         _one_folder(given)
-        if not tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
+        if alike.is_so() and not tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
             hooks.append(Rank0SavesHook())
+        elif world.rank and not alike.is_so():
+            # Ranks go on by themselves. Rank 0 writes what it has; the others restore it.
+            given.update(save_checkpoint_secs=None, save_checkpoint_steps=None)
+            hooks = _without_savers(hooks)
+            given["chief_only_hooks"] = _without_savers(given["chief_only_hooks"] or [])
     given["hooks"] = hooks
     return given
 
@@ -67,3 +72,7 @@ def _one_folder(given: Dict[str, Any]) -> None:
         told = talk().exchange(None, mine)[0]
     if not given["checkpoint_dir"] and told[0]:
         given.update(zip(names, [monitored_session.USE_DEFAULT if value == _OWN_DEFAULT else value for value in told]))
+
+
+def _without_savers(hooks: List[Any]) -> List[Any]:
+    return [hook for hook in hooks if not isinstance(hook, tf.train.CheckpointSaverHook)]

@@ -1,4 +1,5 @@
 """How a script of plain parts becomes right on several ranks: DeepRec's `enable_distributed_strategy`."""
+import importlib
 from typing import NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
@@ -100,6 +101,10 @@ def enable_distributed_strategy(strategy: str = COLLECTIVE, *, average_gradients
     if strategy == COLLECTIVE:
         # Else a rank may well evaluate by itself, from checkpoints of its own.
         alike.declare(wanted.average_gradients and wanted.whole_checkpoints)
+        try:
+            importlib.import_module("tensorflow_estimator.python.estimator.estimator")  # TensorFlow 2 does so late
+        except ImportError:
+            pass
         for module in (evaluation, early_stopping, input_positions):
             module.watch()
         sessions.watch(_patches, wanted)

@@ -173,6 +173,16 @@ with tf.Graph().as_default():  # one hook, two sessions of one graph
                                                log_step_count_steps=None, save_summaries_steps=None) as session:
             while not session.should_stop():
                 session.run(model.train)
+assert hook._saver is not None and not {"_get_saver", "_save", "end"} & set(vars(hook))  # it is TensorFlow's again
+hook = saver_hook("two")
+for table in (False, True):  # a hook that has served a graph without tables saves those of the next one
+    with tf.Graph().as_default():
+        model = Model(table)
+        with tf.train.MonitoredTrainingSession(hooks=[tf.train.StopAtStepHook(num_steps=3), hook],
+                                               log_step_count_steps=None, save_summaries_steps=None) as session:
+            while not session.should_stop():
+                session.run(model.train)
+assert os.path.exists(os.path.join(folder, "two", "model.ckpt-3", "manifest.json"))
 with tf.Graph().as_default():
     model = Model(False)
     iterator = tf.data.make_initializable_iterator(tf.data.Dataset.range(100))
@@ -183,6 +193,17 @@ with tf.Graph().as_default():
             raise AssertionError("all ranks would go on where rank 0 has read")
     except CheckpointError as error:
         assert "would have a tf.data iterator" in str(error), error
+deeprec.disable_distributed_strategy()
+
+# Ranks that average nothing may run different numbers of steps.
+deeprec.enable_distributed_strategy(average_gradients=False)
+with tf.Graph().as_default():
+    model = Model(False)
+    with tf.train.MonitoredTrainingSession(
+            checkpoint_dir=os.path.join(folder, "apart"), save_checkpoint_steps=2, log_step_count_steps=None,
+            hooks=[tf.train.StopAtStepHook(num_steps=6 - 3 * rank)]) as session:
+        while not session.should_stop():
+            session.run(model.train)
 deeprec.disable_distributed_strategy()
 
 # Trees are grown without gradients, so that nothing would be averaged.

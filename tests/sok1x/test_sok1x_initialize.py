@@ -139,6 +139,16 @@ with tf.Session() as session:
         session.run(sok.Init(global_batch_size=2, seed=3))
     elif sys.argv[1] == "call":
         sok.init(seed=3)
+    elif sys.argv[1] == "twice":
+        sok.init(seed=3)
+        session.run(sok.Init(global_batch_size=2))  # whatever seed there is
+        for other in (lambda: session.run(sok.Init(global_batch_size=2, seed=4)), lambda: sok.init(seed=4)):
+            try:
+                other()
+            except (tf.errors.InvalidArgumentError, ValueError) as error:
+                assert "the ranks have joined with seed 3" in str(error), error
+            else:
+                raise AssertionError("another seed")
     session.run(tf.global_variables_initializer())
     print(session.run(rows).tolist())
     if sys.argv[1] == "late":
@@ -153,5 +163,5 @@ with tf.Session() as session:
 
 def test_a_seed_that_comes_after_a_table_of_a_process_alone():
     drawn = {when: run_ranks(0, "import sys\n" + SEEDS, when, timeout=60).out.strip()
-             for when in ("first", "op", "call", "late")}
-    assert drawn["first"] == drawn["op"] == drawn["call"] != drawn["late"], drawn
+             for when in ("first", "op", "call", "twice", "late")}
+    assert drawn["first"] == drawn["op"] == drawn["call"] == drawn["twice"] != drawn["late"], drawn
