@@ -86,6 +86,11 @@ class World:
         """See the class."""
         return hosts.named(self.rank)
 
+    def take_seed(self, seed):
+        """Has the seed be this one, where it may still be another."""
+        if self.seed_is_open:
+            self.arguments["seed"], self.seed_is_open = seed, False
+
     def seed_of_rows(self):
         """The seed with which rows are drawn: from now on it is no other."""
         self.seed_is_open = False

@@ -53,6 +53,7 @@ from tensorflow.python.training.saving import saveable_object
 from tensorflow.python.util import deprecation, nest, tf_decorator
 
 V2 = not tf.__version__.startswith("1.")
+ESTIMATORS = "tensorflow_estimator.python.estimator.estimator"  # a module, loaded where there is one that is used
 
 PartitionedVariable = tf_variables.PartitionedVariable
 ResourceVariable = resource_variable_ops.ResourceVariable

@@ -48,8 +48,8 @@ class _Init(Operation):
     @staticmethod
     def _after_call(config, world):
         """`sok1x.Init` after `sok1x.init`: tables may have been made with the seed that this one had."""
-        if world.seed_is_open and config.seed != DEFAULT_SEED:
-            world.arguments["seed"], world.seed_is_open = config.seed, False
+        if config.seed != DEFAULT_SEED:
+            world.take_seed(config.seed)
         if config.seed not in (DEFAULT_SEED, world.arguments["seed"]):
             raise CallError(INVALID_ARGUMENT, (
                 "sok1x.Init: got seed {} on {}, but the ranks have joined with seed {}, by sok1x.init; give the "

@@ -87,8 +87,8 @@ class Restoring:
             sources.append(source)
         if self._dense is not None:
             self._dense.expect_equal_on_ranks()
-        if self._dense is not None and self._ranks.rank == 0:
-            self._dense.check(checkpoint)
+            if self._ranks.rank == 0:
+                self._dense.check(checkpoint)
 
     def _dense_prefix(self, found: Restored) -> str:
         return dense_saver.dense_prefix(Checkpoint(found.folder))

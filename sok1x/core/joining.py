@@ -44,9 +44,10 @@ def init(comm_tool: Optional[str] = "horovod", use_legacy_optimizer: bool = True
     if world is None:
         join(None, seed, by_call=True)
         return
-    if seed is not None and world.seed_is_open:
-        world.arguments["seed"], world.seed_is_open = seed, False
-    if seed is not None and seed != world.arguments["seed"]:
+    if seed is None:
+        return
+    world.take_seed(seed)
+    if seed != world.arguments["seed"]:
         raise ValueError("sok1x.init: seed: got {}, but the ranks have joined with seed {}; give the same seed, or "
                          "none".format(seed, world.arguments["seed"]))
 

@@ -3,7 +3,6 @@
 So when a session is over on any rank its last checkpoint is there; and what hooks do besides, as
 `tf.estimator.train_and_evaluate` evaluates after a checkpoint, all ranks do after the same steps.
 """
-import functools
 from typing import Any, List
 
 import tensorflow.compat.v1 as tf
@@ -107,15 +106,8 @@ def _described(hook: Any) -> Any:
 
 
 def _follow(hook: Any) -> None:
-    stock: Any = functools.partial(tf.train.CheckpointSaverHook._get_saver, hook)  # a hook may serve many sessions
-    known: List[Any] = []
-
-    def get_saver() -> Any:
-        if not known:
-            known.append(_Rank0Saver(hook, stock()))
-        return known[0]
-
-    hook._get_saver = get_saver
+    stock: Any = hook._get_saver
+    hook._get_saver = lambda: _Rank0Saver(hook, stock())
     for listener in hook._listeners if launch.current().rank else ():
         evaluator: Any = getattr(listener, "_evaluator", None)  # of train_and_evaluate, whose exports rank 0 writes
         if hasattr(evaluator, "_export_eval_result"):

@@ -53,13 +53,13 @@ def _arguments(given: Dict[str, Any], strategy: Any) -> Dict[str, Any]:
         given.update(is_chief=True, chief_only_hooks=None)
     if strategy.whole_checkpoints and world.size > 1:
         _one_folder(given)
-        if alike.is_so() and not tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
+        if not alike.is_so():  # no tables, and ranks go on by themselves: rank 0 writes what others restore
+            if world.rank:
+                given.update(save_checkpoint_secs=None, save_checkpoint_steps=None)
+                hooks = _without_savers(hooks)
+                given["chief_only_hooks"] = _without_savers(given["chief_only_hooks"] or [])
+        elif not tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
             hooks.append(Rank0SavesHook())
-        elif world.rank and not alike.is_so():
-            # Ranks go on by themselves. Rank 0 writes what it has; the others restore it.
-            given.update(save_checkpoint_secs=None, save_checkpoint_steps=None)
-            hooks = _without_savers(hooks)
-            given["chief_only_hooks"] = _without_savers(given["chief_only_hooks"] or [])
     given["hooks"] = hooks
     return given
 

@@ -9,6 +9,7 @@ from sok1x.checkpoint import early_stopping, input_positions
 from sok1x.core import alike, joining
 from sok1x.deeprec import averaging, sessions, starting
 from sok1x.deeprec.patches import Patches
+from sok1x.graph_ops.bridge.tensorflow_versions import ESTIMATORS
 from sok1x.metrics import evaluation
 
 __all__ = ["enable_distributed_strategy", "enable_group_embedding"]
@@ -102,7 +103,7 @@ def enable_distributed_strategy(strategy: str = COLLECTIVE, *, average_gradients
         # Else a rank may well evaluate by itself, from checkpoints of its own.
         alike.declare(wanted.average_gradients and wanted.whole_checkpoints)
         try:
-            importlib.import_module("tensorflow_estimator.python.estimator.estimator")  # TensorFlow 2 does so late
+            importlib.import_module(ESTIMATORS)  # TensorFlow 2 does so late
         except ImportError:
             pass
         for module in (evaluation, early_stopping, input_positions):

@@ -142,9 +142,7 @@ def _remove_leftovers(final: str) -> None:
 def _keep_lock(old: str, new: str) -> None:
     try:
         os.link(os.path.join(old, folder_lock.NAME), os.path.join(new, folder_lock.NAME))
-    except FileNotFoundError:
-        return  # nobody has locked it
-    except OSError:  # no links here: it is moved afterwards
+    except OSError:  # nobody has locked it; or there are no links here, and it is moved afterwards
         return
 
 

@@ -70,13 +70,12 @@ class _Loading:
     def run(self) -> None:
         sources: List[ShardSource] = []
         self._folder = self._call.agree(self._find)[0]
+        self._seen = dump_folder.identity(self._folder)
         self._expect_same(self._call.agree(lambda: self._of_one(lambda: self._check(sources))))
         self._call.agree(lambda: self._of_one(lambda: self._load(sources)))
 
     def _of_one(self, read: Callable[[], Any]) -> Any:
         """What it gives, of one dump: another job may put its own in the place of this one at any time."""
-        if self._seen is None:
-            self._seen = dump_folder.identity(self._folder)
         try:
             found = read()
         except CheckpointError:

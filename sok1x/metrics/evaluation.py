@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.core import alike, wrapping
+from sok1x.graph_ops.bridge.tensorflow_versions import ESTIMATORS
 from sok1x.graph_ops.operations import collectives
 from sok1x.launch import launcher
 from sok1x.metrics.accumulators import OVER_RANKS
@@ -19,7 +20,6 @@ from sok1x.metrics.accumulators import OVER_RANKS
 # What variables of tf.metrics and tf.keras.metrics are called that are sums over samples.
 _SUMS = re.compile("(total|count|(true|false)_(positives|negatives)|total_confusion_matrix|total_compute_iou|"
                    "(total|count)_tensor|(true|false)_(positive|negative)_at(_([0-9]+|k))?(_class[0-9]+)?)[0-9]*$")
-_ESTIMATORS = "tensorflow_estimator.python.estimator.estimator"
 
 
 def watch() -> None:
@@ -29,7 +29,7 @@ def watch() -> None:
         >>> from sok1x.metrics import evaluation
         >>> evaluation.watch()
     """
-    module: Any = sys.modules.get(_ESTIMATORS)  # else no Estimator calls us
+    module: Any = sys.modules.get(ESTIMATORS)  # else no Estimator calls us
     kind = getattr(module, "Estimator", None)
     if kind is not None:
         wrapping.wrap(kind, "_evaluate_run", _over_ranks)

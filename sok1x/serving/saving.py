@@ -9,14 +9,19 @@ from sok1x.checkpoint import manifest, prefixes
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core import wrapping
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.graph_ops.bridge.tensorflow_versions import V2, builder_impl, checkpoint_objects, saved_model_save
+from sok1x.graph_ops.bridge.tensorflow_versions import (
+    ESTIMATORS,
+    V2,
+    builder_impl,
+    checkpoint_objects,
+    saved_model_save,
+)
 from sok1x.serving import freezing
 from sok1x.serving.subgraphs import first_of_ours
 
 WORDS = ("The SavedModel in %s has ops of sok1x (as '%s'), and only a process that has called sok1x.init() can load "
          "it, on one rank; TensorFlow Serving cannot. sok1x.serving.export_saved_model writes one of stock ops, from a "
          "checkpoint: see docs/serving.md.")
-_ESTIMATORS = "tensorflow_estimator.python.estimator.estimator"
 _EXPORTERS = "tensorflow_estimator.python.estimator.exporter"
 
 
@@ -30,7 +35,7 @@ def watch() -> None:
     for owner in {builder_impl._SavedModelBuilder, getattr(builder_impl, "SavedModelBuilder", None)} - {None}:
         if "save" in vars(owner):
             wrapping.wrap(owner, "save", _save)
-    estimator: Any = getattr(sys.modules.get(_ESTIMATORS), "Estimator", None)
+    estimator: Any = getattr(sys.modules.get(ESTIMATORS), "Estimator", None)
     if estimator is not None:
         wrapping.wrap(estimator, "_export_all_saved_models", _export)
     exporter: Any = getattr(sys.modules.get(_EXPORTERS), "BestExporter", None)

@@ -2,8 +2,7 @@
 import builtins
 import os
 
-NAMES = ("open", "write", "pwrite", "ftruncate", "fsync", "fdatasync", "mkdir", "rename", "replace", "unlink", "rmdir",
-         "chmod")
+NAMES = ("open", "write", "pwrite", "ftruncate", "fsync", "fdatasync", "mkdir", "rename", "unlink", "rmdir", "chmod")
 
 
 class StoppedDisk:
