@@ -37,6 +37,8 @@ def parse():
     parser.add_argument("--staged", type=int, default=2, help="ranks that exchange over MPI, for comparison; 0: none")
     parser.add_argument("--layouts", nargs="+", choices=("dense", "sparse"), default=["dense", "sparse"])
     parser.add_argument("--modes", nargs="+", choices=MODES, default=["forward", "lazyadam"])
+    parser.add_argument("--exchange", choices=("auto", "all2all", "reduce_scatter"), default="auto",
+                        help="of the sparse layout's layer")
     parser.add_argument("--samples", type=int, default=8192, help="B, of each rank")
     parser.add_argument("--slots", type=int, default=26, help="S")
     parser.add_argument("--dim", type=int, default=128, help="D")

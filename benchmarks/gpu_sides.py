@@ -121,7 +121,8 @@ class Sok1x(Side):
             options = self.options
             common = dict(max_vocabulary_size_per_gpu=options.vocabulary // self.ranks, embedding_vec_size=options.dim,
                           slot_num=options.slots)
-            self.layer = (sok.DistributedEmbedding(combiner="sum", max_nnz=MOST_KEYS, **common)
+            exchange = getattr(options, "exchange", "auto")
+            self.layer = (sok.DistributedEmbedding(combiner="sum", max_nnz=MOST_KEYS, exchange=exchange, **common)
                           if self.layout == "sparse" else sok.All2AllDenseEmbedding(nnz_per_slot=1, **common))
         return self.layer(inputs, training=training)
 

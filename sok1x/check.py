@@ -159,6 +159,11 @@ def _threads() -> str:
     return "{} a rank for the host kernels".format(host.get_threads())
 
 
+def _slopes(keys: Any, rank: int) -> Any:
+    """A rank's gradients of the rows of int64 [K] keys: small whole numbers, whose sums over ranks float32 holds."""
+    return (keys % 8 + 1) * (rank % 4 + 1)
+
+
 def _exchange() -> str:
     """Lookups and gradients over all ranks, whose values are known beforehand."""
     import numpy as np
@@ -173,8 +178,7 @@ def _exchange() -> str:
         layer = sok.All2AllDenseEmbedding(max_vocabulary_size_per_gpu=8 * world.size, embedding_vec_size=5, slot_num=1,
                                           nnz_per_slot=1, embedding_initializer="zeros", name="sok1x_check")
         rows = tf.reshape(layer(keys.reshape(-1, 1, 1), training=True), [-1, 5])
-        # The gradient of key k's row is (k + 10) (rank + 1), so a step of SGD subtracts (k + 10) N (N + 1) / 2.
-        loss = tf.reduce_sum(rows * ((keys + 10) * (world.rank + 1.0)).astype(np.float32)[:, np.newaxis])
+        loss = tf.reduce_sum(rows * _slopes(keys, world.rank).astype(np.float32)[:, np.newaxis])
         step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(loss)
         try:
             session.run(sok.Init(global_batch_size=1))
@@ -186,7 +190,8 @@ def _exchange() -> str:
             got = session.run(rows)
         except tf.errors.OpError as error:
             raise Failure(_without_details(error), "mend what the message names") from None
-    expected = np.repeat(-(keys + 10.0)[:, np.newaxis] * STEPS * world.size * (world.size + 1) / 2, 5, axis=1)
+    of_all = sum(_slopes(keys, rank) for rank in range(world.size))
+    expected = np.repeat(-STEPS * of_all[:, np.newaxis], 5, axis=1).astype(np.float32)
     wrong = int(np.sum(np.any(got != expected, axis=1)))
     if wrong:
         first = int(np.flatnonzero(np.any(got != expected, axis=1))[0])

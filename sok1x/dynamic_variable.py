@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.core import (
+    arguments,
     cache_options,
     capacities,
     eager,
@@ -25,7 +26,6 @@ from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.core.given_numbers import integer
 from sok1x.core.placed_variable import PlacedVariable, check_rank, placement_of
 from sok1x.core.shard_variable import ShardVariable
-from sok1x.embeddings import arguments
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable, initialized_value, resource_variable_ops, tf_ops
 from sok1x.graph_ops.gradients import row_numbers
 from sok1x.graph_ops.operations import local_lookup

@@ -4,7 +4,7 @@ from typing import Any, Optional, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x import incremental
-from sok1x.core import eager, key_types, sessions
+from sok1x.core import eager, given_tables, key_types, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.operations import evictions
 
@@ -19,7 +19,7 @@ def sparse_read_and_evict(variable: Any, ids: Any) -> Tuple[tf.Tensor, tf.Tensor
     in other lookups is not given out. There is no gradient.
 
     Args:
-        variable: a `sok.DynamicVariable` that forgets, or a layer's embedding variable that does.
+        variable: a `sok.DynamicVariable` that forgets, or a layer whose table does, or its embedding variable.
         ids: int32 or int64, of any shape [...].
 
     Returns:
@@ -63,11 +63,11 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
     Whoever follows the training drops these, and takes over what `sok.incremental_dump` has of the same step. A table
     remembers as many keys as its `remember_evicted` says, the last ones, 16 bytes each; whether that was enough is
     told. Where it was not, a whole dump is needed: `sok.incremental_dump` since step -1. What a checkpoint restores, or
-    `sok.load` loads, remembers nothing, and steps that the table had seen before are none of those that follow: whoever
-    has these is told so in the same process; in a new one he must know himself that it began with an older checkpoint.
+    `sok.load` loads, remembers nothing. After that the second result is False for steps from before it, in the same
+    process; a new process cannot know that others had followed later steps than those of the checkpoint.
 
     Args:
-        variable: a table that forgets.
+        variable: a table that forgets, likewise.
         since_step: the last step that does not count, as for `sok.incremental_dump`: an integer; while the graph may
             grow also a scalar tensor of shape [], int32 or int64.
         session: where to run at once, as for `sok.incremental_dump`.
@@ -107,8 +107,9 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
 
 
 def _forgets(function: str, variable: Any) -> EmbeddingVariable:
-    if not isinstance(variable, EmbeddingVariable) or variable.table.forgetting is None:
-        raise TypeError("sok1x.{}: variable: got {!r} of type {}, expected a table that forgets: a "
-                        "sok1x.DynamicVariable with max_capacity, or a layer with evict_strategy".format(
-                            function, variable, type(variable).__name__))
-    return variable
+    what = "sok1x.{}: variable".format(function)
+    expected = "a table that forgets: a sok1x.DynamicVariable with max_capacity, or a layer with evict_strategy"
+    table = given_tables.table(what, variable, expected)
+    if table.table.forgetting is None:
+        raise TypeError("{}: got '{}', which keeps all rows, expected {}".format(what, table.table.name, expected))
+    return table

@@ -4,7 +4,7 @@ from typing import Any, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, sessions
+from sok1x.core import eager, given_tables, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.given_numbers import integer
 from sok1x.graph_ops.stores import stamps
@@ -29,7 +29,7 @@ def incremental_dump(variables: Any, since_step: Any, session: Optional[tf.Sessi
     Memory, in bytes, while it runs: 12 for each row in use, and the result, 8 + 4 D for each changed row.
 
     Args:
-        variables: an `EmbeddingVariable`, or a list or tuple of them, of one graph.
+        variables: an `EmbeddingVariable`, a layer, or a list or tuple of these, of one graph.
         since_step: the last step that does not count: an integer; while the graph may grow also a scalar tensor of
             shape [], int32 or int64.
         session: where to run at once. In a finalized graph by default the default session, else the session that
@@ -37,8 +37,8 @@ def incremental_dump(variables: Any, since_step: Any, session: Optional[tf.Sessi
 
     Returns:
         (keys, values): keys [n], in the order of their rows, of the table's key dtype, int64, uint32 or int32; values
-        float32 [n, D]. For a list or tuple of variables, a list of such pairs. NumPy arrays in a finalized graph or if
-        a session is given, else tensors.
+        [n, D], of the rows' dtype. For a list or tuple of variables, a list of such pairs. NumPy arrays in a finalized
+        graph or if a session is given, else tensors.
 
     Raises:
         TypeError: variables are no embedding variables, or since_step is no integer.
@@ -64,7 +64,7 @@ def incremental_dump(variables: Any, since_step: Any, session: Optional[tf.Sessi
         ([9, 5], (2, 4))
     """
     several = isinstance(variables, (list, tuple))
-    checked = _checked(list(variables) if several else [variables])
+    checked = given_tables.tables("sok1x.incremental_dump: variables", variables)
     graph = checked[0].graph if checked else tf.get_default_graph()
     if session is None and not graph.finalized and not eager.is_on():
         with graph.as_default():
@@ -75,18 +75,6 @@ def incremental_dump(variables: Any, since_step: Any, session: Optional[tf.Sessi
         dumps = _run(checked, since_number("incremental_dump", since_step),
                      sessions.session_of("sok1x.incremental_dump", graph, session))
     return dumps if several else dumps[0]
-
-
-def _checked(variables: List[Any]) -> List[EmbeddingVariable]:
-    for variable in variables:
-        if not isinstance(variable, EmbeddingVariable):
-            raise TypeError(
-                "sok1x.incremental_dump: variables: got {!r} of type {}, expected an embedding variable, as a layer's "
-                "embedding_variable, or a list of them".format(variable, type(variable).__name__))
-        if variable.graph is not variables[0].graph:
-            raise ValueError("sok1x.incremental_dump: variables: got '{}' and '{}' of two graphs, expected variables "
-                             "of one".format(variables[0].table.name, variable.table.name))
-    return variables
 
 
 def since_tensor(function: str, since_step: Any) -> tf.Tensor:

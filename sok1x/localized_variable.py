@@ -1,6 +1,8 @@
 """Tables of which one rank has all rows, under SOK 2.x's name."""
 from typing import Any
 
+from sok1x import launch
+from sok1x.core.given_numbers import integer
 from sok1x.core.static_variable import StaticVariable
 from sok1x.graph_ops.stores.placement import Placement
 
@@ -21,7 +23,7 @@ class LocalizedVariable(StaticVariable):
     Raises:
         RuntimeError: the ranks have not joined yet.
         TypeError: as for `sok.Variable`.
-        ValueError: likewise, or target_gpu is not a rank.
+        ValueError: likewise, or target_gpu is no rank.
 
     Example:
         >>> import tensorflow as tf
@@ -33,4 +35,7 @@ class LocalizedVariable(StaticVariable):
     """
 
     def __init__(self, initial_value: Any = None, target_gpu: int = 0, **options: Any) -> None:
-        super().__init__(Placement(int(target_gpu)), initial_value, **options)
+        what = "sok1x.LocalizedVariable '{}': target_gpu".format(options.get("name") or "Variable")
+        world = launch.current()
+        most = None if world is None else world.size - 1
+        super().__init__(Placement(integer(what, target_gpu, 0, most)), initial_value, **options)

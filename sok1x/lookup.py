@@ -3,7 +3,7 @@ from typing import Any, List, Optional, Union
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, keras3, key_types
+from sok1x.core import eager, given_tables, keras3, key_types
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings import precision
 from sok1x.embeddings.autograph import graph_code
@@ -30,7 +30,7 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
     the tables and, where they are asked for, to the weights.
 
     Args:
-        params: a `sok.Variable`, or a list or tuple of T. Layers' embedding variables too.
+        params: a `sok.Variable`, a layer, its embedding variable, or a list or tuple of T of these.
         sp_ids: ids of each, a tf.RaggedTensor or tf.SparseTensor, int32 or int64, of shape [B, n]: a sample's ids in a
             row, in any number.
         sp_weights: None, or floats of the same form for each table's ids, in the same places and order as these in
@@ -74,11 +74,11 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
     weights = [None] * len(tables) if sp_weights is None else _for_each("sp_weights", sp_weights, several, len(tables))
     if combiners is None or isinstance(combiners, str):
         combiners = ["mean" if combiners is None else combiners] * len(tables)
+    tables = [checked("lookup_sparse", table) for table in tables]
     for table in tables if use_low_frequency_filter else ():
-        _check_filter(checked("lookup_sparse", table))
+        _check_filter(table)
     made = [_one(_computed("lookup_sparse", dtype), bool(use_low_frequency_filter), *arguments) for arguments in zip(
-        [checked("lookup_sparse", table) for table in tables], ids, weights,
-        _for_each("combiners", combiners, True, len(tables)))]
+        tables, ids, weights, _for_each("combiners", combiners, True, len(tables)))]
     return made if several else made[0]
 
 
@@ -87,7 +87,7 @@ def all2all_dense_embedding(param: Any, indices: Any, *, dtype: Any = None) -> t
     """Looks up one row for each id, in order.
 
     Args:
-        param: a `sok.Variable`, or a layer's embedding variable.
+        param: a `sok.Variable`, a layer, or its embedding variable.
         indices: ids, int32 or int64 [n], or of any other shape [...].
         dtype: as for `sok.lookup_sparse`.
 
@@ -110,7 +110,7 @@ def all2all_dense_embedding(param: Any, indices: Any, *, dtype: Any = None) -> t
         ...     session.run(rows).tolist()
         [[5.0, 6.0], [1.0, 2.0], [5.0, 6.0]]
     """
-    table = checked("all2all_dense_embedding", param)
+    table = checked("all2all_dense_embedding", param, "param", "embedding_lookup")
     if isinstance(indices, (tf.SparseTensor, tf.RaggedTensor)):
         raise TypeError("sok1x.all2all_dense_embedding: indices: got a {}, expected a dense tensor of ids; use "
                         "sok1x.lookup_sparse".format(type(indices).__name__))
@@ -217,15 +217,18 @@ def _for_each(what: str, given: Any, several: bool, expected: int) -> List[Any]:
     return found
 
 
-def checked(function: str, table: Any) -> EmbeddingVariable:
+def checked(function: str, table: Any, argument: str = "params",
+            of_tensorflow: str = "embedding_lookup_sparse") -> EmbeddingVariable:
     """What must be a table that can be looked up here.
 
     Args:
         function: who asks, below `sok1x.`, for messages.
         table: what was given.
+        argument: the name of what it was given as, for messages.
+        of_tensorflow: what in `tf.nn` looks up ids of a `tf.Variable`, for messages.
 
     Returns:
-        The table.
+        The table's variable.
 
     Raises:
         TypeError: it is no table of ours, or not float32.
@@ -241,13 +244,13 @@ def checked(function: str, table: Any) -> EmbeddingVariable:
         ...     lookup.checked("lookup_sparse", items) is items
         True
     """
-    if not isinstance(table, EmbeddingVariable):
-        raise TypeError("sok1x.{}: params: got {!r} of type {}, expected a sok1x.Variable; a tf.Variable's ids are "
-                        "looked up with tf.nn.embedding_lookup_sparse".format(function, table, type(table).__name__))
+    what = "sok1x.{}: {}".format(function, argument)
+    table = given_tables.table(what, table, "{}; a tf.Variable's ids are looked up with tf.nn.{}".format(
+        given_tables.EXPECTED, of_tensorflow))
     if table.table.dtype != "float32":
-        raise TypeError("sok1x.{}: params: got '{}' of dtype {}, expected float32 rows: make it with "
+        raise TypeError("{}: got '{}' of dtype {}, expected float32 rows: make it with "
                         "sok1x.Variable(..., dtype=tf.float32), or read this rank's rows with tf.nn.embedding_lookup"
-                        .format(function, table.table.name, table.table.dtype))
+                        .format(what, table.table.name, table.table.dtype))
     keras3.warn_within("table '{}'".format(table.table.name))
     current = tf.get_default_graph()
     if table.graph is not current and not (eager.is_on() and table.graph is eager.graph()):
@@ -256,8 +259,8 @@ def checked(function: str, table: Any) -> EmbeddingVariable:
             "of tf.cond and a tf.while_loop have one: tf.compat.v1.disable_control_flow_v2() avoids that; of "
             "tf.switch_case each always has: tf.case has none)"
             if current.building_function else "in another tf.Graph than that of the table")
-        raise ValueError("sok1x.{}: params: got a call for '{}' {}; make the lookup in the graph of the table".format(
-            function, table.table.name, where))
+        raise ValueError("{}: got a call for '{}' {}; make the lookup in the graph of the table".format(
+            what, table.table.name, where))
     return table
 
 

@@ -7,9 +7,8 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.talk import Talk, talk
-from sok1x.core import sessions
+from sok1x.core import given_tables, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.embeddings.layer import EmbeddingLayer
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
 from sok1x.graph_ops.stores.step_times import EVERY
 
@@ -85,7 +84,7 @@ def incremental_model_dump(variables: Any, utc_datetime: Any, sess: Any = None, 
         >>> keys[0].tolist(), values[0].tolist()
         ([8, 9], [[12.0, 12.0], [12.5, 12.5]])
     """
-    tables = _tables(list(variables) if isinstance(variables, (list, tuple)) else [variables])
+    tables = given_tables.tables(_FUNCTION + ": variables", variables)
     times = _times(utc_datetime, len(tables))
     if launch.current() is None:
         raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
@@ -102,19 +101,6 @@ def incremental_model_dump(variables: Any, utc_datetime: Any, sess: Any = None, 
         every = [_of_all(ranks, one, [of_rank[place] for of_rank in told]) for place, one in enumerate(mine)]
     keys, values, gone, complete = ([one[place] for one in every] for place in range(4))
     return (keys, values, gone, complete) if evicted else (keys, values)
-
-
-def _tables(given: List[Any]) -> List[EmbeddingVariable]:
-    tables = [one.embedding_variable if isinstance(one, EmbeddingLayer) else one for one in given]
-    for table in tables:
-        if not isinstance(table, EmbeddingVariable):
-            raise TypeError("{}: variables: got {!r} of type {}, expected a table of sok1x, or a list of them: a "
-                            "sok1x.Variable, a sok1x.DynamicVariable or a layer".format(
-                                _FUNCTION, table, type(table).__name__))
-        if table.graph is not tables[0].graph:
-            raise ValueError("{}: variables: got '{}' and '{}' of two graphs, expected tables of one".format(
-                _FUNCTION, tables[0].table.name, table.table.name))
-    return tables
 
 
 def _times(given: Any, count: int) -> List[int]:

@@ -4,8 +4,7 @@ from typing import Any, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import incremental
-from sok1x.core import eager, sessions
-from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core import eager, given_tables, sessions
 from sok1x.graph_ops.operations import assign_rows
 
 __all__ = ["assign", "export"]
@@ -20,7 +19,7 @@ def export(variable: Any, session: Optional[tf.Session] = None) -> Any:
     finalized graph, as inside hooks, it runs ops that every table has had from the start.
 
     Args:
-        variable: a `sok.Variable`, or a layer's embedding variable.
+        variable: a `sok.Variable`, a layer, or its embedding variable.
         session: where to run at once. In a finalized graph by default the default session, else the session that
             `sok.InitHook` has seen last.
 
@@ -45,7 +44,7 @@ def export(variable: Any, session: Optional[tf.Session] = None) -> Any:
         >>> keys.tolist(), values.tolist()
         ([0, 1], [[1.0, 2.0], [3.0, 4.0]])
     """
-    _checked("export", variable)
+    variable = given_tables.table("sok1x.export: variable", variable)
     eager.refuse_in_function("sok1x.export")
     if session is not None or variable.graph.finalized:
         return incremental.incremental_dump(
@@ -63,7 +62,7 @@ def assign(variable: Any, keys: Any, values: Any) -> tf.Operation:
     lookup, and all ranks run the op together. Rows that are assigned count as changed for `sok.incremental_dump`.
 
     Args:
-        variable: a `sok.Variable`, or a layer's embedding variable.
+        variable: a `sok.Variable`, a layer, or its embedding variable.
         keys: int32 or int64 [n]; of a key that comes several times the last row counts.
         values: [n, D], of numbers; cast to the rows' dtype.
 
@@ -88,7 +87,7 @@ def assign(variable: Any, keys: Any, values: Any) -> tf.Operation:
         ...     session.run(items).tolist()
         [[1.0, 2.0], [0.0, 0.0], [5.0, 6.0]]
     """
-    _checked("assign", variable)
+    variable = given_tables.table("sok1x.assign: variable", variable)
     if variable.graph.finalized:
         raise ValueError("sok1x.assign: variable: got '{}' in a finalized graph, expected a graph that may grow; make "
                          "the op before the session is created".format(variable.table.name))
@@ -104,9 +103,3 @@ def assign(variable: Any, keys: Any, values: Any) -> tf.Operation:
         if keys.dtype == tf.int32:
             keys = tf.cast(tf.cast(keys, table.key_dtype), tf.int64)  # as lookups have them
         return assign_rows.assign(variable.table_variables, keys, tf.cast(values, table.dtype))
-
-
-def _checked(function: str, variable: Any) -> None:
-    if not isinstance(variable, EmbeddingVariable):
-        raise TypeError("sok1x.{}: variable: got {!r} of type {}, expected a sok1x.Variable or a layer's "
-                        "embedding_variable".format(function, variable, type(variable).__name__))

@@ -4,9 +4,8 @@ from typing import Any, List, NamedTuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import tables
-from sok1x.core import eager
+from sok1x.core import eager, given_tables
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.embeddings.layer import EmbeddingLayer
 from sok1x.graph_ops.bridge.tensorflow_versions import gen_resource_variable_ops
 from sok1x.graph_ops.stores import cache
 from sok1x.graph_ops.stores.forgetting import ADMITTED, EVICTED, REFUSED
@@ -84,10 +83,7 @@ def table_stats(table: Any) -> TableStats:
         ...     session.run(stats)[:6]
         (3, 4, 0.75, 240, 0, 0)
     """
-    variable = table.embedding_variable if isinstance(table, EmbeddingLayer) else table
-    if not isinstance(variable, EmbeddingVariable):
-        raise TypeError("sok1x.table_stats: table: got {!r} of type {}, expected a layer of sok1x or an embedding "
-                        "variable".format(table, type(table).__name__))
+    variable = given_tables.table("sok1x.table_stats: table", table)
     with eager.at(variable), tf.name_scope("table_stats"):
         capacity = _shape(variable)[0]
         used = variable.rows_in_use()

@@ -9,10 +9,11 @@ from sok1x import launch, table_figures
 from sok1x.checkpoint import tables as graph_tables
 from sok1x.checkpoint.schedule import Schedule
 from sok1x.core import summaries
-from sok1x.core.given_numbers import is_number
+from sok1x.core.given_numbers import whole
 from sok1x.graph_ops.operations import gather_bytes
 
 _WIDTH = len(table_figures.ALL)
+_TABLES = "sok1x.SummaryHook: tables"  # for messages
 
 
 class SummaryHook(tf.train.SessionRunHook):
@@ -64,17 +65,16 @@ class SummaryHook(tf.train.SessionRunHook):
 
     def __init__(self, save_steps: int, output_dir: Optional[str] = None, summary_writer: Any = None,
                  tables: Optional[Sequence[Any]] = None, every_rank: bool = False) -> None:
-        if not is_number(save_steps) or save_steps < 1 or save_steps % 1 != 0:
-            raise ValueError("SummaryHook: save_steps: got {!r}, expected a positive integer".format(save_steps))
+        save_steps = whole("SummaryHook: save_steps", save_steps, 1, "a positive integer")
         if (output_dir is None) == (summary_writer is None):
             raise ValueError("SummaryHook: got output_dir={!r} and summary_writer={!r}, expected one of them".format(
                 output_dir, summary_writer))
         if every_rank and output_dir is None:
             raise ValueError("SummaryHook: every_rank: got a summary_writer, expected an output_dir, for each rank has "
                              "a writer of its own")
-        self._schedule = Schedule(None, int(save_steps), lambda *ignored: None)  # who counts need not talk
+        self._schedule = Schedule(None, save_steps, lambda *ignored: None)  # who counts need not talk
         self._output_dir, self._writer, self._every_rank = output_dir, summary_writer, every_rank
-        self._asked = None if tables is None else [table_figures.given("SummaryHook", table) for table in tables]
+        self._asked = None if tables is None else [table_figures.given(_TABLES, table) for table in tables]
         self._tables: List[table_figures.Given] = []
         self._fullness = table_figures.Fullness()
         self._written_at = 0
@@ -92,7 +92,7 @@ class SummaryHook(tf.train.SessionRunHook):
                              "up: tf.train.get_or_create_global_step() makes it")
         tables = self._asked
         if tables is None:
-            tables = [table_figures.given("SummaryHook", table.variable)
+            tables = [table_figures.given(_TABLES, table.variable)
                       for table in graph_tables.tables_of(tf.get_default_graph())]
         self._tables, self._last = tables, np.zeros([len(tables), _WIDTH])
         summaries.watch()

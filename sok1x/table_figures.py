@@ -5,8 +5,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
+from sok1x.core import given_tables
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.embeddings.layer import EmbeddingLayer
 from sok1x.graph_ops.stores import figures
 from sok1x.statistics import table_stats
 
@@ -29,11 +29,11 @@ class Given(NamedTuple):
         return str(self.variable.table.name)
 
 
-def given(function: str, table: Any) -> Given:
+def given(what: str, table: Any) -> Given:
     """A layer or embedding variable as `Given`.
 
     Args:
-        function: who asks, for the error.
+        what: whose argument it is, and its name, for messages.
         table: the layer or variable.
 
     Returns:
@@ -47,13 +47,10 @@ def given(function: str, table: Any) -> Given:
         >>> import sok1x as sok
         >>> from sok1x import table_figures
         >>> with tf.Graph().as_default():
-        ...     table_figures.given("summary", sok.EmbeddingVariable(rows=8, dim=4)).may_be_full
+        ...     table_figures.given("sok1x.summary: layer", sok.EmbeddingVariable(rows=8, dim=4)).may_be_full
         True
     """
-    variable = table.embedding_variable if isinstance(table, EmbeddingLayer) else table
-    if not isinstance(variable, EmbeddingVariable):
-        raise TypeError("sok1x.{}: table: got {!r} of type {}, expected a layer of sok1x or an embedding "
-                        "variable".format(function, table, type(table).__name__))
+    variable = given_tables.table(what, table)
     described = variable.table
     return Given(variable, described.hashed and not described.grows and described.cache is None)
 
@@ -77,7 +74,7 @@ def of_rank(table: Given) -> tf.Tensor:
         >>> import sok1x as sok
         >>> from sok1x import table_figures
         >>> with tf.Graph().as_default():
-        ...     table = table_figures.given("summary", sok.EmbeddingVariable(rows=8, dim=4))
+        ...     table = table_figures.given("sok1x.summary: layer", sok.EmbeddingVariable(rows=8, dim=4))
         ...     table_figures.of_rank(table).shape.as_list()
         [11]
     """
@@ -161,7 +158,7 @@ class Fullness:
         >>> import sok1x as sok
         >>> from sok1x import table_figures
         >>> with tf.Graph().as_default():
-        ...     table = table_figures.given("summary", sok.EmbeddingVariable(rows=100, dim=4))
+        ...     table = table_figures.given("sok1x.summary: layer", sok.EmbeddingVariable(rows=100, dim=4))
         >>> fullness = table_figures.Fullness()
         >>> [fullness.look(table, 0, used, 100) for used in (79, 80, 85, 96)]
         [None, 0.8, None, 0.95]

@@ -43,7 +43,7 @@ def summary(layer: Any, collections: Optional[Sequence[str]] = None) -> tf.Tenso
         >>> {value.tag: value.simple_value for value in found.value}["ads/EmbeddingVariable/share_of_capacity"]
         0.25
     """
-    table = table_figures.given("summary", layer)
+    table = table_figures.given("sok1x.summary: layer", layer)
     reader = _Reader(table)
     with table.variable.graph.as_default(), tf.name_scope("table_summary"), tf.device("/device:CPU:0"):
         step = tf.train.get_global_step(table.variable.graph)

@@ -1,7 +1,8 @@
 """SOK 2.x's variables: embedding tables that are spread over the ranks, and used as `tf.Variable`s."""
 from typing import Any, Optional
 
-from sok1x.core.placed_variable import placement_of
+from sok1x import launch
+from sok1x.core.placed_variable import check_rank, placement_of
 from sok1x.core.static_variable import StaticVariable
 from sok1x.distributed_variable import DistributedVariable
 from sok1x.localized_variable import LocalizedVariable
@@ -52,7 +53,7 @@ def Variable(initial_value: Any = None, trainable: bool = True, validate_shape: 
         RuntimeError: the ranks have not joined yet.
         TypeError: a dtype that rows cannot have.
         ValueError: neither a value nor a shape, both a value and an initializer, a shape that fits no table, an
-            unknown mode, R that is not a rank, an argument that must be None, or eager execution.
+            unknown mode, R that is not a rank, an argument that must be None, or eager execution of TensorFlow 1.15.
 
     Example:
         >>> import numpy as np
@@ -76,7 +77,10 @@ def Variable(initial_value: Any = None, trainable: bool = True, validate_shape: 
                          "rows each has".format(name or "Variable", validate_shape))
     options = dict(trainable=trainable, name=name, dtype=dtype, constraint=constraint, shape=shape,
                    initializer=initializer, collections=collections)
-    placement = placement_of("sok1x.Variable '{}'".format(name or "Variable"), mode)
+    label, world = "sok1x.Variable '{}'".format(name or "Variable"), launch.current()
+    placement = placement_of(label, mode)
+    if world is not None:
+        check_rank(label, placement, world.size)
     if placement.rank is None:
         return DistributedVariable(initial_value, **options)
     return LocalizedVariable(initial_value, placement.rank, **options)

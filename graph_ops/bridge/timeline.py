@@ -134,6 +134,8 @@ class Writer:
     def write(self, ending: bool = False) -> None:
         """Writes what is there, once the rank is known."""
         with self._lock:
+            if self._ended.is_set() and not ending:
+                return  # the thread has waited for the lock, and the file is closed
             try:
                 self._write(ending)
             except OSError as error:  # a full disk must not end a training run

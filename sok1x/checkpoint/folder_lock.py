@@ -26,7 +26,7 @@ class FolderLock:
         self._path = os.path.join(directory, name)
         self._fd: Optional[int] = None
         self._closer: Any = None  # closes the descriptor, at the latest when this object is gone
-        _close_in_children(self)
+        _all.add(self)
 
     def acquire(self) -> "FolderLock":
         """Takes the lock, or raises LockedError at once, with the host and process that have it."""
@@ -102,13 +102,13 @@ def of_process(directory: str) -> FolderLock:
     return lock.acquire()
 
 
-def _close_in_children(lock: FolderLock) -> None:
-    # A forked data loader that outlives its job would go on holding it. The parent's descriptor stays open.
-    known = weakref.ref(lock)
+_all: Any = weakref.WeakSet()
 
-    def close() -> None:
-        held = known()
-        if held is not None:
-            held._close()
 
-    os.register_at_fork(after_in_child=close)
+def _close_in_child() -> None:
+    # A forked data loader that outlives its job would go on holding them. The parent's descriptors stay open.
+    for lock in list(_all):
+        lock._close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)  # once: what is registered stays

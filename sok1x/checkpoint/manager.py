@@ -10,7 +10,7 @@ from sok1x.checkpoint.restoring import Restoring
 from sok1x.checkpoint.saving import Saving
 from sok1x.checkpoint.tables import tables_of
 from sok1x.core import eager
-from sok1x.core.given_numbers import is_integer
+from sok1x.core.given_numbers import is_integer, whole
 
 
 class CheckpointManager:
@@ -53,7 +53,7 @@ class CheckpointManager:
 
     def __init__(self, checkpoint_dir: str, keep_checkpoint_max: Optional[int] = 5, checkpoint: Any = None) -> None:
         checkpoint_dir = check_folder("CheckpointManager", checkpoint_dir)
-        check_keep("CheckpointManager", keep_checkpoint_max)
+        keep_checkpoint_max = check_keep("CheckpointManager", keep_checkpoint_max)
         self._folder, self._eager = checkpoint_dir, None
         if eager.is_on():
             from sok1x.checkpoint import eager_run  # slow to import, and of TensorFlow 2 alone
@@ -137,8 +137,7 @@ def check_folder(who: str, checkpoint_dir: Any) -> str:
     return path
 
 
-def check_keep(who: str, keep_checkpoint_max: Optional[int]) -> None:
-    """Raises ValueError where keep_checkpoint_max is negative."""
-    if keep_checkpoint_max is not None and keep_checkpoint_max < 0:
-        raise ValueError("{}: keep_checkpoint_max: got {}, expected 0 or more, or None".format(
-            who, keep_checkpoint_max))
+def check_keep(who: str, keep_checkpoint_max: Optional[int]) -> Optional[int]:
+    """How many checkpoints are to stay. Raises ValueError where that is no whole number, or negative."""
+    return None if keep_checkpoint_max is None else whole(
+        who + ": keep_checkpoint_max", keep_checkpoint_max, 0, "0 or more, or None")

@@ -1,5 +1,4 @@
 """The hook that saves and restores whole training runs."""
-import numbers
 import os
 from typing import Any, List, Optional
 
@@ -16,6 +15,7 @@ from sok1x.checkpoint.stop_hook import check_alike, save_now
 from sok1x.checkpoint.tables import tables_of
 from sok1x.checkpoint.talk import talk
 from sok1x.checkpoint.told_to_end import Signals, signals_of, told_to_end
+from sok1x.core.given_numbers import is_number, whole
 from sok1x.graph_ops.bridge.tensorflow_versions import training_util
 
 
@@ -81,10 +81,12 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
                  keep_checkpoint_max: Optional[int] = 5, save_on_sigterm: Signals = False) -> None:
         checkpoint_dir = check_folder("CheckpointSaverHook", checkpoint_dir)
         every: Any = save_secs if save_steps is None else save_steps
-        if (save_secs is None) == (save_steps is None) or not isinstance(every, numbers.Real) or not float(every) > 0:
-            raise ValueError("CheckpointSaverHook: got save_secs={} and save_steps={}, expected one of them, above "
+        if (save_secs is None) == (save_steps is None) or not is_number(every) or not every > 0:
+            raise ValueError("CheckpointSaverHook: got save_secs={!r} and save_steps={!r}, expected one of them, above "
                              "0".format(save_secs, save_steps))
-        check_keep("CheckpointSaverHook", keep_checkpoint_max)
+        if save_steps is not None:
+            save_steps = whole("CheckpointSaverHook: save_steps", save_steps, 1, "a positive integer")
+        keep_checkpoint_max = check_keep("CheckpointSaverHook", keep_checkpoint_max)
         self._signals = signals_of("CheckpointSaverHook", save_on_sigterm)
         told_to_end.listen("CheckpointSaverHook", self._signals)
         super().__init__(checkpoint_dir, save_secs=save_secs, save_steps=save_steps, listeners=listeners)

@@ -62,7 +62,7 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
 
     def __init__(self, checkpoint_dir: Optional[str] = None, keep_checkpoint_max: Optional[int] = 5,
                  save_on_sigterm: Signals = False) -> None:
-        check_keep("CheckpointSaverListener", keep_checkpoint_max)
+        keep_checkpoint_max = check_keep("CheckpointSaverListener", keep_checkpoint_max)
         self._signals = signals_of("CheckpointSaverListener", save_on_sigterm)
         told_to_end.listen("CheckpointSaverListener", self._signals)
         self._directory, self._keep = checkpoint_dir, keep_checkpoint_max

@@ -10,6 +10,8 @@ Joining the ranks:
 
 What users say of tables:
     given_numbers       numbers
+    given_tables        tables
+    arguments           words, dtypes, True and False
     capacities          how many rows
     forgetting_options  which rows leave, and which keys get none
     cache_options       rows in host memory, and a cache

@@ -12,6 +12,7 @@ from sok1x.graph_ops.stores.forgetting import LFU, LRU, Forgetting
 from sok1x.graph_ops.stores.table import MOST_ROWS
 
 _GIGABYTE = 1 << 30
+_MOST_GIGABYTES = 2 ** 30
 
 
 class CacheOptions(NamedTuple):
@@ -103,6 +104,9 @@ def resolve(label: str, dim: int, resolved: Resolved, given: CacheOptions) -> Wi
         rows = integer(label + ": cache_rows", rows, 1, MOST_ROWS)
     elif hbm and tf.test.is_built_with_cuda() and gpu.count():
         rows = min(MOST_ROWS, max(1, hbm // (4 * dim)))
+    elif hbm is None and given != CacheOptions():
+        raise ValueError("{}: got cache_strategy={!r} and max_pinned_memory={!r} without a cache, expected cache_rows "
+                         "or max_hbm_for_vectors with them".format(label, strategy, given.max_pinned_memory))
     if rows is None:
         return WithCache(capacity, forgetting, None)
     if capacity.growth is None:
@@ -121,6 +125,9 @@ def _gigabytes(label: str, what: str, value: Any) -> Optional[int]:
     """Bytes."""
     if value is None:
         return None
-    if not is_number(value) or not value >= 0:
+    if not is_number(value):
+        raise TypeError("{}: {}: got {!r} of type {}, expected a number of GB".format(
+            label, what, value, type(value).__name__))
+    if not 0 <= value <= _MOST_GIGABYTES:
         raise ValueError("{}: {}: got {!r}, expected a number of GB, 0 or more".format(label, what, value))
     return int(value * _GIGABYTE)

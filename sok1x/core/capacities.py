@@ -44,7 +44,7 @@ def resolve(label: str, rows: Optional[int], use_hashtable: bool, init_capacity:
                 raise ValueError("{}: {}: got {} beside {} rows for good (max_vocabulary_size_per_gpu), expected it "
                                  "for a table that grows, with max_vocabulary_size_per_gpu=None".format(
                                      label, what, value, rows))
-        return Capacity(int(rows), None)
+        return Capacity(rows, None)
     if not use_hashtable:
         raise ValueError("{}: got no number of rows (max_vocabulary_size_per_gpu=None) and use_hashtable=False: "
                          "without an index a key says itself which row it is, so all rows must be there from the "

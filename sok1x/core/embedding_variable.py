@@ -5,6 +5,7 @@ from typing import Any, Callable, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import (
+    arguments,
     cache_options,
     capacities,
     eager,
@@ -20,6 +21,7 @@ from sok1x.core import (
     warm_start,
     watching,
 )
+from sok1x.core.given_numbers import integer
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.stamped_variable import StampedVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
@@ -27,7 +29,7 @@ from sok1x.graph_ops.gradients import gradient_checks
 from sok1x.graph_ops.operations import evictions
 from sok1x.graph_ops.stores import cache, stamps, step_at
 from sok1x.graph_ops.stores.forgetting import FREE
-from sok1x.graph_ops.stores.table import DIRECT, HASHED, Initializer, Table
+from sok1x.graph_ops.stores.table import DIRECT, HASHED, MOST_ROWS, Initializer, Table
 from sok1x.optimizers import unfit
 
 
@@ -49,7 +51,7 @@ class EmbeddingVariable(StampedVariable):
         rows: V, rows of this rank's shard; None: it begins with `init_capacity`, and grows.
         dim: D, floats a row.
         use_hashtable: whether an index maps keys to rows; without one, key k is row k // N of rank k % N.
-        key_dtype: 'int64', 'uint32' or 'int32'.
+        key_dtype: int64, uint32 or int32, or its name; None: int64.
         initializer: as a layer's `embedding_initializer`.
         trainable: whether optimizers train it by default.
         init_capacity: where `rows` is None, V at the start; None: 8192, or `max_capacity` if that is less.
@@ -77,8 +79,9 @@ class EmbeddingVariable(StampedVariable):
         evicted: (since, keys, whether they are all) of `sok.evicted_keys`, likewise; None where no row ever leaves.
 
     Raises:
-        ValueError: eager execution of TensorFlow 1.15 is on, the initializer's name is unknown or, for a table that
-            grows, is of a matrix, or capacities that do not fit one another.
+        TypeError: an argument of another type, or an unknown option.
+        ValueError: eager execution of TensorFlow 1.15 is on, a number out of range, the initializer's name is unknown
+            or, for a table that grows, is of a matrix, or capacities that do not fit one another.
 
     Example:
         >>> import tensorflow as tf
@@ -97,9 +100,14 @@ class EmbeddingVariable(StampedVariable):
     named_by_user = False
     leaves_before_save: Optional[tf.Tensor] = None
 
-    def __init__(self, rows: Optional[int], dim: int, use_hashtable: bool = True, key_dtype: str = "int64",
+    def __init__(self, rows: Optional[int], dim: int, use_hashtable: bool = True, key_dtype: Any = "int64",
                  initializer: Any = None, trainable: bool = True, init_capacity: Optional[int] = None,
                  max_capacity: Optional[int] = None, layer: Optional[str] = None, **options: Any) -> None:
+        what = "sok1x.EmbeddingVariable"
+        rows = None if rows is None else integer(what + ": rows", rows, 1, MOST_ROWS)
+        dim = integer(what + ": dim", dim, 1, MOST_ROWS)
+        use_hashtable = arguments.boolean(what, "use_hashtable", use_hashtable)
+        key_dtype = arguments.key_dtype(what, key_dtype).name
         with table_root.room():
             # Taken in any case: SOK counts all tables.
             name = kit_name = table_root.unique_name("EmbeddingVariable", taken=layer is not None)
@@ -107,13 +115,13 @@ class EmbeddingVariable(StampedVariable):
                 name = table_root.unique_name(layer + "/EmbeddingVariable")
             label = "table '{}'".format(name)
             given = cache_options.taken_out_of(options)
-            resolved = cache_options.resolve(label, int(dim), forgetting_options.resolve(
+            resolved = cache_options.resolve(label, dim, forgetting_options.resolve(
                 label, capacities.resolve(label, rows, use_hashtable, init_capacity, max_capacity), use_hashtable,
                 options), given)
             capacity = resolved.capacity
             row_initializer = initializers.resolve(initializer, capacity.rows, dim, capacity.growth is not None,
                                                    "{}: {}".format(label, initializers.ARGUMENT))
-            self._make(Table(name, capacity.rows, int(dim), HASHED if use_hashtable else DIRECT, key_dtype,
+            self._make(Table(name, capacity.rows, dim, HASHED if use_hashtable else DIRECT, key_dtype,
                              Initializer(**row_initializer.spec), growth=capacity.growth,
                              forgetting=resolved.forgetting, cache=resolved.cache,
                              counted_name="" if name == kit_name else kit_name),

@@ -82,6 +82,9 @@ def resolve(label: str, capacity: Capacity, use_hashtable: bool, options: Dict[s
     given = ForgettingOptions(**options)
     if given == ForgettingOptions():
         return Resolved(capacity, None)
+    if not isinstance(given.leaves_when_asked, bool):
+        raise TypeError("{}: leaves_when_asked: got {!r} of type {}, expected True or False".format(
+            label, given.leaves_when_asked, type(given.leaves_when_asked).__name__))
     if not use_hashtable:
         raise ValueError("{}: got {} and use_hashtable=False: without an index every key has its row for good".format(
             label, _said(given)))
@@ -157,6 +160,9 @@ def _ratio(label: str, value: Any) -> float:
 def _absent(label: str, value: Any) -> Optional[float]:
     if value is None:
         return None
-    if not is_number(value) or not math.isfinite(float(value)):
-        raise TypeError("{}: absent_value: got {!r}, expected a finite number".format(label, value))
+    if not is_number(value):
+        raise TypeError("{}: absent_value: got {!r} of type {}, expected a number".format(
+            label, value, type(value).__name__))
+    if not math.isfinite(float(value)):
+        raise ValueError("{}: absent_value: got {}, expected a finite number".format(label, value))
     return float(value)

@@ -27,6 +27,31 @@ def is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def whole(what: str, value: Any, least: int, expected: str) -> int:
+    """An argument that must be a whole number; of a floating type, as 1e4, it may be too.
+
+    Args:
+        what: whose argument it is, and its name, for messages.
+        value: what was given.
+        least: the least that it may be.
+        expected: what it must be, for messages.
+
+    Returns:
+        The value, an integer.
+
+    Raises:
+        ValueError: it is something else.
+
+    Example:
+        >>> from sok1x.core import given_numbers
+        >>> given_numbers.whole("SummaryHook: save_steps", 1e4, 1, "a positive integer")
+        10000
+    """
+    if not is_number(value) or not value >= least or value % 1 != 0:
+        raise ValueError("{}: got {!r}, expected {}".format(what, value, expected))
+    return int(value)
+
+
 def integer(what: str, value: Any, least: Optional[int] = None, most: Optional[int] = None,
             expected: Optional[str] = None) -> int:
     """An argument that must be an integer.

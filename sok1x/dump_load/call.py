@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.talk import Talk, talk
-from sok1x.core import newer_optimizers, sessions
+from sok1x.core import given_tables, newer_optimizers, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.dump_load import layout, transfers
 from sok1x.dump_load.transfers import TableTransfers
@@ -39,14 +39,8 @@ def checked(function: str, path: Any, variables: Any, optimizer: Any, session: A
     path = os.fspath(path) if hasattr(path, "__fspath__") else path
     if not isinstance(path, str) or not path:
         raise TypeError("{}: path: got {!r}, expected a folder's path".format(function, path))
-    given = list(variables) if isinstance(variables, (list, tuple)) else [variables]
-    for variable in given:
-        if not isinstance(variable, EmbeddingVariable):
-            raise TypeError("{}: got {!r} of type {}, expected a variable of sok1x, or a list of them; save others "
-                            "with a tf.train.Saver".format(function, variable, type(variable).__name__))
-        if variable.graph is not given[0].graph:
-            raise ValueError("{}: got '{}' and '{}' of two graphs, expected variables of one".format(
-                function, given[0].table.name, variable.table.name))
+    given = given_tables.tables(function + ": sok_vars", variables, given_tables.EXPECTED + ", or a list of them; save "
+                                "other variables with a tf.train.Saver")
     if not given:
         raise ValueError("{}: got no variables".format(function))
     _expect_names_apart(function, given)

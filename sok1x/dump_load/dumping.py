@@ -41,7 +41,7 @@ def dump(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
 
     Args:
         path: the folder, on a file system that all ranks share.
-        sok_vars: a variable of sok1x, or a list of them: `sok.Variable`s and layers' `embedding_variable`s.
+        sok_vars: a table of sok1x, or a list of them: `sok.Variable`s, layers, and their `embedding_variable`s.
         optimizer: an `OptimizerWrapper` or an optimizer, whose slots are written too.
         session: a `tf.Session`, a MonitoredTrainingSession, or a hook's `run_context.session`; by default the default
             session, else the one that `sok.InitHook` has seen last.

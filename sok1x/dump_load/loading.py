@@ -32,7 +32,7 @@ def load(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
 
     Args:
         path: the folder, which all ranks see.
-        sok_vars: a variable of sok1x, or a list of them; other tables in the folder are passed over.
+        sok_vars: a table of sok1x, or a list of them, as for `sok.dump`; other tables in the folder are passed over.
         optimizer: an `OptimizerWrapper` or an optimizer, whose slots are loaded too.
         session: as for `sok.dump`.
 

@@ -3,7 +3,6 @@
     all2all_dense_embedding  a fixed number of keys a slot, a row for each
     distributed_embedding    any number of them, combined
     layer                    what both have in common
-    arguments                what they are constructed with, checked
     call_checks              what they are called with, checked
     keras_inputs             sparse keys of a functional Keras model
     learning_phase           whether a call trains

@@ -3,7 +3,8 @@ from typing import Any, Dict, List, Optional, Union
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.embeddings import arguments, call_checks
+from sok1x.core import arguments
+from sok1x.embeddings import call_checks
 from sok1x.embeddings.autograph import graph_code
 from sok1x.embeddings.layer import EmbeddingLayer
 from sok1x.graph_ops.operations import embedding

@@ -4,12 +4,12 @@ from typing import Any, Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import initializers
+from sok1x.core import arguments, initializers
 from sok1x.core.cache_options import CacheOptions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.core.given_numbers import integer
-from sok1x.embeddings import arguments, learning_phase, precision, scope_reuse
+from sok1x.embeddings import learning_phase, precision, scope_reuse
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops
 from sok1x.graph_ops.stores.table import MOST_ROWS
 from sok1x.graph_ops.stores.table_variables import TableVariables

@@ -64,13 +64,20 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 def _export(given: Any) -> str:
     from sok1x.serving.export import export_saved_model
-    outputs: Any = dict(_pair(one) for one in given.output) or None
-    inputs: Any = dict(_pair(one) for one in given.input) if outputs else None
-    if given.tables_alone or given.table:
+    alone = "--table" if given.table else "--tables_alone" if given.tables_alone else ""
+    model = [name for name in ("input", "output", "constant") if getattr(given, name)]
+    if alone and model:
+        raise ValueError("got {} beside --{}, expected tables alone or a model".format(alone, " and --".join(model)))
+    if given.input and not given.output:
+        raise ValueError("got --input without --output, expected both, or neither for what the graph is marked for")
+    outputs: Any = dict(_pair("--output", one) for one in given.output) or None
+    inputs: Any = dict(_pair("--input", one) for one in given.input) if outputs else None
+    if alone:
         inputs, outputs = {}, {}
+    constants = dict(_constant(one) for one in given.constant) or None
     return export_saved_model(
         given.to, given.checkpoint, inputs=inputs, outputs=outputs, storage=given.storage, index=given.index,
-        constants={name: _value(text) for name, text in map(_pair, given.constant)} or None, step=given.step,
+        constants=constants, step=given.step,
         tables=given.table, seed=given.seed, ranks=given.ranks,
         unseen="initial" if given.unseen is None else given.unseen)
 
@@ -78,13 +85,13 @@ def _export(given: Any) -> str:
 def _update(given: Any) -> str:
     from sok1x.serving.updating import update_saved_model
     changes: Dict[str, Tuple[Any, Any]] = {}
-    for name, path in map(_pair, given.changes):
+    for name, path in (_pair("--changes", one) for one in given.changes):
         keys, values = _arrays(path, "keys", "values")
         before = changes.get(name)
         changes[name] = (keys, values) if before is None else (
             np.concatenate([before[0], keys]), np.concatenate([before[1], values]))
     evicted: Dict[str, Any] = {}
-    for name, path in map(_pair, given.evicted):
+    for name, path in (_pair("--evicted", one) for one in given.evicted):
         evicted[name] = np.concatenate([evicted.get(name, np.zeros([0], np.int64))] + _arrays(path, "keys"))
     return update_saved_model(given.model, given.to, changes, evicted)
 
@@ -97,17 +104,21 @@ def _arrays(path: str, *names: str) -> List[Any]:
         raise CheckpointError("Cannot read {} from {}: {}.".format(" and ".join(names), path, error)) from None
 
 
-def _pair(text: str) -> Tuple[str, str]:
+def _pair(option: str, text: str) -> Tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
-        raise ValueError("got {!r}, expected NAME=VALUE".format(text))
+        raise ValueError("{}: got {!r}, expected NAME=VALUE".format(option, text))
     return name, value
 
 
-def _value(text: str) -> Any:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return float(text)
+def _constant(text: str) -> Tuple[str, Any]:
+    name, value = _pair("--constant", text)
+    if value.lower() in ("true", "false"):
+        return name, value.lower() == "true"
+    try:
+        return name, float(value)
+    except ValueError:
+        raise ValueError("--constant {}: got {!r}, expected a number, true or false".format(name, value)) from None
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from sok1x.checkpoint import folders, manifest
+from sok1x.checkpoint import folder_lock, folders, manifest
 from sok1x.checkpoint.errors import LockedError, NotFoundError
 from sok1x.checkpoint.folder_lock import FolderLock
 
@@ -173,6 +173,16 @@ def test_two_locks_of_one_process_exclude_each_other(tmp_path):
             FolderLock(str(tmp_path)).acquire()
     with FolderLock(str(tmp_path)):
         pass
+
+
+def test_a_lock_leaves_nothing_behind(tmp_path, monkeypatch):
+    """What is registered for forked children stays until the process ends: a lock registers nothing of its own."""
+    monkeypatch.setattr(os, "register_at_fork", lambda **functions: pytest.fail("registers {}".format(functions)))
+    before = len(folder_lock._all)
+    for _ in range(3):
+        with FolderLock(str(tmp_path)):
+            assert len(folder_lock._all) == before + 1
+    assert len(folder_lock._all) == before
 
 
 FORK = """

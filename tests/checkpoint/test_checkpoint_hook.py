@@ -164,11 +164,28 @@ def test_manager(tmp_path):
 
 @pytest.mark.parametrize("arguments, words", [
     (dict(), "save_secs=None and save_steps=None, expected one"), (dict(save_secs=1, save_steps=1), "expected one"),
-    (dict(save_steps=0), "above 0"), (dict(save_steps="5"), "save_steps=5, expected"), (dict(save_secs=-1), "above 0"),
-    (dict(save_steps=1, keep_checkpoint_max=-1), "keep_checkpoint_max: got -1")])
+    (dict(save_steps=0), "above 0"), (dict(save_steps="5"), "save_steps='5', expected"),
+    (dict(save_secs=-1), "above 0"), (dict(save_steps=True), "save_steps=True, expected"),
+    (dict(save_steps=2.5), "save_steps: got 2.5, expected a positive integer"),
+    (dict(save_steps=1, keep_checkpoint_max=-1), "keep_checkpoint_max: got -1"),
+    (dict(save_steps=1, keep_checkpoint_max="2"), "keep_checkpoint_max: got '2', expected 0 or more"),
+    (dict(save_steps=1, keep_checkpoint_max=1.5), "keep_checkpoint_max: got 1.5")])
 def test_arguments(arguments, words):
     with pytest.raises(ValueError, match=words):
         sok.CheckpointSaverHook("folder", **arguments)
+
+
+def test_whole_numbers_of_a_floating_type_count(tmp_path):
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.EmbeddingVariable(rows=8, dim=4)
+        manager = sok.CheckpointManager(str(tmp_path), keep_checkpoint_max=2.0)
+        session.run(sok.Init(global_batch_size=1))
+        session.run(table.initializer)
+        for step in range(4):
+            manager.save(session, step)
+    assert sorted(name for name in os.listdir(str(tmp_path)) if name.startswith("model")) == [
+        "model.ckpt-2", "model.ckpt-3"]
+    sok.CheckpointSaverHook(str(tmp_path), save_steps=1e4)
 
 
 @pytest.mark.parametrize("folder", [None, 5, ""])

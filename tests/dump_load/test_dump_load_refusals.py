@@ -158,7 +158,7 @@ def test_arguments(model, tmp_path, dumped):
     for function in (sok.dump, sok.load):
         for error, words, arguments in (
                 (TypeError, "path: got 3", (3, model.one)), (TypeError, "path: got ''", ("", model.one)),
-                (TypeError, "expected a variable of sok1x", (path, [model.one, 3])),
+                (TypeError, "sok_vars: got 3 of type int, expected a sok1x.Variable", (path, [model.one, 3])),
                 (ValueError, "got no variables", (path, [])),
                 (ValueError, "got a variable twice", (path, [model.one, model.one])),
                 (ValueError, "of two graphs", (path, [model.one, Model().one])),

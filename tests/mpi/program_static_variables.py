@@ -94,6 +94,10 @@ def check_refusals():
     with tf.Graph().as_default():
         refused(ValueError, "mode: got 'localized:{}', but there are {} ranks".format(N, N), sok.Variable, [[1.0]],
                 mode="localized:{}".format(N))
+        refused(TypeError, "LocalizedVariable 'here': target_gpu: got 0.9 of type float, expected an integer",
+                sok.LocalizedVariable, [[1.0]], target_gpu=0.9, name="here")
+        refused(ValueError, "target_gpu: got {}, expected an integer from 0 to {}".format(N, N - 1),
+                sok.LocalizedVariable, [[1.0]], target_gpu=N)
         for mode in ("localized", "localized:-1", "everywhere", 0):
             refused(ValueError, "mode: got {!r}, expected None".format(mode), sok.Variable, [[1.0]], mode=mode)
         refused(ValueError, "got neither initial_value nor shape", sok.Variable)
@@ -130,7 +134,7 @@ def check_refusals():
                 tf.SparseTensor([[0, 0]], [0], [1, 1]), tf.SparseTensor([[0, 0], [0, 1]], [1.0, 1.0], [1, 2]))
         refused(TypeError, "expected a dense tensor of ids", sok.all2all_dense_embedding, table, ids)
         refused(TypeError, "ids of dtype float32", sok.all2all_dense_embedding, table, [0.0])
-        refused(TypeError, "expected a sok1x.Variable or a layer", sok.export, [1.0])
+        refused(TypeError, "expected a sok1x.Variable, a sok1x.DynamicVariable, a layer", sok.export, [1.0])
         refused(TypeError, "keys: got dtype float32", sok.assign, table, [0.0], [[1.0, 2.0]])
         refused(ValueError, "expected [n] and [n, 2]", sok.assign, table, [0], [[1.0]])
         with tf.Graph().as_default():

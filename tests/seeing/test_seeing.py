@@ -3,6 +3,7 @@ import ctypes
 import json
 import os
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -161,6 +162,19 @@ def test_a_process_that_has_run_nothing_leaves_a_ranks_file_alone(tmp_path, monk
     assert [event["ph"] for event in timeline.read(path.format(rank=0))][0] == "M"
 
 
+def test_a_thread_that_has_waited_for_the_end_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(of_bridge, "_launched", lambda: (0, 1))
+    monkeypatch.setattr(of_bridge.launch, "current", lambda: None)
+    library = Library(1)
+    writer = of_bridge.Writer(library, str(tmp_path / "t.json"))
+    writer.end()
+    written = timeline.read(str(tmp_path / "t.json"))
+    monkeypatch.setattr(of_bridge.launch, "current", lambda: types.SimpleNamespace(rank=0, size=1))
+    library.count = 1
+    writer.write()  # as the thread does that was about to, when the end took the lock
+    assert timeline.read(str(tmp_path / "t.json")) == written and library.count == 1
+
+
 def test_what_cannot_be_written_is_said_with_its_path(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(of_bridge, "_launched", lambda: (3, 4))
     monkeypatch.setattr(of_bridge.launch, "current", lambda: None)
@@ -180,9 +194,9 @@ def test_refusals(tmp_path):
                            (dict(save_steps=1, summary_writer=1, every_rank=True), "every_rank: got a summary_writer")):
         with pytest.raises(ValueError, match=words):
             sok.SummaryHook(**options)
-    with pytest.raises(TypeError, match="sok1x.summary: table: got 3 of type int, expected a layer"):
+    with pytest.raises(TypeError, match="sok1x.summary: layer: got 3 of type int, expected a sok1x.Variable"):
         sok.summary(3)
-    with pytest.raises(TypeError, match="sok1x.SummaryHook: table: got 3 of type int"):
+    with pytest.raises(TypeError, match="sok1x.SummaryHook: tables: got 3 of type int"):
         sok.SummaryHook(1, str(tmp_path), tables=[3])
     with tf.Graph().as_default(), pytest.raises(ValueError, match="got a graph without a global step"):
         sok.SummaryHook(1, str(tmp_path)).begin()

@@ -140,6 +140,13 @@ def test_the_command_says_what_is_wrong(trained, tmp_path, capsys):
             (["export", trained.saved, "--to", to], "does not say how rows of table 'EmbeddingVariable' begin"),
             (["export", trained.saved, "--to", to, "--input", "keys", "--output", "a=b"], "expected NAME=VALUE"),
             (["export", trained.saved, "--to", to, "--output", "a=b"], "has no graph (a .meta file)"),
+            (["export", trained.saved, "--to", to, "--input", "keys=keys"], "got --input without --output"),
+            (["export", trained.saved, "--to", to, "--input", "a=b", "--output", "a=b", "--table", "t"],
+             "got --table beside --input and --output"),
+            (["export", trained.saved, "--to", to, "--tables_alone", "--constant", "a=1"],
+             "got --tables_alone beside --constant"),
+            (["export", trained.saved, "--to", to, "--constant", "a=abc"],
+             "--constant a: got 'abc', expected a number, true or false"),
             (["update", str(tmp_path), "--to", to], "is no SavedModel that sok1x.serving has exported"),
             (["update", str(tmp_path), "--to", to, "--changes", "t=none.npz"], "Cannot read keys and values")):
         assert command.main(arguments) == 1

@@ -2,10 +2,13 @@
 import os
 import sys
 
+import numpy as np
 import pytest
 import tensorflow
 import tensorflow2_skips
 from ranks import run_ranks
+
+from sok1x import check
 
 CHECK = "import runpy; runpy.run_module('sok1x.check', run_name='__main__')"
 # Horovod's import takes seconds, and these look at something else.
@@ -41,6 +44,14 @@ def test_two_ranks_and_only_the_first_prints():
     assert found["ranks"][1].startswith("rank 0 of 2") and "thread level: MULTIPLE" in finished.out
     assert found["exchange"][0] == "ok" and "16 keys over 2 ranks" in found["exchange"][1]
     assert found["Horovod"][0] == "-"
+
+
+def test_what_it_expects_is_exact_on_many_ranks():
+    ranks = 512
+    keys = np.arange(8 * ranks, dtype=np.int64) * 3 - 7
+    exact = check.STEPS * sum(check._slopes(keys, rank) for rank in range(ranks))
+    assert exact.min() > 0 and exact.max() < 2 ** 24  # so float32 holds each sum of these, in any order
+    assert len(set(exact.tolist())) == 8 and len({tuple(check._slopes(keys, rank)) for rank in range(ranks)}) == 4
 
 
 def test_under_horovodrun():

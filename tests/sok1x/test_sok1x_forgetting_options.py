@@ -49,6 +49,9 @@ def test_dynamic_variables_and_layers_forget(graph):
     (ValueError, dict(admit_after=2 ** 31), "admit_after: got 2147483648, expected an integer from 1 to 2147483647"),
     (ValueError, dict(admission_counters=8), "admission_counters: got 8 without admit_after"),
     (ValueError, dict(remember_evicted=8), "remember_evicted: got 8 without evict_strategy"),
+    (TypeError, dict(leaves_when_asked="no"), "leaves_when_asked: got 'no' of type str, expected True or False"),
+    (TypeError, dict(absent_value="0"), "absent_value: got '0' of type str, expected a number"),
+    (ValueError, dict(absent_value=float("inf")), "absent_value: got inf, expected a finite number"),
 ])
 def test_options_that_do_not_fit_are_refused(graph, error, options, words):
     with pytest.raises(error, match=words):
@@ -62,6 +65,10 @@ def test_what_needs_a_table_that_forgets_says_so(graph):
     for function, arguments in ((sok.sparse_read_and_evict, ([1],)), (sok.evicted_keys, (0,))):
         with pytest.raises(TypeError, match="expected a table that forgets"):
             function(plain, *arguments)
+        with pytest.raises(TypeError, match="got 'DynamicVariable', which keeps all rows, expected a table that"):
+            function(plain, *arguments)
+        with pytest.raises(TypeError, match="variable: got 3 of type int, expected a table that forgets"):
+            function(3, *arguments)
     with pytest.raises(ValueError, match="use_low_frequency_filter: got True for table 'DynamicVariable'"):
         sok.lookup_sparse(plain, ids, use_low_frequency_filter=True)
     with pytest.raises(ValueError, match="var_type='hbm', expected var_type='hybrid'"):

@@ -25,7 +25,10 @@ def joined():
     (dict(cache_rows=True), TypeError, "cache_rows: got True of type bool"),
     (dict(cache_rows=2, var_type="hbm"), ValueError, "cache_rows: got 2 with var_type='hbm'"),
     (dict(max_hbm_for_vectors=-1), ValueError, "max_hbm_for_vectors: got -1, expected a number of GB"),
-    (dict(max_pinned_memory="much"), ValueError, "max_pinned_memory: got 'much', expected a number of GB"),
+    (dict(max_hbm_for_vectors=float("inf")), ValueError, "max_hbm_for_vectors: got inf, expected a number of GB"),
+    (dict(max_pinned_memory="much"), TypeError, "max_pinned_memory: got 'much' of type str, expected a number of GB"),
+    (dict(max_pinned_memory=1), ValueError, "max_pinned_memory=1 without a cache, expected cache_rows or"),
+    (dict(cache_strategy="lfu"), ValueError, "got cache_strategy='lfu' and max_pinned_memory=None without a cache"),
     (dict(cache_rows=2, initializer=[[1.0, 2.0]]), ValueError, "values of rows for a table that has a cache")])
 def test_what_does_not_fit_is_refused(options, error, words):
     with tf.Graph().as_default(), pytest.raises(error) as raised:

@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session, sparse_layer
 
 import sok1x as sok
+from sok1x import EmbeddingVariable
 from sok1x.core.shard_variable import ShardVariable
 
 v1 = tf
@@ -249,3 +250,53 @@ def test_split_and_scope():
                     function(wrong)
             with pytest.raises(ValueError, match="at position 1, expected a variable"):
                 function([shards[0], tf.constant(1.0)])
+
+
+@pytest.mark.parametrize("options, error, words", [
+    (dict(rows=8.5), TypeError, "rows: got 8.5 of type float, expected a positive integer"),
+    (dict(rows=True), TypeError, "rows: got True of type bool"),
+    (dict(rows=0), ValueError, "rows: got 0, expected an integer from 1"),
+    (dict(dim=0), ValueError, "dim: got 0, expected an integer from 1"),
+    (dict(dim=4.7), TypeError, "dim: got 4.7 of type float"),
+    (dict(key_dtype="int16"), TypeError, "key_dtype: got 'int16', expected one of int64, uint32, int32"),
+    (dict(use_hashtable=1), TypeError, "use_hashtable: got 1 of type int, expected True or False")])
+def test_wrong_arguments_are_refused_and_leave_nothing(options, error, words):
+    with tf.Graph().as_default():
+        with pytest.raises(error) as raised:
+            EmbeddingVariable(**dict(dict(rows=8, dim=4), **options))
+        assert "sok1x.EmbeddingVariable: " + words in str(raised.value)
+        assert not tf.global_variables()
+        made = EmbeddingVariable(rows=np.int64(8), dim=np.int32(4), key_dtype=tf.uint32)
+        assert made.m_var_name == "EmbeddingVariable" and made.table.key_dtype == "uint32"
+
+
+def test_layers_stand_for_their_tables(tmp_path):
+    with tf.Graph().as_default(), tf.Session() as session:
+        layer = sok.All2AllDenseEmbedding(
+            max_vocabulary_size_per_gpu=None, embedding_vec_size=4, slot_num=1, nnz_per_slot=1, init_capacity=8,
+            max_capacity=8, evict_strategy="lru", embedding_initializer="ones")
+        ids = tf.RaggedTensor.from_row_lengths(tf.constant([5, 7], tf.int64), [2])
+        summed, dense = sok.lookup_sparse(layer, ids, combiners="sum"), sok.all2all_dense_embedding(layer, [7])
+        assigned = sok.assign(layer, [7], [[3.0] * 4])
+        session.run(sok.Init(global_batch_size=1))
+        session.run(tf.global_variables_initializer())
+        assert session.run(summed).tolist() == [[2.0] * 4]
+        session.run(assigned)
+        assert session.run(dense).tolist() == [[3.0] * 4]
+        keys, values = sok.export(layer, session)
+        assert dict(zip(keys.tolist(), values[:, 0].tolist())) == {5: 1.0, 7: 3.0}
+        assert len(sok.incremental_dump([layer], -1, session)[0][0]) == 2
+        assert sok.evicted_keys(layer, 0, session)[0].size == 0
+        sok.dump(str(tmp_path / "dumped"), layer, session=session)
+        session.run(layer.embedding_variable.initializer)
+        sok.load(str(tmp_path / "dumped"), [layer], session=session)
+        assert session.run(dense).tolist() == [[3.0] * 4]
+    for function, words in ((sok.export, "sok1x.export: variable: got 3 of type int, expected a sok1x.Variable, a "
+                                         "sok1x.DynamicVariable, a layer of sok1x or its embedding_variable"),
+                            (sok.table_stats, "sok1x.table_stats: table: got 3"),
+                            (sok.summary, "sok1x.summary: layer: got 3"),
+                            (lambda given: sok.all2all_dense_embedding(given, [1]),
+                             "sok1x.all2all_dense_embedding: param: got 3 of type int, expected a sok1x.Variable")):
+        with pytest.raises(TypeError) as raised:
+            function(3)
+        assert words in str(raised.value)

@@ -21,7 +21,7 @@ def boolean(label: str, what: str, value: Any) -> bool:
         TypeError: it is neither True nor False.
 
     Example:
-        >>> from sok1x.embeddings import arguments
+        >>> from sok1x.core import arguments
         >>> arguments.boolean("layer 'ads'", "use_hashtable", False)
         False
     """
@@ -48,7 +48,7 @@ def one_of(label: str, what: str, value: Any, choices: Any) -> str:
         ValueError: it is none of the words.
 
     Example:
-        >>> from sok1x.embeddings import arguments
+        >>> from sok1x.core import arguments
         >>> arguments.one_of("layer 'ads'", "combiner", "Mean", ("sum", "mean"))
         'mean'
     """
@@ -76,7 +76,7 @@ def key_dtype(label: str, value: Any, argument: str = "key_dtype") -> tf.DType:
         TypeError: it is no dtype, or not one of these three.
 
     Example:
-        >>> from sok1x.embeddings import arguments
+        >>> from sok1x.core import arguments
         >>> arguments.key_dtype("layer 'ads'", None)
         tf.int64
     """
