@@ -10,7 +10,7 @@
 #include "gpu_kernel.h"
 #include "group_steps.h"
 
-// A GPU. Kept in step with group_steps.py's _Device, and its kernels' order with KERNELS there.
+// A GPU. Kept in step with group_steps.py's GroupDevice, and its kernels' order with KERNELS there.
 enum Kernel {
   FIND, INITIAL, GATHER, PLAIN_GATHER, UNIQUE_CLAIM, UNIQUE_NUMBER, UNIQUE_INVERSE, PARTITION_COUNT, PARTITION_COUNTS,
   PARTITION_PLACE, PARTITION_REMAP, PAIRS, PARTS, BAG_OFFSETS, LONGEST_BAGS, COMBINE, PLAIN_COMBINE, WEIGHTED_COMBINE,

@@ -1,4 +1,5 @@
-"""Model-parallel embedding tables for TensorFlow 1.15, under the names of SparseOperationKit (SOK) 1.x and 2.x.
+"""Model-parallel embedding tables for TensorFlow 1.15 and 2.15, under the names of SparseOperationKit
+(SOK) 1.x and 2.x.
 
 The import is free: TensorFlow is loaded when one of the names below is first used, MPI and GPUs when `init` is called
 or the op made by `Init` runs. Nothing is printed or started.

@@ -49,7 +49,7 @@ exchanges as of one.
     relay          (C++ alone) and pass on what others say to it
     relay_api      (C++ alone) what tests call of it
     meeting        (C++ alone) what it decides on rank 0
-    meeting_api    (C++ alone) what Python calls of it
+    meeting_api    (C++ alone) what Python, and tests, call of it
     leader_cost    (C++ alone) how long that takes, for benchmarks/coordinator.py
     brief          (C++ alone) what ranks tell each other of groups
     brief_words    (C++ alone) and what rank 0 says

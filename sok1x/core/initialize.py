@@ -68,9 +68,9 @@ def watch_checkpoints() -> None:
 class InitHook(tf.train.SessionRunHook):
     """Runs `Init` before a `MonitoredTrainingSession` creates its session.
 
-    Its `begin` runs the op in a graph and session of its own, on the CPU: the user's graph gains nothing and no GPU
-    memory is taken. List it in `hooks`; the place in the list does not matter. `sok.incremental_dump` then finds the
-    session by itself.
+    Its `begin` has the ranks join at once, without a graph or session: the user's graph gains nothing, no GPU memory is
+    taken, and TensorFlow's threads stay as the user sets them. List it in `hooks`; the place in the list does not
+    matter. `sok.incremental_dump` then finds the session by itself.
 
     Args:
         global_batch_size: as in `Init`.

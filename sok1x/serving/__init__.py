@@ -13,6 +13,7 @@
     unseen           what unseen keys read
     sources          what is exported: a checkpoint's tables and dense variables
     readers          a checkpoint's variables by their names
+    parts            and those that a partitioner has cut
     table_data       a table on its way into the files
     bundles          TensorFlow's files of variables, a stretch at a time
     updating         `update_saved_model`

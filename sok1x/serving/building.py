@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.graph_ops.bridge.tensorflow_versions import graph_pb2
 from sok1x.graph_ops.stores.table import Table
-from sok1x.serving import models, rewriting, sources, subgraphs, table_data, tables, unseen
+from sok1x.serving import models, parts, rewriting, sources, subgraphs, table_data, tables, unseen
 
 _DEFAULT = tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
@@ -27,7 +27,7 @@ class Built(NamedTuple):
 
     Attributes:
         tables: {name: (`tables.Served`, `unseen.Unseen`)}.
-        variables: names of the dense ones.
+        variables: {name: `parts.Part`, or None} of the dense ones.
         saveables: what a Saver takes.
         signatures: {name: SignatureDef}.
         main_op: what runs when the model has been loaded, or None.
@@ -35,7 +35,7 @@ class Built(NamedTuple):
     """
 
     tables: Dict[str, Any]
-    variables: List[str]
+    variables: Dict[str, Optional[parts.Part]]
     saveables: List[Any]
     signatures: Dict[str, Any]
     main_op: Any
@@ -68,7 +68,7 @@ def tables_alone(source: sources.Source, options: Options, chosen: Any) -> Built
     if source.meta is not None:
         graph_def = models.read_meta(source.meta).graph_def
         described, seed = subgraphs.tables_of(graph_def, Table), unseen.seed_of(graph_def, options.seed)
-    built = Built({}, [], [], {}, None, [])
+    built = Built({}, {}, [], {}, None, [])
     every: List[Dict[str, tf.Tensor]] = [{}, {}]
     for name in sources.names(source, chosen):
         served, reads = _served(source, options, name, described.get(name), seed)
@@ -99,7 +99,7 @@ def whole(source: sources.Source, options: Options, model: models.Model) -> Buil
     targets = list(model.outputs.values()) + initializers
     subgraph = subgraphs.Subgraph(model.graph_def, targets, given)
     names = {node.name for node in subgraph.nodes}
-    built = Built({}, [], [], {}, None, [])
+    built = Built({}, {}, [], {}, None, [])
     mapped: Dict[str, Any] = {}
     seed = unseen.seed_of(model.graph_def, options.seed)
     for name, table in rewriting.needed_tables(subgraph).items():
@@ -109,7 +109,7 @@ def whole(source: sources.Source, options: Options, model: models.Model) -> Buil
         built.saveables.extend(saveables)
         mapped.update((rewriting.handle_name(served, field), handle) for field, handle in handles._asdict().items()
                       if handle is not None)
-    _add_variables(source, subgraph, built, mapped)
+    _add_variables(source, subgraph, model.parts, built, mapped)
     stand_ins = {}
     fed: Dict[str, tf.Tensor] = {}
     with tf.name_scope("serving_inputs/"):
@@ -148,25 +148,31 @@ def _import(graph_def: graph_pb2.GraphDef, mapped: Dict[str, Any], wanted: List[
     return [mapped[name] if name in mapped else next(found) for name in wanted]
 
 
-def _add_variables(source: sources.Source, subgraph: subgraphs.Subgraph, built: Built, mapped: Dict[str, Any]) -> None:
+def _add_variables(source: sources.Source, subgraph: subgraphs.Subgraph, cut: Dict[str, parts.Part], built: Built,
+                   mapped: Dict[str, Any]) -> None:
     """The dense variables, as they were named."""
     nodes = rewriting.local_variables(subgraph)
-    shapes = source.dense().shapes if nodes else {}
+    reader = source.dense() if nodes else None
     for name, node in nodes.items():
+        assert reader is not None
+        part = cut.get(name)
+        shape = parts.shape_of(reader, name, part)
         for table in list(source.tables):
-            if name == table or (name.startswith(table + "/") and name not in shapes):
+            if name == table or (name.startswith(table + "/") and shape is None):
                 raise ValueError("sok1x.serving.export_saved_model: the outputs read variable '{}' of table '{}', "
                                  "which is a rank's own: look rows up by a layer or sok1x.lookup_sparse".format(
                                      name, table))
-        if name not in shapes:
-            raise MismatchError("{} has no variable '{}', which the outputs need; it has {}.".format(
-                source.where, name, ", ".join(sorted(shapes)) or "none"))
+        if shape is None:
+            raise MismatchError("{} has no variable '{}'{}, which the outputs need; it has {}.".format(
+                source.where, name, "" if part is None else ", {} from {} on of '{}'".format(
+                    part.shape, part.offset, part.whole),
+                ", ".join("'{}' {}".format(*one) for one in sorted(reader.shapes.items())) or "none"))
         dtype = tf.as_dtype(node.attr["dtype"].type)
-        variable = tf.Variable(tf.zeros(shapes[name], dtype), trainable=False, name=name,
+        variable = tf.Variable(tf.zeros(shape, dtype), trainable=False, name=name,
                                use_resource=node.op == "VarHandleOp")
-        if not tf.TensorShape(node.attr["shape"].shape).is_compatible_with(shapes[name]):
+        if not tf.TensorShape(node.attr["shape"].shape).is_compatible_with(shape):
             raise MismatchError("Variable '{}' is of shape {} in {}, and of {} in the model.".format(
-                name, shapes[name], source.where, tf.TensorShape(node.attr["shape"].shape)))
-        built.variables.append(name)
+                name, shape, source.where, tf.TensorShape(node.attr["shape"].shape)))
+        built.variables[name] = part
         built.saveables.append(variable)
         mapped[name + ":0"] = variable.handle if node.op == "VarHandleOp" else variable._ref()

@@ -9,6 +9,7 @@ from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core import joining
 from sok1x.graph_ops.bridge.tensorflow_versions import meta_graph_pb2
 from sok1x.launch import launcher
+from sok1x.serving import parts
 
 _SIGNATURES = "sok1x_serving_signatures"  # the graph's collection
 
@@ -36,6 +37,7 @@ class Model(NamedTuple):
         initializers: names of ops that fill the graph's own lookup tables, as those of vocabularies.
         assets: names of tensors that have paths of files.
         constants: {name of a tensor: value}.
+        parts: {name: `parts.Part`} of variables that a partitioner has cut.
     """
 
     graph_def: Any
@@ -44,6 +46,7 @@ class Model(NamedTuple):
     initializers: List[str]
     assets: List[str]
     constants: Dict[str, np.ndarray]
+    parts: Dict[str, parts.Part]
 
 
 def of_function(function: Callable[[], Any], constants: Any) -> Model:
@@ -74,7 +77,8 @@ def of_tensors(inputs: Any, outputs: Any, constants: Any) -> Model:
     return Model(graph.as_graph_def(), {name: Input(one.name, one.dtype, one.shape) for name, one in given.items()},
                  {name: one.name for name, one in wanted.items()},
                  [one.name for one in graph.get_collection(tf.GraphKeys.TABLE_INITIALIZERS)],
-                 [one.name for one in graph.get_collection(tf.GraphKeys.ASSET_FILEPATHS)], fixed)
+                 [one.name for one in graph.get_collection(tf.GraphKeys.ASSET_FILEPATHS)], fixed,
+                 parts.of_graph(graph))
 
 
 def flattened(what: str, given: Any) -> Dict[str, tf.Tensor]:
@@ -151,7 +155,7 @@ def _of_meta(meta: Any, inputs: Dict[str, Input], outputs: Dict[str, str]) -> Mo
         return list(meta.collection_def[collection].node_list.value) if collection in meta.collection_def else []
 
     return Model(meta.graph_def, inputs, outputs, named(tf.GraphKeys.TABLE_INITIALIZERS),
-                 named(tf.GraphKeys.ASSET_FILEPATHS), {})
+                 named(tf.GraphKeys.ASSET_FILEPATHS), {}, parts.of_meta(meta))
 
 
 def _known(meta: Any, path: str, tensor: str) -> Input:

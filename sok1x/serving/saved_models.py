@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.checkpoint import errors, folders, tensorflow_errors
 from sok1x.checkpoint.progress import Progress
 from sok1x.graph_ops.bridge.tensorflow_versions import deprecation
-from sok1x.serving import bundles, sources, table_data, tables
+from sok1x.serving import bundles, parts, sources, table_data, tables
 from sok1x.serving.building import Built
 
 TABLES_FILE = os.path.join("assets.extra", "sok1x_tables.json")
@@ -44,6 +44,7 @@ def write(export_dir: str, source: sources.Source, build: Callable[[], Built]) -
             builder.add_meta_graph_and_variables(
                 session, [tf.saved_model.tag_constants.SERVING], signature_def_map=built.signatures,
                 assets_collection=built.assets or None, main_op=built.main_op, saver=saver, strip_default_attrs=True)
+            _leave_out_debug_names(builder._saved_model)
             with tensorflow_errors.refusals(final, builder._saved_model.ByteSize()):
                 builder.save()
         write_facts(partial, {name: served for name, (served, _) in built.tables.items()})
@@ -64,6 +65,14 @@ def write_facts(folder: str, served: Dict[str, tables.Served]) -> None:
             file.write("\n")
     except OSError as error:
         raise errors.of_write(error, path) from None
+
+
+def _leave_out_debug_names(saved_model: Any) -> None:
+    """What releases from 2.15 on say of variables, for whoever looks for a fault, and those before do not read."""
+    for meta in saved_model.meta_graphs:
+        for nodes in [meta.graph_def.node] + [function.node_def for function in meta.graph_def.library.function]:
+            for node in nodes:
+                node.attr.pop("debug_name", None)
 
 
 def _make_folder(path: str) -> None:
@@ -88,19 +97,19 @@ def publish(partial: str, final: str) -> None:
 
 def _stream(prefix: str, source: sources.Source, built: Built) -> None:
     """Writes the files of the SavedModel's variables."""
-    parts = os.path.join(os.path.dirname(os.path.dirname(prefix)), "parts")
-    _make_folder(parts)
-    writer = bundles.BundleWriter(parts, prefix)
+    pieces = os.path.join(os.path.dirname(os.path.dirname(prefix)), "parts")
+    _make_folder(pieces)
+    writer = bundles.BundleWriter(pieces, prefix)
     progress = Progress("exported", sum(source.facts(name).most * 4 * source.facts(name).dim
                                         for name in built.tables))
     for name, (served, reads) in built.tables.items():
         table_data.write(writer, served, source.facts(name), _counted(source.chunks(name), progress), reads.row)
     if built.variables:
         reader = source.dense()
-        for name in built.variables:
-            writer.add(name, reader.get_tensor(name))
+        for name, part in built.variables.items():
+            writer.add(name, parts.read(reader, name, part))
     writer.finish()
-    shutil.rmtree(parts)
+    shutil.rmtree(pieces)
 
 
 def _counted(chunks: Iterator[sources.Chunk], progress: Callable[[int], None]) -> Iterator[sources.Chunk]:
