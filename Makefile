@@ -17,7 +17,7 @@ TF ?= 2.15
 # Not make's business to run two set-ups at once.
 .NOTPARALLEL:
 .PHONY: help env env-tests build data demo check docs lint test test-tf2 test-slow test-hosts test-sanitized test-gpu \
-    wheel bench bench-gpu clean distclean
+    test-gpu-sanitized wheel bench bench-gpu clean distclean
 
 help: ## List these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ test-sanitized: env-tests ## Run the kernel tests on the host under g++'s addres
 
 test-gpu: env-tests ## Run the tests that have something to run on a GPU (needs a TensorFlow with GPUs, pycuda, nvcc)
 	@PYTHON=$(CURDIR)/$(PYTHON_ENV) tools/gpu_tests.sh $(ARGS)
+
+test-gpu-sanitized: env-tests ## Run the kernel tests on a GPU, at small sizes, under compute-sanitizer (needs pycuda, nvcc)
+	@PYTHON=$(CURDIR)/$(PYTHON_ENV) tools/gpu_sanitize.sh $(ARGS)
 
 bench: env-tests ## Measure lookups, many tables, a whole model, growing tables, DCNv2, serving against stock TensorFlow, Horovod and dd; writes benchmarks/results/
 	@$(PYTHON_ENV) benchmarks/embedding.py $(ARGS)

@@ -64,7 +64,8 @@ def heartbeat_port():
     """SOK1X_HEARTBEAT_PORT as an int, 0 where it is unset. Raises LaunchError for a bad value."""
     text = os.environ.get("SOK1X_HEARTBEAT_PORT", "").strip()
     if text and not (text.isdecimal() and int(text) < 65536):
-        raise LaunchError(INVALID_ARGUMENT, "SOK1X_HEARTBEAT_PORT must be a port, 1 to 65535; got {!r}".format(text))
+        raise LaunchError(INVALID_ARGUMENT, "SOK1X_HEARTBEAT_PORT must be a port, 1 to 65535, or 0 for any; "
+                          "got {!r}".format(text))
     return int(text or 0)
 
 
@@ -134,7 +135,7 @@ def communicator():
 
 def switch(name):
     """A variable that is 0 or 1: whether it is 1, or None where it is unset. Raises LaunchError for another value."""
-    text = os.environ.get(name, "").strip()
+    text = os.environ.get(name, "")  # C++ reads it as it stands
     if text not in ("", "0", "1"):
         raise LaunchError(INVALID_ARGUMENT, "{} must be 0 or 1; got {!r}".format(name, text))
     return text == "1" if text else None

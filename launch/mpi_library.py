@@ -9,7 +9,7 @@ import ctypes
 import os
 import threading
 
-from .errors import FAILED_PRECONDITION, LaunchError
+from .errors import FAILED_PRECONDITION, INTERNAL, LaunchError
 
 _INSIDE_SECONDS = 5.0
 _LEVELS = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
@@ -121,7 +121,9 @@ def initialize(MPI):
     if ours:
         library = ctypes.CDLL(MPI.__file__)
         provided = ctypes.c_int(0)
-        library.MPI_Init_thread(None, None, ctypes.c_int(MPI.THREAD_MULTIPLE), ctypes.byref(provided))
+        code = library.MPI_Init_thread(None, None, ctypes.c_int(MPI.THREAD_MULTIPLE), ctypes.byref(provided))
+        if code != 0:  # its own words are on stderr; as a rule it ends the process
+            raise LaunchError(INTERNAL, "sok.Init: MPI_Init_thread failed with code {}".format(code))
     level = MPI.Query_thread()
     if level < MPI.THREAD_MULTIPLE:
         raise LaunchError(FAILED_PRECONDITION, (

@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr int kResourceExhausted = 8;  // TensorFlow's status
+using sok1x::kResourceExhausted;
 
 // In place of a variable's number. Kept in step with growing.py.
 constexpr int kAbsent = -1;

@@ -34,6 +34,9 @@ inline std::string MessageOf(const tf::Status& status) { return std::string(stat
 #endif
 typedef tf::mutex VarMutex;
 
+// TensorFlow's status codes.
+constexpr int kResourceExhausted = 8, kInvalidArgument = 3, kInternal = 13;
+
 constexpr int kMaxRank = 8;
 
 // What Python sees of a tensor. Kept in step with bridge.py's TensorInfo.

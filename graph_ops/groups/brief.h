@@ -15,6 +15,8 @@ namespace sok1x {
 constexpr uint8_t kPlainBundle = 0, kPlainRun = 3, kBriefBundle = 0xf0, kBriefRun = 0xf1, kBriefSeveral = 0xf2,
                   kBriefMerged = 0xf7;
 
+constexpr int64_t kPlaceBytes = 16;  // of an op: its int64 index and its uint64 digest
+
 // The ops of a bundle, which the sender says once.
 struct Ops {
   int64_t context = 0;     // the session, by the sender's number

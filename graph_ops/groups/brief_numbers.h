@@ -10,7 +10,7 @@
 namespace sok1x {
 namespace briefly {
 
-constexpr int64_t kPlaceBytes = 16, kMostMembers = 1 << 20, kMostNumbers = 1 << 26;
+constexpr int64_t kMostMembers = 1 << 20, kMostNumbers = 1 << 26;
 
 // Of several ranks each says in one number what it says otherwise than the one before it, and then that: which rank it
 // is, if not the next, its number for the ops, its ticket, its step, when it was ready. Its headers are those of the

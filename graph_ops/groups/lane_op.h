@@ -19,6 +19,8 @@ enum ClockNumber { kRun, kStamped, kDue };
 // What is counted of a table's lookups and exchanges: stores/figures.py says what these are.
 enum Figure { kFigureKeys, kFigureDistinct, kFigureSent, kFigureReceived, kFigureWaited, kFigureExchanges };
 
+constexpr size_t kTeamsRemembered = 1000;  // ops that have run together
+
 // What is known of an op (a node in one session) before it runs. Kept in step with lane.py's LaneOp, whose memory it
 // is.
 struct LaneOp {

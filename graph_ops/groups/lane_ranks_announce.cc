@@ -8,8 +8,6 @@ namespace sok1x {
 
 namespace {
 
-constexpr size_t kTeamsRemembered = 1000;
-
 bool Initialized(const RequestInfo* member) {
   auto* request = static_cast<Request*>(member->request);
   if (request->group != nullptr && request->group->holds()) return false;

@@ -7,9 +7,7 @@ namespace sok1x {
 
 namespace {
 
-constexpr int kMark = 0;  // a header's first number, as devices.mark makes it
 constexpr int kDenseKeys = 0, kCombinedKeys = 1;  // among a lookup's inputs
-constexpr int64_t kPairBytes = 16;                // a key, and the number of its bag
 
 }  // namespace
 

@@ -10,8 +10,6 @@ namespace sok1x {
 
 namespace {
 
-// Numbers of a header, as devices.mark and exchanges/lookup.py make it.
-enum Header { kMark, kFlag, kBags, kKeys, kDistinct };
 constexpr int kWish = kBags;  // where they are short
 constexpr int kExchange = 2;  // of a gradient of bags: how the lookup has gone
 constexpr int64_t kOnGpu = 1;  // the mark's first bit; the others say when an op was ready, while there is a timeline

@@ -9,12 +9,6 @@
 
 namespace sok1x {
 
-namespace {
-
-constexpr size_t kTeamsRemembered = 1000;
-
-}  // namespace
-
 int EnterContext(const LaneOp& op, std::string* error) {
   const int code = op.context == nullptr ? 0 : Cuda::Get()->Enter(op.context);
   if (code == 0) return 0;

@@ -14,8 +14,7 @@
 
 namespace sok1x {
 
-// TensorFlow's status codes, and key types as numbered in common.cuh.
-constexpr int kResourceExhausted = 8, kInvalidArgument = 3, kInternal = 13;
+// Key types, as numbered in common.cuh.
 constexpr int kKeyInt64 = 0, kKeyInt32 = 1;
 
 // The status of what a step of a group says (group_steps.h), which is not 0.

@@ -2,6 +2,8 @@
 #ifndef SOK1X_GROUPS_LOOKUP_PLACES_H
 #define SOK1X_GROUPS_LOOKUP_PLACES_H
 
+#include <cstdint>
+
 namespace sok1x {
 
 // Where a lookup's keys stand among its inputs, and what it leaves among its outputs (operations/dense_lookup.py,
@@ -16,6 +18,13 @@ struct Places {
 constexpr int kIndices = 0, kWeights = 2, kDenseShape = 2;
 constexpr int kScales = 7, kOrder = 8, kKept = 9;
 constexpr int kEmbeddings = 0, kGradient = 0;
+
+// Numbers of a header, as devices.mark and exchanges/lookup.py make it; the last are the keys for each rank. The flag
+// says whether a lookup trains.
+enum Header { kMark, kFlag, kBags, kKeys, kDistinct };
+
+// What travels by reduce_scatter: a key, and the number of its bag among all ranks'.
+constexpr int64_t kPairBytes = 16;
 
 }  // namespace sok1x
 

@@ -5,13 +5,6 @@
 
 namespace sok1x {
 
-namespace {
-
-// Numbers of a header, as devices.mark and exchanges/lookup.py make it. The last are the keys for each rank.
-enum Header { kMark, kTraining, kBags, kKeys, kDistinct };
-
-}  // namespace
-
 int LookupRun::Prepare(int ranks, bool training, bool pairs, int width, int64_t* headers, int64_t* begins,
                        int64_t* sent, uint8_t* left) {
   if (!TakeBatches()) return kTooManyDimensions;
@@ -89,7 +82,7 @@ int LookupRun::Prepare(int ranks, bool training, bool pairs, int width, int64_t*
     int64_t* const header = headers + t * width;
     for (int r = 0; r < ranks; ++r) distinct_of[t] += header[width - ranks + r];
     header[kMark] = on_gpu();
-    header[kTraining] = training;
+    header[kFlag] = training;
     left[t] = !batches_[t].fits;
     if (!by_bag_) continue;
     header[kBags] = batches_[t].bags;

@@ -8,12 +8,6 @@
 
 namespace sok1x {
 
-namespace {
-
-constexpr i64 kPairBytes = 16;  // a key, and the number of its bag among all ranks'
-
-}  // namespace
-
 int LookupRun::StartPairs(int ranks, const int64_t* keys_at, i64* counted) {
   const int count = size();
   int64_t total = 0;

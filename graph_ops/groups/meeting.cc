@@ -9,7 +9,7 @@ namespace sok1x {
 
 namespace {
 
-constexpr size_t kMostSessions = 1000, kPastWords = 100, kPlaceBytes = 16;
+constexpr size_t kMostSessions = 1000, kPastWords = 100;
 // Teams that are kept for the next bundles, of whatever ops.
 constexpr size_t kIdleTeams = 8;
 

@@ -6,7 +6,8 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import initializers, placed_variable, scoped_tables
+from sok1x import launch
+from sok1x.core import initializers, scoped_tables
 from sok1x.core.given_numbers import integer
 from sok1x.deeprec import leaving, meaning, stepping
 from sok1x.dump_load import transfers
@@ -79,7 +80,7 @@ class EmbeddingVariable(DynamicVariable):
         label = "EmbeddingVariable '{}'".format(self.table.name)
         integer(label + ": target_gpu", rank, -1)
         placement = BY_KEY if rank == -1 else Placement(int(rank))
-        world = placed_variable.launch.current()
+        world = launch.current()
         if world is not None and rank >= world.size:
             raise ValueError("{}: target_gpu: got {}, but there are {} ranks; expected -1, for all of them, or a rank "
                              "from 0 to {}".format(label, rank, world.size, world.size - 1))

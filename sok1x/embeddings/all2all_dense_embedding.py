@@ -35,7 +35,9 @@ class All2AllDenseEmbedding(EmbeddingLayer):
             tf.keras.initializers.get knows (a function of seed, table and key), or a Keras initializer (called for
             [V, D]; row i of the shard begins with its row i).
         **kwargs: what every Keras layer takes: name, trainable, and dtype, which may be a Keras policy, its name, or
-            the dtype to compute in; None is the policy that has been set for all layers, else float32.
+            the dtype to compute in; None is the policy that has been set for all layers, else float32. Which rows leave
+            when keys need more, and which keys get rows: see `sok1x.core.forgetting_options.ForgettingOptions`.
+            Whether rows are in host memory: see `sok1x.core.cache_options.CacheOptions`.
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.

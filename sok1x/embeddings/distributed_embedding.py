@@ -45,7 +45,9 @@ class DistributedEmbedding(EmbeddingLayer):
             bytes, by the rule in `sok1x.graph_ops.exchanges.choice.choose`, and in an evaluation 'all2all'. The result
             is the same, but for the order in which sums are rounded.
         **kwargs: what every Keras layer takes: name, trainable, and dtype, which may be a Keras policy, its name, or
-            the dtype to compute in; None is the policy that has been set for all layers, else float32.
+            the dtype to compute in; None is the policy that has been set for all layers, else float32. Which rows leave
+            when keys need more, and which keys get rows: see `sok1x.core.forgetting_options.ForgettingOptions`.
+            Whether rows are in host memory: see `sok1x.core.cache_options.CacheOptions`.
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.

@@ -35,8 +35,8 @@ def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = N
 
     Raises:
         TypeError: t_list is no list or tuple.
-        ValueError: there is no gradient in it; or, on several ranks, one of a dense variable that is not averaged yet,
-            or a use_norm of this rank's rows alone.
+        ValueError: there is no gradient in it, or there are more or fewer variables; or, on several ranks, one of a
+            dense variable that is not averaged yet, or a use_norm of this rank's rows alone.
 
     Example:
         >>> import tensorflow as tf
@@ -53,7 +53,7 @@ def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = N
         (5.0, [1.5, 2.0])
     """
     if use_norm is None:
-        use_norm = global_norm(t_list, name, variables)
+        use_norm = _norm("clip_by_global_norm", t_list, name, variables)
     else:
         use_norm = tf.convert_to_tensor(use_norm)
         if provenance.ranks() > 1 and provenance.scaled_by(use_norm).scaled_by_table:
@@ -61,7 +61,7 @@ def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = N
                 "clip_by_global_norm: use_norm: got '{}', which is computed from this rank's rows of a table and so is "
                 "another number on each rank, expected a norm over all ranks; take sok1x.global_norm, or leave "
                 "use_norm out".format(_name(use_norm)))
-    gradients = [None if each is None else _values(each) for each in _checked(t_list)]
+    gradients = [None if each is None else _values(each) for each in _checked("clip_by_global_norm", t_list)]
     clipped: List[Any] = [None] * len(gradients)
     for dtype in sorted({each.dtype for each in gradients if each is not None}, key=lambda dtype: dtype.name):
         # Of a float16 the norm may not be one; the sums were not made in it either.
@@ -92,7 +92,8 @@ def global_norm(t_list: Sequence[Any], name: Optional[str] = None,
 
     Raises:
         TypeError: t_list is no list or tuple.
-        ValueError: there is no gradient in it, or, on several ranks, one of a dense variable that is not averaged yet.
+        ValueError: there is no gradient in it, or there are more or fewer variables; or, on several ranks, one of a
+            dense variable that is not averaged yet.
 
     Example:
         >>> import tensorflow as tf
@@ -107,16 +108,20 @@ def global_norm(t_list: Sequence[Any], name: Optional[str] = None,
         ...     session.run(norm)
         4.0
     """
-    gradients = _checked(t_list)
+    return _norm("global_norm", t_list, name, variables)
+
+
+def _norm(function: str, t_list: Sequence[Any], name: Optional[str], variables: Optional[Sequence[Any]]) -> tf.Tensor:
+    gradients = _checked(function, t_list)
     if variables is not None and len(variables) != len(gradients):
-        raise ValueError("clip_by_global_norm: variables: got {} for {} gradients".format(
-            len(variables), len(gradients)))
+        raise ValueError("{}: variables: got {} for {} gradients, expected as many".format(
+            function, len(variables), len(gradients)))
     with tf.name_scope(name, "global_norm"):
         own: List[tf.Tensor] = []
         shared: List[tf.Tensor] = []
         for i, gradient in enumerate(gradients):
             if gradient is not None:
-                of_table = _is_of_table(i, gradient, None if variables is None else variables[i])
+                of_table = _is_of_table(function, i, gradient, None if variables is None else variables[i])
                 (own if of_table else shared).append(_squared_norm(gradient, of_table))
         dtype = tf.float64 if all(each.dtype == tf.float64 for each in own + shared) else tf.float32
         sums = [tf.add_n([tf.cast(each, tf.float64) for each in part]) if part else None for part in (own, shared)]
@@ -162,28 +167,28 @@ def clip_by_norms(pairs: Sequence[Tuple[Any, Any]], clip_norm: float) -> List[Tu
             for i, (gradient, variable) in enumerate(pairs)]
 
 
-def _checked(t_list: Any) -> List[Any]:
+def _checked(function: str, t_list: Any) -> List[Any]:
     if not isinstance(t_list, (list, tuple)):
-        raise TypeError("clip_by_global_norm: t_list: got {!r} of type {}, expected a list or tuple".format(
-            t_list, type(t_list).__name__))
+        raise TypeError("{}: t_list: got {!r} of type {}, expected a list or tuple".format(
+            function, t_list, type(t_list).__name__))
     if all(each is None for each in t_list):
-        raise ValueError("clip_by_global_norm: t_list: got {}, expected at least one gradient".format(list(t_list)))
+        raise ValueError("{}: t_list: got {}, expected at least one gradient".format(function, list(t_list)))
     return [each if each is None or isinstance(each, tf.IndexedSlices) else tf.convert_to_tensor(each)
             for each in t_list]
 
 
-def _is_of_table(place: int, gradient: Any, variable: Any) -> bool:
+def _is_of_table(function: str, place: int, gradient: Any, variable: Any) -> bool:
     """Whether a gradient is that of this rank's rows of a table; else it has been averaged."""
     found = provenance.standing(gradient)
     if isinstance(variable, ShardVariable) or variable is None and found.tables and not found.exchanged:
         return True
     if provenance.ranks() > 1 and (found.own or not found.exchanged):
         raise ValueError(
-            "clip_by_global_norm: got a gradient ('{}', at position {} of t_list{}) that is not averaged over the "
+            "{}: got a gradient ('{}', at position {} of t_list{}) that is not averaged over the "
             "ranks, whose norm differs from rank to rank; take gradients from sok1x.DistributedOptimizer's "
             "compute_gradients, which averages them, from hvd.allreduce, or, in eager execution, from "
             "hvd.DistributedGradientTape; or have sok1x.DistributedOptimizer(..., clip_norm=...) clip".format(
-                _name(_values(gradient)), place,
+                function, _name(_values(gradient)), place,
                 "" if variable is None else ", of variable '{}'".format(variable.name)))
     return False
 

@@ -41,7 +41,7 @@ def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = 
         configuration are the same.
 
     Raises:
-        TypeError: optimizer is none, or one that Horovod or this function has made.
+        TypeError: optimizer is none, or one that Horovod or this function has made; or clip_norm is no number.
         ValueError: clip_norm is 0 or less.
 
     Example:
@@ -67,6 +67,9 @@ def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = 
     if _of_horovod(base):
         raise TypeError("DistributedOptimizer: got Horovod's DistributedOptimizer, expected a plain optimizer: this "
                         "one averages dense gradients, over Horovod if that is initialized, and leaves tables alone")
+    if isinstance(clip_norm, (bool, str)):
+        raise TypeError("DistributedOptimizer: clip_norm: got {!r} of type {}, expected a number, a tensor or "
+                        "None".format(clip_norm, type(clip_norm).__name__))
     if isinstance(clip_norm, numbers.Real) and not float(clip_norm) > 0:
         raise ValueError("DistributedOptimizer: clip_norm: got {}, expected a number above 0".format(clip_norm))
     if isinstance(optimizer, tf.train.Optimizer):

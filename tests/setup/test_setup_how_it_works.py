@@ -110,3 +110,25 @@ def test_files_that_are_named_are_there():
     there = [os.path.relpath(path, ROOT) for folder in ("graph_ops", "launch", "cuda_kernels", "sok1x")
              for path in glob.glob(os.path.join(ROOT, folder, "**", "*.*"), recursive=True)]
     assert not [name for name in named if not any(("/" + path).endswith("/" + name) for path in there)]
+
+
+def test_the_lower_folders_import_nothing_from_above():
+    """As the page says: but for sok1x/ends.py."""
+    allowed = {"launch": {"sok1x.launch", "sok1x.ends"}, "cuda_kernels": {"sok1x.cuda_kernels"},
+               "graph_ops": {"sok1x.graph_ops", "sok1x.launch", "sok1x.cuda_kernels"}}
+    for folder, below in allowed.items():
+        for path in glob.glob(os.path.join(ROOT, folder, "**", "*.py"), recursive=True):
+            with open(path, encoding="utf-8") as file:
+                tree = ast.parse(file.read())
+            found = set()
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Import):
+                    found |= {one.name for one in node.names}
+                elif isinstance(node, ast.ImportFrom) and not node.level:
+                    module = node.module or ""
+                    found |= {module + "." + one.name for one in node.names} if module == "sok1x" else {module}
+            ours = {name for name in found if name.split(".")[0] == "sok1x"}
+            above = {name for name in ours if ".".join(name.split(".")[:2]) not in below}
+            assert above == set(), path
+            if folder != "graph_ops":
+                assert not [name for name in found if name.split(".")[0] == "tensorflow"], path
