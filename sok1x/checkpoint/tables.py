@@ -40,10 +40,11 @@ def tables_of(graph: tf.Graph) -> List[TableState]:
               if isinstance(variable, EmbeddingVariable)]  # not one that came with a MetaGraph
     known = {variable.op.name for table in tables for variable in table.variables()}
     by_name = {table.name: table for table in tables}
+    owners = slots.Tables(table.variable for table in tables)
     for variable in eager.collected(graph, tf.GraphKeys.GLOBAL_VARIABLES):
         if not isinstance(variable, ShardVariable) or variable.op.name in known:
             continue
-        shard = slots.shard_of(variable, [table.variable for table in tables])
+        shard = owners.owner(variable)
         # Scalars of a table or its optimizer are equal on all ranks: TensorFlow's checkpoint has them.
         if shard is not None and slots.has_rows_of(variable, shard):
             by_name[shard.table.name].parts[shard_names.SLOT + variable.op.name] = variable

@@ -15,6 +15,7 @@ from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
 
+_COLOCATED = b"loc:@"
 OWNER = "_sok1x_slot_of"  # of an eager variable: the shard whose slot it is
 
 
@@ -68,8 +69,42 @@ def has_rows_of(variable: Any, shard: Any) -> bool:
     return bool(variable.shape[:1] == shard.shape[:1])
 
 
+class Tables:
+    """A graph's tables, by which the owners of slots are found.
+
+    Args:
+        shards: its `EmbeddingVariable`s.
+    """
+
+    def __init__(self, shards: Iterable[Any]) -> None:
+        self.shards = list(shards)
+        self._by_name = {str(shard.table.name): shard for shard in self.shards}
+
+    def owner(self, variable: ResourceVariable) -> Optional[Any]:
+        """The shard whose slot a variable is: see `shard_of`."""
+        if not variable._in_graph_mode:  # nothing is colocated: who made it has noted whose it is
+            owner = getattr(variable, OWNER, None)
+            return next((shard for shard in self.shards if shard is owner), None)
+        growing = growing_slots.table_of(variable)
+        if growing is not None:
+            return self._by_name.get(growing)
+        # Adam's beta powers are colocated with a shard too: but they are scalars, equal on all ranks.
+        for group in variable.handle.op.colocation_groups():
+            shard = self._by_name.get(group[len(_COLOCATED):].decode()) if group.startswith(_COLOCATED) else None
+            if shard is not None and has_rows_of(variable, shard):
+                return shard
+        # The longest name counts: a layer's table LAYER/EmbeddingVariable is not that called EmbeddingVariable.
+        parts = str(variable.op.name).split("/")
+        for length in range(len(parts), 0, -1):
+            for first in range(len(parts) - length + 1):
+                shard = self._by_name.get("/".join(parts[first:first + length]))
+                if shard is not None and not shard.named_by_user:
+                    return shard
+        return None
+
+
 def shard_of(variable: ResourceVariable, shards: Iterable[Any]) -> Optional[Any]:
-    """The shard whose slot a variable is: by name (`EmbeddingVariable/Adam`, in any scope), or by place and shape.
+    """The shard whose slot a variable is: by place and shape, or by name (`EmbeddingVariable/Adam`, in any scope).
 
     Of a shard that the user has named the name says nothing: dense variables may be in a scope of the same name.
 
@@ -88,16 +123,4 @@ def shard_of(variable: ResourceVariable, shards: Iterable[Any]) -> Optional[Any]
         ...     slots.shard_of(variable, []) is None
         True
     """
-    if not variable._in_graph_mode:  # nothing is colocated: who made it has noted whose it is
-        owner = getattr(variable, OWNER, None)
-        return next((shard for shard in shards if shard is owner), None)
-    groups = variable.handle.op.colocation_groups()
-    for shard in shards:
-        if growing_slots.table_of(variable) == shard.table.name:
-            return shard
-        if not shard.named_by_user and "/{}/".format(shard.table.name) in "/{}/".format(variable.op.name):
-            return shard
-        # Adam's beta powers are colocated with a shard too: but they are scalars, equal on all ranks.
-        if ("loc:@" + shard.table.name).encode() in groups and has_rows_of(variable, shard):
-            return shard
-    return None
+    return Tables(shards).owner(variable)

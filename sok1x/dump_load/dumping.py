@@ -5,7 +5,7 @@ from typing import Any, List, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import errors, folders, shard_names
+from sok1x.checkpoint import errors, folders, shard_names, transfer
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.ranks import expect_seen
 from sok1x.checkpoint.tables import let_leave
@@ -95,7 +95,7 @@ class _Dumping:
     def _begin(self) -> Any:
         """The folder to write to, from rank 0; rows of each table, and what each is, from every rank."""
         let_leave(self._call.session, [table.variable for table in self._call.tables])
-        counts = [_count(table, self._call.session) for table in self._call.tables]
+        counts = _rows_in_use(self._call.tables, self._call.session)
         dump_folder.expect_elsewhere(self._call.path)
         described = [list(self._info(table, 0)) + sorted(table.slots.variables) for table in self._call.tables]
         path = None
@@ -115,13 +115,13 @@ class _Dumping:
 
     def _write(self, counts: List[List[int]]) -> None:
         expect_seen(self._path, "just made")
-        for table, of_ranks in zip(self._call.tables, zip(*counts)):
-            rank = self._world.rank
-            sink = ShardSink(self._files(table), table.variable.table.name, sum(of_ranks[:rank]), of_ranks[rank],
-                             sum(of_ranks))
-            try:
-                table.save.run(self._call.session, sink)
-            finally:
+        rank = self._world.rank
+        sinks = [ShardSink(self._files(table), table.variable.table.name, sum(of_ranks[:rank]), of_ranks[rank],
+                           sum(of_ranks)) for table, of_ranks in zip(self._call.tables, zip(*counts))]
+        try:
+            transfer.run_all(self._call.session, [table.save for table in self._call.tables], sinks)
+        finally:
+            for sink in sinks:
                 sink.abort()
 
     def _publish(self, counts: List[List[int]]) -> None:
@@ -167,13 +167,20 @@ def key_dtype(table: TableTransfers) -> str:
     return description.key_dtype if description.hashed or description.placement.rank is None else "uint64"
 
 
-def _count(table: TableTransfers, session: tf.Session) -> int:
-    """Rows of this rank that are in use."""
-    variable = table.variable
-    if not variable.table.hashed:
-        return int(variable.table.rows)
-    if variable.table.cache is not None:
-        numbers = session.run(variable.forgetting["tiers"])
-        return int(numbers[cache.GIVEN] - numbers[cache.FREE])
-    used = int(session.run(variable.index[-1]))
-    return used - int(session.run(variable.forgetting["counters"])[FREE]) if variable.forgetting else used
+def _rows_in_use(given: List[TableTransfers], session: tf.Session) -> List[int]:
+    """Of each table, rows of this rank that are in use: of all in one session.run."""
+    hashed = [table.variable for table in given if table.variable.table.hashed]
+    read = iter(session.run([variable.forgetting["tiers"] if variable.table.cache is not None else variable.index[-1]
+                             for variable in hashed]))
+    left = iter(session.run([variable.forgetting["counters"] for variable in hashed
+                             if variable.table.cache is None and variable.forgetting]))
+    counts = []
+    for variable in (table.variable for table in given):
+        if not variable.table.hashed:
+            counts.append(int(variable.table.rows))
+        elif variable.table.cache is not None:
+            numbers = next(read)
+            counts.append(int(numbers[cache.GIVEN] - numbers[cache.FREE]))
+        else:
+            counts.append(int(next(read)) - (int(next(left)[FREE]) if variable.forgetting else 0))
+    return counts

@@ -1,12 +1,12 @@
 """`sok.load`: tables of all ranks from SOK 2.x's files."""
 import os
 import zlib
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import open_file, shard_names, slots_anew, tables
+from sok1x.checkpoint import open_file, shard_names, slots_anew, tables, transfer
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.ranks import expect_seen
 from sok1x.dump_load import call as calls
@@ -112,14 +112,22 @@ class _Loading:
 
     def _load(self, sources: List[ShardSource]) -> None:
         session = self._call.session
-        for table, source in zip(self._call.tables, sources):
-            if table.variable.table.hashed and int(session.run(table.variable.index[-1])) > source.total:
-                # Rows that are in use now and will not be then would leave their slots to keys to come.
-                slots_anew.begin(session, table.variable, table.slots.variables.values())
-            table.load.run(session, source)
-            session.run(table.variable._loaded)
-            if table.variable.table.hashed:
-                slots_anew.begin(session, table.variable, _other_slots(table))
+        hashed = [(table, source) for table, source in zip(self._call.tables, sources) if table.variable.table.hashed]
+        used = session.run([table.variable.index[-1] for table, _ in hashed])
+        rows = [max(int(count), source.total, table.variable.table.rows)
+                for (table, source), count in zip(hashed, used)]
+        # Rows that are in use now and will not be then would leave their slots to keys to come.
+        slots_anew.begin_all(session, [
+            slots_anew.Anew(table.variable, table.slots.variables.values(), most)
+            for (table, source), count, most in zip(hashed, used, rows) if count > source.total])
+        try:
+            transfer.run_all(session, [table.load for table in self._call.tables], sources)
+        finally:  # where one has failed, others may have been loaded
+            session.run([table.variable._loaded for table in self._call.tables])
+        states = _states(self._call.tables)
+        slots_anew.begin_all(session, [
+            slots_anew.Anew(table.variable, _other_slots(table, states), most)
+            for (table, _), most in zip(hashed, rows)])
 
 
 def _wanted(table: TableTransfers) -> Wanted:
@@ -131,10 +139,13 @@ def _wanted(table: TableTransfers) -> Wanted:
                   (table.slots.optimizer,) + tuple(table.slots.known))
 
 
-def _other_slots(table: TableTransfers) -> List[Any]:
+def _states(given: List[TableTransfers]) -> Dict[int, tables.TableState]:
+    """What the graph has of each table, by its variable's `id`."""
+    return {id(state.variable): state for state in tables.tables_of(given[0].variable.graph)}
+
+
+def _other_slots(table: TableTransfers, states: Dict[int, tables.TableState]) -> List[Any]:
     """A table's slots that are not loaded."""
     loaded = {made.op.name for made in table.slots.variables.values()}
-    for state in tables.tables_of(table.variable.graph):
-        if state.variable is table.variable:
-            return list(state.slots_besides(loaded))
-    return []
+    state = states.get(id(table.variable))
+    return [] if state is None else list(state.slots_besides(loaded))

@@ -142,7 +142,8 @@ def test_settings(monkeypatch):
     assert (heartbeat_seconds(), heartbeat_port()) == (None, 7777)
     for port in ("70000", "-1", "ssh", "\u00b2"):
         monkeypatch.setenv("SOK1X_HEARTBEAT_PORT", port)
-        with pytest.raises(LaunchError, match="SOK1X_HEARTBEAT_PORT must be a port, 1 to 65535, or 0 for any; got '{}'".format(port)):
+        with pytest.raises(LaunchError, match="SOK1X_HEARTBEAT_PORT must be a port, 1 to 65535, or 0 for any; got "
+                                              "'{}'".format(port)):
             heartbeat_port()
 
 

@@ -1,0 +1,83 @@
+"""Many tables: what a dump and a load ask of TensorFlow does not depend on how many there are.
+
+TensorFlow prepares the whole graph for each new `session.run`: with one for each table a dump of 300 took minutes.
+"""
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import sok1x as sok
+
+
+class Counting(tf.Session):
+    """Counts what is run."""
+
+    runs = 0
+
+    def run(self, *arguments, **options):
+        self.runs += 1
+        return super().run(*arguments, **options)
+
+
+def runs_of(folder, count, with_slots):
+    """(of a dump, of a load), and that what is loaded is what was dumped."""
+    sok.init()
+    with tf.Graph().as_default(), Counting() as session:
+        made = []
+        for number in range(count):
+            kind = number % 4
+            options = dict(dimension=number % 5 + 1, initializer="normal", name="table{}".format(number))
+            made.append(
+                sok.Variable(shape=[7, 3], initializer="normal", name="table{}".format(number)) if kind == 0 else
+                sok.DynamicVariable(var_type="hbm", init_capacity=4, **options) if kind == 1 else
+                sok.DynamicVariable(max_capacity=6, **options) if kind == 2 else
+                sok.DynamicVariable(cache_rows=3, **options))
+        ids = tf.RaggedTensor.from_row_lengths(tf.constant([5, 1, 3], tf.int64), [2, 1])
+        optimizer = sok.OptimizerWrapper(tf.train.AdagradOptimizer(0.1))
+        found = sok.lookup_sparse(made, [ids] * count, combiners="sum")
+        step = optimizer.apply_gradients(zip(tf.gradients(sum(map(tf.reduce_sum, found)), made), made))
+        session.run(tf.global_variables_initializer())
+        session.run(step)
+        given = optimizer if with_slots else None
+        before = session.runs
+        sok.dump(folder, made, given, session)
+        dumped = session.runs - before
+        expected = [sok.export(table, session) for table in made]
+        session.run(step)
+        before = session.runs
+        sok.load(folder, made, given, session)
+        loaded = session.runs - before
+        for table, (keys, rows) in zip(made, expected):
+            now = dict(zip(*(part.tolist() for part in sok.export(table, session))))
+            assert now == dict(zip(keys.tolist(), rows.tolist())), table.name
+    return dumped, loaded
+
+
+@pytest.mark.parametrize("with_slots", [False, True])
+def test_runs_do_not_depend_on_the_number_of_tables(tmp_path, with_slots):
+    few, many = (runs_of(str(tmp_path / str(count)), count, with_slots) for count in (4, 16))
+    assert few == many and max(few) <= 8
+
+
+def test_a_load_that_fails_raises_what_failed(tmp_path, monkeypatch):
+    """Rows of other tables may have been loaded by then."""
+    from sok1x.checkpoint.errors import DamagedError
+    from sok1x.dump_load.shard_source import ShardSource
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        one, other = (sok.Variable(shape=[5, 2], initializer="ones", name=name) for name in ("one", "other"))
+        session.run(tf.global_variables_initializer())
+        sok.dump(str(tmp_path / "dumped"), [one, other], session=session)
+        session.run([table.assign(np.zeros([5, 2], np.float32)) for table in (one, other)])
+        chunks = ShardSource.chunks
+
+        def fail(source):
+            if source._table.name == "other":
+                raise DamagedError("a disk that fails")
+            return chunks(source)
+
+        monkeypatch.setattr(ShardSource, "chunks", fail)
+        with pytest.raises(DamagedError, match="a disk that fails"):
+            sok.load(str(tmp_path / "dumped"), [one, other], session=session)
+        assert session.run(other).tolist() == [[0.0, 0.0]] * 5
+        assert session.run(one).tolist() in ([[1.0, 1.0]] * 5, [[0.0, 0.0]] * 5)
