@@ -159,9 +159,13 @@ def _threads() -> str:
     return "{} a rank for the host kernels".format(host.get_threads())
 
 
-def _slopes(keys: Any, rank: int) -> Any:
-    """A rank's gradients of the rows of int64 [K] keys: small whole numbers, whose sums over ranks float32 holds."""
-    return (keys % 8 + 1) * (rank % 4 + 1)
+def _slopes(keys: Any, rank: int, ranks: int) -> Any:
+    """A rank's gradients of the rows of int64 [K] keys: small whole numbers, whose sums over ranks float32 holds.
+
+    Rows of one owner, and gradients of neighbouring ranks, are different, whatever the number of ranks.
+    """
+    prime = 251 if ranks % 251 else 241  # keys of one owner are as many ranks apart
+    return (keys % prime + 1) * (rank % 13 + 1)
 
 
 def _exchange() -> str:
@@ -178,7 +182,7 @@ def _exchange() -> str:
         layer = sok.All2AllDenseEmbedding(max_vocabulary_size_per_gpu=8 * world.size, embedding_vec_size=5, slot_num=1,
                                           nnz_per_slot=1, embedding_initializer="zeros", name="sok1x_check")
         rows = tf.reshape(layer(keys.reshape(-1, 1, 1), training=True), [-1, 5])
-        loss = tf.reduce_sum(rows * _slopes(keys, world.rank).astype(np.float32)[:, np.newaxis])
+        loss = tf.reduce_sum(rows * _slopes(keys, world.rank, world.size).astype(np.float32)[:, np.newaxis])
         step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(loss)
         try:
             session.run(sok.Init(global_batch_size=1))
@@ -190,7 +194,7 @@ def _exchange() -> str:
             got = session.run(rows)
         except tf.errors.OpError as error:
             raise Failure(_without_details(error), "mend what the message names") from None
-    of_all = sum(_slopes(keys, rank) for rank in range(world.size))
+    of_all = sum(_slopes(keys, rank, world.size) for rank in range(world.size))
     expected = np.repeat(-STEPS * of_all[:, np.newaxis], 5, axis=1).astype(np.float32)
     wrong = int(np.sum(np.any(got != expected, axis=1)))
     if wrong:

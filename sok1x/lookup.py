@@ -201,7 +201,8 @@ def _check_filter(table: EmbeddingVariable) -> None:
     forgetting = table.table.forgetting
     if forgetting is None or forgetting.filter_ratio == 1:
         raise ValueError("sok1x.lookup_sparse: use_low_frequency_filter: got True for table '{}', expected one that "
-                         "has a filter_ratio below 1: give it to sok1x.DynamicVariable".format(table.table.name))
+                         "has a filter_ratio below 1: give it to sok1x.DynamicVariable, or to the layer".format(
+                             table.table.name))
 
 
 def _for_each(what: str, given: Any, several: bool, expected: int) -> List[Any]:

@@ -18,7 +18,7 @@
 
 namespace sok1x {
 
-// What Python sees of a column, or of a field. Kept in step with tiers.py's Column.
+// What Python sees of a column, or of a field. Kept in step with tiers.py's _Info.
 struct ColumnInfo {
   void* memory;        // of the column
   int64_t bytes;       // that there are; of a field that has not begun none

@@ -16,7 +16,7 @@ from typing import Any, Callable, List, Tuple
 
 import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import attr_value_pb2, graph_pb2, variable_pb2
-from tensorflow.core.protobuf import meta_graph_pb2, trackable_object_graph_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, trackable_object_graph_pb2
 from tensorflow.python.client import session as client_session
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.eager import context as eager_context

@@ -22,7 +22,7 @@ class Forward(dense_lookup.Forward):
         """See GroupForm.serves_one: not where bags are summed up before it is known whether all keys have rows, as on
         one rank, and by reduce_scatter."""
         if taken.config.table.hashed and (world.size == 1 or _told(taken.config, world)):
-            return taken.config.training is True
+            return taken.config.training is True or world.size > 1
         return super().serves_one(taken, world)
 
     def key(self, taken, world):

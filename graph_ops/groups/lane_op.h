@@ -21,8 +21,8 @@ enum Figure { kFigureKeys, kFigureDistinct, kFigureSent, kFigureReceived, kFigur
 
 constexpr size_t kTeamsRemembered = 1000;  // ops that have run together
 
-// What is known of an op (a node in one session) before it runs. Kept in step with lane.py's LaneOp, whose memory it
-// is.
+// What is known of an op (a node in one session) before it runs. Kept in step with lane.py's _OP, of which a
+// LaneOp there is one.
 struct LaneOp {
   int64_t kind;
   int64_t team;      // requests whose ops have equal numbers may run together

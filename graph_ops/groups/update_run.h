@@ -10,7 +10,7 @@
 
 namespace sok1x {
 
-// What is known of a member before it runs. Kept in step with updates.py's FACTS.
+// What is known of a member before it runs. Kept in step with lane.py's UPDATE_FACTS.
 struct UpdateFacts {
   int64_t dim;             // D
   int64_t rows_at;         // which of its variables has the rows

@@ -31,9 +31,7 @@ class VariablesSaver(tf.train.Saver):
     def __init__(self, variables: Any) -> None:
         super().__init__(variables, allow_empty=True, save_relative_paths=True)
         names = variables.items() if isinstance(variables, dict) else [(None, variable) for variable in variables]
-        self._wanted = {name or variable.op.name: (variable.shape, variable.dtype.base_dtype)
-                        for name, variable in names
-                        if isinstance(variable, Variable) and variable._save_slice_info is None}
+        self._wanted = dict(_saved_as(name, variable) for name, variable in names if isinstance(variable, Variable))
         self._former = former_names.of_graph(self._wanted)
         self._iterators = input_positions.among(variable for _, variable in names)
 
@@ -86,6 +84,14 @@ class VariablesSaver(tf.train.Saver):
         self.expect_equal_on_ranks()
         with former_names.translated(save_path, self._former) as path:
             super().restore(sess, path)
+
+
+def _saved_as(name: Optional[str], variable: Any) -> Any:
+    """The name, and (shape, dtype), of a variable in TensorFlow's checkpoint: of a part those of the whole."""
+    part = variable._save_slice_info
+    if part is None or name is not None:  # to a part that is given a name of its own TensorFlow gives no other
+        return name or variable.op.name, (variable.shape, variable.dtype.base_dtype)
+    return part.full_name, (tf.TensorShape([int(one) for one in part.full_shape]), variable.dtype.base_dtype)
 
 
 class DenseSaver(VariablesSaver):

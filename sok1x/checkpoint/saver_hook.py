@@ -84,7 +84,7 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         if (save_secs is None) == (save_steps is None) or not is_number(every) or not every > 0:
             raise ValueError("CheckpointSaverHook: got save_secs={!r} and save_steps={!r}, expected one of them, above "
                              "0".format(save_secs, save_steps))
-        if save_steps is not None:
+        if save_steps is not None and save_steps != float("inf"):  # at the beginning and the end alone
             save_steps = whole("CheckpointSaverHook: save_steps", save_steps, 1, "a positive integer")
         keep_checkpoint_max = check_keep("CheckpointSaverHook", keep_checkpoint_max)
         self._signals = signals_of("CheckpointSaverHook", save_on_sigterm)

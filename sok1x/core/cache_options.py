@@ -32,6 +32,8 @@ class CacheOptions(NamedTuple):
         max_pinned_memory: GB of host memory that may be pinned for this table on this rank; what is not pinned a GPU
             reaches through copies only, which is slower. None: as much as can be.
 
+    The last two are errors where neither of the first two is given.
+
     Example:
         >>> from sok1x.core.cache_options import CacheOptions
         >>> CacheOptions(cache_rows=1000).max_pinned_memory is None
@@ -129,5 +131,6 @@ def _gigabytes(label: str, what: str, value: Any) -> Optional[int]:
         raise TypeError("{}: {}: got {!r} of type {}, expected a number of GB".format(
             label, what, value, type(value).__name__))
     if not 0 <= value <= _MOST_GIGABYTES:
-        raise ValueError("{}: {}: got {!r}, expected a number of GB, 0 or more".format(label, what, value))
+        raise ValueError("{}: {}: got {!r}, expected a number of GB, 0 or more, and no bytes: at most {}".format(
+            label, what, value, _MOST_GIGABYTES))
     return int(value * _GIGABYTE)

@@ -30,7 +30,10 @@ def table(what: str, value: Any, expected: str = EXPECTED) -> EmbeddingVariable:
         ...     given_tables.table("sok1x.export: variable", layer) is layer.embedding_variable
         True
     """
-    found = getattr(value, "embedding_variable", value)
+    try:
+        found = value.embedding_variable
+    except (AttributeError, AssertionError):  # the latter of a layer that has not made its table
+        found = value
     if not isinstance(found, EmbeddingVariable):
         raise TypeError("{}: got {!r} of type {}, expected {}".format(what, value, type(value).__name__, expected))
     return found

@@ -3,11 +3,13 @@ import contextlib
 import numbers
 from typing import Any, Dict, Iterator, List, Tuple
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import function_marks, keras3, loss_scaling, newer_optimizers
+from sok1x.core.given_numbers import is_number
 from sok1x.core.thread_scope import ThreadScope
-from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2, Variable
 from sok1x.graph_ops.operations import embedding
 from sok1x.optimizers import branched_steps, clipping, gradients, keras_clips, summed_before, unfit
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
@@ -67,8 +69,10 @@ def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = 
     if _of_horovod(base):
         raise TypeError("DistributedOptimizer: got Horovod's DistributedOptimizer, expected a plain optimizer: this "
                         "one averages dense gradients, over Horovod if that is initialized, and leaves tables alone")
-    if isinstance(clip_norm, (bool, str)):
-        raise TypeError("DistributedOptimizer: clip_norm: got {!r} of type {}, expected a number, a tensor or "
+    if isinstance(clip_norm, np.ndarray) and clip_norm.shape == ():
+        clip_norm = clip_norm[()]
+    if clip_norm is not None and not is_number(clip_norm) and not isinstance(clip_norm, (tf.Tensor, Variable)):
+        raise TypeError("DistributedOptimizer: clip_norm: got {!r} of type {}, expected a number, a scalar tensor or "
                         "None".format(clip_norm, type(clip_norm).__name__))
     if isinstance(clip_norm, numbers.Real) and not float(clip_norm) > 0:
         raise ValueError("DistributedOptimizer: clip_norm: got {}, expected a number above 0".format(clip_norm))

@@ -164,10 +164,14 @@ def _add_variables(source: sources.Source, subgraph: subgraphs.Subgraph, cut: Di
                                      name, table))
         if shape is None:
             raise MismatchError("{} has no variable '{}'{}, which the outputs need; it has {}.".format(
-                source.where, name, "" if part is None else ", {} from {} on of '{}'".format(
-                    part.shape, part.offset, part.whole),
+                source.where, name, "" if part is None else ", {} from {} on of '{}' {}".format(
+                    part.shape, part.offset, part.whole, part.whole_shape),
                 ", ".join("'{}' {}".format(*one) for one in sorted(reader.shapes.items())) or "none"))
         dtype = tf.as_dtype(node.attr["dtype"].type)
+        saved = parts.dtype_of(reader, name, part)
+        if saved != dtype:
+            raise MismatchError("Variable '{}' is {} in {}, and {} in the model.".format(
+                name, saved.name, source.where, dtype.name))
         variable = tf.Variable(tf.zeros(shape, dtype), trainable=False, name=name,
                                use_resource=node.op == "VarHandleOp")
         if not tf.TensorShape(node.attr["shape"].shape).is_compatible_with(shape):

@@ -15,10 +15,12 @@ class Reader:
         prefix: of its files; `tf.train.Saver`'s, or those of Keras' `save_weights` or of `tf.train.Checkpoint`.
 
     Attributes:
+        prefix: as given.
         shapes: {variable's name: list of int}. dtypes: {variable's name: tf.DType}.
     """
 
     def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
         self._reader = tf.train.NewCheckpointReader(prefix)
         shapes, dtypes = self._reader.get_variable_to_shape_map(), self._reader.get_variable_to_dtype_map()
         self._keys: Dict[str, str] = {name: name for name in shapes}

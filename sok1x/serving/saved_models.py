@@ -44,7 +44,7 @@ def write(export_dir: str, source: sources.Source, build: Callable[[], Built]) -
             builder.add_meta_graph_and_variables(
                 session, [tf.saved_model.tag_constants.SERVING], signature_def_map=built.signatures,
                 assets_collection=built.assets or None, main_op=built.main_op, saver=saver, strip_default_attrs=True)
-            _leave_out_debug_names(builder._saved_model)
+            leave_out_debug_names(builder._saved_model)
             with tensorflow_errors.refusals(final, builder._saved_model.ByteSize()):
                 builder.save()
         write_facts(partial, {name: served for name, (served, _) in built.tables.items()})
@@ -67,7 +67,7 @@ def write_facts(folder: str, served: Dict[str, tables.Served]) -> None:
         raise errors.of_write(error, path) from None
 
 
-def _leave_out_debug_names(saved_model: Any) -> None:
+def leave_out_debug_names(saved_model: Any) -> None:
     """What releases from 2.15 on say of variables, for whoever looks for a fault, and those before do not read."""
     for meta in saved_model.meta_graphs:
         for nodes in [meta.graph_def.node] + [function.node_def for function in meta.graph_def.library.function]:

@@ -10,6 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, NotFoundError
+from sok1x.graph_ops.bridge.tensorflow_versions import saved_model_pb2
 from sok1x.serving import bundles, saved_models, table_data
 from sok1x.serving.tables import ROOT, Served, absent_of, unmixed
 
@@ -85,6 +86,7 @@ def update_saved_model(model_dir: str, export_dir: str, changes: Optional[Dict[s
             os.mkdir(os.path.join(partial, "parts"))
         except OSError as error:
             raise errors.of_write(error, partial) from None
+        _leave_out_debug_names(os.path.join(partial, "saved_model.pb"))
         _rewrite(os.path.join(model_dir, "variables", "variables"), partial, served, wanted, gone)
         shutil.rmtree(os.path.join(partial, "parts"))
         saved_models.publish(partial, final)
@@ -135,6 +137,26 @@ def _check(served: Served, changes: Any, gone: Any) -> None:
     if served.hashed and reserved and np.isin(keys, reserved).any():
         raise ValueError("{}: changes: got a key that the model's hash table reserves ({}): export the model anew from "
                          "a checkpoint that has it".format(label, ", ".join(map(str, reserved))))
+
+
+def _leave_out_debug_names(path: str) -> None:
+    """Of a model that an earlier sok1x has written: see `saved_models.leave_out_debug_names`."""
+    if not os.path.isfile(path):
+        return
+    model = saved_model_pb2.SavedModel()
+    try:
+        with open(path, "rb") as file:
+            model.ParseFromString(file.read())
+    except Exception as error:  # protobuf's own, too
+        raise DamagedError("Cannot read {}: {}.".format(path, error)) from None
+    before = model.ByteSize()
+    saved_models.leave_out_debug_names(model)
+    if model.ByteSize() != before:
+        try:
+            with open(path, "wb") as file:
+                file.write(model.SerializeToString())
+        except OSError as error:
+            raise errors.of_write(error, path) from None
 
 
 def _rewrite(prefix: str, partial: str, served: Dict[str, Served], wanted: Dict[str, Any],

@@ -186,6 +186,7 @@ def test_whole_numbers_of_a_floating_type_count(tmp_path):
     assert sorted(name for name in os.listdir(str(tmp_path)) if name.startswith("model")) == [
         "model.ckpt-2", "model.ckpt-3"]
     sok.CheckpointSaverHook(str(tmp_path), save_steps=1e4)
+    sok.CheckpointSaverHook(str(tmp_path), save_steps=float("inf"))  # at the beginning and the end alone
 
 
 @pytest.mark.parametrize("folder", [None, 5, ""])

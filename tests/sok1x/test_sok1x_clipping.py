@@ -124,3 +124,13 @@ def test_an_optimizer_that_clips(keras):
         for one, other in zip(result, results[2]):
             np.testing.assert_allclose(one, other, rtol=1e-6)
     assert 0 < np.abs(results[0][0] - 1).max() < 0.5
+
+
+@pytest.mark.parametrize("clip_norm, error", [
+    ("5", TypeError), (True, TypeError), (np.bool_(True), TypeError), ([1.0], TypeError), ({}, TypeError),
+    (np.array([1.0, 2.0]), TypeError), (0, ValueError), (np.float32(-1), ValueError), (np.array(-1.0), ValueError)])
+def test_a_norm_that_is_none_is_refused_at_once(clip_norm, error):
+    with pytest.raises(error, match="DistributedOptimizer: clip_norm: got"):
+        sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(1.0), clip_norm=clip_norm)
+    for given in (2, np.float64(0.5), np.array(0.5), None):
+        sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(1.0), clip_norm=given)

@@ -11,6 +11,7 @@ from sok1x_cases import dense_layer, graph, session, sparse_layer
 import sok1x as sok
 from sok1x import EmbeddingVariable
 from sok1x.core.shard_variable import ShardVariable
+from sok1x.embeddings.layer import EmbeddingLayer
 
 v1 = tf
 KEYS = np.array([[[5, -2, 5], [9, 2 ** 62, 0]]], np.int64)
@@ -291,6 +292,12 @@ def test_layers_stand_for_their_tables(tmp_path):
         session.run(layer.embedding_variable.initializer)
         sok.load(str(tmp_path / "dumped"), [layer], session=session)
         assert session.run(dense).tolist() == [[3.0] * 4]
+    class Own(EmbeddingLayer):
+        """Makes no table."""
+
+    own = Own(max_vocabulary_size_per_gpu=8, embedding_vec_size=4, slot_num=1)
+    with pytest.raises(TypeError, match="sok1x.export: variable: got .*Own object .* of type Own, expected"):
+        sok.export(own)
     for function, words in ((sok.export, "sok1x.export: variable: got 3 of type int, expected a sok1x.Variable, a "
                                          "sok1x.DynamicVariable, a layer of sok1x or its embedding_variable"),
                             (sok.table_stats, "sok1x.table_stats: table: got 3"),
