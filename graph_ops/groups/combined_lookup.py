@@ -19,10 +19,10 @@ class Forward(dense_lookup.Forward):
         return None if world is None else key + _told(config, world)  # before Init the op itself asks for it
 
     def serves_one(self, taken, world):
-        """See GroupForm.serves_one: not where bags are summed up before it is known whether all keys have rows, as on
-        one rank, and by reduce_scatter."""
-        if taken.config.table.hashed and (world.size == 1 or _told(taken.config, world)):
-            return taken.config.training is True or world.size > 1
+        """See GroupForm.serves_one: on one rank not where bags are summed up before it is known whether all keys have
+        rows. By reduce_scatter they are, too: an evaluation of keys that have none is done again there."""
+        if taken.config.table.hashed and world.size == 1:
+            return taken.config.training is True
         return super().serves_one(taken, world)
 
     def key(self, taken, world):
