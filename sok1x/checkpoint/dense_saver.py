@@ -9,7 +9,7 @@ from sok1x.checkpoint import folders, former_names, input_positions
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.tables import TableState, dense_of
-from sok1x.graph_ops.bridge.tensorflow_versions import Variable
+from sok1x.graph_ops.bridge.tensorflow_versions import PartitionedVariable, Variable
 
 
 def dense_prefix(checkpoint: Checkpoint) -> str:
@@ -31,7 +31,8 @@ class VariablesSaver(tf.train.Saver):
     def __init__(self, variables: Any) -> None:
         super().__init__(variables, allow_empty=True, save_relative_paths=True)
         names = variables.items() if isinstance(variables, dict) else [(None, variable) for variable in variables]
-        self._wanted = dict(_saved_as(name, variable) for name, variable in names if isinstance(variable, Variable))
+        self._wanted = dict(_saved_as(name, variable) for name, variable in names
+                            if isinstance(variable, (Variable, PartitionedVariable)))
         self._former = former_names.of_graph(self._wanted)
         self._iterators = input_positions.among(variable for _, variable in names)
 
@@ -88,10 +89,17 @@ class VariablesSaver(tf.train.Saver):
 
 def _saved_as(name: Optional[str], variable: Any) -> Any:
     """The name, and (shape, dtype), of a variable in TensorFlow's checkpoint: of a part those of the whole."""
+    if isinstance(variable, PartitionedVariable):
+        part = next(iter(variable))._save_slice_info
+        return name or part.full_name, (_whole(part), variable.dtype.base_dtype)
     part = variable._save_slice_info
     if part is None or name is not None:  # to a part that is given a name of its own TensorFlow gives no other
         return name or variable.op.name, (variable.shape, variable.dtype.base_dtype)
-    return part.full_name, (tf.TensorShape([int(one) for one in part.full_shape]), variable.dtype.base_dtype)
+    return part.full_name, (_whole(part), variable.dtype.base_dtype)
+
+
+def _whole(part: Any) -> tf.TensorShape:
+    return tf.TensorShape([int(one) for one in part.full_shape])
 
 
 class DenseSaver(VariablesSaver):

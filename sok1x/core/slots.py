@@ -38,7 +38,8 @@ def watch(graph: tf.Graph) -> None:
 
 
 def _claim(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-    shards = tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+    shards = [shard for shard in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+              if isinstance(shard, ShardVariable)]  # not one that came with a MetaGraph
     variable = growing_slots.create(next_creator, shards, kwargs)
     if type(variable) is ResourceVariable and shard_of(variable, shards) is not None:
         variable.__class__ = ShardVariable  # the same state, with the other class's `assign`
@@ -88,19 +89,20 @@ class Tables:
         growing = growing_slots.table_of(variable)
         if growing is not None:
             return self._by_name.get(growing)
+        beside = [self._by_name.get(group[len(_COLOCATED):].decode())
+                  for group in variable.handle.op.colocation_groups() if group.startswith(_COLOCATED)]
         # Adam's beta powers are colocated with a shard too: but they are scalars, equal on all ranks.
-        for group in variable.handle.op.colocation_groups():
-            shard = self._by_name.get(group[len(_COLOCATED):].decode()) if group.startswith(_COLOCATED) else None
-            if shard is not None and has_rows_of(variable, shard):
-                return shard
+        beside = [shard for shard in beside if shard is not None and has_rows_of(variable, shard)]
+        if len(beside) == 1:
+            return beside[0]
         # The longest name counts: a layer's table LAYER/EmbeddingVariable is not that called EmbeddingVariable.
         parts = str(variable.op.name).split("/")
         for length in range(len(parts), 0, -1):
             for first in range(len(parts) - length + 1):
                 shard = self._by_name.get("/".join(parts[first:first + length]))
-                if shard is not None and not shard.named_by_user:
+                if shard is not None and (shard in beside if beside else not shard.named_by_user):
                     return shard
-        return None
+        return beside[0] if beside else None
 
 
 def shard_of(variable: ResourceVariable, shards: Iterable[Any]) -> Optional[Any]:

@@ -72,7 +72,7 @@ def _without_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _table_of_slot(variable: Any) -> Optional[str]:
     """The name of the table of which a variable is an optimizer's slot."""
-    tables = tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+    tables = [table for table in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES) if hasattr(table, "table")]
     if any(variable is table for table in tables) or not isinstance(variable, ResourceVariable):
         return None
     table = slots.shard_of(variable, tables)

@@ -1,4 +1,5 @@
 """`sok.load`: tables of all ranks from SOK 2.x's files."""
+import contextlib
 import os
 import zlib
 from typing import Any, Callable, Dict, List, Optional
@@ -114,20 +115,38 @@ class _Loading:
         session = self._call.session
         hashed = [(table, source) for table, source in zip(self._call.tables, sources) if table.variable.table.hashed]
         used = session.run([table.variable.index[-1] for table, _ in hashed])
-        rows = [max(int(count), source.total, table.variable.table.rows)
-                for (table, source), count in zip(hashed, used)]
         # Rows that are in use now and will not be then would leave their slots to keys to come.
         slots_anew.begin_all(session, [
-            slots_anew.Anew(table.variable, table.slots.variables.values(), most)
-            for (table, source), count, most in zip(hashed, used, rows) if count > source.total])
+            slots_anew.Anew(table.variable, table.slots.variables.values(), _most_rows(table, source, count))
+            for (table, source), count in zip(hashed, used) if count > source.total])
         try:
             transfer.run_all(session, [table.load for table in self._call.tables], sources)
-        finally:  # where one has failed, others may have been loaded
-            session.run([table.variable._loaded for table in self._call.tables])
+        except BaseException:
+            with contextlib.suppress(tf.errors.OpError):  # what has failed first is told
+                self._note_loaded(hashed, used, failed=True)
+            raise
+        self._note_loaded(hashed, used)
+
+    def _note_loaded(self, hashed: List[Any], used: Any, failed: bool = False) -> None:
+        """What follows a load, of tables that have been loaded: where one has failed, which is empty then, some."""
+        session = self._call.session
+        session.run([table.variable._loaded for table in self._call.tables])
         states = _states(self._call.tables)
-        slots_anew.begin_all(session, [
-            slots_anew.Anew(table.variable, _other_slots(table, states), most)
-            for (table, _), most in zip(hashed, rows)])
+        now = session.run([table.variable.index[-1] for table, _ in hashed]) if failed else used
+        anew = []
+        for (table, source), before, count in zip(hashed, used, now):
+            if failed and not source.begun:
+                continue  # it has what it had
+            most = _most_rows(table, source, before)
+            anew.append(slots_anew.Anew(table.variable, _other_slots(table, states), most))
+            if failed and count != source.total:
+                anew.append(slots_anew.Anew(table.variable, table.slots.variables.values(), most))
+        slots_anew.begin_all(session, anew)
+
+
+def _most_rows(table: TableTransfers, source: ShardSource, used: int) -> int:
+    """About how many rows the table's variables have, where it grows."""
+    return max(int(used), source.total, int(table.variable.table.rows))
 
 
 def _wanted(table: TableTransfers) -> Wanted:

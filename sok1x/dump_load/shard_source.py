@@ -26,6 +26,7 @@ class ShardSource:
 
     Attributes:
         total: rows for this rank.
+        begun: whether they have been asked for: what the table had is gone then.
 
     Raises:
         DamagedError: a key comes twice. MismatchError: the keys do not fit the table.
@@ -34,7 +35,7 @@ class ShardSource:
     def __init__(self, files: TableFiles, table: Table, world: Any, parts: Dict[str, int]) -> None:
         self._files, self._table, self._world, self._parts = files, table, world, parts
         self._signed = table.hashed and table.key_dtype != "uint32"
-        self.total = 0
+        self.total, self.begun = 0, False
         if table.keys is not None and files.rows != table.keys:
             raise MismatchError("{} has {} rows, and the model's variable '{}' has {}.".format(
                 files.keys_path, files.rows, table.name, table.keys))
@@ -52,6 +53,7 @@ class ShardSource:
 
     def chunks(self) -> Iterator[Tuple[np.ndarray, Dict[str, np.ndarray]]]:
         """Yields (keys int64 [n], {part: array [n, D]}) in the files' order. Raises DamagedError."""
+        self.begun = True
         at_once = max(1, min(_KEYS_AT_ONCE, _BUFFER_BYTES // sum(self._parts.values())))
         if not self.total:
             return

@@ -86,7 +86,7 @@ def update_saved_model(model_dir: str, export_dir: str, changes: Optional[Dict[s
             os.mkdir(os.path.join(partial, "parts"))
         except OSError as error:
             raise errors.of_write(error, partial) from None
-        _leave_out_debug_names(os.path.join(partial, "saved_model.pb"))
+        _leave_out_debug_names(os.path.join(partial, "saved_model.pb"), model_dir)
         _rewrite(os.path.join(model_dir, "variables", "variables"), partial, served, wanted, gone)
         shutil.rmtree(os.path.join(partial, "parts"))
         saved_models.publish(partial, final)
@@ -139,8 +139,8 @@ def _check(served: Served, changes: Any, gone: Any) -> None:
                          "a checkpoint that has it".format(label, ", ".join(map(str, reserved))))
 
 
-def _leave_out_debug_names(path: str) -> None:
-    """Of a model that an earlier sok1x has written: see `saved_models.leave_out_debug_names`."""
+def _leave_out_debug_names(path: str, model_dir: str) -> None:
+    """Of a model that an earlier sok1x has written, at `path` a copy: see `saved_models.leave_out_debug_names`."""
     if not os.path.isfile(path):
         return
     model = saved_model_pb2.SavedModel()
@@ -148,12 +148,14 @@ def _leave_out_debug_names(path: str) -> None:
         with open(path, "rb") as file:
             model.ParseFromString(file.read())
     except Exception as error:  # protobuf's own, too
-        raise DamagedError("Cannot read {}: {}.".format(path, error)) from None
+        raise DamagedError("Cannot read {}: {}.".format(os.path.join(model_dir, os.path.basename(path)),
+                                                        error)) from None
     before = model.ByteSize()
     saved_models.leave_out_debug_names(model)
     if model.ByteSize() != before:
         try:
-            with open(path, "wb") as file:
+            os.remove(path)  # which may be read-only, as what it is a copy of
+            with open(path, "xb") as file:
                 file.write(model.SerializeToString())
         except OSError as error:
             raise errors.of_write(error, path) from None

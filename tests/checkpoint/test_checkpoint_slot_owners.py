@@ -37,8 +37,7 @@ def test_slots_of_a_table_without_a_name_beside_one_with(tmp_path, make, named_f
         tables, step, manager = built()
         for state in tables_of(tf.get_default_graph()):
             slots = [part for part in state.parts if part.startswith("slot:")]
-            assert len(slots) == 2 and all(part.startswith("slot:" + state.name + "/") or "/" + state.name + "/" in part
-                                           for part in slots), slots
+            assert len(slots) == 2 and all(("ads/" in part) == ("ads/" in state.name) for part in slots), slots
         session.run(sok.Init(global_batch_size=1))
         session.run(tf.global_variables_initializer())
         for _ in range(3):
@@ -55,3 +54,22 @@ def test_slots_of_a_table_without_a_name_beside_one_with(tmp_path, make, named_f
         for _ in range(2):
             session.run(step)
         assert rows(session, tables) == expected
+
+
+def test_slots_of_optimizers_that_are_made_beside_another_table():
+    """They are colocated with both, and the name tells; and tables that came with a MetaGraph are nobody's."""
+    with tf.Graph().as_default():
+        sok.All2AllDenseEmbedding(8, 2, 1, 1, name="other")(tf.constant([[[1]]], tf.int64))
+        meta = tf.train.export_meta_graph()
+    for names in (["zz", "aa"], ["aa", "zz"]):
+        with tf.Graph().as_default():
+            layers = {name: sok.All2AllDenseEmbedding(8, 2, 1, 1, name=name) for name in names}
+            loss = sum(tf.reduce_sum(layer(tf.constant([[[1]]], tf.int64))) for layer in layers.values())
+            tf.train.import_meta_graph(meta, import_scope="imported")
+            variables = [layer.embedding_variable for layer in layers.values()]
+            with tf.colocate_with(layers["aa"].embedding_variable.handle.op):
+                tf.train.AdagradOptimizer(0.1).minimize(loss, var_list=variables)
+            found = {state.name: [part for part in state.parts if part.startswith("slot:")]
+                     for state in tables_of(tf.get_default_graph())}
+            assert found == {"{}/EmbeddingVariable".format(name): ["slot:{}/EmbeddingVariable/Adagrad".format(name)]
+                             for name in names}
