@@ -135,9 +135,7 @@ def communicator():
 
 def switch(name):
     """A variable that is 0 or 1: whether it is 1, or None where it is unset. Raises LaunchError for another value."""
-    text = os.environ.get(name, "")
-    if name != "SOK1X_FUSE":  # which C++ reads, as it stands
-        text = text.strip()
+    text = os.environ.get(name, "").strip()
     if text not in ("", "0", "1"):
         raise LaunchError(INVALID_ARGUMENT, "{} must be 0 or 1; got {!r}".format(name, text))
     return text == "1" if text else None

@@ -236,7 +236,7 @@ def test_what_it_refuses():
         shard = Model().shard
         other = v1.get_variable("dense", [4])
         for wrong in (other, [shard, other], None, "EmbeddingVariable", {shard: 1}, dense_layer()):
-            with pytest.raises(TypeError, match="sok1x.incremental_dump: variables: got .* expected an embedding"):
+            with pytest.raises(TypeError, match="sok1x.incremental_dump: variables: got .* expected a sok1x.Variable"):
                 sok.incremental_dump(wrong, 0)
         for wrong in (1.5, True, "7", None):
             with pytest.raises((TypeError, ValueError)):
