@@ -168,7 +168,7 @@ def key_dtype(table: TableTransfers) -> str:
 
 
 def _rows_in_use(given: List[TableTransfers], session: tf.Session) -> List[int]:
-    """Of each table, rows of this rank that are in use: of all in one session.run."""
+    """Of each table, rows of this rank that are in use; those of all tables are read together."""
     hashed = [table.variable for table in given if table.variable.table.hashed]
     read = iter(session.run([variable.forgetting["tiers"] if variable.table.cache is not None else variable.index[-1]
                              for variable in hashed]))
