@@ -255,7 +255,7 @@ def test_what_it_refuses():
             elsewhere = dense_layer()
         with session() as run:
             for wrong in (other, [layer, other], None):
-                with pytest.raises(TypeError, match="incremental_model_dump: variables: got .*expected a sok1x.Variable"):
+                with pytest.raises(TypeError, match="incremental_model_dump: variables: got .*expected a sok1x.Var"):
                     sok.incremental_model_dump(wrong, now(), run)
             for wrong in (1.5, None, "2024-01-01", [now(), 3]):
                 with pytest.raises(TypeError, match="utc_datetime: got .*expected a datetime.datetime"):
