@@ -133,7 +133,8 @@ def test_an_exchange_that_one_rank_never_joins_is_warned_about_and_given_up(nccl
     env = nccl.env(2, SOK1X_STALL_SECONDS="1.5", SOK1X_ABORT_SECONDS="4", SOK1X_GRACE_SECONDS="2")
     done = failing(2, "never_joins", env)
     assert re.search(r"^sok1x: rank 0: all_reduce of op 'op0' has waited [12] s for other", done.err, re.M), str(done)
-    assert "rank 0: all_reduce of op 'op0' has waited 4 s" in done.err and "SOK1X_ABORT_SECONDS=4" in done.err
+    assert re.search("rank 0: all_reduce of op 'op0' has waited [4-6] s", done.err), str(done)
+    assert "SOK1X_ABORT_SECONDS=4" in done.err, str(done)
 
 
 @STAND_IN
