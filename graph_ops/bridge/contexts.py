@@ -4,6 +4,8 @@ The coordinator pairs the sessions of different ranks (launch/pairing.py); this 
 """
 from sok1x.graph_ops.bridge import plan
 
+on_end = []  # what is called with the bridge's number of each session that is gone, kernels and all
+
 
 class Context:
     """A session. number: of this process. plans: number -> Plan of the graphs that its ops come from, None if gone.

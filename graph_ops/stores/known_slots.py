@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge import plan
+from sok1x.graph_ops.bridge import contexts, plan
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
 from sok1x.graph_ops.stores.table import Table
 
@@ -28,10 +28,9 @@ class Slot(NamedTuple):
     value: float
 
 
-_SESSIONS_REMEMBERED = 1000
 _of_sessions: Dict[int, Dict[str, Set[Slot]]] = {}  # session -> table's name -> slots
 _python_only: Set[Tuple[int, str]] = set()  # (session, table's name)
-_told: Dict[Tuple[int, Optional[int], str], "_Told"] = {}  # by session, plan's number, and table's name
+_told: Dict[str, Dict[Tuple[int, Optional[int]], "_Told"]] = {}  # table's name -> by session, and plan's number
 _lock = threading.RLock()  # graphs are built while others run
 
 
@@ -60,10 +59,8 @@ def forget(table: str, slot: Slot) -> None:
 def note_initialized(request: Any, table: str, *slots: Slot) -> None:
     """Notes slots that a request initializes, or, without any, that the table's rows are being initialized."""
     with _lock:
-        if len(_of_sessions) >= _SESSIONS_REMEMBERED and request.session not in _of_sessions:
-            _of_sessions.clear()
         _of_sessions.setdefault(request.session, {}).setdefault(table, set()).update(slots)
-        _tell(table)
+        _tell(table, request.session)
 
 
 def of(request: Any, table: Table) -> List[Slot]:
@@ -92,19 +89,35 @@ def _known(session: int, plan_number: Optional[int], table: str) -> Optional[Lis
 
 def address(request: Any, table: Table) -> int:
     """Where C++ finds what `of` gives (SlotsOf* in groups/lookup_facts.h), and null as long as that raises."""
-    key = request.session, request.plan, table.name
+    key = request.session, request.plan
     with _lock:
-        if key not in _told:
-            _told[key] = _Told()
-            _told[key].tell(_to_tell(*key))
-        return ctypes.addressof(_told[key].pointer)
+        of_table = _told.setdefault(table.name, {})
+        if key not in of_table:
+            of_table[key] = _Told()
+            of_table[key].tell(_to_tell(*key, table.name))
+        return ctypes.addressof(of_table[key].pointer)
 
 
-def _tell(table: str) -> None:
-    """What is known of a table has changed; to be called with the lock."""
-    for key, told in _told.items():
-        if key[2] == table:
-            told.tell(_to_tell(*key))
+def end_session(session: int) -> None:
+    """Forgets a session whose ops are gone: nobody has an `address` of it any more."""
+    with _lock:
+        for table in [*_of_sessions.pop(session, {}), *_told]:
+            _python_only.discard((session, table))
+        for table, of_table in list(_told.items()):
+            for key in [key for key in of_table if key[0] == session]:
+                del of_table[key]
+            if not of_table:
+                del _told[table]
+
+
+contexts.on_end.append(end_session)
+
+
+def _tell(table: str, session: Optional[int] = None) -> None:
+    """What is known of a table, in one session alone where that is given, has changed; to be called with the lock."""
+    for key, told in _told.get(table, {}).items():
+        if session is None or key[0] == session:
+            told.tell(_to_tell(*key, table))
 
 
 def _to_tell(session: int, plan_number: Optional[int], table: str) -> Optional[List[Slot]]:
@@ -115,7 +128,7 @@ def leave_to_python(session: int, table: str, leave: bool) -> None:
     """Whether C++ is to leave a table's new keys to Python, as where the slots are not known; table: its name."""
     with _lock:
         (_python_only.add if leave else _python_only.discard)((session, table))
-        _tell(table)
+        _tell(table, session)
 
 
 class _Told:
@@ -127,10 +140,14 @@ class _Told:
 
     def __init__(self) -> None:
         self.pointer = ctypes.c_void_p()
+        self._last: Optional[List[Slot]] = None
         self._kept: List[Any] = []
 
     def tell(self, slots: Optional[List[Slot]]) -> None:
         """Has the pointer point to slots; None: to nothing."""
+        if slots == self._last:
+            return
+        self._last = slots
         if slots is None:
             self.pointer.value = None
             return

@@ -21,12 +21,12 @@ import ctypes
 from array import array
 from typing import Any, Dict, NamedTuple, Optional
 
+from sok1x.graph_ops.bridge import contexts
 from sok1x.graph_ops.stores.clock_numbers import DUE, STAMPED, counted
 
 EVERY = -1  # a step before all others
 _RESOLUTION, _PAUSE = 1000000, 250000  # microseconds; the latter as kPause in bridge/bridge_pins.h
 _MOST_NOTES = 8192
-_SESSIONS_REMEMBERED = 1000
 
 
 class _Waiting(NamedTuple):
@@ -104,6 +104,13 @@ class _Log:
 _logs: Dict[int, Dict[str, _Log]] = {}  # session -> table's name -> log
 
 
+def _end_session(session: int) -> None:
+    _logs.pop(session, None)
+
+
+contexts.on_end.append(_end_session)
+
+
 def _now(request: Any) -> _Now:
     numbers = (ctypes.c_int64 * 6)()
     request.library.changing(numbers)
@@ -111,8 +118,6 @@ def _now(request: Any) -> _Now:
 
 
 def _log(request: Any, table: str, now: int) -> _Log:
-    if len(_logs) >= _SESSIONS_REMEMBERED and request.session not in _logs:
-        _logs.clear()
     return _logs.setdefault(request.session, {}).setdefault(table, _Log(now))
 
 
