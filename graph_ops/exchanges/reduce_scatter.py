@@ -29,7 +29,7 @@ from sok1x.graph_ops.exchanges.lookup import Gradient, Header, Lookup, counts_fo
 from sok1x.graph_ops.exchanges.row_sums import Kept, sum_by_row
 from sok1x.graph_ops.exchanges.training import check_training
 from sok1x.graph_ops.stores import figures, key_types
-from sok1x.graph_ops.stores.distinct import make_distinct
+from sok1x.graph_ops.stores.distinct import check_size, make_distinct
 from sok1x.graph_ops.stores.store import check_keys, request_store
 from sok1x.graph_ops.stores.table import Table
 
@@ -43,6 +43,7 @@ class ReduceScatter(Exchange):
         """See `Exchange.prepare`: keys travel whatever they are, so nobody needs to know which are distinct."""
         lookup.start()
         lookup.check()
+        check_size(lookup.request, lookup.keys.size)
         check_keys(lookup.request, lookup.table, lookup.world, lookup.keys, lookup.keys.size, lookup.place_of)
         key_types.check(lookup.request, lookup.table, lookup.world, lookup.keys, lookup.place_of)
         return lookup.header(0, np.zeros(lookup.world.size, np.int64))

@@ -105,7 +105,7 @@ class HostTier:
 
     def _more_bytes(self, lacking: List[HostColumn], rows: int) -> int:
         """That columns need for so many rows, beside what they have; the records counted once."""
-        more = sum((rows - column.rows) * column.row_bytes for column in lacking if not column.in_record)
+        more = sum(max(0, rows - column.rows) * column.row_bytes for column in lacking if not column.in_record)
         strides = [column.stride for column in lacking if column.in_record]
         if strides:
             more += max(0, rows * strides[0] - self._tier.column(_RECORDS, 0).bytes)
