@@ -1,5 +1,6 @@
 """Tables of which the host's memory has all rows, and the variables, in the memory of the device, some: a cache."""
-from typing import Any, Callable, Dict, Optional, Tuple
+import contextlib
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from sok1x.cuda_kernels import cache_rows, fill, gather, index_rows, row_numbers, row_use, stamps
 from sok1x.cuda_kernels.arrays import Array
@@ -151,19 +152,25 @@ class CachedStore(ForgetfulStore):
             self._let_go()
         return Found(rows, rows, missing)
 
+    @contextlib.contextmanager
+    def slots_reached(self, *besides: str) -> Iterator[None]:
+        """Inside, the optimizers' slots are locked too, and variables of the table by these names."""
+        try:
+            self._slots = self._reach_slots(*besides)
+            yield
+        finally:
+            self._slots = {}
+            self._let_go()
+
     def about_to_change(self, rows: Optional[Array]) -> None:
         """See `Store.about_to_change`: their slots come, where they have none in the cache."""
         lean_rows.note_change(self)
         if not self.numbers()[cache.LEAN]:
             return
         besides = [name for name in lean_rows.VARIABLES if name not in self.own]
-        try:
-            self._slots = self._reach_slots(*besides)
+        with self.slots_reached(*besides):
             self.own.update((name, self._reached.arrays[name]) for name in besides)
             lean_rows.take_slots(self, rows)
-        finally:
-            self._slots = {}
-            self._let_go()
 
     def leave(self, rows: Array) -> int:
         """Has rows of the cache leave the table: not known what that would mean for those that are not in it."""

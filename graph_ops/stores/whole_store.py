@@ -90,12 +90,8 @@ class WholeStore(ForgetfulStore):
         cached = self._cached
         numbers = np.zeros_like(cached.numbers())
         numbers[cache.GIVEN] = self._given
-        try:
-            cached._slots = cached._reach_slots("every")
+        with cached.slots_reached("every"):
             host_growth.make_room(cached, numbers, max(0, rows - self._given), None)
-        finally:
-            cached._slots = {}
-            cached._let_go()
         self._look()
 
     def begin_again(self) -> None:
@@ -117,8 +113,7 @@ class WholeStore(ForgetfulStore):
     def _keep_others(self) -> List[HostColumn]:
         """The slots that the op does not hold, which stay as they are: the host's memory gets what the cache has."""
         cached, held = self._cached, {column.name for column, _ in self._columns.values()}
-        try:
-            cached._slots = cached._reach_slots()
+        with cached.slots_reached():
             others = [each for each in cached.columns().values() if each[0].name not in held]
             if others:
                 cached.tier.reserve(self._given, self._given)
@@ -126,9 +121,6 @@ class WholeStore(ForgetfulStore):
                 for column, array in others:
                     column.write(array, Rows(None, homes))
                 self._wait()
-        finally:
-            cached._slots = {}
-            cached._let_go()
         return [column for column, _ in others]
 
     def loaded(self, count: int) -> None:
