@@ -54,8 +54,8 @@ class EagerRun:
 class _EagerRestoring(Restoring):
     """`Restoring` of variables that have values already."""
 
-    def _check(self, folder: str, sources: List[Any]) -> None:
-        super()._check(folder, sources)
+    def _check(self, folder: str, sources: List[Any]) -> str:
+        token = super()._check(folder, sources)
         checkpoint = Checkpoint(folder)
         for transfer, source in zip(self._tables, sources):
             saved = checkpoint.table(source.saved_as).parts
@@ -66,6 +66,7 @@ class _EagerRestoring(Restoring):
                     "built. Build it before (optimizer.build(variables), or take a step), and it must be of the class "
                     "that has trained").format(folder, ", ".join(part[len(shard_names.SLOT):] for part in lost),
                                                transfer.table.name))
+        return token
 
     def _load(self, session: Any, prefix: str, sources: List[Any]) -> None:
         for transfer, source in zip(self._tables, sources):
@@ -132,7 +133,12 @@ class _Dense:
             self._of_graph(prefix).restore()
             return
         with shard_variable.left_out():
-            self._whole.read(prefix).expect_partial()
+            status = self._whole.read(prefix).expect_partial()
+        try:
+            status.assert_existing_objects_matched()
+        except AssertionError as error:
+            tf.logging.warning("%s has no values for some of what was given as `checkpoint`, which keeps its own: %s",
+                                    prefix, error)
         for name, variable in self._variables.items():
             variable.steps.assign(self._steps[name.replace("/", "|")].read_value())
 

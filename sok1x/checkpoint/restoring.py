@@ -7,6 +7,7 @@ from sok1x import launch
 from sok1x.checkpoint import dense_saver, folders, former_names, shard_names, transfer
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.dense_saver import VariablesSaver
+from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.preparing import Prepared, prepare
 from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.reading import TableSource, Wanted
@@ -14,6 +15,9 @@ from sok1x.checkpoint.tables import TableState
 from sok1x.checkpoint.transfer import Transfer
 from sok1x.core import eager
 from sok1x.graph_ops.transfer import shard_transfer
+
+_REPLACED = ("Another job has replaced or removed the checkpoint in {} while it was being restored, so that what has "
+             "been restored may be of two saves: restore it again.")
 
 
 class Restored(NamedTuple):
@@ -61,9 +65,20 @@ class Restoring:
     def restore_folder(self, session: tf.Session, found: Restored) -> Restored:
         """Restores a checkpoint that is known; otherwise as `restore`."""
         sources: List[TableSource] = []
-        self._ranks.agree(session, lambda: self._check(found.folder, sources))
-        self._ranks.agree(session, lambda: self._load(session, self._dense_prefix(found), sources))
+        tokens = self._ranks.agree(session, lambda: self._check(found.folder, sources))
+        if len(set(tokens)) > 1:
+            raise CheckpointError(_REPLACED.format(found.folder))
+        self._ranks.agree(session, lambda: self._load_one(session, found.folder, tokens[0], sources))
         return found
+
+    def _load_one(self, session: tf.Session, folder: str, token: str, sources: List[TableSource]) -> None:
+        """Loads all of one save: another job may put its own in the place of this one at any time."""
+        try:
+            self._load(session, dense_saver.dense_prefix(Checkpoint(folder)), sources)
+        except Exception:  # TensorFlow's too
+            _expect_token(folder, token)
+            raise
+        _expect_token(folder, token)
 
     def _find(self, step: Optional[int]) -> Any:
         """Rank 0 looks, for another job may be saving a newer one at this moment."""
@@ -76,8 +91,8 @@ class Restoring:
             return dense_saver.last_whole(self._directory)
         return step, folders.find(self._directory, step)
 
-    def _check(self, folder: str, sources: List[TableSource]) -> None:
-        """Reads all that this rank will need, and changes nothing."""
+    def _check(self, folder: str, sources: List[TableSource]) -> str:
+        """Reads all that this rank will need, and changes nothing. Gives the save's token."""
         expect_seen(folder, "found")
         checkpoint = Checkpoint(folder)
         world = launch.current()
@@ -89,9 +104,7 @@ class Restoring:
             self._dense.expect_equal_on_ranks()
             if self._ranks.rank == 0:
                 self._dense.check(checkpoint)
-
-    def _dense_prefix(self, found: Restored) -> str:
-        return dense_saver.dense_prefix(Checkpoint(found.folder))
+        return checkpoint.manifest.token
 
     def _load(self, session: tf.Session, prefix: str, sources: List[Any]) -> None:
         self._prepare(session, [source.total or 0 for source in sources])
@@ -102,6 +115,16 @@ class Restoring:
     def _prepare(self, session: tf.Session, rows: List[int]) -> None:
         """Before so many rows of each table are loaded."""
         prepare(session, self._prepared, rows)
+
+
+def _expect_token(folder: str, token: str) -> None:
+    """Raises CheckpointError where what lies in a folder now is not of the save with this token."""
+    try:
+        found = Checkpoint(folder).manifest.token
+    except CheckpointError:  # it is gone, or is going
+        found = None
+    if found != token:
+        raise CheckpointError(_REPLACED.format(folder)) from None
 
 
 def wanted(table: TableState) -> Wanted:

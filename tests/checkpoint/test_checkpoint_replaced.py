@@ -1,0 +1,43 @@
+"""A checkpoint whose folder another job replaces, or removes, while it is being restored: never half of each."""
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import sok1x as sok
+from sok1x.checkpoint import CheckpointError, folders, restoring, transfer
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["replaced", "removed"])
+def test_a_checkpoint_that_goes_while_it_is_restored(tmp_path, monkeypatch, removed):
+    folder, there, run_all = str(tmp_path / "checkpoints"), [], transfer.run_all
+    with tf.Graph().as_default(), tf.Session() as session:
+        layer = sok.All2AllDenseEmbedding(8, 2, 1, 1, use_hashtable=False)
+        layer(tf.constant([[[1]]], tf.int64))
+        table = layer.embedding_variable
+        dense, value = tf.get_variable("dense", [], use_resource=True), tf.placeholder(tf.float32, [])
+        rows = sok.assign(table, np.arange(8), tf.fill([8, 2], value))
+        put = tf.group(rows, tf.assign(dense, value))
+        manager = sok.CheckpointManager(folder)
+        session.run(sok.Init(global_batch_size=1))
+        session.run(tf.global_variables_initializer())
+        for number in (1.0, 2.0):
+            session.run(put, {value: number})
+            path = manager.save(session, 5)
+            there.append(shutil.copytree(path, str(tmp_path / "save{}".format(number))))
+
+        def others_save(*arguments):
+            run_all(*arguments)
+            if removed:
+                shutil.rmtree(path)
+            else:
+                folders.publish_as(there[0], path)
+        monkeypatch.setattr(restoring.transfer, "run_all", others_save)
+        with pytest.raises(CheckpointError, match="has replaced or removed the checkpoint in .*ckpt-5 while"):
+            manager.restore(session)
+        monkeypatch.undo()
+        if not removed:
+            assert manager.restore(session) == 5
+            np.testing.assert_array_equal(session.run(table), np.full([8, 2], 1.0))
+            assert session.run(dense) == 1.0
