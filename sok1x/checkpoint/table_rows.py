@@ -8,17 +8,20 @@ from sok1x.checkpoint import shard_names
 from sok1x.checkpoint.checkpoint_files import CHUNK_BYTES, Checkpoint, chunks_of
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.shard_reader import ShardFileReader
+from sok1x.checkpoint.strays import Strays
 
 
 class TableRows:
     """One table of a checkpoint: rank after rank, each in the order of its rows; without a hash table by key.
+
+    A key that several ranks had, as local lookups leave them, is there once: see strays.py.
 
     Args:
         checkpoint: The open checkpoint.
         name: The table.
 
     Attributes:
-        name, dim, count: Its name, D, and the number of rows of all ranks.
+        name, dim, count: Its name, D, and the number of keys, of which each has a row.
 
     Raises:
         CheckpointError: There is no such table, or its rows are not float32; of every method: a file is damaged.
@@ -32,6 +35,13 @@ class TableRows:
         if dtype != "float32":
             raise CheckpointError("The rows of table '{}' in {} are {}, and float32 ones can be exported: choose other "
                                   "tables with --table.".format(name, checkpoint.folder, dtype))
+        self._strays: Optional[Strays] = None
+        if self._table.strays:
+            strays = Strays(self._table, checkpoint.manifest.ranks)
+            for rank in self._ranks:
+                for keys in self._keys_of(rank):
+                    strays.add(keys, rank)
+            self.count, self._strays = strays.choose(), strays
 
     @property
     def bytes(self) -> int:
@@ -55,9 +65,13 @@ class TableRows:
                 yield np.arange(first, min(first + step, self.count), dtype=np.int64)
             return
         for rank in self._ranks:
-            with self._checkpoint.open(self.name, shard_names.KEYS, rank) as reader:
-                for _, keys in chunks_of(reader):
-                    yield keys
+            for keys in self._keys_of(rank):
+                yield keys if self._strays is None else keys[self._strays.chosen(keys, rank)]
+
+    def _keys_of(self, rank: int) -> Iterator[np.ndarray]:
+        with self._checkpoint.open(self.name, shard_names.KEYS, rank) as reader:
+            for _, keys in chunks_of(reader):
+                yield keys
 
     def values(self) -> Iterator[np.ndarray]:
         """Chunks of the rows, float32 [n, D], in the order of `keys`."""
@@ -65,8 +79,11 @@ class TableRows:
             yield from self._interleaved()
             return
         for rank in self._ranks:
-            with self._checkpoint.open(self.name, shard_names.ROWS, rank) as reader:
-                for _, rows in chunks_of(reader):
+            with self._checkpoint.open(self.name, shard_names.ROWS, rank) as reader, \
+                    self._checkpoint.open(self.name, shard_names.KEYS, rank) as keys:
+                for first, rows in chunks_of(reader):
+                    if self._strays is not None:
+                        rows = rows[self._strays.chosen(keys.read(first, len(rows)), rank)]
                     yield rows
 
     def _interleaved(self) -> Iterator[np.ndarray]:
