@@ -128,8 +128,8 @@ def _run(session: Any, tables: List[EmbeddingVariable], times: List[int], evicte
     since = {table.changed[0]: step for table, step in zip(tables, steps)}
     # What has left first: a key that leaves meanwhile is then in neither, and one that comes back in both.
     nothing = np.zeros(0, np.int64), True
-    gone = [session.run(table.evicted[1:], since) if evicted and table.evicted is not None else nothing
-            for table in tables]
+    answers = iter(session.run([table.evicted[1:] for table in tables if evicted and table.evicted is not None], since))
+    gone = [next(answers) if evicted and table.evicted is not None else nothing for table in tables]
     changed = session.run([table.changed[1:] for table in tables], since)
     return [_Dump(keys, values, left, bool(complete) and (step != EVERY or time == 0))
             for (keys, values), (left, complete), step, time in zip(changed, gone, steps, times)]

@@ -60,6 +60,7 @@ By way of TensorFlow's own Savers and hooks, and Keras:
     one_rank           tables among other variables, on one rank
     ranks_paths        which paths ranks may give to their Savers: one, or each its own
     whose_shards       what a rank of several saved for itself, told from one rank's whole run
+    values_if_any      variables of which a session may not have all yet
     caches             what TensorFlow alone cannot save: tables with a cache
     saver_listener     tables beside the checkpoints of TensorFlow's hook
     agreed_timer       its clock, the same on all ranks

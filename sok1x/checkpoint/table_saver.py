@@ -32,8 +32,9 @@ from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.held import Held, with_keys
 from sok1x.checkpoint.imported_saver import ImportedSaver, has_imported_tables
 from sok1x.checkpoint.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
-from sok1x.checkpoint.tables import let_leave, tables_of
+from sok1x.checkpoint.tables import TableState, let_leave, tables_of
 from sok1x.checkpoint.talk import talk
+from sok1x.checkpoint.values_if_any import ValuesIfAny
 from sok1x.core import sessions, wrapping
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
@@ -57,6 +58,11 @@ class TableSaver(tf.train.Saver):
             marked = dict(self._var_list, **{one_rank.MARK: mark}) if isinstance(self._var_list, dict) \
                 else list(self._var_list) + [mark]
             self._marked = _PlainSaver(marked, sharded=self._sharded)
+            self._clocks = ValuesIfAny([table.variable.steps for table in held.tables])
+            self._used = ValuesIfAny([table.variable.index[-1] for table in self._hashed()])
+
+    def _hashed(self) -> List[TableState]:
+        return [table for table in self._held.tables if table.variable.table.hashed]
 
     @property
     def holds_all_tables(self) -> bool:
@@ -145,17 +151,18 @@ class TableSaver(tf.train.Saver):
     def _other_slots(self, session: tf.Session) -> Optional[List[Any]]:
         """Slots that are not restored of tables in use, whose keys will have other rows: each would be another key's.
         None where there are no such slots on any rank."""
-        held = {table.name: table for table in self._held.tables if table.variable.table.hashed}
+        held = {table.name: table for table in self._hashed()}
         found = {state.name: state.slots_besides({slot.op.name for slot in held[state.name].parts.values()})
                  for state in tables_of(session.graph) if state.name in held}
         if not any(found.values()):
             return None
-        return [slot for name, slots in found.items() if slots and _in_use(session, held[name].variable)
-                for slot in slots]
+        # In a new session a table has no rows, and its slots may have been restored by another Saver.
+        used = dict(zip(held, self._used.read(session)))
+        return [slot for name, slots in found.items() if used[name] for slot in slots]
 
     def _restore_own(self, session: tf.Session, save_path: str) -> None:
         """What this rank has saved for itself, as TensorFlow does it."""
-        clocks = [_clock(session, table.variable) for table in self._held.tables]
+        clocks = [clock or 0 for clock in self._clocks.read(session)]
         super().restore(session, save_path)
         ops = [table.variable.step_at for table in self._held.tables]
         session.run([step for _, step in ops], {time: time_of_restore(clock) for (time, _), clock in zip(ops, clocks)})
@@ -284,19 +291,3 @@ def _world() -> Any:
     if world is None:
         raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
     return world
-
-
-def _in_use(session: tf.Session, table: Any) -> bool:
-    """Whether a table has rows: in a new session it has none, and its slots may have been restored by another Saver."""
-    try:
-        return int(session.run(table.index[-1])) > 0
-    except tf.errors.FailedPreconditionError:
-        return False
-
-
-def _clock(session: tf.Session, table: Any) -> int:
-    """The last step at which a table has changed; 0 where the session has no such variable yet."""
-    try:
-        return int(session.run(table.steps))
-    except tf.errors.FailedPreconditionError:
-        return 0
