@@ -1,4 +1,4 @@
-"""Which exchange a lookup goes by: the only place that asks whether there are other ranks."""
+"""Which exchange a lookup goes by."""
 from typing import Any, Optional
 
 import numpy as np

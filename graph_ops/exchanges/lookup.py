@@ -77,7 +77,7 @@ class Lookup(abc.ABC):
       Saved: names of what it leaves for its gradient, `SAVED_DTYPES` and one more.
       tells_sizes: whether the exchange depends on how much each would move.
       keys: `Array` of any key type, K of them. layout: of its embeddings. Both are there after `start`.
-      state: what an exchange's `prepare` leaves for its `run`.
+      state: what an exchange's `prepare` leaves for its `forward`, or `backward`.
     """
 
     Saved: Type[Any]

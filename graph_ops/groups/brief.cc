@@ -45,7 +45,8 @@ bool ReadBriefBundle(const std::string& data, KnownOps* known, Bundle* bundle, i
     all->names = from.Text();
     if (!from.good() || static_cast<int64_t>(all->places.size()) != kPlaceBytes * all->count) return false;
     bundle->ops = all;
-    if (number == static_cast<int64_t>(known->size())) known->push_back(bundle->ops);  // below 0: said each time
+    if (number == 0) known->clear();  // the sender has begun anew
+    if (number == static_cast<int64_t>(known->size())) known->push_back(bundle->ops);
   }
   if (ops != nullptr) *ops = number;
   if (said != nullptr) *said = knows;

@@ -46,7 +46,7 @@ struct Word {
   std::vector<int64_t> headers;  // [N, T, width]
 };
 
-// What a rank has said of ops, by its numbers for them.
+// What a rank has said of ops, by its numbers for them. Who has said too many begins anew with number 0.
 typedef std::vector<std::shared_ptr<const Ops>> KnownOps;
 
 // A bundle on its way to rank 0, with the rank that said it and that rank's number for its ops.
@@ -61,8 +61,8 @@ struct Rising {
 
 // ops: the number by which the receiver is to know them; said: whether it knows them already.
 std::string BriefBundle(const Bundle& bundle, int64_t ops, bool said);
-// known: what has been said of ops by this sender, by number; the bundle's are added. ops: the bundle's number of them,
-// below 0 if it does not say them for good; said: as above. False where data is not that.
+// known: what has been said of ops by this sender, by number; the bundle's are added. ops: the bundle's number of them;
+// said: as above. False where data is not that.
 bool ReadBriefBundle(const std::string& data, KnownOps* known, Bundle* bundle, int64_t* ops = nullptr,
                      bool* said = nullptr);
 std::string PlainBundle(const Bundle& bundle);

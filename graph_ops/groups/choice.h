@@ -10,7 +10,7 @@ namespace sok1x {
 
 // By how many bytes all2all moves more than reduce_scatter: of one rank, or of all together.
 inline int64_t Surplus(const LookupFacts& facts, int64_t ranks, int64_t bags, int64_t keys, int64_t distinct) {
-  const int64_t row_bytes = facts.dim * (facts.half ? 2 : 4);
+  const int64_t row_bytes = facts.row_bytes();
   return distinct * (8 + 2 * row_bytes) - keys * 16 - ranks * bags * 2 * row_bytes;
 }
 

@@ -9,13 +9,13 @@ from sok1x.graph_ops.bridge import plan
 from sok1x.graph_ops.groups import lookup_run
 from sok1x.graph_ops.stores import clock_numbers, figures, known_distinct
 
-# The kinds of ops that it can run: LaneKind there.
+# The kinds of ops that it can run: LaneKind in lane_op.h.
 FORWARD, DISTINCT, BACKWARD, UPDATE, WEIGHTS, SUMS = range(6)
 
 # What is known of an optimizer's step before it runs: UpdateFacts in update_run.h.
 UPDATE_FACTS = np.dtype([(name, np.int64) for name in ("dim", "rows_at", "slots_at")])
 
-# LaneOp there.
+# LaneOp in lane_op.h.
 _OP = np.dtype([(name, np.int64) for name in ("kind", "team", "training", "alone", "note", "table")] + [
     ("facts", lookup_run.FACTS), ("update", UPDATE_FACTS)] + [
         (name, np.int64) for name in (

@@ -52,6 +52,12 @@ struct LaneOp {
   int64_t average;  // of sums of dense tensors: 1: they are divided by the number of ranks
 };
 
+// stores/clock.py: step_of_new. step: the run's.
+inline NewRows StepOfNew(const LaneOp& op, int64_t step) {
+  const int64_t* const graph = op.graph;
+  return {op.counted[kRun] == step ? 0 : 1, graph == nullptr ? 1 : graph[0] == step ? graph[1] : graph[1] + 1};
+}
+
 // Makes the context of an op's GPU, if it has one, the thread's current one. Returns kInternal, with words, if CUDA
 // refuses.
 int EnterContext(const LaneOp& op, std::string* error);

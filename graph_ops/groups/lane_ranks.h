@@ -204,19 +204,23 @@ class LaneRanks {
     return !held.facts[0].by_hosts() && exchanges_.KnowsOwn(held.ops[0]->context != nullptr);
   }
   void Come(const Held& held, Stamp stamp);
-  // Counts an exchange, and how long this rank has waited for it (stores/figures.py); and what it moves.
+  // Counts an exchange, and how long this rank has waited for it: stores/figures.py.
   void Met(const Held& held, const Word& word) const;
-  void Count(const Held& held, const Word& word) const;
+  // Counts lookups' batches. given: [T, N], keys that this rank asks each for.
+  void CountBatches(const Held& held, const int64_t* given) const;
+  // Counts what rows of a member, or gradients, move. given, taken: [N], keys that this rank asks each for, each this one.
+  void CountAsked(const Held& held, int t, const int64_t* given, const int64_t* taken) const;
+  // Of a member, as its embeddings travel, or its gradient.
+  static int64_t RowBytes(const Held& held, int t, bool gradient);
   // The counts [rows, N] that other ranks have for this one, from those that this one has for them.
   int TakeCounts(const Held& held, int rows, const int64_t* given, Among among, int64_t* taken);
-  // By hosts, lane_ranks_hosts.cc: the keys of this host's ranks, as ForwardAsk takes them; numbers of keys for each
-  // rank, by all ranks that this one knows of, in `headers` [T, N, N].
-  int AskNear(Held* held, const Word& word, std::vector<int64_t>* headers, std::vector<int64_t>* sent,
+  // Keys of decided lookups, [T, N]: how many this rank has for each, and each for this one.
+  int CountKeys(const Held& held, const Word& word, std::vector<int64_t>* given, std::vector<int64_t>* taken);
+  // By hosts, lane_ranks_hosts.cc: exchanges them inside the host, given and taken as above; out: all of these as
+  // ForwardAsk takes them, of what owners are asked for.
+  int AskNear(Held* held, std::vector<int64_t>* given, std::vector<int64_t>* taken, std::vector<int64_t>* sent,
               std::vector<int64_t>* begins);
   int SumNear(Held* held);
-  void CountFar(const Held& held, int t, const int64_t* gives, const int64_t* takes, bool forward) const;
-  // The word with the counts that this rank needs, where they are not in it: member after member, [T, N, whole_width].
-  int Complete(const Held& held, const Word& word, Word* whole);
   int Insert(Held* held, const std::vector<uint8_t>& left);
   // Agrees on which members are left, `asked`, and inserts new keys, before which the answer must have come; where it
   // has not, `asked` stays true.

@@ -157,8 +157,11 @@ void LaneRanks::Say(const Held& held) {
   }
   const auto said = said_.find(kernels);
   const bool known = said != said_.end();
-  const bool room = said_.size() < kTeamsRemembered;
-  const int64_t number = known ? said->second : room ? static_cast<int64_t>(said_.size()) : -1;
+  if (!known && said_.size() >= kTeamsRemembered) {  // of sessions long closed
+    said_.clear();
+    ops_[rank()].clear();
+  }
+  const int64_t number = known ? said->second : static_cast<int64_t>(said_.size());
   if (known) {
     bundle.ops = ops_[rank()][number];
   } else {
@@ -169,10 +172,8 @@ void LaneRanks::Say(const Held& held) {
       ops.names += held.members[t].name;
     }
     bundle.ops = std::make_shared<Ops>(ops);
-    if (room) {
-      said_[kernels] = number;
-      ops_[rank()].push_back(bundle.ops);
-    }
+    said_[kernels] = number;
+    ops_[rank()].push_back(bundle.ops);
   }
   bundle.ticket = held.ticket;
   bundle.step = held.step;

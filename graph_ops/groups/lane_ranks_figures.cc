@@ -11,6 +11,11 @@ constexpr int kDenseKeys = 0, kCombinedKeys = 1;  // among a lookup's inputs
 
 }  // namespace
 
+int64_t LaneRanks::RowBytes(const Held& held, int t, bool gradient) {
+  const LookupFacts& facts = held.facts[t];
+  return gradient ? GradientRowBytes(held.members[t].inputs[kGradient], facts.dim) : facts.row_bytes();
+}
+
 void LaneRanks::Met(const Held& held, const Word& word) const {
   const int64_t waited = Now() - held.since;
   for (int t = 0; t < held.size(); ++t) {
@@ -30,42 +35,22 @@ void LaneRanks::Met(const Held& held, const Word& word) const {
   }
 }
 
-void LaneRanks::Count(const Held& held, const Word& word) const {
-  const bool forward = held.ops[0]->kind == kLaneForward;
+void LaneRanks::CountBatches(const Held& held, const int64_t* given) const {
   for (int t = 0; t < held.size(); ++t) {
-    const int64_t* const headers = &word.headers[t * ranks() * word.width];  // [N, width]
-    int64_t asks = 0, others_ask = 0, mine = 0;
-    for (int r = 0; r < ranks(); ++r) {
-      const int64_t* const own = headers + rank() * word.width;
-      // Of a lookup each rank's header ends with what it asks of each; of a gradient with that, what each asks of it,
-      // and the tie.
-      const int64_t ask = own[word.width - ranks() + r - (forward ? 0 : ranks() + 1)];
-      (r == rank() ? mine : asks) += ask;
-      if (r != rank()) {
-        others_ask += forward ? headers[r * word.width + word.width - ranks() + rank()]
-                              : own[word.width - ranks() + r - 1];
-      }
-    }
-    const int64_t row_bytes = held.facts[t].dim * (held.facts[t].half ? 2 : 4);
-    int64_t* const figures = held.ops[t]->figures;
-    figures[kFigureSent] += forward ? 8 * asks + row_bytes * others_ask : row_bytes * asks;
-    figures[kFigureReceived] += forward ? 8 * others_ask + row_bytes * asks : row_bytes * others_ask;
-    if (forward) {
-      const int keys = held.facts[t].by_bag != 0 ? kCombinedKeys : kDenseKeys;
-      figures[kFigureKeys] += held.members[t].inputs[keys].elements;
-      figures[kFigureDistinct] += asks + mine;
-    }
+    const int keys = held.facts[t].by_bag != 0 ? kCombinedKeys : kDenseKeys;
+    const int64_t* const of = given + t * ranks();
+    held.ops[t]->figures[kFigureKeys] += held.members[t].inputs[keys].elements;
+    held.ops[t]->figures[kFigureDistinct] += std::accumulate(of, of + ranks(), int64_t{0});
   }
 }
 
-void LaneRanks::CountFar(const Held& held, int t, const int64_t* gives, const int64_t* takes, bool forward) const {
-  int64_t asks = 0, others_ask = 0;
-  for (int r = 0; r < ranks(); ++r) {
-    if (r == rank()) continue;
-    asks += gives[r];
-    others_ask += takes[r];
-  }
-  const int64_t row_bytes = held.facts[t].dim * (held.facts[t].half ? 2 : 4);
+void LaneRanks::CountAsked(const Held& held, int t, const int64_t* given, const int64_t* taken) const {
+  const bool forward = held.ops[0]->kind == kLaneForward;
+  const auto others = [&](const int64_t* counts) {
+    return std::accumulate(counts, counts + ranks(), int64_t{0}) - counts[rank()];
+  };
+  const int64_t asks = others(given), others_ask = others(taken);
+  const int64_t row_bytes = RowBytes(held, t, !forward);
   int64_t* const figures = held.ops[t]->figures;
   figures[kFigureSent] += forward ? 8 * asks + row_bytes * others_ask : row_bytes * asks;
   figures[kFigureReceived] += forward ? 8 * others_ask + row_bytes * asks : row_bytes * others_ask;
@@ -84,8 +69,7 @@ void LaneRanks::CountPairs(const Held& held, const int64_t* given, const int64_t
 
 void LaneRanks::CountSums(const Held& held, int t, const int64_t* bags, bool gathers) const {
   const int64_t mine = bags[rank()], others = std::accumulate(bags, bags + ranks(), int64_t{0}) - mine;
-  const bool half = gathers ? held.members[t].inputs[kGradient].dtype == tf::DT_HALF : held.facts[t].half != 0;
-  const int64_t row_bytes = held.facts[t].dim * (half ? 2 : 4), to_all = mine * (ranks() - 1);
+  const int64_t row_bytes = RowBytes(held, t, gathers), to_all = mine * (ranks() - 1);
   held.ops[t]->figures[kFigureSent] += row_bytes * (gathers ? to_all : others);
   held.ops[t]->figures[kFigureReceived] += row_bytes * (gathers ? others : to_all);
 }

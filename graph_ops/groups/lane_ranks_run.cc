@@ -93,11 +93,7 @@ void LaneRanks::Run(Held* held, const Word& word) {
     } else if (held->by == kReduceScatter) {
       code = forward ? ForwardSums(held, turned, &left) : BackwardSums(held, turned, &left);
     } else {
-      Word whole;
-      if (standing_->short_headers) code = Complete(*held, turned, &whole);
-      const Word& all = standing_->short_headers ? whole : turned;
-      if (code == 0) Count(*held, all);
-      if (code == 0) code = forward ? Forward(held, all, &left) : Backward(held, all, &left);
+      code = forward ? Forward(held, turned, &left) : Backward(held, turned, &left);
     }
     ends_later = code == 0 && exchanges_.MayEndLater(gpu);
     if (code == 0 && !ends_later && exchanges_.Ended(gpu) != 0) code = kPythonKnows;
@@ -169,54 +165,26 @@ int LaneRanks::TakeCounts(const Held& held, int count, const int64_t* given, Amo
   return 0;
 }
 
-int LaneRanks::Complete(const Held& held, const Word& word, Word* whole) {
+int LaneRanks::CountKeys(const Held& held, const Word& word, std::vector<int64_t>* given,
+                         std::vector<int64_t>* taken) {
   const int count = held.size(), ranks = this->ranks();
-  const bool forward = held.ops[0]->kind == kLaneForward;
-  const int behind = forward ? 0 : 1;
-  const int64_t before = word.width - behind;  // numbers before the counts
-  const int64_t counted = forward ? ranks : 2 * ranks;  // by hosts those of the ranks' own hosts
-  *whole = word;
-  whole->width = before + counted + behind;
-  whole->headers.assign(count * ranks * whole->width, 0);
-  const auto at = [&](int t, int r) { return &whole->headers[(t * ranks + r) * whole->width]; };
+  given->resize(count * ranks);
+  taken->resize(count * ranks);
   for (int t = 0; t < count; ++t) {
-    for (int r = 0; r < ranks; ++r) {
-      const int64_t* const from = &word.headers[(t * ranks + r) * word.width];
-      std::copy(from, from + before, at(t, r));
-      std::copy(from + before, from + word.width, at(t, r) + whole->width - behind);
-    }
-    // A lookup by bag has sizes before its counts there.
-    const int64_t* const own = &held.whole[t * held.whole_width + (forward ? held.whole_width - ranks : before)];
-    std::copy(own, own + counted, at(t, rank()) + before);
+    const int64_t* const own = &held.whole[(t + 1) * held.whole_width - ranks];
+    std::copy(own, own + ranks, &(*given)[t * ranks]);
   }
-  if (!forward) {  // the others have counted what this rank has
-    for (int t = 0; t < count; ++t) {
-      const int64_t* const sent = at(t, rank()) + before;
-      for (int r = 0; r < ranks; ++r) {
-        at(t, r)[before + rank()] = sent[ranks + r];
-        at(t, r)[before + ranks + rank()] = sent[r];
-      }
-    }
-    return 0;
+  if (standing_->short_headers) {  // exchanges/lookup.py: counts_for_this_rank
+    return TakeCounts(held, count, given->data(), held.facts[0].by_hosts() ? kInside : kAll, taken->data());
   }
-  // exchanges/lookup.py: counts_for_this_rank.
-  std::vector<int64_t> given(count * ranks), taken(count * ranks);
-  for (int t = 0; t < count; ++t) std::copy(at(t, rank()) + before, at(t, rank()) + before + ranks, &given[t * ranks]);
-  const int code = TakeCounts(held, count, given.data(), held.facts[0].by_hosts() ? kInside : kAll, taken.data());
-  for (int i = 0; i < count * ranks && code == 0; ++i) at(i / ranks, i % ranks)[before + rank()] = taken[i];
-  return code;
+  for (int i = 0; i < count * ranks; ++i) (*taken)[i] = word.headers[(i + 1) * word.width - ranks + rank()];
+  return 0;
 }
 
 int LaneRanks::Insert(Held* held, const std::vector<uint8_t>& left) {
   const int count = held->size();
   std::vector<NewRows> rows(count);
-  for (int t = 0; t < count; ++t) {
-    const LaneOp& op = *held->ops[t];
-    const int64_t step = held->members[t].step;
-    // stores/clock.py: step_of_new.
-    rows[t].ahead = op.counted[kRun] == step ? 0 : 1;
-    rows[t].at_least = op.graph == nullptr ? 1 : op.graph[0] == step ? op.graph[1] : op.graph[1] + 1;
-  }
+  for (int t = 0; t < count; ++t) rows[t] = StepOfNew(*held->ops[t], held->members[t].step);
   return held->run->ForwardInsert(rows.data(), left.data());
 }
 
@@ -239,12 +207,15 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
     run->OwnIsThere();
     run->MaySendSooner(exchanges_.OpenFork(held->ops[0]->context != nullptr));
   }
-  std::vector<int64_t> far, begins_of = held->begins;
-  int code = by_hosts ? AskNear(held, word, &far, &sent, &begins_of) : 0;
+  std::vector<int64_t> given, taken, begins_of = held->begins;
+  int code = CountKeys(*held, word, &given, &taken);
+  if (code != 0) return code;
+  CountBatches(*held, given.data());
+  for (int t = 0; t < count; ++t) CountAsked(*held, t, &given[t * ranks()], &taken[t * ranks()]);
+  if (by_hosts) code = AskNear(held, &given, &taken, &sent, &begins_of);
   if (code == 0) {
-    code = run->ForwardAsk(rank(), ranks(), by_hosts ? ranks() : word.width, (by_hosts ? far : word.headers).data(),
-                           numbers.data(), sent.data(), begins_of.data(), true, pointers_.data(), gives_.data(),
-                           takes_.data());
+    code = run->ForwardAsk(rank(), ranks(), given.data(), taken.data(), numbers.data(), sent.data(), begins_of.data(),
+                           true, pointers_.data(), gives_.data(), takes_.data());
   }
   if (code == 0) code = Exchange(*held, owners);
   Come(*held, kStampKeys);
@@ -254,7 +225,7 @@ int LaneRanks::Forward(Held* held, const Word& word, std::vector<uint8_t>* left)
   if (code != 0) return code;
   for (int t = 0; t < count; ++t) (*left)[t] = missing[t] > 0;
   const bool leaves = std::find(left->begin(), left->end(), 1) != left->end();
-  if (!training && begins && leaves) return kInternal;  // a variable that was there when it was prepared is gone
+  if (!training && begins && leaves) return run->Gone();
   // No rank waits for others here but one that inserts keys: before that, none may have a full shard.
   bool asked = hashed && (training || !begins);
   code = Settle(held, fresh, &asked, left);
@@ -280,8 +251,11 @@ int LaneRanks::Backward(Held* held, const Word& word, std::vector<uint8_t>* left
   const bool by_hosts = held->facts[0].by_hosts();
   const bool own_there = KeepsOwn(*held);
   if (own_there) held->run->OwnIsThere();
-  int code = held->run->BackwardSend(rank(), ranks(), word.width, word.headers.data(), left->data(), pointers_.data(),
-                                     gives_.data(), takes_.data());
+  int code = held->run->BackwardSend(rank(), ranks(), word.width, word.headers.data(), standing_->short_headers == 0,
+                                     left->data(), pointers_.data(), gives_.data(), takes_.data());
+  for (int t = 0; t < held->size() && code == 0; ++t) {
+    CountAsked(*held, t, held->run->Counted(t), held->run->Counted(t) + ranks());
+  }
   if (code == 0) code = Exchange(*held, by_hosts ? kInside : kAll, own_there);
   if (code == 0 && by_hosts) code = SumNear(held);
   Come(*held, kStampRows);

@@ -30,7 +30,7 @@ int LaneRanks::ForwardSums(Held* held, const Word& word, std::vector<uint8_t>* l
   code = run->PairsAnswer(training, missing.data(), fresh.data(), pointers_.data(), gives_.data(), takes_.data());
   if (code != 0) return code;
   for (int t = 0; t < count; ++t) (*left)[t] = missing[t] > 0;
-  if (!asked && std::find(left->begin(), left->end(), 1) != left->end()) return kInternal;  // as of Forward's
+  if (!asked && std::find(left->begin(), left->end(), 1) != left->end()) return run->Gone();  // as of Forward's
   code = Settle(held, fresh, &asked, left);
   if (code == 0) code = Exchange(*held, kAll, false, run->sooner());
   Come(*held, kStampRows);

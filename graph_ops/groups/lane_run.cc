@@ -97,13 +97,7 @@ int Lane::Forward(const Team& team, LookupRun* run, uint8_t* left) {
   for (const RequestInfo* member : team.members) static_cast<Request*>(member->request)->Come(kStampKeys);
   if (code != 0 || std::none_of(fresh.begin(), fresh.end(), [](int64_t n) { return n > 0; })) return code;
   std::vector<NewRows> rows(count);
-  for (int t = 0; t < count; ++t) {
-    const LaneOp& op = OpOf(team.members[t]);
-    const int64_t step = team.members[t]->step;
-    // stores/clock.py: step_of_new.
-    rows[t].ahead = op.counted[kRun] == step ? 0 : 1;
-    rows[t].at_least = op.graph == nullptr ? 1 : op.graph[0] == step ? op.graph[1] : op.graph[1] + 1;
-  }
+  for (int t = 0; t < count; ++t) rows[t] = StepOfNew(OpOf(team.members[t]), team.members[t]->step);
   return run->ForwardInsert(rows.data(), left);
 }
 

@@ -54,11 +54,18 @@ struct LookupFacts {
 
   bool forgets() const { return used_at >= 0; }
 
+  int64_t row_bytes() const { return dim * (half ? 2 : 4); }  // of an embedding; of its gradient: GradientRowBytes
+
   int64_t parts_of(int64_t ranks) const { return parts != 0 ? parts : ranks; }
   bool by_hosts() const { return near_parts != 0; }
   // How many numbers a lookup counts for its gradient.
   int64_t counted(int64_t ranks) const { return (by_hosts() ? 4 : 2) * ranks; }
   int64_t keys_of(int64_t ranks) const { return keys != 0 ? keys : parts_of(ranks) * rows; }
+};
+
+// When new rows of a member's table are stamped. Kept in step with lookup_run.py's NEW.
+struct NewRows {
+  int64_t ahead, at_least;
 };
 
 }  // namespace sok1x

@@ -14,33 +14,35 @@ from sok1x.graph_ops.stores import figures
 from sok1x.launch.by_hosts import ACROSS, INSIDE
 
 
-def ask_near(run: LookupRun, members: List[Any], world: Any, headers: np.ndarray, sent: np.ndarray, begins: np.ndarray,
-             whole: bool) -> Optional[Tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def ask_near(run: LookupRun, members: List[Any], world: Any, near: Tuple[np.ndarray, np.ndarray], sent: np.ndarray,
+             begins: np.ndarray, whole: bool) -> Optional[Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """Exchanges keys inside the host, and makes them distinct.
 
     Args:
-      headers: int64 [T N, h], which end with the keys that each rank of this host has for each. sent, begins, whole: as
-        "forward_ask" takes them, and leaves out what owners need.
+      near: keys that go to ranks of this host, and come from these, int64 [T, N] each. sent, begins, whole: as
+        "forward_ask" takes them.
 
     Returns:
-      (headers int64 [T N, N], sent, begins) for "forward_ask"; None where keys have too many dimensions for a group.
+      (keys for their owners, int64 [T, N]; keys from all that ask, [T, N]; sent; begins) for "forward_ask"; None where
+      keys have too many dimensions for a group.
     """
-    size, ranks, rank, said = len(members), world.size, world.rank, run.team.said(world.size)
-    counts = headers.reshape(size, ranks, -1)[:, :, -ranks:]
-    given, taken = np.ascontiguousarray(counts[:, rank]), np.ascontiguousarray(counts[:, :, rank])
-    if run.call("near_ask", ranks, given, taken, sent, begins, whole, *said.exchange_at) == TOO_MANY_DIMENSIONS:
+    said = run.team.said(world.size)
+    if run.call("near_ask", world.size, *near, sent, begins, whole, *said.exchange_at) == TOO_MANY_DIMENSIONS:
         return None
     run.exchange(members[0].request.communicator, said, INSIDE)
-    # What is counted of these exchanges still needs the headers' numbers, which `given` may be: new memory.
-    given, begins, sent = np.empty_like(given), np.empty_like(given), np.empty(size, np.int64)
+    given, begins, sent = np.empty_like(near[0]), np.empty_like(near[0]), np.empty(len(members), np.int64)
     run.call("near_relay", given, begins, sent)
-    taken = counts_for_this_rank(world, given, ACROSS)
-    far = np.zeros((size, ranks, ranks), np.int64)
-    far[:, :, rank], far[:, rank] = taken, given
-    for taken_in, sends, receives in zip(members, given, taken):
-        config = taken_in.config
-        figures.asked(config.table.name, rank, sends, receives, row_bytes(config.table, config.dtype), keys=True)
-    return far.reshape(size * ranks, ranks), sent, begins
+    taken_in = counts_for_this_rank(world, given, ACROSS)
+    for taken, sends, receives in zip(members, given, taken_in):
+        config = taken.config
+        figures.asked(config.table.name, world.rank, sends, receives, row_bytes(config.table, config.dtype), keys=True)
+    return given, taken_in, sent, begins
+
+
+def count_gradient(taken: Any, world: Any, sends: np.ndarray, receives: np.ndarray) -> None:
+    """Counts what a gradient's rows move. sends, receives: int64 [N], rows for each rank, and from it."""
+    figures.asked(taken.config.table.name, world.rank, sends, receives,
+                  row_bytes(taken.config.table, taken.request.inputs[0].dtype), keys=False)
 
 
 def sum_near(run: LookupRun, members: List[Any], world: Any) -> None:
@@ -49,6 +51,5 @@ def sum_near(run: LookupRun, members: List[Any], world: Any) -> None:
     run.call("near_sum", *said.exchange_at)
     for taken in members:
         sends, receives = taken.request.host_inputs[0].numpy()[-1 - 2 * ranks:-1].reshape(2, ranks)
-        figures.asked(taken.config.table.name, world.rank, sends, receives,
-                      row_bytes(taken.config.table, taken.request.inputs[0].dtype), keys=False)
+        count_gradient(taken, world, sends, receives)
     run.exchange(members[0].request.communicator, said, ACROSS)

@@ -22,6 +22,11 @@ inline int StatusOf(int code) {
   return code == GROUP_NO_MEMORY ? kResourceExhausted : code == GROUP_TOO_MANY ? kInvalidArgument : kInternal;
 }
 
+// Bytes of a row of a gradient, which has a type of its own.
+inline int64_t GradientRowBytes(const TensorInfo& gradient, int64_t dim) {
+  return dim * (gradient.dtype == tf::DT_HALF ? 2 : 4);
+}
+
 // T members. Functions that give an int give a status code, and `error()` says then what was wrong.
 class LookupMembers {
  public:

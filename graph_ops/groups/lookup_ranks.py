@@ -24,7 +24,7 @@ from sok1x.graph_ops.exchanges.asked import AskedOfOwners
 from sok1x.graph_ops.exchanges.lookup import counts_for_this_rank, row_bytes, short_header
 from sok1x.graph_ops.exchanges.training import training_of
 from sok1x.graph_ops.groups import lookup_hosts
-from sok1x.graph_ops.groups.lookup_run import TOO_MANY_DIMENSIONS, LookupRun, Said, again
+from sok1x.graph_ops.groups.lookup_run import GONE, TOO_MANY_DIMENSIONS, LookupRun, Said, again
 from sok1x.graph_ops.stores import figures
 from sok1x.launch.by_hosts import ACROSS, ALL, INSIDE
 
@@ -86,28 +86,31 @@ def _shortened(header: np.ndarray, config: Any, ranks: int) -> np.ndarray:
 def forward(members: List[Any], world: Any) -> LookupRun:
     """The forward of decided members. Returns its run."""
     run, size, ranks = again(members), len(members), world.size
-    headers = _whole_headers(members, world)  # [T N, h]
-    width = headers.shape[1]
+    given, taken_in = _keys_between(members, world)
     numbers = np.array([taken.request.exchange for taken in members])
     sent, begins = run.kept if run.kept is not None else _kept(members)
     said, communicator = run.team.said(ranks), members[0].request.communicator
-    training, whole, every, owners = int(headers[0, 0]), run.kept is not None, headers, ALL
+    training, whole, owners = int(members[0].headers[0, 0]), run.kept is not None, ALL
+    asked = given, taken_in
     if run.team.by_hosts:
-        asked = lookup_hosts.ask_near(run, members, world, headers, sent, begins, whole)
-        if asked is None:
+        near = lookup_hosts.ask_near(run, members, world, asked, sent, begins, whole)
+        if near is None:
             return run.leave([1] * size)
-        (headers, sent, begins), width, whole, owners = asked, ranks, True, ACROSS
-    if run.call("forward_ask", world.rank, ranks, width, headers, numbers, sent, begins, whole,
+        (*asked, sent, begins), whole, owners = near, True, ACROSS
+    if run.call("forward_ask", world.rank, ranks, *asked, numbers, sent, begins, whole,
                 *said.exchange_at) == TOO_MANY_DIMENSIONS:
         return run.leave([1] * size)  # on all ranks: keys' dimensions are part of the plan
-    count_exchanges(run, members, world, every, forward=True)
+    for taken, sends, receives in zip(members, given, taken_in):
+        config = taken.config
+        figures.batch(config.table.name, taken.request.length(1 if run.by_bag else 0), int(sends.sum()))
+        figures.asked(config.table.name, world.rank, sends, receives, row_bytes(config.table, config.dtype), keys=True)
     run.exchange(communicator, said, owners)
     come(members, timeline.KEYS)
     run.call("forward_answer", training, *said.found_at, *said.exchange_at)
     left = bytes([count > 0 for count in said.missing.tolist()])
     if not training and run.team.begins:  # keys without a row read what they would begin with: nobody leaves anything
         if any(left):
-            raise CallError(INTERNAL, "the variables of a table were there when its lookup was prepared, and are gone")
+            raise CallError(INTERNAL, GONE)
         _take_rows(run, members, said, owners)
         run.call("forward_take", left)
         return run
@@ -155,33 +158,15 @@ def come(members: List[Any], stamp: int) -> None:
         taken.request.come(stamp)
 
 
-def count_exchanges(run: LookupRun, members: List[Any], world: Any, every: np.ndarray, forward: bool) -> None:
-    """Counts what members' exchanges move: stores/figures.py. As lane_ranks_run.cc does. every: headers, [T N, h]."""
-    ranks, rank = world.size, world.rank
-    for taken, headers in zip(members, every.reshape(len(members), ranks, -1)):
-        config = taken.config
-        item = row_bytes(config.table, config.dtype if forward else taken.request.inputs[0].dtype)
-        if forward:
-            sends, receives = headers[rank, -ranks:], headers[:, headers.shape[1] - ranks + rank]
-            figures.batch(config.table.name, taken.request.length(1 if run.by_bag else 0), int(sends.sum()))
-        else:
-            sends, receives = headers[rank, -1 - 2 * ranks:-1 - ranks], headers[rank, -1 - ranks:-1]
-        figures.asked(config.table.name, rank, sends, receives, item, keys=forward)
-
-
-def _whole_headers(members: List[Any], world: Any) -> np.ndarray:
-    """The headers of all ranks, int64 [T N, h], with what each has for this rank, and this one for each."""
-    headers = np.stack([taken.headers for taken in members])
-    if not world.short_headers:
-        return headers.reshape(-1, headers.shape[2])
-    counts = np.stack([_prepared_of(taken).counts for taken in members])
-    among = INSIDE if way(members[0].config) else ALL
-    whole = np.zeros(headers.shape[:2] + (headers.shape[2] + world.size,), np.int64)
-    whole[..., :headers.shape[2]] = headers
-    of_ranks = whole[..., headers.shape[2]:]
-    of_ranks[..., world.rank] = counts_for_this_rank(world, counts, among)
-    of_ranks[:, world.rank] = counts
-    return whole.reshape(-1, whole.shape[2])
+def _keys_between(members: List[Any], world: Any) -> Tuple[np.ndarray, np.ndarray]:
+    """Keys of decided members, int64 [T, N]: how many this rank has for each, and each for this one."""
+    if world.short_headers:
+        given = np.stack([_prepared_of(taken).counts for taken in members])
+        return given, counts_for_this_rank(world, given, INSIDE if way(members[0].config) else ALL)
+    headers = np.stack([taken.headers for taken in members])  # [T, N, h]
+    ranks = world.size
+    return (np.ascontiguousarray(headers[:, world.rank, -ranks:]),
+            np.ascontiguousarray(headers[:, :, headers.shape[2] - ranks + world.rank]))
 
 
 def _kept(members: List[Any]) -> Any:

@@ -25,19 +25,21 @@ def prepare_backward(members: List[Any], world: Any) -> None:
     run.call("backward_headers", width, headers, fits)
     for taken, header, fit in zip(members, headers, fits.tolist()):
         if fit:
-            taken.header, taken.prepared = _told(header, run.by_bag, world), run
+            taken.header, taken.prepared = _shortened(header, run.by_bag, world), run
     run.prepared()
 
 
 def backward(members: List[Any], world: Any) -> LookupRun:
     """The gradients of decided members. Returns its run."""
     run, size = again(members), len(members)
-    headers = _whole_headers(members, run.by_bag, world)  # [T N, h]
-    width = headers.shape[1]
+    headers = np.stack([taken.headers for taken in members])  # [T, N, h]
     left, said = np.empty(size, np.uint8), run.team.said(world.size)
-    run.call("backward_send", world.rank, world.size, width, headers, left, *said.exchange_at)
+    run.call("backward_send", world.rank, world.size, headers.shape[2], headers, not world.short_headers, left,
+             *said.exchange_at)
+    for taken in members:
+        counted = taken.request.host_inputs[0].numpy()[int(run.by_bag):]
+        lookup_hosts.count_gradient(taken, world, *counted[:2 * world.size].reshape(2, world.size))
     run.exchange(members[0].request.communicator, said, INSIDE if run.team.by_hosts else ALL)
-    lookup_ranks.count_exchanges(run, members, world, headers, forward=False)
     if run.team.by_hosts:
         lookup_hosts.sum_near(run, members, world)
     lookup_ranks.come(members, timeline.ROWS)
@@ -45,24 +47,5 @@ def backward(members: List[Any], world: Any) -> LookupRun:
     return run.leave(left.tolist())
 
 
-def _told(header: np.ndarray, by_bag: int, world: Any) -> np.ndarray:
+def _shortened(header: np.ndarray, by_bag: int, world: Any) -> np.ndarray:
     return np.concatenate([header[:2], ties.header(world, header[2:], int(by_bag))])
-
-
-def _whole_headers(members: List[Any], by_bag: int, world: Any) -> np.ndarray:
-    """The headers of all ranks, int64 [T N, h]. Where they are short other ranks count what this one does.
-
-    By hosts the counts are those inside hosts.
-    """
-    headers = np.stack([taken.headers for taken in members])
-    if not world.short_headers:
-        return headers.reshape(-1, headers.shape[2])
-    ranks, rank, kept = world.size, world.rank, headers.shape[2] - 1
-    whole = np.zeros(headers.shape[:2] + (kept + 2 * ranks + 1,), np.int64)
-    whole[..., :kept], whole[..., -1] = headers[..., :kept], headers[..., -1]
-    sent, received = whole[..., kept:kept + ranks], whole[..., kept + ranks:-1]
-    for number, taken in enumerate(members):
-        saved = taken.request.host_inputs[0].numpy()[int(by_bag):]
-        sent[number, :, rank], received[number, :, rank] = saved[ranks:2 * ranks], saved[:ranks]
-        sent[number, rank], received[number, rank] = saved[:ranks], saved[ranks:2 * ranks]
-    return whole.reshape(-1, whole.shape[2])

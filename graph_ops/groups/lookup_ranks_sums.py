@@ -15,7 +15,7 @@ from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
 from sok1x.graph_ops.exchanges import reduce_scatter
 from sok1x.graph_ops.exchanges.lookup import counts_for_this_rank
 from sok1x.graph_ops.groups.lookup_ranks import come, insert_new
-from sok1x.graph_ops.groups.lookup_run import LookupRun, again
+from sok1x.graph_ops.groups.lookup_run import GONE, LookupRun, again
 
 
 def forward(members: List[Any], world: Any) -> LookupRun:
@@ -35,7 +35,7 @@ def forward(members: List[Any], world: Any) -> LookupRun:
     run.call("pairs_answer", training, *said.found_at, *said.exchange_at)
     left = bytes([count > 0 for count in said.missing.tolist()])
     if not run.team.hashed and any(left):
-        raise CallError(INTERNAL, "the variables of a table were there when its lookup was prepared, and are gone")
+        raise CallError(INTERNAL, GONE)
     everywhere = insert_new(run, world, said, left)
     run.exchange(communicator, said)
     come(members, timeline.ROWS)

@@ -20,6 +20,11 @@ bool RowsAreItsOwn(const Request& request, const LookupFacts& facts) {
 
 }  // namespace
 
+int LookupRun::Gone() {
+  error_ = "the variables of a table were there when its lookup was prepared, and are gone";
+  return kInternal;
+}
+
 int LookupRun::Embeddings(int t, void** data) {
   const int64_t dim = facts_[t].dim, slots = facts_[t].slots;
   if (by_bag_ && slots == 0) return Output(t, kEmbeddings, {batches_[t].bags, dim}, data);

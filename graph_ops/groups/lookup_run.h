@@ -27,11 +27,6 @@ struct Batch {
   int64_t keys, bags;  // how many
 };
 
-// When new rows of a member's table are stamped. Kept in step with lookup_run.py's NEW.
-struct NewRows {
-  int64_t ahead, at_least;
-};
-
 class LookupRun : private LookupMembers {
  public:
   static constexpr int kTooManyDimensions = -1;  // of keys, and nothing is done
@@ -42,6 +37,9 @@ class LookupRun : private LookupMembers {
 
   using LookupMembers::error;
   using LookupMembers::failed;
+
+  // The status of a run whose tables were there when it was prepared, and are not any more, with words for it.
+  int Gone();
 
   // ---- one rank
 
@@ -68,12 +66,13 @@ class LookupRun : private LookupMembers {
   int Prepare(int ranks, bool training, bool pairs, int width, int64_t* headers, int64_t* begins, int64_t* sent,
               uint8_t* left);
 
-  // headers: [T, N, width], of which the last N numbers of a row are what that rank sends to each. numbers: [T], the
-  // decisions'. sent: [T], and begins: [T, N], as `Prepare` gave them; whole: whether this is what one `Prepare` has
-  // left, all of it and in its order. Out: what to exchange: two pointers and the bytes of a unit; and [N] each, in
-  // units, what goes to and comes from each rank.
-  int ForwardAsk(int rank, int ranks, int width, const int64_t* headers, const int64_t* numbers, const int64_t* sent,
-                 const int64_t* begins, bool whole, int64_t* pointers, int64_t* gives, int64_t* takes);
+  // given, taken: [T, N], keys that go to each rank, and come from it. numbers: [T], the decisions'. sent: [T], and
+  // begins: [T, N], as `Prepare` gave them; whole: whether this is what one `Prepare` has left, all of it and in its
+  // order. Out: what to exchange: two pointers and the bytes of a unit; and [N] each, in units, what goes to and comes
+  // from each rank.
+  int ForwardAsk(int rank, int ranks, const int64_t* given, const int64_t* taken, const int64_t* numbers,
+                 const int64_t* sent, const int64_t* begins, bool whole, int64_t* pointers, int64_t* gives,
+                 int64_t* takes);
   // Out: what to exchange, as above; missing [T]: keys that have no row and get none; fresh as for ForwardAlone.
   int ForwardAnswer(bool training, int64_t* missing, int64_t* fresh, int64_t* pointers, int64_t* gives,
                     int64_t* takes);
@@ -85,10 +84,10 @@ class LookupRun : private LookupMembers {
   // fits: [T], out: whether gradients fit their lookups. headers: [T, width], of which what the lookup has counted
   // becomes the last width - 2 numbers where they fit.
   int BackwardHeaders(int width, int64_t* headers, uint8_t* fits);
-  // headers: [T, N, width] of all ranks, which end with 2 N counts and the lookup's number. left: [T], out: those whose
-  // counts do not fit. The exchange is as `ForwardAnswer`'s.
-  int BackwardSend(int rank, int ranks, int width, const int64_t* headers, uint8_t* left, int64_t* pointers,
-                   int64_t* gives, int64_t* takes);
+  // headers: [T, N, width] of all ranks, which end with the lookup's number, and if `counted` with 2 N counts before it.
+  // left: [T], out: those in which ranks differ. The exchange is as `ForwardAnswer`'s.
+  int BackwardSend(int rank, int ranks, int width, const int64_t* headers, bool counted, uint8_t* left,
+                   int64_t* pointers, int64_t* gives, int64_t* takes);
   int BackwardTake();
 
   // From now on what `ForwardAnswer` and `BackwardSend` say is exchanged with other ranks alone: this rank's own part
@@ -134,7 +133,8 @@ class LookupRun : private LookupMembers {
   // After what BackwardSend has said, with the near counts in the headers, is exchanged, and before BackwardTake: sums
   // for the owners.
   int NearSum(int64_t* pointers, int64_t* gives, int64_t* takes);
-  // Of a gradient's member t, what its lookup has counted: near given, near taken, given, taken, [N] each.
+  // Of a gradient's member t, what its lookup has counted: given, taken, [N] each, by hosts these two of its own host
+  // before them.
   const int64_t* Counted(int t) const;
 
  private:
@@ -278,6 +278,8 @@ class LookupRun : private LookupMembers {
   bool CanPin(int t) const;
   // Counts the training lookups of tables that forget, and pins their rows until their steps end; variables are locked.
   int Touch(const uint8_t* left);
+  // The same on several ranks, once it is known who is left, unless it has been done.
+  int TouchLate(const uint8_t* left);
   // Evaluations of such tables leave nothing for a gradient: they pin nothing.
   int LeaveNothing(const uint8_t* left);
 

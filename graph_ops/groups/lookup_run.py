@@ -20,12 +20,14 @@ FACTS = np.dtype([(name, np.int64) for name in (
     "keys", "by_bag", "slots", "most", "mean", "ragged", "weighted", "exchange", "kept", "near_parts", "near_first",
     "seed", "identity", "kind", "used_at", "free_at", "counters_at", "frequency_at", "filters", "slots_of",
     "has_absent")] + [(name, np.float64) for name in ("a", "b", "absent")])
-# When new rows are stamped: NewRows there.
+# When new rows are stamped: NewRows in lookup_facts.h.
 NEW = np.dtype([("ahead", np.int64), ("at_least", np.int64)])
 
-_EXCHANGES = {"all2all": 0, "reduce_scatter": 1, "auto": 2}  # kAll2All and so on there
+_EXCHANGES = {"all2all": 0, "reduce_scatter": 1, "auto": 2}  # kAll2All and so on in lookup_facts.h
 
 TOO_MANY_DIMENSIONS = -1  # what a function returns where keys have more than embeddings could
+
+GONE = "the variables of a table were there when its lookup was prepared, and are gone"  # as LookupRun::Gone
 
 _TEAMS_REMEMBERED = 1000
 _KERNELS_REMEMBERED = 10000
@@ -46,9 +48,9 @@ _DECLARED = {
     "forward_alone": (_I, [_P, _I, _P, _P]), "forward_insert": (_I, [_P, _P, _P]), "backward_alone": (_I, [_P, _P]),
     "weights_gradient": (_I, [_P, _P]),
     "distinct": (_I, [_P, _I, _P, _P, _P, _P, _P]), "prepare": (_I, [_P, _I, _I, _I] + [_P] * 4),
-    "forward_ask": (_I, [_P, _I, _I, _I] + [_P] * 4 + [_I] + [_P] * 3),
+    "forward_ask": (_I, [_P, _I, _I] + [_P] * 5 + [_I] + [_P] * 3),
     "forward_answer": (_I, [_P, _I] + [_P] * 5), "forward_take": (_I, [_P, _P]),
-    "backward_headers": (_I, [_P, _I, _P, _P]), "backward_send": (_I, [_P, _I, _I, _I] + [_P] * 5),
+    "backward_headers": (_I, [_P, _I, _P, _P]), "backward_send": (_I, [_P, _I, _I, _I, _P, _I] + [_P] * 4),
     "backward_take": (_I, [_P]),
     "pairs_count": (_I, [_P, _I, _P, _P]), "pairs_ask": (_I, [_P, _I] + [_P] * 6),
     "pairs_answer": (_I, [_P, _I] + [_P] * 5), "sums_take": (_I, [_P, _P]),

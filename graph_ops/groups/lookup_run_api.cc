@@ -97,10 +97,10 @@ int sok1x_lookup_prepare(void* opened, int ranks, int training, int width, int64
   return RunOf(opened)->Prepare(ranks, training != 0, false, width, headers, begins, sent, left);
 }
 
-int sok1x_lookup_forward_ask(void* opened, int rank, int ranks, int width, const int64_t* headers,
+int sok1x_lookup_forward_ask(void* opened, int rank, int ranks, const int64_t* given, const int64_t* taken,
                              const int64_t* numbers, const int64_t* sent, const int64_t* begins, int whole,
                              int64_t* pointers, int64_t* gives, int64_t* takes) {
-  return RunOf(opened)->ForwardAsk(rank, ranks, width, headers, numbers, sent, begins, whole != 0, pointers, gives,
+  return RunOf(opened)->ForwardAsk(rank, ranks, given, taken, numbers, sent, begins, whole != 0, pointers, gives,
                                    takes);
 }
 
@@ -115,9 +115,9 @@ int sok1x_lookup_backward_headers(void* opened, int width, int64_t* headers, uin
   return RunOf(opened)->BackwardHeaders(width, headers, fits);
 }
 
-int sok1x_lookup_backward_send(void* opened, int rank, int ranks, int width, const int64_t* headers, uint8_t* left,
-                              int64_t* pointers, int64_t* gives, int64_t* takes) {
-  return RunOf(opened)->BackwardSend(rank, ranks, width, headers, left, pointers, gives, takes);
+int sok1x_lookup_backward_send(void* opened, int rank, int ranks, int width, const int64_t* headers, int counted,
+                               uint8_t* left, int64_t* pointers, int64_t* gives, int64_t* takes) {
+  return RunOf(opened)->BackwardSend(rank, ranks, width, headers, counted != 0, left, pointers, gives, takes);
 }
 
 int sok1x_lookup_pairs_count(void* opened, int ranks, const int64_t* keys_at, int64_t* told) {

@@ -179,6 +179,14 @@ int LookupRun::Touch(const uint8_t* left) {
   return members.empty() ? 0 : Done(steps_->touch(Work(), members.data(), members.size()));
 }
 
+int LookupRun::TouchLate(const uint8_t* left) {
+  if (!training_ || touched_ || !AnyForgets()) return 0;
+  int code = Lock(true);
+  if (code == 0) code = Touch(left);
+  group_->Unlock();
+  return code;
+}
+
 int LookupRun::LeaveNothing(const uint8_t* left) {
   std::vector<TouchMember> members;
   for (int t = 0; t < size(); ++t) {

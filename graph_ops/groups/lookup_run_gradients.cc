@@ -108,25 +108,26 @@ int LookupRun::BackwardHeaders(int width, int64_t* headers, uint8_t* fits) {
   return 0;
 }
 
-int LookupRun::BackwardSend(int rank, int ranks, int width, const int64_t* headers, uint8_t* left, int64_t* pointers,
-                            int64_t* gives, int64_t* takes) {
-  const int count = size(), counted = 2 * ranks + 1;
+int LookupRun::BackwardSend(int rank, int ranks, int width, const int64_t* headers, bool counted, uint8_t* left,
+                            int64_t* pointers, int64_t* gives, int64_t* takes) {
+  const int count = size();
   ranks_ = ranks;
   rank_ = rank;
   left_.assign(count, 0);
   std::vector<int64_t> given(count * ranks), taken(count * ranks), row_bytes(count);
   for (int t = 0; t < count; ++t) {
-    const auto of = [=](int r) { return headers + (t * ranks + r + 1) * width - counted; };
+    const auto number_of = [=](int r) { return headers + (int64_t{t} * ranks + r + 1) * width - 1; };
     for (int r = 0; r < ranks; ++r) {
-      for (int to = 0; to < ranks; ++to) left_[t] |= of(r)[to] != of(to)[ranks + r];
-      left_[t] |= of(r)[2 * ranks] != of(0)[2 * ranks];
+      left_[t] |= *number_of(r) != *number_of(0);
+      const int64_t* const sends = number_of(r) - 2 * ranks;
+      for (int to = 0; to < ranks && counted; ++to) left_[t] |= sends[to] != *(number_of(to) - ranks + r);
     }
-    for (int r = 0; r < ranks && !left_[t]; ++r) {
-      given[t * ranks + r] = of(rank)[r];
-      taken[t * ranks + r] = of(rank)[ranks + r];
+    if (!left_[t]) {
+      std::copy(Counted(t), Counted(t) + ranks, &given[t * ranks]);
+      std::copy(Counted(t) + ranks, Counted(t) + 2 * ranks, &taken[t * ranks]);
     }
     left[t] = left_[t];
-    row_bytes[t] = facts_[t].dim * (input(t, kGradient).dtype == tf::DT_HALF ? 2 : 4);
+    row_bytes[t] = GradientRowBytes(input(t, kGradient), facts_[t].dim);
   }
   int code = MakeRows(ranks, given, taken, row_bytes, &values_);
   if (code != 0) return code;

@@ -76,7 +76,7 @@ int LookupRun::NearRelay(int64_t* counts, int64_t* begins, int64_t* sent) {
 int LookupRun::NearAnswer(int64_t* pointers, int64_t* gives, int64_t* takes) {
   const int count = size();
   std::vector<int64_t> row_bytes(count);
-  for (int t = 0; t < count; ++t) row_bytes[t] = facts_[t].dim * (facts_[t].half ? 2 : 4);
+  for (int t = 0; t < count; ++t) row_bytes[t] = facts_[t].row_bytes();
   passed_on_ = std::move(values_);
   int code = MakeRows(ranks_, near_given_, near_taken_, row_bytes, nullptr);
   if (code != 0) return code;
@@ -99,7 +99,7 @@ int LookupRun::NearSum(int64_t* pointers, int64_t* gives, int64_t* takes) {
   const int count = size();
   std::vector<int64_t> given(count * ranks_), taken(count * ranks_), row_bytes(count);
   for (int t = 0; t < count; ++t) {
-    row_bytes[t] = facts_[t].dim * (input(t, kGradient).dtype == tf::DT_HALF ? 2 : 4);
+    row_bytes[t] = GradientRowBytes(input(t, kGradient), facts_[t].dim);
     if (left_[t]) continue;
     const int64_t* const counts = Counted(t) + 2 * ranks_;
     std::copy(counts, counts + ranks_, &given[t * ranks_]);

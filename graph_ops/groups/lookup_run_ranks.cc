@@ -1,5 +1,6 @@
 // See lookup_run.h: lookups on several ranks.
 #include <algorithm>
+#include <numeric>
 
 #include "lookup_run.h"
 
@@ -115,9 +116,9 @@ int LookupRun::Prepare(int ranks, bool training, bool pairs, int width, int64_t*
   return Done(code);
 }
 
-int LookupRun::ForwardAsk(int rank, int ranks, int width, const int64_t* headers, const int64_t* numbers,
-                          const int64_t* sent, const int64_t* begins, bool whole, int64_t* pointers, int64_t* gives,
-                          int64_t* takes) {
+int LookupRun::ForwardAsk(int rank, int ranks, const int64_t* given_keys, const int64_t* taken_keys,
+                          const int64_t* numbers, const int64_t* sent, const int64_t* begins, bool whole,
+                          int64_t* pointers, int64_t* gives, int64_t* takes) {
   if (!TakeBatches()) return kTooManyDimensions;
   const int count = size();
   ranks_ = ranks;
@@ -126,16 +127,11 @@ int LookupRun::ForwardAsk(int rank, int ranks, int width, const int64_t* headers
   inverse_.resize(count);
   offsets_.resize(count);
   requested_.resize(count);
-  // What `from` sends to `to` of member t.
-  const auto goes = [=](int t, int from, int to) { return headers[(t * ranks + from + 1) * width - ranks + to]; };
-  std::vector<int64_t> given(count * ranks), taken(count * ranks), row_bytes(count);  // [T, N]
+  const std::vector<int64_t> given(given_keys, given_keys + count * ranks), taken(taken_keys, taken_keys + count * ranks);
+  std::vector<int64_t> row_bytes(count);
   for (int t = 0; t < count; ++t) {
-    int64_t received = 0;
-    for (int r = 0; r < ranks; ++r) {
-      given[t * ranks + r] = goes(t, rank, r);
-      received += taken[t * ranks + r] = goes(t, r, rank);
-    }
-    row_bytes[t] = facts_[t].dim * (facts_[t].half ? 2 : 4);
+    const int64_t received = std::accumulate(&taken[t * ranks], &taken[t * ranks] + ranks, int64_t{0});
+    row_bytes[t] = facts_[t].row_bytes();
     void* data = nullptr;
     int code = Embeddings(t, &out_[t]);
     // `prepare` has filled these.
@@ -250,12 +246,8 @@ int LookupRun::Answered(int code, int64_t* missing, int64_t* fresh) {
 int LookupRun::ForwardTake(const uint8_t* left) {
   const int count = size();
   PutAhead(left);
-  if (training_ && !touched_ && AnyForgets()) {  // only now it is known who is left
-    int code = Lock(true);
-    if (code == 0) code = Touch(left);
-    group_->Unlock();
-    if (code != 0) return code;
-  }
+  const int touched = TouchLate(left);
+  if (touched != 0) return touched;
   std::vector<GatherMember> rows;
   std::vector<CombineMember> bags;
   kept_.assign(count, nullptr);

@@ -114,7 +114,7 @@ int LookupRun::MakeSums() {
   const int count = size(), ranks = ranks_;
   std::vector<int64_t> row_bytes(count), taken(count * ranks);
   for (int t = 0; t < count; ++t) {
-    row_bytes[t] = facts_[t].dim * (facts_[t].half ? 2 : 4);
+    row_bytes[t] = facts_[t].row_bytes();
     for (int r = 0; r < ranks; ++r) taken[t * ranks + r] = r == rank_ ? 0 : bags_[t * ranks + rank_];
   }
   int code = MakeRows(ranks, bags_, taken, row_bytes, nullptr);
@@ -210,12 +210,8 @@ int LookupRun::PairsAnswer(bool training, int64_t* missing, int64_t* fresh, int6
 int LookupRun::SumsTake(const uint8_t* left) {
   const int count = size(), ranks = ranks_;
   PutAhead(left);
-  if (training_ && !touched_ && AnyForgets()) {  // only now it is known who is left
-    int code = Lock(true);
-    if (code == 0) code = Touch(left);
-    group_->Unlock();
-    if (code != 0) return code;
-  }
+  const int touched = TouchLate(left);
+  if (touched != 0) return touched;
   std::vector<i64> at(answers_.offsets);
   for (int t = 0; t < count; ++t) {
     i64& own = at[t * ranks + rank_];

@@ -20,7 +20,7 @@ int LookupRun::GradientsSend(int rank, int ranks, int width, int saved, const in
     const auto of = [=](int r) { return headers + (t * ranks + r + 1) * width - saved; };
     for (int r = 1; r < ranks; ++r) left_[t] |= !std::equal(of(0), of(0) + saved, of(r));
     left[t] = left_[t];
-    row_bytes[t] = facts_[t].dim * (input(t, kGradient).dtype == tf::DT_HALF ? 2 : 4);
+    row_bytes[t] = GradientRowBytes(input(t, kGradient), facts_[t].dim);
     if (left_[t]) continue;
     std::copy(BagsOfRanks(t), BagsOfRanks(t) + ranks, &bags[t * ranks]);
     if (bags[t * ranks + rank] == input(t, places_.offsets).elements - 1) continue;

@@ -52,24 +52,30 @@ bool Opens(const TensorInfo* variables, int count, const UpdateFacts& facts, con
   return true;
 }
 
+// A member, by its number in the group, and what moves its rows.
+struct Step {
+  size_t number;
+  UpdateMember arguments;
+};
+
 // Moves the rows of those that wait, of each table the first: two steps of one table at the same time would each move
-// what the other has not seen. Leaves the others.
-int MoveTables(const UpdateKernel& kernel, GroupWork* work, std::vector<UpdateMember>* waiting) {
+// what the other has not seen. `others` are left.
+int MoveTables(const UpdateKernel& kernel, GroupWork* work, const std::vector<Step>& waiting,
+               std::vector<Step>* others) {
   std::set<const float*> tables;
-  std::vector<UpdateMember> moved, moved_by_sums, others;
+  std::vector<UpdateMember> moved, moved_by_sums;
   std::vector<SumMember> sums;
-  for (const UpdateMember& member : *waiting) {
+  for (const Step& step : waiting) {
     SumMember sum;
-    if (!tables.insert(member.table).second) {
-      others.push_back(member);
-    } else if (KeptSums::At(member.values, &sum)) {
+    if (!tables.insert(step.arguments.table).second) {
+      others->push_back(step);
+    } else if (KeptSums::At(step.arguments.values, &sum)) {
       sums.push_back(sum);
-      moved_by_sums.push_back(member);
+      moved_by_sums.push_back(step.arguments);
     } else {
-      moved.push_back(member);
+      moved.push_back(step.arguments);
     }
   }
-  waiting->swap(others);
   // First what may lack memory: then nothing has been moved.
   const int code = sums.empty() ? 0 : kernel.sum_and_move(work, sums.data(), sums.size(), moved_by_sums.data());
   return code != 0 || moved.empty() ? code : kernel.move(work, moved.data(), moved.size());
@@ -90,11 +96,11 @@ int MoveRows(Group* group, const UpdateFacts* facts, const UpdateKernel& kernel,
   std::vector<int32_t> codes(count);
   const int held = group->Lock(true, variables.data(), static_cast<int>(width), codes.data());
   if (held != 0) return held;
-  std::vector<UpdateMember> waiting;
+  std::vector<Step> waiting;
   for (size_t i = 0; i < count; ++i) {
     const int there = static_cast<int>(members[i]->variables.size());
     left[i] |= codes[i] != 0 || !Opens(&variables[i * width], there, facts[i], kernel, &arguments[i]);
-    if (!left[i] && arguments[i].n > 0) waiting.push_back(arguments[i]);
+    if (!left[i] && arguments[i].n > 0) waiting.push_back({i, arguments[i]});
   }
   GroupWork work = {kernel.device, [](void* owner, i64 nbytes) -> void* {
     auto* const of = static_cast<Group*>(owner);
@@ -104,7 +110,16 @@ int MoveRows(Group* group, const UpdateFacts* facts, const UpdateKernel& kernel,
     return code == 0 ? data : nullptr;
   }, group};
   int code = 0;
-  while (code == 0 && !waiting.empty()) code = MoveTables(kernel, &work, &waiting);
+  for (bool first = true; code == 0 && !waiting.empty(); first = false) {
+    std::vector<Step> others;
+    code = MoveTables(kernel, &work, waiting, &others);
+    if (code != 0 && !first) {  // some have moved theirs, and must not fail: these say by themselves what is wrong
+      for (const Step& step : waiting) left[step.number] = 1;
+      code = 0;
+      break;
+    }
+    waiting.swap(others);
+  }
   group->Unlock();
   return code;
 }

@@ -1,4 +1,4 @@
-"""What is known of tables' clocks (clock.py) without reading the variables. C++ sees it too (groups/lane.h)."""
+"""What is known of tables' clocks (clock.py) without reading the variables. C++ sees it too (groups/lane_op.h)."""
 import ctypes
 from typing import Any, Dict
 

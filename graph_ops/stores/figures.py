@@ -1,4 +1,4 @@
-"""What is counted of a table's lookups and exchanges in this process, for summaries. C++ counts too (groups/lane.h).
+"""What is counted of a table's lookups and exchanges in this process, for summaries. C++ counts too (groups/lane_op.h).
 
 Numbers count up, over all sessions, from when the table's first op has been run; nobody sets them back. Who wants to
 know what a step has brought looks twice.

@@ -157,7 +157,7 @@ class _RepeatedRows(Operation):
 
 @register
 class _Zeros(Operation):
-    """int64, zeros: a variable of a table that forgets."""
+    """int64, zeros: a variable of a table that forgets, or of a cache."""
 
     name = "stores.initial.zeros"
     Config = ZerosConfig
@@ -226,7 +226,7 @@ def initial_stamps(table: Table) -> tf.Tensor:
 
 
 def initial_zeros(table: Table, variable: str, shape: Sequence[Optional[int]]) -> tf.Tensor:
-    """int64 of that shape, zeros: a variable of `forgetting.VARIABLES` of a table that forgets."""
+    """int64 of that shape, zeros: one of `forgetting.VARIABLES`, or of `cache.VARIABLES`."""
     return library.call("stores.initial.zeros", ZerosConfig(table, variable), [], [tf.int64], [shape],
                         name="initial_value")[0]
 

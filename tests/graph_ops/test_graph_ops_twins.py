@@ -17,7 +17,7 @@ GRAPH_OPS = os.path.dirname(os.path.realpath(sok1x.graph_ops.__file__))
 # (C++'s file, its struct, Python's module, and there a NumPy dtype or a ctypes structure)
 STRUCTURES = [
     ("groups/lookup_facts.h", "LookupFacts", "groups.lookup_run", "FACTS"),
-    ("groups/lookup_run.h", "NewRows", "groups.lookup_run", "NEW"),
+    ("groups/lookup_facts.h", "NewRows", "groups.lookup_run", "NEW"),
     ("groups/update_run.h", "UpdateFacts", "groups.lane", "UPDATE_FACTS"),
     ("groups/update_run.h", "UpdateKernel", "groups.updates", "_Kernel"),
     ("groups/lane_op.h", "LaneOp", "groups.lane", "_OP"),

@@ -14,6 +14,7 @@ from mpi4py import MPI
 import sok1x as sok
 from sok1x import launch
 from sok1x.graph_ops.operations import embedding
+from sok1x.graph_ops.stores import figures
 
 v1 = tf
 v1.logging.set_verbosity(v1.logging.ERROR)
@@ -38,12 +39,13 @@ def bags(keys, lengths):
     return v1.SparseTensorValue(where, keys.reshape(-1, H)[tuple(where.T)], [len(lengths), H])
 
 
-def sent(session, fetches, feed):
-    """Runs `fetches`; returns them and the payload bytes that this rank gave to others meanwhile."""
+def sent(session, fetches, feed, layer):
+    """Runs `fetches`; returns them, and the payload bytes that this rank gave to others meanwhile: all, and what the
+    layer's figures say of keys, rows and gradients."""
     here = launch.current()
-    communicator = here.gpu_communicator or here.communicator
-    before = communicator.bytes_sent
-    return session.run(fetches, feed), communicator.bytes_sent - before
+    communicator, counted = here.gpu_communicator or here.communicator, figures.of(layer.embedding_variable.table.name)
+    before = np.array([communicator.bytes_sent, counted[figures.SENT]])
+    return session.run(fetches, feed), np.array([communicator.bytes_sent, counted[figures.SENT]]) - before
 
 
 def check_layer(kind, combiner, hashtable, seed):
@@ -79,8 +81,8 @@ def check_layer(kind, combiner, hashtable, seed):
             feed[weights] = (random.standard_normal(scale.shape) * scale).astype(np.float16)
             before = session.run(rows).astype(np.float64)
             early = session.run(unseen, feed)
-            (out, _), bytes_half = sent(session, [outs[0], steps[0]], feed)
-            (_, _), bytes_single = sent(session, [outs[1], steps[1]], feed)
+            (out, _), bytes_half = sent(session, [outs[0], steps[0]], feed, half)
+            (_, _), bytes_single = sent(session, [outs[1], steps[1]], feed, single)
             after = session.run(rows).astype(np.float64)
             check_step(kind, combiner, given, lengths, feed[weights], before, out, before - after)
             np.testing.assert_array_equal(early, out)
@@ -118,7 +120,7 @@ def check_step(kind, combiner, given, lengths, weights, rows, out, moved):
 
 
 def check_bytes(kind, given, lengths, bytes_half, bytes_single):
-    """Rows and gradients take half as many bytes; keys and counts as many."""
+    """Rows and gradients take half as many bytes; keys and counts as many. bytes_half, bytes_single: as of `sent`."""
     own = np.unique(given if kind == "dense" else np.concatenate(
         [given.reshape(-1, H)[bag, :n] for bag, n in enumerate(lengths)] + [np.zeros(0, np.int64)]))
     distinct = world.allgather(own)
@@ -129,7 +131,7 @@ def check_bytes(kind, given, lengths, bytes_half, bytes_single):
     else:
         numbers = (sum(int((distinct[rank] % world.size == world.rank).sum()) for rank in others)
                    + int((own % world.size != world.rank).sum()))
-    assert bytes_single - bytes_half == 2 * D * numbers, (kind, bytes_single, bytes_half, numbers)
+    assert (bytes_single - bytes_half == 2 * D * numbers).all(), (kind, bytes_single, bytes_half, numbers)
 
 
 def check_skipped(make, seed):
