@@ -16,7 +16,7 @@ _RANGES = {"uint32": (0, 2 ** 32), "int32": (-2 ** 31, 2 ** 31)}
 
 @register
 class _Restore(Operation):
-    """No output. The headers are the files' rows and bytes of a key."""
+    """No output. The headers are the files' rows, the bytes of a key, and when keys and values were written."""
 
     name = "transfer.sok_restore.restore"
     Config = sok_files.FilesConfig
@@ -28,15 +28,18 @@ class _Restore(Operation):
             pass  # they have been initialized; what is asked of the store below needs no variable
         files = sok_files.TableFiles(store.label, config.folder, table.kit_name, table.dim)
         request.state = _Source(store, files)
-        return np.array([files.rows, files.key_bytes], np.int64)
+        return np.array([files.rows, files.key_bytes, *files.written], np.int64)
 
     def run(self, request, config, world, headers):
         table = config.table
         if (headers != headers[0]).any():
+            rows, key_bytes, keys_written, values_written = headers.T.tolist()
             raise CallError(FAILED_PRECONDITION, (
-                "embedding table '{}': the ranks in turn see {} rows and {} bytes a key in '{}', expected the same on "
-                "all; restore_from_file needs a folder that all ranks share, under the same path").format(
-                    table.name, headers[:, 0].tolist(), headers[:, 1].tolist(), config.folder), agreed=True)
+                "embedding table '{}': the ranks in turn see {} rows and {} bytes a key in '{}', keys written at {} ns "
+                "and values at {} ns, expected the same on all; restore_from_file needs a folder that all ranks share, "
+                "under the same path, to which no other job dumps meanwhile (or copies that keep the times, as cp -p "
+                "makes them)").format(
+                    table.name, rows, key_bytes, config.folder, keys_written, values_written), agreed=True)
         with request_store(request, config, world, exclusive=True) as store:
             agreed(world, lambda: shard_load.replace(store, request.state))
 
@@ -102,7 +105,7 @@ class _Source:
         if twice is not None:
             raise CallError(INVALID_ARGUMENT, (
                 "{}: got key {} twice in '{}' of {} keys of {} bytes, expected every key once; was the table dumped "
-                "with another embedding_vec_size?").format(
+                "with another embedding_vec_size, or with keys that belong to other ranks?").format(
                     self._label, twice, self._files.keys_path, self._files.rows, self._files.key_bytes))
 
 
