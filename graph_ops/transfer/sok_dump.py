@@ -69,12 +69,19 @@ def _dump(store, counts, files):
 
 
 def _write_rows(store, before, files):
-    """Writes this rank's rows in row order, behind those of the ranks before it."""
-    dtype, place = sok_files.key_dtype(store.table), before
+    """Writes this rank's rows in row order, behind those of the ranks before it. Keys of other ranks are an error: there
+    they may have rows too, and which is right no restore could tell."""
+    dtype, place, world, strays = sok_files.key_dtype(store.table), before, store.world, 0
     rows = UsedRows(store)
     for keys in rows.keys():
+        strays += np.count_nonzero(store.table.placement.owners(keys, world.size) != world.rank)
         files.keys.write(place * dtype.itemsize, keys.astype(dtype, copy=False))
         place += len(keys)
+    if strays:
+        raise CallError(FAILED_PRECONDITION, (
+            "{}: got {} keys on rank {} that belong to other ranks (tf.nn.embedding_lookup gives keys rows on the rank "
+            "that looks them up), expected none: in these files each key has one row. Save the table with "
+            "sok.CheckpointManager, or look it up by sok.lookup_sparse").format(store.label, strays, world.rank))
     place = before
     for values in rows.values(store.rows):
         files.values.write(place * 4 * store.table.dim, values)
