@@ -143,6 +143,8 @@ def load(variables, parts, token, name="load_shard"):
                             op; parts that the op lacks are passed over. The arrays must stay as they are until the
                             next chunk is asked for
         unused()            None, or an iterator of float32 [n, D]: the rows of keys to come
+        fresh               where it has that: {part: number}, what rows that have keys now, in a hash table, and will
+                            have none then begin with in these parts
         admission()         where it has that: None, or an iterator of int64 [n], in all [1 + words]; else the table's
                             admission begins anew
         same_ranks          where it has that: whether it is what this rank has saved, keys of other ranks included

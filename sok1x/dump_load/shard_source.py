@@ -27,6 +27,7 @@ class ShardSource:
     Attributes:
         total: rows for this rank.
         begun: whether they have been asked for: what the table had is gone then.
+        fresh: {part: number} of those that rows without a key begin with; see `shard_transfer.load`.
 
     Raises:
         DamagedError: a key comes twice. MismatchError: the keys do not fit the table.
@@ -36,6 +37,7 @@ class ShardSource:
         self._files, self._table, self._world, self._parts = files, table, world, parts
         self._signed = table.hashed and table.key_dtype != "uint32"
         self.total, self.begun = 0, False
+        self.fresh: Dict[str, float] = {}
         if table.keys is not None and files.rows != table.keys:
             raise MismatchError("{} has {} rows, and the model's variable '{}' has {}.".format(
                 files.keys_path, files.rows, table.name, table.keys))
