@@ -24,7 +24,8 @@ class Saver:
     a hash table that has trained in this session before, they are other keys' then: run the slots' initializers after
     `restore_from_file` and `load_embedding_values`, or use `sok1x.load` or a `tf.train.Saver`, which do so.
 
-    No rank needs more memory than for its shard and buffers of some tens of megabytes.
+    No rank needs more memory than for its shard and buffers of some tens of megabytes; `restore_from_file`, to look for
+    repeated keys, a byte for each of its keys where these are more than 2^25.
 
     Example:
         >>> import tempfile
