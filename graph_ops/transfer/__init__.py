@@ -7,6 +7,7 @@
     shard_parts     rows by pieces, on their way through the host's memory
     distinct_keys   whether a key comes twice in a file
     sok_files       SOK 1.x's files of a table
+    sok_written     these while they are written
     sok_dump        a table of all ranks to them
     sok_restore     and from them
     sok_values      a table of all ranks from tensors

@@ -7,6 +7,7 @@ How wide a key is follows from the two files' sizes.
 """
 import contextlib
 import errno
+import fcntl
 import os
 import time
 from typing import NamedTuple
@@ -113,6 +114,11 @@ class File:
         """What the system says of it now."""
         with errors(self.label, self.path):
             return os.fstat(self._number)
+
+    def lock(self):
+        """Locks it until it is closed, where the file system has locks."""
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def set_size(self, nbytes):
         """Makes it that long, with zeros where nothing is written."""

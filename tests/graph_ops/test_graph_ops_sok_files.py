@@ -55,7 +55,7 @@ def test_files_that_are_replaced_again_and_again(dump, monkeypatch):
 
     monkeypatch.setattr(os, "open", opened)
     monkeypatch.setattr(sok_files, "_WAIT_SECONDS", 0)
-    with pytest.raises(CallError, match="label: '.*t_keys.file' and .*replaced 5 times while they were opened") as caught:
+    with pytest.raises(CallError, match="label: '.*t_keys.file' and .*replaced 5 times while they were") as caught:
         sok_files.TableFiles("label", dump.folder, "t", D)
     assert caught.value.code == ABORTED
 

@@ -162,7 +162,8 @@ def check_keys_of_other_ranks(folder):
     with tf.Graph().as_default(), tf.Session() as session:
         table = sok.DynamicVariable(dimension=D, initializer="ones", init_capacity=4, name="table")
         keys = tf.placeholder(tf.int64, [None])
-        rows, dump = tf.nn.embedding_lookup(table, keys), sok.Saver().dump_to_file(table, os.path.join(folder, "strays"))
+        rows = tf.nn.embedding_lookup(table, keys)
+        dump = sok.Saver().dump_to_file(table, os.path.join(folder, "strays"))
         session.run(tf.global_variables_initializer())
         session.run(rows, {keys: [7, 8] if world.rank else []})
         try:
