@@ -151,9 +151,9 @@ def load(variables, parts, token, name="load_shard"):
 
     With a hash table, rows are given out in the order in which keys come, from 0: the index is that which
     training makes. Without one a key says itself which row it has, and rows whose keys do not come stay as they are.
-    A key of another rank, a repeated key (without a hash table: the last one counts), too many rows, a part of another
-    dtype or shape are errors. What can be known before anything changes is; after an error later than that a hash
-    table is empty.
+    A key of another rank, with a hash table a repeated key, too many rows, a part of another dtype or shape are
+    errors; without a hash table nobody notices a repeated key, one of whose rows counts. What can be known before
+    anything changes is; after an error later than that a hash table is empty.
 
     Args:
       variables, parts, token: as for `save`.

@@ -5,10 +5,10 @@ from typing import Any, Dict, List, NamedTuple
 import numpy as np
 
 from sok1x.checkpoint import errors
+from sok1x.checkpoint.shard_names import KEYS
 from sok1x.checkpoint.stream_writer import StreamWriter, write_at
 from sok1x.checkpoint.writing import strays
 from sok1x.dump_load import layout
-from sok1x.dump_load.table_files import KEYS
 
 
 class PartFile(NamedTuple):
