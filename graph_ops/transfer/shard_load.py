@@ -7,6 +7,7 @@ from sok1x.cuda_kernels import arrays, fill, hash_index, scatter, unique
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.stores import growth, step_times
 from sok1x.graph_ops.stores.forgetting import SCORES
+from sok1x.graph_ops.transfer import shard_parts
 from sok1x.graph_ops.transfer.shard_parts import put, put_rows
 
 _KEYS_AT_ONCE = 1 << 20
@@ -17,12 +18,16 @@ def replace(store, source):
     store = store.whole(replaces=True)
     check_room(store, source.total)
     step_times.begin(store.request, store.table.name)
+    fresh = getattr(source, "fresh", None) or {}
+    used = store.used() if fresh and store.index is not None else 0
     with ShardWriter(store) as writer:
         for keys, parts in source.chunks():
             writer.append(keys, parts, of_any_rank=getattr(source, "same_ranks", False))
         if writer.written != source.total:
             raise CallError(INVALID_ARGUMENT, "{}: got {} rows to load, expected the {} that were announced".format(
                 store.label, writer.written, source.total))
+        for part, number in fresh.items():
+            writer.begin_anew(part, number, used)
         unused = source.unused()
         for values in () if unused is None else unused:
             writer.append_unused(values)
@@ -105,6 +110,14 @@ class ShardWriter:
                 with self._memory.used_again():
                     self._insert(piece)
             self.written += len(piece)
+
+    def begin_anew(self, part, number, end):
+        """Overwrites a part of the rows behind those that have been appended, up to row `end`, with a number."""
+        array = self._store.slots[part]
+        at_once = max(1, min(shard_parts.CHUNK_BYTES // array.row_bytes, end - self.written))
+        values = np.full((at_once,) + array.shape[1:], number, array.dtype)
+        for first in range(self.written, end, at_once):
+            put_rows(values[:end - first], array, first)
 
     def append_unused(self, values):
         """Overwrites rows not in use, the first one first, with float32 [n, D]."""

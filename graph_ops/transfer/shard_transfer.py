@@ -143,15 +143,17 @@ def load(variables, parts, token, name="load_shard"):
                             op; parts that the op lacks are passed over. The arrays must stay as they are until the
                             next chunk is asked for
         unused()            None, or an iterator of float32 [n, D]: the rows of keys to come
+        fresh               where it has that: {part: number}, what rows that have keys now, in a hash table, and will
+                            have none then begin with in these parts
         admission()         where it has that: None, or an iterator of int64 [n], in all [1 + words]; else the table's
                             admission begins anew
         same_ranks          where it has that: whether it is what this rank has saved, keys of other ranks included
 
     With a hash table, rows are given out in the order in which keys come, from 0: the index is that which
     training makes. Without one a key says itself which row it has, and rows whose keys do not come stay as they are.
-    A key of another rank, a repeated key (without a hash table: the last one counts), too many rows, a part of another
-    dtype or shape are errors. What can be known before anything changes is; after an error later than that a hash
-    table is empty.
+    A key of another rank, with a hash table a repeated key, too many rows, a part of another dtype or shape are
+    errors; without a hash table nobody notices a repeated key, one of whose rows counts. What can be known before
+    anything changes is; after an error later than that a hash table is empty.
 
     Args:
       variables, parts, token: as for `save`.

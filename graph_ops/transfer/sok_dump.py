@@ -1,5 +1,4 @@
 """A table of all ranks dumped to SOK's files."""
-import contextlib
 import os
 
 import numpy as np
@@ -10,6 +9,7 @@ from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.transfer import sok_files
+from sok1x.graph_ops.transfer.sok_written import WrittenFiles
 from sok1x.graph_ops.transfer.used_rows import UsedRows
 
 _BUFFER_BYTES = 16 << 20
@@ -44,7 +44,7 @@ class _Dump(Operation):
 
             agreed(world, look)
             counts = world.communicator.exchange_counts(used.repeat(world.size))
-            _dump(stores[0], counts, _Files(stores[0], config.folder, int(headers[0, 0])))
+            _dump(stores[0], counts, WrittenFiles(stores[0], config.folder, int(headers[0, 0])))
 
 
 def _dump(store, counts, files):
@@ -69,12 +69,21 @@ def _dump(store, counts, files):
 
 
 def _write_rows(store, before, files):
-    """Writes this rank's rows in row order, behind those of the ranks before it."""
-    dtype, place = sok_files.key_dtype(store.table), before
+    """Writes this rank's rows in row order, behind those of the ranks before it.
+
+    Keys of other ranks are an error: there they may have rows too, and which is right no restore could tell.
+    """
+    dtype, place, world, strays = sok_files.key_dtype(store.table), before, store.world, 0
     rows = UsedRows(store)
     for keys in rows.keys():
+        strays += np.count_nonzero(store.table.placement.owners(keys, world.size) != world.rank)
         files.keys.write(place * dtype.itemsize, keys.astype(dtype, copy=False))
         place += len(keys)
+    if strays:
+        raise CallError(FAILED_PRECONDITION, (
+            "{}: got {} keys on rank {} that belong to other ranks (tf.nn.embedding_lookup gives keys rows on the rank "
+            "that looks them up), expected none: in these files each key has one row. Save the table with "
+            "sok.CheckpointManager, or look it up by sok.lookup_sparse").format(store.label, strays, world.rank))
     place = before
     for values in rows.values(store.rows):
         files.values.write(place * 4 * store.table.dim, values)
@@ -155,89 +164,6 @@ class _Buffers:
         self._files.values.write(begin * ranks * 4 * dim, np.ascontiguousarray(by_rank.transpose(1, 0, 2)))
         keys = np.arange(begin * ranks, (begin + mine) * ranks, dtype=dtype)
         self._files.keys.write(begin * ranks * dtype.itemsize, keys)
-
-
-class _Files:
-    """The two files while all ranks write them, under names of their own.
-
-    Attributes:
-      keys, values: `sok_files.File`s after `open`.
-    """
-
-    def __init__(self, store, folder, token):
-        self._label, self._first = store.label, store.world.rank == 0
-        self._folder = folder
-        self._names = sok_files.paths(folder, store.table.kit_name)
-        self._partial = ["{}.{:014x}.tmp".format(name, token) for name in self._names]
-        self._aside = ["{}.{:014x}.old".format(name, token) for name in self._names]
-        self._left = []  # files that rank 0 has made and not renamed
-        self.keys = self.values = None
-
-    def create(self, sizes):
-        """Makes them, on rank 0."""
-        for path, nbytes in zip(self._partial, sizes) if self._first else ():
-            made = sok_files.File(self._label, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            self._left.append(path)
-            made.set_size(nbytes)
-            made.close()
-
-    def open(self, sizes):
-        """Opens what rank 0 has made, on every rank."""
-        opened = []
-        for path, nbytes in zip(self._partial, sizes):
-            if not os.path.exists(path) or os.path.getsize(path) != nbytes:
-                raise CallError(FAILED_PRECONDITION, (
-                    "{}: cannot see the file '{}' of {} bytes that rank 0 has made; dump_to_file needs a folder that "
-                    "all ranks share, under the same path").format(self._label, path, nbytes))
-            opened.append(sok_files.File(self._label, path, os.O_WRONLY))
-        self.keys, self.values = opened
-
-    def sync(self):
-        """Returns when what this rank has written is on the disk."""
-        self.keys.sync()
-        self.values.sync()
-
-    def publish(self):
-        """Gives them their names, on rank 0; where that fails the old files are as they were.
-
-        The old files step aside before, the keys first: whoever is stopped in between leaves a table without keys,
-        which no restore takes, but never the keys of one dump with the values of another.
-        """
-        if not self._first:
-            return
-        old = [(name, aside) for name, aside in zip(self._names, self._aside) if os.path.lexists(name)]
-        moves, done = old + list(zip(self._partial, self._names))[::-1], []
-        with sok_files.errors(self._label, self._names[0]):
-            try:
-                for source, target in moves:
-                    os.rename(source, target)
-                    done.append((source, target))
-            except OSError:
-                for source, target in reversed(done):
-                    os.rename(target, source)
-                raise
-            self._left = []
-            for _, aside in old:
-                os.unlink(aside)
-            _sync_folder(self._folder or ".")
-
-    def close(self):
-        """Closes them, and removes what has not got its name. Never raises: what became of the dump is agreed on."""
-        for file in (self.keys, self.values):
-            if file is not None:
-                with contextlib.suppress(OSError):
-                    file.close()
-        for path in self._left:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-
-
-def _sync_folder(folder):
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def dump(variables, folder, name="dump_to_file"):

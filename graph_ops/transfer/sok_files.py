@@ -7,12 +7,15 @@ How wide a key is follows from the two files' sizes.
 """
 import contextlib
 import errno
+import fcntl
 import os
+import time
 from typing import NamedTuple
 
 import numpy as np
 
 from sok1x.graph_ops.bridge.errors import (
+    ABORTED,
     FAILED_PRECONDITION,
     INTERNAL,
     INVALID_ARGUMENT,
@@ -27,6 +30,10 @@ _CODES = {errno.ENOENT: NOT_FOUND, errno.ENOTDIR: NOT_FOUND, errno.EACCES: PERMI
           errno.EPERM: PERMISSION_DENIED, errno.EROFS: PERMISSION_DENIED, errno.ENOSPC: RESOURCE_EXHAUSTED,
           errno.EDQUOT: RESOURCE_EXHAUSTED, errno.EFBIG: RESOURCE_EXHAUSTED, errno.EMFILE: RESOURCE_EXHAUSTED,
           errno.ENFILE: RESOURCE_EXHAUSTED, errno.EEXIST: FAILED_PRECONDITION, errno.EISDIR: FAILED_PRECONDITION}
+
+
+# How often files are opened of which others take the place meanwhile, and by how much longer it waits each time.
+_OPENED_AT_MOST, _WAIT_SECONDS = 5, 0.02
 
 
 class FilesConfig(NamedTuple):
@@ -72,8 +79,12 @@ def errors(label, path, wanted=0):
 
 
 def _free_bytes(folder):
-    found = os.statvfs(folder or ".")
-    return found.f_bavail * found.f_frsize
+    """How many bytes are free, in words: where the system does not say, that is no error beside the one at hand."""
+    try:
+        found = os.statvfs(folder or ".")
+    except OSError:
+        return "an unknown number"
+    return str(found.f_bavail * found.f_frsize)
 
 
 class File:
@@ -99,10 +110,15 @@ class File:
             os.close(number)
 
     @property
-    def size(self):
-        """Its bytes now."""
+    def status(self):
+        """What the system says of it now."""
         with errors(self.label, self.path):
-            return os.fstat(self._number).st_size
+            return os.fstat(self._number)
+
+    def lock(self):
+        """Locks it until it is closed, where the file system has locks."""
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def set_size(self, nbytes):
         """Makes it that long, with zeros where nothing is written."""
@@ -134,23 +150,44 @@ class File:
             os.fsync(self._number)
 
 
+def _open_both(label, folder, name):
+    """The keys and the values of one dump, open for reading.
+
+    Another job's dump may take their names at any time, so that keys and values that are opened one after the other may
+    be of two. They are of one if both names still are theirs afterwards, looked up in the order in which a dump gives
+    the names away. They are looked up by opening them, for of a name an NFS client may remember what it was.
+    """
+    both = paths(folder, name)
+    for again in range(_OPENED_AT_MOST):
+        time.sleep(again * _WAIT_SECONDS)
+        opened = [File(label, path, os.O_RDONLY) for path in both]
+        if all(os.path.samestat(one.status, File(label, one.path, os.O_RDONLY).status) for one in opened):
+            return opened
+    raise CallError(ABORTED, (
+        "{}: '{}' and '{}' were replaced {} times while they were opened, expected those of one dump: let no other job "
+        "dump to '{}' now").format(label, both[0], both[1], _OPENED_AT_MOST, folder))
+
+
 class TableFiles:
-    """Both files of a table, open for reading.
+    """Both files of a table, of one dump, open for reading.
 
     Args:
       label: the table and the rank, for errors. folder, name: see `paths`. dim: D.
 
     Attributes:
       rows: rows in the files. key_bytes: 4 or 8.
+      written: when the keys and the values were written last, in ns: what tells one dump from another on all ranks.
 
     Raises:
-      CallError: a file is missing, or their sizes do not fit each other.
+      CallError: a file is missing, their sizes do not fit each other, or others take their place again and again.
     """
 
     def __init__(self, label, folder, name, dim):
         self.label, self.dim = label, dim
-        self._keys, self._values = (File(label, path, os.O_RDONLY) for path in paths(folder, name))
-        keys_bytes, values_bytes = self._keys.size, self._values.size
+        self._keys, self._values = _open_both(label, folder, name)
+        keys, values = self._keys.status, self._values.status
+        self.written = keys.st_mtime_ns, values.st_mtime_ns
+        keys_bytes, values_bytes = keys.st_size, values.st_size
         self.rows, odd = divmod(values_bytes, 4 * dim)
         self.key_bytes = keys_bytes // self.rows if self.rows else 8
         if odd or self.key_bytes not in (4, 8) or self.key_bytes * self.rows != keys_bytes:

@@ -10,6 +10,7 @@ prefixes.py has the same below the prefix that a `tf.train.Saver` saves to.
 
 While a checkpoint is replaced there is a moment in which only the `.old` one is complete, and it counts then.
 """
+import contextlib
 import os
 import re
 import secrets
@@ -152,17 +153,36 @@ def publish_as(temporary: str, final: str) -> str:
     """As `publish`, to the folder `final`."""
     try:
         fsync_folder(temporary)
-        retired = None
-        if os.path.lexists(final):
-            retired = hidden(final, new_token(), "old")
-            os.rename(final, retired)
-        os.rename(temporary, final)
-        fsync_folder(os.path.dirname(final) or ".")
+        retired = put_in_place(temporary, final)
     except OSError as error:
         raise errors.of_write(error, final) from None
     if retired:
         _remove(retired)
     return final
+
+
+def put_in_place(temporary: str, final: str) -> Optional[str]:
+    """Gives a folder its name; one that has it steps aside. Where that fails both are as they were.
+
+    Returns:
+        Where the one is now that was there; None where there was none.
+
+    Raises:
+        OSError, WriteError: The system refuses.
+    """
+    retired = hidden(final, new_token(), "old") if os.path.lexists(final) else None
+    done = []
+    try:
+        for source, target in ([(final, retired)] if retired else []) + [(temporary, final)]:
+            os.rename(source, target)
+            done.append((source, target))
+        fsync_folder(os.path.dirname(final) or ".")
+    except (OSError, errors.WriteError):
+        with contextlib.suppress(OSError):  # what has failed first is told
+            for source, target in reversed(done):
+                os.rename(target, source)
+        raise
+    return retired
 
 
 def kept(directory: str, keep: Optional[int]) -> List[Found]:

@@ -11,6 +11,14 @@ _SYNC_BYTES = 64 << 20
 _syncs = ThreadPoolExecutor(1, "sok1x-sync")
 
 
+def write_at(fd: int, data: bytes, offset: int) -> None:
+    """Writes all of the data at a place: the system may take some of it only. Raises OSError."""
+    left = memoryview(data)
+    while len(left):
+        done = os.pwrite(fd, left, offset)
+        left, offset = left[done:], offset + done
+
+
 class StreamWriter:
     """Writes to a file that is open.
 
@@ -46,7 +54,7 @@ class StreamWriter:
         """Writes the file's first bytes, if any are given, waits until the disk has all, and closes the file."""
         with self._refusals():
             if first:
-                os.pwrite(self._fd, first, 0)
+                write_at(self._fd, first, 0)
             if self._sync is not None:
                 self._sync.result()  # an error that it has met is told once, and so not by the next
             os.fsync(self._fd)

@@ -9,6 +9,7 @@ The files:
 In a session, all ranks together:
     call             what both functions are given, looked at
     transfers        the ops that move a shard
+    slot_numbers     what slots begin with
     shard_sink       a rank's rows into the files
     shard_source     and out of them
     dumping          `sok.dump`

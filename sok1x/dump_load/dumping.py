@@ -8,6 +8,7 @@ from sok1x import launch
 from sok1x.checkpoint import errors, folders, shard_names, transfer
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.ranks import expect_seen
+from sok1x.checkpoint.shard_names import KEYS, ROWS
 from sok1x.checkpoint.tables import let_leave
 from sok1x.dump_load import call as calls
 from sok1x.dump_load import folder as dump_folder
@@ -17,8 +18,6 @@ from sok1x.dump_load.shard_sink import PartFile, ShardSink, create
 from sok1x.dump_load.transfers import TableTransfers
 from sok1x.graph_ops.stores import cache
 from sok1x.graph_ops.stores.forgetting import FREE
-
-KEYS, ROWS = shard_names.KEYS, shard_names.ROWS
 
 
 def dump(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.Session] = None) -> None:

@@ -7,6 +7,7 @@
 What else lies in a folder that is replaced, as files of the user's, is moved into the new one; the file with which a
 job locks that folder is in both at once, or another job could lock a second one.
 """
+import contextlib
 import errno
 import os
 import re
@@ -50,21 +51,18 @@ class Writing:
         self._lock = FolderLock(self.path, _LOCK).acquire()
 
     def publish(self) -> None:
-        """Gives the folder, whose files are on the disk, its name."""
+        """Gives the folder, whose files are on the disk, its name. Where that fails the one that was there keeps it."""
         try:
-            replaced = None
             folders.fsync_folder(self.path)
             if os.path.lexists(self._final):
                 shutil.copymode(self._final, self.path)
                 _keep_lock(self._final, self.path)
-                replaced = folders.hidden(self._final, folders.new_token(), "old")
-                os.rename(self._final, replaced)
-            os.rename(self.path, self._final)
-            os.unlink(os.path.join(self._final, _LOCK))
-            self._lock.release()
-            folders.fsync_folder(os.path.dirname(self._final))
+            replaced = folders.put_in_place(self.path, self._final)
         except OSError as error:
             raise self._of_publishing(error) from None
+        # The dump is there: what follows makes it none that has failed.
+        _unlink(os.path.join(self._final, _LOCK))
+        self._lock.release()
         if replaced is not None:
             _replace(replaced, self._final)
 
@@ -147,11 +145,17 @@ def _keep_lock(old: str, new: str) -> None:
 
 
 def _replace(old: str, new: str) -> None:
-    """Moves what is no dump's from one folder into another, and removes the one. What cannot be moved stays there."""
-    whole = True
-    for name in sorted(os.listdir(old)):
+    """Moves what is no dump's from one folder into another, and removes the one. What cannot be moved stays there, and
+    nothing else: of a dump that has been replaced nothing may come back."""
+    try:
+        _unlink(os.path.join(old, layout.META_INFO))  # first: without it the folder is no dump
+        names, whole = sorted(os.listdir(old)), True
+    except OSError:
+        return  # the next dump tries again
+    for name in names:
         path, target = os.path.join(old, name), os.path.join(new, name)
         if _of_dump(path, name):
+            _unlink(path)
             continue
         try:
             if name == folder_lock.NAME and os.path.lexists(target):
@@ -164,6 +168,11 @@ def _replace(old: str, new: str) -> None:
             whole = False
     if whole:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 def _of_dump(path: str, name: str) -> bool:
@@ -183,10 +192,12 @@ def _of_dump(path: str, name: str) -> bool:
 
 
 def _hidden(final: str) -> List[str]:
+    """The folders that are one day `final` or have been, that with the newest dump first."""
     directory, name = os.path.split(final)
     pattern = re.compile(r"\.{}\.[0-9a-f]{{16}}\.(tmp|old)\Z".format(re.escape(name)))
     try:
         names = os.listdir(directory)
     except OSError:
         return []
-    return [os.path.join(directory, one) for one in sorted(names) if pattern.match(one)]
+    paths = [os.path.join(directory, one) for one in names if pattern.match(one)]
+    return sorted(paths, key=lambda path: (identity(path) or (0, 0), path), reverse=True)

@@ -12,7 +12,7 @@ from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.ranks import expect_seen
 from sok1x.dump_load import call as calls
 from sok1x.dump_load import folder as dump_folder
-from sok1x.dump_load import layout
+from sok1x.dump_load import layout, slot_numbers
 from sok1x.dump_load.call import Call
 from sok1x.dump_load.shard_source import ShardSource
 from sok1x.dump_load.table_files import TableFiles, Wanted
@@ -28,7 +28,8 @@ def load(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
     slots do, for they would belong to other keys. Otherwise what is not loaded stays as it is. All rows count as
     changed for `sok.incremental_dump`.
 
-    Before anything changes all ranks look at all heads and lengths, and at all keys. It works at once, also in a
+    Before anything changes all ranks look at all heads and lengths, and at all keys, which a rank that has many of its
+    own reads up to 18 times, with a byte of memory for each of these. It works at once, also in a
     finalized graph: call it between two steps, on all ranks alike, after the variables' initializers have run.
 
     Args:
@@ -42,7 +43,9 @@ def load(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
         ValueError: no variables, one twice, variables of two graphs, or two whose files would have one name.
         RuntimeError: as for `sok.dump`.
         sok1x.checkpoint.CheckpointError: on all ranks where one of them finds no dump, no such table or slot, a damaged
-            file, or a table that is not the model's; nothing has changed then.
+            file, or a table that is not the model's; nothing has changed then. A disk or memory may fail later, while
+            tables are replaced: each has been loaded then, or is empty, or has what it had; but where it had more keys,
+            the slots of one with a cache, or whose optimizer begins with other than one number, may have begun anew.
 
     Example:
         >>> import os, tempfile
@@ -115,10 +118,17 @@ class _Loading:
         session = self._call.session
         hashed = [(table, source) for table, source in zip(self._call.tables, sources) if table.variable.table.hashed]
         used = session.run([table.variable.index[-1] for table, _ in hashed])
-        # Rows that are in use now and will not be then would leave their slots to keys to come.
-        slots_anew.begin_all(session, [
-            slots_anew.Anew(table.variable, table.slots.variables.values(), _most_rows(table, source, count))
-            for (table, source), count in zip(hashed, used) if count > source.total])
+        anew = []
+        for (table, source), count in zip(hashed, used):
+            # Rows that are in use now and will not be then would leave their slots to keys to come.
+            if count > source.total and table.slots.variables:
+                numbers = slot_numbers.of(table)
+                if numbers is not None:
+                    source.fresh = numbers  # they begin anew as the table is replaced, not before
+                else:
+                    anew.append(slots_anew.Anew(table.variable, table.slots.variables.values(),
+                                                _most_rows(table, source, count)))
+        slots_anew.begin_all(session, anew)
         try:
             transfer.run_all(session, [table.load for table in self._call.tables], sources)
         except BaseException:
@@ -136,7 +146,7 @@ class _Loading:
         anew = []
         for (table, source), before, count in zip(hashed, used, now):
             if failed and not source.begun:
-                continue  # it has what it had
+                continue  # it has what it had, but for slots that had to begin anew before
             most = _most_rows(table, source, before)
             anew.append(slots_anew.Anew(table.variable, _other_slots(table, states), most))
             if failed and count != source.total:

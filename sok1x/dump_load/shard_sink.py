@@ -5,10 +5,10 @@ from typing import Any, Dict, List, NamedTuple
 import numpy as np
 
 from sok1x.checkpoint import errors
-from sok1x.checkpoint.stream_writer import StreamWriter
+from sok1x.checkpoint.shard_names import KEYS
+from sok1x.checkpoint.stream_writer import StreamWriter, write_at
 from sok1x.checkpoint.writing import strays
 from sok1x.dump_load import layout
-from sok1x.dump_load.table_files import KEYS
 
 
 class PartFile(NamedTuple):
@@ -38,7 +38,7 @@ def create(files: List[PartFile], rows: int) -> None:
             fd = os.open(part.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             try:
                 os.ftruncate(fd, wanted)
-                os.pwrite(fd, head, 0)
+                write_at(fd, head, 0)
                 os.fsync(fd)
             finally:
                 os.close(fd)

@@ -8,10 +8,9 @@ import numpy as np
 
 from sok1x.checkpoint import errors, open_file
 from sok1x.checkpoint.errors import DamagedError, MismatchError
+from sok1x.checkpoint.shard_names import KEYS
 from sok1x.dump_load import layout
 from sok1x.dump_load.layout import TableInfo
-
-KEYS = "keys"
 
 
 class Wanted(NamedTuple):

@@ -24,7 +24,8 @@ class Saver:
     a hash table that has trained in this session before, they are other keys' then: run the slots' initializers after
     `restore_from_file` and `load_embedding_values`, or use `sok1x.load` or a `tf.train.Saver`, which do so.
 
-    No rank needs more memory than for its shard and buffers of some tens of megabytes.
+    No rank needs more memory than for its shard and buffers of some tens of megabytes; `restore_from_file`, to look for
+    repeated keys, a byte for each of its keys where these are more than 2^25.
 
     Example:
         >>> import tempfile
@@ -66,8 +67,8 @@ class Saver:
         Raises:
             TypeError: embedding_variable is no `EmbeddingVariable` of float32 rows, or filepath no str.
             ValueError: filepath is empty.
-            tf.errors.FailedPreconditionError: (when run) the table is not initialized, or a rank does not see rank
-                0's files.
+            tf.errors.FailedPreconditionError: (when run) the table is not initialized, a rank does not see rank 0's
+                files, or has keys of other ranks, to which tf.nn.embedding_lookup has given rows.
             tf.errors.ResourceExhaustedError: (when run) the disk is full.
 
         Example:
@@ -95,7 +96,8 @@ class Saver:
         A hash table has exactly the files' keys afterwards; without one, rows whose keys are not in the files stay as
         they are. The files may come from any number of ranks. How wide their keys are follows from their sizes (4 or 8
         bytes a row; those of 4 are unsigned), so that what an int64 table dumped loads into a uint32 one, and the
-        reverse. All ranks read all keys and check them before anything changes.
+        reverse. All ranks read all keys and check them before anything changes. Keys and rows are of one dump, also
+        where another job dumps to the folder meanwhile.
 
         With a Keras initializer object the rows of keys to come are left as they are too: restore into a table that
         has just been initialized.
@@ -116,6 +118,7 @@ class Saver:
                 this table: beyond its key_dtype, or without a hash table beyond its V * N keys.
             tf.errors.ResourceExhaustedError: (when run) a rank has more keys than rows.
             tf.errors.FailedPreconditionError: (when run) the table is not initialized, or ranks see different files.
+            tf.errors.AbortedError: (when run) other files take the place of these again and again.
 
         Example:
             >>> import tempfile

@@ -1,4 +1,5 @@
 """Folders of checkpoints: at every moment, whatever was interrupted, the last complete one is found."""
+import errno
 import os
 import signal
 import subprocess
@@ -7,7 +8,7 @@ import sys
 import pytest
 
 from sok1x.checkpoint import folder_lock, folders, manifest
-from sok1x.checkpoint.errors import LockedError, NotFoundError
+from sok1x.checkpoint.errors import LockedError, NotFoundError, WriteError
 from sok1x.checkpoint.folder_lock import FolderLock
 
 
@@ -98,6 +99,31 @@ def test_a_death_while_one_is_replaced(tmp_path, monkeypatch, renames, expected)
         folders.remove_leftovers(lock)
     assert content(folders.latest(str(tmp_path))) == expected
     assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "model.ckpt-5"]
+
+
+@pytest.mark.parametrize("refused", ["the old one's", "the new one's", "the folder's"])
+def test_one_that_cannot_be_replaced_stays(tmp_path, monkeypatch, refused):
+    """Its own name, the new one's, or what the disk has of both is what the system refuses."""
+    final = make(tmp_path, 5, "old")
+    temporary = make(tmp_path, 5, "new", publish=False)
+    rename, fsync = os.rename, folders.fsync_folder
+
+    def renamed(source, target):
+        if source == {"the old one's": final, "the new one's": temporary}.get(refused):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        rename(source, target)
+
+    def synced(path):
+        if refused == "the folder's" and path == str(tmp_path):
+            raise WriteError("Cannot write: Input/output error")
+        fsync(path)
+
+    monkeypatch.setattr(os, "rename", renamed)
+    monkeypatch.setattr(folders, "fsync_folder", synced)
+    with pytest.raises(WriteError, match="Input/output error"):
+        folders.publish(temporary, str(tmp_path), 5)
+    assert sorted(os.listdir(str(tmp_path))) == [os.path.basename(temporary), "model.ckpt-5"]
+    assert content(folders.latest(str(tmp_path))) == "old"
 
 
 def test_one_that_was_replaced_does_not_count_beside_its_successor(tmp_path):

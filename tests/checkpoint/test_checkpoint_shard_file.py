@@ -25,6 +25,15 @@ def write(path, rows, chunks=(), part="rows", block_bytes=4096):
     return writer.close()
 
 
+def test_a_header_that_the_system_takes_by_pieces(tmp_path, monkeypatch):
+    """As it may: it then says how much it has taken."""
+    rows, stock = np.arange(7, dtype=np.float32), os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: stock(fd, bytes(data)[:5], offset))
+    write(tmp_path / "file", rows)
+    with ShardFileReader(str(tmp_path / "file"), "a/b") as reader:
+        assert reader.read(0, 7).tolist() == rows.tolist()
+
+
 @pytest.mark.parametrize("dtype", shard_header.DTYPES)
 @pytest.mark.parametrize("row_shape", [(), (1,), (3,), (2, 5), (2048,)])
 def test_rows_come_back(tmp_path, seed, dtype, row_shape):

@@ -16,14 +16,13 @@ from mpi4py import MPI
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError, open_file, stream_writer
-from sok1x.dump_load import shard_source
-from sok1x.graph_ops.transfer import distinct_keys, shard_parts
+from sok1x.graph_ops.transfer import distinct_keys, keyed_files, shard_parts
 
 world = MPI.COMM_WORLD
 KEYS = [-2 ** 63, 2 ** 63 - 1, -1, 0, 5, 7, 12, 1000, 2 ** 31]
 SLOTS = ("m", "v")
 # Small buffers, so that everything takes several rounds.
-shard_source._BUFFER_BYTES, shard_source._KEYS_AT_ONCE, distinct_keys._COMPARED_AT_ONCE = 5 * 4 * D, 3, 4
+keyed_files.BUFFER_BYTES, keyed_files.KEYS_AT_ONCE, distinct_keys._COMPARED_AT_ONCE = 5 * 4 * D, 3, 4
 shard_parts.CHUNK_BYTES = 2 * 4 * D
 
 

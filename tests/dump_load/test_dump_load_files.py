@@ -10,6 +10,8 @@ from dump_model import ROWS, D, Model, same
 from kit_files import Table
 
 import sok1x as sok
+from sok1x.dump_load import layout
+from sok1x.dump_load.shard_sink import PartFile, create
 
 v1 = tf
 KERAS = tf.keras.optimizers
@@ -57,6 +59,14 @@ def expected(model, optimizer="None", renamed=None):
         tables.append(Table(kit_files.stem(table.name), keys, values[:n], optimizer,
                             {slot: value[:n] for slot, value in found.items()}))
     return tables
+
+
+def test_a_head_that_the_system_takes_by_pieces(tmp_path, monkeypatch):
+    stock = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: stock(fd, bytes(data)[:100], offset))
+    head = layout.Head("table", layout.KEY, "", "int64")
+    create([PartFile("keys", str(tmp_path / "file"), head, 8)], 3)
+    assert (tmp_path / "file").read_bytes() == kit_files.head("table", 0, "", "int64") + bytes(24)
 
 
 def contents(folder):

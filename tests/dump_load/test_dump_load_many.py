@@ -7,8 +7,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
-from sok1x.checkpoint.errors import DamagedError
+from sok1x.checkpoint.errors import CheckpointError, DamagedError
 from sok1x.dump_load.shard_source import ShardSource
+from sok1x.graph_ops.operations import embedding
+from sok1x.graph_ops.transfer import shard_load
 
 
 class Counting(tf.Session):
@@ -102,3 +104,34 @@ def test_a_load_that_fails_leaves_no_slots_of_other_keys(tmp_path, monkeypatch, 
             else:
                 assert [part.tolist() for part in sok.export(table, session)] == before[name]
                 assert np.allclose(values[:2], 5.1)
+
+
+@pytest.mark.parametrize("kind", ["growing", "fixed"])
+def test_slots_begin_anew_only_once_their_table_is_replaced(tmp_path, monkeypatch, kind):
+    """Of rows that keys have now and will not have then. A load that fails before that changes nothing."""
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.EmbeddingVariable(rows=8, dim=2, initializer="ones") if kind == "fixed" else sok.DynamicVariable(
+            dimension=2, initializer="ones", init_capacity=8)
+        ids = tf.placeholder(tf.int64, [None])
+        optimizer = sok.OptimizerWrapper(tf.train.AdagradOptimizer(0.1))
+        rows = embedding.lookup_dense(table.table_variables, ids, True)
+        step = optimizer.apply_gradients([(tf.IndexedSlices(tf.ones([3, 2]), tf.range(3), tf.constant([8, 2])), table)])
+        slot, = optimizer.variables()
+        session.run(tf.global_variables_initializer())
+        session.run(rows, {ids: [7, 9]})
+        session.run(step)
+        sok.dump(str(tmp_path), table, optimizer, session)
+        session.run(rows, {ids: [5]})
+        session.run(step)
+        before = session.run([slot, table] + list(table.index))
+        assert before[0][:4].tolist() == [[np.float32(2.1)] * 2] * 3 + [[np.float32(0.1)] * 2]
+        with monkeypatch.context() as patched:
+            patched.setattr(shard_load, "check_total", lambda store, total: 1 / 0)
+            with pytest.raises(CheckpointError, match="division by zero"):
+                sok.load(str(tmp_path), table, optimizer, session)
+        for one, two in zip(session.run([slot, table] + list(table.index)), before):
+            np.testing.assert_array_equal(one, two)
+        sok.load(str(tmp_path), table, optimizer, session)
+        assert sok.export(table, session)[0].tolist() == [7, 9]
+        np.testing.assert_allclose(session.run(slot)[:, 0], [1.1] * 2 + [0.1] * 6)

@@ -1,4 +1,5 @@
 """Dumps into folders that are there, and beside others."""
+import errno
 import os
 import shutil
 
@@ -54,6 +55,77 @@ def test_a_folder_that_cannot_be_replaced(model, tmp_path, monkeypatch, code):
     assert os.listdir(path) == [] and os.listdir(str(tmp_path)) == ["mounted"]
     model.dump(os.path.join(path, "new"))
     assert model.loaded(os.path.join(path, "new")) == 2
+
+
+@pytest.mark.parametrize("refused", ["rename", "fsync_folder"])
+def test_a_dump_that_does_not_get_its_name_leaves_the_old_one(model, tmp_path, monkeypatch, refused):
+    path = str(tmp_path / "dump")
+    model.set(2)
+    model.dump(path)
+    (tmp_path / "dump" / "mine").write_text("kept")
+    before = os.listdir(path)
+    module = os if refused == "rename" else dump_folder.folders
+    stock = getattr(module, refused)
+
+    def fail(*arguments):
+        if arguments[-1] == (path if refused == "rename" else str(tmp_path)) and fails:
+            fails.clear()
+            raise OSError(errno.EIO, os.strerror(errno.EIO)) if refused == "rename" else WriteError("no: Input/output")
+        return stock(*arguments)
+
+    fails = [True]
+    monkeypatch.setattr(module, refused, fail)
+    model.set(3)
+    with pytest.raises(WriteError, match="Input/output"):
+        model.dump(path)
+    assert os.listdir(str(tmp_path)) == ["dump"] and sorted(os.listdir(path)) == sorted(before)
+    assert model.loaded(path) == 2
+
+
+def test_what_is_left_of_a_replaced_dump_is_none(model, tmp_path, monkeypatch):
+    """A file of the user's that has the name of one of the new dump's stays where the old dump was, alone."""
+    path = str(tmp_path / "dump")
+    model.set(2)
+    model.dump(path)
+    (tmp_path / "dump" / "table_0-key").write_text("mine")
+    model.set(3)
+    model.dump(path)
+    left = [name for name in os.listdir(str(tmp_path)) if name != "dump"]
+    assert len(left) == 1 and os.listdir(str(tmp_path / left[0])) == ["table_0-key"]
+    assert (tmp_path / left[0] / "table_0-key").read_text() == "mine" and model.loaded(path) == 3
+    shutil.rmtree(path)
+    assert model.loaded(path) is None
+
+
+def test_of_several_that_were_replaced_the_newest_counts(model, tmp_path):
+    path = str(tmp_path / "dump")
+    for factor, token in ((2, "f"), (4, "0"), (3, "a")):
+        model.set(factor)
+        model.dump(str(tmp_path / "other"))
+        os.utime(str(tmp_path / "other" / "meta_info"), (factor, factor))
+        os.rename(str(tmp_path / "other"), str(tmp_path / ".dump.{}.old".format(token * 16)))
+    assert model.loaded(path) == 4
+    dump_folder._remove_leftovers(path)
+    assert os.listdir(str(tmp_path)) == ["dump"] and model.loaded(path) == 4
+
+
+def test_a_dump_that_has_its_name_does_not_fail_for_what_was_there(model, tmp_path, monkeypatch):
+    path = str(tmp_path / "dump")
+    model.dump(path)
+    stock = os.listdir
+
+    def listdir(folder):
+        if str(folder).endswith(".old"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stock(folder)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    model.set(3)
+    model.dump(path)
+    monkeypatch.undo()
+    assert model.loaded(path) == 3
+    shutil.rmtree(path)
+    assert model.loaded(path) is None
 
 
 @needs_root

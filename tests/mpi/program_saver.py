@@ -11,13 +11,13 @@ import sys
 import numpy as np
 from saver_model import Model
 
-from sok1x.graph_ops.transfer import distinct_keys, sok_dump, sok_restore, sok_values
+from sok1x.graph_ops.transfer import distinct_keys, keyed_files, sok_dump, sok_values
 
 V, D = 97, 5
 INT64 = np.iinfo(np.int64)
 # Small buffers, so that everything takes several rounds.
-sok_dump._BUFFER_BYTES = sok_restore._BUFFER_BYTES = 50 * 4 * D
-sok_restore._KEYS_AT_ONCE, distinct_keys._COMPARED_AT_ONCE, sok_values._ROWS_AT_ONCE = 31, 17, 8
+sok_dump._BUFFER_BYTES = keyed_files.BUFFER_BYTES = 50 * 4 * D
+keyed_files.KEYS_AT_ONCE, distinct_keys._COMPARED_AT_ONCE, sok_values._ROWS_AT_ONCE = 31, 17, 8
 
 
 def cases(seed):

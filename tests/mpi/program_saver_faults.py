@@ -11,6 +11,7 @@ import tensorflow.compat.v1 as tf
 from mpi4py import MPI
 from saver_model import Model
 
+import sok1x as sok
 from sok1x.graph_ops.transfer import sok_dump
 
 errors = tf.errors
@@ -148,7 +149,29 @@ def check_ranks_without_a_common_folder(folder):
     np.arange(world.rank + 1).astype("<i8").tofile("tables/EmbeddingVariable_keys.file")
     rows.tofile("tables/EmbeddingVariable_values.file")
     refused(model, model.restore, errors.FailedPreconditionError, "[1, 2, 3] rows", "a folder that all ranks share")
+    for what, values in (("keys", np.arange(2)), ("values", np.ones([2, D], "<f4"))):  # of the same sizes everywhere
+        path = "tables/EmbeddingVariable_{}.file".format(what)
+        values.tofile(path)
+        os.utime(path, ns=(0, 5 if what == "keys" else world.rank))
+    refused(model, model.restore, errors.FailedPreconditionError, "[5, 5, 5] ns and values at [0, 1, 2] ns")
     os.chdir(folder)
+
+
+def check_keys_of_other_ranks(folder):
+    """Which a lookup that is of this rank alone has given rows."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.DynamicVariable(dimension=D, initializer="ones", init_capacity=4, name="table")
+        keys = tf.placeholder(tf.int64, [None])
+        rows = tf.nn.embedding_lookup(table, keys)
+        dump = sok.Saver().dump_to_file(table, os.path.join(folder, "strays"))
+        session.run(tf.global_variables_initializer())
+        session.run(rows, {keys: [7, 8] if world.rank else []})
+        try:
+            session.run(dump)
+            raise AssertionError("not refused")
+        except errors.FailedPreconditionError as error:
+            assert "on rank 1: got 1 keys on rank 1 that belong to other ranks" in error.message, error.message
+    assert files(os.path.join(folder, "strays")) == {}
 
 
 def check_restore(folder):
@@ -205,6 +228,7 @@ def main():
     folder = sys.argv[1]
     check_dump(folder)
     check_ranks_without_a_common_folder(folder)
+    check_keys_of_other_ranks(folder)
     check_restore(folder)
     check_load()
     check_one_rank_not_initialized(os.path.join(folder, "restore"))

@@ -9,7 +9,7 @@ from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
 from sok1x.graph_ops.operations import embedding
-from sok1x.graph_ops.transfer import distinct_keys, sok_dump, sok_files, sok_restore, sok_values
+from sok1x.graph_ops.transfer import distinct_keys, keyed_files, sok_dump, sok_files, sok_values
 
 v1 = tf
 V, D = 40, 3
@@ -73,8 +73,8 @@ def content(folder, dtype="<i8"):
 def small_buffers(monkeypatch):
     """Everything takes several rounds."""
     monkeypatch.setattr(sok_dump, "_BUFFER_BYTES", 5 * 4 * D)
-    monkeypatch.setattr(sok_restore, "_BUFFER_BYTES", 5 * 4 * D)
-    monkeypatch.setattr(sok_restore, "_KEYS_AT_ONCE", 7)
+    monkeypatch.setattr(keyed_files, "BUFFER_BYTES", 5 * 4 * D)
+    monkeypatch.setattr(keyed_files, "KEYS_AT_ONCE", 7)
     monkeypatch.setattr(distinct_keys, "_COMPARED_AT_ONCE", 3)
     monkeypatch.setattr(sok_values, "_ROWS_AT_ONCE", 4)
 

@@ -1,0 +1,82 @@
+"""SOK 1.x's files of a table, opened while another job dumps to the same folder."""
+import errno
+import os
+
+import numpy as np
+import pytest
+
+from sok1x.graph_ops.bridge.errors import ABORTED, RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.transfer import sok_files
+
+D = 2
+
+
+@pytest.fixture
+def dump(tmp_path):
+    """A function that gives a folder, as a dump does, files of keys k and k + 1, whose rows say which keys they are."""
+    made = iter(range(1000))
+
+    def give(key):
+        keys, number = np.array([key, key + 1]), next(made)
+        for values, path in list(zip((keys, keys.repeat(D).astype("<f4")), sok_files.paths(str(tmp_path), "t")))[::-1]:
+            values.tofile("{}.{}.tmp".format(path, number))
+            os.rename("{}.{}.tmp".format(path, number), path)
+
+    give(0)
+    give.folder = str(tmp_path)
+    return give
+
+
+@pytest.mark.parametrize("moment", range(5))
+def test_keys_and_values_are_of_one_dump(dump, monkeypatch, moment):
+    real, calls = os.open, []
+
+    def opened(*arguments):
+        calls.append(arguments)
+        if len(calls) == moment:
+            dump(100)
+        return real(*arguments)
+
+    monkeypatch.setattr(os, "open", opened)
+    files = sok_files.TableFiles("label", dump.folder, "t", D)
+    first = 100 if moment in (1, 2, 3, 4) else 0
+    assert files.keys(0, 2).tolist() == [first, first + 1]
+    np.testing.assert_array_equal(files.values(0, 2), files.keys(0, 2).repeat(D).reshape(2, D))
+
+
+def test_files_that_are_replaced_again_and_again(dump, monkeypatch):
+    real, calls = os.open, []
+
+    def opened(*arguments):
+        number = real(*arguments)
+        calls.append(arguments)
+        dump(len(calls))
+        return number
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(sok_files, "_WAIT_SECONDS", 0)
+    with pytest.raises(CallError, match="label: '.*t_keys.file' and .*replaced 5 times while they were") as caught:
+        sok_files.TableFiles("label", dump.folder, "t", D)
+    assert caught.value.code == ABORTED
+
+
+def test_files_of_two_dumps_differ_for_the_ranks(dump):
+    """Also where they have the same keys and sizes."""
+    seen = []
+    for time in (1, 2):
+        dump(0)
+        for path in sok_files.paths(dump.folder, "t"):
+            os.utime(path, ns=(time, time))
+        seen.append(sok_files.TableFiles("label", dump.folder, "t", D).written)
+    assert seen == [(1, 1), (2, 2)]
+
+
+def test_a_full_disk_that_does_not_say_how_full(monkeypatch):
+    def statvfs(path):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    with pytest.raises(CallError, match="5 bytes were to be written, an unknown number are free") as caught:
+        with sok_files.errors("label", "path", 5):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert caught.value.code == RESOURCE_EXHAUSTED
