@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import time
+import zlib
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ _CODES = {errno.ENOENT: NOT_FOUND, errno.ENOTDIR: NOT_FOUND, errno.EACCES: PERMI
 
 # How often files are opened of which others take the place meanwhile, and by how much longer it waits each time.
 _OPENED_AT_MOST, _WAIT_SECONDS = 5, 0.02
+_SAMPLES, _SAMPLE_BYTES = 256, 4096  # of each file, by which ranks compare what they see
 
 
 class FilesConfig(NamedTuple):
@@ -168,6 +170,16 @@ def _open_both(label, folder, name):
         "dump to '{}' now").format(label, both[0], both[1], _OPENED_AT_MOST, folder))
 
 
+def _sample(file, nbytes):
+    """Pieces of a file, all over it."""
+    piece = min(nbytes, _SAMPLE_BYTES)
+    pieces = min(_SAMPLES, -(-nbytes // _SAMPLE_BYTES))
+    found = np.empty((pieces, piece), np.uint8)
+    for number, out in enumerate(found):
+        file.read((nbytes - piece) * number // max(1, pieces - 1), out)
+    return found.tobytes()
+
+
 class TableFiles:
     """Both files of a table, of one dump, open for reading.
 
@@ -176,7 +188,8 @@ class TableFiles:
 
     Attributes:
       rows: rows in the files. key_bytes: 4 or 8.
-      written: when the keys and the values were written last, in ns: what tells one dump from another on all ranks.
+      written: when the keys and the values were written last, in ns. sample: a checksum of some of their bytes. These
+        tell one dump from another on all ranks: copies of one may have other times.
 
     Raises:
       CallError: a file is missing, their sizes do not fit each other, or others take their place again and again.
@@ -187,6 +200,7 @@ class TableFiles:
         self._keys, self._values = _open_both(label, folder, name)
         keys, values = self._keys.status, self._values.status
         self.written = keys.st_mtime_ns, values.st_mtime_ns
+        self.sample = zlib.crc32(_sample(self._values, values.st_size), zlib.crc32(_sample(self._keys, keys.st_size)))
         keys_bytes, values_bytes = keys.st_size, values.st_size
         self.rows, odd = divmod(values_bytes, 4 * dim)
         self.key_bytes = keys_bytes // self.rows if self.rows else 8

@@ -71,6 +71,23 @@ def test_files_of_two_dumps_differ_for_the_ranks(dump):
     assert seen == [(1, 1), (2, 2)]
 
 
+@pytest.mark.parametrize("nbytes", [0, 1, 4096, 4097, 2000003])
+def test_samples_tell_files_from_each_other(tmp_path, nbytes, seed):
+    """What differs in 1 of 100 bytes; and a sample of all of a file that is no larger."""
+    random, path = np.random.RandomState(seed), str(tmp_path / "file")
+    content = random.randint(0, 256, nbytes).astype(np.uint8)
+
+    def sample():
+        content.tofile(path)
+        return sok_files._sample(sok_files.File("label", path, os.O_RDONLY), nbytes)
+
+    first = sample()
+    assert first == sample() and len(first) <= sok_files._SAMPLES * sok_files._SAMPLE_BYTES
+    if nbytes:
+        content[random.randint(0, nbytes, -(-nbytes // 100))] += 1
+        assert first != sample()
+
+
 def test_a_full_disk_that_does_not_say_how_full(monkeypatch):
     def statvfs(path):
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))

@@ -149,11 +149,14 @@ def check_ranks_without_a_common_folder(folder):
     np.arange(world.rank + 1).astype("<i8").tofile("tables/EmbeddingVariable_keys.file")
     rows.tofile("tables/EmbeddingVariable_values.file")
     refused(model, model.restore, errors.FailedPreconditionError, "[1, 2, 3] rows", "a folder that all ranks share")
-    for what, values in (("keys", np.arange(2)), ("values", np.ones([2, D], "<f4"))):  # of the same sizes everywhere
-        path = "tables/EmbeddingVariable_{}.file".format(what)
-        values.tofile(path)
-        os.utime(path, ns=(0, 5 if what == "keys" else world.rank))
-    refused(model, model.restore, errors.FailedPreconditionError, "[5, 5, 5] ns and values at [0, 1, 2] ns")
+    for one_dump in (False, True):  # of the same sizes everywhere
+        for what, values in (("keys", np.arange(2)), ("values", np.full([2, D], 1 if one_dump else world.rank, "<f4"))):
+            path = "tables/EmbeddingVariable_{}.file".format(what)
+            values.tofile(path)
+            os.utime(path, ns=(0, 5 if what == "keys" else world.rank))
+        if not one_dump:
+            refused(model, model.restore, errors.FailedPreconditionError, "samples of both files with the checksums")
+    model.run(model.restore)  # copies of one dump, each with a time of its own
     os.chdir(folder)
 
 
@@ -193,7 +196,7 @@ def check_restore(folder):
     model.run(model.restore)
     np.testing.assert_array_equal(model.read([2, 0]), np.ones([2, D]))
     # So late that this rank's table has been emptied: it is an empty table, and all ranks hear of it.
-    with Failing("preadv", 1, 4, errno.EIO):
+    with Failing("preadv", 1, 6, errno.EIO):
         try:
             model.run(model.restore)
             raise AssertionError("not refused")
