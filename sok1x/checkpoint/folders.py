@@ -165,14 +165,23 @@ def publish_as(temporary: str, final: str) -> str:
     return final
 
 
-def kept(directory: str, keep: Optional[int]) -> List[Found]:
+def kept(directory: str, keep: Optional[int], saved: Optional[int] = None) -> List[Found]:
     """The checkpoints that `retire` leaves, the one of the greatest step last, as TensorFlow's state file has them."""
     found = complete(directory)
-    return (found[:keep] if keep else found)[::-1]
+    if keep:
+        # A run that went back to an earlier step may save one of fewer steps than all that are kept.
+        first = [one for one in found if one.step == saved]
+        found = (first + [one for one in found if one.step != saved])[:keep]
+    return sorted(found)
 
 
-def retire(lock: FolderLock, keep: Optional[int]) -> List[str]:
+def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None) -> List[str]:
     """Takes the checkpoints of the least steps out of sight until `keep` are left; None or 0 keeps all.
+
+    Args:
+        lock: on their folder.
+        keep: how many stay.
+        saved: the step that has just been saved, which stays whatever steps there are.
 
     Returns:
         What is to be removed: file by file that may take long, and nobody finds it any more.
@@ -182,7 +191,10 @@ def retire(lock: FolderLock, keep: Optional[int]) -> List[str]:
     """
     lock.expect_held()
     retired = []
-    for one in complete(lock.directory)[keep:] if keep else []:
+    staying = {one.folder for one in kept(lock.directory, keep, saved)}
+    for one in complete(lock.directory):
+        if one.folder in staying:
+            continue
         gone = hidden(step_folder(lock.directory, one.step), new_token(), "gone")
         try:
             os.rename(one.folder, gone)

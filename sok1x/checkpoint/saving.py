@@ -113,10 +113,10 @@ class Saving:
         self._complete(session, folder, token, step, outcomes)
         final = folders.publish(folder, self._directory, step)
         if self._dense is not None:
-            self._write_state()
+            self._write_state(step)
         self._end_removal()
-        self._removal = threading.Thread(target=folders.remove, args=[folders.retire(self._lock, self._keep)],
-                                         name="sok1x-removal")
+        self._removal = threading.Thread(target=folders.remove, name="sok1x-removal",
+                                         args=[folders.retire(self._lock, self._keep, step)])
         self._removal.start()
         return final
 
@@ -139,10 +139,10 @@ class Saving:
             self._removal.join()
             self._removal = None
 
-    def _write_state(self) -> None:
+    def _write_state(self, step: int) -> None:
         """TensorFlow's state file names the checkpoints that stay, before the others go."""
         paths = [os.path.relpath(found.prefix, self._directory)
-                 for found in folders.kept(self._directory, self._keep)]
+                 for found in folders.kept(self._directory, self._keep, step)]
         state = os.path.join(self._directory, "checkpoint")
         with tensorflow_errors.refusals(state, sum(map(len, paths))):
             # TensorFlow takes paths beside a relative folder for those from where the job was started.

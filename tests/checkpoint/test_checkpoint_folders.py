@@ -131,6 +131,16 @@ def test_prune_keeps_the_last(tmp_path, lock):
     assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "model.ckpt-10"]
 
 
+def test_what_was_just_saved_stays_though_its_step_is_the_least(tmp_path, lock):
+    for step in (10, 20, 5):
+        make(tmp_path, step)
+    assert [found.step for found in folders.kept(str(tmp_path), 2, 5)] == [5, 20]
+    folders.remove(folders.retire(lock, 2, 5))
+    assert steps(tmp_path) == [20, 5]
+    folders.remove(folders.retire(lock, 1, 5))
+    assert steps(tmp_path) == [5]
+
+
 def test_what_removes_needs_the_lock(tmp_path):
     for act in (lambda lock: folders.retire(lock, 1), folders.remove_leftovers):
         with pytest.raises(ValueError, match="lock on .* is not held"):
