@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import shutil
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Set
 
 from sok1x.checkpoint import errors, manifest
 from sok1x.checkpoint.errors import NotFoundError
@@ -24,6 +24,8 @@ BASENAME = "model.ckpt"
 
 _FINAL = re.compile(r"model\.ckpt-(0|[1-9][0-9]{0,18})\Z")
 _HIDDEN = re.compile(r"\.model\.ckpt-(0|[1-9][0-9]{0,18})\.([0-9a-f]+)\.(tmp|old|gone)\Z")
+
+at_work: Set[str] = set()  # tokens of what this process writes: its saves share a folder's lock, and spare each other
 
 
 class Found(NamedTuple):
@@ -211,7 +213,7 @@ def remove(retired: List[str]) -> None:
 
 
 def remove_leftovers(lock: FolderLock) -> None:
-    """Removes what jobs left that died while they saved. The lock tells that none of them is at work.
+    """Removes what jobs left that died while they saved. The lock tells that no other job is at work.
 
     Raises:
         WriteError: The system refuses to give a checkpoint its name back that was about to be replaced.
@@ -219,7 +221,7 @@ def remove_leftovers(lock: FolderLock) -> None:
     lock.expect_held()
     for entry in sorted(_entries(lock.directory), key=lambda one: one.name):
         hidden = _HIDDEN.match(entry.name)
-        if not hidden or not entry.is_dir(follow_symlinks=False):
+        if not hidden or not entry.is_dir(follow_symlinks=False) or hidden.group(2) in at_work:
             continue
         final = step_folder(lock.directory, int(hidden.group(1)))
         if hidden.group(3) == "old" and not os.path.lexists(final) and is_complete(entry.path):
@@ -257,6 +259,17 @@ def _fsync(path: str, flags: int) -> None:
 def hidden(final: str, token: str, kind: str) -> str:
     """The name of the folder `final` while it is written, replaced or removed."""
     return os.path.join(os.path.dirname(final), ".{}.{}.{}".format(os.path.basename(final), token, kind))
+
+
+def hidden_of(final: str) -> List[str]:
+    """What there is of the names that `hidden` gives the folder `final`, in their order."""
+    directory, name = os.path.split(final)
+    pattern = re.compile(r"\.{}\.[0-9a-f]{{16}}\.(tmp|old|gone)\Z".format(re.escape(name)))
+    try:
+        names = os.listdir(directory or ".")
+    except OSError:
+        return []
+    return [os.path.join(directory, name) for name in sorted(names) if pattern.match(name)]
 
 
 def _entries(directory: str) -> List[os.DirEntry]:

@@ -56,8 +56,7 @@ class PrefixSaving(Saving):
         self._open()
         if self._ranks.rank:
             return None
-        token = folders.new_token()
-        return token, folders.make_temporary_for(self._prefix, token)
+        return self._make_temporary(self._prefix)
 
     def _publish(self, session: tf.Session, folder: str, token: str, step: int, outcomes: List[Any]) -> Optional[str]:
         if self._lock is None:

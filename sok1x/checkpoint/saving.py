@@ -3,7 +3,7 @@ import contextlib
 import os
 import shutil
 import threading
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -32,6 +32,7 @@ class Saving:
                  keep: Optional[int], ranks: Optional[Ranks] = None) -> None:
         self._directory, self._dense, self._keep = directory, dense, keep
         self._lock: Optional[FolderLock] = None
+        self._begun: Optional[Tuple[str, str]] = None  # on rank 0 the token of a save at work, and its folder
         self._removal: Optional[threading.Thread] = None  # of checkpoints that are not kept; training need not wait
         self._ranks = Ranks("agree_on_saving") if ranks is None else ranks
         self.take(tables)
@@ -55,8 +56,8 @@ class Saving:
         """
         step = int(step)  # TensorFlow's hook gives what NumPy has read
         self._ranks.expect_same_step(session, "save", step)
-        token, folder = self._ranks.agree(session, lambda: self._begin(step))[0]
-        with self._removed_on_error(folder):
+        with self._removed_on_error():
+            token, folder = self._ranks.agree(session, lambda: self._begin(step))[0]
             outcomes = self._ranks.agree(session, lambda: self._write(session, folder, token, step))
             return str(self._ranks.agree(session, lambda: self._publish(session, folder, token, step, outcomes))[0])
 
@@ -90,8 +91,14 @@ class Saving:
         self._open()
         if self._ranks.rank:
             return None
+        return self._make_temporary(folders.step_folder(self._directory, step))
+
+    def _make_temporary(self, final: str) -> Any:
+        """Rank 0: what `_begin` gives, for a checkpoint that will be the folder `final`."""
         token = folders.new_token()
-        return token, folders.make_temporary(self._directory, step, token)
+        folders.at_work.add(token)
+        self._begun = token, folders.hidden(final, token, "tmp")
+        return token, folders.make_temporary_for(final, token)
 
     def _write(self, session: tf.Session, folder: str, token: str, step: int) -> List[Dict[str, Any]]:
         """This rank's shards."""
@@ -151,10 +158,14 @@ class Saving:
         folders.fsync_file(state)
 
     @contextlib.contextmanager
-    def _removed_on_error(self, folder: str) -> Iterator[None]:
+    def _removed_on_error(self) -> Iterator[None]:
+        self._begun = None
         try:
             yield
         except BaseException:
-            if not self._ranks.rank:
-                shutil.rmtree(folder, ignore_errors=True)
+            if self._begun is not None:
+                shutil.rmtree(self._begun[1], ignore_errors=True)
             raise
+        finally:
+            if self._begun is not None:
+                folders.at_work.discard(self._begun[0])
