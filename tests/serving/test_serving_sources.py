@@ -70,3 +70,19 @@ def test_a_whole_checkpoint_of_another_name(tmp_path, before):
     job.train()
     save_whole(job, "my-2", 2)
     assert value(sources.open_source(job.at("my-2"))) == value(sources.open_source(job.folder)) == 2
+
+
+def test_chosen_tables_of_a_marked_graph(tmp_path):
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        for name in ("a", "b", "c"):
+            table = sok.Variable([[1.0, 2.0]], name=name)
+        keys = tf.placeholder(tf.int64, [None], "keys")
+        sok.serving.mark_for_serving({"keys": keys}, {"rows": sok.all2all_dense_embedding(table, keys)})
+        session.run(tf.global_variables_initializer())
+        sok.CheckpointManager(str(tmp_path / "saved")).save(session, 1)
+    for name, chosen, expected in (("1", None, ["serving_default"]),
+                                   ("2", ["a", "b"], ["a", "b", "serving_default"])):
+        path = sok.serving.export_saved_model(str(tmp_path / name), str(tmp_path / "saved"), tables=chosen)
+        with tf.Graph().as_default(), tf.Session() as session:
+            assert sorted(tf.saved_model.load(session, ["serve"], path).signature_def) == expected
