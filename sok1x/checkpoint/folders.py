@@ -121,9 +121,14 @@ def find(directory: str, step: Optional[int] = None) -> str:
 
     Raises:
         NotFoundError: There is no such checkpoint; the message says which there are.
+        DamagedError: The folder itself does not say of which step it is.
     """
-    if step is None and is_complete(directory):
-        return directory
+    if is_complete(directory):
+        own = step if step is None else manifest.read(directory).step
+        if own == step:
+            return directory
+        raise NotFoundError("There is no complete checkpoint of step {} in {}; it is that of step {}.".format(
+            step, directory, own))
     found = complete(directory)
     for one in found:
         if step is None or one.step == step:

@@ -19,6 +19,8 @@ class PrefixSaving(Saving):
         tables, dense, ranks: as for `Saving`.
     """
 
+    _fewer = "keep fewer checkpoints (max_to_keep)"
+
     def __init__(self, tables: Any, dense: Any, ranks: Any) -> None:
         super().__init__("", tables, dense, None, ranks)
         self._prefix, self._options = "", {}  # type: str, Dict[str, Any]

@@ -3,12 +3,13 @@ import contextlib
 import os
 import shutil
 import threading
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import folder_lock, folders, manifest, tensorflow_errors, transfer, writing
 from sok1x.checkpoint.dense_saver import VariablesSaver
+from sok1x.checkpoint.errors import NoSpaceError
 from sok1x.checkpoint.folder_lock import FolderLock
 from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.tables import TableState, let_leave
@@ -27,6 +28,8 @@ class Saving:
         keep: how many checkpoints stay; None or 0: all.
         ranks: how the ranks talk, where not in the graph itself.
     """
+
+    _fewer = "keep fewer checkpoints (keep_checkpoint_max)"
 
     def __init__(self, directory: str, tables: List[TableState], dense: Optional[VariablesSaver],
                  keep: Optional[int], ranks: Optional[Ranks] = None) -> None:
@@ -57,9 +60,19 @@ class Saving:
         step = int(step)  # TensorFlow's hook gives what NumPy has read
         self._ranks.expect_same_step(session, "save", step)
         with self._removed_on_error():
-            token, folder = self._ranks.agree(session, lambda: self._begin(step))[0]
-            outcomes = self._ranks.agree(session, lambda: self._write(session, folder, token, step))
-            return str(self._ranks.agree(session, lambda: self._publish(session, folder, token, step, outcomes))[0])
+            token, folder = self._agree(session, lambda: self._begin(step))[0]
+            outcomes = self._agree(session, lambda: self._write(session, folder, token, step))
+            return str(self._agree(session, lambda: self._publish(session, folder, token, step, outcomes))[0])
+
+    def _agree(self, session: tf.Session, work: Callable[[], Any]) -> List[Any]:
+        """As `Ranks.agree`; where no space is left, the error says how fewer checkpoints are kept."""
+        def advised() -> Any:
+            try:
+                return work()
+            except NoSpaceError as error:
+                raise NoSpaceError(error.path, error.wanted, error.free, self._fewer) from error
+
+        return self._ranks.agree(session, advised)
 
     def open(self, session: tf.Session) -> None:
         """Keeps other jobs from saving to the folder; all ranks call it. Without it the first save does.

@@ -60,6 +60,9 @@ def test_find(tmp_path):
     assert folders.find(str(tmp_path), 5) == str(tmp_path / "model.ckpt-5")
     with pytest.raises(NotFoundError, match="of step 6 in .*; it has those of steps 5, 20"):
         folders.find(str(tmp_path), 6)
+    assert folders.find(last, 20) == last
+    with pytest.raises(NotFoundError, match="no complete checkpoint of step 5 in .*ckpt-20; it is that of step 20"):
+        folders.find(last, 5)
     with pytest.raises(NotFoundError, match="There is no folder .*none"):
         folders.find(str(tmp_path / "none"))
     (tmp_path / "empty").mkdir()

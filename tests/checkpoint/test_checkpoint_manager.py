@@ -1,4 +1,5 @@
 """CheckpointManager: whose session it is given, which checkpoints stay, and what is said of others' checkpoints."""
+import errno
 import os
 from unittest import mock
 
@@ -6,6 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
+from sok1x.checkpoint import errors, manifest
 
 
 def test_a_session_of_another_graph_is_refused(tmp_path):
@@ -41,6 +43,21 @@ def test_a_later_checkpoint_of_a_saver_is_told(tmp_path):
             assert manager.restore(session) == 1
         told, = [call[0][0] % call[0][1:] for call in warning.call_args_list]
         assert "restores step 1" in told and folder + "/mine-2" in told, told
+
+
+def test_a_full_disk_says_which_option_keeps_fewer(tmp_path, monkeypatch):
+    def full(folder, made):
+        raise errors.of_write(OSError(errno.ENOSPC, "full"), folder)
+
+    monkeypatch.setattr(manifest, "write", full)
+    with tf.Graph().as_default(), tf.Session() as session:
+        sok.Variable([[1.0, 2.0]], name="table")
+        manager = sok.CheckpointManager(str(tmp_path))
+        session.run(tf.global_variables_initializer())
+        with pytest.raises(errors.NoSpaceError, match=r"keep fewer checkpoints \(keep_checkpoint_max\), or write to"):
+            manager.save(session, 1)
+    assert os.listdir(str(tmp_path)) == [".sok1x.lock"]
+    assert "Free some space, or write to" in str(errors.of_write(OSError(errno.ENOSPC, "full"), "a dump's"))
 
 
 def test_what_was_just_saved_is_there_whatever_its_step(tmp_path):

@@ -1,4 +1,4 @@
-"""Whole checkpoints under a Saver's prefix: what is replaced, what dead saves left, and what an older one may not hide."""
+"""Whole checkpoints under a Saver's prefix: what is replaced, what dead saves left, and what they may not hide."""
 import errno
 import os
 
