@@ -170,8 +170,9 @@ def later_named(directory: str, step: int) -> Optional[str]:
     A tf.train.Saver may have saved it, whose checkpoints have other names, and on one rank none of our folders.
     """
     named = tf.train.latest_checkpoint(directory)
-    if named is None or os.path.basename(os.path.dirname(named)) == os.path.basename(named):
-        return None  # a folder of ours, which counts if it is complete
+    if named is None or os.path.realpath(os.path.dirname(named)) == os.path.realpath(
+            os.path.join(directory, os.path.basename(named))):
+        return None  # nothing, or a folder of ours, which counts if it is complete
     return named if _step_of(named) > step else None
 
 

@@ -122,12 +122,15 @@ def replaced(prefix: str) -> Iterator[None]:
 
 
 def remove(prefix: str) -> None:
-    """Removes a checkpoint's folder, if there is one: first out of sight, so that nobody finds half of it."""
-    if not folders.is_complete(prefix):
-        return
-    gone = folders.hidden(prefix, folders.new_token(), "gone")
-    _rename(prefix, gone)
-    folders.remove([gone])
+    """Removes a checkpoint's folder, if there is one: first out of sight, so that nobody finds half of it.
+
+    One that was being replaced when its job died, too, and first: it would count.
+    """
+    for folder in [path for path in folders.hidden_of(prefix) if path.endswith(".old")] + [prefix]:
+        if folders.is_complete(folder):
+            gone = folders.hidden(prefix, folders.new_token(), "gone")
+            _rename(folder, gone)
+            folders.remove([gone])
 
 
 def link_files(folder: str, step: int, names: Iterable[str], prefix: str) -> None:

@@ -67,6 +67,17 @@ def test_one_that_is_replaced_is_there_until_its_successor_is(tmp_path, dead):
     assert files(tmp_path) == {"my-1.index": "new", "my-1.data-00000-of-00001": "old"}
 
 
+@pytest.mark.parametrize("both", [False, True])
+def test_one_that_is_removed_is_gone_also_if_its_job_died(tmp_path, both):
+    prefix = make(str(tmp_path / "my-1"))
+    os.rename(prefix, folders.hidden(prefix, TOKEN, "old"))
+    if both:
+        make(prefix)
+    prefixes.remove(prefix)
+    assert prefixes.folder_of(prefix) is None
+    assert sorted(os.listdir(str(tmp_path))) == ["my-1.data-00000-of-00001", "my-1.index"]
+
+
 def test_another_job_s_is_not_replaced(tmp_path):
     prefix = make(str(tmp_path / "my-1"))
     with FolderLock(str(tmp_path)):

@@ -62,6 +62,12 @@ def test_a_saver_s_later_checkpoint_is_the_latest(tmp_path):
     assert value(sources.open_source(job.folder)) == 3
 
 
+def test_a_saver_s_checkpoint_that_is_called_as_its_folder(tmp_path):
+    job = Job(tmp_path / "name")
+    job.saver.save(job.session, job.at("name"))
+    assert value(sources.open_source(job.folder)) == value(sources.open_source(job.at("name"))) == 1
+
+
 @pytest.mark.parametrize("before", [False, True])
 def test_a_whole_checkpoint_of_another_name(tmp_path, before):
     job = Job(tmp_path)
