@@ -1,4 +1,5 @@
 """TensorFlow's Saver for what is not in shards."""
+import os
 import re
 from typing import Any, List, Optional
 
@@ -161,6 +162,18 @@ def _step_of(prefix: str) -> int:
     """The step in the name that TensorFlow's hook gives a checkpoint; -1 where there is none."""
     found = re.search(r"-([0-9]+)\Z", prefix)
     return int(found.group(1)) if found else -1
+
+
+def later_named(directory: str, step: int) -> Optional[str]:
+    """What TensorFlow's state file in a folder names, where that is of a later step than `step`, by its name; or None.
+
+    A tf.train.Saver may have saved it, whose checkpoints have other names, and on one rank none of our folders.
+    """
+    named = tf.train.latest_checkpoint(directory)
+    if named is None or os.path.realpath(os.path.dirname(named)) == os.path.realpath(
+            os.path.join(directory, os.path.basename(named))):
+        return None  # nothing, or a folder of ours, which counts if it is complete
+    return named if _step_of(named) > step else None
 
 
 def last_whole(directory: str) -> Optional[folders.Found]:

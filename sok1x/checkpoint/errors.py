@@ -56,17 +56,18 @@ class NoSpaceError(WriteError):
         path: the file that was being written.
         wanted: bytes that the file needs in all.
         free: bytes that the file system had left when the error was met, or None where it does not say.
+        advice: what else to do than to free some space, as 'keep fewer checkpoints'; or ''.
     """
 
-    def __init__(self, path: str, wanted: int, free: Optional[int]) -> None:
-        self.path, self.wanted, self.free = path, wanted, free
+    def __init__(self, path: str, wanted: int, free: Optional[int], advice: str = "") -> None:
+        self.path, self.wanted, self.free, self.advice = path, wanted, free, advice
         super().__init__(
-            "No space left to write {}: it needs {} bytes, and {} bytes are free. Free some space, keep fewer "
-            "checkpoints (keep_checkpoint_max), or save to another file system.".format(
-                path, wanted, "an unknown number of" if free is None else free))
+            "No space left to write {}: it needs {} bytes, and {} bytes are free. Free some space, {}or write to "
+            "another file system.".format(
+                path, wanted, "an unknown number of" if free is None else free, advice and advice + ", "))
 
     def __reduce__(self) -> tuple:
-        return NoSpaceError, (self.path, self.wanted, self.free)
+        return NoSpaceError, (self.path, self.wanted, self.free, self.advice)
 
 
 def of_write(error: OSError, path: str, wanted: int = _ENTRY) -> WriteError:

@@ -129,13 +129,36 @@ def _save(tf: Any, prefix: str, variables: Dict[str, np.ndarray], output: str) -
 
 
 def _move(merged: str, output: str) -> List[str]:
-    """Gives the files their names, the index last: without it there is no checkpoint."""
-    paths = []
-    for path in sorted(glob.glob(glob.escape(merged) + ".data-*")) + [merged + ".index"]:
+    """Gives the files their names, the index last: without it there is no checkpoint.
+
+    Those of an earlier export are put beside `merged` before, its index first, and back where that fails.
+    """
+    paths: List[str] = []
+    away: List[Tuple[str, str]] = []  # (file of the earlier export, where it is meanwhile)
+    made = sorted(glob.glob(glob.escape(merged) + ".data-*")) + [merged + ".index"]
+    for path in made:
         folders.fsync_file(path)
-        paths.append(output + path[len(merged):])
-        try:
-            os.replace(path, paths[-1])
-        except OSError as error:
-            raise errors.of_write(error, paths[-1]) from None
+    try:
+        for path in [output + ".index"] + sorted(glob.glob(glob.escape(output) + ".data-*-of-*")):
+            if os.path.isfile(path):
+                away.append((path, os.path.join(os.path.dirname(merged), "earlier-{}".format(len(away)))))
+                _rename(*away[-1])
+        for path in made:
+            paths.append(output + path[len(merged):])
+            _rename(path, paths[-1])
+    except CheckpointError:
+        with contextlib.suppress(OSError):
+            for path in paths[:-1]:
+                os.unlink(path)
+            for path, meanwhile in reversed(away):
+                if os.path.lexists(meanwhile):
+                    os.rename(meanwhile, path)
+        raise
     return paths
+
+
+def _rename(path: str, target: str) -> None:
+    try:
+        os.replace(path, target)
+    except OSError as error:
+        raise errors.of_write(error, target) from None

@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 import shutil
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Set
 
 from sok1x.checkpoint import errors, manifest
 from sok1x.checkpoint.errors import NotFoundError
@@ -25,6 +25,8 @@ BASENAME = "model.ckpt"
 
 _FINAL = re.compile(r"model\.ckpt-(0|[1-9][0-9]{0,18})\Z")
 _HIDDEN = re.compile(r"\.model\.ckpt-(0|[1-9][0-9]{0,18})\.([0-9a-f]+)\.(tmp|old|gone)\Z")
+
+at_work: Set[str] = set()  # tokens of what this process writes: its saves share a folder's lock, and spare each other
 
 
 class Found(NamedTuple):
@@ -120,9 +122,14 @@ def find(directory: str, step: Optional[int] = None) -> str:
 
     Raises:
         NotFoundError: There is no such checkpoint; the message says which there are.
+        DamagedError: The folder itself does not say of which step it is.
     """
-    if step is None and is_complete(directory):
-        return directory
+    if is_complete(directory):
+        own = step if step is None else manifest.read(directory).step
+        if own == step:
+            return directory
+        raise NotFoundError("There is no complete checkpoint of step {} in {}; it is that of step {}.".format(
+            step, directory, own))
     found = complete(directory)
     for one in found:
         if step is None or one.step == step:
@@ -185,14 +192,23 @@ def put_in_place(temporary: str, final: str) -> Optional[str]:
     return retired
 
 
-def kept(directory: str, keep: Optional[int]) -> List[Found]:
+def kept(directory: str, keep: Optional[int], saved: Optional[int] = None) -> List[Found]:
     """The checkpoints that `retire` leaves, the one of the greatest step last, as TensorFlow's state file has them."""
     found = complete(directory)
-    return (found[:keep] if keep else found)[::-1]
+    if keep:
+        # A run that went back to an earlier step may save one of fewer steps than all that are kept.
+        first = [one for one in found if one.step == saved]
+        found = (first + [one for one in found if one.step != saved])[:keep]
+    return sorted(found)
 
 
-def retire(lock: FolderLock, keep: Optional[int]) -> List[str]:
+def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None) -> List[str]:
     """Takes the checkpoints of the least steps out of sight until `keep` are left; None or 0 keeps all.
+
+    Args:
+        lock: on their folder.
+        keep: how many stay.
+        saved: the step that has just been saved, which stays whatever steps there are.
 
     Returns:
         What is to be removed: file by file that may take long, and nobody finds it any more.
@@ -202,7 +218,10 @@ def retire(lock: FolderLock, keep: Optional[int]) -> List[str]:
     """
     lock.expect_held()
     retired = []
-    for one in complete(lock.directory)[keep:] if keep else []:
+    staying = {one.folder for one in kept(lock.directory, keep, saved)}
+    for one in complete(lock.directory):
+        if one.folder in staying:
+            continue
         gone = hidden(step_folder(lock.directory, one.step), new_token(), "gone")
         try:
             os.rename(one.folder, gone)
@@ -219,7 +238,7 @@ def remove(retired: List[str]) -> None:
 
 
 def remove_leftovers(lock: FolderLock) -> None:
-    """Removes what jobs left that died while they saved. The lock tells that none of them is at work.
+    """Removes what jobs left that died while they saved. The lock tells that no other job is at work.
 
     Raises:
         WriteError: The system refuses to give a checkpoint its name back that was about to be replaced.
@@ -227,7 +246,7 @@ def remove_leftovers(lock: FolderLock) -> None:
     lock.expect_held()
     for entry in sorted(_entries(lock.directory), key=lambda one: one.name):
         hidden = _HIDDEN.match(entry.name)
-        if not hidden or not entry.is_dir(follow_symlinks=False):
+        if not hidden or not entry.is_dir(follow_symlinks=False) or hidden.group(2) in at_work:
             continue
         final = step_folder(lock.directory, int(hidden.group(1)))
         if hidden.group(3) == "old" and not os.path.lexists(final) and is_complete(entry.path):
@@ -265,6 +284,17 @@ def _fsync(path: str, flags: int) -> None:
 def hidden(final: str, token: str, kind: str) -> str:
     """The name of the folder `final` while it is written, replaced or removed."""
     return os.path.join(os.path.dirname(final), ".{}.{}.{}".format(os.path.basename(final), token, kind))
+
+
+def hidden_of(final: str) -> List[str]:
+    """What there is of the names that `hidden` gives the folder `final`, in their order."""
+    directory, name = os.path.split(final)
+    pattern = re.compile(r"\.{}\.[0-9a-f]{{16}}\.(tmp|old|gone)\Z".format(re.escape(name)))
+    try:
+        names = os.listdir(directory or ".")
+    except OSError:
+        return []
+    return [os.path.join(directory, name) for name in sorted(names) if pattern.match(name)]
 
 
 def _entries(directory: str) -> List[os.DirEntry]:

@@ -44,8 +44,8 @@ def hooks_beside(init_hook: Any) -> List[Any]:
 
 def _saves_tables(hook: Any) -> bool:
     saver = hook._saver or (hook._scaffold.saver if hook._scaffold is not None else None)
-    for known in tf.get_collection(tf.GraphKeys.SAVERS) if saver is None else []:
-        saver = known
+    if saver is None:
+        saver = (tf.get_collection(tf.GraphKeys.SAVERS) or [None])[-1]
     if type(hook) is not tf.train.CheckpointSaverHook or saver is None:
         return True  # ours, or one with the Saver that TensorFlow will make
     return isinstance(saver, TableSaver) if saver._is_built else getattr(saver, "for_tables", True)

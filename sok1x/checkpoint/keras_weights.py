@@ -1,6 +1,8 @@
 """Keras' `save_weights` and `load_weights` of models with tables on several ranks: in graphs as a `tf.train.Saver` does
 it, on one rank too if a table has a cache (caches.py), eagerly as a `tf.train.Checkpoint` (eager_checkpoints.py), which
 Keras' own methods call there. `load_model`, whose files have one rank's rows, is refused on several."""
+import contextlib
+import os
 import weakref
 from typing import Any, Callable, List, Sequence
 
@@ -34,9 +36,9 @@ def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
         if not _on_several_ranks(self) and not cached:
             if _is_keras_own(filepath, formats):
                 caches.refuse(_cached(self), "save_weights to {}".format(filepath), _instead())
-            if _has_tables(self):
-                prefixes.remove(filepath)  # what several ranks have saved there is replaced
-            return stock(self, filepath, *arguments, **options)
+            # What several ranks have saved there is replaced.
+            with prefixes.replaced(os.fspath(filepath)) if _has_tables(self) else contextlib.nullcontext():
+                return stock(self, filepath, *arguments, **options)
         if tf.executing_eagerly():
             _expect_tensorflows_format("save_weights", filepath, formats)
             return stock(self, filepath, *arguments, **options)

@@ -81,7 +81,7 @@ class CheckpointManager:
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one of them cannot save; the checkpoints that
                 were there are as they were.
-            ValueError: step is no integer, or negative; the session is of another graph.
+            ValueError: step is no integer, or negative; the session is missing, or of another graph.
         """
         if not is_integer(step) or step < 0:
             raise ValueError("CheckpointManager.save: step: got {!r}, expected an integer, 0 or more".format(step))
@@ -92,6 +92,9 @@ class CheckpointManager:
 
     def restore(self, session: Any = None, step: Optional[int] = None) -> Any:
         """Restores everything from the last complete checkpoint, or that of a step, from any number of ranks.
+
+        Checkpoints are those of managers and of sok1x's hooks. A warning says where a `tf.train.Saver` has saved a
+        later one to the folder.
 
         Args:
             session: gets the values; its variables may be initialized before, and need not be. None in eager
@@ -104,13 +107,15 @@ class CheckpointManager:
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds a file damaged, or that the model
                 does not fit, or no checkpoint of that step; no variable has changed then.
-            ValueError: the session is of another graph.
+            ValueError: the session is missing, or of another graph.
         """
         if self._eager is None:
             self._check("restore", session)
         restored = self._restoring.restore(session, step) if self._eager is None else self._eager.restore(step)
         if restored is None:
             self._warn_of_others()
+        elif step is None:
+            self._warn_of_later(restored.step)
         return None if restored is None else restored.step
 
     def _warn_of_others(self) -> None:
@@ -122,7 +127,19 @@ class CheckpointManager:
                 "is TensorFlow's own, %s, as one rank saves it. tf.train.Saver().restore reads it in a graph, whose "
                 "CheckpointManager then saves what any number of ranks restore", self._folder, latest)
 
+    def _warn_of_later(self, step: int) -> None:
+        """A tf.train.Saver may have gone on in the folder, on one rank or under another name."""
+        later = None if launch.current().rank else dense_saver.later_named(self._folder, step)
+        if later is not None:
+            tf.logging.warning(
+                "CheckpointManager.restore: restores step %s, the last that sok1x's hooks or managers have saved to "
+                "%s; TensorFlow's state file there names a later checkpoint, %s, which a tf.train.Saver has saved. "
+                "tf.train.Saver().restore reads that one in a graph", step, self._folder, later)
+
     def _check(self, what: str, session: Any) -> None:
+        if session is None:
+            raise ValueError("CheckpointManager.{}: session: got None, expected the tf.Session that has the graph's "
+                             "variables; only in eager execution there is none".format(what))
         if getattr(session, "graph", self._graph) is not self._graph:
             raise ValueError("CheckpointManager.{}: session: got one of another graph than that in which the manager "
                              "was made, expected one of that graph; make the manager in the model's graph, inside "

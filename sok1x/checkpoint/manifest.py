@@ -25,7 +25,7 @@ import crc32c
 from sok1x.checkpoint import errors, shard_names, strict_json
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, FormatVersionError
 from sok1x.checkpoint.open_file import read_bounded
-from sok1x.checkpoint.shard_header import integer, layout, text
+from sok1x.checkpoint.shard_header import expect_names, integer, layout, text
 from sok1x.cuda_kernels import admission
 from sok1x.graph_ops.stores.placement import Placement
 
@@ -114,6 +114,8 @@ class Manifest(NamedTuple):
 
 def write(folder: str, manifest: Manifest) -> None:
     """Writes it into a checkpoint's folder, in one step. Raises CheckpointError."""
+    for name, table in manifest.tables.items():
+        expect_names(name, *table.parts)
     body = strict_json.dumps(_as_json(manifest))[:-1]
     data = body + ',"crc32c":"{:08x}"}}\n'.format(crc32c.crc32c(body)).encode("ascii")
     if len(data) > _MOST_BYTES:

@@ -19,6 +19,8 @@ class PrefixSaving(Saving):
         tables, dense, ranks: as for `Saving`.
     """
 
+    _fewer = "keep fewer checkpoints (max_to_keep)"
+
     def __init__(self, tables: Any, dense: Any, ranks: Any) -> None:
         super().__init__("", tables, dense, None, ranks)
         self._prefix, self._options = "", {}  # type: str, Dict[str, Any]
@@ -56,8 +58,7 @@ class PrefixSaving(Saving):
         self._open()
         if self._ranks.rank:
             return None
-        token = folders.new_token()
-        return token, folders.make_temporary_for(self._prefix, token)
+        return self._make_temporary(self._prefix)
 
     def _publish(self, session: tf.Session, folder: str, token: str, step: int, outcomes: List[Any]) -> Optional[str]:
         if self._lock is None:

@@ -90,8 +90,8 @@ def expect_seen(folder: str, by_rank_0: str) -> None:
         raise errors.of_read(error, folder, "the folder that {} has {}".format(launch.named(0), by_rank_0)) from None
     if not seen:
         raise CheckpointError((
-            "{} does not see the folder {} that {} has {}: checkpoint_dir must be on a file system that all ranks "
-            "share").format(socket.gethostname(), folder, launch.named(0), by_rank_0))
+            "{} does not see the folder {} that {} has {}: it must be on a file system that all ranks share, under "
+            "one path").format(socket.gethostname(), folder, launch.named(0), by_rank_0))
 
 
 def _message(error: Optional[Exception]) -> Optional[str]:

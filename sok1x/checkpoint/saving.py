@@ -3,12 +3,13 @@ import contextlib
 import os
 import shutil
 import threading
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import folder_lock, folders, manifest, tensorflow_errors, transfer, writing
 from sok1x.checkpoint.dense_saver import VariablesSaver
+from sok1x.checkpoint.errors import NoSpaceError
 from sok1x.checkpoint.folder_lock import FolderLock
 from sok1x.checkpoint.ranks import Ranks, expect_seen
 from sok1x.checkpoint.tables import TableState, let_leave
@@ -28,10 +29,13 @@ class Saving:
         ranks: how the ranks talk, where not in the graph itself.
     """
 
+    _fewer = "keep fewer checkpoints (keep_checkpoint_max)"
+
     def __init__(self, directory: str, tables: List[TableState], dense: Optional[VariablesSaver],
                  keep: Optional[int], ranks: Optional[Ranks] = None) -> None:
         self._directory, self._dense, self._keep = directory, dense, keep
         self._lock: Optional[FolderLock] = None
+        self._begun: Optional[Tuple[str, str]] = None  # on rank 0 the token of a save at work, and its folder
         self._removal: Optional[threading.Thread] = None  # of checkpoints that are not kept; training need not wait
         self._ranks = Ranks("agree_on_saving") if ranks is None else ranks
         self.take(tables)
@@ -55,10 +59,20 @@ class Saving:
         """
         step = int(step)  # TensorFlow's hook gives what NumPy has read
         self._ranks.expect_same_step(session, "save", step)
-        token, folder = self._ranks.agree(session, lambda: self._begin(step))[0]
-        with self._removed_on_error(folder):
-            outcomes = self._ranks.agree(session, lambda: self._write(session, folder, token, step))
-            return str(self._ranks.agree(session, lambda: self._publish(session, folder, token, step, outcomes))[0])
+        with self._removed_on_error():
+            token, folder = self._agree(session, lambda: self._begin(step))[0]
+            outcomes = self._agree(session, lambda: self._write(session, folder, token, step))
+            return str(self._agree(session, lambda: self._publish(session, folder, token, step, outcomes))[0])
+
+    def _agree(self, session: tf.Session, work: Callable[[], Any]) -> List[Any]:
+        """As `Ranks.agree`; where no space is left, the error says how fewer checkpoints are kept."""
+        def advised() -> Any:
+            try:
+                return work()
+            except NoSpaceError as error:
+                raise NoSpaceError(error.path, error.wanted, error.free, self._fewer) from error
+
+        return self._ranks.agree(session, advised)
 
     def open(self, session: tf.Session) -> None:
         """Keeps other jobs from saving to the folder; all ranks call it. Without it the first save does.
@@ -90,8 +104,14 @@ class Saving:
         self._open()
         if self._ranks.rank:
             return None
+        return self._make_temporary(folders.step_folder(self._directory, step))
+
+    def _make_temporary(self, final: str) -> Any:
+        """Rank 0: what `_begin` gives, for a checkpoint that will be the folder `final`."""
         token = folders.new_token()
-        return token, folders.make_temporary(self._directory, step, token)
+        folders.at_work.add(token)
+        self._begun = token, folders.hidden(final, token, "tmp")
+        return token, folders.make_temporary_for(final, token)
 
     def _write(self, session: tf.Session, folder: str, token: str, step: int) -> List[Dict[str, Any]]:
         """This rank's shards."""
@@ -113,10 +133,10 @@ class Saving:
         self._complete(session, folder, token, step, outcomes)
         final = folders.publish(folder, self._directory, step)
         if self._dense is not None:
-            self._write_state()
+            self._write_state(step)
         self._end_removal()
-        self._removal = threading.Thread(target=folders.remove, args=[folders.retire(self._lock, self._keep)],
-                                         name="sok1x-removal")
+        self._removal = threading.Thread(target=folders.remove, name="sok1x-removal",
+                                         args=[folders.retire(self._lock, self._keep, step)])
         self._removal.start()
         return final
 
@@ -139,10 +159,10 @@ class Saving:
             self._removal.join()
             self._removal = None
 
-    def _write_state(self) -> None:
+    def _write_state(self, step: int) -> None:
         """TensorFlow's state file names the checkpoints that stay, before the others go."""
         paths = [os.path.relpath(found.prefix, self._directory)
-                 for found in folders.kept(self._directory, self._keep)]
+                 for found in folders.kept(self._directory, self._keep, step)]
         state = os.path.join(self._directory, "checkpoint")
         with tensorflow_errors.refusals(state, sum(map(len, paths))):
             # TensorFlow takes paths beside a relative folder for those from where the job was started.
@@ -151,10 +171,14 @@ class Saving:
         folders.fsync_file(state)
 
     @contextlib.contextmanager
-    def _removed_on_error(self, folder: str) -> Iterator[None]:
+    def _removed_on_error(self) -> Iterator[None]:
+        self._begun = None
         try:
             yield
         except BaseException:
-            if not self._ranks.rank:
-                shutil.rmtree(folder, ignore_errors=True)
+            if self._begun is not None:
+                shutil.rmtree(self._begun[1], ignore_errors=True)
             raise
+        finally:
+            if self._begun is not None:
+                folders.at_work.discard(self._begun[0])

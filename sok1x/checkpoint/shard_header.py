@@ -24,7 +24,7 @@ import crc32c
 import numpy as np
 
 from sok1x.checkpoint import strict_json
-from sok1x.checkpoint.errors import DamagedError, FormatVersionError
+from sok1x.checkpoint.errors import CheckpointError, DamagedError, FormatVersionError
 
 VERSION = 1
 MAGIC = b"SOK1XSHD"
@@ -34,6 +34,7 @@ DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint6
 _PREFIX = struct.Struct("<8sII")
 _PAGE = 4096
 _LONGEST_JSON = 64 << 10
+_LONGEST_NAME = 1024
 _LARGEST_BLOCK = 16 << 20
 _LARGEST_ROW = 64 << 20
 _LARGEST_COUNT = 2 ** 48
@@ -91,7 +92,8 @@ def rows_per_block(dtype: str, row_shape: Tuple[int, ...], block_bytes: int = BL
 
 
 def encode(header: Header) -> bytes:
-    """The header block. Its length does not depend on `key_range`."""
+    """The header block. Its length does not depend on `key_range`. Raises CheckpointError where a name is too long."""
+    expect_names(header.table, header.part)
     text = strict_json.dumps(dataclasses.asdict(header))
     widest = dataclasses.replace(header, key_range=(-2 ** 63, -2 ** 63)) if header.part == "keys" else header
     text = text.ljust(len(strict_json.dumps(dataclasses.asdict(widest))))
@@ -157,9 +159,18 @@ def integer(value: Any, least: int, greatest: int, name: str) -> int:
 
 def text(value: Any, name: str) -> str:
     """`value`, if it is a string of 1 to 1024 characters. Raises ValueError."""
-    if not isinstance(value, str) or not 1 <= len(value) <= 1024:
-        raise ValueError("{} is {!a:.80}, and a string of 1 to 1024 characters is expected".format(name, value))
+    if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_NAME:
+        raise ValueError("{} is {!a:.80}, and a string of 1 to {} characters is expected".format(
+            name, value, _LONGEST_NAME))
     return value
+
+
+def expect_names(table: str, *parts: str) -> None:
+    """Raises CheckpointError where a table, or a part of it, has a name that `text` would not take back."""
+    for name, whose in [(table, "its name")] + [(part, "the name of its part '{:.80}'".format(part)) for part in parts]:
+        if len(name) > _LONGEST_NAME:
+            raise CheckpointError("Cannot save table '{:.80}': {} has {} characters, and at most {} can be read: give "
+                                  "it a shorter name.".format(table, whose, len(name), _LONGEST_NAME))
 
 
 def layout(dtype: Any, row_shape: Any) -> Tuple[str, Tuple[int, ...]]:

@@ -59,7 +59,6 @@ class ShardFileReader:
         if sums[-1] != crc32c.crc32c(trailer[:-4]):
             raise DamagedError("{} is damaged: the checksum of its trailer does not match.".format(self.what))
         self._sums = sums[:-1]
-        self._row = np.dtype((np.dtype(header.dtype), header.row_shape))
         self.crc32c = shard_header.file_checksum(block, trailer)
 
     def expect(self, **fields: Any) -> None:

@@ -101,8 +101,8 @@ class TableSaver(tf.train.Saver):
             hook = agreed_timer.calling_hook(self._is_of)
             if hook is not None:
                 agreed_timer.share_clocks(hook, self._talk)
-        elif not cached and prefixes.folder_of(prefix) != prefix:
-            return alone()
+        elif not cached and prefixes.folder_of(prefix) in (None, os.path.dirname(prefix)):
+            return alone()  # else a whole checkpoint has the name, or had when its job died, and would count
         with self._talk.about("a tf.train.Saver saves tables"):
             step = self._step(sess, global_step)
             told = self._talk.exchange(sess, [os.path.abspath(prefix), step, os.path.abspath(save_path), global_step])

@@ -11,11 +11,11 @@ from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.ranks import Ranks
 from sok1x.graph_ops.bridge import plan, tensorflow_versions
 
-# Of a rank that waits for others which do not save or restore: what the coordinator's words leave open.
-_TOGETHER = ("Tables are spread over all ranks, so all must save and restore them together; nothing was written. Give "
-             "every rank's MonitoredTrainingSession, CheckpointSaverHook or Estimator the same folder (rank 0 alone "
-             "writes what is not in tables), or call the Saver on every rank; a tf.train.Saver of the dense variables "
-             "alone may run on one.")
+# Of a rank that waits for others which do not save, restore, dump or load: what the coordinator's words leave open.
+_TOGETHER = ("Tables are spread over all ranks, so all must take part together; nothing was written. Call sok.dump, "
+             "sok.load, the manager or the Saver on every rank; give every rank's MonitoredTrainingSession, "
+             "CheckpointSaverHook or Estimator the same folder (rank 0 alone writes what is not in tables). A "
+             "tf.train.Saver of the dense variables alone may run on one.")
 
 
 class Talk(Ranks):

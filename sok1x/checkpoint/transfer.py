@@ -44,14 +44,6 @@ class Transfer:
                 name, table.variable.table, {part: weakref.ref(one) for part, one in table.parts.items()},
                 self.op, self.token))
 
-    def run(self, session: tf.Session, obj: Any) -> None:
-        """Moves the shard to the sink, or from the source, `obj`.
-
-        Raises:
-            CheckpointError: the object's own error, or what else went wrong.
-        """
-        run_all(session, [self], [obj])
-
 
 class _Known(NamedTuple):
     """An eager table's op by its name: of which description, and which parts, which it does not keep."""

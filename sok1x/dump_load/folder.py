@@ -10,7 +10,6 @@ job locks that folder is in both at once, or another job could lock a second one
 import contextlib
 import errno
 import os
-import re
 import shutil
 from typing import List, Optional, Tuple
 
@@ -193,11 +192,5 @@ def _of_dump(path: str, name: str) -> bool:
 
 def _hidden(final: str) -> List[str]:
     """The folders that are one day `final` or have been, that with the newest dump first."""
-    directory, name = os.path.split(final)
-    pattern = re.compile(r"\.{}\.[0-9a-f]{{16}}\.(tmp|old)\Z".format(re.escape(name)))
-    try:
-        names = os.listdir(directory)
-    except OSError:
-        return []
-    paths = [os.path.join(directory, one) for one in names if pattern.match(one)]
+    paths = [path for path in folders.hidden_of(final) if not path.endswith(".gone")]
     return sorted(paths, key=lambda path: (identity(path) or (0, 0), path), reverse=True)

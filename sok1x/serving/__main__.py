@@ -92,7 +92,8 @@ def _update(given: Any) -> str:
             np.concatenate([before[0], keys]), np.concatenate([before[1], values]))
     evicted: Dict[str, Any] = {}
     for name, path in (_pair("--evicted", one) for one in given.evicted):
-        evicted[name] = np.concatenate([evicted.get(name, np.zeros([0], np.int64))] + _arrays(path, "keys"))
+        keys, = _arrays(path, "keys")
+        evicted[name] = np.concatenate([evicted[name], keys]) if name in evicted else keys
     return update_saved_model(given.model, given.to, changes, evicted)
 
 

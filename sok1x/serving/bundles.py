@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint.errors import WriteError
+from sok1x.checkpoint import tensorflow_errors
 
 PART_BYTES = 64 << 20
 
@@ -74,10 +74,8 @@ class BundleWriter:
         with tf.Graph().as_default():
             op = make()
             with _session() as session:
-                try:
+                with tensorflow_errors.refusals(self._prefix, sum(value.nbytes for value in feeds.values())):
                     session.run(op, feeds)
-                except tf.errors.OpError as error:
-                    raise WriteError("Cannot write {}: {}.".format(self._prefix, error.message)) from None
 
 
 def read_slice(prefix: str, name: str, shape: Sequence[int], first: int, count: int, dtype: Any) -> np.ndarray:

@@ -52,7 +52,8 @@ def export_saved_model(export_dir: str, checkpoint: str, model: Optional[Callabl
         index: how keys are found: 'table', or 'search', which takes no time to load and less memory, and more to
             find: see docs/serving.md.
         step: which step's checkpoint of a checkpoint_dir; None for the latest.
-        tables: where tables alone are exported, which; None for all.
+        tables: a list of names: these tables alone are exported, whatever the graph is marked for; None for the graph
+            that is marked, or all tables. Not beside a model or outputs.
         seed: with which the tables were trained, if `sok.Init` in the graph, or `sok.init` here, does not say so.
         ranks: how many evaluate, where that are not those that have written the checkpoint (None). It matters for
             float16 lookups of bags, whose rows are rounded before they travel; where a layer is given
@@ -90,7 +91,7 @@ def export_saved_model(export_dir: str, checkpoint: str, model: Optional[Callabl
         ...         session.run(signature.outputs["sums"].name, {signature.inputs["keys"].name: [[[7], [9]]]}).tolist()
         [8.0]
     """
-    options = _checked(Options(storage, index, unseen, seed, ranks or 0), model, inputs, outputs)
+    options = _checked(Options(storage, index, unseen, seed, ranks or 0), model, inputs, outputs, tables)
     if ranks is not None and (not is_integer(ranks) or ranks < 1):
         raise ValueError("{}: ranks: got {!r}, expected how many evaluate, at least 1".format(_FUNCTION, ranks))
     world = launch.current()
@@ -101,13 +102,13 @@ def export_saved_model(export_dir: str, checkpoint: str, model: Optional[Callabl
                                 "number.".format(export_dir))
     source = sources.open_source(checkpoint, step)
     options = options._replace(ranks=ranks or source.ranks)
-    built = _model_of(source, model, inputs, outputs, constants)
+    built = None if tables is not None else _model_of(source, model, inputs, outputs, constants)
     saved_models.write(export_dir, source, lambda: building.tables_alone(source, options, tables) if built is None
                        else building.whole(source, options, built))
     return export_dir
 
 
-def _checked(options: Options, model: Any, inputs: Any, outputs: Any) -> Options:
+def _checked(options: Options, model: Any, inputs: Any, outputs: Any, tables: Any) -> Options:
     for what, value, known in (("storage", options.storage, STORAGES), ("index", options.find_by, FINDERS)):
         if value not in known:
             raise ValueError("{}: {}: got {!r}, expected {}".format(_FUNCTION, what, value, " or ".join(
@@ -120,6 +121,11 @@ def _checked(options: Options, model: Any, inputs: Any, outputs: Any) -> Options
     if (inputs is None) != (outputs is None):
         raise ValueError("{}: got {} alone, expected inputs and outputs".format(
             _FUNCTION, "outputs" if inputs is None else "inputs"))
+    if isinstance(tables, str):
+        raise ValueError("{}: tables: got {!r}, expected a list of names".format(_FUNCTION, tables))
+    if tables is not None and (model is not None or outputs):
+        raise ValueError("{}: got tables beside a model, expected one of them: a model has the tables that it "
+                         "reads".format(_FUNCTION))
     return options
 
 

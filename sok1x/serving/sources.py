@@ -186,7 +186,7 @@ def open_source(checkpoint: str, step: Optional[int] = None) -> Source:
 
     Args:
         checkpoint: a checkpoint_dir, the folder of one step in it, or the prefix of a Saver's files.
-        step: which step's of a checkpoint_dir; None for the latest.
+        step: which step's of a checkpoint_dir; None for the latest, whoever has saved it.
 
     Raises:
         CheckpointError: there is none, or it is not whole.
@@ -198,14 +198,24 @@ def open_source(checkpoint: str, step: Optional[int] = None) -> Source:
             return _Shards(folder)
         if os.path.isfile(path + ".index"):
             return _Variables(path)
-        if os.path.isdir(path) and not folders.complete(path):
-            latest = tf.train.latest_checkpoint(path)
-            if latest is not None:
-                return _Variables(latest)
+        return _latest(path)
     elif os.path.isfile("{}.index".format(os.path.join(path, "{}-{}".format(folders.BASENAME, step)))) and \
             not any(one.step == step for one in folders.complete(path)):
         return _Variables(os.path.join(path, "{}-{}".format(folders.BASENAME, step)))
     return _Shards(folders.find(path, step))
+
+
+def _latest(directory: str) -> Source:
+    """The latest checkpoint below a checkpoint_dir, of ours or of a tf.train.Saver, as that tells TensorFlow."""
+    found = folders.latest(directory)
+    named = dense_saver.later_named(directory, -2 if found is None else found.step)
+    if named is not None:
+        folder = prefixes.folder_of(named)
+        source = _Variables(named) if folder is None else _Shards(folder)
+        # What has no tables was to have ours beside it, or is a Saver's of something else.
+        if found is None or source.tables:
+            return source
+    return _Shards(folders.find(directory))
 
 
 def names(source: Source, chosen: Optional[List[str]] = None) -> List[str]:

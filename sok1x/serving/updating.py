@@ -65,9 +65,10 @@ def update_saved_model(model_dir: str, export_dir: str, changes: Optional[Dict[s
         ...                     {signature.inputs["keys"].name: [7, 9, 2 ** 40, 8]}).tolist()
         [[1.0, 1.0], [1.0, 2.0], [3.0, 4.0], [0.0, 0.0]]
     """
+    model_dir = os.fspath(model_dir)
     served = _read_facts(model_dir)
-    wanted = {name: (np.asarray(keys), np.asarray(rows)) for name, (keys, rows) in (changes or {}).items()}
-    gone = {name: np.asarray(keys) for name, keys in (evicted or {}).items()}
+    wanted = {name: (_keys(name, "changes", keys), np.asarray(rows)) for name, (keys, rows) in (changes or {}).items()}
+    gone = {name: _keys(name, "evicted", keys) for name, keys in (evicted or {}).items()}
     for name in list(wanted) + list(gone):
         if name not in served:
             raise NotFoundError("{} has no table '{}'; it has {}.".format(
@@ -113,14 +114,19 @@ def _read_facts(model_dir: str) -> Dict[str, Served]:
         raise DamagedError("{} is damaged: {}.".format(path, error)) from None
 
 
+def _keys(name: str, what: str, given: Any) -> np.ndarray:
+    """Keys of a table, int64 [n]: NumPy compares those of another type with the model's as float64."""
+    keys, label = np.asarray(given), "{}: table '{}': {}".format(_FUNCTION, name, what)
+    if keys.ndim != 1 or (keys.size and not np.issubdtype(keys.dtype, np.integer)):
+        raise ValueError("{}: got keys of dtype {} and shape {}, expected integers [n]".format(
+            label, keys.dtype, list(keys.shape)))
+    if keys.size and int(keys.max()) > np.iinfo(np.int64).max:
+        raise ValueError("{}: got key {}, expected keys below 2^63".format(label, keys.max()))
+    return keys.astype(np.int64)
+
+
 def _check(served: Served, changes: Any, gone: Any) -> None:
     label = "{}: table '{}'".format(_FUNCTION, served.name)
-    for what, keys in (("changes", None if changes is None else changes[0]), ("evicted", gone)):
-        if keys is None:
-            continue
-        if keys.ndim != 1 or (keys.size and not np.issubdtype(keys.dtype, np.integer)):
-            raise ValueError("{}: {}: got keys of dtype {} and shape {}, expected integers [n]".format(
-                label, what, keys.dtype, list(keys.shape)))
     if gone is not None and not served.hashed:
         raise ValueError("{}: evicted: got keys of a table in which every key has a row".format(label))
     if changes is None:
@@ -176,14 +182,13 @@ def _rewrite(prefix: str, partial: str, served: Dict[str, Served], wanted: Dict[
     for name, one in served.items():
         old = _OldTable(prefix, reader, one)
         keys, rows = wanted.get(name, (np.zeros([0], np.int64), np.zeros([0, one.dim], np.float32)))
-        keys = keys.astype(np.int64)
         if one.hashed:
             _rewrite_hashed(writer, one, old, keys, rows, gone.get(name))
             continue
         if len(keys) and (keys.min() < 0 or keys.max() >= old.rows):
             raise ValueError("{}: table '{}': changes: got key {}, expected keys in [0, {})".format(
                 _FUNCTION, name, keys.min() if keys.min() < 0 else keys.max(), old.rows))
-        _write_rows(writer, one, old, old.rows, keys, rows)
+        _write_rows(writer, one, old, old.rows, keys, keys, rows)
     writer.finish()
 
 
@@ -238,15 +243,15 @@ def _rewrite_hashed(writer: bundles.BundleWriter, served: Served, old: _OldTable
         raise CheckpointError("Table '{}' has row numbers of 32 bits, and {} rows are too many for these: export the "
                               "model anew from a checkpoint.".format(served.name, old.rows + more))
     at[~known] = np.concatenate([free, old.rows + np.arange(more)])
-    _write_rows(writer, served, old, old.rows + more, at, rows)
+    _write_rows(writer, served, old, old.rows + more, at, changed, rows)
     table_data.write_index(writer, served, [keys, changed[~known]], np.concatenate([numbers, at[~known]]))
 
 
 def _write_rows(writer: bundles.BundleWriter, served: Served, old: _OldTable, total: int, at: np.ndarray,
-                rows: np.ndarray) -> None:
-    """All rows, those `at` some places new."""
+                keys: np.ndarray, rows: np.ndarray) -> None:
+    """All rows, those `at` some places new, of these keys."""
     order = np.argsort(at, kind="stable")
-    at, rows = at[order], table_data.stored(served, rows.astype(np.float32), at)[order]
+    at, rows = at[order], table_data.stored(served, rows.astype(np.float32), keys)[order]
     shape, name = (total, served.dim), served.tensor("rows")
     for first, chunk in old.chunks():
         begin, end = np.searchsorted(at, [first, first + len(chunk)])
@@ -255,6 +260,3 @@ def _write_rows(writer: bundles.BundleWriter, served: Served, old: _OldTable, to
     begin = int(np.searchsorted(at, old.rows))
     if total > old.rows:
         writer.add(name, rows[begin:], shape, old.rows)
-
-
-

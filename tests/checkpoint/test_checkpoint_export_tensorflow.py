@@ -1,5 +1,6 @@
 """Export as a TensorFlow checkpoint: stock TensorFlow restores it and looks keys up."""
 import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -102,6 +103,39 @@ def test_keys_that_are_no_rows_are_refused(tmp_path, seed, capsys):
     assert "There is no memory for table 'user/id'" in refused(
         capsys, directory, tmp_path / "o", "--rows", str(2 ** 62 + 1))
     assert not [name for name in os.listdir(str(tmp_path)) if name.startswith((".o", "o"))]
+
+
+def test_an_earlier_export_stays_where_a_later_one_fails(made, tmp_path, capsys, monkeypatch):
+    """And is gone, with files of other names, where it does not."""
+    folder = tmp_path / "out"
+    prefix = str(folder / "served")
+    arguments = ["export", made[0], "--format", "tensorflow", "--output", prefix, "--compact"]
+    assert command.main(arguments + ["--table", "item"]) == 0
+    (folder / "served.data-00007-of-00009").write_text("of an export of more files")
+
+    def files():
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    before, real, done = files(), os.replace, []
+
+    def replace(source, target):
+        done.append(target)
+        if target == failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    for failing in (prefix + ".data-00001-of-00002", prefix + ".index"):
+        assert "No space left to write {}".format(failing) in refused(capsys, made[0], prefix, "--compact")
+        assert files() == before and failing in done
+    failing = None
+    assert command.main(arguments) == 0
+    assert sorted(files()) == ["served.data-0000{}-of-00002".format(part) for part in range(2)] + ["served.index"]
+    (folder / "served.index").unlink()
+    (folder / "served.index").mkdir()
+    (folder / "served.index" / "file").write_text("the user's")
+    assert "Cannot write {}.index".format(prefix) in refused(capsys, made[0], prefix, "--compact")
+    assert (folder / "served.index" / "file").exists()
 
 
 @pytest.mark.parametrize("words", ["Cannot write", "No space left to write"])

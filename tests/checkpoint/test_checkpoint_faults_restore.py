@@ -89,7 +89,7 @@ def test_what_is_no_mismatch(reports, name):
 def test_a_rank_that_does_not_see_the_folder(reports, name, finds):
     for rank, report in enumerate(reports):
         expect(report["unseen"][name], ["does not see the folder saved/", "that rank 0 " + finds,
-                                        "checkpoint_dir must be on a file system that all ranks share"])
+                                        "it must be on a file system that all ranks share"])
         assert report["unseen"][name][1].startswith("Rank 1: ") == (rank == 0)
 
 

@@ -61,6 +61,9 @@ def test_find(tmp_path):
     assert folders.find(str(tmp_path), 5) == str(tmp_path / "model.ckpt-5")
     with pytest.raises(NotFoundError, match="of step 6 in .*; it has those of steps 5, 20"):
         folders.find(str(tmp_path), 6)
+    assert folders.find(last, 20) == last
+    with pytest.raises(NotFoundError, match="no complete checkpoint of step 5 in .*ckpt-20; it is that of step 20"):
+        folders.find(last, 5)
     with pytest.raises(NotFoundError, match="There is no folder .*none"):
         folders.find(str(tmp_path / "none"))
     (tmp_path / "empty").mkdir()
@@ -155,6 +158,16 @@ def test_prune_keeps_the_last(tmp_path, lock):
         folders.remove(folders.retire(lock, keep))
         assert steps(tmp_path) == left == [found.step for found in reversed(kept)]
     assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "model.ckpt-10"]
+
+
+def test_what_was_just_saved_stays_though_its_step_is_the_least(tmp_path, lock):
+    for step in (10, 20, 5):
+        make(tmp_path, step)
+    assert [found.step for found in folders.kept(str(tmp_path), 2, 5)] == [5, 20]
+    folders.remove(folders.retire(lock, 2, 5))
+    assert steps(tmp_path) == [20, 5]
+    folders.remove(folders.retire(lock, 1, 5))
+    assert steps(tmp_path) == [5]
 
 
 def test_what_removes_needs_the_lock(tmp_path):

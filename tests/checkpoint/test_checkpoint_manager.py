@@ -1,8 +1,13 @@
-"""CheckpointManager: whose session it is given."""
+"""CheckpointManager: whose session it is given, which checkpoints stay, and what is said of others' checkpoints."""
+import errno
+import os
+from unittest import mock
+
 import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
+from sok1x.checkpoint import errors, manifest
 
 
 def test_a_session_of_another_graph_is_refused(tmp_path):
@@ -18,3 +23,61 @@ def test_a_session_of_another_graph_is_refused(tmp_path):
                 with pytest.raises(ValueError, match="session: got one of another graph than that in"):
                     call()
     assert not (tmp_path / "checkpoints").exists() or not list((tmp_path / "checkpoints").iterdir())
+
+
+def test_a_later_checkpoint_of_a_saver_is_told(tmp_path):
+    """It is not of the manager's kind, so an older one is restored: not in silence."""
+    sok.init()
+    folder = str(tmp_path)
+    with tf.Graph().as_default(), tf.Session() as session:
+        sok.Variable([[1.0, 2.0]], name="table")
+        manager, saver = sok.CheckpointManager(folder), tf.train.Saver()
+        session.run(tf.global_variables_initializer())
+        manager.save(session, 1)
+        with mock.patch.object(tf.logging, "warning") as warning:
+            assert manager.restore(session) == 1
+            assert not warning.called
+            saver.save(session, folder + "/mine", 2)
+            assert manager.restore(session, 1) == 1
+            assert not warning.called
+            assert manager.restore(session) == 1
+        told, = [call[0][0] % call[0][1:] for call in warning.call_args_list]
+        assert "restores step 1" in told and folder + "/mine-2" in told, told
+
+
+def test_a_full_disk_says_which_option_keeps_fewer(tmp_path, monkeypatch):
+    def full(folder, made):
+        raise errors.of_write(OSError(errno.ENOSPC, "full"), folder)
+
+    monkeypatch.setattr(manifest, "write", full)
+    with tf.Graph().as_default(), tf.Session() as session:
+        sok.Variable([[1.0, 2.0]], name="table")
+        manager = sok.CheckpointManager(str(tmp_path))
+        session.run(tf.global_variables_initializer())
+        with pytest.raises(errors.NoSpaceError, match=r"keep fewer checkpoints \(keep_checkpoint_max\), or write to"):
+            manager.save(session, 1)
+    assert os.listdir(str(tmp_path)) == [".sok1x.lock"]
+    assert "Free some space, or write to" in str(errors.of_write(OSError(errno.ENOSPC, "full"), "a dump's"))
+
+
+def test_what_was_just_saved_is_there_whatever_its_step(tmp_path):
+    """As of a run that has gone back to an earlier step."""
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        sok.Variable([[1.0, 2.0]], name="table")
+        manager = sok.CheckpointManager(str(tmp_path), keep_checkpoint_max=2)
+        session.run(tf.global_variables_initializer())
+        paths = [manager.save(session, step) for step in (10, 20, 5)]
+        assert [os.path.isdir(path) for path in paths] == [False, True, True]
+        state = tf.train.get_checkpoint_state(str(tmp_path))
+        assert [os.path.dirname(path) for path in state.all_model_checkpoint_paths] == paths[:0:-1]
+
+
+def test_a_graph_needs_a_session(tmp_path):
+    sok.init()
+    with tf.Graph().as_default():
+        sok.Variable([[1.0, 2.0]], name="table")
+        manager = sok.CheckpointManager(str(tmp_path))
+        for name, call in (("save", lambda: manager.save(step=3)), ("restore", manager.restore)):
+            with pytest.raises(ValueError, match="{}: session: got None, expected the tf.Session".format(name)):
+                call()

@@ -5,8 +5,9 @@ import os
 import numpy as np
 import pytest
 
-from sok1x.checkpoint import shard_header
+from sok1x.checkpoint import manifest, shard_header
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, NoSpaceError, WriteError
+from sok1x.checkpoint.manifest import File, Manifest, Part, Table
 from sok1x.checkpoint.shard_header import Header, rows_per_block
 from sok1x.checkpoint.shard_reader import ShardFileReader
 from sok1x.checkpoint.shard_writer import ShardFileWriter
@@ -51,6 +52,30 @@ def test_rows_come_back(tmp_path, seed, dtype, row_shape):
             first, end = sorted(random.randint(0, 701, 2))
             part = reader.read(first, end - first)
             assert part.shape == (end - first,) + row_shape and part.tobytes() == rows[first:end].tobytes()
+
+
+@pytest.mark.parametrize("table, part, words", [
+    ("t" * 1025, "rows", "Cannot save table '{}': its name has 1025 characters, and at most 1024 can".format("t" * 80)),
+    ("t", "slot:" + "s" * 1020, "Cannot save table 't': the name of its part 'slot:ss.* has 1025 characters, and at")],
+    ids=["table", "part"])
+def test_names_that_no_reader_takes_are_refused(tmp_path, table, part, words):
+    """By the file, and by the manifest."""
+    def made(table, part):
+        parts = {"keys": Part("int64", (), "keys"), "rows": Part("float32", (1,), "rows")}
+        parts.setdefault(part, Part("float32", (1,), "slot-0"))
+        whole = Manifest("0123456789abcdef", 3, 1, 0, {table: Table(1, 1, [1], True, "int64", parts)}, {})
+        return (Header(whole.token, 3, table, part, 0, 1, "float32", (1,), 1, 512),
+                whole._replace(files={file: File(1, 1) for file, _, _, _ in whole.shard_files()}))
+
+    header, whole = made(table, part)
+    for save in (lambda: shard_header.encode(header), lambda: manifest.write(str(tmp_path), whole)):
+        with pytest.raises(CheckpointError, match=words):
+            save()
+    assert not os.listdir(str(tmp_path))
+    header, whole = made(table[:1024], part[:1024])
+    assert shard_header.decode(shard_header.encode(header), "it") == header
+    manifest.write(str(tmp_path), whole)
+    assert manifest.read(str(tmp_path)) == whole
 
 
 @pytest.mark.parametrize("count", [0, 1, 511, 512, 513, 1024])

@@ -22,6 +22,7 @@ def test_a_checkpoint_by_rank_0_alone_is_refused_before_anything_is_written(tmp_
                          env={"SOK1X_DEADLOCK_SECONDS": "1.5"}, check=False)
     assert finished.code != 0, str(finished)
     for words in ("CheckpointError: every rank waits for an op that another rank does not run",
-                  "a tf.train.Saver saves tables: Tables are spread over all ranks", "or call the Saver on every rank"):
+                  "a tf.train.Saver saves tables: Tables are spread over all ranks",
+                  "the manager or the Saver on every rank"):
         assert words in finished.err, str(finished)
     assert not os.listdir(str(tmp_path))

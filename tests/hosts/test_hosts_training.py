@@ -173,7 +173,7 @@ def test_a_folder_that_hosts_do_not_share(two_hosts):
         for rank, one in enumerate(told):
             assert "CheckpointError" in one["message"] and ("Rank 1 (host hostb)" in one["message"]) == (rank == 0)
             assert "hostb does not see the folder" in one["message"], one
-            assert "that rank 0 (host hosta) {}: checkpoint_dir must be on".format(does) in one["message"], one
+            assert "that rank 0 (host hosta) {}: it must be on".format(does) in one["message"], one
 
 
 def test_the_demo(two_hosts):

@@ -69,6 +69,9 @@ def test_outputs_that_need_more(trained):
             (dict(unseen=[1.0, 2.0]), ValueError, r"of shape \[2\], expected a number or \[4\]"),
             (dict(outputs=None), ValueError, "got inputs alone, expected inputs and outputs"),
             (dict(model=lambda: None), ValueError, "got both a model, and inputs or outputs"),
+            (dict(tables=["EmbeddingVariable"]), ValueError, "got tables beside a model, expected one of them"),
+            (dict(model=lambda: 3, inputs=None, outputs=None, tables=["t"]), ValueError, "got tables beside a model"),
+            (dict(tables="t", inputs=None, outputs=None), ValueError, "tables: got 't', expected a list of names"),
             (dict(model=3, inputs=None, outputs=None), TypeError, "expected a function"),
             (dict(model=lambda: 3, inputs=None, outputs=None), TypeError, r"expected \(inputs, outputs\)")):
         with pytest.raises(error, match=words):

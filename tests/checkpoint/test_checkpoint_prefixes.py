@@ -1,0 +1,194 @@
+"""Whole checkpoints under a Saver's prefix: what is replaced, what dead saves left, and what they may not hide."""
+import errno
+import os
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import sok1x as sok
+from sok1x.checkpoint import folder_lock, folders, manifest, prefixes
+from sok1x.checkpoint.errors import LockedError, WriteError
+from sok1x.checkpoint.folder_lock import FolderLock
+
+TOKEN = "0123456789abcdef"
+
+
+def make(prefix, content="old"):
+    """A whole checkpoint of no tables, with links."""
+    folder = folders.make_temporary_for(prefix, folders.new_token())
+    names = ["model.ckpt-1.data-00000-of-00001", "model.ckpt-1.index"]
+    for name in names:
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(content)
+    manifest.write(folder, manifest.Manifest(TOKEN, 1, 1, 0, {}, {name: manifest.File(3, 0) for name in names}))
+    folders.publish_as(folder, prefix)
+    prefixes.link_files(prefix, 1, names, prefix)
+    return prefix
+
+
+def files(folder):
+    """{path: content}, without the lock."""
+    found = {}
+    for path, _, names in os.walk(str(folder)):
+        for name in names:
+            with open(os.path.join(path, name)) as file:
+                found[os.path.relpath(os.path.join(path, name), str(folder))] = file.read()
+    found.pop(folder_lock.NAME, None)
+    return found
+
+
+def save(prefix, *endings):
+    """As TensorFlow: into the index that is there."""
+    for ending in endings:
+        with open(prefix + ending, "w") as file:
+            file.write("new")
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_one_that_is_replaced_is_there_until_its_successor_is(tmp_path, dead):
+    prefix = make(str(tmp_path / "my-1"))
+    before = files(tmp_path)
+    if dead:  # between the two renames of `publish_as`
+        os.rename(prefix, folders.hidden(prefix, TOKEN, "old"))
+    for endings in ([], [".index"]):
+        with pytest.raises(OSError):
+            with prefixes.replaced(prefix):
+                assert prefixes.folder_of(prefix) not in (None, prefix)
+                save(prefix, *endings)
+                raise OSError(errno.ENOSPC, "full")
+        assert files(tmp_path) == before and prefixes.folder_of(prefix) == prefix
+    with prefixes.replaced(prefix):
+        pass  # asked whether to replace it, the user has said no
+    assert files(tmp_path) == before
+    with prefixes.replaced(prefix):
+        save(prefix, ".index")
+    assert prefixes.folder_of(prefix) is None
+    assert files(tmp_path) == {"my-1.index": "new", "my-1.data-00000-of-00001": "old"}
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_one_that_is_removed_is_gone_also_if_its_job_died(tmp_path, both):
+    prefix = make(str(tmp_path / "my-1"))
+    os.rename(prefix, folders.hidden(prefix, TOKEN, "old"))
+    if both:
+        make(prefix)
+    prefixes.remove(prefix)
+    assert prefixes.folder_of(prefix) is None
+    assert sorted(os.listdir(str(tmp_path))) == ["my-1.data-00000-of-00001", "my-1.index"]
+
+
+def test_another_job_s_is_not_replaced(tmp_path):
+    prefix = make(str(tmp_path / "my-1"))
+    with FolderLock(str(tmp_path)):
+        with pytest.raises(LockedError):
+            with prefixes.replaced(prefix):
+                pass
+    assert prefixes.folder_of(prefix) == prefix
+
+
+def test_keras_weights_that_cannot_be_saved_leave_those_that_were(tmp_path, monkeypatch):
+    def full(*_arguments, **_options):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    path = str(tmp_path / "weights")
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.keras.backend.set_session(session)
+        session.run(sok.Init(global_batch_size=4))
+        layer = sok.All2AllDenseEmbedding(10, 4, 2, 1)
+        model = tf.keras.Sequential([tf.keras.Input([2, 1], dtype=tf.int64), layer])
+        session.run(tf.global_variables_initializer())
+        model.save_weights(path, save_format="tf")
+        assert not os.path.isdir(path)
+        make(path)
+        before = files(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(tf.Session, "run", full)
+            with pytest.raises(tf.errors.ResourceExhaustedError):
+                model.save_weights(path, save_format="tf")
+        assert files(tmp_path) == before and prefixes.folder_of(path) == path
+        model.save_weights(path, save_format="tf")
+        assert prefixes.folder_of(path) is None
+        tf.train.load_checkpoint(path)
+
+
+def test_a_saver_replaces_one_whose_job_died_while_it_did(tmp_path):
+    """The .old one counts, so it may not stay beside what is saved."""
+    sok.init()
+    prefix = str(tmp_path / "my-1")
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.Variable(np.zeros([1, 2], np.float32), name="table")
+        add = table.assign_add(tf.ones([1, 2]), read_value=False)
+        manager, saver = sok.CheckpointManager(str(tmp_path)), tf.train.Saver()
+        session.run(tf.global_variables_initializer())
+        os.rename(manager.save(session, 1), folders.hidden(prefix, TOKEN, "old"))
+        session.run(add)
+        saver.save(session, str(tmp_path / "my"), 1)
+        session.run(table.initializer)
+        saver.restore(session, prefix)
+        assert session.run(table).tolist() == [[1, 1]]
+    assert not [name for name in os.listdir(str(tmp_path)) if name.endswith(".old")]
+
+
+def test_leftovers_of_other_steps(tmp_path):
+    def folder(name, file="shard"):
+        (tmp_path / name).mkdir()
+        if file:
+            (tmp_path / name / file).write_text("")
+
+    make(str(tmp_path / "my-3"))
+    hidden = ".{}." + TOKEN + ".{}"
+    folder(hidden.format("my-100", "tmp"))
+    folder(hidden.format("my-200", "gone"))
+    folder(hidden.format("my-3", "old"))  # that has been replaced
+    for file in ("my-100.index", "my-7.data-00000-of-00001"):
+        (tmp_path / "{}.{}.tmp".format(file, TOKEN)).write_text("")
+    stay = {"my-3": 0, "my-3.index": 0, "my-3.data-00000-of-00001": 0}
+    for kept, file in ((hidden.format("my-4", "old"), "manifest.json"),  # that counts
+                       (hidden.format("my-5", "tmp"), ".sok1x-dump.lock"),  # a dump, which looks after its own
+                       (hidden.format("my-6", "tmp"), None), (hidden.format("mine-6", "tmp"), "shard"),
+                       (hidden.format("my-6", "tmp").replace(TOKEN, "00ff00ff"), "shard"),
+                       (hidden.format("my-7", "tmp").replace(TOKEN, TOKEN[::-1]), "shard")):
+        folder(kept, file)
+        stay[kept] = 0
+    folders.at_work.add(TOKEN[::-1])  # another thread's
+    try:
+        prefixes.remove_leftovers(str(tmp_path / "my-300"))
+    finally:
+        folders.at_work.discard(TOKEN[::-1])
+    assert sorted(os.listdir(str(tmp_path))) == sorted(stay)
+
+
+def test_a_save_spares_what_another_thread_s_writes(tmp_path):
+    with FolderLock(str(tmp_path)) as lock:
+        token = folders.new_token()
+        folder = folders.make_temporary(str(tmp_path), 1, token)
+        folders.at_work.add(token)
+        folders.remove_leftovers(lock)
+        assert os.path.isdir(folder)
+        folders.at_work.discard(token)
+        folders.remove_leftovers(lock)
+        assert not os.path.isdir(folder)
+
+
+def test_links_that_cannot_be_made(tmp_path, monkeypatch):
+    """No index stands beside the data of another checkpoint, and nothing is left over."""
+    prefix = make(str(tmp_path / "my-1"))
+    make(str(tmp_path / "other-1"), "new")
+    names = os.listdir(str(tmp_path / "other-1"))
+    real = os.replace
+
+    def replace(source, target):
+        if target.endswith(".index"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(WriteError, match="No space left to write {}.index".format(prefix)):
+        prefixes.link_files(str(tmp_path / "other-1"), 1, [one for one in names if "model" in one], prefix)
+    assert not os.path.exists(prefix + ".index")
+    assert not [name for name in os.listdir(str(tmp_path)) if name.endswith(".tmp")] and not folders.at_work
+    monkeypatch.undo()
+    os.mkdir(prefix + ".data-00000-of-00002")
+    with pytest.raises(WriteError, match="Cannot write {}.data-00000-of-00002".format(prefix)):
+        prefixes.link_files(str(tmp_path / "other-1"), 1, [one for one in names if "model" in one], prefix)

@@ -1,0 +1,77 @@
+"""What an update of a served model is given: keys of any integer type, and which of them are meant."""
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import sok1x as sok
+from sok1x.checkpoint.errors import CheckpointError, NoSpaceError
+from sok1x.serving import __main__ as command
+from sok1x.serving import bundles
+
+KEYS = np.array([2 ** 53, 2 ** 53 + 1, 7, 2 ** 62], np.int64)
+ROWS = np.arange(8, dtype=np.float32).reshape(4, 2)
+
+
+@pytest.fixture(scope="module", params=["table", "search"])
+def model(request, tmp_path_factory):
+    """A SavedModel of a table with these keys and rows, stored in float16."""
+    folder = str(tmp_path_factory.mktemp("model"))
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.DynamicVariable(2, "0", name="t")
+        assigned = sok.assign(table, KEYS, ROWS)
+        session.run(tf.global_variables_initializer())
+        session.run(assigned)
+        sok.CheckpointManager(folder + "/saved").save(session, 1)
+    return sok.serving.export_saved_model(folder + "/1", folder + "/saved", inputs={}, outputs={}, unseen=-1.0,
+                                          storage="float16", index=request.param)
+
+
+def rows(path):
+    with tf.Graph().as_default(), tf.Session() as session:
+        found = tf.saved_model.load(session, ["serve"], path).signature_def["t"]
+        return session.run(found.outputs["rows"].name, {found.inputs["keys"].name: KEYS})
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_those_keys_are_evicted_and_no_others(model, tmp_path, dtype):
+    """In float64, 2^53 + 1 is 2^53. (NumPy looks for many keys otherwise than for few.)"""
+    gone = np.concatenate([KEYS[1:2], np.arange(100, 150)]).astype(dtype)
+    np.savez(str(tmp_path / "gone.npz"), keys=gone)
+    expected = np.where(KEYS[:, np.newaxis] == KEYS[1], -1, ROWS)
+    path = sok.serving.update_saved_model(model, str(tmp_path / "2"), evicted={"t": gone})
+    np.testing.assert_array_equal(rows(path), expected)
+    given = ["update", model, "--to", str(tmp_path / "3"), "--evicted", "t={}/gone.npz".format(tmp_path)]
+    assert command.main(given) == 0
+    np.testing.assert_array_equal(rows(str(tmp_path / "3")), expected)
+
+
+def test_changes_of_unsigned_keys(model, tmp_path):
+    path = sok.serving.update_saved_model(
+        pathlib.Path(model), tmp_path / "2", {"t": (KEYS[1:2].astype(np.uint64), np.ones([1, 2]))})
+    np.testing.assert_array_equal(rows(str(path)), np.where(KEYS[:, np.newaxis] == KEYS[1], 1, ROWS))
+
+
+def test_what_is_refused(model, tmp_path):
+    to = str(tmp_path / "2")
+    beyond = np.array([7, 2 ** 63], np.uint64)
+    for given, words in (({"changes": {"t": (beyond, np.zeros([2, 2]))}}, "changes: got key 9223372036854775808, "),
+                         ({"evicted": {"t": beyond}}, "evicted: got key 9223372036854775808, expected keys below 2")):
+        with pytest.raises(ValueError, match="table 't': " + words):
+            sok.serving.update_saved_model(model, to, **given)
+    with pytest.raises(CheckpointError, match="1000000.0 in column 1 of the row of key 7, and float16"):
+        sok.serving.update_saved_model(model, to, {"t": ([2 ** 53, 7], [[0, 0], [0, 1e6]])})
+    assert not os.listdir(str(tmp_path))
+
+
+def test_a_full_disk_is_told(tmp_path, monkeypatch):
+    def full(*_arguments, **_options):
+        raise tf.errors.ResourceExhaustedError(None, None, "part-0; No space left on device")
+
+    monkeypatch.setattr(tf.Session, "run", full)
+    writer = bundles.BundleWriter(str(tmp_path), str(tmp_path / "variables"))
+    writer.add("name", np.zeros([3]))
+    with pytest.raises(NoSpaceError, match="No space left to write {}/variables".format(tmp_path)):
+        writer.finish()
