@@ -29,7 +29,7 @@ class CallsOp : public tf::AsyncOpKernel {
   explicit CallsOp(tf::OpKernelConstruction* construction) : tf::AsyncOpKernel(construction) {}
 
   ~CallsOp() override {
-    if (in_session_.load() && Queue::Forked()->load() == nullptr) Sessions::Get()->Leave(session_);
+    if (in_session_.load() && Queue::Forked()->load() == nullptr) Sessions::Get()->Leave(session_, direct_);
   }
 
   void ComputeAsync(tf::OpKernelContext* context, DoneCallback done) override {
@@ -39,7 +39,9 @@ class CallsOp : public tf::AsyncOpKernel {
       return;
     }
     std::call_once(entered_, [this, context] {
-      session_ = tf::Hash64(context->session_handle());
+      const std::string handle(context->session_handle());
+      session_ = tf::Hash64(handle);
+      direct_ = handle.compare(0, 6, "direct") == 0;  // a tf.train.Server's sessions share its variables, and a number
       Sessions::Get()->Enter(session_);
       in_session_.store(Pins::EndsWithStep(context));  // what is eager goes on, whichever kernels TensorFlow lets go
     });
@@ -87,6 +89,7 @@ class CallsOp : public tf::AsyncOpKernel {
   std::once_flag entered_;  // a kernel belongs to one session, which it learns of when it first runs
   std::atomic<bool> in_session_{false};
   uint64_t session_ = 0;
+  bool direct_ = false;
 };
 
 class CallOp : public CallsOp {

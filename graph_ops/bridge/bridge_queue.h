@@ -86,12 +86,12 @@ class Queue {
     ready_.notify_one();
   }
 
-  // The last kernel of a session is gone, and the session with it.
-  void EndSession(uint64_t session) {
+  // The last kernel of a session is gone, and the session with it; variables_end: and its variables.
+  void EndSession(uint64_t session, bool variables_end) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (!open_) return;
-      ended_.push_back(session);
+      ended_.emplace_back(session, variables_end);
       size_.fetch_add(1, std::memory_order_release);
     }
     ready_.notify_one();
@@ -199,7 +199,8 @@ class Queue {
       *count = 1;
       taken = 2;
     } else if (!ended_.empty()) {
-      infos->session = ended_.front();
+      infos->session = ended_.front().first;
+      infos->step = ended_.front().second;
       ended_.pop_front();
       *count = 1;
       taken = 3;
@@ -212,7 +213,7 @@ class Queue {
   std::condition_variable ready_;
   std::deque<Queued> queue_;
   std::deque<int64_t> cancelled_;
-  std::deque<uint64_t> ended_;
+  std::deque<std::pair<uint64_t, bool>> ended_;
   std::atomic<size_t> size_{0};
   int64_t refused_ = 0;
   bool open_ = false;

@@ -14,7 +14,8 @@ class Sessions {
   static Sessions* Get();
 
   void Enter(uint64_t session);
-  void Leave(uint64_t session);
+  // variables_end: whether they go with the session.
+  void Leave(uint64_t session, bool variables_end);
 
  private:
   std::mutex mutex_;

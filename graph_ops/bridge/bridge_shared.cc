@@ -30,13 +30,13 @@ void Sessions::Enter(uint64_t session) {
   ++kernels_[session];
 }
 
-void Sessions::Leave(uint64_t session) {
+void Sessions::Leave(uint64_t session, bool variables_end) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (--kernels_[session] > 0) return;
     kernels_.erase(session);
   }
-  Queue::Get()->EndSession(session);
+  Queue::Get()->EndSession(session, variables_end);
 }
 
 }  // namespace sok1x

@@ -4,7 +4,7 @@ The coordinator pairs the sessions of different ranks (launch/pairing.py); this 
 """
 from sok1x.graph_ops.bridge import plan
 
-on_end = []  # what is called with the bridge's number of each session that is gone, kernels and all
+on_end = []  # what is called with the bridge's number of each session that is gone, kernels, variables and all
 
 
 class Context:

@@ -124,7 +124,7 @@ class Executor(threading.Thread):
             if kind == bridge.CANCELLATION and infos[0].id in self._tickets:
                 coordinator.withdraw(self._tickets[infos[0].id])
             elif kind == bridge.SESSION_END:
-                self._end_session(infos[0].session, coordinator)
+                self._end_session(infos[0].session, bool(infos[0].step), coordinator)
             if coordinator is not None and coordinator.size > 1 and not (self._among and self._among.pending):
                 decisions = coordinator.poll()
                 if decisions:
@@ -218,11 +218,11 @@ class Executor(threading.Thread):
         for taken in held.values():
             taken.request.finish(code, reason)
 
-    def _end_session(self, session, coordinator):
+    def _end_session(self, session, variables_end, coordinator):
         number = self._calls.end(session)
         if number is not None and coordinator is not None:
             coordinator.forget(number)
-        for function in contexts.on_end:
+        for function in contexts.on_end if variables_end else ():
             function(session)
 
     def _run_or_announce(self, everything, world):

@@ -59,26 +59,31 @@ struct Step {
 };
 
 // Moves the rows of those that wait, of each table the first: two steps of one table at the same time would each move
-// what the other has not seen. `others` are left.
-int MoveTables(const UpdateKernel& kernel, GroupWork* work, const std::vector<Step>& waiting,
-               std::vector<Step>* others) {
+// what the other has not seen. Afterwards those wait that have not been moved.
+int MoveTables(const UpdateKernel& kernel, GroupWork* work, std::vector<Step>* waiting) {
   std::set<const float*> tables;
+  std::vector<Step> plain, others;
   std::vector<UpdateMember> moved, moved_by_sums;
   std::vector<SumMember> sums;
-  for (const Step& step : waiting) {
+  for (const Step& step : *waiting) {
     SumMember sum;
     if (!tables.insert(step.arguments.table).second) {
-      others->push_back(step);
+      others.push_back(step);
     } else if (KeptSums::At(step.arguments.values, &sum)) {
       sums.push_back(sum);
       moved_by_sums.push_back(step.arguments);
     } else {
+      plain.push_back(step);
       moved.push_back(step.arguments);
     }
   }
-  // First what may lack memory: then nothing has been moved.
-  const int code = sums.empty() ? 0 : kernel.sum_and_move(work, sums.data(), sums.size(), moved_by_sums.data());
-  return code != 0 || moved.empty() ? code : kernel.move(work, moved.data(), moved.size());
+  // What lacks memory has moved nothing.
+  int code = sums.empty() ? 0 : kernel.sum_and_move(work, sums.data(), sums.size(), moved_by_sums.data());
+  if (code != 0) return code;
+  if (!moved.empty()) code = kernel.move(work, moved.data(), moved.size());
+  if (code != 0) others.insert(others.begin(), plain.begin(), plain.end());
+  waiting->swap(others);
+  return code;
 }
 
 }  // namespace
@@ -110,15 +115,11 @@ int MoveRows(Group* group, const UpdateFacts* facts, const UpdateKernel& kernel,
     return code == 0 ? data : nullptr;
   }, group};
   int code = 0;
-  for (bool first = true; code == 0 && !waiting.empty(); first = false) {
-    std::vector<Step> others;
-    code = MoveTables(kernel, &work, waiting, &others);
-    if (code != 0 && !first) {  // some have moved theirs, and must not fail: these say by themselves what is wrong
-      for (const Step& step : waiting) left[step.number] = 1;
-      code = 0;
-      break;
-    }
-    waiting.swap(others);
+  const size_t all = waiting.size();
+  while (code == 0 && !waiting.empty()) code = MoveTables(kernel, &work, &waiting);
+  if (code != 0 && waiting.size() < all) {  // some have moved theirs, and must not fail: the others say what is wrong
+    for (const Step& step : waiting) left[step.number] = 1;
+    code = 0;
   }
   group->Unlock();
   return code;

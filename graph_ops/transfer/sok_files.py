@@ -162,9 +162,14 @@ def _open_both(label, folder, name):
     both = paths(folder, name)
     for again in range(_OPENED_AT_MOST):
         time.sleep(again * _WAIT_SECONDS)
-        opened = [File(label, path, os.O_RDONLY) for path in both]
-        if all(os.path.samestat(one.status, File(label, one.path, os.O_RDONLY).status) for one in opened):
-            return opened
+        try:
+            opened = [File(label, path, os.O_RDONLY) for path in both]
+            if all(os.path.samestat(one.status, File(label, one.path, os.O_RDONLY).status) for one in opened):
+                return opened
+        except CallError as error:
+            # For a moment a dump's names are nobody's.
+            if error.code != NOT_FOUND or again == _OPENED_AT_MOST - 1:
+                raise
     raise CallError(ABORTED, (
         "{}: '{}' and '{}' were replaced {} times while they were opened, expected those of one dump: let no other job "
         "dump to '{}' now").format(label, both[0], both[1], _OPENED_AT_MOST, folder))
@@ -188,8 +193,7 @@ class TableFiles:
 
     Attributes:
       rows: rows in the files. key_bytes: 4 or 8.
-      written: when the keys and the values were written last, in ns. sample: a checksum of some of their bytes. These
-        tell one dump from another on all ranks: copies of one may have other times.
+      sample: a checksum of some of their bytes, by which ranks tell one dump from another.
 
     Raises:
       CallError: a file is missing, their sizes do not fit each other, or others take their place again and again.
@@ -199,7 +203,6 @@ class TableFiles:
         self.label, self.dim = label, dim
         self._keys, self._values = _open_both(label, folder, name)
         keys, values = self._keys.status, self._values.status
-        self.written = keys.st_mtime_ns, values.st_mtime_ns
         self.sample = zlib.crc32(_sample(self._values, values.st_size), zlib.crc32(_sample(self._keys, keys.st_size)))
         keys_bytes, values_bytes = keys.st_size, values.st_size
         self.rows, odd = divmod(values_bytes, 4 * dim)

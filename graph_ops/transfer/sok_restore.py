@@ -11,7 +11,7 @@ from sok1x.graph_ops.transfer import keyed_files, shard_load, sok_files
 
 @register
 class _Restore(Operation):
-    """No output. The headers: the files' rows, the bytes of a key, when keys and values were written, and a sample."""
+    """No output. The headers: the files' rows, the bytes of a key, and a checksum of samples of both."""
 
     name = "transfer.sok_restore.restore"
     Config = sok_files.FilesConfig
@@ -23,13 +23,12 @@ class _Restore(Operation):
             pass  # they have been initialized; what is asked of the store below needs no variable
         files = sok_files.TableFiles(store.label, config.folder, table.kit_name, table.dim)
         request.state = _Source(store, files)
-        return np.array([files.rows, files.key_bytes, *files.written, files.sample], np.int64)
+        return np.array([files.rows, files.key_bytes, files.sample], np.int64)
 
     def run(self, request, config, world, headers):
         table = config.table
-        rows, key_bytes, keys_written, values_written, sample = (headers == headers[0]).all(0)
-        if not (rows and key_bytes and (sample or keys_written and values_written)):
-            rows, key_bytes, *_, sample = headers.T.tolist()
+        if (headers != headers[0]).any():
+            rows, key_bytes, sample = headers.T.tolist()
             raise CallError(FAILED_PRECONDITION, (
                 "embedding table '{}': the ranks in turn see {} rows and {} bytes a key in '{}', and samples of both "
                 "files with the checksums {}, expected the same on all; restore_from_file needs a folder that all "

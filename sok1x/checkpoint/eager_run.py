@@ -133,12 +133,7 @@ class _Dense:
             self._of_graph(prefix).restore()
             return
         with shard_variable.left_out():
-            status = self._whole.read(prefix).expect_partial()
-        try:
-            status.assert_existing_objects_matched()
-        except AssertionError as error:
-            tf.logging.warning("%s has no values for some of what was given as `checkpoint`, which keeps its own: %s",
-                                    prefix, error)
+            self._whole.read(prefix).expect_partial()
         for name, variable in self._variables.items():
             variable.steps.assign(self._steps[name.replace("/", "|")].read_value())
 

@@ -146,7 +146,7 @@ def _move(merged: str, output: str) -> List[str]:
         for path in made:
             paths.append(output + path[len(merged):])
             _rename(path, paths[-1])
-    except CheckpointError:
+    except BaseException:  # Ctrl-C, too
         with contextlib.suppress(OSError):
             for path in paths[:-1]:
                 os.unlink(path)

@@ -177,8 +177,10 @@ def put_in_place(temporary: str, final: str) -> Optional[str]:
     Raises:
         OSError, WriteError: The system refuses.
     """
-    retired = hidden(final, new_token(), "old") if os.path.lexists(final) else None
+    token = new_token()
+    retired = hidden(final, token, "old") if os.path.lexists(final) else None
     done = []
+    at_work.add(token)
     try:
         for source, target in ([(final, retired)] if retired else []) + [(temporary, final)]:
             os.rename(source, target)
@@ -189,6 +191,8 @@ def put_in_place(temporary: str, final: str) -> Optional[str]:
             for source, target in reversed(done):
                 os.rename(target, source)
         raise
+    finally:
+        at_work.discard(token)
     return retired
 
 

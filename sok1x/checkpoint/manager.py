@@ -106,7 +106,8 @@ class CheckpointManager:
 
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds a file damaged, or that the model
-                does not fit, or no checkpoint of that step; no variable has changed then.
+                does not fit, or no checkpoint of that step; no variable has changed then. And where another job
+                replaces or removes the checkpoint meanwhile; that may be known only when variables have changed.
             ValueError: the session is missing, or of another graph.
         """
         if self._eager is None:

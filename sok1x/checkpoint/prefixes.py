@@ -92,8 +92,8 @@ def replaced(prefix: str) -> Iterator[None]:
         LockedError: another job saves to the folder.
         WriteError: the system refuses to rename.
     """
-    if not folders.is_complete(prefix) and _replaced(prefix) is None:
-        yield
+    if not folders.is_complete(prefix) and (os.path.lexists(prefix) or _replaced(prefix) is None):
+        yield  # none is there, or a folder of the user's
         return
     lock = folder_lock.of_process(os.path.dirname(prefix) or ".")
     try:

@@ -56,7 +56,8 @@ class Restoring:
 
         Raises:
             CheckpointError: on all ranks where one of them finds a file damaged, or that the model does not fit, or
-                no checkpoint of that step; no variable has changed then.
+                no checkpoint of that step; no variable has changed then. And where another job replaces or removes the
+                checkpoint meanwhile; that may be known only when variables have changed.
         """
         self._ranks.expect_same_step(session, "restore", step)
         found = self._ranks.agree(session, lambda: self._find(step))[0]
@@ -76,9 +77,11 @@ class Restoring:
         try:
             self._load(session, dense_saver.dense_prefix(Checkpoint(folder)), sources)
         except Exception:  # TensorFlow's too
-            _expect_token(folder, token)
+            if _token(folder) != token:
+                raise CheckpointError(_REPLACED.format(folder)) from None
             raise
-        _expect_token(folder, token)
+        if _token(folder) not in (token, None):  # one that is gone has been read whole
+            raise CheckpointError(_REPLACED.format(folder))
 
     def _find(self, step: Optional[int]) -> Any:
         """Rank 0 looks, for another job may be saving a newer one at this moment."""
@@ -117,14 +120,12 @@ class Restoring:
         prepare(session, self._prepared, rows)
 
 
-def _expect_token(folder: str, token: str) -> None:
-    """Raises CheckpointError where what lies in a folder now is not of the save with this token."""
+def _token(folder: str) -> Optional[str]:
+    """Of the save that lies in a folder now; None where there is none any more."""
     try:
-        found = Checkpoint(folder).manifest.token
-    except CheckpointError:  # it is gone, or is going
-        found = None
-    if found != token:
-        raise CheckpointError(_REPLACED.format(folder)) from None
+        return Checkpoint(folder).manifest.token
+    except CheckpointError:
+        return None
 
 
 def wanted(table: TableState) -> Wanted:

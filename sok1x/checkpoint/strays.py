@@ -33,10 +33,15 @@ class Strays:
         first = np.ones(len(keys), bool)
         first[1:] = keys[order][1:] != keys[order][:-1]
         chosen = order[first]
-        self._of_shard = {shard: keys[chosen[shards[chosen] == shard]] for shard in set(shards[chosen].tolist())}
+        self._of_shard = {shard: np.sort(keys[chosen[shards[chosen] == shard]])
+                          for shard in set(shards[chosen].tolist())}
         self._found = []
         return len(chosen)
 
     def chosen(self, keys: np.ndarray, shard: int) -> np.ndarray:
         """Which of a shard's keys int64 [n], by their places, get the rows that it has."""
-        return np.flatnonzero(np.isin(keys, self._of_shard.get(shard, keys[:0])))
+        of_shard = self._of_shard.get(shard, keys[:0])
+        if not len(of_shard):
+            return np.zeros([0], np.int64)
+        places = np.minimum(np.searchsorted(of_shard, keys), len(of_shard) - 1)
+        return np.flatnonzero(of_shard[places] == keys)

@@ -210,11 +210,17 @@ def _latest(directory: str) -> Source:
     found = folders.latest(directory)
     named = dense_saver.later_named(directory, -2 if found is None else found.step)
     if named is not None:
-        folder = prefixes.folder_of(named)
-        source = _Variables(named) if folder is None else _Shards(folder)
-        # What has no tables was to have ours beside it, or is a Saver's of something else.
-        if found is None or source.tables:
-            return source
+        try:
+            folder = prefixes.folder_of(named)
+            source = _Variables(named) if folder is None else _Shards(folder)
+            # What has no tables was to have ours beside it, or is a Saver's of something else.
+            if found is None or source.tables:
+                return source
+        except (CheckpointError, tf.errors.OpError) as error:
+            if found is None:
+                raise
+            tf.logging.warning("%s is later than the last checkpoint of sok1x beside it, which is taken, for it cannot "
+                               "be: %s", named, getattr(error, "message", error))
     return _Shards(folders.find(directory))
 
 

@@ -55,3 +55,24 @@ def test_closed_sessions_leave_nothing():
     assert name not in known_slots._told
     assert not [1 for of_session in (known_slots._of_sessions, step_times._logs) for one in of_session.values()
                 if name in one]
+
+
+def test_sessions_of_a_server_share_what_is_known():
+    """As they share the variables, which stay when one of them is closed."""
+    server = tf.train.Server.create_local_server()
+    with tf.Graph().as_default() as graph:
+        table = sok.DynamicVariable(4, "uniform", max_capacity=64, evict_strategy="lru", name="served")
+        keys = tf.placeholder(tf.int64, [None])
+        out, = sok.lookup_sparse([table], [tf.RaggedTensor.from_row_lengths(keys, [1, 1])])
+        gradient, = tf.gradients(tf.reduce_sum(out ** 2), table)
+        step = sok.OptimizerWrapper(tf.train.AdagradOptimizer(0.1)).apply_gradients([(gradient, table)])
+        initializer = tf.global_variables_initializer()
+    for first in (1, 3):
+        with tf.Session(server.target, graph=graph) as session:
+            session.run(sok.Init(global_batch_size=2))
+            if first == 1:
+                session.run(initializer)
+            session.run(step, {keys: [first, first + 1]})
+        time.sleep(1)  # until the session's end has come, or not
+        assert table.table.name in known_slots._told
+        assert any(table.table.name in log for log in step_times._logs.values())

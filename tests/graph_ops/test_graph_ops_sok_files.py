@@ -63,12 +63,29 @@ def test_files_that_are_replaced_again_and_again(dump, monkeypatch):
 def test_files_of_two_dumps_differ_for_the_ranks(dump):
     """Also where they have the same keys and sizes."""
     seen = []
-    for time in (1, 2):
-        dump(0)
-        for path in sok_files.paths(dump.folder, "t"):
-            os.utime(path, ns=(time, time))
-        seen.append(sok_files.TableFiles("label", dump.folder, "t", D).written)
-    assert seen == [(1, 1), (2, 2)]
+    for first in (0, 1, 0):
+        dump(first)
+        seen.append(sok_files.TableFiles("label", dump.folder, "t", D).sample)
+    assert seen[0] == seen[2] != seen[1]
+
+
+def test_names_that_are_nobodys_for_a_moment(dump, monkeypatch):
+    """Between the moves by which a dump gives its files their names."""
+    real, calls = os.open, []
+
+    def opened(path, *arguments):
+        calls.append(path)
+        if len(calls) < 4:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return real(path, *arguments)
+
+    dump(100)
+    monkeypatch.setattr(os, "open", opened)
+    assert sok_files.TableFiles("label", dump.folder, "t", D).keys(0, 1).tolist() == [100]
+    calls[:] = []
+    monkeypatch.setattr(os, "open", lambda path, *arguments: opened(calls.clear() or path, *arguments))
+    with pytest.raises(CallError, match="No such file"):
+        sok_files.TableFiles("label", dump.folder, "t", D)
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 4096, 4097, 2000003])
