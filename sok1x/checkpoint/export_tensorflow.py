@@ -115,7 +115,8 @@ def _session(tf: Any, output: str, wanted: int) -> Iterator[Any]:
     wanted: about how many bytes it writes.
     """
     from sok1x.checkpoint import tensorflow_errors  # imports TensorFlow
-    with tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+    from sok1x.core import own_sessions
+    with tf.Graph().as_default(), tf.Session(config=own_sessions.config()) as session:
         with tensorflow_errors.refusals(output, wanted):
             yield session
 

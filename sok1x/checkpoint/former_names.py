@@ -15,7 +15,7 @@ from sok1x.checkpoint import shard_names, slot_names
 from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.reading import TableSource, Wanted
 from sok1x.checkpoint.tables import TableState
-from sok1x.core import eager
+from sok1x.core import eager, own_sessions
 from sok1x.core.graph_keys import GraphKeys
 
 
@@ -94,6 +94,6 @@ def translated(prefix: str, names: Dict[str, str]) -> Iterator[str]:
         with tf.device("/cpu:0"):
             save = tf.raw_ops.SaveV2(prefix=copy, tensor_names=wanted, shape_and_slices=[""] * len(wanted),
                                      tensors=given)
-        with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+        with tf.Session(config=own_sessions.config()) as session:
             session.run(save, dict(zip(given, values)))
         yield copy

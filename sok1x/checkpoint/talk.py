@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.ranks import Ranks
+from sok1x.core import own_sessions
 from sok1x.graph_ops.bridge import plan, tensorflow_versions
 
 # Of a rank that waits for others which do not save, restore, dump or load: what the coordinator's words leave open.
@@ -41,7 +42,7 @@ class Talk(Ranks):
                 self._what = before
 
     def gather(self, session: Any, payload: np.ndarray) -> List[np.ndarray]:
-        """As `Ranks.gather`; `session` is not needed.
+        """As `Ranks.gather`; `session` is not needed, which runs nothing.
 
         Raises:
             CheckpointError: some ranks wait for something else.
@@ -49,8 +50,8 @@ class Talk(Ranks):
         with self._lock:
             if self._session is None:
                 # The threads of all other sessions are as the first one that has none of its own says.
-                self._session = tf.Session(graph=self._graph, config=tf.ConfigProto(
-                    device_count={"GPU": 0}, use_per_session_threads=True, inter_op_parallelism_threads=1))
+                self._session = tf.Session(graph=self._graph, config=own_sessions.config(
+                    session, use_per_session_threads=True, inter_op_parallelism_threads=1))
             try:
                 return super().gather(self._session, payload)
             except tf.errors.OpError as error:  # the job has failed

@@ -32,6 +32,7 @@ Tables as variables:
     graph_keys          in which collections they are
     context_scope       SOK's scope around their optimizer
     sessions            which session runs their ops
+    own_sessions        sessions of the library's own, beside the program's
 
 Tables that grow:
     growing_shape       V in their static shape

@@ -13,6 +13,7 @@ from sok1x.core import (
     loss_scaling,
     moving_averages,
     newer_optimizers,
+    own_sessions,
     parameter_counts,
     run_gradients,
     summaries,
@@ -58,6 +59,7 @@ def watch(table: Table) -> None:
     newer_optimizers.watch()
     moving_averages.watch()
     horovod_eager.watch()
+    own_sessions.watch()
     loop_gradients.watch()
     branch_gradients.watch()
     tape_gradients.watch()

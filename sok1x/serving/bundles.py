@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import tensorflow_errors
+from sok1x.core import own_sessions
 
 PART_BYTES = 64 << 20
 
@@ -93,4 +94,4 @@ def read_slice(prefix: str, name: str, shape: Sequence[int], first: int, count: 
 
 
 def _session() -> tf.Session:
-    return tf.Session(config=tf.ConfigProto(device_count={"GPU": 0}))
+    return tf.Session(config=own_sessions.config())

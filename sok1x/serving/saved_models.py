@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import errors, folders, tensorflow_errors
 from sok1x.checkpoint.progress import Progress
+from sok1x.core import own_sessions
 from sok1x.graph_ops.bridge.tensorflow_versions import deprecation
 from sok1x.serving import bundles, parts, sources, table_data, tables
 from sok1x.serving.building import Built
@@ -35,7 +36,7 @@ def write(export_dir: str, source: sources.Source, build: Callable[[], Built]) -
     partial = os.path.join(os.path.dirname(final), ".{}.{}.tmp".format(os.path.basename(final), secrets.token_hex(4)))
     try:
         with tf.Graph().as_default(), deprecation.silence(), \
-                tf.Session(config=tf.ConfigProto(device_count={"GPU": 0})) as session:
+                tf.Session(config=own_sessions.config()) as session:
             built = build()
             saver = _StreamingSaver(built.saveables, lambda path: _stream(path, source, built))
             with tensorflow_errors.refusals(final, 0):
