@@ -208,7 +208,8 @@ class LaneRanks {
   void Met(const Held& held, const Word& word) const;
   // Counts lookups' batches. given: [T, N], keys that this rank asks each for.
   void CountBatches(const Held& held, const int64_t* given) const;
-  // Counts what rows of a member, or gradients, move. given, taken: [N], keys that this rank asks each for, each this one.
+  // Counts what rows of a member, or gradients, move. given, taken: [N], keys that this rank asks each for, and each
+  // this one.
   void CountAsked(const Held& held, int t, const int64_t* given, const int64_t* taken) const;
   // Of a member, as its embeddings travel, or its gradient.
   static int64_t RowBytes(const Held& held, int t, bool gradient);

@@ -84,8 +84,8 @@ class LookupRun : private LookupMembers {
   // fits: [T], out: whether gradients fit their lookups. headers: [T, width], of which what the lookup has counted
   // becomes the last width - 2 numbers where they fit.
   int BackwardHeaders(int width, int64_t* headers, uint8_t* fits);
-  // headers: [T, N, width] of all ranks, which end with the lookup's number, and if `counted` with 2 N counts before it.
-  // left: [T], out: those in which ranks differ. The exchange is as `ForwardAnswer`'s.
+  // headers: [T, N, width] of all ranks, which end with the lookup's number, and if `counted` with 2 N counts before
+  // it. left: [T], out: those in which ranks differ. The exchange is as `ForwardAnswer`'s.
   int BackwardSend(int rank, int ranks, int width, const int64_t* headers, bool counted, uint8_t* left,
                    int64_t* pointers, int64_t* gives, int64_t* takes);
   int BackwardTake();

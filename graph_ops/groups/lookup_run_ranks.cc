@@ -127,7 +127,8 @@ int LookupRun::ForwardAsk(int rank, int ranks, const int64_t* given_keys, const 
   inverse_.resize(count);
   offsets_.resize(count);
   requested_.resize(count);
-  const std::vector<int64_t> given(given_keys, given_keys + count * ranks), taken(taken_keys, taken_keys + count * ranks);
+  const std::vector<int64_t> given(given_keys, given_keys + count * ranks);
+  const std::vector<int64_t> taken(taken_keys, taken_keys + count * ranks);
   std::vector<int64_t> row_bytes(count);
   for (int t = 0; t < count; ++t) {
     const int64_t received = std::accumulate(&taken[t * ranks], &taken[t * ranks] + ranks, int64_t{0});
