@@ -14,20 +14,10 @@ import time
 import traceback
 
 from sok1x import launch
-from sok1x.graph_ops.bridge import (
-    bridge,
-    bulk,
-    contexts,
-    devices,
-    forked,
-    lane_ranks,
-    plan,
-    session_runs,
-    timeline,
-    together,
-)
+from sok1x.graph_ops.bridge import bridge, bulk, devices, forked, lane_ranks, plan, session_runs, timeline, together
 from sok1x.graph_ops.bridge.asked import Asked
 from sok1x.graph_ops.bridge.calls import Calls
+from sok1x.graph_ops.bridge.contexts import Contexts, on_end
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
 from sok1x.launch import launcher
 
@@ -56,7 +46,7 @@ class Executor(threading.Thread):
     def __init__(self, library):
         super().__init__(name="sok1x-executor", daemon=True)
         self._library = library
-        self._contexts = contexts.Contexts()
+        self._contexts = Contexts()
         self._calls = Calls(self._contexts, library)
         self._held = {}  # ticket of an announcement -> the Taken that waits for the leader's word
         self._tickets = {}  # id of a held request -> its ticket
@@ -222,7 +212,7 @@ class Executor(threading.Thread):
         number = self._calls.end(session)
         if number is not None and coordinator is not None:
             coordinator.forget(number)
-        for function in contexts.on_end if variables_end else ():
+        for function in on_end if variables_end else ():
             function(session)
 
     def _run_or_announce(self, everything, world):

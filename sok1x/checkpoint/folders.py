@@ -56,13 +56,8 @@ def tensorflow_prefix(folder: str, step: int) -> str:
     return os.path.join(folder, "{}-{}".format(BASENAME, step))
 
 
-def make_temporary(directory: str, step: int, token: str) -> str:
-    """Makes the folder in which a checkpoint is written, and returns it. Raises WriteError."""
-    return make_temporary_for(step_folder(directory, step), token)
-
-
-def make_temporary_for(final: str, token: str) -> str:
-    """As `make_temporary`, for a checkpoint that will be the folder `final`."""
+def make_temporary(final: str, token: str) -> str:
+    """Makes the folder in which a checkpoint is written that will be `final`, and returns it. Raises WriteError."""
     directory, folder = os.path.dirname(final), hidden(final, token, "tmp")
     try:
         os.makedirs(directory or ".", exist_ok=True)

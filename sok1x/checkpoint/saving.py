@@ -111,7 +111,7 @@ class Saving:
         token = folders.new_token()
         folders.at_work.add(token)
         self._begun = token, folders.hidden(final, token, "tmp")
-        return token, folders.make_temporary_for(final, token)
+        return token, folders.make_temporary(final, token)
 
     def _write(self, session: tf.Session, folder: str, token: str, step: int) -> List[Dict[str, Any]]:
         """This rank's shards."""

@@ -42,7 +42,7 @@ class Writing:
         _remove_leftovers(final)
         self._final = final
         try:
-            self.path = folders.make_temporary_for(final, folders.new_token())
+            self.path = folders.make_temporary(final, folders.new_token())
         except errors.NoSpaceError:
             raise
         except errors.WriteError as error:

@@ -77,7 +77,7 @@ def save_shard(folder, token, step, table, rank, chunk=None, block_bytes=4096):
 def save(directory, tables, step=7, token=None, written=None, chunk=None, block_bytes=4096, dense=True):
     """A whole checkpoint below `directory`; its folder."""
     token = token or folders.new_token()
-    folder = folders.make_temporary(str(directory), step, token)
+    folder = folders.make_temporary(folders.step_folder(str(directory), step), token)
     outcomes = [[save_shard(folder, token, step, table, rank, chunk, block_bytes) for table in tables]
                 for rank in range(tables[0].ranks)]
     if dense:

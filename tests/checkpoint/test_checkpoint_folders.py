@@ -14,7 +14,7 @@ from sok1x.checkpoint.folder_lock import FolderLock
 
 def make(directory, step, content="", publish=True, complete=True):
     """A checkpoint's folder with a file of its own."""
-    folder = folders.make_temporary(str(directory), step, folders.new_token())
+    folder = folders.make_temporary(folders.step_folder(str(directory), step), folders.new_token())
     with open(os.path.join(folder, "content"), "w") as file:
         file.write(content)
     if complete:

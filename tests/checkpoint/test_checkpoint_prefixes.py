@@ -16,7 +16,7 @@ TOKEN = "0123456789abcdef"
 
 def make(prefix, content="old"):
     """A whole checkpoint of no tables, with links."""
-    folder = folders.make_temporary_for(prefix, folders.new_token())
+    folder = folders.make_temporary(prefix, folders.new_token())
     names = ["model.ckpt-1.data-00000-of-00001", "model.ckpt-1.index"]
     for name in names:
         with open(os.path.join(folder, name), "w") as file:
@@ -162,7 +162,7 @@ def test_leftovers_of_other_steps(tmp_path):
 def test_a_save_spares_what_another_thread_s_writes(tmp_path):
     with FolderLock(str(tmp_path)) as lock:
         token = folders.new_token()
-        folder = folders.make_temporary(str(tmp_path), 1, token)
+        folder = folders.make_temporary(folders.step_folder(str(tmp_path), 1), token)
         folders.at_work.add(token)
         folders.remove_leftovers(lock)
         assert os.path.isdir(folder)
