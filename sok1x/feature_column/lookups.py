@@ -1,20 +1,22 @@
 """From a column's ids and weights to its embeddings: what TensorFlow's `safe_embedding_lookup_sparse` does."""
-from typing import Any, Optional, Tuple
+import contextlib
+from typing import Any, Iterator, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.deeprec.lookups import Lookup, lookup_many
 from sok1x.embeddings import learning_phase
-from sok1x.feature_column import groups, training
+from sok1x.feature_column import groups, present_values, training
 from sok1x.feature_column.key_column import key_column_of
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
 
 Pair = v2.CategoricalColumn.IdWeightPair
 
 
-def on_host() -> Any:
-    """Where ids are made: in host memory, as features are.
+@contextlib.contextmanager
+def on_host() -> Iterator[None]:
+    """Where ids are made: in host memory, as features are, and of dense ones by an op of ours.
 
     Left to itself TensorFlow puts parts of it on a GPU, such as the search for strings that are missing: then each
     column goes there and back, and waits for it.
@@ -29,7 +31,8 @@ def on_host() -> Any:
         ...     tf.where([True, False]).device
         '/device:CPU:0'
     """
-    return tf.device("/device:CPU:0")
+    with tf.device("/device:CPU:0"), present_values.by_one_op():
+        yield
 
 
 def look_up(table: EmbeddingVariable, column: Any, pair: Any, combiner: str, max_norm: Optional[float],
@@ -76,8 +79,10 @@ def look_up(table: EmbeddingVariable, column: Any, pair: Any, combiner: str, max
         ids, weights = _retained(ids, weights, weights.values > 0)
     trains = training.trains(trainable, ids)
     given = [ids.indices, ids.values] + ([] if weights is None else [weights.values])
+    splits = None if weights is not None or max_norm is not None else present_values.row_splits(ids)
+    bags = ids if splits is None else tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False)
     with groups.together(group, resolver, given):
-        rows, = lookup_many([Lookup(table, ids, weights, combiner, training=trains, max_norm=max_norm,
+        rows, = lookup_many([Lookup(table, bags, weights, combiner, training=trains, max_norm=max_norm,
                                     function="feature_column")])
     if isinstance(trains, tf.Tensor):
         rows = learning_phase.guarded(rows, trains)

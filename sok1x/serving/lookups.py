@@ -13,6 +13,10 @@ from sok1x.graph_ops.bridge.tensorflow_versions import searchsorted
 from sok1x.serving.tables import Handles, Served, rows_of
 
 
+# Of those that ask no table, how many outputs there are, if more than one.
+OUTPUTS = {"unique": 2, "present_values": 4}
+
+
 def dense(served: Served, handles: Handles, config: Any, inputs: List[tf.Tensor]) -> tf.Tensor:
     """`operations.dense_lookup.forward`. inputs: keys of any shape, and what is for messages."""
     return tf.cast(rows_of(served, handles, _of_table(config.table, inputs[0])), config.dtype)
@@ -99,3 +103,14 @@ def segment_sum(inputs: List[tf.Tensor]) -> tf.Tensor:
 def unique(inputs: List[tf.Tensor]) -> List[tf.Tensor]:
     """`operations.segments.unique`: values [K]."""
     return list(tf.raw_ops.Unique(x=inputs[0], out_idx=tf.int32))
+
+
+def present_values(inputs: List[tf.Tensor]) -> List[tf.Tensor]:
+    """Sok1xPresentValues: a dense feature [B, n], and the value that says that one is missing."""
+    feature, missing = inputs
+    feature.set_shape([None, None])
+    indices = tf.where(tf.not_equal(feature, missing))
+    shape = tf.shape(feature, out_type=tf.int64)
+    counts = tf.math.unsorted_segment_sum(tf.ones_like(indices[:, 0]), indices[:, 0], shape[0])
+    splits = tf.concat([tf.zeros([1], tf.int64), tf.cumsum(counts)], 0)
+    return [indices, tf.gather_nd(feature, indices), shape, splits]

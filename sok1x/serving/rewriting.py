@@ -7,7 +7,16 @@ from sok1x.graph_ops.bridge import registry
 from sok1x.graph_ops.bridge.tensorflow_versions import graph_pb2
 from sok1x.graph_ops.operations import combined_lookup, dense_lookup, local_lookup, segments  # noqa: F401 (registers)
 from sok1x.serving import lookups, tables
-from sok1x.serving.subgraphs import LOOKUPS, SUMS, VARIABLES, Reference, Subgraph, config_of, function_of, reference
+from sok1x.serving.subgraphs import (
+    LOOKUPS,
+    VARIABLES,
+    Reference,
+    Subgraph,
+    config_of,
+    function_of,
+    reference,
+    without_table,
+)
 
 HANDLE = "handle_"
 
@@ -31,8 +40,8 @@ def rewritten(graph_def: Any, subgraph: Subgraph, served: Dict[str, tables.Serve
     made.versions.CopyFrom(graph_def.versions)
     made.library.CopyFrom(graph_def.library)
     stand_ins = {reference(name): new for name, new in given.items()}
-    stand_ins.update({Reference(node.name, 1): node.name + "/output_1" for node in subgraph.nodes
-                      if function_of(node) in SUMS})
+    stand_ins.update({Reference(node.name, number): "{}/output_{}".format(node.name, number)
+                      for node in subgraph.nodes for number in range(1, lookups.OUTPUTS.get(without_table(node), 1))})
     ours = {node.name for node in subgraph.nodes if function_of(node)}
     for node in subgraph.nodes:
         inputs = []
@@ -43,7 +52,7 @@ def rewritten(graph_def: Any, subgraph: Subgraph, served: Dict[str, tables.Serve
                 raise ValueError("sok1x.serving: op '{}' needs what the lookup '{}' leaves for its gradient: choose "
                                  "outputs that need no gradients".format(node.name, one.node))
             inputs.append(stand_ins.get(one, text))
-        if function_of(node):
+        if function_of(node) or without_table(node):
             made.MergeFrom(_Fragment(node, inputs, served, _entrances(node, subgraph)).graph_def(made.library))
         elif node.op not in VARIABLES:
             copy = made.node.add()
@@ -56,9 +65,10 @@ def rewritten(graph_def: Any, subgraph: Subgraph, served: Dict[str, tables.Serve
 
 
 def _entrances(node: Any, subgraph: Subgraph) -> List[Any]:
-    """The Enter ops by which an op's first variable comes into the tf.while_loops around it, outermost first."""
+    """The Enter ops by which an op's first input, a variable if it has any, comes into the tf.while_loops around it,
+    outermost first."""
     found: List[Any] = []
-    while node.op not in VARIABLES and node.input:
+    while node.op not in VARIABLES + ("Exit", "RefExit") and node.input:
         node = subgraph.node(reference(node.input[0]).node)
         if node.op in ("Enter", "RefEnter"):
             found.insert(0, node)
@@ -114,20 +124,16 @@ class _Fragment:
         return nodes
 
     def _build(self) -> List[tf.Tensor]:
+        if without_table(self._node):
+            self._in_loop = bool(self._entrances)
+            made = getattr(lookups, without_table(self._node))(self._given([None] * len(self._inputs)))
+            return made if isinstance(made, list) else [made]
         function = function_of(self._node)
         config, place = config_of(self._node, registry.get(function).Config)
         self._in_loop = place.loops > 0
-        types = list(self._node.attr["Tin"].list.type) + list(self._node.attr["Thost_in"].list.type)
-        combined = LOOKUPS.get(function) == "combined"
-        given = []
-        for number, text in enumerate(self._inputs):
-            name = "input_{}".format(number)
-            self._fields[name] = text
-            shape = [None, 2] if combined and config.form == "sparse" and not number else [None] if combined else None
-            given.append(tf.placeholder(tf.as_dtype(types[number]), shape, name=name))
-        if function in SUMS:
-            made = getattr(lookups, SUMS[function])(given)
-            return made if isinstance(made, list) else [made]
+        combined = LOOKUPS[function] == "combined"
+        given = self._given([[None, 2] if combined and config.form == "sparse" and not number else
+                             [None] if combined else None for number in range(len(self._inputs))])
         served = self._served[config.table.name]
         handles = tables.placeholders(served)
         for field, handle in handles._asdict().items():
@@ -135,6 +141,18 @@ class _Fragment:
                 self._fields[HANDLE + field] = self._entered(handle_name(served, field), field)
         build: Callable[..., tf.Tensor] = getattr(lookups, LOOKUPS[function])
         return [_with_shape(build(served, handles, config, given), self._node.attr["output_shapes"].list.shape[0])]
+
+    def _given(self, shapes: Sequence[Any]) -> List[tf.Tensor]:
+        """Placeholders for the op's inputs."""
+        attributes = self._node.attr
+        types = [*attributes["Tin"].list.type, *attributes["Thost_in"].list.type] or [
+            attributes["T"].type] * len(self._inputs)
+        made = []
+        for number, (text, shape) in enumerate(zip(self._inputs, shapes)):
+            name = "input_{}".format(number)
+            self._fields[name] = text
+            made.append(tf.placeholder(tf.as_dtype(types[number]), shape, name=name))
+        return made
 
     def _entered(self, name: str, field: str) -> str:
         """A handle as it is known here, having come into the loops around."""

@@ -8,10 +8,11 @@ VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
 LOOKUPS = {"operations.dense_lookup.forward": "dense", "operations.local_lookup.forward": "dense",
            "operations.combined_lookup.forward": "combined"}
 SUMS = {"operations.segments.segment_sum": "segment_sum", "operations.segments.unique": "unique"}
+_PRESENT_VALUES = "Sok1xPresentValues"  # of feature_column/present_values.py
 _NEUTRAL = ("operations.branches.agree",)  # whether all ranks take the same branch: there are none
 # Also those of graphs that sok1x 0.1 has saved.
 _ONE = tuple(op_types.TYPES) + ("Sok1xCall",)
-OUR_OPS = _ONE + tuple(name + "s" for name in _ONE)  # fused ones
+OUR_OPS = _ONE + tuple(name + "s" for name in _ONE) + (_PRESENT_VALUES,)  # "s": fused ones
 
 
 def first_of_ours(nodes: Iterable[Any]) -> Optional[str]:
@@ -37,6 +38,11 @@ def reference(text: str) -> Reference:
 def function_of(node: Any) -> str:
     """What an op of ours runs, or ''."""
     return str(node.attr["function"].s.decode()) if node.op in _ONE else ""
+
+
+def without_table(node: Any) -> str:
+    """The function of `lookups` that gives what an op of ours gives which asks no table, or ''."""
+    return "present_values" if node.op == _PRESENT_VALUES else SUMS.get(function_of(node), "")
 
 
 def config_of(node: Any, kind: Any) -> Tuple[Any, configs.Place]:
@@ -120,7 +126,7 @@ class Subgraph:
     @staticmethod
     def _check(node: Any, whose: str) -> None:
         function = function_of(node)
-        if node.op in OUR_OPS and function not in LOOKUPS and function not in SUMS:
+        if node.op in OUR_OPS and function not in LOOKUPS and not without_table(node):
             raise ValueError("sok1x.serving: the outputs need op '{}' ({}), which runs {}: a served model can look up "
                              "tables, but not train or ask other ranks. Choose outputs that do not need it".format(
                                  node.name, whose, function or "several of sok1x's operations"))
