@@ -7,9 +7,10 @@ from sok1x.core import eager, given_tables, keras3, key_types
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings import precision
 from sok1x.embeddings.autograph import graph_code
+from sok1x.embeddings.lookup_training import guarded, lookup_trains
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops
 from sok1x.graph_ops.operations import embedding
-from sok1x.sparse_ids import Bags, bags_of, lying_as, weights_of
+from sok1x.sparse_ids import Bags, bags_of, expect_no_symbol, lying_as, weights_of
 
 __all__ = ["all2all_dense_embedding", "lookup_sparse"]
 
@@ -19,7 +20,8 @@ _NO_LIMIT = 2 ** 31 - 1  # more ids than a batch can have
 
 @graph_code
 def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: Any = None,
-                  use_low_frequency_filter: bool = False, *, dtype: Any = None) -> Union[tf.Tensor, List[tf.Tensor]]:
+                  use_low_frequency_filter: bool = False, *, dtype: Any = None,
+                  training: Any = None) -> Union[tf.Tensor, List[tf.Tensor]]:
     """Looks ids up in tables that are spread over the ranks, and combines the rows of each sample.
 
     It is `tf.nn.embedding_lookup_sparse` on the whole tables. Tables may differ in everything: where their rows are,
@@ -42,13 +44,17 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
             one that does not reads its initial row, gets no update, and is drawn again in the next lookup.
         dtype: as a layer's: None, float32, float16 or a Keras policy. Under one that computes in float16 so is what
             comes out, and what travels between the ranks.
+        training: whether new ids get rows, of tables that grow: a bool or a scalar bool tensor. None: False where the
+            layer or model of Keras around the call has been told so, as in `evaluate` and `predict`, or an Estimator
+            evaluates or predicts; else True.
 
     Returns:
         [B, D], zeros for a sample without ids; for a list or tuple of tables a list of T such. float32, or float16
         under such a policy.
 
     Raises:
-        TypeError: params are no tables of ours or not float32, or ids or weights are of another type or dtype.
+        TypeError: params are no tables of ours or not float32, or ids, weights or `training` are of another type or
+            dtype; ids that are symbolic, of a tf.keras.Input, outside a layer's call.
         ValueError: lists of different lengths, an unknown combiner, ids or weights of the wrong rank, a filter for a
             table without `filter_ratio`, or a table of another graph.
         tf.errors.InvalidArgumentError: (when run) an id is outside the table, with table, sample and range; or weights
@@ -77,25 +83,27 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
     tables = [checked("lookup_sparse", table) for table in tables]
     for table in tables if use_low_frequency_filter else ():
         _check_filter(table)
-    made = [_one(_computed("lookup_sparse", dtype), bool(use_low_frequency_filter), *arguments) for arguments in zip(
-        tables, ids, weights, _for_each("combiners", combiners, True, len(tables)))]
+    made = [_one(_computed("lookup_sparse", dtype), bool(use_low_frequency_filter), training, *arguments)
+            for arguments in zip(tables, ids, weights, _for_each("combiners", combiners, True, len(tables)))]
     return made if several else made[0]
 
 
 @graph_code
-def all2all_dense_embedding(param: Any, indices: Any, *, dtype: Any = None) -> tf.Tensor:
+def all2all_dense_embedding(param: Any, indices: Any, *, dtype: Any = None, training: Any = None) -> tf.Tensor:
     """Looks up one row for each id, in order.
 
     Args:
         param: a `sok.Variable`, a layer, or its embedding variable.
         indices: ids, int32 or int64 [n], or of any other shape [...].
         dtype: as for `sok.lookup_sparse`.
+        training: likewise.
 
     Returns:
         [n, D], or [..., D]: float32, or float16 as for `sok.lookup_sparse`.
 
     Raises:
-        TypeError: param is no table of ours or not float32, or the ids are of another dtype.
+        TypeError: param is no table of ours or not float32, the ids are of another dtype, or symbolic as there, or
+            `training` is of another type.
         ValueError: a table of another graph.
         tf.errors.InvalidArgumentError: (when run) an id is outside the table, with table, position and range.
 
@@ -114,16 +122,20 @@ def all2all_dense_embedding(param: Any, indices: Any, *, dtype: Any = None) -> t
     if isinstance(indices, (tf.SparseTensor, tf.RaggedTensor)):
         raise TypeError("sok1x.all2all_dense_embedding: indices: got a {}, expected a dense tensor of ids; use "
                         "sok1x.lookup_sparse".format(type(indices).__name__))
+    expect_no_symbol("all2all_dense_embedding", "indices", table.table.name, indices)
     ids = tf.convert_to_tensor(indices)
     if ids.dtype not in (tf.int32, tf.int64):
         raise TypeError("sok1x.all2all_dense_embedding: indices: got ids of dtype {}, expected int32 or int64".format(
             ids.dtype.name))
     _read(table)
-    return embedding.lookup_dense(table.table_variables, _keys(table, ids), True,
+    trains = lookup_trains("all2all_dense_embedding", training, ids)
+    rows = embedding.lookup_dense(table.table_variables, _keys(table, ids), trains,
                                   _computed("all2all_dense_embedding", dtype), name="lookup")
+    return guarded(rows, training, trains)
 
 
-def _one(dtype: str, filtered: bool, table: EmbeddingVariable, ids: Any, weights: Any, combiner: Any) -> tf.Tensor:
+def _one(dtype: str, filtered: bool, training: Any, table: EmbeddingVariable, ids: Any, weights: Any,
+         combiner: Any) -> tf.Tensor:
     """[B, D] of one table."""
     if combiner not in COMBINERS:
         raise ValueError("sok1x.lookup_sparse: combiners: got {!r}, expected {}".format(
@@ -133,7 +145,8 @@ def _one(dtype: str, filtered: bool, table: EmbeddingVariable, ids: Any, weights
         if weights is not None:
             given, weights = weights, weights_of(table.table.name, weights, bags)
             bags = lying_as(table.table.name, given, bags)
-        return combined(table, bags, combiner, dtype=dtype, filtered=filtered, weights=weights)
+        trains = lookup_trains("lookup_sparse", training, ids)
+        return guarded(combined(table, bags, combiner, trains, dtype, filtered, weights), training, trains)
 
 
 def combined(table: EmbeddingVariable, bags: Bags, combiner: str, training: Any = True, dtype: str = "float32",

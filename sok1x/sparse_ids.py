@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import key_types
-from sok1x.graph_ops.bridge.tensorflow_versions import tensor_util, tf_ops
+from sok1x.graph_ops.bridge.tensorflow_versions import KerasTensor, tensor_util, tf_ops
 from sok1x.graph_ops.operations.sparse_batch import OTHERWISE
 
 
@@ -227,8 +227,33 @@ def _source(tensor: tf.Tensor) -> tf.Tensor:
     return tensor
 
 
+def expect_no_symbol(function: str, what: str, table: str, given: Any) -> None:
+    """Refuses a symbol of a Keras model: what looks it up would be no layer that has the table, and train nothing.
+
+    Args:
+        function: as for `bags_of`.
+        what: its argument.
+        table: the table's name.
+        given: what it was given.
+
+    Raises:
+        TypeError: it is such a symbol.
+
+    Example:
+        >>> from sok1x import sparse_ids
+        >>> sparse_ids.expect_no_symbol("lookup_sparse", "sp_ids", "items", 7)  # nothing
+    """
+    if KerasTensor is not None and isinstance(given, KerasTensor):
+        raise TypeError("sok1x.{}: {}: got a symbol of a Keras model (what tf.keras.Input gives, or is made of it) for "
+                        "'{}', expected a tensor: the lookup would be no layer that has the table, and nothing would "
+                        "train it. Call it in the `call` of a layer or model that has the table as an attribute, or "
+                        "use sok1x.All2AllDenseEmbedding or sok1x.DistributedEmbedding, which are layers".format(
+                            function, what, table))
+
+
 def _expect(function: str, what: str, table: str, given: Any, things: str, dtypes: Any) -> tf.Tensor:
     """The values [K] of a ragged or sparse tensor of rank 2."""
+    expect_no_symbol(function, what, table, given)
     if not isinstance(given, (tf.RaggedTensor, tf.SparseTensor)):
         raise TypeError("sok1x.{}: {}: got {!r} of type {} for '{}', expected a tf.RaggedTensor or tf.SparseTensor of "
                         "{}; {}".format(function, what, given, type(given).__name__, table, things, (

@@ -90,6 +90,7 @@ if V2:
     keras_layer_utils = _keras_module("utils.layer_utils")
     keras_policies = _keras_module("mixed_precision.policy")
     keras_training_v1 = _keras_module("engine.training_v1")
+    KerasTensor: Any = _keras_module("engine.keras_tensor").KerasTensor  # a symbol of a functional model
     KerasOptimizer: Any = _keras_module("optimizers.legacy.optimizer_v2").OptimizerV2
     NewKerasOptimizer: Any = _keras_module("optimizers.optimizer").Optimizer
     checkpoint_management: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint_management")
@@ -134,7 +135,7 @@ else:
     from tensorflow.python.training import checkpoint_management
     from tensorflow.python.training.tracking.base import Trackable
     Variable = tf.Variable
-    KerasOptimizer, NewKerasOptimizer = tf.keras.optimizers.Optimizer, None
+    KerasOptimizer, NewKerasOptimizer, KerasTensor = tf.keras.optimizers.Optimizer, None, None
     keras_optimizers = keras_optimizer_utils = keras_loss_scale = None
     backprop_util = concrete_function = forwardprop = pywrap_tfe = None
     checkpoint_objects = checkpoint_restore = mirrored_strategy = saved_model_load = saved_model_save = None

@@ -1,11 +1,12 @@
 """`python -m sok1x.checkpoint show|verify|export DIR`: looks at checkpoints, verifies them, and exports tables."""
 import argparse
+import glob
 import os
 import sys
 from typing import List, Optional
 
-from sok1x.checkpoint import export, folders, show, verify
-from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint import export, folders, manifest, show, verify
+from sok1x.checkpoint.errors import CheckpointError, NotFoundError
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -15,7 +16,8 @@ def _parser() -> argparse.ArgumentParser:
     commands.required = True
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("directory", metavar="DIR", help="a checkpoint_dir, or the folder of one step in it")
-    shared.add_argument("--step", type=int, help="which step's checkpoint in DIR; the greatest where not given")
+    shared.add_argument("--step", type=int, help="which step's checkpoint in DIR; the greatest where not given, of "
+                        "those that hooks, managers and Savers on several ranks have saved")
     commands.add_parser("show", parents=[shared], help="step, ranks, tables, rows, sizes, load factors, slots")
     commands.add_parser("verify", parents=[shared], help="read every block of every file; exit code 1 on a fault")
     exporting = commands.add_parser("export", parents=[shared], help="write tables in other formats")
@@ -39,7 +41,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     if given.command == "export" and given.format != "tensorflow" and (given.rows is not None or given.compact):
         parser.error("--rows and --compact are for --format tensorflow")
     try:
-        folder = folders.find(given.directory, given.step)
+        folder = _find(given.directory, given.step)
         if given.command == "show":
             for line in show.lines(folder):
                 print(line)
@@ -56,6 +58,32 @@ def main(arguments: Optional[List[str]] = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
+
+
+def _find(directory: str, step: Optional[int]) -> str:
+    """The checkpoint's folder. Where that is the last, says what a Saver on one rank, which makes no such folders, has
+    saved after it."""
+    if step is not None or folders.is_complete(directory) or not glob.glob(
+            os.path.join(glob.escape(directory), "*.index")):
+        return folders.find(directory, step)
+    import tensorflow.compat.v1 as tf  # slow to import, and for this alone
+
+    from sok1x.checkpoint import dense_saver
+    try:
+        folder = folders.find(directory)
+    except NotFoundError as error:
+        named = tf.train.latest_checkpoint(directory)
+        if named is None:
+            raise
+        raise NotFoundError("{} TensorFlow's state file there names {}, which a tf.train.Saver has saved on one rank: "
+                            "tf.train.Saver().restore reads it, and sok1x.serving.export_saved_model.".format(
+                                error, named)) from None
+    later = dense_saver.later_named(directory, manifest.read(folder).step)
+    if later is not None:
+        print("warning: this is {}; TensorFlow's state file in {} names a later checkpoint, {}, which a tf.train.Saver "
+              "has saved on one rank: tf.train.Saver().restore reads that one, and "
+              "sok1x.serving.export_saved_model".format(folder, directory, later), file=sys.stderr)
+    return folder
 
 
 def _verify(folder: str) -> int:

@@ -4,6 +4,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.embeddings.lookup_training import guarded, lookup_trains
 from sok1x.graph_ops.bridge.tensorflow_versions import PartitionedVariable, Variable
 from sok1x.lookup import checked, combined, rows_of
 from sok1x.sparse_ids import Bags, bags_of, lying_as, weights_in_place, weights_of
@@ -23,7 +24,7 @@ class Lookup(NamedTuple):
         weights: floats of the same form; None: all are 1.
         combiner: 'mean', 'sum' or 'sqrtn'.
         sequence: whether ids are not combined, but each has its place: [B, T, D].
-        training: bool or scalar bool tensor: whether a table's unseen keys get rows.
+        training: bool or scalar bool tensor: whether a table's unseen keys get rows; None: as of `sok.lookup_sparse`.
         max_norm: rows are clipped to this l2 norm before they are combined; None: they are not.
         function: who looks up, below `sok1x.`, for messages.
 
@@ -38,7 +39,7 @@ class Lookup(NamedTuple):
     weights: Any = None
     combiner: str = "mean"
     sequence: bool = False
-    training: Any = True
+    training: Any = None
     max_norm: Optional[float] = None
     function: str = FUNCTION
 
@@ -95,11 +96,12 @@ def _one(lookup: Lookup, partition_strategy: str) -> tf.Tensor:
     weights = None
     if lookup.weights is not None:
         weights = weights_of(label, lookup.weights, bags, lookup.function)
+    trains = lookup_trains(lookup.function, lookup.training, lookup.ids) if ours else None
     if ours and lookup.max_norm is None and not lookup.sequence:
         if lookup.weights is not None:
             bags = lying_as(label, lookup.weights, bags, lookup.function)
-        return combined(params, bags, combiner, lookup.training, weights=weights)
-    rows = rows_of(params, bags, lookup.training) if ours else _rows_of_variable(
+        return guarded(combined(params, bags, combiner, trains, weights=weights), lookup.training, trains)
+    rows = guarded(rows_of(params, bags, trains), lookup.training, trains) if ours else _rows_of_variable(
         params, bags.ids, partition_strategy, "rows")
     if weights is not None:
         weights = weights_in_place(label, lookup.weights, weights, bags, lookup.function)

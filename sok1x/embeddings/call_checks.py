@@ -153,17 +153,37 @@ def training(layer: Any, flag: Any, inputs: Any) -> Union[bool, tf.Tensor]:
         ...     call_checks.training(None, 0, keys), call_checks.training(None, None, keys)
         (False, True)
     """
-    if flag is None:
-        return learning_phase.untold(inputs)
+    return learning_phase.untold(inputs) if flag is None else told(layer.label, flag)
+
+
+def told(label: str, flag: Any) -> Union[bool, tf.Tensor]:
+    """Whether a call is for training that has been told so, or not.
+
+    Args:
+        label: whose call it is, for messages.
+        flag: as for `training`, but for None.
+
+    Returns:
+        A Python bool or a scalar bool tensor.
+
+    Raises:
+        TypeError: it is something else.
+        ValueError: the tensor is no scalar.
+
+    Example:
+        >>> from sok1x.embeddings import call_checks
+        >>> call_checks.told("sok1x.lookup_sparse", 0)
+        False
+    """
     if isinstance(flag, (bool, np.bool_)) or (isinstance(flag, (int, np.integer)) and flag in (0, 1)):
         return bool(flag)
     if isinstance(flag, Variable):
         flag = tf.convert_to_tensor(flag)
     if not isinstance(flag, tf.Tensor) or not (flag.dtype.is_bool or flag.dtype.is_integer):
         raise TypeError("{}: training: got {!r} of type {}, expected True, False or a scalar bool tensor".format(
-            layer.label, flag, type(flag).__name__))
+            label, flag, type(flag).__name__))
     if flag.shape.rank not in (None, 0):
-        raise ValueError("{}: training: got a tensor of shape {}, expected a scalar".format(layer.label, flag.shape))
+        raise ValueError("{}: training: got a tensor of shape {}, expected a scalar".format(label, flag.shape))
     return flag if flag.dtype.is_bool else tf.cast(flag, tf.bool)
 
 

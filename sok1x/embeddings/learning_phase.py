@@ -60,7 +60,8 @@ def _is_run_by_keras(inputs: Any) -> bool:
 def _has_history(inputs: Any) -> bool:
     """Whether any of the tensors comes from a tf.keras.Input."""
     for tensor in tf.nest.flatten(inputs):
-        parts = [tensor.values, tensor.indices] if isinstance(tensor, tf.SparseTensor) else []
+        parts = [tensor.values, tensor.indices] if isinstance(tensor, tf.SparseTensor) else \
+            [tensor.flat_values] if isinstance(tensor, tf.RaggedTensor) else []
         if any(hasattr(part, "_keras_history") for part in [tensor] + parts):
             return True
     return False

@@ -6,7 +6,6 @@
     lookups          ids and weights as TensorFlow's columns take them, and what comes out of the tables
     present_values   dense features without what is missing, by one op
     groups           columns that are looked up together
-    training         whether what a column looks up gives unseen keys rows
     linear           linear models over keys
 """
 from typing import TYPE_CHECKING

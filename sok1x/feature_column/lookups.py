@@ -6,8 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.deeprec.lookups import Lookup, lookup_many
-from sok1x.embeddings import learning_phase
-from sok1x.feature_column import groups, present_values, training
+from sok1x.feature_column import groups, present_values
 from sok1x.feature_column.key_column import key_column_of
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
 
@@ -77,15 +76,12 @@ def look_up(table: EmbeddingVariable, column: Any, pair: Any, combiner: str, max
         ids, weights = _retained(ids, weights, ids.values >= 0)
     if weights is not None and combiner != "sum":
         ids, weights = _retained(ids, weights, weights.values > 0)
-    trains = training.trains(trainable, ids)
     given = [ids.indices, ids.values] + ([] if weights is None else [weights.values])
     splits = None if weights is not None or max_norm is not None else present_values.row_splits(ids)
     bags = ids if splits is None else tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False)
     with groups.together(group, resolver, given):
-        rows, = lookup_many([Lookup(table, bags, weights, combiner, training=trains, max_norm=max_norm,
-                                    function="feature_column")])
-    if isinstance(trains, tf.Tensor):
-        rows = learning_phase.guarded(rows, trains)
+        rows, = lookup_many([Lookup(table, bags, weights, combiner, training=None if trainable else False,
+                                    max_norm=max_norm, function="feature_column")])
     if shape is None:
         return rows
     dim = table.table.dim

@@ -167,6 +167,33 @@ def clip_by_norms(pairs: Sequence[Tuple[Any, Any]], clip_norm: float) -> List[Tu
             for i, (gradient, variable) in enumerate(pairs)]
 
 
+def clip_by_values(pairs: Sequence[Tuple[Any, Any]], limit: float) -> List[Tuple[Any, Any]]:
+    """Clips each number of a gradient: Keras' `clipvalue`. Of a table that several lookups have, numbers of their sum.
+
+    Args:
+        pairs: as for `clip_by_norms`.
+        limit: the largest size of a number.
+
+    Returns:
+        The pairs with clipped gradients.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.optimizers import clipping
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     weights = tf.get_variable("weights", initializer=[1.0, 2.0])
+        ...     (clipped, _), = clipping.clip_by_values([(tf.constant([3.0, -4.0]), weights)], 2.5)
+        ...     session.run(clipped).tolist()
+        [2.5, -2.5]
+    """
+    made = []
+    for gradient, variable in pairs:
+        if isinstance(variable, ShardVariable):
+            gradient = _of_distinct_rows(gradient)
+        made.append((None if gradient is None else tf.clip_by_value(gradient, -limit, limit), variable))
+    return made
+
+
 def _checked(function: str, t_list: Any) -> List[Any]:
     if not isinstance(t_list, (list, tuple)):
         raise TypeError("{}: t_list: got {!r} of type {}, expected a list or tuple".format(
@@ -194,13 +221,18 @@ def _is_of_table(function: str, place: int, gradient: Any, variable: Any) -> boo
 
 
 def _squared_norm(gradient: Any, of_table: bool) -> tf.Tensor:
-    """The sum of squares, float32 or float64 []. A table's row that occurs twice, in two lookups' gradients, counts as
-    their sum, which is what TensorFlow's dense gradient has."""
-    values = _values(gradient)
-    if of_table and isinstance(gradient, tf.IndexedSlices) and embedding.looked_up(gradient.indices) is None:
-        values, _ = segments.sums_by_index(values, gradient.indices)
+    """The sum of squares, float32 or float64 []."""
+    values = _values(_of_distinct_rows(gradient) if of_table else gradient)
     with tf_ops.colocate_with(values):
         return 2 * tf.nn.l2_loss(tf.cast(values, tf.float32) if values.dtype == tf.float16 else values)
+
+
+def _of_distinct_rows(gradient: Any) -> Any:
+    """A table's gradient, in which a row that occurs twice, in two lookups, has their sum, as in TensorFlow's dense
+    gradient."""
+    if not isinstance(gradient, tf.IndexedSlices) or embedding.looked_up(gradient.indices) is not None:
+        return gradient
+    return tf.IndexedSlices(*segments.sums_by_index(gradient.values, gradient.indices), gradient.dense_shape)
 
 
 def _values(gradient: Any) -> tf.Tensor:

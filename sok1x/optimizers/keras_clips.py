@@ -2,8 +2,6 @@
 import contextlib
 from typing import Any, Callable, Iterator, List, Tuple
 
-import tensorflow.compat.v1 as tf
-
 from sok1x.graph_ops.bridge.tensorflow_versions import V2
 from sok1x.optimizers import clipping
 
@@ -44,9 +42,7 @@ def lifted(optimizer: Any) -> Iterator[Callable[[Any], Pairs]]:
             pairs = list(zip(clipping.clip_by_global_norm(
                 found, limits["global_clipnorm"], variables=variables)[0], variables))
         if "clipvalue" in limits:
-            value = limits["clipvalue"]
-            pairs = [(None if gradient is None else tf.clip_by_value(gradient, -value, value), variable)
-                     for gradient, variable in pairs]
+            pairs = clipping.clip_by_values(pairs, limits["clipvalue"])
         return pairs
 
     for name in limits:

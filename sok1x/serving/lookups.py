@@ -12,7 +12,6 @@ import tensorflow.compat.v1 as tf
 from sok1x.graph_ops.bridge.tensorflow_versions import searchsorted
 from sok1x.serving.tables import Handles, Served, rows_of
 
-
 # Of those that ask no table, how many outputs there are, if more than one.
 OUTPUTS = {"unique": 2, "present_values": 4}
 

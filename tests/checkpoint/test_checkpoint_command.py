@@ -9,6 +9,7 @@ import zipfile
 import made_checkpoints
 import numpy as np
 import pytest
+import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import __main__ as command
 from sok1x.checkpoint import outputs, progress
@@ -33,6 +34,29 @@ def made(tmp_path, random):
 
 def run(*arguments):
     return command.main([str(argument) for argument in arguments])
+
+
+def test_what_one_rank_has_saved_later_is_told(made, capsys, tmp_path):
+    """A Saver on one rank has folders of its own kind no more, but TensorFlow's state file names what it saves."""
+    directory, _, _ = made
+    alone = tmp_path / "alone"
+    with tf.Graph().as_default(), tf.Session() as session:
+        weights = tf.get_variable("weights", initializer=[1.0])
+        session.run(weights.initializer)
+        saver = tf.train.Saver()
+        for folder, step, later in ((directory, 11, False), (directory, 30, True), (str(alone), 7, None)):
+            os.makedirs(folder, exist_ok=True)
+            path = saver.save(session, os.path.join(folder, "model.ckpt"), step)
+            code = run("show", folder)
+            out, error = capsys.readouterr()
+            assert code == (later is None) and (path in error) == (later is not False), error
+            assert ("step          12," in out) == (later is not None)
+            assert later is not True or error.startswith("warning: this is ") and error.count("\n") == 1, error
+            assert later is not None or error.startswith("error: There is no complete checkpoint"), error
+    assert run("verify", directory) == 0 and "model.ckpt-30" in capsys.readouterr().err
+    for arguments in (("--step", 12), ()):
+        assert run("show", os.path.join(directory, "model.ckpt-12") if not arguments else directory, *arguments) == 0
+        assert not capsys.readouterr().err
 
 
 def test_show(made, capsys):

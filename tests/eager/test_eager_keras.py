@@ -19,3 +19,8 @@ def test_weights_whole_models_and_jacobians(ranks, tmp_path):
 def test_averages_in_loops_of_steps(ranks, seed):
     finished = run_ranks(ranks, os.path.join(HERE, "program_averages.py"), seed, timeout=300)
     assert finished.out.count("ok") == ranks
+
+
+def test_lookups_that_are_no_layers_follow_the_model_around_them():
+    program = os.path.join(os.path.dirname(HERE), "sok1x", "program_lookup_training.py")
+    assert run_ranks(0, program, "eager", timeout=300).out.endswith("ok\n")

@@ -134,3 +134,17 @@ def test_a_norm_that_is_none_is_refused_at_once(clip_norm, error):
         sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(1.0), clip_norm=clip_norm)
     for given in (2, np.float64(0.5), np.array(0.5), None):
         sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(1.0), clip_norm=given)
+
+
+@pytest.mark.parametrize("lookups", [1, 2])
+def test_clipvalue_is_of_a_rows_sum_however_many_lookups_have_it(lookups):
+    """As of TensorFlow's dense gradient: 0.08 twice, at most 0.1."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.Variable([[1.0], [2.0]], name="items")
+        rows = [sok.all2all_dense_embedding(table, tf.constant([1] * (3 - lookups))) for _ in range(lookups)]
+        loss = 0.08 * tf.reduce_sum(tf.concat(rows, 0))
+        optimizer = sok.DistributedOptimizer(tf.keras.optimizers.SGD(1.0, clipvalue=0.1), average=False)
+        step = tf.group(*optimizer.get_updates(loss, [table]))
+        session.run(tf.global_variables_initializer())
+        session.run(step)
+        np.testing.assert_allclose(session.run(sok.export(table)[1]), [[1.0], [1.9]], rtol=1e-6)
