@@ -17,6 +17,7 @@ exchanges as of one.
     lookup_places         (C++ alone) where it has what among its inputs and outputs
     lookup_buffer         (C++ alone) what is exchanged in one go
     lookup_members        (C++ alone) what a run's parts stand on: its members' tensors, memory, words of what is wrong
+    lookup_run_kept       (C++ alone) what these keep, from one to the next
     lookup_run_alone      (C++ alone) the part of one rank
     lookup_run_ranks      (C++ alone) that of several
     lookup_run_hosts      (C++ alone) and what that has besides where exchanges go by hosts

@@ -13,27 +13,18 @@
 
 #include "../../cuda_kernels/group_steps.h"
 #include "../bridge/bridge_group.h"
-#include "lookup_buffer.h"
 #include "lookup_facts.h"
-#include "lookup_members.h"
+#include "lookup_run_kept.h"
 
 namespace sok1x {
 
-class Fork;
-
-// A member's batch.
-struct Batch {
-  bool fits;           // its tensors have the shapes that they must have; and, once that is known, so are its bags
-  int64_t keys, bags;  // how many
-};
-
-class LookupRun : private LookupMembers {
+class LookupRun : private LookupRunKept {
  public:
   static constexpr int kTooManyDimensions = -1;  // of keys, and nothing is done
 
   // facts: [T], which must live as long as this. device: null for the host.
   LookupRun(Group* group, const LookupFacts* facts, const GroupSteps* steps, GroupDevice* device)
-      : LookupMembers(group, facts, steps, device) {}
+      : LookupRunKept(group, facts, steps, device) {}
 
   using LookupMembers::error;
   using LookupMembers::failed;
@@ -293,45 +284,6 @@ class LookupRun : private LookupMembers {
   // Sums terms up into the first outputs of their members, each of as many rows as it has, or leaves that to who reads
   // them. inputs: those in which terms lie. Of members that are left there is nothing to be done.
   int SumIntoOutputs(std::vector<SumMember>* members, std::initializer_list<int> inputs);
-
-  std::vector<Batch> batches_;
-  int ranks_ = 1;
-  std::vector<void*> out_, inverse_, offsets_, requested_;  // [T], outputs
-  std::vector<int64_t> counts_;
-  std::vector<uint8_t> left_;
-  Buffer keys_, answers_, values_;
-  std::vector<int64_t> near_given_, near_taken_;  // [T, N], by hosts
-  std::vector<void*> relayed_;                    // [T], outputs
-  Buffer near_keys_, passed_on_;                  // the latter: what has come from the other side of this rank
-  std::vector<FindMember> found_;
-  std::vector<CombineMember> combined_;  // by bag, on one rank; by reduce_scatter, of this rank's keys
-  std::vector<uint8_t> one_each_;        // [T], on one rank, by bag: members that have been looked up as such
-  mutable const void* known_one_each_ = nullptr;  // offsets that GradientOfOneEach has been through,
-  mutable int64_t known_keys_ = 0;                // and how many keys they have
-  bool by_sums_ = false;                 // by reduce_scatter
-  int rank_ = 0;
-  bool own_there_ = false;
-  const Fork* fork_ = nullptr;
-  bool sooner_ = false;
-  std::vector<PairsMember> pairs_;       // by reduce_scatter
-  std::vector<i64> pair_counts_;         // [N, T], keys for each owner, once they are known
-  std::vector<int64_t> bags_;            // [T, N], bags of each rank
-  std::vector<void*> all_offsets_;       // [T], outputs
-  std::vector<void*> kept_;              // [T], outputs; null where nobody asks for them
-  std::vector<InsertMember> inserts_;    // of `inserted_`
-  std::vector<int> inserted_;            // numbers of members
-  struct Reached {
-    int place;  // among the member's variables
-    double value;
-  };
-  std::vector<std::vector<Reached>> reached_;     // [T], slots of tables that forget
-  std::vector<std::vector<ResetMember>> resets_;  // [T], the same, once they are locked
-  std::vector<uint8_t> unreached_;                // [T], 1 where these are not all that there are
-  std::vector<UniqueMember> ahead_;               // [T], of members that are not wanted n = 0
-  std::vector<int64_t> ahead_counts_;             // [T], how many distinct rows; -1: not of all keys
-  tf::Tensor ahead_values_, ahead_inverse_;
-  bool training_ = false;
-  bool touched_ = false;
 };
 
 }  // namespace sok1x
