@@ -5,6 +5,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x import table_figures
+from sok1x.core import eager
 
 
 def summary(layer: Any, collections: Optional[Sequence[str]] = None) -> tf.Tensor:
@@ -26,6 +27,7 @@ def summary(layer: Any, collections: Optional[Sequence[str]] = None) -> tf.Tenso
 
     Raises:
         TypeError: it is no table of ours.
+        RuntimeError: eagerly, where no op is run later: `tf.summary.scalar` writes what `sok.table_stats` gives.
         tf.errors.FailedPreconditionError: (when run) a variable has not been initialized.
 
     Example:
@@ -44,6 +46,10 @@ def summary(layer: Any, collections: Optional[Sequence[str]] = None) -> tf.Tenso
         0.25
     """
     table = table_figures.given("sok1x.summary: layer", layer)
+    if eager.is_on():
+        raise RuntimeError("sok1x.summary makes an op in a tf.Graph: got eager execution, expected a graph; write what "
+                           "sok1x.table_stats(table) gives by tf.summary.scalar, as for '{}/rows_in_use'".format(
+                               table.name))
     reader = _Reader(table)
     with table.variable.graph.as_default(), tf.name_scope("table_summary"), tf.device("/device:CPU:0"):
         step = tf.train.get_global_step(table.variable.graph)

@@ -6,6 +6,7 @@ disturbs nobody. The coordinator shows the plans where ops cannot be paired.
 """
 import ctypes
 import hashlib
+import re
 import threading
 import uuid
 import weakref
@@ -21,6 +22,7 @@ _unordered = None
 _filled = 0
 _had = {}  # an op's digest -> how many graphs have had the op
 _lock = threading.Lock()
+_NUMBERS = re.compile("[0-9]+")
 
 
 class Plan:
@@ -90,7 +92,8 @@ class Unordered(Plan):
     """The ops of eager execution, and of the bodies of functions that are called from there.
 
     Ranks build such bodies again as they please, one rank alone even, and call them in an order of their own. So an op
-    is known by what it is, and by the how-manieth of its kind it is in its body: 0 of what runs at once.
+    is known by what it is, by the function or thread whose it is, and by the how-manieth of its kind it is in its body:
+    0 of what runs at once.
     """
 
     def __init__(self, number):
@@ -105,13 +108,25 @@ class Unordered(Plan):
             with _lock:
                 kinds = self._bodies.setdefault(body, {})
                 place = kinds[description] = kinds.get(description, -1) + 1
-        hashed = hashlib.blake2b(place.to_bytes(8, "little") + description.encode(), digest_size=8)
+        hashed = hashlib.blake2b(place.to_bytes(8, "little") + (_caller(body) + description).encode(), digest_size=8)
         digest = int.from_bytes(hashed.digest(), "little")
         return digest >> 1, digest
 
     def has(self, index, digest):
         """As of a plan: nothing tells that it has not."""
         return False
+
+
+def _caller(body):
+    """Whose op it is, as all ranks know it: a function's, or a thread's of the program's own, by its name. Numbers
+    in names are TensorFlow's and Python's, which may differ from rank to rank."""
+    return _NUMBERS.sub("", thread() if body is None else getattr(body, "name", None) or "")
+
+
+def thread():
+    """The name of the thread that calls; '' of the main one."""
+    current = threading.current_thread()
+    return "" if current is threading.main_thread() else current.name
 
 
 def unordered():

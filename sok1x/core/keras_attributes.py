@@ -144,13 +144,13 @@ def _setting(stock: Callable[..., Any]) -> Callable[..., Any]:
         pairs = list(tuples)
         pairs = weights_owner.expect_own([variable for variable, _ in pairs if _is_table(variable)], pairs)
         with _replaced([variable for variable, _ in pairs]):
-            for some in [pairs] if tf.executing_eagerly() else _rows_last(pairs):
+            for some in _rows_last(pairs):
                 stock(some)
     return batch_set_value
 
 
 def _rows_last(pairs: List[Any]) -> List[List[Any]]:
-    """What a graph assigns, in two runs: all at once might have rows come before the keys that say whose they are.
+    """What is assigned, in two parts: all at once might have rows come before the keys that say whose they are.
 
     Rows that do not fit come first, and are refused before anything is assigned; of no keys there are none to assign.
     """
@@ -160,15 +160,21 @@ def _rows_last(pairs: List[Any]) -> List[List[Any]]:
         count = given.get(id(variable.index[-1])) if _is_table(variable) else None
         if count is None:
             rest.append((variable, value))
-        elif np.shape(value)[0] != keras_backend.get_session().run(_rows_of(variable)):
+        elif np.shape(value)[0] != _number_of_rows(variable):
             unfit.append((variable, value))
         elif int(count) > 0:
             rows.append((variable, value))
     return [some for some in (unfit, rest, rows) if some]
 
 
+def _number_of_rows(variable: Any) -> int:
+    if tf.executing_eagerly():
+        return int(resource_variable_ops.variable_shape(variable.handle)[0])
+    return int(keras_backend.get_session().run(_rows_of(variable)))
+
+
 def _rows_of(variable: Any) -> tf.Tensor:
-    """How many rows a table has, int64 []: made once, as what Keras itself makes to assign a variable."""
+    """How many rows a graph's table has, int64 []: made once, as what Keras itself makes to assign a variable."""
     if not hasattr(variable, _ROWS):
         with variable.graph.as_default():
             setattr(variable, _ROWS, resource_variable_ops.variable_shape(variable.handle, tf.int64)[0])

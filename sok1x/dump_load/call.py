@@ -52,7 +52,8 @@ def checked(function: str, path: Any, variables: Any, optimizer: Any, session: A
     for variable in given:
         if optimizer is not None and not _trains(optimizer, variable):
             raise ValueError("{}: optimizer: got a {} that has not trained '{}'; call its apply_gradients with it "
-                             "before".format(function, type(optimizer).__name__, variable.table.name))
+                             "before, or its build([variable])".format(
+                                 function, type(optimizer).__name__, variable.table.name))
     if launch.current() is None:
         raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
     found = sessions.session_of(function, given[0].graph, session)

@@ -119,7 +119,9 @@ class OptimizerWrapper(Trackable):
             ...     [str(wrapped.get_slot(shard, name).shape) for name in wrapped.get_slot_names()]
             ['(8, 4)', '(8, 4)']
         """
-        building.build(self._own, list(var_list))
+        variables = list(var_list)
+        building.build(self._own, variables)
+        self._prepare_dumps(variables)
 
     def finalize_variable_values(self, var_list: Any) -> None:
         """Puts the averages of an optimizer of Keras with use_ema=True in the place of variables, as that does.

@@ -44,6 +44,26 @@ def test_gradients_that_have_been_summed_are_not_summed_once_more():
     assert finished.out.count("ok") == 2
 
 
+def test_threads_and_functions_do_not_meet_each_other():
+    finished = run_ranks(2, os.path.join(HERE, "program_threads.py"), timeout=120)
+    assert finished.out.count("ok") == 2
+
+
+def test_a_summary_is_refused_as_it_would_be_an_op_that_nobody_runs():
+    finished = run_ranks(0, """if True:
+        import tensorflow as tf
+        tf.compat.v1.enable_v2_behavior()
+        import sok1x as sok
+        sok.init()
+        try:
+            sok.summary(sok.Variable([[1.0]], name="ads"))
+        except RuntimeError as error:
+            print(error)
+        """, fresh=True)
+    assert finished.out.startswith("sok1x.summary makes an op in a tf.Graph: got eager execution") and \
+        "'ads/rows_in_use'" in finished.out
+
+
 def test_ranks_step_in_a_branch_together():
     finished = run_ranks(2, os.path.join(HERE, "program_branched_steps.py"), timeout=120)
     assert finished.out.count("ok") == 2
