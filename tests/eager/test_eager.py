@@ -45,7 +45,7 @@ def test_gradients_that_have_been_summed_are_not_summed_once_more():
 
 
 def test_threads_and_functions_do_not_meet_each_other():
-    finished = run_ranks(2, os.path.join(HERE, "program_threads.py"), timeout=120)
+    finished = run_ranks(2, os.path.join(HERE, "program_two_threads.py"), timeout=120)
     assert finished.out.count("ok") == 2
 
 

@@ -1,7 +1,7 @@
 """Two threads, or two tf.functions, that look one table up, begun in another order on each rank: each has its own rows
 and gradients.
 
-    mpiexec -np 2 python program_threads.py
+    mpiexec -np 2 python program_two_threads.py
 """
 import sys
 import threading
