@@ -7,7 +7,7 @@ from sok1x.core import eager, given_tables, keras3, key_types
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings import precision
 from sok1x.embeddings.autograph import graph_code
-from sok1x.embeddings.lookup_training import guarded, lookup_trains
+from sok1x.embeddings.lookup_training import looked_up
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops
 from sok1x.graph_ops.operations import embedding
 from sok1x.sparse_ids import Bags, bags_of, expect_no_symbol, lying_as, weights_of
@@ -128,10 +128,8 @@ def all2all_dense_embedding(param: Any, indices: Any, *, dtype: Any = None, trai
         raise TypeError("sok1x.all2all_dense_embedding: indices: got ids of dtype {}, expected int32 or int64".format(
             ids.dtype.name))
     _read(table)
-    trains = lookup_trains("all2all_dense_embedding", training, ids)
-    rows = embedding.lookup_dense(table.table_variables, _keys(table, ids), trains,
-                                  _computed("all2all_dense_embedding", dtype), name="lookup")
-    return guarded(rows, training, trains)
+    return looked_up("all2all_dense_embedding", training, ids, lambda trains: embedding.lookup_dense(
+        table.table_variables, _keys(table, ids), trains, _computed("all2all_dense_embedding", dtype), name="lookup"))
 
 
 def _one(dtype: str, filtered: bool, training: Any, table: EmbeddingVariable, ids: Any, weights: Any,
@@ -145,8 +143,8 @@ def _one(dtype: str, filtered: bool, training: Any, table: EmbeddingVariable, id
         if weights is not None:
             given, weights = weights, weights_of(table.table.name, weights, bags)
             bags = lying_as(table.table.name, given, bags)
-        trains = lookup_trains("lookup_sparse", training, ids)
-        return guarded(combined(table, bags, combiner, trains, dtype, filtered, weights), training, trains)
+        return looked_up("lookup_sparse", training, ids, lambda trains: combined(
+            table, bags, combiner, trains, dtype, filtered, weights))
 
 
 def combined(table: EmbeddingVariable, bags: Bags, combiner: str, training: Any = True, dtype: str = "float32",

@@ -100,9 +100,8 @@ def _unordered_place(operation, config, name):
             "compiles no exchange between ranks, and no table that changes. Leave jit_compile out there; what XLA is "
             "to compile, put into a tf.function of its own, which is given the rows that have been looked up").format(
                 name))
-    label = ""
-    if at_once:
-        label = name + (plan.thread() and " in thread {}".format(plan.thread()))
+    thread = plan.thread()
+    label = "" if not at_once else "{} in thread {}".format(name, thread) if thread else name
     if not operation.communicates:
         return configs.Place(known.number, plan.PROCESS, label=label)
     described = operation.describe(config)

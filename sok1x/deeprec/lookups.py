@@ -4,7 +4,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.embeddings.lookup_training import guarded, lookup_trains
+from sok1x.embeddings.lookup_training import looked_up
 from sok1x.graph_ops.bridge.tensorflow_versions import PartitionedVariable, Variable
 from sok1x.lookup import checked, combined, rows_of
 from sok1x.sparse_ids import Bags, bags_of, lying_as, weights_in_place, weights_of
@@ -96,13 +96,13 @@ def _one(lookup: Lookup, partition_strategy: str) -> tf.Tensor:
     weights = None
     if lookup.weights is not None:
         weights = weights_of(label, lookup.weights, bags, lookup.function)
-    trains = lookup_trains(lookup.function, lookup.training, lookup.ids) if ours else None
     if ours and lookup.max_norm is None and not lookup.sequence:
         if lookup.weights is not None:
             bags = lying_as(label, lookup.weights, bags, lookup.function)
-        return guarded(combined(params, bags, combiner, trains, weights=weights), lookup.training, trains)
-    rows = guarded(rows_of(params, bags, trains), lookup.training, trains) if ours else _rows_of_variable(
-        params, bags.ids, partition_strategy, "rows")
+        return looked_up(lookup.function, lookup.training, lookup.ids, lambda trains: combined(
+            params, bags, combiner, trains, weights=weights))
+    rows = looked_up(lookup.function, lookup.training, lookup.ids, lambda trains: rows_of(params, bags, trains)) \
+        if ours else _rows_of_variable(params, bags.ids, partition_strategy, "rows")
     if weights is not None:
         weights = weights_in_place(label, lookup.weights, weights, bags, lookup.function)
     if lookup.max_norm is not None:

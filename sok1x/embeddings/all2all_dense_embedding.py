@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Optional, Union
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import arguments
-from sok1x.embeddings import call_checks
+from sok1x.embeddings import call_checks, learning_phase
 from sok1x.embeddings.autograph import graph_code
 from sok1x.embeddings.layer import EmbeddingLayer
 from sok1x.graph_ops.operations import embedding
@@ -100,7 +100,7 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         trains = call_checks.training(self, training, inputs)
         vectors = embedding.lookup_dense(self._accessed(), keys, trains, dtype=self._compute_dtype, name="lookup",
                                          filtered=self._filters)
-        return self._guarded(vectors, training, trains)
+        return learning_phase.guarded(vectors, training, trains)
 
     def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:
         """The output's shape.

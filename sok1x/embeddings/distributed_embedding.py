@@ -4,7 +4,7 @@ from typing import Any, Dict, Optional, Union
 import tensorflow.compat.v1 as tf
 
 from sok1x.core import arguments
-from sok1x.embeddings import call_checks, keras_inputs
+from sok1x.embeddings import call_checks, keras_inputs, learning_phase
 from sok1x.embeddings.autograph import graph_code
 from sok1x.embeddings.layer import EmbeddingLayer
 from sok1x.graph_ops.operations import embedding
@@ -121,7 +121,7 @@ class DistributedEmbedding(EmbeddingLayer):
         vectors = embedding.lookup_combined(self._accessed(), keys, self.slot_num, self.max_nnz, self.combiner, trains,
                                             self.exchange, dtype=self._compute_dtype, name="lookup",
                                             filtered=self._filters)
-        return self._guarded(vectors, training, trains)
+        return learning_phase.guarded(vectors, training, trains)
 
     def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:
         """The output's shape.

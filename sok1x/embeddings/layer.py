@@ -9,7 +9,7 @@ from sok1x.core.cache_options import CacheOptions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.forgetting_options import ForgettingOptions
 from sok1x.core.given_numbers import integer
-from sok1x.embeddings import learning_phase, precision, scope_reuse
+from sok1x.embeddings import precision, scope_reuse
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops
 from sok1x.graph_ops.stores.table import MOST_ROWS
 from sok1x.graph_ops.stores.table_variables import TableVariables
@@ -136,11 +136,6 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         """Whether lookups draw which new keys get rows: always, where the table has a `filter_ratio`."""
         forgetting = self.embedding_variable.table.forgetting
         return forgetting is not None and forgetting.filter_ratio < 1
-
-    @staticmethod
-    def _guarded(vectors: tf.Tensor, told: Any, trains: Any) -> tf.Tensor:
-        """A lookup's result. `told`: the caller's `training`; `trains`: what follows from it."""
-        return learning_phase.guarded(vectors, trains) if told is None and isinstance(trains, tf.Tensor) else vectors
 
     @property
     def label(self) -> str:

@@ -67,7 +67,7 @@ def _has_history(inputs: Any) -> bool:
     return False
 
 
-def guarded(vectors: tf.Tensor, phase: tf.Tensor) -> tf.Tensor:
+def guarded(vectors: tf.Tensor, told: Any, trains: Any) -> tf.Tensor:
     """A lookup's result that refuses to be trained in a `session.run` that does not feed the learning phase.
 
     Keras feeds it whenever it trains. In a loop of one's own around a Keras graph it is easily forgotten, and no
@@ -75,24 +75,27 @@ def guarded(vectors: tf.Tensor, phase: tf.Tensor) -> tf.Tensor:
 
     Args:
         vectors: a lookup's result, a float tensor of any shape.
-        phase: Keras' learning phase, a scalar bool tensor of shape [].
+        told: whether it trains, as it was told; None: it was not.
+        trains: whether it trains: where it was not told, what `untold` gives.
 
     Returns:
-        The same values; of their gradient, a `session.run` fails with tf.errors.InvalidArgumentError while the
-        phase is False.
+        The same values; if `trains` is Keras' learning phase, a `session.run` of their gradient fails with
+        tf.errors.InvalidArgumentError while that is False.
 
     Example:
         >>> import tensorflow as tf
         >>> from sok1x.embeddings import learning_phase
         >>> with tf.Graph().as_default(), tf.Session() as session:
         ...     phase, vectors = tf.keras.backend.learning_phase(), tf.constant([2.0, 3.0])
-        ...     loss = tf.reduce_sum(learning_phase.guarded(vectors, phase) ** 2)
+        ...     loss = tf.reduce_sum(learning_phase.guarded(vectors, None, phase) ** 2)
         ...     session.run(tf.gradients(loss, vectors), {phase: True})[0].tolist()
         [4.0, 6.0]
     """
+    if told is not None or not isinstance(trains, tf.Tensor):
+        return vectors
     graph = tf.get_default_graph()
     # By name: as an input of the op it would be copied to a GPU.
-    attribute = attr_value_pb2.AttrValue(s=phase.name.encode())
+    attribute = attr_value_pb2.AttrValue(s=trains.name.encode())
     with graph.gradient_override_map({"Identity": "Sok1xGuarded"}), graph._attr_scope({_PHASE: attribute}):
         return tf.identity(vectors, name="lookup_to_train")
 

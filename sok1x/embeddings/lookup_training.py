@@ -2,14 +2,13 @@
 
 New keys get rows in what trains, of tables that grow; an evaluation changes no table.
 """
-from typing import Any, Union
+from typing import Any, Callable, Union
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.embeddings import call_checks, learning_phase
 from sok1x.graph_ops.bridge import callers
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
-from sok1x.graph_ops.bridge.tensorflow_versions import keras_backend as backend
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_base_layer_utils as layer_utils
 
 # `Estimator._call_model_fn` has its mode in a local variable, and builds each graph for one mode alone. Releases after
@@ -17,17 +16,18 @@ from sok1x.graph_ops.bridge.tensorflow_versions import keras_base_layer_utils as
 _MODEL_FN = tf.estimator.Estimator._call_model_fn.__code__ if hasattr(tf, "estimator") else None
 
 
-def lookup_trains(function: str, training: Any, ids: Any) -> Union[bool, tf.Tensor]:
-    """Whether a lookup trains.
+def looked_up(function: str, training: Any, ids: Any, look_up: Callable[[Any], tf.Tensor]) -> tf.Tensor:
+    """Looks up as the user, or who runs the lookup, says that it trains.
 
     Args:
         function: who looks up, below `sok1x.`, for messages.
-        training: what the user says: a bool or a scalar bool tensor; or None.
+        training: what the user says: a bool or a scalar bool tensor. None: what the layer or model of Keras around it
+            has been told; where an Estimator evaluates or predicts, False; else as `learning_phase.untold`.
         ids: what is looked up, a tensor, SparseTensor or RaggedTensor of any shape.
+        look_up: the lookup, given whether it trains, a bool or a scalar bool tensor.
 
     Returns:
-        What the user says, a bool or a scalar bool tensor. If that is None: what the layer or model of Keras around it
-        has been told; where an Estimator evaluates or predicts, False; else as `learning_phase.untold`.
+        What it gives: see `learning_phase.guarded`.
 
     Raises:
         TypeError: training is something else.
@@ -35,14 +35,19 @@ def lookup_trains(function: str, training: Any, ids: Any) -> Union[bool, tf.Tens
 
     Example:
         >>> import tensorflow as tf
-        >>> from sok1x.embeddings.lookup_training import lookup_trains
+        >>> from sok1x.embeddings.lookup_training import looked_up
         >>> with tf.Graph().as_default():
         ...     ids = tf.ragged.constant([[7], []])
-        ...     lookup_trains("lookup_sparse", None, ids), lookup_trains("lookup_sparse", False, ids)
-        (True, False)
+        ...     [looked_up("lookup_sparse", training, ids, lambda trains: trains) for training in (None, False)]
+        [True, False]
     """
-    if training is not None:
-        return call_checks.told("sok1x." + function, training)
+    told = _told_around() if training is None else call_checks.told("sok1x." + function, training)
+    trains = learning_phase.untold(ids) if told is None else told
+    return learning_phase.guarded(look_up(trains), told, trains)
+
+
+def _told_around() -> Union[bool, tf.Tensor, None]:
+    """What the Keras layer around has been told, and what an Estimator does; None: nothing."""
     around = layer_utils.call_context()
     if around.in_call and around.training is not None:
         return tf.cast(around.training, tf.bool) if isinstance(around.training, tf.Tensor) else bool(around.training)
@@ -50,25 +55,4 @@ def lookup_trains(function: str, training: Any, ids: Any) -> Union[bool, tf.Tens
         for frame in callers.frames():
             if frame.f_code is _MODEL_FN:
                 return bool(frame.f_locals["mode"] == tf.estimator.ModeKeys.TRAIN)
-    return learning_phase.untold(ids)
-
-
-def guarded(rows: tf.Tensor, told: Any, trains: Any) -> tf.Tensor:
-    """What such a lookup gives: see `learning_phase.guarded`.
-
-    Args:
-        rows: floats.
-        told: `training` as the user has given it.
-        trains: what `lookup_trains` has made of it.
-
-    Example:
-        >>> import tensorflow as tf
-        >>> from sok1x.embeddings.lookup_training import guarded
-        >>> with tf.Graph().as_default():
-        ...     rows = tf.ones([2, 3])
-        ...     guarded(rows, None, True) is rows
-        True
-    """
-    is_phase = told is None and isinstance(trains, tf.Tensor) and not tf.executing_eagerly() and \
-        backend._GRAPH_LEARNING_PHASES.get(tf.get_default_graph()) is trains
-    return learning_phase.guarded(rows, trains) if is_phase else rows
+    return None

@@ -95,7 +95,6 @@ class _Fragment:
         self._node, self._served, self._entrances = node, served, entrances
         self._inputs = [one for one in inputs if not one.startswith("^")]
         self._controls = [one for one in inputs if one.startswith("^")]
-        self._in_loop = False
         self._fields: Dict[str, str] = {}  # {placeholder: name in the whole graph}
         self._entering = graph_pb2.GraphDef()
 
@@ -117,7 +116,7 @@ class _Fragment:
             copy.name = self._name(node.name)
             del copy.input[:]
             copy.input.extend(self._renamed(text) for text in node.input)
-            if self._in_loop and not node.input:
+            if self._entrances and not node.input:
                 copy.input.append("^" + reference(self._inputs[0]).node)  # so that it is in the loop too
             if copy.name == self._node.name:
                 copy.input.extend(self._controls)
@@ -125,12 +124,10 @@ class _Fragment:
 
     def _build(self) -> List[tf.Tensor]:
         if without_table(self._node):
-            self._in_loop = bool(self._entrances)
             made = getattr(lookups, without_table(self._node))(self._given([None] * len(self._inputs)))
             return made if isinstance(made, list) else [made]
         function = function_of(self._node)
-        config, place = config_of(self._node, registry.get(function).Config)
-        self._in_loop = place.loops > 0
+        config, _ = config_of(self._node, registry.get(function).Config)
         combined = LOOKUPS[function] == "combined"
         given = self._given([[None, 2] if combined and config.form == "sparse" and not number else
                              [None] if combined else None for number in range(len(self._inputs))])
