@@ -57,9 +57,9 @@ from sok1x import ends, lazy
 
 if TYPE_CHECKING:
     from sok1x.alias import install_as_sparse_operation_kit
-    from sok1x.checkpoint.manager import CheckpointManager
-    from sok1x.checkpoint.saver_hook import CheckpointSaverHook
-    from sok1x.checkpoint.saver_listener import CheckpointSaverListener
+    from sok1x.checkpoint.savers.saver_listener import CheckpointSaverListener
+    from sok1x.checkpoint.session.manager import CheckpointManager
+    from sok1x.checkpoint.session.saver_hook import CheckpointSaverHook
     from sok1x.core.broadcast import BroadcastGlobalVariablesHook, broadcast_global_variables
     from sok1x.core.callbacks import BroadcastGlobalVariablesCallback, MetricAverageCallback
     from sok1x.core.context_scope import OptimizerScope
@@ -103,9 +103,9 @@ _DEFINED_IN = {
     "All2AllDenseEmbedding": "embeddings.all2all_dense_embedding",
     "BroadcastGlobalVariablesCallback": "core.callbacks",
     "BroadcastGlobalVariablesHook": "core.broadcast",
-    "CheckpointManager": "checkpoint.manager",
-    "CheckpointSaverHook": "checkpoint.saver_hook",
-    "CheckpointSaverListener": "checkpoint.saver_listener",
+    "CheckpointManager": "checkpoint.session.manager",
+    "CheckpointSaverHook": "checkpoint.session.saver_hook",
+    "CheckpointSaverListener": "checkpoint.savers.saver_listener",
     "DistributedEmbedding": "embeddings.distributed_embedding",
     "DistributedOptimizer": "optimizers.distributed_optimizer",
     "DistributedVariable": "distributed_variable",

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint.talk import Talk, talk
+from sok1x.checkpoint.session.talk import Talk, talk
 from sok1x.core import given_tables, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.bridge.executor import INIT_FIRST

@@ -3,7 +3,7 @@ from typing import Any, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint import tables
+from sok1x.checkpoint.session import tables
 from sok1x.core import eager, given_tables
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import gen_resource_variable_ops

@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch, table_figures
-from sok1x.checkpoint import tables as graph_tables
-from sok1x.checkpoint.schedule import Schedule
+from sok1x.checkpoint.session import tables as graph_tables
+from sok1x.checkpoint.session.schedule import Schedule
 from sok1x.core import summaries
 from sok1x.core.given_numbers import whole
 from sok1x.graph_ops.operations import gather_bytes

@@ -5,8 +5,9 @@ import os
 import sys
 from typing import List, Optional
 
-from sok1x.checkpoint import export, folders, manifest, show, verify
+from sok1x.checkpoint.commands import export, show, verify
 from sok1x.checkpoint.errors import CheckpointError, NotFoundError
+from sok1x.checkpoint.files import folders, manifest
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -68,7 +69,7 @@ def _find(directory: str, step: Optional[int]) -> str:
         return folders.find(directory, step)
     import tensorflow.compat.v1 as tf  # slow to import, and for this alone
 
-    from sok1x.checkpoint import dense_saver
+    from sok1x.checkpoint.session import dense_saver
     try:
         folder = folders.find(directory)
     except NotFoundError as error:

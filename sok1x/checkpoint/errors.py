@@ -13,7 +13,8 @@ class CheckpointError(RuntimeError):
         message: what the user reads.
 
     Example:
-        >>> from sok1x.checkpoint import CheckpointError, folders
+        >>> from sok1x.checkpoint import CheckpointError
+        >>> from sok1x.checkpoint.files import folders
         >>> try:
         ...     _ = folders.find("/nowhere")
         ... except CheckpointError as error:

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint.ranks import Ranks
+from sok1x.checkpoint.session.ranks import Ranks
 from sok1x.core import broadcast, eager
 
 

@@ -53,15 +53,15 @@ def watch_checkpoints() -> None:
     Eagerly those of tf.train.Checkpoint; in graphs Savers, for a graph may be imported, and no table is made here then;
     and Keras' files of whole models.
     """
-    from sok1x.checkpoint import keras_weights  # which needs this module's neighbours
+    from sok1x.checkpoint.savers import keras_weights  # which needs this module's neighbours
     keras_weights.watch()
     if eager.is_on():
-        from sok1x.checkpoint import eager_checkpoints  # likewise
+        from sok1x.checkpoint.eager import eager_checkpoints  # likewise
         from sok1x.serving import loading  # likewise
         eager_checkpoints.watch()
         loading.watch()
     else:
-        from sok1x.checkpoint import table_saver  # likewise
+        from sok1x.checkpoint.savers import table_saver  # likewise
         table_saver.watch()
 
 
@@ -104,7 +104,7 @@ class InitHook(tf.train.SessionRunHook):
             sok1x.checkpoint.errors.CheckpointError: some ranks' sessions have a hook that saves tables, others none.
         """
         self._join()
-        from sok1x.checkpoint import hooks_alike  # which needs this module's neighbours
+        from sok1x.checkpoint.savers import hooks_alike  # which needs this module's neighbours
         hooks_alike.expect_hooks_alike(self)
 
     def _join(self) -> None:

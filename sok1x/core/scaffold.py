@@ -48,7 +48,7 @@ class Scaffold(tf.train.Scaffold):
 
     def __init__(self, global_batch_size: Optional[int] = None, seed: int = DEFAULT_SEED, save_on_sigterm: Any = False,
                  **options: Any) -> None:
-        from sok1x.checkpoint import told_to_end  # which needs this module's neighbours
+        from sok1x.checkpoint.session import told_to_end  # which needs this module's neighbours
         self._signals = told_to_end.signals_of("Scaffold", save_on_sigterm)
         told_to_end.told_to_end.listen("Scaffold", self._signals)
         # Without what the hook asks the other ranks: one rank alone may build the model, to export it.
@@ -73,6 +73,6 @@ class Scaffold(tf.train.Scaffold):
             True
         """
         if self._signals:
-            from sok1x.checkpoint import stop_hook  # likewise
+            from sok1x.checkpoint.session import stop_hook  # likewise
             stop_hook.add_to_session("Scaffold", self._signals, begin=True)
         return super().finalize()

@@ -219,7 +219,7 @@ class ShardVariable(ResourceVariable):
         return super()._gather_saveables_for_checkpoint()
 
     def _serialize_to_tensors(self) -> Any:
-        """The same, asked by TensorFlow 2's; eager shards have a place for each rank (checkpoint/eager_places.py)."""
+        """The same, asked by TensorFlow 2's; eager shards have a place for each rank (eager_places.py)."""
         if are_left_out():
             return {}
         if self._in_graph_mode:

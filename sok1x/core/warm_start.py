@@ -115,7 +115,7 @@ def _tables_in_scopes(assignment_map: Dict[str, Any]) -> Dict[str, str]:
 
 def _rows_by_table(ckpt_dir_or_file: str) -> Dict[str, int]:
     """Rows in use of the tables of a checkpoint that several ranks have saved; nothing of others."""
-    from sok1x.checkpoint import manifest, prefixes  # which need this module's neighbours
+    from sok1x.checkpoint.files import manifest, prefixes  # which need this module's neighbours
     folder = prefixes.folder_of(checkpoint_utils._get_checkpoint_filename(ckpt_dir_or_file))
     if folder is None:
         return {}

@@ -8,9 +8,9 @@ from typing import Any, List
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import agreed_timer, hooks_alike, input_positions
-from sok1x.checkpoint.saver_hook import CheckpointSaverHook
-from sok1x.checkpoint.talk import talk
+from sok1x.checkpoint.savers import agreed_timer, hooks_alike, input_positions
+from sok1x.checkpoint.session.saver_hook import CheckpointSaverHook
+from sok1x.checkpoint.session.talk import talk
 from sok1x.core import alike
 
 _CALLED = ("after_create_session", "after_run", "end")

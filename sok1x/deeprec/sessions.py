@@ -5,7 +5,7 @@ from typing import Any, Dict, List
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint.talk import talk
+from sok1x.checkpoint.session.talk import talk
 from sok1x.core import alike, summaries
 from sok1x.core.broadcast import BroadcastGlobalVariablesHook
 from sok1x.core.graph_keys import GraphKeys

@@ -5,7 +5,7 @@ from typing import NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import early_stopping, input_positions
+from sok1x.checkpoint.savers import early_stopping, input_positions
 from sok1x.core import alike, joining
 from sok1x.deeprec import averaging, sessions, starting
 from sok1x.deeprec.patches import Patches

@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, List, NamedTuple
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint.talk import Talk, talk
+from sok1x.checkpoint.session.talk import Talk, talk
 from sok1x.core import given_tables, newer_optimizers, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.dump_load import layout, transfers

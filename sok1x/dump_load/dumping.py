@@ -5,11 +5,13 @@ from typing import Any, List, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import errors, folders, shard_names, transfer
+from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.ranks import expect_seen
-from sok1x.checkpoint.shard_names import KEYS, ROWS
-from sok1x.checkpoint.tables import let_leave
+from sok1x.checkpoint.files import folders, shard_names
+from sok1x.checkpoint.files.shard_names import KEYS, ROWS
+from sok1x.checkpoint.session import transfer
+from sok1x.checkpoint.session.ranks import expect_seen
+from sok1x.checkpoint.session.tables import let_leave
 from sok1x.dump_load import call as calls
 from sok1x.dump_load import folder as dump_folder
 from sok1x.dump_load import layout

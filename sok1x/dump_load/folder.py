@@ -13,9 +13,10 @@ import os
 import shutil
 from typing import List, Optional, Tuple
 
-from sok1x.checkpoint import errors, folder_lock, folders
+from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError, LockedError, NotFoundError
-from sok1x.checkpoint.folder_lock import FolderLock
+from sok1x.checkpoint.files import folder_lock, folders
+from sok1x.checkpoint.files.folder_lock import FolderLock
 from sok1x.dump_load import layout
 
 _LOCK = ".sok1x-dump.lock"  # of a folder that is being written

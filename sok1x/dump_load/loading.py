@@ -7,9 +7,10 @@ from typing import Any, Callable, Dict, List, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint import open_file, shard_names, slots_anew, tables, transfer
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.ranks import expect_seen
+from sok1x.checkpoint.files import open_file, shard_names
+from sok1x.checkpoint.session import slots_anew, tables, transfer
+from sok1x.checkpoint.session.ranks import expect_seen
 from sok1x.dump_load import call as calls
 from sok1x.dump_load import folder as dump_folder
 from sok1x.dump_load import layout, slot_numbers

@@ -5,9 +5,9 @@ from typing import Any, Dict, List, NamedTuple
 import numpy as np
 
 from sok1x.checkpoint import errors
-from sok1x.checkpoint.shard_names import KEYS
-from sok1x.checkpoint.stream_writer import StreamWriter, write_at
-from sok1x.checkpoint.writing import strays
+from sok1x.checkpoint.files.shard_names import KEYS
+from sok1x.checkpoint.files.stream_writer import StreamWriter, write_at
+from sok1x.checkpoint.files.writing import strays
 from sok1x.dump_load import layout
 
 

@@ -4,7 +4,7 @@ from typing import Any, Callable, Dict, Iterator, Tuple
 import numpy as np
 
 from sok1x.checkpoint.errors import DamagedError, MismatchError
-from sok1x.checkpoint.shard_names import KEYS
+from sok1x.checkpoint.files.shard_names import KEYS
 from sok1x.dump_load.table_files import OpenFiles, TableFiles
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.transfer.keyed_files import RankRows

@@ -1,7 +1,7 @@
 """What all rows of optimizers' slots begin with, where that is one number that is known."""
 from typing import Any, Dict, Optional
 
-from sok1x.checkpoint import shard_names
+from sok1x.checkpoint.files import shard_names
 from sok1x.core import eager, growing_slots, slot_beginnings
 from sok1x.dump_load.transfers import TableTransfers
 

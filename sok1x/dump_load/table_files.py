@@ -6,9 +6,10 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from sok1x.checkpoint import errors, open_file
+from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import DamagedError, MismatchError
-from sok1x.checkpoint.shard_names import KEYS
+from sok1x.checkpoint.files import open_file
+from sok1x.checkpoint.files.shard_names import KEYS
 from sok1x.dump_load import layout
 from sok1x.dump_load.layout import TableInfo
 

@@ -7,7 +7,8 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint import errors, folders, tensorflow_errors
+from sok1x.checkpoint import errors, tensorflow_errors
+from sok1x.checkpoint.files import folders
 from sok1x.checkpoint.progress import Progress
 from sok1x.core import own_sessions
 from sok1x.graph_ops.bridge.tensorflow_versions import deprecation

@@ -9,11 +9,13 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint import dense_saver, folders, one_rank, prefixes, shard_names
-from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.errors import CheckpointError, MismatchError, NotFoundError
-from sok1x.checkpoint.reading import TableSource, Wanted
-from sok1x.checkpoint.table_rows import TableRows
+from sok1x.checkpoint.files import folders, prefixes, shard_names
+from sok1x.checkpoint.files.checkpoint_files import Checkpoint
+from sok1x.checkpoint.files.reading import TableSource, Wanted
+from sok1x.checkpoint.files.table_rows import TableRows
+from sok1x.checkpoint.savers import one_rank
+from sok1x.checkpoint.session import dense_saver
 from sok1x.serving import bundles
 from sok1x.serving.readers import Reader
 

@@ -13,9 +13,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "checkpoint"))
 
 import made_checkpoints  # noqa: E402
 
-from sok1x.checkpoint import manifest, shard_header  # noqa: E402
 from sok1x.checkpoint.errors import CheckpointError  # noqa: E402
-from sok1x.checkpoint.shard_reader import ShardFileReader  # noqa: E402
+from sok1x.checkpoint.files import manifest, shard_header  # noqa: E402
+from sok1x.checkpoint.files.shard_reader import ShardFileReader  # noqa: E402
 
 STEP, RANKS = 5, 2
 KEYS, ROWS, SLOT = ("user%2Fid.0-of-2." + suffix for suffix in ("keys", "rows", "slot-0"))

@@ -34,7 +34,7 @@ from forging import (
     write,
 )
 
-from sok1x.checkpoint import manifest
+from sok1x.checkpoint.files import manifest
 
 # name -> (what it does to a checkpoint's folder, the file and the table that the error must name)
 ATTACKS = {}

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from sok1x.checkpoint import __main__ as command
-from sok1x.checkpoint import manifest, verify
-from sok1x.checkpoint.checkpoint_files import Checkpoint
+from sok1x.checkpoint.commands import verify
 from sok1x.checkpoint.errors import CheckpointError, FormatVersionError
-from sok1x.checkpoint.reading import TableSource, Wanted
+from sok1x.checkpoint.files import manifest
+from sok1x.checkpoint.files.checkpoint_files import Checkpoint
+from sok1x.checkpoint.files.reading import TableSource, Wanted
 
 SECONDS, BYTES = 2.0, 8 << 20
 # A checkpoint of format version 1 as the first sok1x that had this format wrote it.

@@ -10,9 +10,10 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
-from sok1x.checkpoint import folders, shard_names, verify
-from sok1x.checkpoint.checkpoint_files import Checkpoint
-from sok1x.checkpoint.reading import TableSource, Wanted
+from sok1x.checkpoint.commands import verify
+from sok1x.checkpoint.files import folders, shard_names
+from sok1x.checkpoint.files.checkpoint_files import Checkpoint
+from sok1x.checkpoint.files.reading import TableSource, Wanted
 
 FIRST_KEYS, KEYS_A_TRAINING, MANY = 20, 2, 1000
 HASHED, DIRECT = "EmbeddingVariable", "EmbeddingVariable_1"

@@ -3,7 +3,7 @@ import os
 
 import numpy as np
 
-from sok1x.checkpoint import folders, manifest, writing
+from sok1x.checkpoint.files import folders, manifest, writing
 
 
 class MadeTable:
@@ -93,5 +93,5 @@ def save(directory, tables, step=7, token=None, written=None, chunk=None, block_
 
 def path_of(folder, table, rank, ranks, suffix):
     """The file of a part."""
-    from sok1x.checkpoint import shard_names
+    from sok1x.checkpoint.files import shard_names
     return os.path.join(folder, shard_names.file_name(table, rank, ranks, suffix))

@@ -13,8 +13,9 @@ from stock_model import Model, main, refused
 from tensorflow.python.training.saving import saveable_object_util
 
 import sok1x as sok
-from sok1x.checkpoint import CheckpointError, writing
+from sok1x.checkpoint import CheckpointError
 from sok1x.checkpoint.errors import MismatchError
+from sok1x.checkpoint.files import writing
 from sok1x.graph_ops.bridge.tensorflow_versions import V2
 
 

@@ -14,10 +14,10 @@ from ranks import run_ranks
 import sok1x as sok
 from sok1x import launch
 from sok1x.checkpoint import __main__ as command
-from sok1x.checkpoint import manifest
-from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.errors import DamagedError
-from sok1x.checkpoint.reading import TableSource, Wanted
+from sok1x.checkpoint.files import manifest
+from sok1x.checkpoint.files.checkpoint_files import Checkpoint
+from sok1x.checkpoint.files.reading import TableSource, Wanted
 from sok1x.cuda_kernels import admission
 from sok1x.graph_ops.stores.forgetting import Forgetting
 

@@ -12,8 +12,9 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import __main__ as command
-from sok1x.checkpoint import outputs, progress
+from sok1x.checkpoint import progress
 from sok1x.checkpoint.errors import WriteError
+from sok1x.checkpoint.files import outputs
 
 
 @pytest.fixture

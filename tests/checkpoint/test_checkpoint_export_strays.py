@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint import export, folders, manifest, writing
-from sok1x.checkpoint.checkpoint_files import Checkpoint
-from sok1x.checkpoint.table_rows import TableRows
+from sok1x.checkpoint.commands import export
+from sok1x.checkpoint.files import folders, manifest, writing
+from sok1x.checkpoint.files.checkpoint_files import Checkpoint
+from sok1x.checkpoint.files.table_rows import TableRows
 
 # Of two ranks: keys, and what their rows are made of. 2 is rank 0's; 5 is rank 1's, which has it not; 8 and 9 as it is.
 SHARDS = [([0, 2, 5, 8], 1.0), ([9, 2, 1], 7.0)]

@@ -13,7 +13,8 @@ import pytest
 from ranks import run_ranks
 
 from sok1x.checkpoint import __main__ as command
-from sok1x.checkpoint import outputs, tensorflow_errors
+from sok1x.checkpoint import tensorflow_errors
+from sok1x.checkpoint.files import outputs
 
 # What someone who serves the model has: stock TensorFlow, and the two names.
 SERVE = """

@@ -11,7 +11,7 @@ import pytest
 from ranks import run_ranks, unexpected
 from talking import Talking
 
-from sok1x.checkpoint import folders
+from sok1x.checkpoint.files import folders
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KEEP_SAVING, KILL = (os.path.join(HERE, name) for name in ("program_keep_saving.py", "program_kill.py"))

@@ -11,7 +11,7 @@ import pytest
 from ranks import environment, python
 from talking import Talking
 
-from sok1x.checkpoint import folders
+from sok1x.checkpoint.files import folders
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_kill.py")
 CALLS = 300  # of the file system, in about three saves

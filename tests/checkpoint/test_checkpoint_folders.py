@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from sok1x.checkpoint import folder_lock, folders, manifest
 from sok1x.checkpoint.errors import LockedError, NotFoundError, WriteError
-from sok1x.checkpoint.folder_lock import FolderLock
+from sok1x.checkpoint.files import folder_lock, folders, manifest
+from sok1x.checkpoint.files.folder_lock import FolderLock
 
 
 def make(directory, step, content="", publish=True, complete=True):
@@ -178,7 +178,7 @@ def test_what_removes_needs_the_lock(tmp_path):
 
 HOLD = """
 import sys, time
-from sok1x.checkpoint.folder_lock import FolderLock
+from sok1x.checkpoint.files.folder_lock import FolderLock
 lock = FolderLock(sys.argv[1]).acquire()
 print("held", flush=True)
 time.sleep(60)
@@ -226,7 +226,7 @@ def test_a_lock_leaves_nothing_behind(tmp_path, monkeypatch):
 
 FORK = """
 import os, sys, time
-from sok1x.checkpoint.folder_lock import FolderLock
+from sok1x.checkpoint.files.folder_lock import FolderLock
 lock = FolderLock(sys.argv[1]).acquire()
 child = os.fork()
 if child == 0:

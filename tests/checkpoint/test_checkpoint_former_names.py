@@ -9,8 +9,8 @@ import tensorflow.compat.v1 as tf
 from former_model import BATCHES, Model
 
 import sok1x as sok
-from sok1x.checkpoint import former_names
 from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.files import former_names
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 

@@ -8,8 +8,9 @@ import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
 import sok1x as sok
-from sok1x.checkpoint import folders, schedule
 from sok1x.checkpoint.errors import CheckpointError, NotFoundError
+from sok1x.checkpoint.files import folders
+from sok1x.checkpoint.session import schedule
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 

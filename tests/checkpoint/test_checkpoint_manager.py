@@ -7,7 +7,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
-from sok1x.checkpoint import errors, manifest
+from sok1x.checkpoint import errors
+from sok1x.checkpoint.files import manifest
 
 
 def test_a_session_of_another_graph_is_refused(tmp_path):

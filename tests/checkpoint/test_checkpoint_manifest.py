@@ -7,9 +7,9 @@ import made_checkpoints
 import numpy as np
 import pytest
 
-from sok1x.checkpoint import manifest, strict_json, writing
 from sok1x.checkpoint.errors import CheckpointError, DamagedError
-from sok1x.checkpoint.manifest import File, Manifest, Part, Table
+from sok1x.checkpoint.files import manifest, strict_json, writing
+from sok1x.checkpoint.files.manifest import File, Manifest, Part, Table
 
 
 def made(**changes):

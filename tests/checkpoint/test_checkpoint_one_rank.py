@@ -6,10 +6,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
-from sok1x.checkpoint import one_rank
 from sok1x.checkpoint.errors import MismatchError
-from sok1x.checkpoint.reading import Wanted
-from sok1x.checkpoint.tables import tables_of
+from sok1x.checkpoint.files.reading import Wanted
+from sok1x.checkpoint.savers import one_rank
+from sok1x.checkpoint.session.tables import tables_of
 
 KEYS = np.array([5, -3, 8, 2 ** 40, 11, 4])
 

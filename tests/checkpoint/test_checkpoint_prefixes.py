@@ -7,9 +7,9 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
-from sok1x.checkpoint import folder_lock, folders, manifest, prefixes
 from sok1x.checkpoint.errors import LockedError, WriteError
-from sok1x.checkpoint.folder_lock import FolderLock
+from sok1x.checkpoint.files import folder_lock, folders, manifest, prefixes
+from sok1x.checkpoint.files.folder_lock import FolderLock
 
 TOKEN = "0123456789abcdef"
 

@@ -6,7 +6,9 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
-from sok1x.checkpoint import CheckpointError, folders, restoring, transfer
+from sok1x.checkpoint import CheckpointError
+from sok1x.checkpoint.files import folders
+from sok1x.checkpoint.session import restoring, transfer
 
 
 @pytest.mark.parametrize("removed", [False, True], ids=["replaced", "removed"])

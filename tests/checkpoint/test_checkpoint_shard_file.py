@@ -5,12 +5,12 @@ import os
 import numpy as np
 import pytest
 
-from sok1x.checkpoint import manifest, shard_header
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, NoSpaceError, WriteError
-from sok1x.checkpoint.manifest import File, Manifest, Part, Table
-from sok1x.checkpoint.shard_header import Header, rows_per_block
-from sok1x.checkpoint.shard_reader import ShardFileReader
-from sok1x.checkpoint.shard_writer import ShardFileWriter
+from sok1x.checkpoint.files import manifest, shard_header
+from sok1x.checkpoint.files.manifest import File, Manifest, Part, Table
+from sok1x.checkpoint.files.shard_header import Header, rows_per_block
+from sok1x.checkpoint.files.shard_reader import ShardFileReader
+from sok1x.checkpoint.files.shard_writer import ShardFileWriter
 
 
 def header_of(rows, part="rows", block_bytes=4096):

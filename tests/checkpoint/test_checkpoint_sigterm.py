@@ -9,7 +9,8 @@ import pytest
 from counted_model import leftovers
 from ranks import environment, run_ranks
 
-from sok1x.checkpoint import folders, verify
+from sok1x.checkpoint.commands import verify
+from sok1x.checkpoint.files import folders
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_sigterm.py")
 

@@ -1,7 +1,7 @@
 """Which name a slot has in a checkpoint, where optimizers name it otherwise in the program."""
 import pytest
 
-from sok1x.checkpoint import slot_names
+from sok1x.checkpoint.files import slot_names
 
 TABLE = "ads/EmbeddingVariable"
 

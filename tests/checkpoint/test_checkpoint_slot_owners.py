@@ -4,7 +4,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
-from sok1x.checkpoint.tables import tables_of
+from sok1x.checkpoint.session.tables import tables_of
 
 
 @pytest.mark.parametrize("named_first", [False, True])

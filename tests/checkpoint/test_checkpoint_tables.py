@@ -6,10 +6,10 @@ import made_checkpoints
 import numpy as np
 import pytest
 
-from sok1x.checkpoint import folders, writing
-from sok1x.checkpoint.checkpoint_files import Checkpoint
 from sok1x.checkpoint.errors import DamagedError, MismatchError, NotFoundError
-from sok1x.checkpoint.reading import TableSource, Wanted
+from sok1x.checkpoint.files import folders, writing
+from sok1x.checkpoint.files.checkpoint_files import Checkpoint
+from sok1x.checkpoint.files.reading import TableSource, Wanted
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import tensorflow.compat.v1 as tf
 from other_user import as_nobody, needs_root, open_folder
 
 import sok1x as sok
-from sok1x.checkpoint import folders, prefixes, ranks
+from sok1x.checkpoint.files import folders, prefixes
+from sok1x.checkpoint.session import ranks
 
 
 class Loop:

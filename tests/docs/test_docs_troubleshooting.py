@@ -15,7 +15,8 @@ import docs_pages  # noqa: E402
 import error_messages  # noqa: E402
 
 # Their ValueErrors are caught, and end up behind '… is damaged: '.
-SECOND_HALVES = ("sok1x/checkpoint/manifest.py", "sok1x/checkpoint/shard_header.py", "sok1x/checkpoint/strict_json.py")
+SECOND_HALVES = tuple("sok1x/checkpoint/files/" + name
+                      for name in ("manifest.py", "shard_header.py", "strict_json.py"))
 # What Python itself asks for: a name that a module has not, as hasattr does.
 NAMES = ("AttributeError", "StopIteration")
 

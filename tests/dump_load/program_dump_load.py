@@ -15,7 +15,8 @@ from dump_model import ROWS, D, Model, same
 from mpi4py import MPI
 
 import sok1x as sok
-from sok1x.checkpoint import CheckpointError, open_file, stream_writer
+from sok1x.checkpoint import CheckpointError
+from sok1x.checkpoint.files import open_file, stream_writer
 from sok1x.graph_ops.transfer import distinct_keys, keyed_files, shard_parts
 
 world = MPI.COMM_WORLD

@@ -8,8 +8,9 @@ from other_user import as_nobody, needs_root, open_folder
 from test_dump_load_kill import Model
 
 import sok1x as sok
-from sok1x.checkpoint import CheckpointError, folder_lock
+from sok1x.checkpoint import CheckpointError
 from sok1x.checkpoint.errors import LockedError, WriteError
+from sok1x.checkpoint.files import folder_lock
 from sok1x.dump_load import folder as dump_folder
 from sok1x.dump_load import layout, shard_source
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
-from sok1x.checkpoint.talk import talk  # noqa: E402
+from sok1x.checkpoint.session.talk import talk  # noqa: E402
 
 DIM, KEYS, PAUSE = 2, 40, 0.6
 MAKES = {

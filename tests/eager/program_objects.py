@@ -14,8 +14,8 @@ import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
 from sok1x.checkpoint import CheckpointError  # noqa: E402
 from sok1x.checkpoint.errors import MismatchError  # noqa: E402
-from sok1x.checkpoint.tables import tables_of  # noqa: E402
-from sok1x.checkpoint.talk import talk  # noqa: E402
+from sok1x.checkpoint.session.tables import tables_of  # noqa: E402
+from sok1x.checkpoint.session.talk import talk  # noqa: E402
 from sok1x.core import eager  # noqa: E402
 
 DIM, KEYS = 3, 40

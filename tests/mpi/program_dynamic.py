@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x import launch
-from sok1x.checkpoint.ranks import Ranks
+from sok1x.checkpoint.session.ranks import Ranks
 
 tf.logging.set_verbosity(tf.logging.ERROR)
 DIM, RATE = 3, 0.5

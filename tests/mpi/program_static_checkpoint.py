@@ -10,10 +10,11 @@ import tensorflow.compat.v1 as tf
 from static_model import RANK, N, rows_of
 
 import sok1x as sok
-from sok1x.checkpoint import dense_saver, show
-from sok1x.checkpoint.checkpoint_files import Checkpoint
+from sok1x.checkpoint.commands import show
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
-from sok1x.checkpoint.table_rows import TableRows
+from sok1x.checkpoint.files.checkpoint_files import Checkpoint
+from sok1x.checkpoint.files.table_rows import TableRows
+from sok1x.checkpoint.session import dense_saver
 
 v1 = tf
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
-from sok1x.checkpoint import folders, manifest, prefixes
+from sok1x.checkpoint.files import folders, manifest, prefixes
 from sok1x.serving import sources
 
 

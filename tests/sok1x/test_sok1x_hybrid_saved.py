@@ -8,7 +8,7 @@ from hybrid_table import Small
 
 import sok1x as sok
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
-from sok1x.checkpoint.table_saver import _PlainSaver
+from sok1x.checkpoint.savers.table_saver import _PlainSaver
 from sok1x.graph_ops.bridge.tensorflow_versions import V2
 
 

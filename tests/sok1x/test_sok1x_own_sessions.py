@@ -2,7 +2,7 @@
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
-from sok1x.checkpoint import talk
+from sok1x.checkpoint.session import talk
 from sok1x.core import own_sessions
 
 

@@ -1,0 +1,41 @@
+"""Export of chosen tables of a checkpoint, in one of several formats."""
+from typing import List, Optional, Sequence
+
+from sok1x.checkpoint.commands import export_arrays
+from sok1x.checkpoint.files.checkpoint_files import Checkpoint
+from sok1x.checkpoint.files.table_rows import TableRows
+from sok1x.checkpoint.progress import Progress
+
+FORMATS = ("npz", "files", "tensorflow")
+
+
+def export(folder: str, names: Optional[Sequence[str]], form: str, output: str, rows: Optional[int] = None,
+           compact: bool = False) -> List[str]:
+    """Exports tables.
+
+    Args:
+        folder: The folder of one step.
+        names: The tables; None for all.
+        form: One of FORMATS.
+        output: Where to; what it is depends on the format.
+        rows: As export_tensorflow.tensorflow has it.
+        compact: Likewise.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        CheckpointError: A table is not there or does not fit the format, a file is damaged, or the system refuses to
+            write. Nothing half-written is left.
+    """
+    checkpoint = Checkpoint(folder)
+    chosen = sorted(checkpoint.manifest.tables) if names is None else list(dict.fromkeys(names))
+    tables = [TableRows(checkpoint, name) for name in chosen]
+    progress = Progress("exported", sum(table.bytes for table in tables))
+    if form == "npz":
+        return export_arrays.npz(tables, output, progress)
+    if form == "files":
+        return export_arrays.plain(tables, output, progress)
+    # Takes seconds to import TensorFlow, and only this needs it.
+    from sok1x.checkpoint.commands.export_tensorflow import tensorflow
+    return tensorflow(tables, output, progress, rows, compact)

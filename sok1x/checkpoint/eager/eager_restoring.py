@@ -1,0 +1,132 @@
+"""What `tf.train.Checkpoint` has saved of tables, back on as many ranks: see eager_checkpoints.py."""
+import contextlib
+import os
+from typing import Any, Callable, Iterable, Iterator, List
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint.eager import eager_places
+from sok1x.checkpoint.eager.eager_places import Mark, Place
+from sok1x.checkpoint.errors import CheckpointError, DamagedError, MismatchError
+from sok1x.checkpoint.files import prefixes
+from sok1x.checkpoint.session.talk import talk
+from sok1x.core import eager, eager_slots, shard_variable
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.thread_scope import ThreadScope
+from sok1x.graph_ops.bridge.executor import INIT_FIRST
+from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects
+from sok1x.graph_ops.stores.step_at import time_of_restore
+
+_loading = ThreadScope()  # inside, all that there is is restored
+
+
+def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of TrackableSaver.restore, by which every `tf.train.Checkpoint` is restored."""
+    def restore(self: Any, save_path: Any, options: Any = None) -> Any:
+        if save_path is None or not tf.executing_eagerly() or shard_variable.are_left_out():
+            return stock(self, save_path, options)
+        path, ours = os.fspath(save_path), eager_places.shards(self)
+        if ours and prefixes.folder_of(path) is not None:
+            raise MismatchError((
+                "{} is of sok.CheckpointManager, or of a tf.train.Saver on several ranks, where tf.train.Checkpoint "
+                "finds no tables. Restore it with sok.CheckpointManager").format(path))
+        place = eager_places.place(path, self)
+        if not (place.has_tables or place.error and ours):
+            return stock(self, save_path, options)
+        rank, ranks = eager_places.here()
+        if launch.current() is None:
+            raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
+        if ranks == 1:
+            _prefix_of([place])
+            return _load(stock, self, save_path, options)
+        with talk().about("a tf.train.Checkpoint restores tables"):
+            places = [Place(*told) for told in talk().exchange(None, list(place))]
+        if place.error is not None:
+            return stock(self, save_path, options)  # which has words about it
+        for other, one in enumerate(places):
+            if one.error is not None:
+                raise CheckpointError("{}: {}".format(launch.starting(other), one.error))
+        status: List[Any] = []
+        with talk().about("a tf.train.Checkpoint restores tables from {}".format(places[0].prefix)):
+            prefix = _prefix_of(places)
+            talk().agree(None, lambda: _expect_there(prefix, rank, places[0]))
+            talk().agree(None, lambda: status.append(_load(stock, self, prefix, options)))
+        return status[0]
+    return restore
+
+
+def restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of CheckpointPosition.restore, which TensorFlow calls for all that a `tf.train.Checkpoint` gets after it
+    was restored: a table, or what has some."""
+    def restore(self: Any, trackable: Any, *args: Any, **kwargs: Any) -> Any:
+        if _loading.value or not tf.executing_eagerly() or shard_variable.are_left_out():
+            return stock(self, trackable, *args, **kwargs)
+        with _noted(one for one in _tables_of(trackable) if one._update_uid < self.restore_uid):
+            return stock(self, trackable, *args, **kwargs)
+    return restore
+
+
+def _tables_of(trackable: Any) -> List[EmbeddingVariable]:
+    try:
+        objects = checkpoint_objects.util.list_objects(checkpoint_objects.graph_view_lib.ObjectGraphView(trackable))
+    except ValueError:  # there is something that could not be saved, and may be restored
+        return []
+    return [one for one in objects if isinstance(one, EmbeddingVariable)]
+
+
+def _load(stock: Callable[..., Any], saver: Any, prefix: str, options: Any) -> Any:
+    with _loading.entered(), _noted(one for one in eager_places.shards(saver) if isinstance(one, EmbeddingVariable)):
+        return stock(saver, prefix, options)
+
+
+@contextlib.contextmanager
+def _noted(restored: Iterable[EmbeddingVariable]) -> Iterator[None]:
+    """Inside, these tables are restored."""
+    tables = list(restored)
+    clocks = [int(table.steps.read_value()) for table in tables]
+    yield
+    for table, clock in zip(tables, clocks):
+        time, step = table.step_at
+        eager.session().run(step, {time: time_of_restore(clock)})
+        eager_slots.note_restored(table)
+        eager_slots.fit(table)  # the checkpoint may have nothing for a slot, and other rows than there were
+
+
+def _prefix_of(places: List[Place]) -> str:
+    """This rank's checkpoint, of what all ranks name. Raises MismatchError where that does not fit."""
+    rank, ranks = eager_places.here()
+    paths = [place.prefix for place in places]
+    together = len(set(paths)) == 1
+    if not together:
+        eager_places.expect_own(paths)
+    for other, place in enumerate(places):
+        mark = None if place.mark is None else Mark(*place.mark)
+        if ranks > 1 and (mark is None or mark.ranks == 1):
+            raise MismatchError((
+                "{} has tables that one rank has saved, and this job has {} ranks; nothing has changed. "
+                "tf.train.Checkpoint restores tables on as many ranks as have saved them: restore it on one rank, and "
+                "save again there; {}").format(place.prefix, ranks, eager_places.ANY_NUMBER))
+        if mark is not None and mark.ranks != ranks:
+            raise MismatchError((
+                "{} has tables that {} ranks have saved, each its own rows, and this job has {}; nothing has changed. "
+                "tf.train.Checkpoint restores tables on as many ranks as have saved them: restore it on {}, and save "
+                "again there; {}").format(
+                    place.prefix, mark.ranks, ranks, mark.ranks, eager_places.ANY_NUMBER))
+        if mark is not None and mark.rank != (0 if together else other):
+            raise MismatchError((
+                "{} has the shards of rank {} of {}, and {} restores it; nothing has changed. Give all ranks one path, "
+                "or each the one that it has saved to").format(place.prefix, mark.rank, ranks, launch.named(other)))
+    if len({str(place.mark and place.mark[2]) for place in places}) > 1:
+        raise MismatchError("The ranks restore different checkpoints: {}.".format(eager_places.by_rank(paths)))
+    token = places[rank].mark
+    return paths[rank] if token is None or not together else \
+        eager_places.of_rank(paths[rank], Mark(rank, ranks, token[2]))
+
+
+def _expect_there(prefix: str, rank: int, first: Place) -> None:
+    """Raises DamagedError where this rank's checkpoint is not of the save that it is to be of."""
+    place = eager_places.place(prefix)
+    if first.mark is not None and place.mark != [rank] + first.mark[1:]:
+        raise DamagedError("{}, which has the shards of {}, is missing or damaged{}".format(
+            prefix, launch.named(rank), ": " + place.error if place.error else ""))

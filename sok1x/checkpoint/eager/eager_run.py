@@ -1,0 +1,144 @@
+"""What is saved of an eager program: its tables, as they are now, and a tf.train.Checkpoint of the rest."""
+import gc
+from typing import Any, List, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.checkpoint.eager import graph_rest
+from sok1x.checkpoint.errors import MismatchError
+from sok1x.checkpoint.files import shard_names
+from sok1x.checkpoint.files.checkpoint_files import Checkpoint
+from sok1x.checkpoint.savers import input_positions
+from sok1x.checkpoint.session import dense_saver, slots_anew
+from sok1x.checkpoint.session.restoring import Restored, Restoring
+from sok1x.checkpoint.session.saving import Saving
+from sok1x.checkpoint.session.tables import TableState, tables_of
+from sok1x.checkpoint.session.talk import talk
+from sok1x.core import eager, shard_variable
+from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
+
+_STEPS, _REST = "sok1x_steps", "rest"
+
+
+class EagerRun:
+    """Saves and restores an eager program's state; made on all ranks when the tables are there.
+
+    Args:
+        directory: the checkpoint_dir.
+        keep: how many checkpoints stay; None or 0: all.
+        rest: a `tf.train.Checkpoint` of all but tables, or None.
+    """
+
+    def __init__(self, directory: str, keep: Optional[int], rest: Any) -> None:
+        gc.collect()  # so that tables that nothing refers to are left out, on all ranks alike
+        self._directory = directory
+        self._variables = [table.variable for table in tables_of(eager.graph())]
+        self._dense: Any = _Dense(rest, self._variables)
+        self._saving = Saving(directory, [], self._dense, keep, talk())
+
+    def save(self, step: int) -> str:
+        """See `CheckpointManager.save`."""
+        eager.refuse_in_function("sok1x.CheckpointManager.save")
+        with talk().about("save {} of step {}".format(self._directory, step)):
+            self._saving.take(self._tables())
+            return self._saving.save(eager.session(), step)
+
+    def restore(self, step: Optional[int]) -> Optional[Restored]:
+        """See `CheckpointManager.restore`."""
+        eager.refuse_in_function("sok1x.CheckpointManager.restore")
+        with talk().about("restore {}".format(self._directory)):
+            return _EagerRestoring(self._directory, self._tables(), self._dense, talk()).restore(eager.session(), step)
+
+    def _tables(self) -> List[TableState]:
+        """With the slots that optimizers have made by now."""
+        return [table for table in tables_of(eager.graph()) if any(table.variable is one for one in self._variables)]
+
+
+class _EagerRestoring(Restoring):
+    """`Restoring` of variables that have values already."""
+
+    def _check(self, folder: str, sources: List[Any]) -> str:
+        token = super()._check(folder, sources)
+        checkpoint = Checkpoint(folder)
+        for transfer, source in zip(self._tables, sources):
+            saved = checkpoint.table(source.saved_as).parts
+            lost = sorted(part for part in saved if part.startswith(shard_names.SLOT) and part not in source.parts)
+            if lost:
+                raise MismatchError((
+                    "{} has the slots {} of table '{}', and the program does not: an optimizer makes them when it is "
+                    "built. Build it before (optimizer.build(variables), or take a step), and it must be of the class "
+                    "that has trained").format(folder, ", ".join(part[len(shard_names.SLOT):] for part in lost),
+                                               transfer.table.name))
+        return token
+
+    def _load(self, session: Any, prefix: str, sources: List[Any]) -> None:
+        for transfer, source in zip(self._tables, sources):
+            _begin_again(transfer.table, source.total or 0)
+        super()._load(session, prefix, sources)
+
+    def _prepare(self, session: Any, rows: List[int]) -> None:
+        """Nothing: see `_load`."""
+
+
+def _begin_again(table: TableState, rows: int) -> None:
+    """Rows that are in use now and will not be then leave nothing behind."""
+    variable = table.variable
+    if not variable.index or int(variable.index[-1].read_value()) <= rows:
+        return
+    for name, part in table.parts.items():
+        if name.startswith(shard_names.SLOT):
+            slots_anew.begin(None, variable, [part])
+        else:
+            ResourceVariable.assign(part, tf.zeros_like(part))
+
+
+class _Dense:
+    """A `tf.train.Checkpoint` as `Saving` and `Restoring` want it: of tables it has the steps that they count."""
+
+    def __init__(self, rest: Any, variables: List[Any]) -> None:
+        self._variables = {variable.table.name: variable for variable in variables}
+        self._rest = rest
+        with tf.init_scope():
+            self._steps = {name.replace("/", "|"): tf.Variable(0, dtype=tf.int64, trainable=False)
+                           for name in self._variables}
+            parts = {_STEPS: self._steps}
+            if rest is not None:
+                parts[_REST] = rest
+            self._whole = tf.compat.v2.train.Checkpoint(**parts)
+
+    bytes = 0  # of what it writes: unknown before
+
+    def expect_equal_on_ranks(self) -> None:
+        """Raises CheckpointError where something differs from rank to rank by its nature."""
+        input_positions.refuse(input_positions.of_checkpoint(self._rest))
+
+    def check(self, checkpoint: Checkpoint) -> None:
+        """Raises DamagedError where one of TensorFlow's files is not what was saved."""
+        for name in checkpoint.manifest.other_files():
+            checkpoint.check_other(name)
+        prefix = dense_saver.dense_prefix(checkpoint)
+        if graph_rest.is_by_name(prefix):
+            self._of_graph(prefix).check()
+
+    def check_prefix(self, prefix: str, where: str) -> None:
+        """As `check`; there is no more to know."""
+
+    def save(self, session: Any, prefix: str, write_state: bool = False) -> None:
+        """Writes TensorFlow's files; rank 0 calls it."""
+        for name, variable in self._variables.items():
+            self._steps[name.replace("/", "|")].assign(variable.steps.read_value())
+        with shard_variable.left_out():
+            self._whole.write(prefix)
+
+    def restore_dense(self, session: Any, prefix: str) -> None:
+        """Reads them; all ranks call it. What has been made later gets its value when it is made."""
+        if graph_rest.is_by_name(prefix):
+            self._of_graph(prefix).restore()
+            return
+        with shard_variable.left_out():
+            self._whole.read(prefix).expect_partial()
+        for name, variable in self._variables.items():
+            variable.steps.assign(self._steps[name.replace("/", "|")].read_value())
+
+    def _of_graph(self, prefix: str) -> Any:
+        return graph_rest.GraphRest(prefix, self._rest, self._variables.values())

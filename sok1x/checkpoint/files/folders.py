@@ -1,0 +1,312 @@
+"""The folders of checkpoints: a folder a step below the user's checkpoint_dir.
+
+    DIR/model.ckpt-<step>/                   a checkpoint; it appears in one step, complete
+    DIR/.model.ckpt-<step>.<token>.tmp/      one that is being written, or that a dead job left
+    DIR/.model.ckpt-<step>.<token>.old/      one that is being replaced by another of the same step
+    DIR/.model.ckpt-<step>.<token>.gone/     one that is being removed
+    DIR/.sok1x.lock                          held by the job that saves (folder_lock.py)
+
+prefixes.py has the same below the prefix that a `tf.train.Saver` saves to.
+
+While a checkpoint is replaced there is a moment in which only the `.old` one is complete, and it counts then.
+"""
+import contextlib
+import os
+import re
+import secrets
+import shutil
+from typing import Dict, List, NamedTuple, Optional, Set
+
+from sok1x.checkpoint import errors
+from sok1x.checkpoint.errors import NotFoundError
+from sok1x.checkpoint.files import manifest
+from sok1x.checkpoint.files.folder_lock import FolderLock
+
+BASENAME = "model.ckpt"
+
+_FINAL = re.compile(r"model\.ckpt-(0|[1-9][0-9]{0,18})\Z")
+_HIDDEN = re.compile(r"\.model\.ckpt-(0|[1-9][0-9]{0,18})\.([0-9a-f]+)\.(tmp|old|gone)\Z")
+
+at_work: Set[str] = set()  # tokens of what this process writes: its saves share a folder's lock, and spare each other
+
+
+class Found(NamedTuple):
+    """A complete checkpoint: its global step and its folder."""
+
+    step: int
+    folder: str
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of TensorFlow's files in it."""
+        return tensorflow_prefix(self.folder, self.step)
+
+
+def new_token() -> str:
+    """A token for one save, which no other save has."""
+    return secrets.token_hex(8)
+
+
+def step_folder(directory: str, step: int) -> str:
+    """The folder of the checkpoint of a step."""
+    return os.path.join(directory, "{}-{}".format(BASENAME, step))
+
+
+def tensorflow_prefix(folder: str, step: int) -> str:
+    """The prefix of TensorFlow's files in a checkpoint's folder, whatever the folder is called at the moment."""
+    return os.path.join(folder, "{}-{}".format(BASENAME, step))
+
+
+def make_temporary(final: str, token: str) -> str:
+    """Makes the folder in which a checkpoint is written that will be `final`, and returns it. Raises WriteError."""
+    directory, folder = os.path.dirname(final), hidden(final, token, "tmp")
+    try:
+        os.makedirs(directory or ".", exist_ok=True)
+        os.mkdir(folder)
+    except OSError as error:
+        raise errors.of_write(error, folder) from None
+    return folder
+
+
+def complete(directory: str) -> List[Found]:
+    """The complete checkpoints below `directory`, the one of the greatest step first. Links are not followed."""
+    found: Dict[int, str] = {}
+    for entry in _entries(directory):
+        final, hidden = _FINAL.match(entry.name), _HIDDEN.match(entry.name)
+        if not final and not (hidden and hidden.group(3) == "old"):
+            continue
+        if entry.is_dir(follow_symlinks=False) and is_complete(entry.path):
+            step = int((final or hidden).group(1))  # type: ignore[union-attr]
+            if final or step not in found:
+                found[step] = entry.path
+    return [Found(step, found[step]) for step in sorted(found, reverse=True)]
+
+
+def is_complete(folder: str) -> bool:
+    """Whether a folder is there and has a manifest. Raises CheckpointError where the system does not say."""
+    path = os.path.join(folder, manifest.NAME)
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise errors.of_read(error, path, "whether there is a checkpoint") from None
+    return True
+
+
+def passed_over(directory: str) -> List[str]:
+    """What is called as a checkpoint of a later step than the last complete one, and is none."""
+    found = latest(directory)
+    steps = {entry.path: int(match.group(1)) for entry in _entries(directory)
+             for match in [_FINAL.match(entry.name)] if match}
+    return [path for path in sorted(steps, key=lambda path: steps[path])
+            if (found is None or steps[path] > found.step) and (os.path.islink(path) or not is_complete(path))]
+
+
+def latest(directory: str) -> Optional[Found]:
+    """The complete checkpoint of the greatest step, or None."""
+    found = complete(directory)
+    return found[0] if found else None
+
+
+def find(directory: str, step: Optional[int] = None) -> str:
+    """The folder of a checkpoint.
+
+    Args:
+        directory: A checkpoint's folder itself, or the one above.
+        step: Which step's; None for the greatest.
+
+    Raises:
+        NotFoundError: There is no such checkpoint; the message says which there are.
+        DamagedError: The folder itself does not say of which step it is.
+    """
+    if is_complete(directory):
+        own = step if step is None else manifest.read(directory).step
+        if own == step:
+            return directory
+        raise NotFoundError("There is no complete checkpoint of step {} in {}; it is that of step {}.".format(
+            step, directory, own))
+    found = complete(directory)
+    for one in found:
+        if step is None or one.step == step:
+            return one.folder
+    if not os.path.isdir(directory):
+        raise NotFoundError("There is no folder {}.".format(directory))
+    raise NotFoundError("There is no complete checkpoint{} in {}; {}.".format(
+        "" if step is None else " of step {}".format(step), directory,
+        "it has those of steps " + ", ".join(str(one.step) for one in reversed(found)) if found else "it has none"))
+
+
+def publish(temporary: str, directory: str, step: int) -> str:
+    """Gives a checkpoint, written completely, its name; an older one of the same step is replaced.
+
+    The files are on disk already (shard_writer.py, manifest.write, fsync_file for TensorFlow's); this sees to the
+    folder's entries before, and to the name after.
+
+    Returns:
+        The checkpoint's folder.
+
+    Raises:
+        WriteError: The system refuses.
+    """
+    return publish_as(temporary, step_folder(directory, step))
+
+
+def publish_as(temporary: str, final: str) -> str:
+    """As `publish`, to the folder `final`."""
+    try:
+        fsync_folder(temporary)
+        retired = put_in_place(temporary, final)
+    except OSError as error:
+        raise errors.of_write(error, final) from None
+    if retired:
+        _remove(retired)
+    return final
+
+
+def put_in_place(temporary: str, final: str) -> Optional[str]:
+    """Gives a folder its name; one that has it steps aside. Where that fails both are as they were.
+
+    Returns:
+        Where the one is now that was there; None where there was none.
+
+    Raises:
+        OSError, WriteError: The system refuses.
+    """
+    token = new_token()
+    retired = hidden(final, token, "old") if os.path.lexists(final) else None
+    done = []
+    at_work.add(token)
+    try:
+        for source, target in ([(final, retired)] if retired else []) + [(temporary, final)]:
+            os.rename(source, target)
+            done.append((source, target))
+        fsync_folder(os.path.dirname(final) or ".")
+    except (OSError, errors.WriteError):
+        with contextlib.suppress(OSError):  # what has failed first is told
+            for source, target in reversed(done):
+                os.rename(target, source)
+        raise
+    finally:
+        at_work.discard(token)
+    return retired
+
+
+def kept(directory: str, keep: Optional[int], saved: Optional[int] = None) -> List[Found]:
+    """The checkpoints that `retire` leaves, the one of the greatest step last, as TensorFlow's state file has them."""
+    found = complete(directory)
+    if keep:
+        # A run that went back to an earlier step may save one of fewer steps than all that are kept.
+        first = [one for one in found if one.step == saved]
+        found = (first + [one for one in found if one.step != saved])[:keep]
+    return sorted(found)
+
+
+def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None) -> List[str]:
+    """Takes the checkpoints of the least steps out of sight until `keep` are left; None or 0 keeps all.
+
+    Args:
+        lock: on their folder.
+        keep: how many stay.
+        saved: the step that has just been saved, which stays whatever steps there are.
+
+    Returns:
+        What is to be removed: file by file that may take long, and nobody finds it any more.
+
+    Raises:
+        WriteError: The system refuses.
+    """
+    lock.expect_held()
+    retired = []
+    staying = {one.folder for one in kept(lock.directory, keep, saved)}
+    for one in complete(lock.directory):
+        if one.folder in staying:
+            continue
+        gone = hidden(step_folder(lock.directory, one.step), new_token(), "gone")
+        try:
+            os.rename(one.folder, gone)
+        except OSError as error:
+            raise errors.of_write(error, one.folder) from None
+        retired.append(gone)
+    return retired
+
+
+def remove(retired: List[str]) -> None:
+    """Removes what `retire` gave. What the system refuses to remove goes with the next job's leftovers."""
+    for folder in retired:
+        _remove(folder)
+
+
+def remove_leftovers(lock: FolderLock) -> None:
+    """Removes what jobs left that died while they saved. The lock tells that no other job is at work.
+
+    Raises:
+        WriteError: The system refuses to give a checkpoint its name back that was about to be replaced.
+    """
+    lock.expect_held()
+    for entry in sorted(_entries(lock.directory), key=lambda one: one.name):
+        hidden = _HIDDEN.match(entry.name)
+        if not hidden or not entry.is_dir(follow_symlinks=False) or hidden.group(2) in at_work:
+            continue
+        final = step_folder(lock.directory, int(hidden.group(1)))
+        if hidden.group(3) == "old" and not os.path.lexists(final) and is_complete(entry.path):
+            try:
+                os.rename(entry.path, final)
+            except OSError as error:
+                raise errors.of_write(error, final) from None
+        else:
+            _remove(entry.path)
+
+
+def fsync_file(path: str) -> None:
+    """Waits until the disk has a file that TensorFlow wrote. Raises WriteError."""
+    _fsync(path, os.O_RDONLY)
+
+
+def fsync_folder(path: str) -> None:
+    """Waits until the disk has a folder's entries. Raises WriteError."""
+    _fsync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _fsync(path: str, flags: int) -> None:
+    size = 0
+    try:
+        fd = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            size = os.fstat(fd).st_size
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise errors.of_write(error, path, size) from None
+
+
+def hidden(final: str, token: str, kind: str) -> str:
+    """The name of the folder `final` while it is written, replaced or removed."""
+    return os.path.join(os.path.dirname(final), ".{}.{}.{}".format(os.path.basename(final), token, kind))
+
+
+def hidden_of(final: str) -> List[str]:
+    """What there is of the names that `hidden` gives the folder `final`, in their order."""
+    directory, name = os.path.split(final)
+    pattern = re.compile(r"\.{}\.[0-9a-f]{{16}}\.(tmp|old|gone)\Z".format(re.escape(name)))
+    try:
+        names = os.listdir(directory or ".")
+    except OSError:
+        return []
+    return [os.path.join(directory, name) for name in sorted(names) if pattern.match(name)]
+
+
+def _entries(directory: str) -> List[os.DirEntry]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise errors.of_read(error, directory, "the folder of checkpoints") from None
+
+
+def _remove(folder: str) -> None:
+    # What cannot be removed now, for a reader has it open on some network file system, goes with the next job.
+    shutil.rmtree(folder, ignore_errors=True)

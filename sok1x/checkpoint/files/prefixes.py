@@ -1,0 +1,223 @@
+"""Whole checkpoints under the prefixes that TensorFlow's Savers save to.
+
+    PREFIX/                        the checkpoint: a folder as folders.py describes it, which counts
+    PREFIX/checkpoint              a state file of TensorFlow's, for those that take the prefix for a folder
+    PREFIX.index, .data-*, .meta   its dense variables once more, as links, for whoever looks for TensorFlow's files
+    .NAME.<token>.tmp and the like, beside it, as in folders.py; NAME is the prefix' last part
+"""
+import contextlib
+import glob
+import os
+import re
+import shutil
+from typing import Any, Iterable, Iterator, List, Match, Optional
+
+from sok1x.checkpoint import errors
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.files import folder_lock, folders, manifest
+
+_INNER = re.compile(r"model\.ckpt-[0-9]+\Z")
+_STEPS = re.compile(r"(.*-)[0-9]+\Z", re.DOTALL)
+_LEFT = r"\.(?P<name>{0})\.(?P<token>[0-9a-f]{{16}})\.(?P<kind>tmp|old|gone)\Z"
+_LEFT_LINK = r"{0}\.(?:index|meta|data-[0-9]{{5}}-of-[0-9]{{5}})\.(?P<token>[0-9a-f]{{16}})\.tmp\Z"
+# In a folder of a name that a save's might have: it is a dump, which has a lock of its own (dump_load/folder.py).
+_OF_DUMPS = (".sok1x-dump.lock", folder_lock.NAME)
+
+
+def folder_of(prefix: str) -> Optional[str]:
+    """The folder of the whole checkpoint that TensorFlow knows by a prefix; None where there is none.
+
+    Args:
+        prefix: as given to a Saver, or that of TensorFlow's files in a checkpoint's folder.
+    """
+    candidates = [prefix, _replaced(prefix)]
+    if _INNER.match(os.path.basename(prefix)):
+        candidates.append(os.path.dirname(prefix))
+    for folder in candidates:
+        if folder and folders.is_complete(folder):
+            return folder
+    return None
+
+
+def expect_free(prefix: str) -> None:
+    """Raises CheckpointError where something else than a checkpoint has the name that a checkpoint is to get."""
+    if os.path.lexists(prefix) and not folders.is_complete(prefix):
+        raise CheckpointError("Cannot save to {}: there is something of that name that is no checkpoint of sok1x, and "
+                              "the tables' folder would be called so; save under another name.".format(prefix))
+
+
+def remove_leftovers(prefix: str) -> None:
+    """Removes what saves to a prefix left that died; one that was being replaced gets its name back.
+
+    Of NAME-<step> also what saves of other steps left. The folder's lock is held: no other job is at work there.
+
+    Raises:
+        WriteError: the system refuses to give the name back.
+    """
+    replaced = None if os.path.lexists(prefix) else _replaced(prefix)
+    if replaced is not None:
+        try:
+            os.rename(replaced, prefix)
+        except OSError as error:
+            raise errors.of_write(error, prefix) from None
+    directory, name = os.path.split(prefix)
+    series = _STEPS.match(name)
+    names = re.escape(series.group(1)) + "[0-9]+" if series else re.escape(name)
+    left, left_link = re.compile(_LEFT.format(names)), re.compile(_LEFT_LINK.format(names))
+    for name in _names(directory):
+        found, path = left.match(name) or left_link.match(name), os.path.join(directory, name)
+        if found is None or found.group("token") in folders.at_work:
+            continue
+        if found.re is left_link:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        elif os.path.join(directory, found.group("name")) == prefix or _is_dead(path, directory, found):
+            folders.remove([path])
+
+
+def _is_dead(path: str, directory: str, found: Match[str]) -> bool:
+    """Whether what a save of another step has named so, which nobody will look for, is surely of no use."""
+    if found.group("kind") == "old":  # else it counts: see `folder_of`
+        return folders.is_complete(os.path.join(directory, found.group("name")))
+    inside = _names(path)  # a dump's folder is empty for a moment, before its lock is in it
+    return found.group("kind") == "gone" or bool(inside) and not set(inside).intersection(_OF_DUMPS)
+
+
+@contextlib.contextmanager
+def replaced(prefix: str) -> Iterator[None]:
+    """Inside, TensorFlow saves to a prefix, where a whole checkpoint of that name would count and not what it writes.
+
+    That one is out of the way then, and is there again where the save fails.
+
+    Raises:
+        LockedError: another job saves to the folder.
+        WriteError: the system refuses to rename.
+    """
+    if not folders.is_complete(prefix) and (os.path.lexists(prefix) or _replaced(prefix) is None):
+        yield  # none is there, or a folder of the user's
+        return
+    lock = folder_lock.of_process(os.path.dirname(prefix) or ".")
+    try:
+        remove_leftovers(prefix)
+        away, index = folders.hidden(prefix, folders.new_token(), "old"), prefix + ".index"
+        _rename(prefix, away)
+        try:
+            if os.path.lexists(index):
+                _link(index, index, anew=True)  # TensorFlow would write into what is the folder's own file, too
+            before = _stamp(index)
+            yield
+        except BaseException:
+            with contextlib.suppress(CheckpointError):
+                _rename(away, prefix)
+                found = manifest.read(prefix)
+                link_files(prefix, found.step, found.other_files(), prefix)
+            raise
+        if not os.path.lexists(prefix) and _stamp(index) == before:
+            _rename(away, prefix)  # nothing was saved: the user has been asked, and did not want it
+            return
+        gone = folders.hidden(prefix, folders.new_token(), "gone")
+        _rename(away, gone)
+        folders.remove([gone])
+    finally:
+        del lock  # an error that is kept would keep it, too
+
+
+def remove(prefix: str) -> None:
+    """Removes a checkpoint's folder, if there is one: first out of sight, so that nobody finds half of it.
+
+    One that was being replaced when its job died, too, and first: it would count.
+    """
+    for folder in [path for path in folders.hidden_of(prefix) if path.endswith(".old")] + [prefix]:
+        if folders.is_complete(folder):
+            gone = folders.hidden(prefix, folders.new_token(), "gone")
+            _rename(folder, gone)
+            folders.remove([gone])
+
+
+def link_files(folder: str, step: int, names: Iterable[str], prefix: str) -> None:
+    """Gives TensorFlow's files in a checkpoint's folder their usual names, too. Raises WriteError."""
+    inner = os.path.basename(folders.tensorflow_prefix(folder, step))
+    wanted = {name: prefix + name[len(inner):] for name in names}
+    # The index tells TensorFlow that a checkpoint is there: none may stand beside the data of another.
+    _unlink(prefix + ".index")
+    for name in sorted(wanted, key=lambda name: name.endswith(".index")):
+        _link(os.path.join(folder, name), wanted[name])
+    for stale in glob.glob(glob.escape(prefix) + ".data-*-of-*"):
+        if stale not in wanted.values():
+            _unlink(stale)
+
+
+def write_state(folder: str, prefix: str) -> None:
+    """Tells those that take a checkpoint's folder for one of many checkpoints where TensorFlow's files are.
+
+    `tf.train.load_variable` and the like do so with a prefix that is also a folder. Raises WriteError.
+    """
+    path = os.path.join(folder, "checkpoint")
+    state = 'model_checkpoint_path: "{0}"\nall_model_checkpoint_paths: "{0}"\n'.format(prefix)
+    try:
+        with open(path, "w") as file:
+            file.write(state)
+    except OSError as error:
+        raise errors.of_write(error, path, len(state)) from None
+
+
+def _link(source: str, target: str, anew: bool = False) -> None:
+    """Gives a file another name; or a file of its own, `anew`. Raises WriteError."""
+    token = folders.new_token()
+    partial = "{}.{}.tmp".format(target, token)
+    folders.at_work.add(token)
+    try:
+        try:
+            if anew:
+                shutil.copyfile(source, partial)
+            else:
+                os.link(source, partial)
+        except OSError:  # the file system has no hard links
+            shutil.copyfile(source, partial)
+        os.replace(partial, target)
+    except OSError as error:
+        raise errors.of_write(error, target, os.path.getsize(source)) from None
+    finally:
+        with contextlib.suppress(OSError):  # it is not there, unless something has failed
+            os.unlink(partial)
+        folders.at_work.discard(token)
+
+
+def _rename(path: str, target: str) -> None:
+    try:
+        os.rename(path, target)
+    except OSError as error:
+        raise errors.of_write(error, path) from None
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise errors.of_write(error, path) from None
+
+
+def _stamp(path: str) -> Any:
+    """What tells a file from the one that is there when it has been written anew."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _replaced(prefix: str) -> Optional[str]:
+    """The complete checkpoint of a prefix that was being replaced when its job died."""
+    for path in folders.hidden_of(prefix):
+        if path.endswith(".old") and folders.is_complete(path):
+            return path
+    return None
+
+
+def _names(directory: str) -> List[str]:
+    try:
+        return sorted(os.listdir(directory or "."))
+    except OSError:
+        return []

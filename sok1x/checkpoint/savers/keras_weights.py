@@ -1,0 +1,140 @@
+"""Keras' `save_weights` and `load_weights` of models with tables on several ranks: in graphs as a `tf.train.Saver` does
+it, on one rank too if a table has a cache (caches.py), eagerly as a `tf.train.Checkpoint` (eager_checkpoints.py), which
+Keras' own methods call there. `load_model`, whose files have one rank's rows, is refused on several."""
+import contextlib
+import os
+import weakref
+from typing import Any, Callable, List, Sequence
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint.errors import CheckpointError, MismatchError
+from sok1x.checkpoint.files import prefixes
+from sok1x.checkpoint.savers import caches
+from sok1x.core import wrapping
+from sok1x.core.shard_variable import ShardVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_LOADERS, KERAS_MODELS, KERAS_WRITERS
+
+_savers: Any = weakref.WeakKeyDictionary()  # model -> its Saver
+
+
+def watch() -> None:
+    """Has Keras' models with tables save all ranks' rows. On one rank all is as ever."""
+    for model in KERAS_MODELS:
+        for name, replaced in (("save_weights", _save_weights), ("load_weights", _load_weights), ("save", _save)):
+            wrapping.wrap(model, name, replaced)
+    for module, name in KERAS_LOADERS:
+        wrapping.wrap(module, name, _load_model)
+    for module, name in KERAS_WRITERS:  # tf.keras.models.save_model and pickle come here without `save`
+        wrapping.wrap(module, name, _save)
+
+
+def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def save_weights(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
+        formats = arguments[1:2] or [options.get("save_format")]
+        cached = not tf.executing_eagerly() and _cached(self)
+        if not _on_several_ranks(self) and not cached:
+            if _is_keras_own(filepath, formats):
+                caches.refuse(_cached(self), "save_weights to {}".format(filepath), _instead())
+            # What several ranks have saved there is replaced.
+            with prefixes.replaced(os.fspath(filepath)) if _has_tables(self) else contextlib.nullcontext():
+                return stock(self, filepath, *arguments, **options)
+        if tf.executing_eagerly():
+            _expect_tensorflows_format("save_weights", filepath, formats)
+            return stock(self, filepath, *arguments, **options)
+        _saver(self).save(tf.keras.backend.get_session(), filepath, write_meta_graph=False)
+        return None
+    return save_weights
+
+
+def _load_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def load_weights(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
+        if tf.executing_eagerly():
+            if _on_several_ranks(self):
+                _expect_tensorflows_format("load_weights", filepath, [])
+            return stock(self, filepath, *arguments, **options)
+        if not _has_tables(self) or prefixes.folder_of(filepath) is None and not _cached(self):
+            if _on_several_ranks(self):
+                raise MismatchError((
+                    "load_weights: {} is not what save_weights writes on several ranks: it is missing, or has one "
+                    "rank's rows. Load it on one rank and save it there with tf.train.Saver(model.weights), whose "
+                    "checkpoint any number of ranks restores.").format(filepath))
+            return stock(self, filepath, *arguments, **options)
+        if any(arguments) or any(options.values()):
+            raise ValueError("load_weights: {} was saved on several ranks, and can be loaded as a whole only: got {} "
+                             "{}, expected no more than the path".format(filepath, arguments, options))
+        return _saver(self).restore(tf.keras.backend.get_session(), filepath)
+    return load_weights
+
+
+def _save(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def save(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
+        if _on_several_ranks(self):
+            raise CheckpointError((
+                "model.save to {} on several ranks: this rank's model has only its own rows of the tables. Use "
+                "model.save_weights on all ranks, or sok.CheckpointManager, which saves the optimizer too; "
+                "sok.serving.export_saved_model makes a SavedModel of its checkpoints.").format(filepath))
+        caches.refuse(_cached(self), "model.save to {}".format(filepath), _instead())
+        return stock(self, filepath, *arguments, **options)
+    return save
+
+
+def _load_model(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def load_model(filepath: Any, *arguments: Any, **options: Any) -> Any:
+        model = stock(filepath, *arguments, **options)
+        if _on_several_ranks(model):
+            # Keras hands on open files, too: TensorFlow's, and those of HDF5.
+            path = filepath.name if isinstance(filepath, tf.gfile.GFile) else getattr(filepath, "filename", filepath)
+            raise CheckpointError((
+                "load_model: {} has one rank's rows of the tables, and here several ranks have them. Build the model "
+                "by its code, and load what model.save_weights in TensorFlow's format, tf.train.Checkpoint or "
+                "sok.CheckpointManager has written; load the file itself on one rank").format(path))
+        return model
+    return load_model
+
+
+def _instead() -> str:
+    """What saves tables with a cache: eagerly nothing of Keras'."""
+    return "Use {}sok.CheckpointManager, which saves the optimizer too".format(
+        "" if tf.executing_eagerly() else "model.save_weights, or ")
+
+
+def _is_keras_own(filepath: Any, formats: Sequence[Any]) -> bool:
+    """Whether it is not TensorFlow's format in which Keras would save, or load, weights."""
+    return str(filepath).endswith((".h5", ".hdf5", ".keras")) or any(
+        str(one).lower().strip() in ("h5", "hdf5", "keras") for one in formats)
+
+
+def _expect_tensorflows_format(method: str, filepath: Any, formats: Sequence[Any]) -> None:
+    """Raises CheckpointError for what Keras would have one rank write, or read, alone."""
+    if _is_keras_own(filepath, formats):
+        raise CheckpointError((
+            "{}: got {} in Keras' own format, on several ranks, where each has its own rows of the tables: expected "
+            "TensorFlow's (a path without .h5 and .keras)").format(method, filepath))
+
+
+def _on_several_ranks(model: Any) -> bool:
+    world = launch.current()
+    return world is not None and world.size > 1 and _has_tables(model)
+
+
+def _has_tables(model: Any) -> bool:
+    try:
+        return any(isinstance(one, ShardVariable) for one in model.weights)
+    except ValueError:  # a subclass of Model that was never called has no weights yet
+        return False
+
+
+def _cached(model: Any) -> List[str]:
+    """Names of its tables that have a cache."""
+    return caches.among(model.weights) if _has_tables(model) else []
+
+
+def _saver(model: Any) -> tf.train.Saver:
+    weights = list(model.weights)
+    known = _savers.get(model)
+    if known is None or [id(one) for one in known[0]] != [id(one) for one in weights]:
+        with weights[0].graph.as_default():
+            known = _savers[model] = weights, tf.train.Saver(weights, max_to_keep=None)
+    return known[1]

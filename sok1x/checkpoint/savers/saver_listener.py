@@ -1,0 +1,137 @@
+"""Tables beside TensorFlow's own checkpoints."""
+from typing import Any, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint.savers import agreed_timer
+from sok1x.checkpoint.savers.table_saver import TableSaver
+from sok1x.checkpoint.session import dense_saver
+from sok1x.checkpoint.session.manager import check_keep
+from sok1x.checkpoint.session.restoring import Restoring
+from sok1x.checkpoint.session.saving import Saving
+from sok1x.checkpoint.session.stop_hook import add_to_session, check_alike
+from sok1x.checkpoint.session.tables import tables_of
+from sok1x.checkpoint.session.talk import talk
+from sok1x.checkpoint.session.told_to_end import Signals, signals_of, told_to_end
+
+
+class CheckpointSaverListener(tf.train.CheckpointSaverListener):
+    """Has TensorFlow's own `tf.train.CheckpointSaverHook` save and restore tables too.
+
+    Every rank makes the hook with one of these, and the session with the same checkpoint_dir:
+
+        saver = tf.train.CheckpointSaverHook(checkpoint_dir, save_steps=1000,
+                                             listeners=[sok.CheckpointSaverListener()])
+        tf.train.MonitoredTrainingSession(checkpoint_dir=checkpoint_dir, save_checkpoint_secs=None,
+                                          hooks=[sok.InitHook(global_batch_size=8192), saver])
+
+    Before TensorFlow writes `checkpoint_dir/model.ckpt-<step>.*`, with all variables but the shards and by rank 0
+    alone, every rank's shards go to the folder `checkpoint_dir/model.ckpt-<step>`: what TensorFlow's state file names
+    has its tables. A session that was restored to step n gets the tables of step n, from any number of ranks, when
+    the hook would first save; that it has none of that step is an error.
+
+    `sok.CheckpointSaverHook` does all of it by itself, as one checkpoint, and is to be preferred; TensorFlow's hook
+    with its own Saver saves tables too, without this listener. Where it has that Saver, as under an Estimator, the
+    listener has nothing to do.
+
+    Args:
+        checkpoint_dir: the folder, on a file system that all ranks share; None is the hook's.
+        keep_checkpoint_max: how many steps' tables stay; as many as TensorFlow's Saver keeps checkpoints, or more.
+            None or 0: all.
+        save_on_sigterm: as of `sok.CheckpointSaverHook`.
+
+    Raises:
+        ValueError: keep_checkpoint_max is negative; save_on_sigterm is no signal; or (at a session's begin) there is
+            no hook to tell the folder.
+        sok1x.checkpoint.errors.CheckpointError: (on all ranks, when saving or restoring) it cannot be done.
+
+    Example:
+        >>> import os, tempfile
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tempfile.TemporaryDirectory() as folder, tf.Graph().as_default(), tf.Session() as session:
+        ...     table = sok.EmbeddingVariable(rows=8, dim=4)
+        ...     listener = sok.CheckpointSaverListener(folder)
+        ...     listener.begin()
+        ...     _ = session.run(sok.Init(global_batch_size=1))
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     listener.before_save(session, 0)
+        ...     [name for name in os.listdir(folder) if not name.startswith(".")]
+        ['model.ckpt-0']
+    """
+
+    def __init__(self, checkpoint_dir: Optional[str] = None, keep_checkpoint_max: Optional[int] = 5,
+                 save_on_sigterm: Signals = False) -> None:
+        keep_checkpoint_max = check_keep("CheckpointSaverListener", keep_checkpoint_max)
+        self._signals = signals_of("CheckpointSaverListener", save_on_sigterm)
+        told_to_end.listen("CheckpointSaverListener", self._signals)
+        self._directory, self._keep = checkpoint_dir, keep_checkpoint_max
+        self._told: Any = None  # the last session for which the ranks have compared signals
+        self._session: Any = None  # the last one that was restored or begun anew
+
+    def begin(self) -> None:
+        """Makes the ops, while the graph may still change; called by the hook.
+
+        Raises:
+            ValueError: the folder was not given, and no hook calls that could tell it.
+        """
+        if self._signals:
+            add_to_session("CheckpointSaverListener", self._signals, begin=False)
+        directory = _directory_of_hook(self) if self._directory is None else self._directory
+        tables = tables_of(tf.get_default_graph())
+        dense_saver.for_graph(tables, None)
+        self._saving = Saving(directory, tables, None, self._keep)
+        self._restoring = Restoring(directory, tables, None)
+
+    def before_save(self, session: tf.Session, global_step_value: int) -> None:
+        """Saves the tables; in a session that begins at a later step than 0, restores them. Called by the hook.
+
+        Args:
+            session: has the variables.
+            global_step_value: the step that TensorFlow will save.
+
+        Raises:
+            sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds that it cannot be done.
+        """
+        step = int(global_step_value)
+        hook = _hook_of(self)
+        if hook is not None and launch.current().size > 1:
+            agreed_timer.share_clocks(hook, talk())
+            if self._told is not session:
+                self._told = session
+                with talk().about("a CheckpointSaverListener's first save"):
+                    check_alike("CheckpointSaverListener", talk().exchange(None, self._signals))
+        if hook is not None and _saves_tables(hook._get_saver()):
+            return  # the hook's own Saver does it, as under an Estimator, which made it before us
+        if self._session is not session:
+            self._session = session
+            if step:
+                self._restoring.restore(session, step)
+                return
+        self._saving.save(session, step)
+
+    def end(self, session: tf.Session, global_step_value: int) -> None:
+        """Lets other jobs save to the folder; called by the hook at its end.
+
+        Args:
+            session, global_step_value: unused.
+        """
+        self._saving.close()
+
+
+def _hook_of(listener: CheckpointSaverListener) -> Any:
+    return agreed_timer.calling_hook(lambda hook: listener in hook._listeners)
+
+
+def _directory_of_hook(listener: CheckpointSaverListener) -> str:
+    hook = _hook_of(listener)
+    if hook is None:
+        raise ValueError("CheckpointSaverListener: got no checkpoint_dir, and it is not the listener of a "
+                         "tf.train.CheckpointSaverHook, which would tell it: give checkpoint_dir")
+    return str(hook._checkpoint_dir)
+
+
+def _saves_tables(saver: Any) -> bool:
+    """Whether a hook's Saver saves all tables of the graph itself."""
+    return isinstance(saver, TableSaver) and saver.holds_all_tables

@@ -1,0 +1,286 @@
+"""`tf.train.Saver` for graphs with tables: made by TensorFlow's hooks, by an Estimator or by the user.
+
+On one rank it does what it always did, but for tables with a cache (caches.py). On several, where all ranks are told
+the same path, it saves and restores a whole checkpoint, all ranks together (prefix_saving.py); where each has a path of
+its own, each saves its own shards.
+
+TensorFlow has no place to hear of Savers. So `watch`, called with the first table, has every Saver that is built
+afterwards looked at, and one that holds tables becomes a `TableSaver`, the same object with other methods.
+"""
+import contextlib
+import copy
+import functools
+import numbers
+import os
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint.errors import CheckpointError, MismatchError
+from sok1x.checkpoint.files import prefixes
+from sok1x.checkpoint.savers import agreed_timer, caches, one_rank, ranks_paths, unheld_tables, whose_shards
+from sok1x.checkpoint.savers.held import Held, with_keys
+from sok1x.checkpoint.savers.imported_saver import ImportedSaver, has_imported_tables
+from sok1x.checkpoint.savers.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
+from sok1x.checkpoint.savers.values_if_any import ValuesIfAny
+from sok1x.checkpoint.session import slots_anew
+from sok1x.checkpoint.session.dense_saver import VariablesSaver
+from sok1x.checkpoint.session.tables import TableState, let_leave, tables_of
+from sok1x.checkpoint.session.talk import talk
+from sok1x.core import sessions, wrapping
+from sok1x.core.graph_keys import GraphKeys
+from sok1x.graph_ops.bridge.executor import INIT_FIRST
+from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, training_util
+from sok1x.graph_ops.stores.step_at import time_of_restore
+
+_OF_SAVED_MODEL = os.path.join("variables", "variables")
+
+
+class TableSaver(tf.train.Saver):
+    """What a `tf.train.Saver` that holds tables does."""
+
+    def _prepare(self, held: Held) -> None:
+        """Makes the ops, while the graph may still change."""
+        self._talk, self._held = talk(), held
+        with tf.control_dependencies(None):
+            dense = VariablesSaver(held.dense)
+            self._saving = PrefixSaving(held.tables, dense, self._talk)
+            self._restoring = PrefixRestoring(held.tables, dense, self._talk)
+            mark = whose_shards.Mark()
+            marked = dict(self._var_list, **{one_rank.MARK: mark}) if isinstance(self._var_list, dict) \
+                else list(self._var_list) + [mark]
+            self._marked = _PlainSaver(marked, sharded=self._sharded)
+            self._clocks = ValuesIfAny([table.variable.steps for table in held.tables])
+            self._used = ValuesIfAny([table.variable.index[-1] for table in self._hashed()])
+
+    def _hashed(self) -> List[TableState]:
+        return [table for table in self._held.tables if table.variable.table.hashed]
+
+    @property
+    def holds_all_tables(self) -> bool:
+        """Whether each of the graph's tables is saved."""
+        return self._held.complaint is None and len(self._held.tables) == len(
+            self._held.tables[0].variable.graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES))
+
+    @sessions.in_its_graph
+    def save(self, sess: tf.Session, save_path: str, global_step: Any = None, latest_filename: Optional[str] = None,
+             meta_graph_suffix: str = "meta", write_meta_graph: bool = True, write_state: bool = True,
+             strip_default_attrs: bool = False, save_debug_info: bool = False) -> Any:
+        """As `tf.train.Saver.save`. Raises CheckpointError, on all ranks, where one of them cannot."""
+        world = _world()
+        if world.size > 1 and not write_state and save_path.endswith(_OF_SAVED_MODEL):
+            raise CheckpointError("A SavedModel cannot be written on {} ranks, {}: each has only its own rows. Restore "
+                                  "the checkpoint on one rank, and write it there.".format(world.size, save_path))
+        cached = caches.among(table.variable for table in self._held.tables)
+        if not write_state and save_path.endswith(_OF_SAVED_MODEL):
+            caches.refuse(cached, "A SavedModel cannot be written, " + save_path,
+                          "sok.serving.export_saved_model makes one of a checkpoint")
+        if world.size > 1:
+            ranks_paths.refuse_supervisors_thread(save_path)
+        if global_step is not None:
+            global_step = int(global_step if isinstance(global_step, numbers.Integral) else
+                              training_util.global_step(sess, global_step))
+        prefix = self._prefix_of(save_path, global_step)
+        options = dict(latest_filename=latest_filename, write_meta_graph=write_meta_graph, write_state=write_state,
+                       strip_default_attrs=strip_default_attrs)
+
+        def alone() -> Any:
+            let_leave(sess, [table.variable for table in self._held.tables])
+            return super(TableSaver, self).save(sess, save_path, global_step, meta_graph_suffix=meta_graph_suffix,
+                                                save_debug_info=save_debug_info, **options)
+
+        if world.size > 1:
+            hook = agreed_timer.calling_hook(self._is_of)
+            if hook is not None:
+                agreed_timer.share_clocks(hook, self._talk)
+        elif not cached and prefixes.folder_of(prefix) in (None, os.path.dirname(prefix)):
+            return alone()  # else a whole checkpoint has the name, or had when its job died, and would count
+        with self._talk.about("a tf.train.Saver saves tables"):
+            step = self._step(sess, global_step)
+            told = self._talk.exchange(sess, [os.path.abspath(prefix), step, os.path.abspath(save_path), global_step])
+        paths = [path for path, _, _, _ in told]
+        with self._talk.about("a tf.train.Saver saves tables to {}".format(paths[0])):
+            if len(set(paths)) == 1:
+                return self._save_together(sess, prefix, told[0][1], options)
+            ranks_paths.expect_one_step([name for _, _, name, _ in told], [given for _, _, _, given in told])
+            ranks_paths.expect_own(paths, cached)
+            with self._with_mark():
+                return self._talk.agree(sess, alone)[world.rank]
+
+    @sessions.in_its_graph
+    def restore(self, sess: tf.Session, save_path: str) -> None:
+        """As `tf.train.Saver.restore`. Raises CheckpointError, on all ranks, where one of them cannot.
+
+        Slots of a table's optimizer that this Saver does not hold begin anew: the table's keys have other rows now.
+        """
+        world = _world()
+        if save_path is None:
+            raise ValueError("Can't load save_path when it is None.")
+        place = place_of(os.path.abspath(str(save_path)))
+        with self._talk.about("a tf.train.Saver restores tables"):
+            places = [Place(*told) for told in self._talk.exchange(sess, list(place))]
+        for rank, one in enumerate(places):
+            if one.error is not None and (rank == world.rank or place.error is None):
+                raise (ValueError if rank == world.rank else CheckpointError)(one.error)
+        with self._talk.about("a tf.train.Saver restores tables from {}".format(places[0].prefix)):
+            others = self._other_slots(sess)
+            if len({one.token for one in places}) > 1:
+                raise MismatchError("The ranks restore different checkpoints: {}.".format(
+                    whose_shards.by_rank([one.prefix for one in places])))
+            if place.folder is not None:
+                self._expect_whole("restore")
+                tf.logging.info("Restoring parameters from %s", place.folder)
+                self._restoring.restore_whole(sess, place.folder)
+            elif whose_shards.are_one_ranks(places, world, self._held.tables):
+                self._expect_whole("restore")
+                tf.logging.info("Restoring parameters from %s", place.prefix)
+                self._restoring.restore_one_ranks(sess, place.prefix)
+            else:
+                self._talk.agree(sess, lambda: self._restore_own(sess, save_path))
+            if others is not None:
+                self._talk.agree(sess, functools.partial(slots_anew.begin, sess, None, others))
+
+    def _other_slots(self, session: tf.Session) -> Optional[List[Any]]:
+        """Slots that are not restored of tables in use, whose keys will have other rows: each would be another key's.
+        None where there are no such slots on any rank."""
+        held = {table.name: table for table in self._hashed()}
+        found = {state.name: state.slots_besides({slot.op.name for slot in held[state.name].parts.values()})
+                 for state in tables_of(session.graph) if state.name in held}
+        if not any(found.values()):
+            return None
+        # In a new session a table has no rows, and its slots may have been restored by another Saver.
+        used = dict(zip(held, self._used.read(session)))
+        return [slot for name, slots in found.items() if used[name] for slot in slots]
+
+    def _restore_own(self, session: tf.Session, save_path: str) -> None:
+        """What this rank has saved for itself, as TensorFlow does it."""
+        clocks = [clock or 0 for clock in self._clocks.read(session)]
+        super().restore(session, save_path)
+        ops = [table.variable.step_at for table in self._held.tables]
+        session.run([step for _, step in ops], {time: time_of_restore(clock) for (time, _), clock in zip(ops, clocks)})
+
+    def _save_together(self, session: tf.Session, prefix: str, step: int, options: Dict[str, Any]) -> str:
+        self._expect_whole("save")
+
+        def record() -> None:
+            if options["write_state"]:
+                self._RecordLastCheckpoint(prefix)
+                checkpoint_management.update_checkpoint_state_internal(
+                    os.path.abspath(os.path.dirname(prefix)), os.path.abspath(prefix),
+                    [os.path.abspath(path) for path in self.last_checkpoints], options["latest_filename"],
+                    save_relative_paths=True)
+                self._MaybeDeleteOldCheckpoints()
+
+        self._saving.save_to(session, os.path.abspath(prefix), step, {
+            name: options[name] for name in ("write_meta_graph", "strip_default_attrs")}, record)
+        if self._talk.rank and options["write_state"]:
+            self._RecordLastCheckpoint(prefix)
+            del self._checkpoints_to_be_deleted[:]  # rank 0's work
+        return prefix
+
+    def _MaybeDeleteOldCheckpoints(self, meta_graph_suffix: str = "meta") -> None:
+        concerned = self._CheckpointFilename(self._checkpoints_to_be_deleted[0]) if self._checkpoints_to_be_deleted \
+            else None
+        kept_until = self._next_checkpoint_time
+        super()._MaybeDeleteOldCheckpoints(meta_graph_suffix)
+        # TensorFlow moves that time on where it keeps one for good.
+        if concerned is not None and self._next_checkpoint_time == kept_until:
+            prefixes.remove(concerned)
+
+    def _is_of(self, hook: Any) -> bool:
+        try:
+            return hook._get_saver() is self
+        except RuntimeError:  # it has none, as ours
+            return False
+
+    def _expect_whole(self, what: str) -> None:
+        if self._held.complaint is not None:
+            several = _world().size > 1
+            raise CheckpointError("A tf.train.Saver cannot {} tables {} where {}: {}.".format(
+                what, "on several ranks" if several else "with a cache, or in a folder of sok1x's files,",
+                self._held.complaint, whose_shards.TOGETHER if several else whose_shards.OF_ALL))
+
+    def _step(self, session: tf.Session, global_step: Optional[int]) -> int:
+        """The step for the manifest; equal on all ranks, or rank 0's."""
+        if global_step is None:
+            variable = training_util.get_global_step(session.graph)
+            try:
+                global_step = 0 if variable is None else int(session.run(variable))
+            except tf.errors.FailedPreconditionError:
+                global_step = 0
+        return max(0, int(global_step))
+
+    def _prefix_of(self, save_path: str, global_step: Optional[int]) -> str:
+        if global_step is None:
+            return save_path
+        return "{}-{:08d}".format(save_path, global_step) if self._pad_step_number else \
+            "{}-{:d}".format(save_path, global_step)
+
+    @contextlib.contextmanager
+    def _with_mark(self) -> Iterator[None]:
+        """Inside, what is saved says whose shards it has."""
+        itself: Any = self
+        definition, marked = itself.saver_def, self._marked.saver_def
+        itself.saver_def = copy.deepcopy(definition)
+        itself.saver_def.save_tensor_name = marked.save_tensor_name
+        itself.saver_def.filename_tensor_name = marked.filename_tensor_name
+        try:
+            yield
+        finally:
+            itself.saver_def = definition
+
+
+class _PlainSaver(tf.train.Saver):
+    """A Saver of TensorFlow's that stays one."""
+
+    for_tables = False
+
+
+_classes: Dict[Tuple[Type[Any], Type[Any]], Type[Any]] = {}
+
+
+def _subclass(ours: Type[Any], kind: Type[Any]) -> Type[Any]:
+    """The class of a Saver of this kind that does as ours."""
+    if issubclass(kind, ours):
+        return kind
+    return _classes.setdefault((ours, kind), type(kind.__name__, (ours, kind), {}))
+
+
+def watch() -> None:
+    """Has Savers that hold tables become `TableSaver`s, when they are built."""
+    talk()
+    wrapping.wrap(tf.train.Saver, "_build", _watched)
+    wrapping.wrap(tf.train.Saver, "restore", unheld_tables.restored)
+
+
+def _watched(build: Callable[..., None]) -> Callable[..., None]:
+    def watched_build(self: Any, checkpoint_path: Any, build_save: bool, build_restore: bool) -> None:
+        if not tf.executing_eagerly() and has_imported_tables(tf.get_default_graph()):
+            chosen = self._var_list is not None
+            build(self, checkpoint_path, build_save, build_restore)
+            self.__class__ = _subclass(ImportedSaver, type(self))
+            self.chosen = chosen
+            return
+        if tf.executing_eagerly() or self._is_built or self.saver_def or not getattr(self, "for_tables", True):
+            build(self, checkpoint_path, build_save, build_restore)
+            return
+        if self._var_list is None:
+            self._var_list = tf.global_variables() + tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)
+        held = None
+        if isinstance(self._var_list, (list, tuple, set, dict)):
+            self._var_list = with_keys(self._var_list)
+            held = Held(self._var_list, tf.get_default_graph())
+        build(self, checkpoint_path, build_save, build_restore)
+        if held is not None and held.any:
+            self.__class__ = _subclass(TableSaver, type(self))
+            self._prepare(held)
+
+    return watched_build
+
+
+def _world() -> Any:
+    world = launch.current()
+    if world is None:
+        raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
+    return world

@@ -1,0 +1,70 @@
+"""Whose shards a checkpoint of TensorFlow's alone has: what a rank of several saved for itself, or one rank's all."""
+from typing import Any, List
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint.errors import MismatchError
+from sok1x.checkpoint.files import former_names
+from sok1x.checkpoint.savers import caches, one_rank
+from sok1x.checkpoint.savers.prefix_saving import Place
+from sok1x.checkpoint.session.tables import TableState
+from sok1x.graph_ops.bridge.tensorflow_versions import saveable_object
+from sok1x.graph_ops.operations.rank_and_ranks import rank_and_ranks
+
+OF_ALL = "call sok.CheckpointManager, or a tf.train.Saver of all variables"
+TOGETHER = OF_ALL + ", on all ranks with one path"
+
+
+class Mark(saveable_object.SaveableObject):
+    """Which rank of how many saves, among the variables of a Saver."""
+
+    def __init__(self) -> None:
+        value = rank_and_ranks()
+        super().__init__(value, [saveable_object.SaveSpec(value, "", one_rank.MARK, tf.int64)], one_rank.MARK)
+
+    def restore(self, restored_tensors: Any, restored_shapes: Any) -> Any:
+        """Nothing."""
+        return tf.no_op()
+
+
+def are_one_ranks(places: List[Place], world: Any, tables: List[TableState]) -> bool:
+    """Whether a checkpoint of TensorFlow's alone is one rank's whole run, which all ranks restore.
+
+    Args:
+        places: where the ranks restore from, in their order.
+        world: this rank's.
+        tables: what is restored.
+
+    Returns:
+        False where each rank's is its own of several; or, on one rank, where TensorFlow knows how to read it.
+
+    Raises:
+        MismatchError: it is neither.
+    """
+    whose = [None if one.mark is None else tuple(one.mark) for one in places]
+    own = [(rank, world.size) for rank in range(world.size)]
+    for rank, mark in enumerate(whose):
+        if mark is not None and mark != own[rank]:
+            raise MismatchError((
+                "{} has the shards of rank {} of {}, which saved them for itself, and cannot be restored on rank "
+                "{} of {}. Restore it on that rank of as many; to go from one number of ranks to another, "
+                "{}.").format(places[rank].prefix, mark[0], mark[1], rank, world.size, TOGETHER))
+    if world.size == 1:  # what TensorFlow does not know how to read
+        prefix = places[0].prefix
+        one_rank.check_saved_by_sok1x(prefix, tables)
+        return former_names.are_in(prefix, tables) or one_rank.has_too_many_rows(prefix, tables) or bool(
+            caches.among(table.variable for table in tables))
+    if whose == own:
+        return False
+    if len({one.prefix for one in places}) > 1:
+        raise MismatchError((
+            "The ranks restore from paths of their own, {}, and not all of these say whose shards they have: "
+            "another sok1x has saved them, or one rank alone. Restore one rank's checkpoint under one path on all "
+            "ranks, or on one.").format(by_rank([one.prefix for one in places])))
+    return True
+
+
+def by_rank(values: List[str]) -> str:
+    """What each rank has, for a message."""
+    return ", ".join("{}: {}".format(launch.named(rank), value) for rank, value in enumerate(values))

@@ -1,0 +1,161 @@
+"""Whole training runs saved and restored in a loop of one's own."""
+import os
+from typing import Any, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x import launch
+from sok1x.checkpoint.session import dense_saver
+from sok1x.checkpoint.session.restoring import Restoring
+from sok1x.checkpoint.session.saving import Saving
+from sok1x.checkpoint.session.tables import tables_of
+from sok1x.core import eager
+from sok1x.core.given_numbers import is_integer, whole
+
+
+class CheckpointManager:
+    """Saves and restores all state of the default graph, all ranks together: tables, optimizer slots, and the rest.
+
+    For eager loops, and those around a plain `tf.Session`; `sok.CheckpointSaverHook` does the same for
+    `MonitoredTrainingSession` and describes what a checkpoint is. Make it when the model and its optimizers are built,
+    on all ranks, and call its methods on all ranks alike. In eager execution `save(step=3)` and `restore()` need no
+    session, and an optimizer that has made no slots yet must be built before (`optimizer.build(variables)`).
+
+    Args:
+        checkpoint_dir: the folder, on a file system that all ranks share; made where it is missing.
+        keep_checkpoint_max: how many checkpoints stay; None or 0: all.
+        checkpoint: in eager execution, a `tf.train.Checkpoint` of what is saved besides the tables that there are, with
+            their slots: the model, optimizers, counters. Tables in it are passed over.
+
+    Raises:
+        TypeError: checkpoint_dir is no path.
+        ValueError: keep_checkpoint_max is negative, or a checkpoint was given in a graph.
+
+    Example:
+        >>> import tempfile
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tempfile.TemporaryDirectory() as folder, tf.Graph().as_default(), tf.Session() as session:
+        ...     layer = sok.All2AllDenseEmbedding(
+        ...         max_vocabulary_size_per_gpu=8, embedding_vec_size=4, slot_num=1, nnz_per_slot=1)
+        ...     loss = tf.reduce_sum(layer(tf.constant([[[7]]], tf.int64)))
+        ...     step = tf.train.AdamOptimizer().minimize(loss)
+        ...     checkpoints = sok.CheckpointManager(folder)
+        ...     _ = session.run(sok.Init(global_batch_size=1))
+        ...     _ = session.run(tf.global_variables_initializer())
+        ...     first = checkpoints.restore(session) or 0
+        ...     for number in range(first, 3):
+        ...         _ = session.run(step)
+        ...     _ = checkpoints.save(session, 3)
+        ...     checkpoints.restore(session)
+        3
+    """
+
+    def __init__(self, checkpoint_dir: str, keep_checkpoint_max: Optional[int] = 5, checkpoint: Any = None) -> None:
+        checkpoint_dir = check_folder("CheckpointManager", checkpoint_dir)
+        keep_checkpoint_max = check_keep("CheckpointManager", keep_checkpoint_max)
+        self._folder, self._eager = checkpoint_dir, None
+        if eager.is_on():
+            from sok1x.checkpoint.eager import eager_run  # slow to import, and of TensorFlow 2 alone
+            self._eager = eager_run.EagerRun(checkpoint_dir, keep_checkpoint_max, checkpoint)
+            return
+        if checkpoint is not None:
+            raise ValueError("CheckpointManager: checkpoint: got {!r} in a tf.Graph, expected None: of a graph all "
+                             "variables are saved".format(checkpoint))
+        self._graph = tf.get_default_graph()
+        tables = tables_of(self._graph)
+        dense = dense_saver.for_graph(tables, checkpoint_dir)
+        self._saving = Saving(checkpoint_dir, tables, dense, keep_checkpoint_max)
+        self._restoring = Restoring(checkpoint_dir, tables, dense)
+
+    def save(self, session: Any = None, step: Any = None) -> str:
+        """Saves everything as the checkpoint of a step.
+
+        Args:
+            session: has the variables; None in eager execution.
+            step: 0 or more, equal on all ranks: what `restore` will return.
+
+        Returns:
+            The checkpoint's folder.
+
+        Raises:
+            sok1x.checkpoint.errors.CheckpointError: on all ranks, where one of them cannot save; the checkpoints that
+                were there are as they were.
+            ValueError: step is no integer, or negative; the session is missing, or of another graph.
+        """
+        if not is_integer(step) or step < 0:
+            raise ValueError("CheckpointManager.save: step: got {!r}, expected an integer, 0 or more".format(step))
+        if self._eager is not None:
+            return str(self._eager.save(int(step)))
+        self._check("save", session)
+        return self._saving.save(session, int(step))
+
+    def restore(self, session: Any = None, step: Optional[int] = None) -> Any:
+        """Restores everything from the last complete checkpoint, or that of a step, from any number of ranks.
+
+        Checkpoints are those of managers and of sok1x's hooks. A warning says where a `tf.train.Saver` has saved a
+        later one to the folder.
+
+        Args:
+            session: gets the values; its variables may be initialized before, and need not be. None in eager
+                execution.
+            step: whose checkpoint; None is the last.
+
+        Returns:
+            The step that was restored; None, and nothing has happened, where there is no checkpoint.
+
+        Raises:
+            sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds a file damaged, or that the model
+                does not fit, or no checkpoint of that step; no variable has changed then. And where another job
+                replaces or removes the checkpoint meanwhile; that may be known only when variables have changed.
+            ValueError: the session is missing, or of another graph.
+        """
+        if self._eager is None:
+            self._check("restore", session)
+        restored = self._restoring.restore(session, step) if self._eager is None else self._eager.restore(step)
+        if restored is None:
+            self._warn_of_others()
+        elif step is None:
+            self._warn_of_later(restored.step)
+        return None if restored is None else restored.step
+
+    def _warn_of_others(self) -> None:
+        """There may be what a tf.train.Saver has saved on one rank, which is no checkpoint of ours."""
+        latest = None if launch.current().rank else tf.train.latest_checkpoint(self._folder)
+        if latest is not None:
+            tf.logging.warning(
+                "CheckpointManager.restore: %s has no checkpoint of sok1x, so nothing is restored; the last one there "
+                "is TensorFlow's own, %s, as one rank saves it. tf.train.Saver().restore reads it in a graph, whose "
+                "CheckpointManager then saves what any number of ranks restore", self._folder, latest)
+
+    def _warn_of_later(self, step: int) -> None:
+        """A tf.train.Saver may have gone on in the folder, on one rank or under another name."""
+        later = None if launch.current().rank else dense_saver.later_named(self._folder, step)
+        if later is not None:
+            tf.logging.warning(
+                "CheckpointManager.restore: restores step %s, the last that sok1x's hooks or managers have saved to "
+                "%s; TensorFlow's state file there names a later checkpoint, %s, which a tf.train.Saver has saved. "
+                "tf.train.Saver().restore reads that one in a graph", step, self._folder, later)
+
+    def _check(self, what: str, session: Any) -> None:
+        if session is None:
+            raise ValueError("CheckpointManager.{}: session: got None, expected the tf.Session that has the graph's "
+                             "variables; only in eager execution there is none".format(what))
+        if getattr(session, "graph", self._graph) is not self._graph:
+            raise ValueError("CheckpointManager.{}: session: got one of another graph than that in which the manager "
+                             "was made, expected one of that graph; make the manager in the model's graph, inside "
+                             "`with graph.as_default():`".format(what))
+
+
+def check_folder(who: str, checkpoint_dir: Any) -> str:
+    """A folder's path as a str. Raises TypeError where it is none."""
+    path = os.fspath(checkpoint_dir) if hasattr(checkpoint_dir, "__fspath__") else checkpoint_dir
+    if not isinstance(path, str) or not path:
+        raise TypeError("{}: checkpoint_dir: got {!r}, expected a folder's path".format(who, checkpoint_dir))
+    return path
+
+
+def check_keep(who: str, keep_checkpoint_max: Optional[int]) -> Optional[int]:
+    """How many checkpoints are to stay. Raises ValueError where that is no whole number, or negative."""
+    return None if keep_checkpoint_max is None else whole(
+        who + ": keep_checkpoint_max", keep_checkpoint_max, 0, "0 or more, or None")

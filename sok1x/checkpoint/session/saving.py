@@ -1,0 +1,186 @@
+"""All state of a training run into one checkpoint, by all ranks together: all of it or none."""
+import contextlib
+import os
+import shutil
+import threading
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.checkpoint import tensorflow_errors
+from sok1x.checkpoint.errors import NoSpaceError
+from sok1x.checkpoint.files import folder_lock, folders, manifest, writing
+from sok1x.checkpoint.files.folder_lock import FolderLock
+from sok1x.checkpoint.session import transfer
+from sok1x.checkpoint.session.dense_saver import VariablesSaver
+from sok1x.checkpoint.session.ranks import Ranks, expect_seen
+from sok1x.checkpoint.session.tables import TableState, let_leave
+from sok1x.checkpoint.session.transfer import Transfer
+from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management
+from sok1x.graph_ops.transfer import shard_transfer
+
+
+class Saving:
+    """Saves a graph's state; made before the graph is finalized, on all ranks.
+
+    Args:
+        directory: the checkpoint_dir, on a file system that all ranks share.
+        tables: the graph's tables.
+        dense: the Saver of all else, or None where TensorFlow's own hook saves that, beside ours.
+        keep: how many checkpoints stay; None or 0: all.
+        ranks: how the ranks talk, where not in the graph itself.
+    """
+
+    _fewer = "keep fewer checkpoints (keep_checkpoint_max)"
+
+    def __init__(self, directory: str, tables: List[TableState], dense: Optional[VariablesSaver],
+                 keep: Optional[int], ranks: Optional[Ranks] = None) -> None:
+        self._directory, self._dense, self._keep = directory, dense, keep
+        self._lock: Optional[FolderLock] = None
+        self._begun: Optional[Tuple[str, str]] = None  # on rank 0 the token of a save at work, and its folder
+        self._removal: Optional[threading.Thread] = None  # of checkpoints that are not kept; training need not wait
+        self._ranks = Ranks("agree_on_saving") if ranks is None else ranks
+        self.take(tables)
+
+    def take(self, tables: List[TableState]) -> None:
+        """Has these be the tables from now on; where the graph has been finalized it is too late."""
+        self._tables = [Transfer(table, shard_transfer.save, "save_shard") for table in tables]
+
+    def save(self, session: tf.Session, step: int) -> str:
+        """Saves; all ranks call it between the same two steps.
+
+        Args:
+            session: has the variables.
+            step: the global step.
+
+        Returns:
+            The checkpoint's folder.
+
+        Raises:
+            CheckpointError: on all ranks where one of them fails; checkpoints saved before are as they were.
+        """
+        step = int(step)  # TensorFlow's hook gives what NumPy has read
+        self._ranks.expect_same_step(session, "save", step)
+        with self._removed_on_error():
+            token, folder = self._agree(session, lambda: self._begin(step))[0]
+            outcomes = self._agree(session, lambda: self._write(session, folder, token, step))
+            return str(self._agree(session, lambda: self._publish(session, folder, token, step, outcomes))[0])
+
+    def _agree(self, session: tf.Session, work: Callable[[], Any]) -> List[Any]:
+        """As `Ranks.agree`; where no space is left, the error says how fewer checkpoints are kept."""
+        def advised() -> Any:
+            try:
+                return work()
+            except NoSpaceError as error:
+                raise NoSpaceError(error.path, error.wanted, error.free, self._fewer) from error
+
+        return self._ranks.agree(session, advised)
+
+    def open(self, session: tf.Session) -> None:
+        """Keeps other jobs from saving to the folder; all ranks call it. Without it the first save does.
+
+        Raises:
+            LockedError: another job saves there.
+            CheckpointError: on the other ranks then.
+        """
+        self._ranks.agree(session, self._open)
+
+    def close(self) -> None:
+        """Lets other jobs save to the folder."""
+        self._end_removal()
+        self._lock = None
+
+    def _open(self) -> None:
+        """Rank 0: takes the folder, unless it has it."""
+        if self._ranks.rank == 0 and self._lock is None:
+            self._lock = folder_lock.of_process(self._directory)
+            folders.remove_leftovers(self._lock)
+
+    def _expect_equal_on_ranks(self) -> None:
+        if self._dense is not None:
+            self._dense.expect_equal_on_ranks()
+
+    def _begin(self, step: int) -> Any:
+        """Rank 0: the save's token, and the folder that it goes to at first."""
+        self._expect_equal_on_ranks()
+        self._open()
+        if self._ranks.rank:
+            return None
+        return self._make_temporary(folders.step_folder(self._directory, step))
+
+    def _make_temporary(self, final: str) -> Any:
+        """Rank 0: what `_begin` gives, for a checkpoint that will be the folder `final`."""
+        token = folders.new_token()
+        folders.at_work.add(token)
+        self._begun = token, folders.hidden(final, token, "tmp")
+        return token, folders.make_temporary(final, token)
+
+    def _write(self, session: tf.Session, folder: str, token: str, step: int) -> List[Dict[str, Any]]:
+        """This rank's shards."""
+        let_leave(session, [table.table.variable for table in self._tables])
+        expect_seen(folder, "just made")
+        sinks = [writing.TableSink(folder, token, step) for _ in self._tables]
+        try:
+            transfer.run_all(session, self._tables, sinks)
+        except BaseException:
+            for sink in sinks:
+                sink.abort()
+            raise
+        return [sink.outcome for sink in sinks]
+
+    def _publish(self, session: tf.Session, folder: str, token: str, step: int, outcomes: List[Any]) -> Optional[str]:
+        """Rank 0: what is not in shards, the manifest, and the checkpoint's name."""
+        if self._lock is None:
+            return None
+        self._complete(session, folder, token, step, outcomes)
+        final = folders.publish(folder, self._directory, step)
+        if self._dense is not None:
+            self._write_state(step)
+        self._end_removal()
+        self._removal = threading.Thread(target=folders.remove, name="sok1x-removal",
+                                         args=[folders.retire(self._lock, self._keep, step)])
+        self._removal.start()
+        return final
+
+    def _complete(self, session: tf.Session, folder: str, token: str, step: int, outcomes: List[Any],
+                  **options: Any) -> Dict[str, writing.File]:
+        """Rank 0: what is not in shards, and the manifest. Gives TensorFlow's files; `options` are for its Saver."""
+        dense = {}
+        if self._dense is not None:
+            prefix = folders.tensorflow_prefix(folder, step)
+            with tensorflow_errors.refusals(prefix, self._dense.bytes):
+                self._dense.save(session, prefix, write_state=False, **options)
+            dense = writing.tensorflow_files(folder)
+            for name in dense:
+                folders.fsync_file(os.path.join(folder, name))
+        manifest.write(folder, writing.assemble(token, step, outcomes, dense))
+        return dense
+
+    def _end_removal(self) -> None:
+        if self._removal is not None:
+            self._removal.join()
+            self._removal = None
+
+    def _write_state(self, step: int) -> None:
+        """TensorFlow's state file names the checkpoints that stay, before the others go."""
+        paths = [os.path.relpath(found.prefix, self._directory)
+                 for found in folders.kept(self._directory, self._keep, step)]
+        state = os.path.join(self._directory, "checkpoint")
+        with tensorflow_errors.refusals(state, sum(map(len, paths))):
+            # TensorFlow takes paths beside a relative folder for those from where the job was started.
+            checkpoint_management.update_checkpoint_state_internal(
+                os.path.abspath(self._directory), paths[-1], paths, save_relative_paths=True)
+        folders.fsync_file(state)
+
+    @contextlib.contextmanager
+    def _removed_on_error(self) -> Iterator[None]:
+        self._begun = None
+        try:
+            yield
+        except BaseException:
+            if self._begun is not None:
+                shutil.rmtree(self._begun[1], ignore_errors=True)
+            raise
+        finally:
+            if self._begun is not None:
+                folders.at_work.discard(self._begun[0])
