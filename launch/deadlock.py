@@ -5,7 +5,7 @@ before that op, in another branch of its graph or on another thread. So rank 0 a
 (stillness.py). A job in which nothing has moved on any rank for some seconds ends; at once, if each rank has but one
 thread and that one waits in an eager call, after which alone anything else can come.
 """
-from .errors import DEADLINE_EXCEEDED, LaunchError, same_steps
+from .errors import DEADLINE_EXCEEDED, LaunchError, is_eager, same_steps
 from .hosts import rank_list, starting
 from .messages import Ask
 
@@ -86,9 +86,14 @@ def deadlock_error(pairing, plans, seconds, limit, certain=False):
     if certain and len({op.name for op in waited_for}) < len(waited_for):
         text.append("Those of one name differ in their arguments: tables, combiners, whether there are weights, or "
                     "whether they train.")
-    text.append("Every rank must call the same layers, in one order and equally often." if certain else
-                "Every rank must run the same ops, in graphs built alike, and be chief in its "
-                "MonitoredTrainingSession. " + same_steps(oldest[0].key))
+    if certain:
+        text.append("Every rank must call the same layers, in one order and equally often.")
+    elif is_eager(oldest[0].key):
+        text.append("Every rank must call the same layers and functions, in one order and equally often. " +
+                    same_steps(oldest[0].key))
+    else:
+        text.append("Every rank must run the same ops, in graphs built alike, and be chief in its "
+                    "MonitoredTrainingSession. " + same_steps(oldest[0].key))
     if any(not one.key.instance.may_meet(other.key.instance) for one in oldest.values() for other in oldest.values()):
         text.append("Here gradients by which an optimizer steps on some ranks are only fetched on others: a step that "
                     "one rank alone takes, or leaves out, would be half a step.")

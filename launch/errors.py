@@ -16,14 +16,19 @@ _EAGERLY = ("repeat them and take as many batches on all ranks, as in dataset.re
             "one number for all.")
 
 
-def same_steps(op):
-    """What to do where some ranks have ended and others go on.
+def is_eager(op):
+    """Whether an op waits in eager execution, or in a function that is called from there.
 
     Args:
-        op: What is known of the op that waits: its `index` and `digest`. Ops of eager execution and of functions that
-            are called from there have no place in a graph, and an index that is made of the digest (plan.py).
+        op: What is known of it: its `index` and `digest`. Such ops have no place in a graph, and an index that is made
+            of the digest (plan.py).
     """
-    return _SAME_STEPS + (_EAGERLY if op.index == op.digest >> 1 else _IN_GRAPHS)
+    return op.index == op.digest >> 1
+
+
+def same_steps(op):
+    """What to do where some ranks have ended and others go on. `op`: As for `is_eager`."""
+    return _SAME_STEPS + (_EAGERLY if is_eager(op) else _IN_GRAPHS)
 
 
 class LaunchError(Exception):

@@ -1,5 +1,5 @@
 """Ops that wait too long for other ranks: who is missing, what each rank is at, and when to give up."""
-from .errors import DEADLINE_EXCEEDED, LaunchError
+from .errors import DEADLINE_EXCEEDED, LaunchError, is_eager
 from .hosts import rank_list, starting
 
 _SHOWN_OPS = 5
@@ -55,8 +55,10 @@ class StallInspector:
             if len(ops) > _SHOWN_OPS:
                 lines.append("{} more ops wait as well.".format(len(ops) - _SHOWN_OPS))
             lines.append("Every rank must run the same ops equally often: see whether those ranks are slow, stuck, "
-                         "or ran out of data (sok1x.EvenSteps), and whether every rank is chief in its "
-                         "MonitoredTrainingSession (is_chief=True)."
+                         "or ran out of data" + (
+                             ", or call other layers, or in another order." if is_eager(ops[0].key) else
+                             " (sok1x.EvenSteps), and whether every rank is chief in its MonitoredTrainingSession "
+                             "(is_chief=True).")
                          + ("" if self._abort else " SOK1X_ABORT_SECONDS makes such a job fail instead."))
             texts[rank] = " ".join(lines)
         return texts

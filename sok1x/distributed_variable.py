@@ -1,7 +1,7 @@
 """Tables whose rows are dealt out over all ranks, under SOK 2.x's name."""
 from typing import Any
 
-from sok1x.core.static_variable import StaticVariable
+from sok1x.core.tables.static_variable import StaticVariable
 from sok1x.graph_ops.stores.placement import BY_KEY
 
 __all__ = ["DistributedVariable"]

@@ -7,25 +7,16 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import (
-    arguments,
-    cache_options,
-    capacities,
-    eager,
-    eager_slots,
-    forgetting_options,
-    initializers,
-    joining,
-    key_types,
-    numbered_rows,
-    rows_alone,
-    table_root,
-)
-from sok1x.core.cache_options import CacheOptions
-from sok1x.core.forgetting_options import ForgettingOptions
-from sok1x.core.given_numbers import integer
-from sok1x.core.placed_variable import PlacedVariable, check_rank, placement_of
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core import joining
+from sok1x.core.eagerly import eager, eager_slots
+from sok1x.core.frameworks import numbered_rows
+from sok1x.core.options import arguments, cache_options, capacities, forgetting_options, initializers, key_types
+from sok1x.core.options.cache_options import CacheOptions
+from sok1x.core.options.forgetting_options import ForgettingOptions
+from sok1x.core.options.given_numbers import integer
+from sok1x.core.tables import rows_alone, table_root
+from sok1x.core.tables.placed_variable import PlacedVariable, check_rank, placement_of
+from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable, initialized_value, resource_variable_ops, tf_ops
 from sok1x.graph_ops.gradients import row_numbers
 from sok1x.graph_ops.operations import local_lookup
@@ -63,7 +54,7 @@ class DynamicVariable(PlacedVariable):
             [n, D]: row k of this rank begins with its row k % n.
         var_type: 'hbm' or 'hybrid' (None). They differ in what happens at `max_capacity`: of 'hbm' a new key is an
             error then, of 'hybrid' rows leave, with their slots. And of 'hybrid' rows may be in host memory, and in
-            part in a cache on the device: see `sok1x.core.cache_options.CacheOptions`.
+            part in a cache on the device: see `sok1x.core.options.cache_options.CacheOptions`.
         name: its name, in the current name scope; made unique.
         constraint: as for `tf.Variable`, on this rank's rows.
         trainable: whether optimizers train it by default.
@@ -72,7 +63,7 @@ class DynamicVariable(PlacedVariable):
         mode: None or 'distributed': key k is on rank k % N. 'localized:R': all keys are on rank R.
         **kwargs: init_capacity: rows that this rank begins with, 8192 by default. max_capacity: the most that it gets,
             by default as many as there is memory for. max_hbm_for_vectors, in GB, and what else `CacheOptions` has. And
-            those of `sok1x.core.forgetting_options.ForgettingOptions`; of 'hybrid' with a `max_capacity`
+            those of `sok1x.core.options.forgetting_options.ForgettingOptions`; of 'hybrid' with a `max_capacity`
             evict_strategy is 'lru' by default, of 'hbm' it is None.
 
     Attributes:

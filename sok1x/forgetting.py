@@ -4,8 +4,10 @@ from typing import Any, Optional, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x import incremental
-from sok1x.core import eager, given_tables, key_types, sessions
+from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.options import given_tables, key_types
+from sok1x.core.tables import sessions
 from sok1x.graph_ops.operations import evictions
 
 __all__ = ["evicted_keys", "sparse_read_and_evict"]

@@ -4,9 +4,11 @@ from typing import Any, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, given_tables, sessions
+from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.core.given_numbers import integer
+from sok1x.core.options import given_tables
+from sok1x.core.options.given_numbers import integer
+from sok1x.core.tables import sessions
 from sok1x.graph_ops.stores import stamps
 
 

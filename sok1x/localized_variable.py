@@ -2,8 +2,8 @@
 from typing import Any
 
 from sok1x import launch
-from sok1x.core.given_numbers import integer
-from sok1x.core.static_variable import StaticVariable
+from sok1x.core.options.given_numbers import integer
+from sok1x.core.tables.static_variable import StaticVariable
 from sok1x.graph_ops.stores.placement import Placement
 
 __all__ = ["LocalizedVariable"]

@@ -3,8 +3,10 @@ from typing import Any, List, Optional, Union
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, given_tables, keras3, key_types
+from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.frameworks import keras3
+from sok1x.core.options import given_tables, key_types
 from sok1x.embeddings import precision
 from sok1x.embeddings.autograph import graph_code
 from sok1x.embeddings.lookup_training import looked_up

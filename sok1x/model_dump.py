@@ -7,8 +7,9 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.session.talk import Talk, talk
-from sok1x.core import given_tables, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.options import given_tables
+from sok1x.core.tables import sessions
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
 from sok1x.graph_ops.stores.step_times import EVERY
 

@@ -4,7 +4,9 @@ from typing import Any, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import incremental
-from sok1x.core import eager, given_tables, sessions
+from sok1x.core.eagerly import eager
+from sok1x.core.options import given_tables
+from sok1x.core.tables import sessions
 from sok1x.graph_ops.operations import assign_rows
 
 __all__ = ["assign", "export"]

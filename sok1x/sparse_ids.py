@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import key_types
+from sok1x.core.options import key_types
 from sok1x.graph_ops.bridge.tensorflow_versions import KerasTensor, tensor_util, tf_ops
 from sok1x.graph_ops.operations.sparse_batch import OTHERWISE
 

@@ -4,8 +4,9 @@ from typing import Any, List, NamedTuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.session import tables
-from sok1x.core import eager, given_tables
+from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.options import given_tables
 from sok1x.graph_ops.bridge.tensorflow_versions import gen_resource_variable_ops
 from sok1x.graph_ops.stores import cache
 from sok1x.graph_ops.stores.forgetting import ADMITTED, EVICTED, REFUSED

@@ -8,8 +8,8 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch, table_figures
 from sok1x.checkpoint.session import tables as graph_tables
 from sok1x.checkpoint.session.schedule import Schedule
-from sok1x.core import summaries
-from sok1x.core.given_numbers import whole
+from sok1x.core.frameworks import summaries
+from sok1x.core.options.given_numbers import whole
 from sok1x.graph_ops.operations import gather_bytes
 
 _WIDTH = len(table_figures.ALL)

@@ -5,8 +5,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import given_tables
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.options import given_tables
 from sok1x.graph_ops.stores import figures
 from sok1x.statistics import table_stats
 

@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x import table_figures
-from sok1x.core import eager
+from sok1x.core.eagerly import eager
 
 
 def summary(layer: Any, collections: Optional[Sequence[str]] = None) -> tf.Tensor:

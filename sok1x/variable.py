@@ -2,8 +2,8 @@
 from typing import Any, Optional
 
 from sok1x import launch
-from sok1x.core.placed_variable import check_rank, placement_of
-from sok1x.core.static_variable import StaticVariable
+from sok1x.core.tables.placed_variable import check_rank, placement_of
+from sok1x.core.tables.static_variable import StaticVariable
 from sok1x.distributed_variable import DistributedVariable
 from sok1x.localized_variable import LocalizedVariable
 

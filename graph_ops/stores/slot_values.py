@@ -1,8 +1,8 @@
 """A slot of a table that grows, assigned as a whole: as many rows as the value has.
 
 An optimizer that computes with whole slots reads, computes and assigns; TensorFlow's own assignment would make the slot
-short again where the table has got more rows between. In one step nothing comes between (core/growing_steps.py); of
-steps in several threads one may.
+short again where the table has got more rows between. In one step nothing comes between (growing_steps.py); of steps
+in several threads one may.
 """
 from typing import Any, NamedTuple
 

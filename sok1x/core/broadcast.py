@@ -4,8 +4,8 @@ from typing import Any, Dict, Iterable, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core.given_numbers import integer
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core.options.given_numbers import integer
+from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.operations import collectives
 

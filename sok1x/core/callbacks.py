@@ -5,7 +5,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.session.ranks import Ranks
-from sok1x.core import broadcast, eager
+from sok1x.core import broadcast
+from sok1x.core.eagerly import eager
 
 
 class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):

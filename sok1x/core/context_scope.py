@@ -3,8 +3,8 @@ from typing import Any, Iterable, List
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import slots
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.frameworks import slots
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable, keras_autocast_variable
 
 

@@ -4,26 +4,13 @@ from typing import Any, Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import (
-    arguments,
-    cache_options,
-    capacities,
-    eager,
-    eager_slots,
-    forgetting_options,
-    growing_shape,
-    horovod_eager,
-    initializers,
-    slots,
-    table_parts,
-    table_root,
-    trace_types,
-    warm_start,
-    watching,
-)
-from sok1x.core.given_numbers import integer
+from sok1x.core.eagerly import eager, eager_slots, horovod_eager, trace_types
+from sok1x.core.frameworks import slots, warm_start, watching
 from sok1x.core.graph_keys import GraphKeys
-from sok1x.core.stamped_variable import StampedVariable
+from sok1x.core.options import arguments, cache_options, capacities, forgetting_options, initializers
+from sok1x.core.options.given_numbers import integer
+from sok1x.core.tables import growing_shape, table_parts, table_root
+from sok1x.core.tables.stamped_variable import StampedVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.gradients import gradient_checks
 from sok1x.graph_ops.operations import evictions

@@ -4,8 +4,8 @@ from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager
-from sok1x.core.given_numbers import integer
+from sok1x.core.eagerly import eager
+from sok1x.core.options.given_numbers import integer
 from sok1x.graph_ops.operations import init_op
 
 DEFAULT_SEED = init_op.DEFAULT_SEED

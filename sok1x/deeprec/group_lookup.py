@@ -5,7 +5,7 @@ from typing import Any, List, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.core.given_numbers import is_integer
+from sok1x.core.options.given_numbers import is_integer
 from sok1x.deeprec.lookups import Lookup, lookup_many
 from sok1x.embeddings.autograph import graph_code
 from sok1x.lookup import all2all_dense_embedding

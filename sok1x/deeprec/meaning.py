@@ -4,7 +4,7 @@ from typing import Any, Dict, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core.given_numbers import integer, is_number
+from sok1x.core.options.given_numbers import integer, is_number
 from sok1x.cuda_kernels.admission import MOST_COUNT
 from sok1x.cuda_kernels.row_init import MOST_POOL
 from sok1x.deeprec import options

@@ -6,8 +6,9 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.session.talk import talk
-from sok1x.core import alike, summaries
+from sok1x.core import alike
 from sok1x.core.broadcast import BroadcastGlobalVariablesHook
+from sok1x.core.frameworks import summaries
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.initialize import InitHook
 from sok1x.deeprec import unfit_learners

@@ -3,8 +3,8 @@ from typing import Any, Callable, Dict
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import wrapping
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.frameworks import wrapping
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 from sok1x.optimizers.own_state import OwnState
 from sok1x.optimizers.slots_of_tables import SlotsOfTables

@@ -7,8 +7,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import initializers, scoped_tables
-from sok1x.core.given_numbers import integer
+from sok1x.core.options import initializers
+from sok1x.core.options.given_numbers import integer
+from sok1x.core.tables import scoped_tables
 from sok1x.deeprec import leaving, meaning, stepping
 from sok1x.dump_load import transfers
 from sok1x.dynamic_variable import DynamicVariable

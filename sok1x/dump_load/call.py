@@ -6,8 +6,10 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.session.talk import Talk, talk
-from sok1x.core import given_tables, newer_optimizers, sessions
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.frameworks import newer_optimizers
+from sok1x.core.options import given_tables
+from sok1x.core.tables import sessions
 from sok1x.dump_load import layout, transfers
 from sok1x.dump_load.transfers import TableTransfers
 from sok1x.graph_ops.bridge.executor import INIT_FIRST

@@ -22,7 +22,7 @@ from typing import Any, Dict, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import newer_optimizers
+from sok1x.core.frameworks import newer_optimizers
 from sok1x.dump_load import layout
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS
 from sok1x.optimizers import own_state

@@ -2,7 +2,8 @@
 from typing import Any, Dict, Optional
 
 from sok1x.checkpoint.files import shard_names
-from sok1x.core import eager, growing_slots, slot_beginnings
+from sok1x.core.eagerly import eager
+from sok1x.core.tables import growing_slots, slot_beginnings
 from sok1x.dump_load.transfers import TableTransfers
 
 

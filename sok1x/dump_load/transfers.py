@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.checkpoint.files import shard_names
 from sok1x.checkpoint.session.tables import TableState
 from sok1x.checkpoint.session.transfer import Transfer
-from sok1x.core import eager
+from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.dump_load import slot_names
 from sok1x.dump_load.slot_names import Slots

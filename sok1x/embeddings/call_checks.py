@@ -4,8 +4,9 @@ from typing import Any, Optional, Union
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, keras3
-from sok1x.core.arguments import KEY_DTYPES
+from sok1x.core.eagerly import eager
+from sok1x.core.frameworks import keras3
+from sok1x.core.options.arguments import KEY_DTYPES
 from sok1x.embeddings import learning_phase
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable
 

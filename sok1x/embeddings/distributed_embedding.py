@@ -3,7 +3,7 @@ from typing import Any, Dict, Optional, Union
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import arguments
+from sok1x.core.options import arguments
 from sok1x.embeddings import call_checks, keras_inputs, learning_phase
 from sok1x.embeddings.autograph import graph_code
 from sok1x.embeddings.layer import EmbeddingLayer
@@ -46,8 +46,8 @@ class DistributedEmbedding(EmbeddingLayer):
             is the same, but for the order in which sums are rounded.
         **kwargs: what every Keras layer takes: name, trainable, and dtype, which may be a Keras policy, its name, or
             the dtype to compute in; None is the policy that has been set for all layers, else float32. Which rows leave
-            when keys need more, and which keys get rows: see `sok1x.core.forgetting_options.ForgettingOptions`.
-            Whether rows are in host memory: see `sok1x.core.cache_options.CacheOptions`.
+            when keys need more, and which keys get rows: see `sok1x.core.options.forgetting_options.ForgettingOptions`.
+            Whether rows are in host memory: see `sok1x.core.options.cache_options.CacheOptions`.
 
     Raises:
         TypeError: an argument of the wrong type, or unknown.

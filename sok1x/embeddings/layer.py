@@ -4,11 +4,11 @@ from typing import Any, Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import arguments, initializers
-from sok1x.core.cache_options import CacheOptions
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.core.forgetting_options import ForgettingOptions
-from sok1x.core.given_numbers import integer
+from sok1x.core.options import arguments, initializers
+from sok1x.core.options.cache_options import CacheOptions
+from sok1x.core.options.forgetting_options import ForgettingOptions
+from sok1x.core.options.given_numbers import integer
 from sok1x.embeddings import precision, scope_reuse
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops
 from sok1x.graph_ops.stores.table import MOST_ROWS
@@ -28,8 +28,8 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         embedding_initializer: of the rows: None (uniform in [-0.05, 0.05)), a name or a Keras initializer.
         init_capacity, max_capacity: of a table that grows: see `sok.EmbeddingVariable`.
         **kwargs: which rows leave when keys need more, and which keys get rows: see
-            `sok1x.core.forgetting_options.ForgettingOptions`. Whether rows are in host memory, and how many in a cache
-            on the device: see `sok1x.core.cache_options.CacheOptions`. And what every Keras layer takes:
+            `sok1x.core.options.forgetting_options.ForgettingOptions`. Whether rows are in host memory, and how many
+            in a cache on the device: see `sok1x.core.options.cache_options.CacheOptions`. And what Keras' layers take:
             trainable, dtype (see `precision.policy`), name: the table is called `NAME/EmbeddingVariable`, in variables,
             checkpoints and messages. Without one, or with what Keras would make up, it has SOK's name,
             `EmbeddingVariable`, `EmbeddingVariable_1`, …, in the order of tables.

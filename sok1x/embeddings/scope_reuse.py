@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager
+from sok1x.core.eagerly import eager
 from sok1x.core.graph_keys import GraphKeys
 
 _MADE_IN = "_sok1x_made_in"  # of a table: the variable scope, and the layer's name

@@ -3,8 +3,8 @@ from typing import Any, Iterable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import initializers
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.options import initializers
 from sok1x.embeddings.autograph import graph_code
 from sok1x.feature_column import groups, linear, lookups, tables
 from sok1x.feature_column.key_column import key_column_of

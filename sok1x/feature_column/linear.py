@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import wrapping
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.frameworks import wrapping
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.feature_column import key_column, lookups, tables
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column as v1

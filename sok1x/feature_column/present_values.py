@@ -9,7 +9,7 @@ from typing import Any, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import wrapping
+from sok1x.core.frameworks import wrapping
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2

@@ -6,8 +6,10 @@ from typing import Any, Iterable, Iterator, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import initializers, joining, scoped_tables
+from sok1x.core import joining
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.options import initializers
+from sok1x.core.tables import scoped_tables
 from sok1x.deeprec import stepping, variables
 from sok1x.feature_column.key_column import key_column_of
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, is_eager_outside, variable_scope

@@ -11,7 +11,8 @@ from typing import Any, Callable, List
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.core import alike, wrapping
+from sok1x.core import alike
+from sok1x.core.frameworks import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import ESTIMATORS
 from sok1x.graph_ops.operations import collectives
 from sok1x.launch import launcher

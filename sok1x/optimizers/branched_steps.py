@@ -8,7 +8,8 @@ from typing import Any, Callable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import function_marks, wrapping
+from sok1x.core.eagerly import function_marks
+from sok1x.core.frameworks import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, cond_v2, is_eager_outside
 from sok1x.graph_ops.gradients import provenance
 from sok1x.graph_ops.operations import branches

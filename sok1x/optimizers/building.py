@@ -4,7 +4,9 @@ from typing import Any, List
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, growing_shape, newer_optimizers
+from sok1x.core.eagerly import eager
+from sok1x.core.frameworks import newer_optimizers
+from sok1x.core.tables import growing_shape
 
 
 def build(optimizer: Any, variables: List[Any]) -> None:

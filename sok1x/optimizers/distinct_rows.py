@@ -3,8 +3,9 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import growing_steps, wrapping
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.frameworks import wrapping
+from sok1x.core.tables import growing_steps
 from sok1x.graph_ops.bridge.tensorflow_versions import KerasOptimizer
 from sok1x.graph_ops.operations import embedding, gradient_descent
 

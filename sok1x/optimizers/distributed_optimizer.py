@@ -6,8 +6,9 @@ from typing import Any, Dict, Iterator, List, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import function_marks, keras3, loss_scaling, newer_optimizers
-from sok1x.core.given_numbers import is_number
+from sok1x.core.eagerly import function_marks
+from sok1x.core.frameworks import keras3, loss_scaling, newer_optimizers
+from sok1x.core.options.given_numbers import is_number
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2, Variable
 from sok1x.graph_ops.operations import embedding

@@ -4,7 +4,7 @@ from typing import Any, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
 from sok1x.graph_ops.gradients import provenance, shard_gradients
 from sok1x.graph_ops.operations import collectives

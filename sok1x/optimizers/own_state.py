@@ -3,7 +3,7 @@ from typing import Any, Dict, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import keras3
+from sok1x.core.frameworks import keras3
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, NewKerasOptimizer
 from sok1x.optimizers import unfit
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows

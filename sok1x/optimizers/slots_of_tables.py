@@ -1,7 +1,7 @@
 """Slots of tables, made by optimizers that must know how many rows a variable has."""
 from typing import Any
 
-from sok1x.core import growing_shape
+from sok1x.core.tables import growing_shape
 
 
 class SlotsOfTables:

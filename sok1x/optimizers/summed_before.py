@@ -7,7 +7,7 @@ has given gradients away, it takes these back as they are, or none.
 """
 from typing import Any
 
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
 from sok1x.graph_ops.gradients import provenance
 

@@ -4,7 +4,7 @@ from typing import Any, Callable, Iterable, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import wrapping
+from sok1x.core.frameworks import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import V2
 from sok1x.graph_ops.gradients import provenance
 

@@ -3,8 +3,9 @@ from typing import Any, Iterable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, newer_optimizers
+from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.frameworks import newer_optimizers
 from sok1x.graph_ops.bridge.tensorflow_versions import Trackable
 from sok1x.optimizers import building
 from sok1x.optimizers.own_state import with_own_state

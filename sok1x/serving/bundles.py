@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import tensorflow_errors
-from sok1x.core import own_sessions
+from sok1x.core.tables import own_sessions
 
 PART_BYTES = 64 << 20
 

@@ -5,7 +5,7 @@ from typing import Any, Callable, Optional
 from sok1x import launch
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import NotFoundError
-from sok1x.core.given_numbers import is_integer
+from sok1x.core.options.given_numbers import is_integer
 from sok1x.serving import building, models, saved_models, sources
 from sok1x.serving.building import Options
 from sok1x.serving.tables import FINDERS

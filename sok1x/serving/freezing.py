@@ -2,7 +2,7 @@
 import inspect
 from typing import Any, Callable, Set
 
-from sok1x.core import wrapping
+from sok1x.core.frameworks import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import FREEZING, freezing_modules
 from sok1x.serving.subgraphs import OUR_OPS
 

@@ -5,8 +5,8 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.core import wrapping
-from sok1x.core.stamped_variable import StampedVariable
+from sok1x.core.frameworks import wrapping
+from sok1x.core.tables.stamped_variable import StampedVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, Variable, saved_model_load
 from sok1x.serving.subgraphs import first_of_ours
 

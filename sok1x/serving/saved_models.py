@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.checkpoint import errors, tensorflow_errors
 from sok1x.checkpoint.files import folders
 from sok1x.checkpoint.progress import Progress
-from sok1x.core import own_sessions
+from sok1x.core.tables import own_sessions
 from sok1x.graph_ops.bridge.tensorflow_versions import deprecation
 from sok1x.serving import bundles, parts, sources, table_data, tables
 from sok1x.serving.building import Built

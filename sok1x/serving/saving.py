@@ -7,8 +7,8 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import manifest, prefixes
-from sok1x.core import wrapping
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core.frameworks import wrapping
+from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import (
     ESTIMATORS,
     V2,

@@ -107,8 +107,8 @@ def test_drawings_are_what_their_texts_say():
 def test_the_performance_guide_has_every_option():
     """Of tables and layers; those that every Keras layer or variable has, and what a model says by them, left out."""
     from sok1x import All2AllDenseEmbedding, DistributedEmbedding
-    from sok1x.core.cache_options import CacheOptions
-    from sok1x.core.forgetting_options import ForgettingOptions
+    from sok1x.core.options.cache_options import CacheOptions
+    from sok1x.core.options.forgetting_options import ForgettingOptions
     options = set(CacheOptions._fields) | set(ForgettingOptions._fields)
     for layer in (DistributedEmbedding, All2AllDenseEmbedding):
         options |= set(inspect.signature(layer.__init__).parameters) - {"self", "kwargs"}

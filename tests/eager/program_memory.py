@@ -12,7 +12,7 @@ import tensorflow as tf
 
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
-from sok1x.core import eager  # noqa: E402
+from sok1x.core.eagerly import eager  # noqa: E402
 from sok1x.graph_ops.gradients import marks  # noqa: E402
 
 KERAS, CALLS, FEW = tf.keras.optimizers.legacy, 100, 40

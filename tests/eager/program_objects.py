@@ -16,7 +16,7 @@ from sok1x.checkpoint import CheckpointError  # noqa: E402
 from sok1x.checkpoint.errors import MismatchError  # noqa: E402
 from sok1x.checkpoint.session.tables import tables_of  # noqa: E402
 from sok1x.checkpoint.session.talk import talk  # noqa: E402
-from sok1x.core import eager  # noqa: E402
+from sok1x.core.eagerly import eager  # noqa: E402
 
 DIM, KEYS = 3, 40
 OPTIMIZERS = {"legacy": lambda: tf.keras.optimizers.legacy.Adagrad(0.1), "new": lambda: tf.keras.optimizers.Adam(0.1)}

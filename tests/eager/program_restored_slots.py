@@ -13,7 +13,7 @@ import tensorflow as tf
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
-from sok1x.core import newer_optimizers  # noqa: E402
+from sok1x.core.frameworks import newer_optimizers  # noqa: E402
 
 DIM = 3
 TRAIN = tf.compat.v1.train

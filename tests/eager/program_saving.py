@@ -14,7 +14,7 @@ tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
 from sok1x.checkpoint.session.tables import tables_of  # noqa: E402
-from sok1x.core import eager  # noqa: E402
+from sok1x.core.eagerly import eager  # noqa: E402
 
 DIM, KEYS, BATCH = 3, 20, 8
 KERAS = tf.keras.optimizers

@@ -14,7 +14,7 @@ sys.path.insert(0, sys.argv[1])
 import keras_fit  # noqa: E402
 
 import sok1x as sok  # noqa: E402
-from sok1x.core.shard_variable import ShardVariable  # noqa: E402
+from sok1x.core.tables.shard_variable import ShardVariable  # noqa: E402
 
 comm = MPI.COMM_WORLD
 backend = tf.keras.backend

@@ -130,6 +130,21 @@ def test_ranks_that_can_never_meet_fail_soon():
     assert not any(job.warnings)
 
 
+def test_of_eager_ops_the_words_are_of_functions_not_of_sessions():
+    """Such an op's index is made of its digest; a warning and the error say what to look at there."""
+    job = Job(2, stall=2.0, deadlock=10.0)
+    for rank, name in enumerate(("ads/lookup", "items/lookup")):
+        one = ready(rank, name=name)
+        job.ranks[rank].announce(one._replace(op=one.op._replace(index=one.op.digest >> 1)))
+    for _ in range(46):
+        job.settle(0.25)
+    told = [job.ranks[0].job_error.message] + [text for texts in job.warnings for text in texts]
+    assert len(told) > 1
+    for text in told:
+        assert "MonitoredTrainingSession" not in text and "order" in text, text
+    assert "Every rank must call the same layers and functions" in told[0] and "dataset.repeat()" in told[0]
+
+
 def test_a_rank_that_is_slow_is_not_hit():
     job = Job(2, deadlock=10.0)
     job.ranks[0].announce(ready(0))

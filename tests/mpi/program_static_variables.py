@@ -9,8 +9,8 @@ import tensorflow.compat.v1 as tf
 from static_model import RANK, N, rows_of, world
 
 import sok1x as sok
-from sok1x.core import table_root
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.tables import table_root
 from sok1x.graph_ops.stores.placement import Placement
 from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
 

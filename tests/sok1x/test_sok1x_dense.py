@@ -11,7 +11,7 @@ from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
 from sok1x.core import broadcast
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge import bridge, op_functions, op_types
 from sok1x.graph_ops.bridge.errors import INTERNAL, CallError
 from sok1x.graph_ops.operations import collectives

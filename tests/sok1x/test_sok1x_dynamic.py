@@ -8,7 +8,7 @@ from sok1x_cases import dense_layer, graph, session, sparse_layer
 
 import sok1x as sok
 from sok1x.checkpoint.errors import MismatchError
-from sok1x.core import growing_slots
+from sok1x.core.tables import growing_slots
 from sok1x.graph_ops.stores import growth, known_slots
 
 v1 = tf

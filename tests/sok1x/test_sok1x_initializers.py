@@ -4,7 +4,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from sok1x_cases import dense_layer, graph, session
 
-from sok1x.core import initializers
+from sok1x.core.options import initializers
 
 KERAS = tf.keras.initializers
 

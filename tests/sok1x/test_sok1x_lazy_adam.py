@@ -6,7 +6,7 @@ from adam_twins import DIM, ROWS, StockAdam, StockLazy, Twins, applied, check, f
 from sok1x_cases import graph, session
 
 import sok1x as sok
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.tf.keras.optimizers.adam import Adam
 from sok1x.tf.keras.optimizers.lazy_adam import LazyAdamOptimizer
 

@@ -9,7 +9,7 @@ from ranks import run_ranks
 from sok1x_cases import graph, session
 
 import sok1x as sok
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core.tables.shard_variable import ShardVariable
 
 pytestmark = pytest.mark.skipif(tf.__version__.startswith("1."), reason="TensorFlow 1.15 has none of them")
 HERE = os.path.dirname(os.path.abspath(__file__))

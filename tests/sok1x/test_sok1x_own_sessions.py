@@ -3,7 +3,7 @@ import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.checkpoint.session import talk
-from sok1x.core import own_sessions
+from sok1x.core.tables import own_sessions
 
 
 def test_they_see_what_the_programs_sessions_see(tmp_path, monkeypatch):

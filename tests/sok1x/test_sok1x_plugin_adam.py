@@ -9,7 +9,7 @@ from adam_twins import StockAdam, Twins, applied, check, functions, slots, updat
 from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core.tables.shard_variable import ShardVariable
 
 v1 = tf
 Adam = sok.optimizers.Adam

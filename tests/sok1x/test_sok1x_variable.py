@@ -10,7 +10,7 @@ from sok1x_cases import dense_layer, graph, session, sparse_layer
 
 import sok1x as sok
 from sok1x import EmbeddingVariable
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.embeddings.layer import EmbeddingLayer
 
 v1 = tf

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from sok1x import launch
-from sok1x.core import weights_owner
+from sok1x.core.frameworks import weights_owner
 
 TABLE = types.SimpleNamespace(index=[object()], table=types.SimpleNamespace(name="ads"))
 

@@ -2,7 +2,7 @@
 import functools
 import inspect
 
-from sok1x.core import wrapping
+from sok1x.core.frameworks import wrapping
 
 
 class Theirs:

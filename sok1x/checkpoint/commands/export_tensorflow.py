@@ -116,7 +116,7 @@ def _session(tf: Any, output: str, wanted: int) -> Iterator[Any]:
     wanted: about how many bytes it writes.
     """
     from sok1x.checkpoint import tensorflow_errors  # imports TensorFlow
-    from sok1x.core import own_sessions
+    from sok1x.core.tables import own_sessions
     with tf.Graph().as_default(), tf.Session(config=own_sessions.config()) as session:
         with tensorflow_errors.refusals(output, wanted):
             yield session

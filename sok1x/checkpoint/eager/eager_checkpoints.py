@@ -22,8 +22,9 @@ from sok1x.checkpoint.files import folders
 from sok1x.checkpoint.savers import one_rank
 from sok1x.checkpoint.session.tables import let_leave
 from sok1x.checkpoint.session.talk import talk
-from sok1x.core import eager, wrapping
+from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.frameworks import wrapping
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import (
     checkpoint_management,

@@ -17,8 +17,8 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.savers import one_rank
-from sok1x.core import shard_variable
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core.tables import shard_variable
+from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects
 
 TOKEN = "sok1x/save"

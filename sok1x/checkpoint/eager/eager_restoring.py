@@ -11,8 +11,9 @@ from sok1x.checkpoint.eager.eager_places import Mark, Place
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, MismatchError
 from sok1x.checkpoint.files import prefixes
 from sok1x.checkpoint.session.talk import talk
-from sok1x.core import eager, eager_slots, shard_variable
+from sok1x.core.eagerly import eager, eager_slots
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.tables import shard_variable
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects

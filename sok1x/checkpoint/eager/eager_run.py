@@ -14,7 +14,8 @@ from sok1x.checkpoint.session.restoring import Restored, Restoring
 from sok1x.checkpoint.session.saving import Saving
 from sok1x.checkpoint.session.tables import TableState, tables_of
 from sok1x.checkpoint.session.talk import talk
-from sok1x.core import eager, shard_variable
+from sok1x.core.eagerly import eager
+from sok1x.core.tables import shard_variable
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
 
 _STEPS, _REST = "sok1x_steps", "rest"

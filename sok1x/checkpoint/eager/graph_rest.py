@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.files import former_names
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, checkpoint_objects
 
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"

@@ -15,8 +15,9 @@ from sok1x.checkpoint.files import shard_names, slot_names
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.files.reading import TableSource, Wanted
 from sok1x.checkpoint.session.tables import TableState
-from sok1x.core import eager, own_sessions
+from sok1x.core.eagerly import eager
 from sok1x.core.graph_keys import GraphKeys
+from sok1x.core.tables import own_sessions
 
 
 def former(name: str, tables: Iterable[Any]) -> str:

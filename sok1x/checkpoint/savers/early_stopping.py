@@ -11,7 +11,8 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint.session.schedule import Schedule
 from sok1x.checkpoint.session.talk import talk
-from sok1x.core import alike, wrapping
+from sok1x.core import alike
+from sok1x.core.frameworks import wrapping
 
 _MODULE = "tensorflow_estimator.python.estimator.early_stopping"
 _WHAT = "a hook asks whether to stop early"

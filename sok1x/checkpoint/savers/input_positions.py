@@ -10,7 +10,8 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.core import alike, wrapping
+from sok1x.core import alike
+from sok1x.core.frameworks import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects
 
 

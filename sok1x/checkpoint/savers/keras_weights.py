@@ -12,8 +12,8 @@ from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.files import prefixes
 from sok1x.checkpoint.savers import caches
-from sok1x.core import wrapping
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core.frameworks import wrapping
+from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_LOADERS, KERAS_MODELS, KERAS_WRITERS
 
 _savers: Any = weakref.WeakKeyDictionary()  # model -> its Saver

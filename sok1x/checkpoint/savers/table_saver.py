@@ -28,8 +28,9 @@ from sok1x.checkpoint.session import slots_anew
 from sok1x.checkpoint.session.dense_saver import VariablesSaver
 from sok1x.checkpoint.session.tables import TableState, let_leave, tables_of
 from sok1x.checkpoint.session.talk import talk
-from sok1x.core import sessions, wrapping
+from sok1x.core.frameworks import wrapping
 from sok1x.core.graph_keys import GraphKeys
+from sok1x.core.tables import sessions
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, training_util
 from sok1x.graph_ops.stores.step_at import time_of_restore

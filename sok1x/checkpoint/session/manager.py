@@ -9,8 +9,8 @@ from sok1x.checkpoint.session import dense_saver
 from sok1x.checkpoint.session.restoring import Restoring
 from sok1x.checkpoint.session.saving import Saving
 from sok1x.checkpoint.session.tables import tables_of
-from sok1x.core import eager
-from sok1x.core.given_numbers import is_integer, whole
+from sok1x.core.eagerly import eager
+from sok1x.core.options.given_numbers import is_integer, whole
 
 
 class CheckpointManager:

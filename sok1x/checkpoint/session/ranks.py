@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.core import eager
+from sok1x.core.eagerly import eager
 from sok1x.graph_ops.operations.gather_bytes import gather_bytes
 
 

@@ -14,7 +14,7 @@ from sok1x.checkpoint.session.preparing import Prepared, prepare
 from sok1x.checkpoint.session.ranks import Ranks, expect_seen
 from sok1x.checkpoint.session.tables import TableState
 from sok1x.checkpoint.session.transfer import Transfer
-from sok1x.core import eager
+from sok1x.core.eagerly import eager
 from sok1x.graph_ops.transfer import shard_transfer
 
 _REPLACED = ("Another job has replaced or removed the checkpoint in {} while it was being restored, so that what has "

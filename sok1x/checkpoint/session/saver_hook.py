@@ -17,7 +17,7 @@ from sok1x.checkpoint.session.stop_hook import check_alike, save_now
 from sok1x.checkpoint.session.tables import tables_of
 from sok1x.checkpoint.session.talk import talk
 from sok1x.checkpoint.session.told_to_end import Signals, signals_of, told_to_end
-from sok1x.core.given_numbers import is_number, whole
+from sok1x.core.options.given_numbers import is_number, whole
 from sok1x.graph_ops.bridge.tensorflow_versions import training_util
 
 

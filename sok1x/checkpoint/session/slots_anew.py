@@ -3,7 +3,8 @@ from typing import Any, Iterable, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core import eager, growing_slots
+from sok1x.core.eagerly import eager
+from sok1x.core.tables import growing_slots
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
 from sok1x.graph_ops.stores import initial
 

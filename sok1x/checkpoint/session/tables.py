@@ -4,10 +4,11 @@ from typing import Any, Collection, Dict, Iterable, List, NamedTuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.files import shard_names
-from sok1x.core import eager, slots
+from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.frameworks import slots
 from sok1x.core.graph_keys import GraphKeys
-from sok1x.core.shard_variable import ShardVariable
+from sok1x.core.tables.shard_variable import ShardVariable
 
 
 class TableState(NamedTuple):

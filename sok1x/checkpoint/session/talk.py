@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.session.ranks import Ranks
-from sok1x.core import own_sessions
+from sok1x.core.tables import own_sessions
 from sok1x.graph_ops.bridge import plan, tensorflow_versions
 
 # Of a rank that waits for others which do not save, restore, dump or load: what the coordinator's words leave open.

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.session.tables import TableState
-from sok1x.core import eager
+from sok1x.core.eagerly import eager
 from sok1x.graph_ops.bridge import tensorflow_versions
 from sok1x.graph_ops.transfer import shard_transfer
 

@@ -4,7 +4,7 @@ from typing import Any, Iterator, List
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core.given_numbers import is_number
+from sok1x.core.options.given_numbers import is_number
 from sok1x.graph_ops.bridge.tensorflow_versions import loss_scales as scales
 
 

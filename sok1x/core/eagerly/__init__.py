@@ -1,0 +1,12 @@
+"""Tables in eager execution.
+
+    eager           the graph of a table's ops, and what runs them
+    eager_slots     names of variables, and slots
+    eager_steps     steps by gradients that no lookup has made
+    eager_clipping  what must not be clipped
+    function_marks  what is known of gradients, in and out of a tf.function
+    forward_mode    what a ForwardAccumulator cannot differentiate
+    horovod_eager   what Horovod must leave alone
+    strategies      `tf.distribute`
+    trace_types     tables as arguments of a tf.function
+"""

@@ -1,0 +1,49 @@
+"""Gradients that a `tf.GradientTape` makes of a table's value or of numbered rows of it, as of a regularizer.
+
+Those of tf.gradients the graph tells, by which op they differentiate (stamped_variable.py). A tape goes past that: what
+it gives is looked at here, so that whoever clips or exchanges such a gradient knows that it is a rank's own. In a
+tf.Graph its rows are stamped here too; in eager execution they are when a step is taken (eager_steps.py).
+"""
+from typing import Any, Callable
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.core.frameworks import wrapping
+from sok1x.graph_ops.bridge.tensorflow_versions import in_plain_graph, nest
+from sok1x.graph_ops.gradients import row_numbers, shard_gradients
+from sok1x.graph_ops.stores import stamps
+
+
+def watch() -> None:
+    """From now on tapes note their gradients of tables.
+
+    Example:
+        >>> from sok1x.core.frameworks import tape_gradients
+        >>> tape_gradients.watch()
+    """
+    wrapping.wrap(tf.GradientTape, "gradient", _noting)
+
+
+def _noting(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        found = stock(self, target, sources, *args, **kwargs)
+        variables = nest.flatten(sources)
+        if not any(hasattr(variable, "table_variables") for variable in variables):
+            return found
+        return nest.pack_sequence_as(sources, [
+            _noted(each, variable) if each is not None and hasattr(variable, "table_variables") else each
+            for each, variable in zip(nest.flatten(found), variables)])
+
+    return gradient
+
+
+def _noted(gradient: Any, variable: Any) -> Any:
+    """The gradient of a table as another tensor, for this one may be that of other variables too."""
+    name, slices = variable.table.name, isinstance(gradient, tf.IndexedSlices)
+    if slices and (not in_plain_graph() or row_numbers.are_all_of(gradient.indices, name)):
+        return gradient
+    rows = gradient.indices if slices else None
+    with tf.control_dependencies([stamps.mark(variable.table_variables, rows)] if in_plain_graph() else []):
+        values = tf.identity(gradient.values if slices else gradient)
+    shard_gradients.add(name, values, rows)
+    return tf.IndexedSlices(values, rows, gradient.dense_shape) if slices else values

@@ -1,0 +1,55 @@
+"""The root of the graph, where tables are made whatever scopes are open, and the names that they get there."""
+import contextlib
+from typing import Iterator
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.core.eagerly import eager, strategies
+from sok1x.graph_ops.bridge.tensorflow_versions import deprecation, tf_ops
+
+
+@contextlib.contextmanager
+def room() -> Iterator[None]:
+    """Where a table's variables are made.
+
+    Raises:
+        ValueError: eager execution of TensorFlow 1.15 is on, or a strategy that tables do not take.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core.tables import table_root
+        >>> with tf.Graph().as_default(), tf.name_scope("anywhere"), table_root.room():
+        ...     tf.constant(7, name="seven").name
+        'seven:0'
+    """
+    if tf.executing_eagerly() and not eager.is_on():
+        raise ValueError(
+            "sok1x makes tables in a tf.Graph: got eager execution of TensorFlow 1.15; remove "
+            "tf.enable_eager_execution(), or build the model under `with tf.Graph().as_default():`")
+    strategies.current()  # or words about it
+    # init_scope leaves functions, control flow and control dependencies; the empty scope leaves name scopes.
+    # TensorFlow warns of an argument that it passes itself to every resource variable.
+    with tf.init_scope(), tf_ops.name_scope(None), deprecation.silence():
+        yield
+
+
+def unique_name(name: str, taken: bool = False) -> str:
+    """A name that no table has yet.
+
+    Args:
+        name: the name itself, or what it begins with.
+        taken: whether no other gets it from now on, though nothing of that name is made.
+
+    Returns:
+        A str.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core.tables import table_root
+        >>> with tf.Graph().as_default():
+        ...     [table_root.unique_name("items", taken=True) for _ in range(2)]
+        ['items', 'items_1']
+    """
+    if tf.executing_eagerly():
+        return eager.unique_name(name)
+    return str(tf.get_default_graph().unique_name(name, mark_as_used=taken))
