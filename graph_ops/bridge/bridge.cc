@@ -77,12 +77,14 @@ class CallsOp : public tf::AsyncOpKernel {
     if (manager == nullptr) return tf::Status();
     std::vector<int64_t> ids;
     for (const Queued& each : queued) ids.push_back(each.info.id);
+    Queue::Get()->Coming(ids);  // the step may be given up at any moment from the next line on
     Request* const first = queued[0].request;
     first->cancellation = manager->get_cancellation_token();
     first->cancellable = manager->RegisterCallback(first->cancellation, [ids] {
       for (int64_t id : ids) Queue::Get()->Cancel(id);
     });
     if (first->cancellable) return tf::Status();
+    Queue::Get()->NotComing(ids);
     return tf::errors::Cancelled("sok1x: the step was cancelled before op '", first->label, "' began");
   }
 

@@ -42,10 +42,11 @@ bool Is(const std::string& function, std::initializer_list<const char*> names) {
 bool MayLieInVariable(const tf::Edge& edge) {
   static const std::set<std::string> kHandOn = {
       "AddN", "Bitcast", "BroadcastTo", "Cast", "CheckNumerics", "Concat", "ConcatV2", "ConjugateTranspose",
-      "EnsureShape", "Enter", "Exit", "ExpandDims", "GuaranteeConst", "Identity", "IdentityN", "Max", "Mean", "Merge",
-      "Min", "NextIteration", "Pack", "Pad", "PadV2", "PartitionedCall", "PlaceholderWithDefault", "PreventGradient",
-      "Print", "Prod", "RandomShuffle", "Reshape", "ReverseV2", "Slice", "Snapshot", "Split", "SplitV", "Squeeze",
-      "StatefulPartitionedCall", "StopGradient", "StridedSlice", "Sum", "Switch", "Tile", "Transpose", "Unpack"};
+      "EnsureShape", "Enter", "EuclideanNorm", "Exit", "ExpandDims", "GuaranteeConst", "Identity", "IdentityN",
+      "MatrixBandPart", "Max", "Mean", "Merge", "Min", "MirrorPad", "NextIteration", "Pack", "Pad", "PadV2",
+      "PartitionedCall", "PlaceholderWithDefault", "PreventGradient", "Print", "Prod", "RandomShuffle", "Reshape",
+      "Reverse", "ReverseV2", "Slice", "Snapshot", "Split", "SplitV", "Squeeze", "StatefulPartitionedCall",
+      "StopGradient", "StridedSlice", "Sum", "Switch", "Tile", "Transpose", "Unpack"};
   std::vector<const tf::Edge*> look = {&edge};
   std::set<const tf::Node*> seen;
   while (!look.empty()) {

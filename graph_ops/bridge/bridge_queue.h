@@ -8,6 +8,7 @@
 #include <deque>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 
 #include "bridge_clock.h"
 #include "bridge_request.h"
@@ -76,10 +77,27 @@ class Queue {
     return refused_;
   }
 
+  // Requests that may be cancelled from now on, though they come later, or not at all: see Push and NotComing.
+  void Coming(const std::vector<int64_t>& ids) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (int64_t id : ids) coming_[id] = false;
+  }
+
+  void NotComing(const std::vector<int64_t>& ids) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (int64_t id : ids) coming_.erase(id);
+  }
+
   // TensorFlow has given up the step of request `id`. The request may have finished meanwhile: hence not its pointer.
+  // Of one that is still coming it is told behind it.
   void Cancel(int64_t id) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
+      const auto coming = coming_.find(id);
+      if (coming != coming_.end()) {
+        coming->second = true;
+        return;
+      }
       cancelled_.push_back(id);
       size_.fetch_add(1, std::memory_order_release);
     }
@@ -109,6 +127,7 @@ class Queue {
         refused = close_status_;
         refused_ += queued.size();
       }
+      for (const Queued& each : queued) Came(each.info.id);
     }
     if (refused.ok()) {
       ready_.notify_one();
@@ -162,6 +181,14 @@ class Queue {
     return Take(infos, capacity, count);
   }
 
+  // Whether there has been a Wake that nobody has heard of yet.
+  bool TakeWake() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const bool woken = woken_;
+    woken_ = false;
+    return woken;
+  }
+
   // Takes requests alone, as many as are there, up to `capacity`; looks for the first of them for spin_us.
   int More(int64_t spin_us, RequestInfo* infos, int capacity) {
     const int64_t end = MonotonicMicroseconds() + spin_us;
@@ -186,9 +213,20 @@ class Queue {
     size_.store(queue_.size() + cancelled_.size() + ended_.size(), std::memory_order_release);
   }
 
+  // A request that was coming is in the queue, or has been refused.
+  void Came(int64_t id) {
+    const auto coming = coming_.find(id);
+    if (coming == coming_.end()) return;
+    if (coming->second && open_) {
+      cancelled_.push_back(id);
+      size_.fetch_add(1, std::memory_order_release);
+    }
+    coming_.erase(coming);
+  }
+
+  // A Wake stays until it is told by a 0, or by TakeWake: who is given requests may run them and come again at once.
   int Take(RequestInfo* infos, int capacity, int* count) {
     std::lock_guard<std::mutex> lock(mutex_);
-    woken_ = false;
     int taken = 0;
     if (!queue_.empty()) {
       TakeRequests(infos, capacity, count);
@@ -204,6 +242,8 @@ class Queue {
       ended_.pop_front();
       *count = 1;
       taken = 3;
+    } else {
+      woken_ = false;
     }
     size_.store(queue_.size() + cancelled_.size() + ended_.size(), std::memory_order_release);
     return taken;
@@ -212,6 +252,7 @@ class Queue {
   std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<Queued> queue_;
+  std::unordered_map<int64_t, bool> coming_;  // whether they have been cancelled
   std::deque<int64_t> cancelled_;
   std::deque<std::pair<uint64_t, bool>> ended_;
   std::atomic<size_t> size_{0};

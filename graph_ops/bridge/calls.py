@@ -95,6 +95,7 @@ class Calls:
     def __init__(self, contexts, library):
         self._contexts, self._library = contexts, library
         self._known = {}
+        self._former = {}  # forgotten, as there were too many; what C++ has decided may still read what they made
 
     def of(self, request):
         """The Call of a request.
@@ -105,6 +106,7 @@ class Calls:
         call = self._known.get(request.kernel)
         if call is None:
             if len(self._known) >= _KERNELS_REMEMBERED:
+                self._former = dict(self._known)
                 self._forget(list(self._known))
             call = self._known[request.kernel] = Call(request, self._contexts)
         return call
@@ -115,6 +117,7 @@ class Calls:
         if context is None:
             return None
         self._forget([kernel for kernel, call in self._known.items() if call.context is context])
+        self._former = {kernel: call for kernel, call in self._former.items() if call.context is not context}
         return context.number
 
     def _forget(self, kernels):

@@ -172,7 +172,9 @@ class LaneRanks(Meeting):
                 shape = count, self._world.size, info.width
                 headers = np.frombuffer((_I64 * int(np.prod(shape))).from_address(info.headers),
                                         np.int64).reshape(shape).copy()
-            error, self._error = self._error, None
+            error: Optional[BaseException] = None
+            if info.kind == FAILED:
+                error, self._error = self._error, None
             if info.code < 0 and error is None:
                 error = CallError(INTERNAL, "an exchange on {} failed: its library reports an error".format(
                     self._world.name))

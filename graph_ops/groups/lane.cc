@@ -85,7 +85,7 @@ int Lane::Take(int64_t spin_us, int64_t wait_us, const Inbox* inbox, int64_t pau
     if (kind != kRequests) return kind;
     Gather(infos, capacity, count);
     if (lane_us >= 0 && allowed_.load()) *count = RunAll(infos, capacity, *count);
-    if (wait_us >= 0) break;  // other ranks may have something to say
+    if (wait_us >= 0 || Queue::Get()->TakeWake()) break;  // other ranks may have something to say, or another thread
   }
   return kind;
 }

@@ -51,7 +51,7 @@ struct EventInfo {
   int64_t count;               // of requests
   const RequestInfo* requests;
   const int64_t* numbers;      // [count]: held: their tickets; else the decisions'
-  const int64_t* headers;      // of those that are left, [N, count, width]
+  const int64_t* headers;      // of those that are left, [count, N, width]
   int64_t width;
   int64_t source;              // of a message: its rank; 0 on rank 0 itself: what the leader says; to be sent: to whom
   const char* data;            // a message; why requests have failed

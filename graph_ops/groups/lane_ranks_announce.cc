@@ -1,6 +1,7 @@
 // See lane_ranks.h: how groups are prepared and announced.
 #include <algorithm>
 
+#include "../bridge/bridge_calls.h"
 #include "choice.h"
 #include "lane_ranks.h"
 
@@ -14,7 +15,7 @@ bool Initialized(const RequestInfo* member) {
   for (const auto& variable : request->variables) {
     if (variable.get() == nullptr) return false;
     tf::tf_shared_lock lock(*variable->mu());
-    if (!variable->is_initialized) return false;
+    if (!HasValue(variable.get())) return false;
   }
   return true;
 }

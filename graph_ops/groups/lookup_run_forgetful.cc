@@ -101,7 +101,7 @@ void LookupRun::ReachSlots() {
       tf::core::RefCountPtr<tf::Var> found = FindVariable(request, slot.container, slot.name);
       if (found == nullptr) continue;
       tf::tf_shared_lock lock(*found->mu());
-      if (!found->is_initialized) continue;
+      if (!HasValue(found.get())) continue;
       reached_[t].push_back({static_cast<int>(request->variables.size()), slot.value});
       request->variables.push_back(std::move(found));
     }
