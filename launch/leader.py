@@ -16,7 +16,7 @@ from .batches import Batch, Decided
 from .bundles import Bundle
 from .deadlock import DeadlockWatch, deadlock_error
 from .ending import Ending
-from .errors import CANCELLED, INTERNAL, LaunchError
+from .errors import CANCELLED, INTERNAL, LaunchError, is_eager
 from .hosts import rank_list
 from .lane import FIRST, Lane
 from .left_alone import LeftRanks
@@ -291,7 +291,7 @@ class Leader:
             op = min(others, key=lambda op: op.queues[rank][0][1])
             return "has waited {1:.0f} s for op '{0}', which {2} did not announce".format(
                 op.name, now - op.queues[rank][0][1], rank_list(op.missing()))
-        length = self._plans.length(*self._pairing.place_of(rank, asked))
+        length = None if is_eager(asked.key) else self._plans.length(*self._pairing.place_of(rank, asked))
         if length is not None and length <= asked.key.index:
             return "has built only {} ops in this graph, and this is number {}".format(length, asked.key.index)
         if self._last is None:

@@ -141,8 +141,17 @@ def test_of_eager_ops_the_words_are_of_functions_not_of_sessions():
     told = [job.ranks[0].job_error.message] + [text for texts in job.warnings for text in texts]
     assert len(told) > 1
     for text in told:
-        assert "MonitoredTrainingSession" not in text and "order" in text, text
+        assert "MonitoredTrainingSession" not in text and "in this graph" not in text and "order" in text, text
     assert "Every rank must call the same layers and functions" in told[0] and "dataset.repeat()" in told[0]
+
+
+def test_a_slow_rank_has_no_graph_to_be_behind_in_eagerly():
+    job = Job(2, stall=2.0)
+    one = ready(0, name="ads/lookup")
+    job.ranks[0].announce(one._replace(op=one.op._replace(index=one.op.digest >> 1)))
+    for _ in range(10):
+        job.settle(0.25)
+    assert "Rank 1 has announced no op yet" in job.warnings[0][0] and "graph" not in job.warnings[0][0], job.warnings
 
 
 def test_a_rank_that_is_slow_is_not_hit():
