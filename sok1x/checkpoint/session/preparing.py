@@ -1,5 +1,5 @@
 """Tables' variables made ready for a restore: what a checkpoint does not say is as in a new session."""
-from typing import List, Sequence
+from typing import List, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -19,7 +19,7 @@ class Prepared:
     Attributes:
         variables: all that is this rank's of it, and its clock, which loading a table that forgets needs. known:
             whether each is initialized, bool []s. parts: those besides the rows that have a value for each row. count:
-            rows in use, int64 []; None for a table without an index.
+            rows in use, int64 []; None for a table without an index. rows: V that it begins with.
     """
 
     def __init__(self, table: TableState) -> None:
@@ -27,6 +27,7 @@ class Prepared:
         self.known = [variable.is_initialized() for variable in self.variables]
         self.parts = list(table.parts.values())
         self.count = table.variable.index[-1] if table.variable.index else None
+        self.rows = int(table.variable.table.rows)
 
 
 def prepare(session: tf.Session, tables: Sequence[Prepared], rows: Sequence[int]) -> None:
@@ -36,28 +37,30 @@ def prepare(session: tf.Session, tables: Sequence[Prepared], rows: Sequence[int]
         session: has the variables.
         tables: the tables. rows: of each, how many will be loaded.
     """
-    wanted: List[tf.Variable] = []
+    wanted: List[Tuple[tf.Variable, int]] = []  # each with V of its table
     whole = []  # tables that are initialized, whose rows in use are counted
     for table, rows_of, known in zip(tables, rows, session.run([table.known for table in tables])):
-        wanted += [variable for variable, initialized in zip(table.variables, known) if not initialized]
+        wanted += [(variable, table.rows) for variable, initialized in zip(table.variables, known) if not initialized]
         if all(known) and table.count is not None:
             whole.append((table, rows_of))
     # Rows that are in use now and will not be then leave their slots behind.
     for (table, rows_of), count in zip(whole, session.run([table.count for table, _ in whole]) if whole else ()):
         if count > rows_of:
-            wanted += table.parts
+            wanted += [(part, table.rows) for part in table.parts]
     for batch in _batches(wanted):
         # Of a table the rows alone: by its `initializer` all that lies beside them would come at once.
         session.run([variable._initializer_op for variable in batch])
 
 
-def _batches(variables: Sequence[tf.Variable]) -> List[List[tf.Variable]]:
+def _batches(variables: Sequence[Tuple[tf.Variable, int]]) -> List[List[tf.Variable]]:
     """As many in one as are small together."""
     batches: List[List[tf.Variable]] = []
     left = 0
-    for variable in variables:
-        numbers = variable.initial_value.shape.num_elements()  # None where a table grows
-        nbytes = TOGETHER_BYTES if numbers is None else numbers * variable.dtype.base_dtype.size
+    for variable, rows in variables:
+        shape = variable.initial_value.shape
+        # Where a table grows that says nothing of V; its index has some twice as many slots.
+        numbers = shape.num_elements() or 2 * rows * (variable.shape[1:].num_elements() or 1)
+        nbytes = numbers * variable.dtype.base_dtype.size
         if not batches or nbytes > left:
             batches.append([])
             left = TOGETHER_BYTES

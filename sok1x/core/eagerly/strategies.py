@@ -22,18 +22,21 @@ def current() -> Any:
         A `tf.distribute.Strategy`; None without one.
 
     Raises:
-        ValueError: it has several replicas in this process, or is of a kind that has variables elsewhere.
+        ValueError: it has several replicas in this process, or is of a kind that has variables elsewhere; in a graph
+            it is another than OneDeviceStrategy.
 
     Example:
         >>> from sok1x.core.eagerly import strategies
         >>> strategies.current() is None
         True
     """
-    if not eager.is_on() or not tf.distribute.has_strategy():
+    if not tf.distribute.has_strategy():
         return None
     found = tf.distribute.get_strategy()
     if type(found).__name__ in _ONE:
         return found
+    if not eager.is_on():
+        raise _refusal(found, "in a graph")
     if not isinstance(found.extended, mirrored_strategy.MirroredExtended):
         raise _refusal(found, "of this kind")
     _expect_one_replica(found)
@@ -49,10 +52,12 @@ def _expect_one_replica(strategy: Any) -> None:
 
 def _refusal(strategy: Any, what: str) -> ValueError:
     return ValueError((
-        "sok1x: got a table under a tf.distribute.{} {}, expected no strategy, OneDeviceStrategy, or MirroredStrategy "
-        "or MultiWorkerMirroredStrategy with one replica: a table is spread over ranks, one process for each device. "
-        "Start the ranks with mpiexec or horovodrun (mpiexec -np N python train.py), without TF_CONFIG; show each one "
-        "its own GPU (tf.config.set_visible_devices), and take sok1x.DistributedOptimizer for the dense variables"
+        "sok1x: got a table under a tf.distribute.{} {}, expected no strategy, OneDeviceStrategy, or, in TensorFlow 2's "
+        "eager execution, MirroredStrategy or MultiWorkerMirroredStrategy with one replica: a table is spread over "
+        "ranks, one process for each device. Start the ranks with mpiexec or horovodrun (mpiexec -np N python "
+        "train.py), without TF_CONFIG or an Estimator's train_distribute; show each one its own GPU "
+        "(tf.config.set_visible_devices, visible_device_list), and take sok1x.DistributedOptimizer for the dense "
+        "variables"
     ).format(type(strategy).__name__, what))
 
 
