@@ -52,8 +52,8 @@ def _expect_one_replica(strategy: Any) -> None:
 
 def _refusal(strategy: Any, what: str) -> ValueError:
     return ValueError((
-        "sok1x: got a table under a tf.distribute.{} {}, expected no strategy, OneDeviceStrategy, or, in TensorFlow 2's "
-        "eager execution, MirroredStrategy or MultiWorkerMirroredStrategy with one replica: a table is spread over "
+        "sok1x: got a table under a tf.distribute.{} {}, expected no strategy, OneDeviceStrategy, or, in TensorFlow "
+        "2's eager execution, MirroredStrategy or MultiWorkerMirroredStrategy with one replica: a table is spread over "
         "ranks, one process for each device. Start the ranks with mpiexec or horovodrun (mpiexec -np N python "
         "train.py), without TF_CONFIG or an Estimator's train_distribute; show each one its own GPU "
         "(tf.config.set_visible_devices, visible_device_list), and take sok1x.DistributedOptimizer for the dense "
