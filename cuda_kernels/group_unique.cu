@@ -51,7 +51,7 @@ SOK_KERNEL sok1x_group_unique_number(const UniqueMember* SOK_RESTRICT members, c
         const i64 tile = place / GROUP_TILE, t = member_of_tile[tile];
         const UniqueMember& m = members[t];
         const i64 i = place - starts[t] * GROUP_TILE;
-        return i < m.n && tables[m.first_slot + m.inverse[i]] == (u32)i + 1 ? 1u : 0u;
+        return i < m.n && tables[m.first_slot + (u32)m.inverse[i]] == (u32)i + 1 ? 1u : 0u;
       },
       [=](i64 place, u64 before, u32 first) {
         if (first) rank[place] = (i32)before;
@@ -72,7 +72,7 @@ SOK_KERNEL sok1x_group_unique_inverse(const UniqueMember* SOK_RESTRICT members, 
     const i64 i = (tile - begin) * GROUP_TILE + warp_lane();
     if (i == 0) counts[t] = before_tile[starts[t + 1]] - before;
     if (i < m.n) {
-      const i64 first = (i64)tables[m.first_slot + m.inverse[i]] - 1;
+      const i64 first = (i64)tables[m.first_slot + (u32)m.inverse[i]] - 1;
       const i64 number = rank[begin * GROUP_TILE + first] - before;
       if (first == i) m.values[number] = key_in(m.keys, m.key_type, i);
       m.inverse[i] = (i32)number;

@@ -2,8 +2,8 @@
 //
 // Key and row of a slot lie side by side, int64 both: one cache miss for a lookup where two arrays would cost two.
 // A slot is empty iff its row is -1, whatever its key, so every int64 is a legal key. Capacity is a power of two.
-// A key's slots start at the low bits of mix64(key) and go on cyclically; keys are never taken out, but by
-// an insertion that fails, of its own.
+// A key's slots start at the low bits of mix64(key) and go on cyclically; keys are taken out by an
+// insertion that fails, of its own, and by index_rows.cu, which leaves no empty slot between a key and its beginning.
 #ifndef SOK1X_HASH_INDEX_CUH
 #define SOK1X_HASH_INDEX_CUH
 #include "common.cuh"

@@ -28,11 +28,11 @@ const i64 kMovedRows = 4;  // of a team of threads: as in cache_rows.py
 
 // As insert_where_free, by kernels; numbers that the table keeps are on the GPU.
 void launch_where_free(Step* step, const InsertMember& m) {
-  const i64 values_bytes = 4 * m.fresh * m.dim, state_bytes = scan_state_bytes(m.n);
+  const i64 values_bytes = (4 * m.fresh * m.dim + 7) / 8 * 8, state_bytes = scan_state_bytes(m.n);
   char* const memory = step->memory(values_bytes + 8 * m.fresh + 8 + state_bytes + 4 * m.fresh);
   if (step->error) return;
   float* const values = (float*)memory;  // rows are copied 16 bytes at a time
-  i64* const keys = (i64*)(memory + (values_bytes + 7) / 8 * 8);
+  i64* const keys = (i64*)(memory + values_bytes);
   i64* const given = keys + m.fresh;
   char* const state = (char*)(given + 1);
   i32* const rows = (i32*)(state + state_bytes);

@@ -197,6 +197,7 @@ int partition(GroupWork* work, const PartitionMember* members, i64 count, const 
     step.clear(counts, 8 * ranks * count);
     return step.error;
   }
+  if (tiles * kTile > kMost) return GROUP_TOO_MANY;  // places are int32
   const auto at = step.place(members, count, {&starts, &of_inverse});
   const i64 state_bytes = scan_state_bytes(places), cleared = state_bytes + 4 * (places + 1);
   char* const state = step.memory(cleared + 4 * ranks * count);

@@ -6,6 +6,7 @@ first process that needs one while others wait for it. What is made then lies be
 files that pip removes with the package; where that folder cannot be written it lies in the folder of compiled GPU
 kernels (kernel_cache.py), under a name that changes with the sources.
 """
+import contextlib
 import fcntl
 import glob
 import hashlib
@@ -104,11 +105,17 @@ def ensure(path: str, what: str, make: Callable[[str], None], force: bool = Fals
 def _note_for_pip(paths: Sequence[str]) -> None:
     """Enters files in the installation's RECORD, so that `pip uninstall`, and an upgrade, removes them."""
     package = os.path.dirname(HERE)
+    inside = [path for path in (os.path.relpath(path, os.path.dirname(package)) for path in paths)
+              if not path.startswith("..")]
+    if not inside:
+        return
     for record in glob.glob(os.path.join(glob.escape(os.path.dirname(package)), "sok1x-*.dist-info", "RECORD")):
-        with open(record, "r+", encoding="utf-8", newline="") as file:
+        # One that cannot be written is no reason to fail.
+        with contextlib.suppress(OSError), open(record, "r+", encoding="utf-8", newline="") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # another process may have compiled the other library
             known = file.read()
-            for path in paths:
-                line = os.path.relpath(path, os.path.dirname(package)).replace(os.sep, "/") + ",,"
-                if not line.startswith("..") and line not in known.splitlines():
+            for path in inside:
+                line = path.replace(os.sep, "/") + ",,"
+                if line not in known.splitlines():
                     file.write(("" if known.endswith("\n") or not known else "\n") + line + "\n")
                     known += line + "\n"

@@ -95,7 +95,7 @@ struct Draw {
   u64 stream;
   i64 pool;
   i32 kind;
-  float a, b, below_b;  // below_b: the largest float less than b, for rounding must not reach b
+  float a, b, most;  // of numbers from a on, below b, or down to it: the largest, for rounding must not reach b
 };
 
 // number: of what is drawn, as row_init.py's `number_of` makes it.
@@ -106,7 +106,7 @@ SOK_DEVICE Draw make_draw(u64 seed, u64 table, i32 number, float a, float b) {
   draw.pool = number >> 3;
   draw.a = a;
   draw.b = b;
-  draw.below_b = a < b ? nextafterf(b, a) : b;
+  draw.most = a < b ? nextafterf(b, a) : a;
   return draw;
 }
 
@@ -120,7 +120,7 @@ SOK_DEVICE Values<LANES> draw_values(const Draw& draw, u64 key, u32 block) {
       for (int l = 0; l < LANES; ++l) {
         const float u = (float)(i32)(x.word[c][l] >> 8) * (1.0f / 16777216);
         const float value = draw.a + (draw.b - draw.a) * u;
-        z.value[c][l] = value < draw.below_b ? value : draw.below_b;
+        z.value[c][l] = value < draw.most ? value : draw.most;
       }
     }
     return z;

@@ -35,11 +35,11 @@ class Draw(NamedTuple):
     pool: int = 0
 
     def numbers(self) -> Tuple[np.ndarray, np.ndarray]:
-        """As the functions below take them: words int64 [2], and float32 [4], a, b, b - a, and the float below b."""
+        """As the functions below take them: words int64 [2], and float32 [4], a, b, b - a, and the largest of them."""
         a, b = np.float32(self.a), np.float32(self.b)
-        below = np.nextafter(b, a, dtype=np.float32) if a < b else b
+        most = np.nextafter(b, a, dtype=np.float32) if a < b else a
         return (np.array([self.stream & _WORD, self.stream >> 32], np.int64),
-                np.array([a, b, b - a, below], np.float32))
+                np.array([a, b, b - a, most], np.float32))
 
 
 def stream_of(seed: int, table: int) -> int:

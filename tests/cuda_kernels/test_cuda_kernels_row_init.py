@@ -145,6 +145,13 @@ def test_uniform_never_reaches_its_upper_bound():
     assert (rows == 3).all()
 
 
+def test_uniform_from_above():
+    """As TensorFlow's, where minval is above maxval: minval + (maxval - minval) * u."""
+    keys = np.arange(1000, dtype=np.int64)
+    down, up = [initial_rows(1, 1, keys, 16, "uniform", a, -a) for a in (0.5, -0.5)]
+    assert down.tobytes() == (-up).tobytes() and down.std() > 0.25 and -0.5 < down.min() < down.max() <= 0.5
+
+
 # For the statistics the seed is fixed: a test of a random seed at 5 standard errors would fail now and then.
 STATISTICS = {
     # kind: mean, standard deviation, kurtosis, lower and upper bound

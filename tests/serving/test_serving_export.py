@@ -145,7 +145,8 @@ def load_keys(model, name):
     return v1.train.load_checkpoint(os.path.join(model, "variables", "variables")).get_tensor(name + "keys")
 
 
-@pytest.mark.parametrize("kind, a, b", [("uniform", -0.05, 0.05), ("normal", 0.1, 0.3), ("truncated_normal", 0.0, 0.2)])
+@pytest.mark.parametrize("kind, a, b", [("uniform", -0.05, 0.05), ("uniform", 0.2, -0.1),
+                                        ("normal", 0.1, 0.3), ("truncated_normal", 0.0, 0.2)])
 def test_first_rows_by_stock_ops_are_those_of_the_kernel(kind, a, b, seed):
     random = np.random.RandomState(seed)
     keys = np.concatenate([random.randint(-2 ** 63, 2 ** 63 - 1, 3000, dtype=np.int64), np.arange(-5, 5),

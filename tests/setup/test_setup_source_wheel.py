@@ -129,6 +129,22 @@ def test_the_first_use_compiles_it_once(installed, tmp_path):
         assert lines.count("sok1x/{},,".format(name)) == lines.count("sok1x/{}.lock,,".format(name)) == 1
 
 
+def test_what_lies_outside_the_package_is_not_pips(monkeypatch, tmp_path):
+    """And a list of pip's that cannot be written, or read, is no reason to fail."""
+    package = tmp_path / "site" / "sok1x" / "cuda_kernels"
+    package.mkdir(parents=True)
+    record = tmp_path / "site" / "sok1x-0.2.0.dist-info" / "RECORD"
+    record.mkdir(parents=True)  # root may write any file, but no folder
+    monkeypatch.setattr(native, "HERE", str(package))
+    for path in (tmp_path / "cache" / "_one.so", package / "_one.so"):
+        native._note_for_pip([str(path)])
+    record.rmdir()
+    record.write_text("sok1x/__init__.py,,")
+    for path in (tmp_path / "cache" / "_one.so", package / "_one.so"):
+        native._note_for_pip([str(path)])
+    assert record.read_text() == "sok1x/__init__.py,,\nsok1x/cuda_kernels/_one.so,,\n"
+
+
 def test_where_the_package_cannot_be_written(monkeypatch, tmp_path):
     monkeypatch.setattr(native, "is_checkout", lambda: False)
     monkeypatch.setattr(native.os, "access", lambda *_: False)
