@@ -2,7 +2,7 @@
 import abc
 from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
-from sok1x.cuda_kernels import gather, row_init, row_numbers
+from sok1x.cuda_kernels import gather, row_init, row_numbers, stamps
 from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.stores import clock, growth, row_checks
 from sok1x.graph_ops.stores.row_gradients import RowGradients
@@ -237,6 +237,10 @@ class Store(abc.ABC):
                               out, self.table.initializer.pool)
 
     # ---- changes
+
+    def stamp_every(self, ahead: int, at_least: int) -> None:
+        """Stamps all rows, wherever they are, as `stamps.stamp_range` does some."""
+        stamps.stamp_range(ahead, at_least, self.clock, self.stamps.front(self.capacity))
 
     def apply(self, global_step: bool, given: RowGradients, update: Callable[..., None],
               every_row: bool = False) -> None:

@@ -251,7 +251,20 @@ class CachedStore(ForgetfulStore):
             reset(self.own["frequency"], rows, new, 0)
         row_use.stamp(rows, ahead, at_least, self.clock, self.stamps)
 
-    # ---- optimizers that move every row
+    # ---- what concerns every row
+
+    def stamp_every(self, ahead: int, at_least: int) -> None:
+        """See `Store.stamp_every`: all of the host's memory too; nobody reads what that has of rows in the cache."""
+        super().stamp_every(ahead, at_least)
+        given = int(self.numbers()[cache.GIVEN])
+        if not given:
+            return
+        column = self.columns()["stamps"][0]
+        self.tier.reserve(given, given)
+        if column.reachable:
+            stamps.stamp_range(ahead, at_least, self.clock, column.array(given))
+        else:
+            column.numpy(given)[...] = max(int(self.clock.read()) + ahead, at_least)
 
     def apply(self, global_step: bool, given: RowGradients, update: Callable[..., None],
               every_row: bool = False) -> None:
@@ -275,4 +288,3 @@ class CachedStore(ForgetfulStore):
             # Those in the cache too: nobody reads what the host's memory has of them.
             for arrays in pieces.each():
                 update(given.without_rows(), *arrays)
-            stamps.stamp_range(0, 0, self.clock, stamped.array(rows))

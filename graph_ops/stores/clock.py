@@ -75,12 +75,11 @@ def stamp(store: Any, global_step: bool, rows: Optional[Any], tells: bool = Fals
     step_times.stamps_now(table.name, store.request)
     if ahead:
         stamps.advance(clock, ahead, 0)
-    values = values.front(store.capacity)
     if rows is not None:
-        stamps.stamp_rows(rows, step, clock, values)
+        stamps.stamp_rows(rows, step, clock, values.front(store.capacity))
     else:
         stamps.advance(clock, 0, step)
-        stamps.stamp_range(0, 0, clock, values)
+        store.stamp_every(0, 0)
 
 
 def next_step(request: Any, table: Table, global_step: bool, tells: bool) -> Tuple[int, int]:
@@ -113,21 +112,22 @@ def tell(request: Any, step: int) -> None:
         of_graph.step[:] = request.step, step
 
 
-def stamp_new(store: Any, first: int, count: int, step_of_graph: bool = True) -> None:
+def stamp_new(store: Any, first: int, count: int) -> None:
     """Stamps rows that a lookup has just inserted: `store` as for `stamp`.
 
     A lookup does not know the global step. It is the table's last step if a gradient of this run has set that, else one
     later; and likewise for the other tables of its graph, of which some may be trained more often.
-
-    Args:
-      step_of_graph: False leaves the other tables out.
     """
-    ahead, at_least = step_of_new(store.request, store.table.name, step_of_graph)
+    ahead, at_least = step_of_new(store.request, store.table.name)
     stamps.stamp_range(ahead, at_least, store.clock, store.stamps.some(first, count))
 
 
 def step_of_new(request: Any, table: str, step_of_graph: bool = True) -> Tuple[int, int]:
-    """(steps after the clock's, the least step) of rows that a lookup inserts: see `stamp_new`. table: its name."""
+    """(steps after the clock's, the least step) of rows that a lookup inserts: see `stamp_new`.
+
+    Args:
+      table: its name. step_of_graph: False leaves the other tables out.
+    """
     of_graph = plan.get(request.plan) if step_of_graph else None
     run, step = (0, 0) if of_graph is None else of_graph.step
     return 0 if counted(table)[RUN] == request.step else 1, step if run == request.step else step + 1

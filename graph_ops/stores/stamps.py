@@ -56,7 +56,7 @@ class _MarkLoaded(Operation):
 
     def run(self, request: Any, config: TableConfig, world: Any, headers: Any) -> None:
         with request_store(request, config, world, exclusive=True) as store:
-            clock.stamp_new(store, 0, store.capacity, step_of_graph=False)
+            store.stamp_every(*clock.step_of_new(request, config.table.name, step_of_graph=False))
 
 
 @register
@@ -102,7 +102,7 @@ def mark(variables: TableVariables, rows: Optional[Any] = None, name: str = "mar
 
 def mark_loaded(variables: TableVariables, name: str = "mark_loaded") -> tf.Operation:
     """An op that marks all rows as changed one step after the table's last; it may be made before the global step."""
-    held, handles = variables.resources(*STAMPS)
+    held, handles = variables.resources(*CHANGING)
     return library.call("stores.stamps.mark_loaded", TableConfig(variables.table, held), [], [], [], resources=handles,
                         name=name)
 

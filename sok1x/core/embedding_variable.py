@@ -153,6 +153,7 @@ class EmbeddingVariable(StampedVariable):
             self.changed = (since, *stamps.changed(self.table_variables, since))
             time = eager.placeholder(tf.int64, [], name="time")
             self.step_at = (time, step_at.step_at(self.table_variables, time))
+            self.loaded = stamps.mark_loaded(self.table_variables)
             self.evicted = (since, *evictions.since(self.table_variables, since)) if self.forgetting else None
         transfers.of(self)
 

@@ -141,7 +141,7 @@ class _Loading:
     def _note_loaded(self, hashed: List[Any], used: Any, failed: bool = False) -> None:
         """What follows a load, of tables that have been loaded: where one has failed, which is empty then, some."""
         session = self._call.session
-        session.run([table.variable._loaded for table in self._call.tables])
+        session.run([table.variable.loaded for table in self._call.tables])
         states = _states(self._call.tables)
         now = session.run([table.variable.index[-1] for table, _ in hashed]) if failed else used
         anew = []

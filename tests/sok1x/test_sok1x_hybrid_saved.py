@@ -155,6 +155,40 @@ def test_slots_that_nothing_is_loaded_for_stay_and_begin_as_without_a_cache(trai
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("strategy", ["lru", "ttl"])
+@pytest.mark.parametrize("how", ["load", "restore_from_file", "load_embedding_values"])
+def test_what_is_loaded_has_changed_in_host_memory_too(tmp_path, how, strategy):
+    """Of tables with and without a cache incremental dumps have all keys then, and by 'ttl' none of them leaves."""
+    found = []
+    for options in (dict(cache_rows=None, init_capacity=16), dict(cache_rows=4)):
+        if strategy == "ttl":
+            options.update(evict_strategy="ttl", time_to_live=10)
+        small = Small(max_capacity=16, **options)
+        folder = str(tmp_path / str(options["cache_rows"]))
+        os.makedirs(folder)
+        with small.graph.as_default():
+            dumped = sok.Saver().dump_to_file(small.table, folder)
+            loads = {"restore_from_file": sok.Saver().restore_from_file(small.table, folder),
+                     "load_embedding_values": sok.Saver().load_embedding_values(small.table, np.ones([12, 2]))}
+        small.session.run(dumped)
+        sok.dump(folder + "/dump", small.table, session=small.session)
+        for _ in range(20):
+            small.train(0)
+        before = int(small.session.run(small.table.steps))
+        if how == "load":
+            sok.load(folder + "/dump", small.table, session=small.session)
+        else:
+            small.session.run(loads[how])
+        changed = [sok.incremental_dump(small.table, before + later, small.session)[0].tolist() for later in (0, 1)]
+        for key in range(12, 16):
+            small.train(key)
+        if strategy == "ttl":
+            with pytest.raises(tf.errors.ResourceExhaustedError):  # nothing has been as it is for so long
+                small.train(16)
+        found.append((changed, sorted(small.export())))
+    assert found[0] == found[1] == ([list(range(12)), []], list(range(16)))
+
+
 def test_one_ranks_saver_does_not_speak_of_several(tmp_path):
     with tf.Graph().as_default(), tf.Session() as session:
         table = sok.DynamicVariable(2, cache_rows=4, name="cached")

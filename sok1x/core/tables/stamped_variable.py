@@ -39,6 +39,7 @@ class StampedVariable(ShardVariable):
         table_variables: the handles, which ops of ours take.
         stamps: int64 [V], the step at which each row last changed; 0 where it never has.
         steps: int64 [], the last step at which any has.
+        loaded: an op that marks all rows as changed, for whoever loads them; made where all handles are known.
 
     Raises:
         ValueError: as for `tf.Variable`.
@@ -51,6 +52,8 @@ class StampedVariable(ShardVariable):
         >>> shard.stamps.name, shard.steps.name
         ('EmbeddingVariable/stamps:0', 'EmbeddingVariable/steps:0')
     """
+
+    loaded: tf.Operation
 
     def __init__(self, table: Table, fill: Optional[Callable[[], tf.Tensor]], name: str, **options: Any) -> None:
         self.table = table
@@ -65,8 +68,6 @@ class StampedVariable(ShardVariable):
             self.steps = ShardVariable(
                 initial_value=lambda: initial.initial_count(table), trainable=False, name="steps")
             self.table_variables = TableVariables(table, self._handle, self.stamps.handle, self.steps.handle)
-            with eager.room(self):
-                self._loaded = stamps.mark_loaded(self.table_variables)
 
     def load(self, value: Any, session: Any = None) -> None:
         """Loads a new value into the variable at once.
@@ -97,7 +98,7 @@ class StampedVariable(ShardVariable):
                 self.table.name))
         # TensorFlow's own runs `initializer`, by which all that lies beside the rows would begin anew.
         session.run(self._initializer_op, {self._initializer_op.inputs[1]: value})
-        session.run(self._loaded)
+        session.run(self.loaded)
 
     def assign(self, value: Any, use_locking: Any = None, name: Any = None, read_value: bool = True) -> Any:
         """Assigns `value`, as a `ShardVariable`; eagerly a table that grows may get another V, and its slots with it.
