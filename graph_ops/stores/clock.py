@@ -12,6 +12,7 @@ loss meanwhile. Rows that a lookup inserts are stamped then, for they are new wh
 changes rows otherwise runs stamps.py's `mark`.
 """
 import threading
+import weakref
 from typing import Any, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
@@ -29,6 +30,7 @@ class _Made(threading.local):
 
 
 _made = _Made()
+_counting: Any = weakref.WeakSet()  # graphs in which ops that stamp rows were made when there was no global step
 
 
 def made() -> int:
@@ -41,21 +43,44 @@ def step_inputs() -> Tuple[bool, List[tf.Tensor]]:
     """
     _made.count += 1
     step = _global_step()
+    if step is None and not is_eager_outside():
+        _counting.add(_outermost(tf.get_default_graph()))
     return step is not None, [] if step is None else [step]
 
 
 def _global_step() -> Optional[tf.Tensor]:
-    """The value of the graph's global step, or None where it has none.
+    """The value of the graph's global step, or None where it has none."""
+    found = None if is_eager_outside() else _global_step_of(tf.get_default_graph())
+    return None if found is None else tf.convert_to_tensor(found)
+
+
+def _global_step_of(graph: tf.Graph) -> Any:
+    """A graph's global step, or None.
 
     Not `tf.train.get_global_step`: that takes any tensor of this name, one that must be fed too.
     """
-    if is_eager_outside():
-        return None
-    found = tf.get_collection(tf.GraphKeys.GLOBAL_STEP) or [
-        variable for variable in tf.global_variables() if variable.name == "global_step:0"]
+    found = graph.get_collection(tf.GraphKeys.GLOBAL_STEP) or [
+        variable for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
+        if variable.name == "global_step:0"]
     if not found or not found[0].dtype.base_dtype.is_integer or found[0].shape.rank not in (0, None):
         return None
-    return tf.convert_to_tensor(found[0])
+    return found[0]
+
+
+def _outermost(graph: tf.Graph) -> tf.Graph:
+    while getattr(graph, "outer_graph", None) is not None:  # a function's
+        graph = graph.outer_graph
+    return graph
+
+
+def step_outside(graph: tf.Graph, session: Any) -> int:
+    """The step of what changes now, in no step of a program's, by the graph's global step; 0 where nothing says it, or
+    tables do not go by it: it has been made later than what trains them."""
+    found = None if graph in _counting else _global_step_of(graph)
+    try:
+        return 0 if found is None else int(session.run(found)) + 1
+    except (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError):  # it has no value, or must be fed
+        return 0
 
 
 def stamp(store: Any, global_step: bool, rows: Optional[Any], tells: bool = False) -> None:
@@ -122,12 +147,13 @@ def stamp_new(store: Any, first: int, count: int) -> None:
     stamps.stamp_range(ahead, at_least, store.clock, store.stamps.some(first, count))
 
 
-def step_of_new(request: Any, table: str, step_of_graph: bool = True) -> Tuple[int, int]:
-    """(steps after the clock's, the least step) of rows that a lookup inserts: see `stamp_new`.
-
-    Args:
-      table: its name. step_of_graph: False leaves the other tables out.
-    """
-    of_graph = plan.get(request.plan) if step_of_graph else None
+def step_of_new(request: Any, table: str) -> Tuple[int, int]:
+    """(steps after the clock's, the least step) of rows that a lookup inserts: see `stamp_new`. table: its name."""
+    of_graph = plan.get(request.plan)
     run, step = (0, 0) if of_graph is None else of_graph.step
-    return 0 if counted(table)[RUN] == request.step else 1, step if run == request.step else step + 1
+    return after_last(request, table), step if run == request.step else step + 1
+
+
+def after_last(request: Any, table: str) -> int:
+    """How much later than its last step a table, by its name, changes in a run of which the step is not known."""
+    return 0 if counted(table)[RUN] == request.step else 1

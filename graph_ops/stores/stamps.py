@@ -49,14 +49,14 @@ class _Mark(Operation):
 
 @register
 class _MarkLoaded(Operation):
-    """As `_Mark` for all rows, but outside any step: as if a lookup had inserted them."""
+    """As `_Mark` for all rows, but outside any step: the table's clock stays. Host input: the least step, int64 []."""
 
     name = "stores.stamps.mark_loaded"
     Config = TableConfig
 
     def run(self, request: Any, config: TableConfig, world: Any, headers: Any) -> None:
         with request_store(request, config, world, exclusive=True) as store:
-            store.stamp_every(*clock.step_of_new(request, config.table.name, step_of_graph=False))
+            store.stamp_every(clock.after_last(request, config.table.name), int(request.host_inputs[0].numpy()))
 
 
 @register
@@ -100,11 +100,15 @@ def mark(variables: TableVariables, rows: Optional[Any] = None, name: str = "mar
                         resources=handles, host_inputs=host_inputs, name=name)
 
 
-def mark_loaded(variables: TableVariables, name: str = "mark_loaded") -> tf.Operation:
-    """An op that marks all rows as changed one step after the table's last; it may be made before the global step."""
+def mark_loaded(variables: TableVariables, at_least: tf.Tensor, name: str = "mark_loaded") -> tf.Operation:
+    """An op that marks all rows as changed one step after the table's last; it may be made before the global step.
+
+    Args:
+      at_least: the least step, int64 [], for a table that the global step has left behind: `clock.step_outside`.
+    """
     held, handles = variables.resources(*CHANGING)
     return library.call("stores.stamps.mark_loaded", TableConfig(variables.table, held), [], [], [], resources=handles,
-                        name=name)
+                        host_inputs=[at_least], name=name)
 
 
 def changed(variables: TableVariables, since: tf.Tensor, name: str = "changed") -> Tuple[tf.Tensor, tf.Tensor]:

@@ -153,7 +153,8 @@ class EmbeddingVariable(StampedVariable):
             self.changed = (since, *stamps.changed(self.table_variables, since))
             time = eager.placeholder(tf.int64, [], name="time")
             self.step_at = (time, step_at.step_at(self.table_variables, time))
-            self.loaded = stamps.mark_loaded(self.table_variables)
+            at_least = eager.placeholder(tf.int64, [], name="at_least", default=0)
+            self.loaded = (at_least, stamps.mark_loaded(self.table_variables, at_least))
             self.evicted = (since, *evictions.since(self.table_variables, since)) if self.forgetting else None
         transfers.of(self)
 

@@ -18,6 +18,7 @@ from sok1x.dump_load.call import Call
 from sok1x.dump_load.shard_source import ShardSource
 from sok1x.dump_load.table_files import TableFiles, Wanted
 from sok1x.dump_load.transfers import TableTransfers
+from sok1x.graph_ops.stores import clock
 
 
 def load(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.Session] = None) -> None:
@@ -141,7 +142,9 @@ class _Loading:
     def _note_loaded(self, hashed: List[Any], used: Any, failed: bool = False) -> None:
         """What follows a load, of tables that have been loaded: where one has failed, which is empty then, some."""
         session = self._call.session
-        session.run([table.variable.loaded for table in self._call.tables])
+        step = clock.step_outside(session.graph, session)
+        loaded = [table.variable.loaded for table in self._call.tables]
+        session.run([marked for _, marked in loaded], {at_least: step for at_least, _ in loaded})
         states = _states(self._call.tables)
         now = session.run([table.variable.index[-1] for table, _ in hashed]) if failed else used
         anew = []

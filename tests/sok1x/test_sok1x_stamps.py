@@ -137,6 +137,87 @@ def test_load_and_a_read_without_gradient():
             assert dump(run, model, 1) == [5]
 
 
+@pytest.mark.parametrize("resource", [False, True])
+@pytest.mark.parametrize("how", ["sok.load", "restore_from_file", "load"])
+def test_what_is_loaded_changes_at_the_global_step(how, resource, tmp_path):
+    """Of a table that has not been trained for long, or by nobody in this process."""
+    with graph() as made:
+        number = v1.get_variable("global_step", [], tf.int64, v1.zeros_initializer(), trainable=False,
+                                 use_resource=resource, collections=["variables", "global_step"])
+        model = Model(use_hashtable=False)
+        assert model.number is number
+        dumped = sok.Saver().dump_to_file(model.shard, str(tmp_path))
+        restored = sok.Saver().restore_from_file(model.shard, str(tmp_path))
+        at_26 = v1.assign(number, 26)
+        with session() as run:
+            made.finalize()
+            run.run(model.step, {model.keys: np.arange(6)})
+            run.run(dumped)
+            sok.dump(str(tmp_path / "dump"), model.shard, session=run)
+            run.run(at_26)
+            if how == "sok.load":
+                sok.load(str(tmp_path / "dump"), model.shard, session=run)
+            elif how == "load":
+                model.shard.load(np.ones([V, D], np.float32), run)
+            else:
+                run.run(restored)
+            assert dump(run, model, 26) == EVERY and dump(run, model, 27) == []
+            run.run(model.step, {model.keys: [7] * 6})
+            assert dump(run, model, 26) == EVERY and dump(run, model, 27) == []
+            run.run(model.step, {model.keys: [8] * 6})
+            assert dump(run, model, 27) == [8]
+
+
+def test_a_global_step_without_a_value_is_none(tmp_path):
+    with graph():
+        model = Model()
+        with session(initialize=False) as run:
+            run.run(model.shard.initializer)
+            sok.dump(str(tmp_path / "dump"), model.shard, session=run)
+            sok.load(str(tmp_path / "dump"), model.shard, session=run)
+            run.run(v1.global_variables_initializer())
+            model.shard.load(np.ones([V, D], np.float32), run)
+            assert run.run(model.shard.stamps).tolist() == [1] * V
+
+
+def test_a_global_step_that_tables_do_not_go_by():
+    """It has been made after what trains them, so they count for themselves."""
+    with graph():
+        model = Model(global_step=False)
+        late = v1.assign(v1.train.create_global_step(), 1000)
+        with session() as run:
+            run.run(late)
+            run.run(model.step, {model.keys: np.arange(6)})
+            model.shard.load(np.ones([V, D], np.float32), run)
+            assert run.run(model.shard.stamps).tolist() == [2] * V
+
+
+def test_loaded_rows_stay_for_their_time_to_live(tmp_path):
+    """A script that takes all but its tables from elsewhere, the global step too, and those by sok.load."""
+    for first in (0, 1000):
+        with graph():
+            number = v1.train.create_global_step()
+            table = sok.DynamicVariable(2, "1", name="t", init_capacity=16, max_capacity=16, evict_strategy="ttl",
+                                        time_to_live=100)
+            keys = v1.placeholder(tf.int64, [None])
+            loss = tf.reduce_sum(sok.all2all_dense_embedding(table, keys))
+            step = v1.train.AdagradOptimizer(0.1).minimize(loss, number, [table])
+            goes_on = v1.assign(number, first)
+            with session() as run:
+                if not first:
+                    for key in range(12):
+                        run.run(step, {keys: [key]})
+                    sok.dump(str(tmp_path / "dump"), table, session=run)
+                    continue
+                run.run(goes_on)
+                sok.load(str(tmp_path / "dump"), table, session=run)
+                for key in range(12, 16):
+                    run.run(step, {keys: [key]})
+                with pytest.raises(tf.errors.ResourceExhaustedError):  # nothing is that old
+                    run.run(step, {keys: [16]})
+                assert sorted(run.run(sok.export(table))[0]) == list(range(16))
+
+
 def test_lookups_in_a_loop():
     with graph():
         layer = dense_layer(max_vocabulary_size_per_gpu=V)

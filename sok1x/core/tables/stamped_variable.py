@@ -1,6 +1,6 @@
 """A shard that knows when each of its rows last changed."""
 import contextlib
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -11,7 +11,7 @@ from sok1x.core.options import cached_wholes
 from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside, resource_variable_ops, tf_ops
 from sok1x.graph_ops.gradients import shard_gradients
-from sok1x.graph_ops.stores import initial, stamps
+from sok1x.graph_ops.stores import clock, initial, stamps
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import TableVariables
 
@@ -39,7 +39,8 @@ class StampedVariable(ShardVariable):
         table_variables: the handles, which ops of ours take.
         stamps: int64 [V], the step at which each row last changed; 0 where it never has.
         steps: int64 [], the last step at which any has.
-        loaded: an op that marks all rows as changed, for whoever loads them; made where all handles are known.
+        loaded: (int64 [], to be fed; an op that marks all rows as changed, at that step or later), for whoever loads
+            rows: made where all handles are known.
 
     Raises:
         ValueError: as for `tf.Variable`.
@@ -53,7 +54,7 @@ class StampedVariable(ShardVariable):
         ('EmbeddingVariable/stamps:0', 'EmbeddingVariable/steps:0')
     """
 
-    loaded: tf.Operation
+    loaded: Tuple[tf.Tensor, tf.Operation]
 
     def __init__(self, table: Table, fill: Optional[Callable[[], tf.Tensor]], name: str, **options: Any) -> None:
         self.table = table
@@ -98,7 +99,8 @@ class StampedVariable(ShardVariable):
                 self.table.name))
         # TensorFlow's own runs `initializer`, by which all that lies beside the rows would begin anew.
         session.run(self._initializer_op, {self._initializer_op.inputs[1]: value})
-        session.run(self.loaded)
+        at_least, marked = self.loaded
+        session.run(marked, {at_least: clock.step_outside(self.graph, session)})
 
     def assign(self, value: Any, use_locking: Any = None, name: Any = None, read_value: bool = True) -> Any:
         """Assigns `value`, as a `ShardVariable`; eagerly a table that grows may get another V, and its slots with it.
