@@ -34,8 +34,6 @@ def replace(store, source):
         admission = getattr(source, "admission", None)
         if store.table.admission is not None and admission is not None:
             writer.admit_as(admission() or ())
-    if store.table.grows and store.table.by_row:
-        growth.begin_again(store, source.total)
 
 
 def check_room(store, total):
@@ -58,6 +56,8 @@ def check_total(store, total):
 class ShardWriter:
     """Fills a shard from its first row on. A context: it begins with an empty index, and leaves one after an error.
 
+    Rows of a table that grows begin as given once more behind those that it has filled.
+
     Attributes:
       written: rows that have been appended.
     """
@@ -79,6 +79,8 @@ class ShardWriter:
             self._store.loaded(self.written)
             if self._tick:
                 self._store.goes_on_after(self._tick)
+            if self._store.table.grows and self._store.table.by_row:
+                growth.begin_again(self._store, self.written)
         elif self._store.index is not None:
             self._clear()
 

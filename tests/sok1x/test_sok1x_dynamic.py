@@ -56,6 +56,31 @@ def test_what_begins_as_what():
         np.testing.assert_array_equal(one, np.broadcast_to(np.float32(expected), [3, 4]))
 
 
+@pytest.mark.parametrize("how", ["sok.load", "restore_from_file", "load_embedding_values"])
+def test_rows_that_begin_as_given_do_so_after_a_load(how, tmp_path):
+    """Not as those of keys that have been there before."""
+    with graph():
+        table = sok.DynamicVariable(2, [[7.0, 7.0]], init_capacity=16)
+        keys = tf.placeholder(tf.int64, [None])
+        rows = sok.all2all_dense_embedding(table, keys)
+        step = tf.train.GradientDescentOptimizer(1.0).apply_gradients([(tf.gradients(rows, table)[0], table)])
+        dumped = sok.Saver().dump_to_file(table, str(tmp_path))
+        loads = {"restore_from_file": sok.Saver().restore_from_file(table, str(tmp_path)),
+                 "load_embedding_values": sok.Saver().load_embedding_values(table, tf.fill([2, 2], 6.0))}
+        with session() as run:
+            run.run(step, {keys: [0, 1]})
+            run.run(dumped)
+            sok.dump(str(tmp_path / "dump"), table, session=run)
+            for _ in range(3):
+                run.run(step, {keys: np.arange(8)})
+            if how == "sok.load":
+                sok.load(str(tmp_path / "dump"), table, session=run)
+            else:
+                run.run(loads[how])
+            expected = [[6.0, 6.0]] * 2 + [[7.0, 7.0]] * 6
+            assert run.run(rows, {keys: [0, 1, 100, 101, 102, 103, 104, 105]}).tolist() == expected
+
+
 def test_layers_without_a_number_of_rows():
     with graph():
         layer = sparse_layer(max_vocabulary_size_per_gpu=None, init_capacity=2, max_capacity=6, name="ads")
