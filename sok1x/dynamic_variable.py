@@ -118,10 +118,14 @@ class DynamicVariable(PlacedVariable):
         capacity, forgetting, cache = cache_options.resolve(label, self.dimension, forgetting_options.resolve(
             label, capacity, True, self._forgetting_options(label, kwargs)), self._cache_options(label, kwargs))
         if forgetting is not None and begins.rows is not None:
-            raise ValueError("{}: initializer: got values of rows for a table that {}, where a row begins anew "
-                             "for another key: expected a name or a number as text; or give {}".format(
-                                 label, *("forgets", "evict_strategy=None") if cache is None else
-                                 ("has a cache", "neither max_hbm_for_vectors nor cache_rows")))
+            anew = ", where a row begins anew for another key"
+            raise ValueError("{}: initializer: got values of rows for a table that {}: expected a name or a number as "
+                             "text; or give {}".format(label, *(
+                                 ("has a cache" + anew, "neither max_hbm_for_vectors nor cache_rows")
+                                 if cache is not None else
+                                 ("forgets" + anew, "evict_strategy=None") if forgetting.strategy else
+                                 ("gives not every key a row, and keys without one read none of them",
+                                  "none of filter_ratio, admit_after and absent_value"))))
         with tf.init_scope():
             unique = table_root.unique_name(name or "DynamicVariable")
         table = Table(unique, capacity.rows, self.dimension, HASHED, self.key_type.name, Initializer(**begins.spec),
