@@ -147,3 +147,34 @@ def test_slots_that_come_late_come_for_lean_rows_too(seed, monkeypatch):
         both.run("late", keys=random.permutation(90)[:12])
         both.run("rows", keys=random.permutation(90)[:12])
     follow(both, seed + 1)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_gradient_made_by_hand_changes_lean_rows_for_good(late, monkeypatch):
+    """One of rows that the run has looked up, by an optimizer of TensorFlow's: it writes into the cache itself."""
+    monkeypatch.setattr(lean_rows, "RUNS", 0)
+    both = Both(MAKE["momentum"])
+    for first in range(0, 60, 12):
+        both.run("weighted", keys=np.arange(first, first + 12), weights=np.ones((12, 2)))
+    for side in both.sides:
+        with side.graph.as_default():
+            numbers, optimizer = tf.placeholder(tf.int64, [None]), side.optimizer
+            if late:
+                optimizer = tf.train.AdagradOptimizer(1.0, 0.25)
+            with tf.control_dependencies([side.rows]):
+                rows = tf.py_func(lambda given: given, [numbers], tf.int64)
+            rows.set_shape([2])
+            by_hand = optimizer.apply_gradients([(tf.IndexedSlices(tf.ones([2, 2]), rows, [24, 2]), side.table)])
+            if late:
+                side.session.run(optimizer.get_slot(side.table, "accumulator").initializer)
+        side.session.run(side.rows, {side.keys: [3, 5, 7]})  # of which those of the cache come lean
+        index = side.session.run(side.table.index[0])
+        found = [int(index[(index[:, 0] == key) & (index[:, 1] >= 0), 1][0]) for key in (3, 7)]
+        assert side is both.sides[1] or side.number(cache.LEAN) > 0
+        for _ in range(2):
+            side.session.run(by_hand, {side.keys: [3, 5, 7], numbers: found})
+    for first in range(12, 60, 12):  # others need the room
+        both.run("rows", keys=np.arange(first, first + 12))
+    both.compare()
+    both.run("weighted", keys=[3, 4, 5, 7], weights=np.ones((4, 2)))
+    both.compare()
