@@ -21,6 +21,8 @@ From TensorFlow's threads to ours (C++):
     bridge_packing    what a lookup takes from elsewhere made one tensor on the way (a pass after that one)
     bridge_parts      the ops that make it one, and several again
     bridge_present_values  a dense feature without what is missing: an op of its own, for feature columns
+    bridge_told_step  how far the global step is, where a run trains no table: an op of its own
+    told_step         makes it
     bridge_first      what lookups do not need put behind what they need (the last pass)
     bridge_types      the types of the op
     bridge            the op (bridge.cc), which makes a request; bridge.py: requests and tensors as Python sees them

@@ -8,8 +8,9 @@ variables on a GPU.)
 
 The op that prepares a lookup's gradient stamps the gradient's rows: whichever optimizer applies it, these rows change.
 It is not the one that makes the gradient, so that the stamps' cache misses cost nothing where TensorFlow computes the
-loss meanwhile. Rows that a lookup inserts are stamped then, for they are new whether a gradient follows or not. What
-changes rows otherwise runs stamps.py's `mark`.
+loss meanwhile. Rows that a lookup inserts are stamped then, for they are new whether a gradient follows or not: by what
+the graph's tables have been told of the global step last, by that op or, where an optimizer trains none of them, by
+`tell_step`. What changes rows otherwise runs stamps.py's `mark`.
 """
 import threading
 import weakref
@@ -18,7 +19,7 @@ from typing import Any, List, Optional, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import stamps
-from sok1x.graph_ops.bridge import plan
+from sok1x.graph_ops.bridge import plan, told_step
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
 from sok1x.graph_ops.stores import step_times
 from sok1x.graph_ops.stores.clock_numbers import RUN, counted
@@ -71,6 +72,17 @@ def _outermost(graph: tf.Graph) -> tf.Graph:
     while getattr(graph, "outer_graph", None) is not None:  # a function's
         graph = graph.outer_graph
     return graph
+
+
+def is_global_step(variable: Any) -> bool:
+    """Whether a variable is the default graph's global step."""
+    return _global_step_of(tf.get_default_graph()) is variable
+
+
+def tell_step() -> tf.Operation:
+    """An op for a run that moves the graph's global step, which there is, without a gradient of a table: by this its
+    tables hear of it. To be run before it moves."""
+    return told_step.tell(_outermost(tf.get_default_graph()), _global_step())
 
 
 def step_outside(graph: tf.Graph, session: Any) -> int:
@@ -135,6 +147,12 @@ def tell(request: Any, step: int) -> None:
     of_graph = plan.get(request.plan)
     if of_graph is not None:
         of_graph.step[:] = request.step, step
+
+
+def last_step(store: Any) -> int:
+    """The last step that a store's table or, as far as they have told, others of its graph have shown."""
+    of_graph = plan.get(store.request.plan)
+    return max(int(store.clock.read()), 0 if of_graph is None else of_graph.step[1])
 
 
 def stamp_new(store: Any, first: int, count: int) -> None:

@@ -113,7 +113,7 @@ class ForgetfulStore(HashedStore):
 
     def begin_again(self) -> None:
         """See `Store.begin_again`: scores may follow."""
-        unknown = unknown_after(self.state().known, int(self.clock.read()))
+        unknown = unknown_after(self.state().known, clock.last_step(self))
         for name, value in (("used", 0), ("frequency", 1), ("counters", 0), ("sketch", 0)):
             if name in self.own:
                 fill.fill_int64(self.own[name], value)

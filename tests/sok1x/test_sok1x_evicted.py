@@ -193,3 +193,33 @@ def test_who_follows_a_table_learns_that_it_was_taken_back(tmp_path, way, cache)
                 train(batch)
                 follow()
             assert not wholes  # all is known again
+
+
+@pytest.mark.parametrize("cache", [{}, {"cache_rows": 4}], ids=["", "cached"])
+def test_keys_that_leave_in_steps_that_train_no_table(graph, cache, tmp_path):
+    """Whoever asks since the global step before has them, and hears of a load."""
+    sok.init()
+    number, dense = tf.train.create_global_step(), tf.get_variable("dense", [2])
+    table = sok.DynamicVariable(2, "1", name="t", max_capacity=16, **cache)
+    keys = tf.placeholder(tf.int64, [None])
+    loss = tf.reduce_sum(sok.all2all_dense_embedding(table, keys) * dense)
+    both, frozen = [tf.train.AdagradOptimizer(0.1).minimize(loss, number, variables) for variables in (
+        [table, dense], [dense])]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for key in range(14):
+            session.run(both, {keys: [key]})
+        sok.dump(str(tmp_path / "dump"), table, session=session)
+        for key in (14, 15):
+            session.run(frozen, {keys: [key]})
+        session.run(frozen, {keys: [100, 101]})
+        assert session.run(number) == 17
+        for since, expected in ((15, [0, 1]), (16, [0, 1]), (17, [])):
+            left, complete = sok.evicted_keys(table, since, session)
+            assert left.tolist() == expected and complete, since
+        sok.load(str(tmp_path / "dump"), table, session=session)
+        for _ in range(2):
+            for since in (13, 16, 17):
+                assert not sok.evicted_keys(table, since, session)[1]
+            assert sok.evicted_keys(table, 18, session)[1]
+            session.run(frozen, {keys: [3]})

@@ -93,6 +93,41 @@ def test_a_table_that_is_trained_less_often_than_others():
             assert changed == [list(range(12)), list(range(12)), []]
 
 
+@pytest.mark.parametrize("make_step", [
+    lambda: v1.train.AdagradOptimizer(0.1), lambda: sok.OptimizerWrapper(v1.train.MomentumOptimizer(0.1, 0.9)),
+    lambda: sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1))], ids=["stock", "wrapped", "distributed"])
+def test_new_keys_of_steps_that_train_no_table(make_step):
+    """As of a model's other half, or where the table is frozen: the global step moves, and no gradient says so."""
+    with graph():
+        dense = v1.get_variable("dense", [D])
+        model = Model()
+        loss = tf.reduce_sum(model.looked_up * dense)
+        both, frozen = [make_step().apply_gradients(zip(tf.gradients(loss, variables), variables), model.number)
+                        for variables in ([model.shard, dense], [dense])]
+        with session() as run:
+            for step, train in enumerate([both, both, frozen, frozen, frozen, both, frozen]):
+                key = 10 + step
+                run.run(train, {model.keys: [key] * 6})
+                assert dump(run, model, step) == [key] and dump(run, model, step + 1) == []
+            assert run.run([model.number, model.shard.steps]) == [7, 6]
+
+
+def test_steps_that_train_no_table_need_none():
+    """Where there is one, they train before sok.Init as they did without."""
+    with graph():
+        number, dense = v1.train.create_global_step(), v1.get_variable("dense", [D])
+        dense_layer(max_vocabulary_size_per_gpu=V)
+        step = v1.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(dense), number)
+        made = v1.get_default_graph().get_operations()
+        own = v1.get_variable("own", [], tf.int64, v1.zeros_initializer())
+        v1.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(dense), own)
+        assert not [op for op in v1.get_default_graph().get_operations()[len(made):] if "Sok1x" in op.type]
+        with v1.Session() as run:
+            run.run([number.initializer, dense.initializer])
+            run.run(step)
+            assert run.run(number) == 1
+
+
 def test_a_global_step_that_did_not_begin_at_zero():
     with graph():
         model = Model()

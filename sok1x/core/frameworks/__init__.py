@@ -11,6 +11,7 @@ Optimizers:
     loss_scaling            TensorFlow's own loss scaling
     keras_loss_scaling      Keras' loss scaling
     moving_averages         averages of variables
+    other_steps             steps that train no table
 
 Gradients:
     loop_gradients          gradients of loops

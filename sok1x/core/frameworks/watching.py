@@ -9,6 +9,7 @@ from sok1x.core.frameworks import (
     loss_scaling,
     moving_averages,
     newer_optimizers,
+    other_steps,
     run_gradients,
     summaries,
     tape_gradients,
@@ -48,6 +49,7 @@ def watch(table: Table) -> None:
     warm_start.watch()
     newer_optimizers.watch()
     moving_averages.watch()
+    other_steps.watch()
     horovod_eager.watch()
     own_sessions.watch()
     loop_gradients.watch()

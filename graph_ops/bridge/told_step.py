@@ -1,0 +1,36 @@
+"""The op that tells a graph's tables its global step where a run trains none of them (bridge_told_step.cc)."""
+import ctypes
+import weakref
+from typing import Any, Dict, Set
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.graph_ops.bridge import bridge, library, op_functions, plan
+
+_noted: Set[str] = set()
+_functions: Dict[str, Any] = {}
+
+
+def tell(graph: tf.Graph, global_step: tf.Tensor, name: str = "tell_step") -> tf.Operation:
+    """An op that tells the tables of a graph, to be run before the global step, an integer [], moves.
+
+    Args:
+      graph: theirs; the op's own may be a function's in it.
+    """
+    module, of_graph = library.load(), plan.of(graph)
+    label = "{}:{}".format(plan.PROCESS, of_graph.number)
+    if label not in _noted:
+        if not _functions:
+            _functions.update(op_functions.declare(
+                ctypes.CDLL(bridge.PATH), ("note_steps", None, [ctypes.c_char_p, ctypes.c_void_p]),
+                ("forget_steps", None, [ctypes.c_char_p])))
+        _noted.add(label)
+        _functions["note_steps"](label.encode(), ctypes.addressof(of_graph.step))
+        weakref.finalize(of_graph, _forget, label, of_graph.step).atexit = False  # which stays until then
+    with tf.device("/cpu:0"):
+        return module.sok1x_tell_step(global_step=tf.cast(global_step, tf.int64), plan=label, name=name)
+
+
+def _forget(label: str, step: Any) -> None:
+    _functions["forget_steps"](label.encode())
+    _noted.discard(label)
