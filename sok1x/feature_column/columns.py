@@ -179,6 +179,16 @@ class TableColumn(v2.EmbeddingColumn):
         column.group, column.shared = groups.current(), shared
         return column
 
+    def __eq__(self, other: object) -> bool:
+        # Layers know their columns, and whose table is whose, by equality: TensorFlow's kinds for the two differ too.
+        return isinstance(other, TableColumn) and self.shared == other.shared and tuple(self) == tuple(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # the tuple has one of its own
+
+    def __hash__(self) -> int:
+        return hash((tuple(self), self.shared))
+
     @property
     def name(self) -> str:
         """Of the column: as TensorFlow's."""

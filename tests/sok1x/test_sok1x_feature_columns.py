@@ -96,6 +96,23 @@ def test_one_column_in_two_layers_has_two_tables_and_a_shared_one_has_one():
         "input_layer_2/bought_seen_shared_embedding/embedding_weights"]
 
 
+def test_a_column_beside_a_shared_one_of_the_same_ids_has_its_own_table():
+    """A layer knows its columns by equality."""
+    ones, shops = tf.ones_initializer(), stock.categorical_column_with_identity("shop", 5)
+    own, shared = ours.embedding_column(shops, 3, initializer=ones), ours.shared_embedding_columns(
+        [shops], 3, initializer=ones, shared_embedding_collection_name="shops")[0]
+    assert own != shared and not own == shared and len({own, shared}) == 2
+    twin = ours.embedding_column(shops, 3, initializer=ones)
+    assert own == twin and not own != twin and hash(own) == hash(twin)
+    out = tf.keras.layers.DenseFeatures([own, shared])({"shop": tf.constant([[3]])})
+    tables = tf.trainable_variables()
+    factors = tf.constant([[1.0] * 3 + [2.0] * 3])  # in the order of the columns' names
+    gradients, = run([tf.convert_to_tensor(each) for each in tf.gradients(out * factors, tables)])
+    assert len(tables) == 2
+    for table, gradient in zip(tables, gradients):
+        assert gradient.sum() == (3 if "shop_embedding" in table.op.name else 6)
+
+
 def test_a_group_waits_for_the_columns_that_are_asked_for_and_no_others(graph):
     with ours.group_embedding_column_scope("fields"):
         made = [ours.embedding_column(keys(name), 4) for name in "abc"]
