@@ -2,12 +2,24 @@
 import contextlib
 from typing import Any, Callable, Iterator, List, Tuple
 
-from sok1x.graph_ops.bridge.tensorflow_versions import V2
+from sok1x.graph_ops.bridge.tensorflow_versions import V2, NewKerasOptimizer
 from sok1x.optimizers import clipping
 
-_NAMES = ("clipnorm", "clipvalue", "global_clipnorm") if V2 else ("clipnorm", "clipvalue")
+# In the order in which Keras clips by them.
+_NAMES = ("clipvalue", "clipnorm", "global_clipnorm") if V2 else ("clipnorm", "clipvalue")
+_NAMES_OF_NEWER = ("clipnorm", "global_clipnorm", "clipvalue")
 
 Pairs = List[Tuple[Any, Any]]
+
+
+def _by_global_norm(pairs: Pairs, limit: Any) -> Pairs:
+    if all(gradient is None for gradient, _ in pairs):
+        return pairs
+    found, variables = zip(*pairs)
+    return list(zip(clipping.clip_by_global_norm(found, limit, variables=variables)[0], variables))
+
+
+_CLIPS = {"clipnorm": clipping.clip_by_norms, "clipvalue": clipping.clip_by_values, "global_clipnorm": _by_global_norm}
 
 
 @contextlib.contextmanager
@@ -34,16 +46,15 @@ def lifted(optimizer: Any) -> Iterator[Callable[[Any], Pairs]]:
     clips = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer of Keras' the one that it scales
     limits = {name: getattr(clips, name) for name in _NAMES if getattr(clips, name, None) is not None}
 
+    names = [name for name in _NAMES if name in limits]
+    if NewKerasOptimizer is not None and isinstance(clips, NewKerasOptimizer):
+        # They clip by the first that is above 0, and by no other.
+        names = [name for name in _NAMES_OF_NEWER if name in limits and limits[name] > 0][:1]
+
     def clip(pairs: Any) -> Pairs:
-        if "clipnorm" in limits:
-            pairs = clipping.clip_by_norms(pairs, limits["clipnorm"])
-        if "global_clipnorm" in limits and any(gradient is not None for gradient, _ in pairs):
-            found, variables = zip(*pairs)
-            pairs = list(zip(clipping.clip_by_global_norm(
-                found, limits["global_clipnorm"], variables=variables)[0], variables))
-        if "clipvalue" in limits:
-            pairs = clipping.clip_by_values(pairs, limits["clipvalue"])
-        return pairs
+        for name in names:
+            pairs = _CLIPS[name](pairs, limits[name])
+        return list(pairs)
 
     for name in limits:
         if V2:

@@ -180,7 +180,9 @@ def main():
     has_horovod, sgd, older = bool(importlib.util.find_spec("horovod")), KERAS.SGD, KERAS.legacy.SGD
     own_norm = "by a norm of this rank's rows"
     equal = [(computed, lambda: sok.DistributedOptimizer(sgd(0.5), average=False)),
-             (inside, lambda: sok.DistributedOptimizer(sgd(0.5, global_clipnorm=LIMIT), average=False))]
+             (inside, lambda: sok.DistributedOptimizer(sgd(0.5, global_clipnorm=LIMIT), average=False)),
+             (inside, lambda: sok.DistributedOptimizer(  # by value first
+                 older(0.5, global_clipnorm=LIMIT, clipvalue=1e3), average=False))]
     refused = [(all_by_tensorflow, own_norm, sgd), (one_by_tensorflow, own_norm, sgd),
                (not_averaged, "is not averaged", sgd), (inside, own_norm, lambda: sgd(0.5, clipnorm=LIMIT)),
                (inside, own_norm, lambda: sgd(0.5, global_clipnorm=LIMIT)),

@@ -148,3 +148,38 @@ def test_clipvalue_is_of_a_rows_sum_however_many_lookups_have_it(lookups):
         session.run(tf.global_variables_initializer())
         session.run(step)
         np.testing.assert_allclose(session.run(sok.export(table)[1]), [[1.0], [1.9]], rtol=1e-6)
+
+
+LIMITS = [dict(clipnorm=1.0, clipvalue=1.0), dict(clipnorm=1.0, clipvalue=0.1), dict(clipvalue=2.0), dict(clipnorm=1.0)]
+LIMITS_OF_2 = [dict(global_clipnorm=1.0, clipvalue=1.0), dict(global_clipnorm=0.5), dict(clipnorm=0.0),
+               dict(clipnorm=0.0, clipvalue=1.0), dict(global_clipnorm=0.0, clipvalue=0.5)]
+
+
+@pytest.mark.parametrize("newer", [False] + ([] if tf.__version__.startswith("1.") else [True]))
+def test_several_limits_of_keras_as_keras_takes_them(newer):
+    """In its order, which differs from release to release; newer optimizers take one of them."""
+    values = [[0.6, 3.0], [[-2.0]]]
+    first = tf.__version__.startswith("1.")
+    kinds = tf.keras.optimizers if first else tf.compat.v2.keras.optimizers
+    make = kinds.SGD if first or newer else kinds.legacy.SGD
+    cases = LIMITS if first else LIMITS + LIMITS_OF_2
+    with graph():
+        variables, steps = [], []
+        for options in cases:
+            for wrap in (sok.DistributedOptimizer, lambda made: made):
+                pair = [tf.Variable(np.zeros_like(value, np.float32), use_resource=True) for value in values]
+                optimizer, loss = wrap(make(1.0, **options)), tf.add_n([
+                    tf.reduce_sum(variable * value) for variable, value in zip(pair, values)])
+                pairs = list(zip(tf.gradients(loss, pair), pair))
+                if newer:
+                    optimizer.build(pair)
+                    steps.append(tf.function(lambda: optimizer.apply_gradients(pairs), autograph=False)())
+                else:
+                    steps.append(optimizer.get_updates(loss, pair) if first else optimizer.apply_gradients(pairs))
+                variables.append(pair)
+        with session() as run:
+            run.run(steps)
+            found = run.run(variables)
+    for options, ours, stock in zip(cases, found[::2], found[1::2]):
+        for one, other in zip(ours, stock):
+            np.testing.assert_allclose(one, other, rtol=1e-6, err_msg=str(options))
