@@ -125,7 +125,9 @@ def _norm(function: str, t_list: Sequence[Any], name: Optional[str], variables: 
                 (own if of_table else shared).append(_squared_norm(gradient, of_table))
         dtype = tf.float64 if all(each.dtype == tf.float64 for each in own + shared) else tf.float32
         sums = [tf.add_n([tf.cast(each, tf.float64) for each in part]) if part else None for part in (own, shared)]
-        if own:
+        # Sums of equal numbers may differ in their last bit, as where ranks have other numbers of threads: on several
+        # ranks all take that of one.
+        if own or provenance.ranks() > 1:
             total = tf.reduce_sum(collectives.squared_norms(*[[] if one is None else [one] for one in sums]))
         else:
             total = sums[1]
@@ -153,18 +155,23 @@ def clip_by_norms(pairs: Sequence[Tuple[Any, Any]], clip_norm: float) -> List[Tu
         [1.5, 2.0]
     """
     pairs = list(pairs)
-    tables = [i for i, (gradient, variable) in enumerate(pairs)
-              if gradient is not None and isinstance(variable, ShardVariable)]
-    norms = []
-    if tables:
-        squared = [_squared_norm(pairs[i][0], True) for i in tables]
-        norms = tf.unstack(tf.sqrt(tf.cast(collectives.squared_norms(squared, []), tf.float32)))
-    for i, norm in zip(tables, norms):
+    places = [i for i, (gradient, _) in enumerate(pairs) if gradient is not None]
+    tables = [i for i in places if isinstance(pairs[i][1], ShardVariable)]
+    dense = [i for i in places if i not in tables]
+    if provenance.ranks() == 1:
+        for i in dense:
+            pairs[i] = tf.clip_by_norm(pairs[i][0], clip_norm), pairs[i][1]
+        dense = []
+    squared = [[_squared_norm(pairs[i][0], part is tables) for i in part] for part in (tables, dense)]
+    norms = tf.unstack(collectives.squared_norms(*squared)) if tables or dense else []
+    for i, norm in zip(tables + dense, norms):
         gradient, variable = pairs[i]
+        values = _values(gradient)
+        norm = tf.sqrt(tf.cast(norm, tf.float64 if values.dtype == tf.float64 else tf.float32))
         # Not by the norm's inverse: a gradient of zeros stays what it is.
-        pairs[i] = _like(gradient, _values(gradient) * (clip_norm / tf.maximum(norm, clip_norm))), variable
-    return [(gradient if gradient is None or i in tables else tf.clip_by_norm(gradient, clip_norm), variable)
-            for i, (gradient, variable) in enumerate(pairs)]
+        factor = tf.cast(clip_norm / tf.maximum(norm, clip_norm), values.dtype)
+        pairs[i] = _like(gradient, values * factor), variable
+    return pairs
 
 
 def clip_by_values(pairs: Sequence[Tuple[Any, Any]], limit: float) -> List[Tuple[Any, Any]]:
@@ -190,7 +197,11 @@ def clip_by_values(pairs: Sequence[Tuple[Any, Any]], limit: float) -> List[Tuple
     for gradient, variable in pairs:
         if isinstance(variable, ShardVariable):
             gradient = _of_distinct_rows(gradient)
-        made.append((None if gradient is None else tf.clip_by_value(gradient, -limit, limit), variable))
+        if gradient is not None:
+            clipped = tf.clip_by_value(gradient, -limit, limit)
+            shard_gradients.keep_marks(_values(gradient), _values(clipped))  # limits are all ranks'
+            gradient = clipped
+        made.append((gradient, variable))
     return made
 
 

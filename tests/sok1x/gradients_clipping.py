@@ -1,7 +1,7 @@
 """Gradients clipped on two ranks, right or refused: program_gradients.py runs it."""
 import numpy as np
 import tensorflow.compat.v1 as tf
-from gradients_model import DIM, RANK, Model, check, equal_on_all_ranks, exchanges, expect, session
+from gradients_model import DIM, RANK, RANKS, Model, check, equal_on_all_ranks, exchanges, expect, session
 
 import sok1x as sok
 
@@ -77,6 +77,30 @@ def check_keras_clips(random):
                         run.run([step, stock_step], model.feed(random))
                     model.compare(run, 1e-3)
                     equal_on_all_ranks(run.run(model.dense))
+
+
+def check_replicas_stay_equal(random):
+    """Also where a rank sums with other numbers of threads, and so in another order; with no table among gradients."""
+    size = 3000017
+    ways = {"clip_norm": lambda: sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(1.0), clip_norm=1.0),
+            "clipnorm": lambda: sok.DistributedOptimizer(tf.keras.optimizers.SGD(1.0, clipnorm=1.0))}
+    for name, make in ways.items():
+        with tf.Graph().as_default():
+            w = tf.get_variable("w", [size], initializer=tf.zeros_initializer(), use_resource=True)
+            fed = tf.placeholder(tf.float32, [size])
+            optimizer, loss = make(), tf.reduce_sum(w * fed)
+            step = optimizer.minimize(loss) if name == "clip_norm" else tf.group(*optimizer.get_updates(loss, [w]))
+            expected = np.zeros(size)
+            with tf.Session(config=tf.ConfigProto(intra_op_parallelism_threads=1 + 2 * RANK)) as run:
+                run.run(sok.Init(global_batch_size=RANKS))
+                run.run(tf.global_variables_initializer())
+                for _ in range(3):
+                    gradient = random.randn(size).astype(np.float32)
+                    run.run(step, {fed: gradient})
+                    expected -= gradient / np.linalg.norm(gradient.astype(np.float64))
+                found = run.run(w)
+                equal_on_all_ranks([found])
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6, err_msg=name)
 
 
 def check_local_clipping_is_refused():

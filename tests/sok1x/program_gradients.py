@@ -17,6 +17,7 @@ from gradients_clipping import (
     check_clipping,
     check_keras_clips,
     check_local_clipping_is_refused,
+    check_replicas_stay_equal,
 )
 from gradients_model import RANK, RANKS, Model, check, equal_on_all_ranks, exchanges, expect, session
 from tensorflow.python.ops import data_flow_ops
@@ -192,6 +193,7 @@ def check_horovod_over_a_table():
 
 def main():
     random = np.random.RandomState(int(sys.argv[1]))
+    check_replicas_stay_equal(random)  # the first: a process has the threads of its first session
     check_clipping(by_function, 200, random)
     check_clipping(by_keyword, 20, random)
     check_clipping(by_keras, 20, random)
