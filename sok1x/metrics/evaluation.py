@@ -21,6 +21,8 @@ from sok1x.metrics.accumulators import OVER_RANKS
 # What variables of tf.metrics and tf.keras.metrics are called that are sums over samples.
 _SUMS = re.compile("(total|count|(true|false)_(positives|negatives)|total_confusion_matrix|total_compute_iou|"
                    "(total|count)_tensor|(true|false)_(positive|negative)_at(_([0-9]+|k))?(_class[0-9]+)?)[0-9]*$")
+_SPECS = "tensorflow_estimator.python.estimator.model_fn"
+_OWNER = "_sok1x_metric"  # the attribute of a variable of tf.keras.metrics which says whose it is
 
 
 def watch() -> None:
@@ -34,6 +36,8 @@ def watch() -> None:
     kind = getattr(module, "Estimator", None)
     if kind is not None:
         wrapping.wrap(kind, "_evaluate_run", _over_ranks)
+    if hasattr(sys.modules.get(_SPECS), "_validate_eval_metric_ops"):
+        wrapping.wrap(sys.modules[_SPECS], "_validate_eval_metric_ops", _noting_owners)
 
 
 def _over_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,6 +48,18 @@ def _over_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:
         return stock(self, checkpoint_path, scaffold, update_op, eval_dict, all_hooks, output_dir)
 
     return evaluate_run
+
+
+def _noting_owners(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def validate(eval_metric_ops: Any) -> Any:
+        # Here an EstimatorSpec lets go of a metric itself. Names of its variables have no scope that tells.
+        for key, metric in eval_metric_ops.items() if isinstance(eval_metric_ops, dict) else ():
+            if isinstance(metric, tf.keras.metrics.Metric):
+                for variable in metric.variables:
+                    setattr(variable, _OWNER, "eval_metric_ops[{!r}]".format(key))
+        return stock(eval_metric_ops)
+
+    return validate
 
 
 class OverRanksHook(tf.train.SessionRunHook):
@@ -114,7 +130,8 @@ def _several_ranks() -> bool:
 
 
 def _scope(variable: Any) -> str:
-    return str(variable.op.name.rpartition("/")[0] or variable.op.name)
+    """Which metric a variable is of."""
+    return getattr(variable, _OWNER, None) or str(variable.op.name.rpartition("/")[0] or variable.op.name)
 
 
 def _name(variable: Any) -> str:

@@ -19,6 +19,24 @@ KINDS = [dict(), dict(curve="PR", summation_method="careful_interpolation"), dic
          dict(curve="PR", summation_method="majoring"), dict(summation_method="minoring", thresholds=[0.7, 0.2])]
 
 
+class Spread(tf.keras.metrics.Metric):
+    """A variance, of whose variables two are called as sums are and one is not."""
+
+    def __init__(self, name="spread"):
+        super().__init__(name=name)
+        self.parts = [self.add_weight(name, initializer="zeros") for name in ("total", "squares", "count")]
+
+    def update_state(self, values):
+        values = tf.cast(values, tf.float32)
+        added = [tf.reduce_sum(values), tf.reduce_sum(values * values), tf.cast(tf.size(values), tf.float32)]
+        for part, one in zip(self.parts, added):
+            part.assign_add(one)
+
+    def result(self):
+        total, squares, count = self.parts
+        return tf.math.divide_no_nan(squares, count) - tf.math.divide_no_nan(total, count) ** 2
+
+
 def samples(random):
     """Batches of (labels, predictions, weights, rank): of ranks in turn, of other sizes, some empty, some equal."""
     found = []
@@ -79,9 +97,10 @@ def model_fn(features, labels, mode):
     # An EstimatorSpec keeps their variables in a set: in an order of its own on each rank.
     kept = {"keras_mean": tf.keras.metrics.Mean(), "keras_accuracy": tf.keras.metrics.BinaryAccuracy(),
             "keras_precision": tf.keras.metrics.Precision(), "keras_recall": tf.keras.metrics.Recall()}
+    kept["spread"] = Spread()
     for name, metric in kept.items():
-        of_each = [tf.reshape(tensor, [-1, 1]) for tensor in (labels, chance)]
-        metric.update_state(*of_each[1:] if name == "keras_mean" else of_each)
+        of_each = [tf.reshape(tf.cast(tensor, tf.float32), [-1, 1]) for tensor in (labels, chance)]
+        metric.update_state(*of_each[1:] if name in ("keras_mean", "spread") else of_each)
     given.update(kept)
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step, eval_metric_ops=given,
                                       scaffold=sok.Scaffold(global_batch_size=8))
@@ -136,6 +155,8 @@ def evaluated():
     for name, value in (("keras_mean", chances.mean()), ("keras_accuracy", right.mean()),
                         ("keras_precision", labels[positives].mean()), ("keras_recall", positives[labels == 1].mean())):
         np.testing.assert_allclose(found[name], value, rtol=1e-5, err_msg=name)
+    own = chances[:, cut[rank]:cut[rank + 1]]  # all of it is of this rank's samples, or it would be of nobody's
+    np.testing.assert_allclose(found["spread"], own.var() if own.size else 0, rtol=1e-3, atol=1e-5)
     written = glob.glob(os.path.join(FOLDER, "eval", "events.*"))
     assert len(written) == 1, written
     values = {value.tag: value.simple_value for path in written for event in tf.train.summary_iterator(path)
@@ -157,6 +178,9 @@ def warned():
                     tf.get_variable(name, [], tf.float64, collections=[tf.GraphKeys.METRIC_VARIABLES])
             tf.metrics.mean(1.0)
             sok.metrics.mean(1.0)
+            metric = Spread()
+            metric.update_state([1.0])
+            tf.estimator.EstimatorSpec("eval", loss=tf.constant(0.0), eval_metric_ops={"width": metric})
             logger.addHandler(handler)
             OverRanksHook().begin()
     finally:
@@ -164,12 +188,13 @@ def warned():
         tf.logging.set_verbosity(tf.logging.ERROR)
     said = [text for text in said if "do not add up" in text]
     several = sok.communication.num_ranks() > 1
-    assert len(said) == several and all("since they do not add up: largest." in text for text in said), said
+    assert len(said) == several and all(
+        "since they do not add up: eval_metric_ops['width'], largest." in text for text in said), said
 
 
 if __name__ == "__main__":
     sok.init()
     streamed()
-    warned()
     evaluated()
+    warned()
     print("done")
