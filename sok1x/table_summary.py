@@ -13,9 +13,9 @@ def summary(layer: Any, collections: Optional[Sequence[str]] = None) -> tf.Tenso
 
     It says what `sok.SummaryHook` does, of this rank alone, and waits for no other: rows_in_use, share_of_capacity,
     distinct_share, and, for each step since it was run last, new_keys, evictions, sent_bytes, received_bytes,
-    waiting_ms, cache_hits and cache_misses. A step is one of the graph's global step where there is one when this is
-    called, else a run of this summary. A warning is logged, once each, when a table of fixed size is 80 % and 95 %
-    full.
+    waiting_ms, cache_hits and cache_misses, which the first run, and another in the same step, leave out. A step is one
+    of the graph's global step where there is one when this is called, else a run of this summary. A warning is logged,
+    once each, when a table of fixed size is 80 % and 95 % full.
 
     Args:
         layer: a layer, or an embedding variable: a `sok.Variable`, a `sok.DynamicVariable`.
@@ -71,9 +71,11 @@ class _Reader:
     def read(self, now: np.ndarray, step: int) -> bytes:
         """now: float64 [len(ALL)]; step: the global step, -1 where there is none."""
         now = now[np.newaxis]
-        last, before = self._last or (np.zeros_like(now), 0)
-        steps = 1 if step < 0 else step - before
-        self._last = [now, int(step)]
+        last, before = self._last or (np.zeros_like(now), step)
+        # At first nobody knows how many steps have made what there is: it may have been restored.
+        steps = step - before if step >= 0 else int(bool(self._last))
+        if steps or not self._last:  # else the next one is to say what this one has not
+            self._last = [now, int(step)]
         self._fullness.look_at_all(self._table, now)
         has_cache = self._table.variable.table.cache is not None
         found = table_figures.scalars(now, last, steps, has_cache)

@@ -117,6 +117,28 @@ def test_costs_nothing_while_it_is_off():
     assert "sok1x-timeline" not in [thread.name for thread in threading.enumerate()]
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_summary_is_of_the_steps_since_it_was_run_last(counted):
+    """Not of those that a restored global step says, nor of none; without a global step a run of it is a step."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        layer, keys = sok.All2AllDenseEmbedding(1000, 4, 1, 1), tf.placeholder(tf.int64, [None, 1, 1])
+        number = tf.train.get_or_create_global_step() if counted else tf.get_variable("number", initializer=0)
+        step = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(layer(keys)), number)
+        made, found = sok.summary(layer), []
+        session.run(sok.Init(global_batch_size=10))
+        session.run(tf.global_variables_initializer())
+        session.run(number.assign(1000))
+        for new, summaries in ((10, 0), (10, 1), (20, 0), (30, 1), (7, 0), (7, 2), (9, 1)):
+            first = session.run(layer.embedding_variable.rows_in_use())
+            session.run(step, {keys: np.arange(first, first + new).reshape(-1, 1, 1)})
+            for _ in range(summaries):
+                values = {value.tag.rpartition("/")[2]: value.simple_value
+                          for value in tf.Summary.FromString(session.run(made)).value}
+                found.append((values["rows_in_use"], values.get("new_keys")))
+    assert found == [(20, None), (70, 25 if counted else 50), (84, 7 if counted else 14), (84, None if counted else 0),
+                     (93, 9)]
+
+
 def test_names_of_files_and_what_is_none(tmp_path):
     for given, rank, ranks, path in (("a/t.json", 0, 1, "a/t.json"), ("a/t.json", 1, 2, "a/t.1.json"),
                                      ("a.b/t", 0, 2, "a.b/t.0"), ("t-{rank}.json", 0, 1, "t-0.json")):
