@@ -102,8 +102,7 @@ def table_stats(table: Any) -> TableStats:
 
 def _variables(variable: EmbeddingVariable) -> List[Any]:
     """All that the table has on this rank."""
-    state = next(state for state in tables.tables_of(variable.graph) if state.variable is variable)
-    return state.variables() + [variable.steps]
+    return tables.state_of(variable).variables() + [variable.steps]
 
 
 def _shape(variable: Any) -> tf.Tensor:

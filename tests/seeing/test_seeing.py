@@ -12,6 +12,7 @@ from ranks import run_ranks
 
 import sok1x as sok
 from sok1x import timeline
+from sok1x.checkpoint.session import tables as graph_tables
 from sok1x.graph_ops.bridge import executor
 from sok1x.graph_ops.bridge import timeline as of_bridge
 
@@ -137,6 +138,27 @@ def test_a_summary_is_of_the_steps_since_it_was_run_last(counted):
                 found.append((values["rows_in_use"], values.get("new_keys")))
     assert found == [(20, None), (70, 25 if counted else 50), (84, 7 if counted else 14), (84, None if counted else 0),
                      (93, 9)]
+
+
+def test_figures_of_many_tables_look_through_the_graph_once(monkeypatch, tmp_path):
+    """And again when there are other variables, as slots."""
+    sok.init()
+    looks = []
+    monkeypatch.setattr(graph_tables, "tables_of", lambda graph, stock=graph_tables.tables_of: looks.append(
+        graph) or stock(graph))
+    with tf.Graph().as_default(), tf.Session() as session:
+        tables = [sok.Variable(np.ones([4, 2], np.float32), name="table_{}".format(number)) for number in range(5)]
+        before = [sok.table_stats(table).device_bytes for table in tables]
+        assert len(looks) == 1
+        loss = tf.add_n([tf.reduce_sum(sok.all2all_dense_embedding(table, tf.constant([1]))) for table in tables])
+        tf.train.AdagradOptimizer(0.1).minimize(loss, tf.train.get_or_create_global_step())
+        del looks[:]
+        sok.SummaryHook(1, str(tmp_path)).begin()  # which asks for its own tables too
+        after = [sok.table_stats(table).device_bytes for table in tables]
+        assert len(looks) == 2
+        session.run(tf.global_variables_initializer())
+        before, after = session.run([before, after])
+    assert [one - other for one, other in zip(after, before)] == [4 * 2 * 4] * 5
 
 
 def test_names_of_files_and_what_is_none(tmp_path):

@@ -10,6 +10,8 @@ from sok1x.core.frameworks import slots
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.tables.shard_variable import ShardVariable
 
+_FOUND = "_sok1x_tables_found"  # the attribute of a graph: (its variables then, {table's name: what it had})
+
 
 class TableState(NamedTuple):
     """A table, and its variables [V, ...] besides the rows: {part's name: variable}."""
@@ -50,6 +52,21 @@ def tables_of(graph: tf.Graph) -> List[TableState]:
         if shard is not None and slots.has_rows_of(variable, shard):
             by_name[shard.table.name].parts[shard_names.SLOT + variable.op.name] = variable
     return tables
+
+
+def state_of(variable: EmbeddingVariable) -> TableState:
+    """A table's. A graph's tables are looked through once for all that are asked for before variables are made."""
+    graph = variable.graph
+    if not variable._in_graph_mode:  # a graph that lives on would keep eager tables
+        return next(table for table in tables_of(graph) if table.variable is variable)
+    variables = [each for collection in (GraphKeys.GLOBAL_EMBEDDING_VARIABLES, tf.GraphKeys.GLOBAL_VARIABLES)
+                 for each in graph.get_collection_ref(collection)]
+    known: Any = getattr(graph, _FOUND, None)
+    if known is None or len(known[0]) != len(variables) or any(
+            one is not other for one, other in zip(known[0], variables)):
+        known = variables, {table.name: table for table in tables_of(graph)}
+        setattr(graph, _FOUND, known)
+    return known[1][str(variable.table.name)]
 
 
 def let_leave(session: tf.Session, tables: Iterable[EmbeddingVariable]) -> None:
