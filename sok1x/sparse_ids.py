@@ -83,7 +83,8 @@ def bags_of(table: str, ids: Any, function: str = "lookup_sparse") -> Bags:
     return Bags(ids)
 
 
-def weights_of(table: str, weights: Any, bags: Bags, function: str = "lookup_sparse") -> tf.Tensor:
+def weights_of(table: str, weights: Any, bags: Bags, function: str = "lookup_sparse",
+               dtype: tf.DType = tf.float32) -> tf.Tensor:
     """The weights of a table's ids, checked to be as many.
 
     Args:
@@ -91,9 +92,10 @@ def weights_of(table: str, weights: Any, bags: Bags, function: str = "lookup_spa
         weights: a tf.RaggedTensor or tf.SparseTensor [B, n] of floats.
         bags: the ids.
         function: as for `bags_of`.
+        dtype: of what is returned.
 
     Returns:
-        float32 [K].
+        [K], of that dtype.
 
     Raises:
         TypeError: another type or dtype.
@@ -111,7 +113,7 @@ def weights_of(table: str, weights: Any, bags: Bags, function: str = "lookup_spa
     if not values.shape.is_compatible_with(bags.ids.shape):
         raise ValueError("sok1x.{}: sp_weights: got {} weights for {} ids of '{}', expected one for each "
                          "id".format(function, values.shape[0], bags.ids.shape[0], table))
-    return tf.cast(values, tf.float32)
+    return tf.cast(values, dtype)
 
 
 def lying_as(table: str, weights: Any, bags: Bags, function: str = "lookup_sparse") -> Bags:
@@ -161,10 +163,10 @@ def weights_in_place(table: str, weights: Any, values: tf.Tensor, bags: Bags, fu
 
     Args:
         table, weights, bags, function: as `lying_as` takes them.
-        values: float32 [K], as `weights_of` gives them.
+        values: [K], as `weights_of` gives them.
 
     Returns:
-        float32 [K].
+        The values.
 
     Raises:
         ValueError: the graph shows that they do.

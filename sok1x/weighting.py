@@ -14,14 +14,15 @@ def weighted(rows: tf.Tensor, weights: Optional[tf.Tensor], bags: Bags, combiner
     of the table meanwhile; and of ops that have gradients of any order.
 
     Args:
-        rows: float32 or float16 [K, D], one for each id.
-        weights: float32 [K]; None: each is 1.
+        rows: floats [K, D], one for each id; or integers, which can be added up alone.
+        weights: floats [K]; None: each is 1.
         bags: the ids.
         combiner: 'sum'; 'mean': divided by the sum of the sample's weights; 'sqrtn': by the root of the sum of their
             squares.
 
     Returns:
-        [B, D], of the dtype of `rows`, added up in float32; zeros for a sample without ids.
+        [B, D], of the dtype of `rows`, added up in float32, or in float64 if they are of it or integers; zeros for a
+        sample without ids.
 
     Example:
         >>> import tensorflow as tf
@@ -35,12 +36,13 @@ def weighted(rows: tf.Tensor, weights: Optional[tf.Tensor], bags: Bags, combiner
         [[2.5, 2.5, 2.5], [0.0, 0.0, 0.0]]
     """
     samples, size = bags.indices[:, 0], bags.dense_shape[0]
-    sums = tf.cast(rows, tf.float32)
+    wide = tf.float64 if rows.dtype == tf.float64 or rows.dtype.is_integer else tf.float32
+    sums, weights = tf.cast(rows, wide), None if weights is None else tf.cast(weights, wide)
     if weights is not None:
         sums *= weights[:, tf.newaxis]
     sums = segments.unsorted_segment_sum(sums, samples, size, name="weighted_sum")
     if combiner != "sum":
-        sums /= _divisors(tf.ones_like(samples, tf.float32) if weights is None else weights, samples, size, combiner)
+        sums /= _divisors(tf.ones_like(samples, wide) if weights is None else weights, samples, size, combiner)
     return tf.cast(sums, rows.dtype)
 
 

@@ -40,11 +40,12 @@ def group_embedding_lookup_sparse(params: Any, sp_ids: Any, combiners: Any, sp_w
         name: of the ops' scope.
 
     Returns:
-        A list of T, float32 [B, D]; of sequences [B, T', D], T' being the ids' second dimension, with zeros where there
-        is no id.
+        A list of T, [B, D] of the rows' dtype; of sequences [B, T', D], T' being the ids' second dimension, zeros where
+        there is no id.
 
     Raises:
-        TypeError: something that is no variable, or ids or weights of another type or dtype.
+        TypeError: something that is no variable, ids or weights of another type or dtype, or a variable of integers
+            whose rows are not just added up.
         ValueError: lists of different lengths, an unknown combiner or partition_strategy, ids or weights of the wrong
             rank, or a table of another graph.
 

@@ -54,11 +54,12 @@ def lookup_many(lookups: Sequence[Lookup], name: Optional[str] = None,
         partition_strategy: 'mod' or 'div': how ids are spread over the parts of a PartitionedVariable.
 
     Returns:
-        For each, float32 [B, D], zeros for a sample without ids; of a sequence [B, T, D], T being the ids' second
-        dimension, with zeros where there is no id.
+        For each, [B, D] of the rows' dtype, zeros for a sample without ids; of a sequence [B, T, D], T being the ids'
+        second dimension, with zeros where there is no id.
 
     Raises:
-        TypeError: something that is no variable, or ids or weights of another type or dtype.
+        TypeError: something that is no variable, ids or weights of another type or dtype, or a variable of integers
+            that are not just added up.
         ValueError: an unknown combiner, ids or weights of the wrong rank, or a table of another graph.
 
     Example:
@@ -93,9 +94,15 @@ def _one(lookup: Lookup, partition_strategy: str) -> tf.Tensor:
                             lookup.function, params, type(params).__name__))
     label = params.table.name if ours else params.name
     bags = bags_of(label, lookup.ids, lookup.function)
+    if not ours and params.dtype.is_integer and (lookup.weights is not None or not (
+            lookup.sequence or combiner == "sum")):
+        raise TypeError("sok1x.{}: params: got '{}' of {}, whose rows can be added up alone, expected a variable of "
+                        "floats, or combiner 'sum' and no weights".format(
+                            lookup.function, label, params.dtype.base_dtype.name))
     weights = None
     if lookup.weights is not None:
-        weights = weights_of(label, lookup.weights, bags, lookup.function)
+        weights = weights_of(label, lookup.weights, bags, lookup.function,
+                             tf.float64 if not ours and params.dtype.base_dtype == tf.float64 else tf.float32)
     if ours and lookup.max_norm is None and not lookup.sequence:
         if lookup.weights is not None:
             bags = lying_as(label, lookup.weights, bags, lookup.function)
@@ -125,7 +132,7 @@ def _sequence(rows: tf.Tensor, weights: Optional[tf.Tensor], bags: Bags, combine
             factors = weights
         else:
             factors = weights / (weights if combiner == "mean" else tf.sqrt(weights * weights))
-        rows = rows * factors[:, tf.newaxis]
+        rows = tf.cast(tf.cast(rows, factors.dtype) * factors[:, tf.newaxis], rows.dtype)
     shape = tf.concat([bags.dense_shape[:2], tf.cast(tf.shape(rows)[1:], tf.int64)], 0)
     made = tf.scatter_nd(bags.indices[:, :2], rows, shape)
     made.set_shape([None, None, rows.shape[-1]])

@@ -145,6 +145,39 @@ def test_sequences_and_empty_samples():
     assert ours_combined[0].tolist() == plains_combined[0].tolist() == [[7, 9.5], [0, 0], [12, 15]]
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+def test_plain_variables_of_other_floats(dtype):
+    """As exact as they are."""
+    exact = dtype == "float64"
+    values = np.array([[1 + 1e-12], [2.0 ** 30 + 1]] if exact else [[1.5], [0.25]], dtype)
+    weighing = np.array([1 + 1e-13, 0.5], dtype)
+    plain = tf.get_variable("plain", initializer=values)
+    ids, weights = sparse([[0], [1]]), sparse([weighing[:1], weighing[1:]], dtype)
+    found = [deeprec.group_embedding_lookup_sparse([plain] * 4, [ids] * 4, ["sum", "mean", "sqrtn", "sum"],
+                                                   [None, None, None, weights], is_sequence=sequence)
+             for sequence in (False, True)]
+    gradient, = tf.gradients(found[0][3], plain)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for each in session.run(found):
+            assert {one.dtype.name for one in each} == {dtype}
+            for one, expected in zip(each, [values] * 3 + [values * weighing[:, None]]):
+                assert one.reshape(-1).tolist() == expected.reshape(-1).tolist()
+        assert session.run(tf.convert_to_tensor(gradient)).reshape(-1).tolist() == weighing.tolist()
+
+
+def test_plain_variables_of_integers_have_sums_and_nothing_else():
+    plain, ids = tf.get_variable("plain", initializer=[[2 ** 30 + 1], [4]]), sparse([[0, 1]])
+    found = [deeprec.group_embedding_lookup_sparse([plain], [ids], ["sum"])[0],
+             deeprec.group_embedding_lookup_sparse([plain], [ids], ["mean"], is_sequence=True)[0]]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        assert [each.tolist() for each in session.run(found)] == [[[2 ** 30 + 5]], [[[2 ** 30 + 1], [4]]]]
+    for combiner, weights in (("mean", None), ("sqrtn", None), ("sum", [sparse([[1.0, 2.0]], np.float32)])):
+        with pytest.raises(TypeError, match="params: got 'plain:0' of int32, .*expected a variable of floats"):
+            deeprec.group_embedding_lookup_sparse([plain], [ids], [combiner], weights)
+
+
 def test_partition_strategy_and_weights_in_either_order():
     table = sok.Variable(np.eye(3), dtype=tf.float32)
     ids, weights = sparse([[1], [2]]), sparse([[2.0], [3.0]], np.float32)
