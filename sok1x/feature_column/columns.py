@@ -260,9 +260,11 @@ class TableColumn(v2.EmbeddingColumn):
         if not found:
             found.append(make())
         table = found[0]
-        if len(found) > 1 or not isinstance(table, EmbeddingVariable) or table.table.dim != self.dimension:
-            raise ValueError("column '{}': collection '{}': got {}, expected one table of D={}: choose another "
-                             "shared_embedding_collection_name".format(self.name, self.shared, found, self.dimension))
+        remedy = "choose another shared_embedding_collection_name"
+        if len(found) > 1 or not isinstance(table, EmbeddingVariable):
+            raise ValueError("column '{}': collection '{}': got {}, expected one table: {}".format(
+                self.name, self.shared, found, remedy))
+        tables.check(table, self.categorical_column, self.dimension, remedy)
         return table
 
     def _looked_up(self, table: EmbeddingVariable, pair: Any, trainable: bool, resolver: Any) -> tf.Tensor:

@@ -37,7 +37,7 @@ def get(name: str, categorical_column: Any, dimension: int, initializer: Any, tr
 
     Raises:
         TypeError: an initializer that is none.
-        ValueError: as `scoped_tables.get`.
+        ValueError: as `scoped_tables.get`; or the table that is there is of other buckets or another D.
 
     Example:
         >>> import tensorflow as tf
@@ -58,11 +58,42 @@ def get(name: str, categorical_column: Any, dimension: int, initializer: Any, tr
         stepping.watch()  # as get_embedding_variable does
         table = scoped_tables.get(name, lambda whole, constraint: _of_buckets(
             whole, buckets, dimension, initializer, trainable, constraint), dtype=tf.float32)
+    check(table, categorical_column, dimension, "take another variable scope")
     for collection in collections or ():
         if not any(table is one for one in tf.get_collection_ref(collection)) and \
                 collection != tf.GraphKeys.TRAINABLE_VARIABLES:
             tf.add_to_collection(collection, table)
     return table
+
+
+def check(table: EmbeddingVariable, categorical_column: Any, dimension: int, remedy: str) -> None:
+    """Raises ValueError where a table that was there already is not what a column asks for.
+
+    Args:
+        table: the table.
+        categorical_column: what has the ids.
+        dimension: D.
+        remedy: what to do then.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.feature_column import tables
+        >>> sok.init()
+        >>> with tf.Graph().as_default():
+        ...     column = tf.feature_column.categorical_column_with_identity("ad", 100)
+        ...     tables.check(sok.Variable(shape=[100, 8], initializer="ones"), column, 8, "take another")
+    """
+    buckets = None if key_column_of(categorical_column) is not None else int(categorical_column._num_buckets)
+    there = table.table.keys  # a table over keys has a row for any bucket
+    if table.table.dim != dimension or there not in (None, buckets):
+        raise ValueError("column '{}': table '{}' is there already: got one of {} and D={}, expected {} and D={}: "
+                         "{}".format(categorical_column.name, table.table.name, _described(there), table.table.dim,
+                                     _described(buckets), dimension, remedy))
+
+
+def _described(buckets: Optional[int]) -> str:
+    return "keys" if buckets is None else "{} buckets".format(buckets)
 
 
 @contextlib.contextmanager

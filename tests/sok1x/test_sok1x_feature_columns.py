@@ -113,6 +113,28 @@ def test_a_column_beside_a_shared_one_of_the_same_ids_has_its_own_table():
         assert gradient.sum() == (3 if "shop_embedding" in table.op.name else 6)
 
 
+@pytest.mark.parametrize("buckets, dim", [(10, 4), (5, 8), (20, 8), (None, 8)])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_table_that_is_there_already_must_be_what_is_asked_for(buckets, dim, shared):
+    """As TensorFlow's: not of other buckets, nor of other rows."""
+    def resolved(side, buckets, dim):
+        column = keys() if buckets is None else stock.categorical_column_with_identity("ad", buckets)
+        made = [side.embedding_column(column, dim)] if not shared else side.shared_embedding_columns(
+            [column], dim, shared_embedding_collection_name=side.__name__)
+        with tf.variable_scope(side.__name__, reuse=tf.AUTO_REUSE):
+            return stock.input_layer({"ad": tf.constant([[1], [3]], tf.int64)}, made)
+
+    for side in [ours] + ([] if buckets is None else [stock]):
+        resolved(side, 10, 8)
+        resolved(side, 10, 8)
+        with pytest.raises(ValueError) as caught:
+            resolved(side, buckets, dim)
+    with pytest.raises(ValueError) as caught:
+        resolved(ours, buckets, dim)
+    assert "10 buckets and D=8, expected {} and D={}".format(
+        "keys" if buckets is None else "{} buckets".format(buckets), dim) in str(caught.value)
+
+
 def test_a_group_waits_for_the_columns_that_are_asked_for_and_no_others(graph):
     with ours.group_embedding_column_scope("fields"):
         made = [ours.embedding_column(keys(name), 4) for name in "abc"]
