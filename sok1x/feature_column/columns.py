@@ -1,5 +1,5 @@
 """Dense columns of embeddings whose tables are ours: `embedding_column` and `shared_embedding_columns`."""
-from typing import Any, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -8,6 +8,7 @@ from sok1x.core.options import initializers
 from sok1x.embeddings.autograph import graph_code
 from sok1x.feature_column import groups, linear, lookups, tables
 from sok1x.feature_column.key_column import key_column_of
+from sok1x.graph_ops.bridge.tensorflow_versions import V2
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column as v1
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_utils as utils
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
@@ -15,6 +16,7 @@ from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
 __all__ = ["embedding_column", "shared_embedding_columns"]
 
 _WEIGHTS = "embedding_weights"  # TensorFlow's name of the variable
+_GET_CONFIG, _FROM_CONFIG = ("get_config", "from_config") if V2 else ("_get_config", "_from_config")
 
 
 def embedding_column(categorical_column: Any, dimension: int, combiner: str = "mean", initializer: Any = None,
@@ -188,6 +190,21 @@ class TableColumn(v2.EmbeddingColumn):
 
     def __hash__(self) -> int:
         return hash((tuple(self), self.shared))
+
+    def _get_config(self) -> Dict[str, Any]:
+        return dict(getattr(super(), _GET_CONFIG)(), shared=self.shared)
+
+    @classmethod
+    def _from_config(cls, config: Dict[str, Any], custom_objects: Any = None,
+                     columns_by_name: Any = None) -> "TableColumn":
+        config = dict(config)
+        shared = config.pop("shared", None)  # None too in what older releases have written
+        column: TableColumn = getattr(super(), _FROM_CONFIG)(config, custom_objects, columns_by_name)
+        column.shared = shared
+        return column
+
+    if V2:
+        get_config, from_config = _get_config, _from_config
 
     @property
     def name(self) -> str:

@@ -1,4 +1,6 @@
 """Feature columns on one rank: when they train, groups, sequences, names, refusals, and what stays TensorFlow's."""
+import json
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -207,6 +209,17 @@ def test_a_seedless_distribution_gives_each_key_its_own_row_and_names_are_taken(
 def test_a_column_of_keys_survives_its_configuration():
     column = keys("ad", tf.string)
     assert type(column)._from_config(column._get_config()) == column
+
+
+def test_shared_columns_of_a_configuration_share_a_table_too():
+    made = ours.shared_embedding_columns([keys("a"), keys("b")], 4) + [ours.embedding_column(keys("a"), 4)]
+    layer = tf.keras.layers.DenseFeatures(made)
+    kinds = {kind.__name__: kind for kind in (type(made[0]), type(keys()))}
+    config = json.loads(json.dumps(layer.get_config()))
+    with tf.Graph().as_default():
+        twin = type(layer).from_config(config, custom_objects=kinds)
+        twin({name: tf.constant([[1]], tf.int64) for name in "ab"})
+        assert len(tf.trainable_variables()) == len(twin.trainable_weights) == 2
 
 
 @pytest.mark.parametrize("wrong, error, words", [
