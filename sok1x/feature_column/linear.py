@@ -99,7 +99,9 @@ def _looked_up(table: EmbeddingVariable, column: Any, pair: Any, combiner: str, 
     """[B, units]: all that a sample has, also of features with more dimensions."""
     ids, weights = pair
     if ids.dense_shape.shape.as_list() != [2]:
-        ids = tf.sparse.reshape(ids, [tf.shape(ids)[0], -1])
+        with lookups.on_host():
+            shape = ids.dense_shape  # of no samples nobody could tell what a -1 stands for
+            ids = tf.sparse.reshape(ids, [shape[0], tf.reduce_prod(shape[1:])])
         if weights is not None:
             weights = tf.SparseTensor(ids.indices, weights.values, ids.dense_shape)
     keys = key_column.key_column_of(column)

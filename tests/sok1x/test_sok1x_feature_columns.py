@@ -211,6 +211,17 @@ def test_a_column_of_keys_survives_its_configuration():
     assert type(column)._from_config(column._get_config()) == column
 
 
+def test_a_linear_model_of_no_samples():
+    """Of ids whose rank is not known, too."""
+    fed = tf.sparse_placeholder(tf.int64)
+    out = stock.linear_model({"ad": fed}, [keys()], units=3)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for places, shape in (([], [0, 2]), ([], [2, 0]), ([], [0, 0]), ([], [0, 2, 3]), ([[0, 1, 2]], [4, 2, 3])):
+            ids = tf.SparseTensorValue(np.reshape(places, [-1, len(shape)]), np.arange(len(places)), shape)
+            assert session.run(out, {fed: ids}).shape == (shape[0], 3)
+
+
 def test_shared_columns_of_a_configuration_share_a_table_too():
     made = ours.shared_embedding_columns([keys("a"), keys("b")], 4) + [ours.embedding_column(keys("a"), 4)]
     layer = tf.keras.layers.DenseFeatures(made)
