@@ -24,7 +24,7 @@ def mean(values: Any, weights: Any = None, metrics_collections: Optional[Sequenc
         name: of the scope.
 
     Returns:
-        (value, update_op): float32 [], 0 where no rank has had values.
+        (value, update_op): float32 [], 0 where no rank has had values, or weights add up to less than 0.
 
     Raises:
         ValueError: weights do not broadcast to values.
@@ -52,7 +52,7 @@ def mean(values: Any, weights: Any = None, metrics_collections: Optional[Sequenc
             values, count = values * weights, tf.reduce_sum(weights)
         return accumulators.stream(
             [("total", tf.reduce_sum(values)), ("count", count)],
-            lambda total, count: tf.cast(tf.div_no_nan(total, count), tf.float32),
+            lambda total, count: tf.cast(tf.div_no_nan(total, tf.maximum(count, 0.0)), tf.float32),
             metrics_collections, updates_collections)
 
 

@@ -17,6 +17,14 @@ def test_are_those_of_one_rank_that_sees_all_samples(tmp_path, seed, ranks):
     assert finished.out.count("done") == ranks, str(finished)
 
 
+def test_a_mean_of_weights_that_add_up_to_less_than_nothing():
+    with tf.Graph().as_default(), v1.Session() as session:
+        found = [module.mean([0.3, 0.2], weights=[-1.0, 0.5]) for module in (sok.metrics, v1.metrics)]
+        session.run([sok.Init(global_batch_size=1), v1.local_variables_initializer()])
+        updated = session.run([update for _, update in found])
+        assert updated == session.run([value for value, _ in found]) == [0, 0]
+
+
 def test_refusals():
     with tf.Graph().as_default():
         for options, words in ((dict(curve="roc"), "curve: got 'roc', expected 'ROC' or 'PR'"),
