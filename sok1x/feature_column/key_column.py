@@ -124,6 +124,8 @@ class KeyColumn(v2.CategoricalColumn, v1._CategoricalColumn,
         return v2.CategoricalColumn.IdWeightPair(inputs.get(self), None)
 
     def _keys(self, feature: Any) -> tf.SparseTensor:
+        if isinstance(feature, tf.Tensor) and feature.dtype.is_unsigned:
+            feature = tf.cast(feature, tf.int64)  # -1 is missing: in its own dtype that is its largest number
         ids = v2._to_sparse_input_and_drop_ignore_values(feature)
         if ids.dtype != self.dtype and not (ids.dtype.is_integer and self.dtype.is_integer):
             raise ValueError("column '{}': got a feature of dtype {}, expected {}: give the column that dtype, or cast "

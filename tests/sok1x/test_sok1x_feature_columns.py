@@ -53,6 +53,14 @@ def test_any_key_has_a_row_of_its_own_and_a_string_too(seed):
     assert (out[0, 8:] == out[2, 8:]).all() and (out[0, 8:] != out[1, 8:]).all()
 
 
+@pytest.mark.parametrize("dtype", [tf.uint8, tf.uint16, tf.uint32])
+def test_every_unsigned_number_is_a_key(dtype):
+    """Not the largest one for missing, which is what -1 becomes in its dtype."""
+    layer = stock.input_layer({"ad": tf.constant([[dtype.max], [7]], dtype)}, [
+        ours.embedding_column(keys(dtype=dtype), 1, initializer=tf.ones_initializer())])
+    assert run(layer)[0].tolist() == [[1], [1]]
+
+
 def test_what_is_not_trained_inserts_nothing():
     column = ours.embedding_column(keys(), 4)
     fed = tf.placeholder(tf.int64, [None, 1])
