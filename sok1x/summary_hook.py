@@ -30,6 +30,9 @@ class SummaryHook(tf.train.SessionRunHook):
     other; so all ranks have the hook, with the same arguments. Rank 0 writes. With `every_rank` nobody waits: each rank
     writes its own figures to a folder of its own, 'rank_R' in `output_dir`. All other steps cost nothing.
 
+    What an Estimator's evaluations do between steps is not counted; what another session of the same process does with
+    a table of the same name is, in distinct_share, bytes and waiting_ms.
+
     A warning is logged, once each, when a shard of fixed size is 80 % and 95 % full: by the rank that writes.
 
     Args:

@@ -3,9 +3,12 @@
 Numbers count up, over all sessions, from when the table's first op has been run; nobody sets them back. Who wants to
 know what a step has brought looks twice.
 """
+import contextlib
 import ctypes
 import functools
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Iterator
+
+import numpy as np
 
 # Places. Of batches whose distinct keys have been counted, which on one rank training's are alone: how many keys, and
 # how many of them were distinct. Bytes of keys, rows and gradients that went to other ranks, and that came from them.
@@ -14,11 +17,28 @@ from typing import Any, Callable, Dict
 KEYS, DISTINCT, SENT, RECEIVED, WAITED, EXCHANGES = range(6)
 NAMES = ("keys", "distinct", "sent", "received", "waited", "exchanges")
 _counted: Dict[str, Any] = {}
+_aside: Dict[str, np.ndarray] = {}  # what of it is none of training's
 
 
 def of(table: str) -> Any:
     """int64 [6]: of all tables of that name."""
     return _counted.setdefault(table, (ctypes.c_int64 * len(NAMES))())
+
+
+def read(table: str) -> np.ndarray:
+    """float64 [6]: what has been counted of all tables of that name, but for what is left aside."""
+    return np.array(of(table), np.float64) - _aside.get(table, 0.0)
+
+
+@contextlib.contextmanager
+def aside() -> Iterator[None]:
+    """What is counted inside is left aside at its end: an evaluation's tables have the names of those that train."""
+    before = {table: read(table) for table in list(_counted)}
+    try:
+        yield
+    finally:
+        for table in list(_counted):
+            _aside[table] = _aside.get(table, 0.0) + read(table) - before.get(table, 0.0)
 
 
 def batch(table: str, keys: int, distinct: int) -> None:

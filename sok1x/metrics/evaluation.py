@@ -15,6 +15,7 @@ from sok1x.core import alike
 from sok1x.core.frameworks import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import ESTIMATORS
 from sok1x.graph_ops.operations import collectives
+from sok1x.graph_ops.stores import figures
 from sok1x.launch import launcher
 from sok1x.metrics.accumulators import OVER_RANKS
 
@@ -45,7 +46,8 @@ def _over_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:
                      output_dir: Any) -> Any:
         if alike.is_so():
             all_hooks = [*(all_hooks or []), OverRanksHook()]
-        return stock(self, checkpoint_path, scaffold, update_op, eval_dict, all_hooks, output_dir)
+        with figures.aside():  # training may go on after it, as in train_and_evaluate
+            return stock(self, checkpoint_path, scaffold, update_op, eval_dict, all_hooks, output_dir)
 
     return evaluate_run
 

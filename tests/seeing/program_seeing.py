@@ -150,11 +150,38 @@ def waited():
                 file.write(metadata.SerializeToString())
 
 
+def evaluated_between():
+    """An Estimator's evaluation, in the same process and of a table of the same name, is in no figure of training."""
+    keys, folder = np.arange(20), os.path.join(FOLDER, "evaluated")
+
+    def model_fn(features, labels, mode):
+        table = sok.DynamicVariable(1, init_capacity=64, name="items")
+        loss = tf.reduce_sum(sok.all2all_dense_embedding(table, features)) + tf.get_variable("bias", [])
+        step = sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(0.1)).minimize(
+            loss, tf.train.get_global_step(), [table])
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step, scaffold=sok.Scaffold(global_batch_size=1))
+
+    estimator = tf.estimator.Estimator(model_fn, folder, config=tf.estimator.RunConfig(save_checkpoints_steps=3))
+    tf.estimator.train_and_evaluate(
+        estimator, tf.estimator.TrainSpec(lambda: tf.data.Dataset.from_tensors(keys).repeat(), max_steps=6, hooks=[
+            sok.SummaryHook(2, os.path.join(folder, "figures"))]),
+        tf.estimator.EvalSpec(lambda: tf.data.Dataset.from_tensors(np.zeros(500, np.int64)).repeat(4), None,
+                              throttle_secs=0, start_delay_secs=0))
+    if sok.communication.rank() == 0:
+        ranks = sok.communication.num_ranks()
+        sent = sum((keys % ranks != rank).sum() for rank in range(ranks)) * (8 + 4 + 4)
+        found = written(os.path.join(folder, "figures"))
+        assert len(glob.glob(os.path.join(folder, "eval", "events.*"))) == 1 and len(found) >= 3, found
+        for values in found.values():
+            assert (values["items/distinct_share"], values["items/sent_bytes"]) == (1, sent), found
+
+
 if __name__ == "__main__":
     logging.getLogger("tensorflow").handlers[:] = [Said()]
     sok.init()
     for every_rank in (False, True):
         trained(every_rank)
     warned()
+    evaluated_between()
     waited()
     print("done")
