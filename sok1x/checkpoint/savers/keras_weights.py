@@ -2,21 +2,26 @@
 it, on one rank too if a table has a cache (caches.py), eagerly as a `tf.train.Checkpoint` (eager_checkpoints.py), which
 Keras' own methods call there. `load_model`, whose files have one rank's rows, is refused on several."""
 import contextlib
+import json
 import os
 import weakref
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.files import prefixes
+from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.savers import caches
+from sok1x.checkpoint.session.dense_saver import dense_prefix
 from sok1x.core.frameworks import wrapping
 from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_LOADERS, KERAS_MODELS, KERAS_WRITERS
 
-_savers: Any = weakref.WeakKeyDictionary()  # model -> its Saver
+_savers: Any = weakref.WeakKeyDictionary()  # model -> its Savers
+# What is saved besides: the names of the model's weights, and of the optimizer's, in their order.
+_ORDER = "sok1x_keras_weights"
 
 
 def watch() -> None:
@@ -64,8 +69,27 @@ def _load_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
         if any(arguments) or any(options.values()):
             raise ValueError("load_weights: {} was saved on several ranks, and can be loaded as a whole only: got {} "
                              "{}, expected no more than the path".format(filepath, arguments, options))
-        return _saver(self).restore(tf.keras.backend.get_session(), filepath)
+        folder = prefixes.folder_of(filepath)
+        saved = _names_in(filepath if folder is None else dense_prefix(Checkpoint(folder)))
+        # Where nothing says what was saved, as in older releases' files, the weights go by their names.
+        named = {one.op.name: one for one in self.weights} if saved is None else _paired(self, filepath, *saved)
+        _saver(self, named).restore(tf.keras.backend.get_session(), filepath)
+        return _Loaded()
     return load_weights
+
+
+class _Loaded:
+    """What Keras' own gives, of weights all of which have been loaded."""
+
+    def assert_consumed(self) -> "_Loaded":
+        return self
+
+    assert_existing_objects_matched = assert_nontrivial_match = expect_partial = assert_consumed
+
+    def initialize_or_restore(self, session: Any = None) -> None:
+        """All has been restored."""
+
+    run_restore_ops = initialize_or_restore
 
 
 def _save(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -131,10 +155,68 @@ def _cached(model: Any) -> List[str]:
     return caches.among(model.weights) if _has_tables(model) else []
 
 
-def _saver(model: Any) -> tf.train.Saver:
+def _saver(model: Any, named: Optional[Dict[str, Any]] = None) -> tf.train.Saver:
+    """A Saver of a model's weights and its optimizer's, and of the names of these; or of some with other names."""
     weights = list(model.weights)
+    both = weights + _of_optimizer(model)
     known = _savers.get(model)
-    if known is None or [id(one) for one in known[0]] != [id(one) for one in weights]:
+    if known is None or [id(one) for one in known[0]] != [id(one) for one in both]:
+        known = _savers[model] = both, {}
+    names = None if named is None else tuple(named)
+    if names not in known[1]:
         with weights[0].graph.as_default():
-            known = _savers[model] = weights, tf.train.Saver(weights, max_to_keep=None)
-    return known[1]
+            if named is None:
+                named = {one.op.name: one for one in both}
+                names_of = [[one.op.name for one in part] for part in (weights, both[len(weights):])]
+                with tf.device("/cpu:0"):
+                    order = tf.Variable(json.dumps(names_of), trainable=False, collections=[], use_resource=True,
+                                        name=_ORDER)
+                tf.keras.backend.get_session().run(order.initializer)
+                named[_ORDER] = order
+            known[1][names] = tf.train.Saver(named, max_to_keep=None)
+    return known[1][names]
+
+
+def _of_optimizer(model: Any) -> List[Any]:
+    """What a model's optimizer has made."""
+    found = getattr(getattr(model, "optimizer", None), "weights", None)
+    return list(found) if isinstance(found, (list, tuple)) else []
+
+
+def _names_in(prefix: str) -> Optional[List[List[str]]]:
+    """The names of the weights and of the optimizer's that have been saved, in order; None where nothing says it."""
+    reader = tf.train.load_checkpoint(prefix)
+    return json.loads(reader.get_tensor(_ORDER).decode()) if reader.has_tensor(_ORDER) else None
+
+
+def _paired(model: Any, filepath: Any, saved: List[str], of_optimizer: List[str]) -> Dict[str, Any]:
+    """{its name in a file: weight}. Keras pairs them by their places in the model: it makes names by itself, which
+    depend on what has been built before.
+
+    Raises:
+        MismatchError: there are more or fewer, or a table has been saved under another name.
+    """
+    weights = list(model.weights)
+    if len(saved) != len(weights):
+        raise MismatchError("load_weights: {} has {} weights ({}, …), and the model has {} ({}, …): build the model "
+                            "that was saved".format(filepath, len(saved), saved[0], len(weights), weights[0].op.name))
+    for name, weight in zip(saved, weights):
+        if isinstance(weight, ShardVariable) and weight.op.name != name:
+            raise MismatchError(
+                "load_weights: {} has table '{}' where the model has '{}': give the layer, or the table, a name of its "
+                "own (name=...) when it is saved and when it is loaded; Keras' own change with what has been built "
+                "before".format(filepath, name, weight.op.name))
+    if getattr(model, "optimizer", None) is not None:
+        if not _of_optimizer(model) and of_optimizer and getattr(model, "total_loss", None) is not None:
+            model._make_train_function()  # as the first `fit` does: the optimizer makes what it keeps
+        made = _of_optimizer(model)
+        if len(made) == len(of_optimizer):
+            # A table's slots are its parts, whatever they are called.
+            saved = saved + [one.op.name if isinstance(one, ShardVariable) else name
+                             for name, one in zip(of_optimizer, made)]
+            weights = weights + made
+        else:
+            tf.logging.warning(
+                "load_weights: %s has %d variables of an optimizer, and this model's has %d: the weights alone are "
+                "loaded, and slots of tables begin anew.", filepath, len(of_optimizer), len(made))
+    return dict(zip(saved, weights))
