@@ -85,6 +85,7 @@ def tensorflow_flags():
         raise BuildError("{} cannot import TensorFlow:\n{}".format(sys.executable, child.stderr))
     answer = json.loads(answer[0])
     known[sys.executable] = {"key": key, "answer": answer}
+    os.makedirs(STATE, exist_ok=True)  # pip asks before it builds
     with open(remembered, "w") as file:
         json.dump(known, file)
     return answer

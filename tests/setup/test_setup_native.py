@@ -80,6 +80,15 @@ def test_each_tensorflow_has_a_library_of_its_own(tree):
     assert (tree / other).exists()
 
 
+def test_a_fresh_clone_is_asked_for_its_libraries_before_they_are_built(tree):
+    """As pip does, which wants a wheel's metadata first: then there is no build folder yet."""
+    shutil.rmtree(str(tree / "build"), ignore_errors=True)
+    ask = "import native_libraries; print(sorted(native_libraries.libraries()))"
+    done = subprocess.run([sys.executable, "-c", ask], cwd=str(tree / "tools"), stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, universal_newlines=True, timeout=120)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, str(sorted([BRIDGE, KERNELS]))), done.stdout
+
+
 def test_sources_that_do_not_compile_leave_the_old_library(tree):
     build(tree)
     with open(str(tree / KERNELS), "rb") as file:
