@@ -31,25 +31,32 @@ class DataError(Exception):
 def fetch(folder=DEFAULT_FOLDER):
     """Makes sure that the three files are in `folder`, downloading 2 MB where they are not; returns `folder`.
 
-    The folder appears in one step, whole: an interrupted download leaves nothing that a later call would trust.
+    A new folder appears in one step, whole; into one that is there only files that it lacks are put, each in one step.
+    So an interrupted download leaves nothing that a later call would trust, and nothing is taken from another process.
     """
-    if all(os.path.isfile(os.path.join(folder, name)) for name in FILES):
+    if not missing(folder):
         return folder
     parent = os.path.dirname(os.path.abspath(folder))
     os.makedirs(parent, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=parent) as work:
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder if os.path.isdir(folder) else parent) as work:
         unpacked = os.path.join(work, "unpacked")
         os.mkdir(unpacked)
         unpack(download(work), unpacked)
-        if os.path.isdir(folder):
-            shutil.rmtree(folder)
-        try:
-            os.rename(unpacked, folder)
-        except OSError:
-            # Another process was first: what it put there is as good.
-            if not all(os.path.isfile(os.path.join(folder, name)) for name in FILES):
-                raise
+        if not os.path.isdir(folder):
+            try:
+                os.rename(unpacked, folder)
+            except OSError:
+                # Another process was first: what it has put there stays.
+                if not os.path.isdir(folder):
+                    raise
+        for name in missing(folder):
+            os.replace(os.path.join(unpacked, name), os.path.join(folder, name))
     return folder
+
+
+def missing(folder):
+    """The names of the files that `folder` does not have."""
+    return [name for name in FILES if not os.path.isfile(os.path.join(folder, name))]
 
 
 def download(folder):

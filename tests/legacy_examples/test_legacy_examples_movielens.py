@@ -131,6 +131,31 @@ def test_fetch_unpacks_once_and_whole(tmp_path, monkeypatch):
     assert os.listdir(str(tmp_path / "data")) == ["ml-100k"], "nothing of the work is left"
 
 
+def test_fetch_leaves_what_is_in_the_folder(tmp_path, monkeypatch):
+    """A user's own folder, and one that another process has filled and reads meanwhile."""
+    folder, other = tmp_path / "own", str(tmp_path / "other")
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years")
+    (folder / "ml-100k.user").write_text(GOOD["ml-100k.user"])
+    before = os.stat(str(folder / "ml-100k.user")).st_ino
+    monkeypatch.setattr(movielens, "download", lambda work: make_wheel(os.path.join(work, "x.whl"), GOOD))
+    movielens.fetch(str(folder))
+    assert sorted(os.listdir(str(folder))) == sorted(list(GOOD) + ["thesis.txt"])
+    assert os.stat(str(folder / "ml-100k.user")).st_ino == before and len(movielens.load(str(folder))) == 4
+
+    def slow(work):
+        monkeypatch.setattr(movielens, "download", lambda work: make_wheel(os.path.join(work, "x.whl"), GOOD))
+        movielens.fetch(other)
+        seen.append(os.stat(other).st_ino)
+        return movielens.download(work)
+
+    seen = []
+    monkeypatch.setattr(movielens, "download", slow)
+    movielens.fetch(other)
+    assert [os.stat(other).st_ino] == seen and sorted(os.listdir(other)) == sorted(GOOD)
+    assert sorted(os.listdir(str(tmp_path))) == ["other", "own"], "nothing of the work is left"
+
+
 def test_fetch_of_a_wheel_without_the_data_leaves_nothing(tmp_path, monkeypatch):
     files = {name: text for name, text in GOOD.items() if name != "ml-100k.item"}
     monkeypatch.setattr(movielens, "download", lambda work: make_wheel(os.path.join(work, "x.whl"), files))
