@@ -98,6 +98,7 @@ def whole(source: sources.Source, options: Options, model: models.Model) -> Buil
                     and subgraphs.reference(by_name[name].input[0]).node in names]
     targets = list(model.outputs.values()) + initializers
     subgraph = subgraphs.Subgraph(model.graph_def, targets, given)
+    subgraphs.refuse_empty_tables(subgraph, initializers)
     names = {node.name for node in subgraph.nodes}
     built = Built({}, {}, [], {}, None, [])
     mapped: Dict[str, Any] = {}

@@ -9,6 +9,7 @@ LOOKUPS = {"operations.dense_lookup.forward": "dense", "operations.local_lookup.
            "operations.combined_lookup.forward": "combined"}
 SUMS = {"operations.segments.segment_sum": "segment_sum", "operations.segments.unique": "unique"}
 _PRESENT_VALUES = "Sok1xPresentValues"  # of feature_column/present_values.py
+_MUTABLE = re.compile("Mutable.*HashTable")  # filled by ops at any time; others by those of TABLE_INITIALIZERS
 _NEUTRAL = ("operations.branches.agree",)  # whether all ranks take the same branch: there are none
 # Also those of graphs that sok1x 0.1 has saved.
 _ONE = tuple(op_types.TYPES) + ("Sok1xCall",)
@@ -134,6 +135,21 @@ class Subgraph:
             raise ValueError("sok1x.serving: the outputs need the placeholder '{0}' ({1}), which is not among the "
                              "inputs: add it to them, or say what it always is by constants={{'{0}:0': value}}".format(
                                  node.name, whose))
+
+
+def refuse_empty_tables(subgraph: Subgraph, initializers: Iterable[str]) -> None:
+    """Raises ValueError where the outputs look into a table of TensorFlow's that would be served without its entries.
+
+    Args:
+        subgraph: of outputs and initializers.
+        initializers: the ops that run when the model has been loaded.
+    """
+    filled = {reference(subgraph.node(name).input[0]).node for name in initializers}
+    for node in subgraph.nodes:
+        if _MUTABLE.search(node.op) and node.name not in filled:
+            raise ValueError("sok1x.serving: the outputs need the lookup table '{}', which nothing fills when the model "
+                             "is loaded ({}): a checkpoint has no entries of such tables. Choose a table with an "
+                             "initializer, or make what is found in it an input".format(node.name, node.op))
 
 
 def tables_of(graph_def: Any, kind: Any) -> Dict[str, Any]:

@@ -79,6 +79,45 @@ def test_outputs_that_need_more(trained):
     assert not [name for name in os.listdir(trained.folder) if "model" in name]
 
 
+def vocabulary(kind):
+    """A lookup table of the model's own, words to ids, that whoever trains fills."""
+    if kind == "dense":
+        made = v1.raw_ops.MutableDenseHashTableV2(empty_key=tf.constant("", tf.string),
+                                                  deleted_key=tf.constant("-", tf.string), value_dtype=tf.int64)
+    else:
+        made = v1.raw_ops.MutableHashTableV2(key_dtype=tf.string, value_dtype=tf.int64)
+    return made, v1.raw_ops.LookupTableInsertV2(table_handle=made, keys=tf.constant(["a", "b"]),
+                                                values=tf.constant([5, 6], tf.int64))
+
+
+@pytest.mark.parametrize("kind", ["plain", "dense"])
+def test_a_lookup_table_that_nothing_fills(kind, tmp_path):
+    """It would be empty where it is served; one that is filled when the model is loaded is not."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        words = v1.placeholder(tf.string, [None], "words")
+        table, filled = vocabulary(kind)
+        ids = v1.raw_ops.LookupTableFindV2(table_handle=table, keys=words, default_value=tf.constant(-1, tf.int64))
+        rows = sok.all2all_dense_embedding(sok.DynamicVariable(2, "3", name="d"), ids)
+        session.run(v1.global_variables_initializer())
+        sok.CheckpointManager(str(tmp_path / "saved")).save(session, 1)
+        outputs = {"ids": tf.identity(ids), "rows": rows}
+
+        def export(number, inputs):
+            return sok.serving.export_saved_model(str(tmp_path / number), str(tmp_path / "saved"), inputs=inputs,
+                                                  outputs=outputs)
+
+        with pytest.raises(ValueError, match="need the lookup table '{}', which nothing fills".format(table.op.name)):
+            export("1", {"words": words})
+        assert not (tmp_path / "1").exists()
+        export("2", {"ids": ids})
+        v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, filled)
+        path = export("3", {"words": words})
+    with tf.Graph().as_default(), v1.Session() as session:
+        found = v1.saved_model.load(session, ["serve"], path).signature_def["serving_default"]
+        fed = {found.inputs["words"].name: ["b", "c", "a"]}
+        assert session.run(found.outputs["ids"].name, fed).tolist() == [6, -1, 5]
+
+
 def test_what_may_be_chosen(trained, tmp_path):
     """Constants, a row for unseen keys where none is known, a gradient that is none of a table; and the command."""
     with trained.graph.as_default():
