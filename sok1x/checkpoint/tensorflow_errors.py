@@ -1,4 +1,4 @@
-"""Errors that TensorFlow gives while it writes files of a checkpoint, as errors of ours."""
+"""Errors that TensorFlow gives while it writes or reads files of a checkpoint, as errors of ours."""
 import contextlib
 import errno
 import os
@@ -22,6 +22,21 @@ def refusals(path: str, wanted: int) -> Iterator[None]:
         for code in _NO_SPACE:
             if os.strerror(code) in error.message:
                 raise errors.of_write(OSError(code, os.strerror(code)), path, wanted) from error
-        # What follows the first line is where in the graph it was.
-        words = tensorflow_versions.own_words(error).split("\n", 1)[0]
-        raise errors.WriteError("Cannot write {}: {}".format(path, words)) from error
+        raise errors.WriteError("Cannot write {}: {}".format(path, _words(error))) from error
+
+
+@contextlib.contextmanager
+def damages(path: str) -> Iterator[None]:
+    """Inside, TensorFlow reads `path`, which it has written. Raises DamagedError, or CheckpointError where the system
+    refuses."""
+    try:
+        yield
+    except (tf.errors.PermissionDeniedError, tf.errors.ResourceExhaustedError) as error:
+        raise errors.CheckpointError("Cannot read {}: {}".format(path, _words(error))) from error
+    except (tf.errors.OpError, IndexError, ValueError) as error:  # these of Python from 2.x's reader
+        raise errors.DamagedError("Cannot read {}: {}".format(path, _words(error))) from error
+
+
+def _words(error: Exception) -> str:
+    """What follows the first line is where in the graph it was."""
+    return tensorflow_versions.own_words(error).split("\n", 1)[0]

@@ -83,13 +83,13 @@ def read_slice(prefix: str, name: str, shape: Sequence[int], first: int, count: 
     """Rows `first` to `first + count` - 1 of a tensor of that whole shape.
 
     Raises:
-        tf.errors.OpError: it is not there.
+        DamagedError: it is not there, or not what was written.
     """
     spec = "{} {},{}{}".format(" ".join(map(str, shape)), first, count, ":-" * (len(shape) - 1))
     with tf.Graph().as_default():
         read, = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[name], shape_and_slices=[spec],
                                      dtypes=[tf.as_dtype(dtype)])
-        with _session() as session:
+        with _session() as session, tensorflow_errors.damages(prefix):
             return session.run(read)
 
 

@@ -9,6 +9,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from sok1x.checkpoint import tensorflow_errors
 from sok1x.checkpoint.errors import CheckpointError, MismatchError, NotFoundError
 from sok1x.checkpoint.files import folders, prefixes, shard_names
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
@@ -136,7 +137,8 @@ class _Variables(Source):
         super().__init__()
         self.where = self.prefix = prefix
         self.ranks = 1
-        whose = one_rank.rank_and_ranks(prefix)
+        with tensorflow_errors.damages(prefix):
+            whose = one_rank.rank_and_ranks(prefix)
         if whose is not None:
             raise MismatchError("{} has the shards of rank {} of {} alone, which a Saver with a path of its own has "
                                 "saved, or eager execution (tf.train.Checkpoint, save_weights): export what "
@@ -218,11 +220,11 @@ def _latest(directory: str) -> Source:
             # What has no tables was to have ours beside it, or is a Saver's of something else.
             if found is None or source.tables:
                 return source
-        except (CheckpointError, tf.errors.OpError) as error:
+        except CheckpointError as error:
             if found is None:
                 raise
             tf.logging.warning("%s is later than the last checkpoint of sok1x beside it, which is taken, for it cannot "
-                               "be: %s", named, getattr(error, "message", error))
+                               "be: %s", named, error)
     return _Shards(folders.find(directory))
 
 

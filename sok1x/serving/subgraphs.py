@@ -147,8 +147,8 @@ def refuse_empty_tables(subgraph: Subgraph, initializers: Iterable[str]) -> None
     filled = {reference(subgraph.node(name).input[0]).node for name in initializers}
     for node in subgraph.nodes:
         if _MUTABLE.search(node.op) and node.name not in filled:
-            raise ValueError("sok1x.serving: the outputs need the lookup table '{}', which nothing fills when the model "
-                             "is loaded ({}): a checkpoint has no entries of such tables. Choose a table with an "
+            raise ValueError("sok1x.serving: the outputs need the lookup table '{}', which nothing fills when the "
+                             "model is loaded ({}): a checkpoint has no entries of such tables. Choose a table with an "
                              "initializer, or make what is found in it an input".format(node.name, node.op))
 
 

@@ -6,12 +6,12 @@ import shutil
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, NotFoundError
 from sok1x.graph_ops.bridge.tensorflow_versions import saved_model_pb2
 from sok1x.serving import bundles, saved_models, table_data
+from sok1x.serving.readers import Reader
 from sok1x.serving.tables import ROOT, Served, absent_of, unmixed
 
 __all__ = ["update_saved_model"]
@@ -170,17 +170,13 @@ def _leave_out_debug_names(path: str, model_dir: str) -> None:
 def _rewrite(prefix: str, partial: str, served: Dict[str, Served], wanted: Dict[str, Any],
              gone: Dict[str, np.ndarray]) -> None:
     """Writes all of the bundle's tensors anew."""
-    try:
-        reader = tf.train.NewCheckpointReader(prefix)
-    except tf.errors.OpError as error:
-        raise DamagedError("Cannot read {}: {}.".format(prefix, error.message)) from None
-    shapes = reader.get_variable_to_shape_map()
+    reader = Reader(prefix)
     writer = bundles.BundleWriter(os.path.join(partial, "parts"), os.path.join(partial, "variables", "variables"))
-    for name in sorted(shapes):
+    for name in sorted(reader.shapes):
         if not name.startswith(ROOT + "/"):
             writer.add(name, reader.get_tensor(name))
     for name, one in served.items():
-        old = _OldTable(prefix, reader, one)
+        old = _OldTable(reader, one)
         keys, rows = wanted.get(name, (np.zeros([0], np.int64), np.zeros([0, one.dim], np.float32)))
         if one.hashed:
             _rewrite_hashed(writer, one, old, keys, rows, gone.get(name))
@@ -199,12 +195,12 @@ class _OldTable:
         rows: how many it has.
     """
 
-    def __init__(self, prefix: str, reader: Any, served: Served) -> None:
-        self._prefix, self._served, self._reader = prefix, served, reader
-        shape = reader.get_variable_to_shape_map().get(served.tensor("rows"))
+    def __init__(self, reader: Reader, served: Served) -> None:
+        self._served, self._reader = served, reader
+        shape = reader.shapes.get(served.tensor("rows"))
         if shape is None or shape[1:] != [served.dim]:
             raise DamagedError("{} has rows of table '{}' of shape {}, and [n, {}] is expected.".format(
-                prefix, served.name, shape, served.dim))
+                reader.prefix, served.name, shape, served.dim))
         self.rows = shape[0]
 
     def index(self) -> Tuple[np.ndarray, np.ndarray]:
@@ -218,8 +214,8 @@ class _OldTable:
         dtype = np.dtype(self._served.row_dtype)
         step = max(1, _CHUNK_BYTES // (dtype.itemsize * self._served.dim))
         for first in range(0, self.rows, step):
-            yield first, bundles.read_slice(self._prefix, self._served.tensor("rows"), (self.rows, self._served.dim),
-                                            first, min(step, self.rows - first), dtype)
+            yield first, bundles.read_slice(self._reader.prefix, self._served.tensor("rows"),
+                                            (self.rows, self._served.dim), first, min(step, self.rows - first), dtype)
 
 
 def _rewrite_hashed(writer: bundles.BundleWriter, served: Served, old: _OldTable, changed: np.ndarray,

@@ -233,3 +233,26 @@ def test_a_frozen_graph_has_no_tables(trained):
     with tf.Graph().as_default(), v1.Session() as alone:
         found, = tf.import_graph_def(dense, return_elements=[of_dense.name])
         assert alone.run(found).tolist() == [2.0] * 4
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_frozen_graph_has_no_tables_in_branches_and_loops(nested):
+    """There a lookup gets them by way of Switch and Enter."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        table = sok.DynamicVariable(dimension=2, initializer="3", name="d")
+        flag = v1.placeholder_with_default(True, [])
+
+        def rows():
+            return sok.all2all_dense_embedding(table, tf.constant([1], tf.int64))
+
+        def branch():
+            return tf.cond(flag, rows, lambda: tf.zeros([1, 2]))
+
+        _, looped = tf.while_loop(lambda step, _: step < 2, lambda step, sums: (
+            step + 1, sums + (branch() if nested else rows())), [0, tf.zeros([1, 2])])
+        outputs = [looped] if nested else [looped, branch()]
+        session.run(v1.global_variables_initializer())
+        for output in outputs:
+            name, definition = tf.identity(output).op.name, session.graph.as_graph_def()
+            with pytest.raises(ValueError, match="of sok1x, which reads 'd.*export_saved_model"):
+                v1.graph_util.convert_variables_to_constants(session, definition, [name])

@@ -1,13 +1,14 @@
 """What an update of a served model is given: keys of any integer type, and which of them are meant."""
 import os
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
-from sok1x.checkpoint.errors import CheckpointError, NoSpaceError
+from sok1x.checkpoint.errors import CheckpointError, DamagedError, NoSpaceError
 from sok1x.serving import __main__ as command
 from sok1x.serving import bundles
 
@@ -64,6 +65,43 @@ def test_what_is_refused(model, tmp_path):
     with pytest.raises(CheckpointError, match="1000000.0 in column 1 of the row of key 7, and float16"):
         sok.serving.update_saved_model(model, to, {"t": ([2 ** 53, 7], [[0, 0], [0, 1e6]])})
     assert not os.listdir(str(tmp_path))
+
+
+def flipped(text):
+    """With a bit changed in the middle: of rows, where there are most."""
+    return text[:len(text) // 2] + bytes([text[len(text) // 2] ^ 1]) + text[len(text) // 2 + 1:]
+
+
+def halved(text):
+    return text[:len(text) // 2]
+
+
+@pytest.mark.parametrize("damage", [flipped, halved])
+@pytest.mark.parametrize("suffix", [".data-00000-of-00001", ".index"])
+def test_damaged_files_of_tensorflow(model, tmp_path, capsys, damage, suffix):
+    """Of the model, and of a Saver from which one is exported."""
+    shutil.copytree(model, str(tmp_path / "model"))
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.DynamicVariable(2, "0", name="t")
+        assigned = sok.assign(table, KEYS, ROWS)
+        session.run(tf.global_variables_initializer())
+        session.run(assigned)
+        tf.train.Saver().save(session, str(tmp_path / "saved"), write_meta_graph=False)
+    for path in (tmp_path / "model" / "variables" / "variables", tmp_path / "saved"):
+        file = pathlib.Path(str(path) + suffix)
+        file.write_bytes(damage(file.read_bytes()))
+    np.savez(str(tmp_path / "gone.npz"), keys=KEYS[:1])
+    to, calls = str(tmp_path / "2"), (
+        ("model", lambda: sok.serving.update_saved_model(tmp_path / "model", to, evicted={"t": KEYS[:1]}),
+         ["update", str(tmp_path / "model"), "--evicted", "t={}/gone.npz".format(tmp_path)]),
+        ("saved", lambda: sok.serving.export_saved_model(to, tmp_path / "saved", unseen=0.0),
+         ["export", str(tmp_path / "saved"), "--unseen", "0"]))
+    for what, call, arguments in calls:
+        with pytest.raises(DamagedError, match="Cannot read {}/{}".format(tmp_path, what)):
+            call()
+        assert command.main(arguments + ["--to", to]) == 1
+        assert capsys.readouterr().err.startswith("error: Cannot read {}/{}".format(tmp_path, what))
+    assert not [name for name in os.listdir(str(tmp_path)) if name.endswith(".tmp") or name == "2"]
 
 
 def test_a_full_disk_is_told(tmp_path, monkeypatch):
