@@ -1,10 +1,12 @@
 """Graphs that users freeze, refused where a table would become a constant that no lookup can read."""
 import inspect
-from typing import Any, Callable, Set
+from typing import Any, Callable, Dict, Set
 
 from sok1x.core.frameworks import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import FREEZING, freezing_modules
 from sok1x.serving.subgraphs import OUR_OPS
+
+_PASSING = ("Switch", "RefSwitch", "Enter", "RefEnter", "Identity", "RefIdentity")
 
 
 def watch() -> None:
@@ -48,13 +50,21 @@ def _check(_: Any, graph_def: Any, outputs: Any, converted: Any = None, left: An
         waiting += inputs
         if node.op not in OUR_OPS:
             continue
-        lost = _lost({each for each in inputs if each in nodes and nodes[each].op == "VarHandleOp"}, converted, left)
+        sources = {_source(nodes, each) for each in inputs if each in nodes}
+        lost = _lost({each for each in sources if nodes[each].op == "VarHandleOp"}, converted, left)
         if lost:
             raise ValueError(
                 "tf.graph_util.convert_variables_to_constants: got op '{}' of sok1x, which reads '{}': a table is no "
                 "constant, and a graph in which it is one could not be loaded. Expected outputs without lookups, or "
                 "variable_names_blacklist with what belongs to the table; sok1x.serving.export_saved_model writes a "
                 "model of stock ops from a checkpoint: see docs/serving.md".format(name, min(lost)))
+
+
+def _source(nodes: Dict[str, Any], name: str) -> str:
+    """The node whose output a node is or passes on, as handles are into the branches and loops of a graph."""
+    while nodes[name].op in _PASSING and _name(nodes[name].input[0]) in nodes:
+        name = _name(nodes[name].input[0])
+    return name
 
 
 def _lost(handles: Set[str], converted: Any, left: Any) -> Set[str]:
