@@ -1,5 +1,6 @@
 """`python -m sok1x.serving export SAVED --to MODEL`, and `update MODEL --to NEXT`: models for production."""
 import argparse
+import contextlib
 import os
 import sys
 from typing import Any, Dict, List, Optional, Tuple
@@ -116,10 +117,10 @@ def _constant(text: str) -> Tuple[str, Any]:
     name, value = _pair("--constant", text)
     if value.lower() in ("true", "false"):
         return name, value.lower() == "true"
-    try:
-        return name, float(value)
-    except ValueError:
-        raise ValueError("--constant {}: got {!r}, expected a number, true or false".format(name, value)) from None
+    for kind in (int, float):  # 3 may be of either type of placeholders
+        with contextlib.suppress(ValueError):
+            return name, kind(value)
+    raise ValueError("--constant {}: got {!r}, expected a number, true or false".format(name, value))
 
 
 if __name__ == "__main__":

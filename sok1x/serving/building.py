@@ -80,6 +80,8 @@ def tables_alone(source: sources.Source, options: Options, chosen: Any) -> Built
             rows = tf.identity(tables.rows_of(served, handles, keys), name="rows")
         built.signatures[name] = tf.saved_model.predict_signature_def({"keys": keys}, {"rows": rows})
         every[0][name], every[1][name] = keys, rows
+    if isinstance(options.unseen, dict):
+        unseen.check_names(options.unseen, [*built.tables, *source.tables, *described])
     if len(built.tables) == 1:
         every = [{"keys": one for one in every[0].values()}, {"rows": one for one in every[1].values()}]
     built.signatures[_DEFAULT] = tf.saved_model.predict_signature_def(*every)
@@ -110,6 +112,9 @@ def whole(source: sources.Source, options: Options, model: models.Model) -> Buil
         built.saveables.extend(saveables)
         mapped.update((rewriting.handle_name(served, field), handle) for field, handle in handles._asdict().items()
                       if handle is not None)
+    if isinstance(options.unseen, dict):
+        described = subgraphs.tables_of(model.graph_def, Table)  # also those that the outputs do not need
+        unseen.check_names(options.unseen, [*built.tables, *source.tables, *described])
     _add_variables(source, subgraph, model.parts, built, mapped)
     stand_ins = {}
     fed: Dict[str, tf.Tensor] = {}
@@ -119,6 +124,9 @@ def whole(source: sources.Source, options: Options, model: models.Model) -> Buil
             stand_ins[one.tensor] = "input_of_served/" + name
             mapped[stand_ins[one.tensor]] = fed[name]
         for number, (tensor, value) in enumerate(model.constants.items()):
+            if tensor in stand_ins:
+                raise ValueError("sok1x.serving.export_saved_model: constants: got tensor '{}', expected none that is "
+                                 "an input".format(tensor))
             stand_ins[tensor] = "constant_of_served/{}".format(number)
             mapped[stand_ins[tensor]] = tf.constant(value, name="constant", dtype=_dtype_of(by_name, tensor))
     graph_def = rewriting.rewritten(model.graph_def, subgraph, {name: one for name, (one, _) in built.tables.items()},

@@ -141,9 +141,7 @@ def _model_of(source: sources.Source, model: Any, inputs: Any, outputs: Any, con
             raise NotFoundError("{} has no graph (a .meta file) in which the outputs could be found: give tensors, or "
                                 "a function that builds the model.".format(source.where))
         return None
-    found = models.of_meta(source.meta, inputs, outputs)
-    return found if found is None or not constants else found._replace(constants={
-        key if ":" in key else key + ":0": value for key, value in constants.items()})
+    return models.of_meta(source.meta, inputs, outputs, constants)
 
 
 def _are_names(outputs: Any) -> bool:

@@ -97,9 +97,21 @@ def flattened(what: str, given: Any) -> Dict[str, tf.Tensor]:
             found[name] = value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(value)
             continue
         found.update(("{}_{}".format(name, part), tensor) for part, tensor in parts.items())
+    if what == "inputs":  # parts may well be one tensor, as two ragged tensors' row_splits
+        _check_once({name: tensor.name for name, tensor in found.items() if name in given})
     if what == "outputs" and not found:
         raise ValueError("sok1x.serving.export_saved_model: outputs: got none, expected tensors by name")
     return found
+
+
+def _check_once(tensors: Dict[str, str]) -> None:
+    """Raises ValueError where a tensor has two names as an input: what is fed as one of them would go unheard."""
+    names: Dict[str, str] = {}
+    for name, tensor in tensors.items():
+        if tensor in names:
+            raise ValueError("sok1x.serving.export_saved_model: inputs: got tensor '{}' as '{}' and as '{}', expected "
+                             "each tensor once".format(tensor, names[tensor], name))
+        names[tensor] = name
 
 
 def _tensor_name(graph: tf.Graph, key: Any) -> str:
@@ -117,7 +129,8 @@ def mark(inputs: Any, outputs: Any) -> None:
     graph.add_to_collection(_SIGNATURES, signature.SerializeToString())
 
 
-def of_meta(path: str, inputs: Optional[Dict[str, str]], outputs: Optional[Dict[str, str]]) -> Optional[Model]:
+def of_meta(path: str, inputs: Optional[Dict[str, str]], outputs: Optional[Dict[str, str]],
+            constants: Optional[Dict[Any, Any]] = None) -> Optional[Model]:
     """The model in a checkpoint's .meta file: that which its graph is marked for, or these tensors, by name.
 
     Returns:
@@ -127,6 +140,7 @@ def of_meta(path: str, inputs: Optional[Dict[str, str]], outputs: Optional[Dict[
         CheckpointError: the file is damaged, or has no such tensor.
     """
     meta = read_meta(path)
+    fixed = _constants_of(meta, path, constants or {})
     if outputs is None:
         marked = meta.collection_def.get(_SIGNATURES)
         if marked is None or not marked.bytes_list.value:
@@ -134,9 +148,10 @@ def of_meta(path: str, inputs: Optional[Dict[str, str]], outputs: Optional[Dict[
         signature = meta_graph_pb2.SignatureDef.FromString(marked.bytes_list.value[0])
         given = {name: Input(info.name, tf.as_dtype(info.dtype), tf.TensorShape(info.tensor_shape))
                  for name, info in signature.inputs.items()}
-        return _of_meta(meta, given, {name: info.name for name, info in signature.outputs.items()})
+        return _of_meta(meta, given, {name: info.name for name, info in signature.outputs.items()}, fixed)
     given = {name: _known(meta, path, tensor) for name, tensor in (inputs or {}).items()}
-    return _of_meta(meta, given, {name: tensor if ":" in tensor else tensor + ":0" for name, tensor in outputs.items()})
+    _check_once({name: one.tensor for name, one in given.items()})
+    return _of_meta(meta, given, {name: _with_output(tensor) for name, tensor in outputs.items()}, fixed)
 
 
 def read_meta(path: str) -> Any:
@@ -150,12 +165,30 @@ def read_meta(path: str) -> Any:
     return meta
 
 
-def _of_meta(meta: Any, inputs: Dict[str, Input], outputs: Dict[str, str]) -> Model:
+def _of_meta(meta: Any, inputs: Dict[str, Input], outputs: Dict[str, str], constants: Dict[str, Any]) -> Model:
     def named(collection: str) -> List[str]:
         return list(meta.collection_def[collection].node_list.value) if collection in meta.collection_def else []
 
     return Model(meta.graph_def, inputs, outputs, named(tf.GraphKeys.TABLE_INITIALIZERS),
-                 named(tf.GraphKeys.ASSET_FILEPATHS), {}, parts.of_meta(meta))
+                 named(tf.GraphKeys.ASSET_FILEPATHS), constants, parts.of_meta(meta))
+
+
+def _constants_of(meta: Any, path: str, constants: Dict[Any, Any]) -> Dict[str, Any]:
+    """{name of a tensor: value}, of tensors or names. Raises CheckpointError where the graph has no such op."""
+    fixed = {_with_output(str(getattr(key, "name", key))): value for key, value in constants.items()}
+    known = {node.name for node in meta.graph_def.node} if fixed else ()
+    for tensor in fixed:
+        if tensor.split(":")[0] not in known:
+            raise _no_placeholder(tensor.split(":")[0], path)
+    return fixed
+
+
+def _with_output(tensor: str) -> str:
+    return tensor if ":" in tensor else tensor + ":0"
+
+
+def _no_placeholder(name: str, path: str) -> CheckpointError:
+    return CheckpointError("There is no placeholder '{}' in the graph in {}.".format(name, path))
 
 
 def _known(meta: Any, path: str, tensor: str) -> Input:
@@ -167,5 +200,5 @@ def _known(meta: Any, path: str, tensor: str) -> Input:
             if not dtype:
                 break
             shape = tf.TensorShape(node.attr["shape"].shape) if "shape" in node.attr else tf.TensorShape(None)
-            return Input(tensor if ":" in tensor else tensor + ":0", tf.as_dtype(dtype), shape)
-    raise CheckpointError("There is no placeholder '{}' in the graph in {}.".format(tensor, path))
+            return Input(_with_output(tensor), tf.as_dtype(dtype), shape)
+    raise _no_placeholder(tensor, path)

@@ -1,5 +1,5 @@
 """What keys read that have no row: what they read in an evaluation, or a row that the user chooses."""
-from typing import Any, NamedTuple, Optional
+from typing import Any, Collection, Dict, NamedTuple, Optional
 
 import numpy as np
 
@@ -36,6 +36,14 @@ def seed_of(graph_def: Any, given: Optional[int]) -> int:
                 return seed
     world = launch.current()
     return init_op.DEFAULT_SEED if world is None else int(world.arguments["seed"])
+
+
+def check_names(asked: Dict[str, Any], known: Collection[str]) -> None:
+    """Raises ValueError where a table is given a row that there is not."""
+    for name in asked:
+        if name not in known:
+            raise ValueError("sok1x.serving.export_saved_model: unseen: got table '{}', expected {}".format(
+                name, " or ".join("'{}'".format(one) for one in sorted(set(known))) or "none"))
 
 
 def of_table(name: str, dim: int, asked: Any, table: Optional[Table], source: Source, seed: int, ranks: int) -> Unseen:
