@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 
+from sok1x import launch
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, NotFoundError
 from sok1x.graph_ops.bridge.tensorflow_versions import saved_model_pb2
@@ -24,10 +25,10 @@ def update_saved_model(model_dir: str, export_dir: str, changes: Optional[Dict[s
                        evicted: Optional[Dict[str, Any]] = None) -> str:
     """Writes a SavedModel that `export_saved_model` has made anew, with some rows changed, added or taken out.
 
-    The rows are those that `sok.incremental_dump` gives (on several ranks all ranks' together), or
-    `sok.incremental_model_dump`, or `sok.export`. Graph and dense variables stay as they are. It is a new folder, as
-    TensorFlow Serving wants a model's next version to be; all of it is written, a stretch at a time, in memory for the
-    changes and 44 bytes for each key of a table.
+    The rows are those that `sok.incremental_dump` gives, or `sok.incremental_model_dump`, or `sok.export`. On several
+    ranks one of them alone calls this, with the changes of all put together: nothing is sent between ranks here. Graph
+    and dense variables stay as they are. It is a new folder, as TensorFlow Serving wants a model's next version to be;
+    all of it is written, a stretch at a time, in memory for the changes and 44 bytes for each key of a table.
 
     Args:
         model_dir: the SavedModel.
@@ -75,8 +76,11 @@ def update_saved_model(model_dir: str, export_dir: str, changes: Optional[Dict[s
                 model_dir, name, ", ".join(sorted(served)) or "none"))
         _check(served[name], wanted.get(name), gone.get(name))
     if os.path.lexists(export_dir):
+        world = launch.current()
         raise errors.WriteError("Cannot write {}: it is there already; write to a new folder, as one with the next "
-                                "number.".format(export_dir))
+                                "number.{}".format(export_dir, "" if world is None or world.size == 1 else
+                                                   " On several ranks one of them alone calls this, with the changes "
+                                                   "of all."))
     final = os.path.abspath(export_dir)
     partial = os.path.join(os.path.dirname(final), ".{}.{}.tmp".format(os.path.basename(final), secrets.token_hex(4)))
     try:

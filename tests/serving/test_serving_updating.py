@@ -2,15 +2,16 @@
 import os
 import pathlib
 import shutil
+import types
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
-from sok1x.checkpoint.errors import CheckpointError, DamagedError, NoSpaceError
+from sok1x.checkpoint.errors import CheckpointError, DamagedError, NoSpaceError, WriteError
 from sok1x.serving import __main__ as command
-from sok1x.serving import bundles
+from sok1x.serving import bundles, updating
 
 KEYS = np.array([2 ** 53, 2 ** 53 + 1, 7, 2 ** 62], np.int64)
 ROWS = np.arange(8, dtype=np.float32).reshape(4, 2)
@@ -65,6 +66,16 @@ def test_what_is_refused(model, tmp_path):
     with pytest.raises(CheckpointError, match="1000000.0 in column 1 of the row of key 7, and float16"):
         sok.serving.update_saved_model(model, to, {"t": ([2 ** 53, 7], [[0, 0], [0, 1e6]])})
     assert not os.listdir(str(tmp_path))
+
+
+def test_one_rank_updates_with_the_changes_of_all(model, tmp_path, monkeypatch):
+    """Of several that call it, one has written: the others are told what to do."""
+    world = types.SimpleNamespace(size=2, rank=1)
+    path = sok.serving.update_saved_model(model, str(tmp_path / "2"), evicted={"t": KEYS[:1]})
+    for current, words in ((None, "as one with the next number.$"), (world, "On several ranks one of them alone")):
+        monkeypatch.setattr(updating.launch, "current", lambda current=current: current)
+        with pytest.raises(WriteError, match="it is there already; .*{}".format(words)):
+            sok.serving.update_saved_model(model, path, evicted={"t": KEYS[1:2]})
 
 
 def flipped(text):
