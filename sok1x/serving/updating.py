@@ -75,12 +75,7 @@ def update_saved_model(model_dir: str, export_dir: str, changes: Optional[Dict[s
             raise NotFoundError("{} has no table '{}'; it has {}.".format(
                 model_dir, name, ", ".join(sorted(served)) or "none"))
         _check(served[name], wanted.get(name), gone.get(name))
-    if os.path.lexists(export_dir):
-        world = launch.current()
-        raise errors.WriteError("Cannot write {}: it is there already; write to a new folder, as one with the next "
-                                "number.{}".format(export_dir, "" if world is None or world.size == 1 else
-                                                   " On several ranks one of them alone calls this, with the changes "
-                                                   "of all."))
+    _check_new(export_dir)
     final = os.path.abspath(export_dir)
     partial = os.path.join(os.path.dirname(final), ".{}.{}.tmp".format(os.path.basename(final), secrets.token_hex(4)))
     try:
@@ -94,10 +89,21 @@ def update_saved_model(model_dir: str, export_dir: str, changes: Optional[Dict[s
         _leave_out_debug_names(os.path.join(partial, "saved_model.pb"), model_dir)
         _rewrite(os.path.join(model_dir, "variables", "variables"), partial, served, wanted, gone)
         shutil.rmtree(os.path.join(partial, "parts"))
+        _check_new(export_dir)  # another rank may have been as quick
         saved_models.publish(partial, final)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return export_dir
+
+
+def _check_new(export_dir: str) -> None:
+    """Raises WriteError where the new folder is there."""
+    if os.path.lexists(export_dir):
+        world = launch.current()
+        raise errors.WriteError("Cannot write {}: it is there already; write to a new folder, as one with the next "
+                                "number.{}".format(export_dir, "" if world is None or world.size == 1 else
+                                                   " On several ranks one of them alone calls this, with the changes "
+                                                   "of all."))
 
 
 def _read_facts(model_dir: str) -> Dict[str, Served]:
