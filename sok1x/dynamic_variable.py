@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.core import joining
-from sok1x.core.eagerly import eager, eager_slots
+from sok1x.core.eagerly import eager
 from sok1x.core.frameworks import numbered_rows
 from sok1x.core.options import arguments, cache_options, capacities, forgetting_options, initializers, key_types
 from sok1x.core.options.cache_options import CacheOptions
@@ -16,11 +16,10 @@ from sok1x.core.options.forgetting_options import ForgettingOptions
 from sok1x.core.options.given_numbers import integer
 from sok1x.core.tables import rows_alone, table_root
 from sok1x.core.tables.placed_variable import PlacedVariable, check_rank, placement_of
-from sok1x.core.tables.shard_variable import ShardVariable
-from sok1x.graph_ops.bridge.tensorflow_versions import Variable, initialized_value, resource_variable_ops, tf_ops
+from sok1x.graph_ops.bridge.tensorflow_versions import Variable, initialized_value, resource_variable_ops
 from sok1x.graph_ops.gradients import row_numbers
 from sok1x.graph_ops.operations import local_lookup
-from sok1x.graph_ops.stores import growth, initial
+from sok1x.graph_ops.stores import initial
 from sok1x.graph_ops.stores.table import HASHED, MOST_ROWS, Initializer, Table
 from sok1x.launch import launcher
 
@@ -132,12 +131,7 @@ class DynamicVariable(PlacedVariable):
                       placement, growth=capacity.growth, forgetting=forgetting, cache=cache)
         fill = None if begins.rows is None else lambda: initial.repeated_rows(table, begins.rows)
         with table_root.room():
-            self._make(table, fill, trainable, constraint=constraint)
-            if begins.rows is not None:
-                with tf_ops.name_scope(unique + "/"), tf.device(self.device):
-                    self._start = ShardVariable(initial_value=begins.rows, trainable=False, name="start")
-                if eager.is_on():
-                    eager_slots.note(self, growth.START, self._start)
+            self._make(table, fill, trainable, begins.rows, constraint=constraint)
 
     def _forgetting_options(self, label: str, kwargs: Dict[str, Any]) -> Dict[str, Any]:
         """Those that are given, and what 'hybrid' adds."""

@@ -42,6 +42,7 @@ from tensorflow.python.saved_model import builder_impl
 from tensorflow.python.training import (
     checkpoint_utils,
     monitored_session,
+    saver,
     slot_creator,
     supervisor,
     training,

@@ -15,7 +15,7 @@ import numpy as np
 from sok1x.cuda_kernels import arrays, dense, fill, gather, hash_index, host_memory, index_rows, row_numbers, stamps
 from sok1x.graph_ops.bridge import growing
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, Array
-from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.stores import known_slots
 from sok1x.graph_ops.stores.table import Table
 
@@ -76,6 +76,7 @@ def grow(store: Any, needed: int) -> bool:
         values = {what: value for what, value in [*PARALLEL.items(), *[(slot, slot.value) for slot in slots]]
                   if what in reached.arrays}
         before = reached.arrays[""].shape[0]
+        start = _start(reached, table) if table.by_row else None
         limit = None if table.growth.most is None else table.most_rows
         tried: List[int] = []
         for factor in _FACTORS:
@@ -84,7 +85,7 @@ def grow(store: Any, needed: int) -> bool:
                 continue
             tried.append(after)
             try:
-                _grow_to(request, reached, values, before, after)
+                _grow_to(request, reached, values, start, before, after)
                 return bool(reached.unlocked)
             except CallError as error:
                 if error.code != RESOURCE_EXHAUSTED:
@@ -100,20 +101,21 @@ def begin_again(store: Any, first: int) -> None:
     reached = growing.Reached(store.request, store.table.name, {
         beside: (container, name_of(store.table, beside)) for beside in ("", START)})
     try:
-        write_repeated(store.request, reached.arrays[START], first, reached.arrays[""])
+        write_repeated(store.request, _start(reached, store.table), first, reached.arrays[""])
     finally:
         store.hold(reached.end())
 
 
-def _grow_to(request: Any, reached: Any, values: Dict[Any, float], before: int, after: int) -> None:
+def _grow_to(request: Any, reached: Any, values: Dict[Any, float], start: Optional[Array], before: int,
+             after: int) -> None:
     """Grows everything from `before` rows to `after`, or nothing."""
     _grow_index(reached, after)
     rows = {what: reached.arrays[what].shape[0] for what in values}
     try:
         for what, value in values.items():
             _resize(reached, what, min(before, reached.arrays[what].shape[0]), after, value)
-            if not what and START in reached.arrays:
-                write_repeated(request, reached.arrays[START], before, reached.arrays[what])
+            if not what and start is not None:
+                write_repeated(request, start, before, reached.arrays[what])
     except BaseException:
         grown = [what for what in values if reached.arrays[what].shape[0] != rows[what]]
         for what in grown:
@@ -124,6 +126,16 @@ def _grow_to(request: Any, reached: Any, values: Dict[Any, float], before: int, 
             except CallError:
                 break  # it keeps the larger buffer until it grows again
         raise
+
+
+def _start(reached: Any, table: Table) -> Array:
+    """The variable `START` of a table whose rows begin with it."""
+    if START not in reached.arrays:
+        raise CallError(FAILED_PRECONDITION, (
+            "embedding table '{0}' has nothing that new rows begin with: '{1}' has no value, which the initializer of "
+            "'{0}' gives it; run that, or tf.global_variables_initializer(), before the table is restored or used"
+        ).format(table.name, name_of(table, START)))
+    return reached.arrays[START]
 
 
 def _resize(reached: Any, what: Any, keep: int, count: int, value: float) -> None:
@@ -151,6 +163,10 @@ def write_value(array: Array, first: int, end: int, value: float) -> None:
 def write_repeated(request: Any, start: Array, first: int, rows: Array) -> None:
     """Writes the rows from `first` on, of an `Array` [V, D]: row k becomes row k % n of start [n, D]."""
     count = rows.shape[0] - first
+    if not start.shape[0]:  # a tensor whose n nobody knew when the graph was built
+        raise CallError(INVALID_ARGUMENT, (
+            "a table that grows has an initializer of shape [0, {}], expected [n, {}] with a row or more, with which "
+            "its rows begin").format(rows.shape[1], rows.shape[1]))
     places = request.temporary("int32", count)
     places.write((np.arange(first, first + count) % start.shape[0]).astype(np.int32))
     gather.gather(start, places, rows.some(first, count))

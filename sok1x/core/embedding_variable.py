@@ -14,7 +14,7 @@ from sok1x.core.tables.stamped_variable import StampedVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.gradients import gradient_checks
 from sok1x.graph_ops.operations import evictions
-from sok1x.graph_ops.stores import cache, stamps, step_at
+from sok1x.graph_ops.stores import cache, growth, stamps, step_at
 from sok1x.graph_ops.stores.forgetting import FREE
 from sok1x.graph_ops.stores.table import DIRECT, HASHED, MOST_ROWS, Initializer, Table
 from sok1x.optimizers import unfit
@@ -56,6 +56,7 @@ class EmbeddingVariable(StampedVariable):
             `graph_ops.stores.forgetful_store` and `cached_store`.
         stamps: int64 [V], the step at which each row last changed; 0 where it never has.
         steps: int64 [], the last step at which any has.
+        start: of a table that grows whose rows begin as given ones, these, float32 [n, D]: each rank's own. Else None.
         table: the table's description.
         table_variables: the handles of all these variables, which ops of ours take.
         named_by_user: whether its name is the user's choice.
@@ -86,6 +87,7 @@ class EmbeddingVariable(StampedVariable):
 
     named_by_user = False
     leaves_before_save: Optional[tf.Tensor] = None
+    start: Optional[table_parts.StartVariable] = None
 
     def __init__(self, rows: Optional[int], dim: int, use_hashtable: bool = True, key_dtype: Any = "int64",
                  initializer: Any = None, trainable: bool = True, init_capacity: Optional[int] = None,
@@ -114,14 +116,16 @@ class EmbeddingVariable(StampedVariable):
                              counted_name="" if name == kit_name else kit_name),
                        row_initializer.fill, trainable)
 
-    def _make(self, table: Table, fill: Optional[Callable[[], tf.Tensor]], trainable: bool, **options: Any) -> None:
+    def _make(self, table: Table, fill: Optional[Callable[[], tf.Tensor]], trainable: bool,
+              start: Optional[tf.Tensor] = None, **options: Any) -> None:
         """Makes the variables, inside `table_root.room`.
 
         Args:
             table: the description; its name is the variable's.
             fill: as for `StampedVariable`.
             trainable: as for `tf.Variable`.
-            **options: likewise; collections besides the two that all tables are in.
+            start: the value of the variable `start`; None: there is none.
+            **options: as for `tf.Variable`; collections besides the two that all tables are in.
         """
         from sok1x.dump_load import transfers  # which needs this module
         watching.watch(table)
@@ -135,8 +139,11 @@ class EmbeddingVariable(StampedVariable):
             self.forgetting = table_parts.forgetting_of(table)
             handles["forgetting"] = {name: variable.handle for name, variable in self.forgetting.items()}
             self.table_variables = dataclasses.replace(self.table_variables, **handles)
+            if start is not None:
+                self.start = table_parts.StartVariable(initial_value=start, trainable=False, name=growth.START)
         if self._in_graph_mode:
-            beside = [self.stamps, self.steps, *self.index, *self.forgetting.values()]
+            beside = [self.stamps, self.steps, *self.index, *self.forgetting.values(),
+                      *([] if self.start is None else [self.start])]
             with tf_ops.name_scope(table.name + "/Initializer/"), tf.device(self.device), \
                     tf.control_dependencies([one.initializer for one in beside]):
                 self._whole_initializer = tf.raw_ops.AssignVariableOp(

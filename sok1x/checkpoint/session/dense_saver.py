@@ -11,7 +11,8 @@ from sok1x.checkpoint.files import folders, former_names
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.savers import input_positions
 from sok1x.checkpoint.session.tables import TableState, dense_of
-from sok1x.graph_ops.bridge.tensorflow_versions import PartitionedVariable, Variable
+from sok1x.core.tables.table_parts import StartVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import PartitionedVariable, Variable, saveable_object, saver
 
 
 def dense_prefix(checkpoint: Checkpoint) -> str:
@@ -19,6 +20,30 @@ def dense_prefix(checkpoint: Checkpoint) -> str:
     if checkpoint.manifest.other_files():
         return folders.tensorflow_prefix(checkpoint.folder, checkpoint.manifest.step)
     return checkpoint.folder
+
+
+class _Start(saveable_object.SaveableObject):
+    """A `StartVariable` among the variables of a Saver."""
+
+    def __init__(self, variable: Any, name: str) -> None:
+        value = variable.value()
+        super().__init__(value, [saveable_object.SaveSpec(value, "", name, value.dtype)], name)
+
+
+def _with_starts(variables: Any) -> Any:
+    if isinstance(variables, dict):
+        return {name: _Start(variable, name) if isinstance(variable, StartVariable) else variable
+                for name, variable in variables.items()}
+    return [_Start(variable, variable.op.name) if isinstance(variable, StartVariable) else variable
+            for variable in variables]
+
+
+class _Builder(saver.BulkSaverBuilder):
+    """Restores no `_Start`: a checkpoint that has none will do."""
+
+    def _AddRestoreOps(self, filename_tensor: Any, saveables: Any, *args: Any, **options: Any) -> Any:
+        return super()._AddRestoreOps(filename_tensor, [one for one in saveables if not isinstance(one, _Start)],
+                                      *args, **options)
 
 
 class VariablesSaver(tf.train.Saver):
@@ -31,10 +56,10 @@ class VariablesSaver(tf.train.Saver):
     for_tables = False  # table_saver.py leaves it as it is
 
     def __init__(self, variables: Any) -> None:
-        super().__init__(variables, allow_empty=True, save_relative_paths=True)
         names = variables.items() if isinstance(variables, dict) else [(None, variable) for variable in variables]
+        super().__init__(_with_starts(variables), allow_empty=True, save_relative_paths=True, builder=_Builder())
         self._wanted = dict(_saved_as(name, variable) for name, variable in names
-                            if isinstance(variable, (Variable, PartitionedVariable)))
+                            if isinstance(variable, (Variable, PartitionedVariable)) and not isinstance(variable, StartVariable))
         self._former = former_names.of_graph(self._wanted)
         self._iterators = input_positions.among(variable for _, variable in names)
 

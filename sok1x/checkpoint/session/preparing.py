@@ -17,13 +17,15 @@ class Prepared:
         table: the table.
 
     Attributes:
-        variables: all that is this rank's of it, and its clock, which loading a table that forgets needs. known:
-            whether each is initialized, bool []s. parts: those besides the rows that have a value for each row. count:
+        variables: all that is this rank's of it, its clock, which loading a table that forgets needs, and what rows begin
+            with. known: whether each is initialized, bool []s. parts: those besides the rows that have a value for each row. count:
             rows in use, int64 []; None for a table without an index. rows: V that it begins with.
     """
 
     def __init__(self, table: TableState) -> None:
         self.variables = table.variables() + [table.variable.steps]
+        if table.variable.start is not None:
+            self.variables.append(table.variable.start)
         self.known = [variable.is_initialized() for variable in self.variables]
         self.parts = list(table.parts.values())
         self.count = table.variable.index[-1] if table.variable.index else None

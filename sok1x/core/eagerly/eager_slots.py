@@ -40,6 +40,8 @@ def note_variables(shard: Any) -> None:
     note(shard, "", shard)
     for beside, variable in _beside(shard).items():
         note(shard, beside, variable)
+    if shard.start is not None:
+        note(shard, growth.START, shard.start)
 
 
 def _beside(shard: Any) -> Dict[str, Any]:

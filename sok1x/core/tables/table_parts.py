@@ -1,4 +1,4 @@
-"""What lies beside a table's rows, as variables: its index, and what it has where it forgets or has a cache."""
+"""What lies beside a table's rows, as variables: its index, what they begin with, and what forgets or is cached."""
 from typing import Any, Dict, List, Optional, Sequence
 
 from sok1x.core.eagerly import eager
@@ -7,6 +7,23 @@ from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.stores import cache, initial
 from sok1x.graph_ops.stores.forgetting import VARIABLES
 from sok1x.graph_ops.stores.table import Table
+
+
+class StartVariable(ShardVariable):
+    """The rows with which those of a table that grows begin, where they are given: each rank has its own.
+
+    Checkpoints have rank 0's, for whoever serves the model; none is restored, for no rank's are another's.
+
+    Args:
+        **options: as for `tf.Variable`.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> with tf.Graph().as_default():
+        ...     sok.DynamicVariable(dimension=2, initializer=[[1.0, 2.0], [3.0, 4.0]]).start.shape.as_list()
+        [2, 2]
+    """
 
 
 def index_of(table: Table) -> List[ShardVariable]:
