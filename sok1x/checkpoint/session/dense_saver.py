@@ -59,7 +59,8 @@ class VariablesSaver(tf.train.Saver):
         names = variables.items() if isinstance(variables, dict) else [(None, variable) for variable in variables]
         super().__init__(_with_starts(variables), allow_empty=True, save_relative_paths=True, builder=_Builder())
         self._wanted = dict(_saved_as(name, variable) for name, variable in names
-                            if isinstance(variable, (Variable, PartitionedVariable)) and not isinstance(variable, StartVariable))
+                            if isinstance(variable, (Variable, PartitionedVariable))
+                            and not isinstance(variable, StartVariable))
         self._former = former_names.of_graph(self._wanted)
         self._iterators = input_positions.among(variable for _, variable in names)
 

@@ -17,9 +17,10 @@ class Prepared:
         table: the table.
 
     Attributes:
-        variables: all that is this rank's of it, its clock, which loading a table that forgets needs, and what rows begin
-            with. known: whether each is initialized, bool []s. parts: those besides the rows that have a value for each row. count:
-            rows in use, int64 []; None for a table without an index. rows: V that it begins with.
+        variables: all that is this rank's of it, its clock, which loading a table that forgets needs, and what its
+            rows begin with. known: whether each is initialized, bool []s. parts: those besides the rows that have a
+            value for each row. count: rows in use, int64 []; None for a table without an index. rows: V that it
+            begins with.
     """
 
     def __init__(self, table: TableState) -> None:

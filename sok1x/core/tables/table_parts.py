@@ -12,7 +12,8 @@ from sok1x.graph_ops.stores.table import Table
 class StartVariable(ShardVariable):
     """The rows with which those of a table that grows begin, where they are given: each rank has its own.
 
-    Checkpoints have rank 0's, for whoever serves the model; none is restored, for no rank's are another's.
+    Checkpoints of all ranks have rank 0's, for whoever serves the model; they restore none, for no rank's are
+    another's. A `tf.train.Saver` on one rank treats them as any variable.
 
     Args:
         **options: as for `tf.Variable`.
