@@ -21,7 +21,6 @@ from sok1x.graph_ops.gradients import row_numbers
 from sok1x.graph_ops.operations import local_lookup
 from sok1x.graph_ops.stores import initial
 from sok1x.graph_ops.stores.table import HASHED, MOST_ROWS, Initializer, Table
-from sok1x.launch import launcher
 
 __all__ = ["DynamicVariable"]
 
@@ -108,7 +107,7 @@ class DynamicVariable(PlacedVariable):
         self.config_dict = dict(kwargs)
         self.initializer_str = initializer if isinstance(initializer, str) else ""
         placement = placement_of(label, mode)
-        _join_alone()
+        joining.init_alone()
         world = launch.current()
         if world is not None:
             check_rank(label, placement, world.size)
@@ -288,12 +287,3 @@ def _beginning(label: str, initializer: Any, dim: int) -> _Beginning:
                 label, given.shape, dim, dim))
         return _Beginning({"kind": "by_row"}, tf.reshape(given, [-1, dim]))
     return _Beginning(initializers.resolve(initializer, 1, dim, grows=True, what=label + ": initializer").spec)
-
-
-def _join_alone() -> None:
-    """A process of its own needs nobody to say that it is the only rank."""
-    if launch.current() is None:
-        found = launcher.detect()
-        if found is None or found.size == 1:
-            joining.init()
-            launch.current().seed_is_open = True  # Init may still come, with its own

@@ -4,6 +4,7 @@ from typing import Any, Optional
 from sok1x import launch
 from sok1x.core.initialize import join, seed_of, watch_checkpoints
 from sok1x.graph_ops.bridge import forked
+from sok1x.launch import launcher
 
 COMM_TOOLS = ("horovod", "mpi")
 
@@ -50,6 +51,25 @@ def init(comm_tool: Optional[str] = "horovod", use_legacy_optimizer: bool = True
     if seed != world.arguments["seed"]:
         raise ValueError("sok1x.init: seed: got {}, but the ranks have joined with seed {}; give the same seed, or "
                          "none".format(seed, world.arguments["seed"]))
+
+
+def init_alone() -> None:
+    """Joins where this process is the only one of its job: it needs nobody to say so.
+
+    Whoever comes later may still say with which seed.
+
+    Example:
+        >>> from sok1x import launch
+        >>> from sok1x.core import joining
+        >>> joining.init_alone()
+        >>> launch.current().size
+        1
+    """
+    if launch.current() is None:
+        found = launcher.detect()
+        if found is None or found.size == 1:
+            init()
+            launch.current().seed_is_open = True
 
 
 def set_comm_tool(comm_tool: str) -> None:

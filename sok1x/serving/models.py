@@ -4,11 +4,9 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core import joining
 from sok1x.graph_ops.bridge.tensorflow_versions import meta_graph_pb2
-from sok1x.launch import launcher
 from sok1x.serving import parts
 
 _SIGNATURES = "sok1x_serving_signatures"  # the graph's collection
@@ -51,10 +49,7 @@ class Model(NamedTuple):
 
 def of_function(function: Callable[[], Any], constants: Any) -> Model:
     """The model that a function builds, in a graph of its own; it returns (inputs, outputs)."""
-    if launch.current() is None:
-        found = launcher.detect()
-        if found is None or found.size == 1:
-            joining.init()  # sok.Variable asks which rows are this rank's
+    joining.init_alone()  # sok.Variable asks which rows are this rank's
     with tf.Graph().as_default():
         made = function()
         if not isinstance(made, (tuple, list)) or len(made) != 2:

@@ -221,3 +221,40 @@ def test_saved_model_cli(tmp_path, seed):
         timeout=300)
     assert done.returncode == 0, done.stdout
     assert np.load(str(tmp_path / "out" / "rows.npy")).shape == (3, 9)
+
+
+SEEDS = """
+import sys
+import tensorflow.compat.v1 as tf
+tf.logging.set_verbosity(tf.logging.ERROR)
+import sok1x as sok
+how, folder = sys.argv[1:]
+
+def model(keys, **seed):
+    layer = sok.All2AllDenseEmbedding(max_vocabulary_size_per_gpu=8, embedding_vec_size=2, slot_num=1, nnz_per_slot=1)
+    rows = layer(keys)
+    return rows, sok.Scaffold(global_batch_size=1, **seed)
+
+def served(**seed):
+    keys = tf.placeholder(tf.int64, [None, 1, 1])
+    return {"keys": keys}, {"rows": model(keys, **seed)[0]}
+
+if how == "train":
+    with tf.Graph().as_default(), tf.Session() as session:
+        rows, _ = model(tf.constant([[[7]]], tf.int64), seed=5)
+        session.run(sok.Init(global_batch_size=1, seed=5))
+        session.run(tf.global_variables_initializer())
+        sok.CheckpointManager(folder + "/saved").save(session, 1)
+else:
+    export = lambda **seed: sok.serving.export_saved_model(
+        folder + "/" + how, folder + "/saved", lambda: served(**seed))
+    export(seed=5) if how == "own" else export()
+    with tf.Graph().as_default(), tf.Session() as session:
+        assert session.run(sok.Init(global_batch_size=4, seed=6 if how == "later" else 5)) == b"OK"
+print("ok")
+"""
+
+
+def test_a_model_that_a_function_builds_may_have_its_own_seed(tmp_path):
+    for how in ("train", "own", "later"):
+        assert "ok" in run_ranks(0, SEEDS, how, tmp_path).out
