@@ -124,6 +124,29 @@ def test_callables_classes_and_configurations_fill_by_row():
     assert (first_rows([1, 2], embedding_initializer=configuration) == 2.5).all()
 
 
+class Positive(KERAS.RandomUniform):
+    """Gives other values than its base does."""
+
+    def __call__(self, shape, dtype=None, **_):
+        return tf.abs(super().__call__(shape, dtype=tf.float32)) + 1.0
+
+
+class Narrow(KERAS.RandomUniform):
+    """Its base with other numbers."""
+
+    def __init__(self):
+        super().__init__(0.5, 0.75)
+
+
+def test_a_class_with_values_of_its_own_is_not_taken_for_its_base():
+    values = first_rows([1, 2], rows=32, embedding_initializer=initializers.ByKey(Positive(-0.05, 0.05)))
+    assert (values >= 1).all() and not initializers.is_distribution(Positive())
+    for given in (Positive(), lambda shape: MATRIX[:shape[0]]):
+        with pytest.raises(ValueError, match="for a table that grows, expected None, a name, or an initializer object"):
+            initializers.resolve(given, rows=8, dim=4, grows=True)
+    assert initializers.resolve(Narrow(), rows=8, dim=4, grows=True).spec == {"kind": "uniform", "a": 0.5, "b": 0.75}
+
+
 @pytest.mark.parametrize("name", ["orthogonal", "identity"])
 def test_names_that_need_the_matrix(name):
     with graph():

@@ -14,6 +14,7 @@ ARGUMENT = "embedding_initializer"  # of a layer, in messages
 NAMES = ("constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "identity", "lecun_normal",
          "lecun_uniform", "normal", "ones", "orthogonal", "random_normal", "random_uniform", "truncated_normal",
          "uniform", "variance_scaling", "zeros")
+_FRAMEWORKS = ("tensorflow", "tensorflow_core", "keras", "tf_keras")  # whose modules define initializers' values
 _ALIASES = {"variance_scaling": "VarianceScaling"}  # the one whose lower-case name Keras 1.15 does not know
 
 
@@ -203,8 +204,11 @@ def _unknown(name: str, what: str) -> str:
 def _spec(made: Any) -> Optional[Dict[str, Any]]:
     """The by-key distribution that a Keras initializer object stands for; None if it has none.
 
-    Classes are told by name, since Keras has two of each (for TensorFlow 1 and 2).
+    Classes are told by name, since Keras has two of each (for TensorFlow 1 and 2). A class of somebody else's with a
+    `__call__` of its own gives other values than its base.
     """
+    if str(getattr(type(made).__call__, "__module__", "")).partition(".")[0] not in _FRAMEWORKS:
+        return None
     kinds = {base.__name__ for base in type(made).__mro__}
     if "Zeros" in kinds:
         return {"kind": "zeros", "a": 0.0, "b": 0.0}
