@@ -43,6 +43,10 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         self.params: Dict[str, Any] = {}  # `fit` sets it
         self.root_rank = root_rank
         self.device = device
+        self._ranks: Optional[Ranks] = None
+        self._everywhere: Optional[tf.Operation] = None
+        self._graph: Optional[tf.Graph] = None
+        self._variables: List[Any] = []  # the graph's, of which it was made
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
         """Broadcasts; called by `fit`, which has made all variables by then.
@@ -54,20 +58,15 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
             ValueError: the ranks' batches or epochs differ in number.
         """
         session = _session()
-        # Variables may have been made since the last time, so that the ops are made each time.
-        with session.graph.as_default():
-            ranks = Ranks("fit")
-            with tf.device(self.device):
-                everywhere = None if eager.is_on() else broadcast.broadcast_global_variables(self.root_rank)
-        lengths = ranks.exchange(session, _length(self.params))
+        lengths = self._made(session.graph).exchange(session, _length(self.params))
         for place, what in enumerate(("batches an epoch", "epochs")):
             numbers = [length[place] for length in lengths]
             if len(set(numbers)) > 1:
                 raise ValueError("fit: got {} {} on the ranks in turn, expected one number, as each step takes all "
                                  "ranks: give every rank equally many samples, or the same steps_per_epoch".format(
                                      numbers, what))
-        if everywhere is not None:
-            session.run(everywhere)
+        if self._everywhere is not None:
+            session.run(self._everywhere)
             return
         # What `fit` is about to train: eager variables are in no graph's list.
         optimizer = self.model.optimizer
@@ -76,6 +75,18 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         made = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
         with tf.init_scope(), tf.device(self.device):
             broadcast.of_variables(list(self.model.variables) + list(made), self.root_rank)
+
+    def _made(self, graph: tf.Graph) -> Ranks:
+        """Has the ops be those for the graph's variables: made again where some have been made since the last time."""
+        with graph.as_default():
+            if self._ranks is None or self._graph is not graph:
+                self._ranks, self._graph, self._everywhere = Ranks("fit"), graph, None
+            now = tf.global_variables()
+            same = len(now) == len(self._variables) and all(one is of for one, of in zip(now, self._variables))
+            if not eager.is_on() and not (same and self._everywhere is not None):
+                with tf.device(self.device):
+                    self._everywhere, self._variables = broadcast.broadcast_global_variables(self.root_rank), now
+        return self._ranks
 
 
 def _session() -> Any:

@@ -179,6 +179,23 @@ def test_averaged_metrics_and_broadcasts_name_what_is_wrong():
         assert logs["loss"] == 0.5 and np.isnan(logs["auc"])
 
 
+def test_broadcasts_of_one_model_are_made_once():
+    with graph() as made, session():
+        model, callback = keras.Sequential([keras.layers.Dense(1, input_shape=[2])]), \
+            sok.BroadcastGlobalVariablesCallback(0)
+        model.compile("sgd", "mse")
+        numbers = []
+        for _ in range(3):
+            model.fit(np.ones([4, 2]), np.ones([4, 1]), verbose=0, callbacks=[callback])
+            numbers.append(len(made.get_operations()))
+        assert numbers[0] == numbers[1] == numbers[2]
+        later = v1.get_variable("later", initializer=1.0)  # of which the next one knows
+        keras.backend.get_session().run(later.initializer)
+        model.fit(np.ones([4, 2]), np.ones([4, 1]), verbose=0, callbacks=[callback])
+        assert [op for op in made.get_operations() if later.op in [one.op for one in op.inputs] and
+                "broadcast" in op.name]
+
+
 def test_autocast_variables_are_variables():
     """Keras wraps dense layers' variables under a policy that computes in float16."""
     policy = keras_policies.Policy(keras_policies.HALF)
