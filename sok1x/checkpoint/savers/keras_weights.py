@@ -178,8 +178,12 @@ def _saver(model: Any, named: Optional[Dict[str, Any]] = None) -> tf.train.Saver
 
 
 def _of_optimizer(model: Any) -> List[Any]:
-    """What a model's optimizer has made."""
-    found = getattr(getattr(model, "optimizer", None), "weights", None)
+    """What a model's optimizer has made: one of Keras' in the order of the model's weights, TensorFlow's by names."""
+    optimizer = getattr(model, "optimizer", None)
+    try:
+        found = getattr(optimizer, "weights", None)
+    except NotImplementedError:  # Keras' wrapper of TensorFlow's
+        found = optimizer.optimizer.variables()
     return list(found) if isinstance(found, (list, tuple)) else []
 
 
@@ -210,13 +214,14 @@ def _paired(model: Any, filepath: Any, saved: List[str], of_optimizer: List[str]
         if not _of_optimizer(model) and of_optimizer and getattr(model, "total_loss", None) is not None:
             model._make_train_function()  # as the first `fit` does: the optimizer makes what it keeps
         made = _of_optimizer(model)
-        if len(made) == len(of_optimizer):
+        in_order = not isinstance(getattr(model.optimizer, "optimizer", None), tf.train.Optimizer)
+        if len(made) == len(of_optimizer) and (in_order or [one.op.name for one in made] == of_optimizer):
             # A table's slots are its parts, whatever they are called.
             saved = saved + [one.op.name if isinstance(one, ShardVariable) else name
                              for name, one in zip(of_optimizer, made)]
             weights = weights + made
         else:
             tf.logging.warning(
-                "load_weights: %s has %d variables of an optimizer, and this model's has %d: the weights alone are "
-                "loaded, and slots of tables begin anew.", filepath, len(of_optimizer), len(made))
+                "load_weights: %s has %d variables of an optimizer, and this model's has %d, or other ones: the weights "
+                "alone are loaded, and slots of tables begin anew.", filepath, len(of_optimizer), len(made))
     return dict(zip(saved, weights))
