@@ -179,7 +179,7 @@ def _saver(model: Any, named: Optional[Dict[str, Any]] = None) -> tf.train.Saver
 
 def _of_optimizer(model: Any) -> List[Any]:
     """What a model's optimizer has made: one of Keras' in the order of the model's weights, TensorFlow's by names."""
-    optimizer = getattr(model, "optimizer", None)
+    optimizer: Any = getattr(model, "optimizer", None)
     try:
         found = getattr(optimizer, "weights", None)
     except NotImplementedError:  # Keras' wrapper of TensorFlow's
@@ -222,6 +222,6 @@ def _paired(model: Any, filepath: Any, saved: List[str], of_optimizer: List[str]
             weights = weights + made
         else:
             tf.logging.warning(
-                "load_weights: %s has %d variables of an optimizer, and this model's has %d, or other ones: the weights "
-                "alone are loaded, and slots of tables begin anew.", filepath, len(of_optimizer), len(made))
+                "load_weights: %s has %d variables of an optimizer, and this model's has %d, or other ones: weights alone "
+                "are loaded, and slots of tables begin anew.", filepath, len(of_optimizer), len(made))
     return dict(zip(saved, weights))
