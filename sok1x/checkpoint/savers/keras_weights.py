@@ -222,6 +222,6 @@ def _paired(model: Any, filepath: Any, saved: List[str], of_optimizer: List[str]
             weights = weights + made
         else:
             tf.logging.warning(
-                "load_weights: %s has %d variables of an optimizer, and this model's has %d, or other ones: weights alone "
-                "are loaded, and slots of tables begin anew.", filepath, len(of_optimizer), len(made))
+                "load_weights: %s has %d variables of an optimizer, and this model's has %d, or others: the weights "
+                "alone are loaded, and slots of tables begin anew.", filepath, len(of_optimizer), len(made))
     return dict(zip(saved, weights))

@@ -106,13 +106,15 @@ def _of_tensor(label: str, value: tf.Tensor, dtype: Any) -> Whole:
 
 def _of_array(label: str, value: Any, dtype: Any) -> Whole:
     try:
-        array = value if isinstance(value, np.ndarray) else _as_tensorflow_reads(np.asarray(value))
+        array = np.asarray(value)
     except ValueError:  # what NumPy since 1.24 says of rows of different lengths; before, they are objects
         array = np.empty([0], object)
     if array.dtype == object:
         raise ValueError("{}: initial_value: got rows of different lengths, or what are no numbers, expected "
                          "[rows, D], or [D] for one row".format(label))
     rows, dim = _shape(label, "initial_value", tf.TensorShape(array.shape))
+    if not isinstance(value, np.ndarray):
+        array = _as_tensorflow_reads(label, array, dtype)
     name = _dtype(label, dtype or array.dtype)
 
     def part(place: Optional[int], parts: int, mine: int) -> Any:
@@ -130,12 +132,18 @@ def _of_array(label: str, value: Any, dtype: Any) -> Whole:
     return Whole(rows, dim, name, part)
 
 
-def _as_tensorflow_reads(array: np.ndarray) -> np.ndarray:
-    """Numbers of a list: TensorFlow makes them 32 bits wide."""
-    narrow = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}.get(array.dtype)
-    if narrow is None or (narrow is np.int32 and array.size and np.abs(array).max() >= 2 ** 31):
+def _as_tensorflow_reads(label: str, array: np.ndarray, dtype: Any) -> np.ndarray:
+    """Numbers of a list: TensorFlow makes them 32 bits wide where no dtype is asked for, and cuts nothing off."""
+    if dtype is not None:
+        wanted = np.dtype(_dtype(label, dtype))
+        if wanted.kind in "iu" and (array.dtype.kind not in "iu" or not (array == array.astype(wanted)).all()):
+            raise TypeError("{}: initial_value: got {} for dtype {}, expected whole numbers that it has; or give an "
+                            "array, which is converted".format(label, array.ravel()[:4].tolist(), wanted))
         return array
-    return array.astype(narrow)
+    if array.dtype == np.float64:
+        return array.astype(np.float32)
+    fits = array.dtype == np.int64 and -2 ** 31 <= array.min() and array.max() < 2 ** 31
+    return array.astype(np.int32) if fits else array
 
 
 def _shape(label: str, what: str, shape: tf.TensorShape) -> Sequence[int]:
