@@ -37,7 +37,8 @@ def test_one_device_is_as_none(seed, kind):
     batch = np.random.RandomState(seed).randint(0, 16, [8, 1])
     alone = losses(KINDS[kind], None, batch)
     assert alone[0] > alone[1] > alone[2]
-    assert losses(KINDS[kind], tf.distribute.OneDeviceStrategy("/cpu:0"), batch) == alone
+    found = losses(KINDS[kind], tf.distribute.OneDeviceStrategy("/cpu:0"), batch)
+    np.testing.assert_allclose(found, alone, rtol=1e-6)  # the device of the other may be a GPU
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
