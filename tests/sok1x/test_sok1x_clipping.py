@@ -139,6 +139,7 @@ def test_a_norm_that_is_none_is_refused_at_once(clip_norm, error):
 @pytest.mark.parametrize("lookups", [1, 2])
 def test_clipvalue_is_of_a_rows_sum_however_many_lookups_have_it(lookups):
     """As of TensorFlow's dense gradient: 0.08 twice, at most 0.1."""
+    sok.init()
     with tf.Graph().as_default(), tf.Session() as session:
         table = sok.Variable([[1.0], [2.0]], name="items")
         rows = [sok.all2all_dense_embedding(table, tf.constant([1] * (3 - lookups))) for _ in range(lookups)]
