@@ -105,6 +105,7 @@ def _guarded_gradient(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
     phase = op.graph.get_tensor_by_name(op.get_attr(_PHASE).decode())
     words = ("layer '{}': got a gradient to train with while Keras' learning phase is 0, in which unseen keys get no "
              "row; feed {{tf.keras.backend.learning_phase(): 1}} in session.run of a training step, or call the "
-             "layer, or the model, with training=True".format(op.name.rpartition("/")[0]))
+             "layer, or the model, with training=True; a callback that wants gradients in validation, as "
+             "TensorBoard(write_grads=True), has none here".format(op.name.rpartition("/")[0]))
     with tf.control_dependencies([tf.Assert(phase, [words])]):
         return tf.identity(gradient)

@@ -160,6 +160,13 @@ def test_a_table_is_not_started_without_its_keys(tmp_path):
     for asked in ({"/": "/"}, {"EmbeddingVariable/": "EmbeddingVariable/"}):  # which find slots, and not the table
         with Model().graph.as_default(), pytest.raises(ValueError, match="without their keys.*init_fn"):
             tf.train.init_from_checkpoint(prefix, asked)
+    # Of several ranks each has fewer rows than a stock checkpoint: TensorFlow says so of shapes first.
+    with tf.Graph().as_default(), tf.Session() as run:
+        whole = tf.get_variable("whole", [9, 4])
+        run.run(whole.initializer)
+        stock = tf.train.Saver([whole]).save(run, str(tmp_path / "stock"), write_state=False)
+    with Model().graph.as_default(), pytest.raises(ValueError, match="'own': its rows.*init_fn.*model_to_estimator"):
+        tf.train.init_from_checkpoint(stock, {"whole": sok.Variable(shape=[5, 4], initializer="ones", name="own")})
     # Our hook's session would take the dense variables alone from what TensorFlow's Saver has saved.
     with Model().graph.as_default(), pytest.raises(MismatchError, match="has table 'EmbeddingVariable' among"):
         tf.train.MonitoredTrainingSession(

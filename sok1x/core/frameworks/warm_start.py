@@ -26,7 +26,9 @@ def refusal(table: str) -> ValueError:
         "tf.train.init_from_checkpoint, and an Estimator's warm_start_from, cannot start table '{}': its rows mean "
         "nothing without their keys. Leave it out there (vars_to_warm_start, assignment_map), and restore it by a "
         "Saver when the session starts: sok.Scaffold(..., init_fn=lambda scaffold, session: saver.restore(session, "
-        "path)), where saver = tf.train.Saver([the table, ...]) was made with the graph.").format(table))
+        "path)), where saver = tf.train.Saver([the table, ...]) was made with the graph. (Give "
+        "tf.keras.estimator.model_to_estimator a model that has not been trained: of one that has, Keras does the "
+        "same.)").format(table))
 
 
 def watch() -> None:
@@ -50,6 +52,9 @@ def _without_tables(stock: Callable[..., Any]) -> Callable[..., Any]:
             return stock(ckpt_dir_or_file, {name: variable for name, variable in assignment_map.items()
                                             if name not in tables or name not in saved})
         except ValueError as error:
+            for name, table in tables.items():  # of one rank's, or stock, where a rank here has fewer rows
+                if "shape of tensor {} (".format(name) in str(error):
+                    raise refusal(table) from error
             if "is not found in" not in str(error):
                 raise
             for name, table in (tables or _tables_in_scopes(assignment_map)).items():
