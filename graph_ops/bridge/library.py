@@ -8,6 +8,7 @@ from sok1x.graph_ops.bridge.tensorflow_versions import control_flow_util, eager_
 
 _lock = threading.Lock()
 _loaded = None
+_functions = None
 
 
 def load():
@@ -16,7 +17,7 @@ def load():
     Raises:
       ImportError: there is no library for this TensorFlow, and it could not be compiled, or does not load.
     """
-    global _loaded
+    global _loaded, _functions
     with _lock:
         if _loaded is None:
             try:
@@ -27,11 +28,17 @@ def load():
                     "sok1x's op library for TensorFlow {} could not be loaded: got '{}'. Build it against this "
                     "TensorFlow: `make build` in a source checkout, `python -m sok1x.build --force` or sok1x installed "
                     "again with pip elsewhere.".format(tf.__version__, getattr(error, "message", error))) from error
-            library = op_functions.Library(bridge.PATH)
+            library = _functions = op_functions.Library(bridge.PATH)
             timeline.start(library)
             executor.start(library)
             _loaded = module
     return _loaded
+
+
+def functions():
+    """The functions of the op library, an `op_functions.Library`; raises as `load`."""
+    load()
+    return _functions
 
 
 @tf.autograph.experimental.do_not_convert

@@ -48,6 +48,7 @@ class Library:
             ("kept_sums_settle", i32, [pointer]),
             ("lock", i32, [pointer, i32, infos]), ("unlock", None, [pointer]),
             ("has_gpu", i32, [pointer]), ("own_process", None, [ctypes.c_char_p]),
+            ("note_steps", None, [ctypes.c_char_p, pointer]), ("forget_steps", None, [ctypes.c_char_p]),
             ("initialized", i32, [pointer]), ("all_initialized", i32, [pointer, i32]),
             ("output", i32, [pointer, i32, i32, dims, out]), ("forward", i32, [pointer, i32, i32]),
             ("outputs", i32, [pointer, i32, numbers, dims, out]),

@@ -1,14 +1,13 @@
 """The op that tells a graph's tables its global step where a run trains none of them (bridge_told_step.cc)."""
 import ctypes
 import weakref
-from typing import Any, Dict, Set
+from typing import Any, Set
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge import bridge, library, op_functions, plan
+from sok1x.graph_ops.bridge import library, plan
 
 _noted: Set[str] = set()
-_functions: Dict[str, Any] = {}
 
 
 def tell(graph: tf.Graph, global_step: tf.Tensor, name: str = "tell_step") -> tf.Operation:
@@ -20,17 +19,15 @@ def tell(graph: tf.Graph, global_step: tf.Tensor, name: str = "tell_step") -> tf
     module, of_graph = library.load(), plan.of(graph)
     label = "{}:{}".format(plan.PROCESS, of_graph.number)
     if label not in _noted:
-        if not _functions:
-            _functions.update(op_functions.declare(
-                ctypes.CDLL(bridge.PATH), ("note_steps", None, [ctypes.c_char_p, ctypes.c_void_p]),
-                ("forget_steps", None, [ctypes.c_char_p])))
         _noted.add(label)
-        _functions["note_steps"](label.encode(), ctypes.addressof(of_graph.step))
-        weakref.finalize(of_graph, _forget, label, of_graph.step).atexit = False  # which stays until then
+        functions = library.functions()
+        functions.note_steps(label.encode(), ctypes.addressof(of_graph.step))
+        weakref.finalize(of_graph, _forget, functions, label, of_graph.step).atexit = False  # which stays until then
     with tf.device("/cpu:0"):
         return module.sok1x_tell_step(global_step=tf.cast(global_step, tf.int64), plan=label, name=name)
 
 
-def _forget(label: str, step: Any) -> None:
-    _functions["forget_steps"](label.encode())
+def _forget(functions: Any, label: str, step: Any) -> None:
+    """Called wherever Python collects garbage, so it takes no lock of Python's."""
+    functions.forget_steps(label.encode())
     _noted.discard(label)

@@ -189,6 +189,8 @@ def _of_optimizer(model: Any) -> List[Any]:
 
 def _names_in(prefix: str) -> Optional[List[List[str]]]:
     """The names of the weights and of the optimizer's that have been saved, in order; None where nothing says it."""
+    if not tf.train.checkpoint_exists(prefix):  # whoever restores says so
+        return None
     reader = tf.train.load_checkpoint(prefix)
     return json.loads(reader.get_tensor(_ORDER).decode()) if reader.has_tensor(_ORDER) else None
 
