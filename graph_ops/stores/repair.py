@@ -11,6 +11,7 @@ from typing import Any, Dict, Optional, Tuple
 import numpy as np
 
 from sok1x.cuda_kernels import fill, hash_index, index_rows
+from sok1x.graph_ops.bridge import contexts
 from sok1x.graph_ops.bridge.errors import CallError, status_of
 from sok1x.graph_ops.stores import known_slots
 from sok1x.graph_ops.stores.forgetting import EVICTED, FREE, KNOWN, unknown_after
@@ -63,6 +64,15 @@ def note(store: Any, error: Exception) -> None:
         raise failed from error
     _faults[store.request.session, store.table.name] = failed
     known_slots.leave_to_python(store.request.session, store.table.name, True)
+
+
+def end_session(session: int) -> None:
+    """Forgets the faults of a session that is over."""
+    for key in [key for key in _faults if key[0] == session]:
+        del _faults[key]
+
+
+contexts.on_end.append(end_session)
 
 
 def raise_noted(store: Any) -> None:

@@ -205,10 +205,12 @@ def _replaced(variables: List[Any]) -> Iterator[None]:
     known = {id(one) for one in variables}
     tables = [one for one in variables if tf.executing_eagerly() and _is_table(one) and id(one.steps) in known]
     clocks = [int(table.steps.read_value()) for table in tables]
-    yield
-    for table, clock in zip(tables, clocks):
-        time, step = table.step_at
-        eager.session().run(step, {time: time_of_restore(clock)})
+    try:
+        yield
+    finally:  # who is refused half-way has replaced some
+        for table, clock in zip(tables, clocks):
+            time, step = table.step_at
+            eager.session().run(step, {time: time_of_restore(clock)})
 
 
 def _is_table(one: Any) -> bool:

@@ -43,10 +43,12 @@ def _outside(loop: Any) -> Iterator[None]:
     loop.Exit()
     if loop.outer_context:
         loop.outer_context.Enter()
-    yield
-    if loop.outer_context:
-        loop.outer_context.Exit()
-    loop.Enter()
+    try:
+        yield
+    finally:
+        if loop.outer_context:
+            loop.outer_context.Exit()
+        loop.Enter()
 
 
 def _is_of_table(op: tf.Operation) -> bool:
