@@ -167,6 +167,13 @@ def test_a_table_is_not_started_without_its_keys(tmp_path):
         stock = tf.train.Saver([whole]).save(run, str(tmp_path / "stock"), write_state=False)
     with Model().graph.as_default(), pytest.raises(ValueError, match="'own': its rows.*init_fn.*model_to_estimator"):
         tf.train.init_from_checkpoint(stock, {"whole": sok.Variable(shape=[5, 4], initializer="ones", name="own")})
+    for name, words in (("old", "abcdefghi"), ("new", "cba")):
+        (tmp_path / name).write_text("\n".join(words))
+    vocabulary = tf.estimator.VocabInfo(str(tmp_path / "new"), 3, 0, str(tmp_path / "old"))
+    with tf.Graph().as_default():
+        sok.Variable(shape=[3, 4], initializer="ones", name="whole")
+        with pytest.raises(ValueError, match="'whole': its rows.*init_fn"):
+            tf.train.warm_start(stock, "whole", var_name_to_vocab_info={"whole": vocabulary})
     # Our hook's session would take the dense variables alone from what TensorFlow's Saver has saved.
     with Model().graph.as_default(), pytest.raises(MismatchError, match="has table 'EmbeddingVariable' among"):
         tf.train.MonitoredTrainingSession(

@@ -23,7 +23,7 @@ def refusal(table: str) -> ValueError:
         True
     """
     return ValueError((
-        "tf.train.init_from_checkpoint, and an Estimator's warm_start_from, cannot start table '{}': its rows mean "
+        "tf.train.init_from_checkpoint, tf.train.warm_start and an Estimator's warm_start_from cannot start table '{}': its rows mean "
         "nothing without their keys. Leave it out there (vars_to_warm_start, assignment_map), and restore it by a "
         "Saver when the session starts: sok.Scaffold(..., init_fn=lambda scaffold, session: saver.restore(session, "
         "path)), where saver = tf.train.Saver([the table, ...]) was made with the graph. (Give "
@@ -133,7 +133,7 @@ def has_no_rows(initializer: Any) -> bool:
     Such a checkpoint is what tf.keras.estimator.model_to_estimator makes of a model that has not been trained.
 
     Args:
-        initializer: the op by which TensorFlow would replace the table's own initializer.
+        initializer: by which TensorFlow would replace the table's own: an op, or, by a vocabulary, what it assigns.
 
     Returns:
         False also where the checkpoint does not tell.
@@ -148,7 +148,7 @@ def has_no_rows(initializer: Any) -> bool:
         ...     warm_start.has_no_rows(tf.no_op())
         False
     """
-    op = initializer
+    op = getattr(initializer, "op", initializer)
     while op.type != "RestoreV2":
         if not op.inputs:
             return False
