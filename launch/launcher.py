@@ -18,6 +18,8 @@ _MARKS = (
     # SLURM_PROCID alone is also set in a batch script that was not started by srun; the step's size is not.
     ("SLURM (srun)", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
+# In the order of _MARKS, for the same reason.
+_LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 
 
 def _number(environ, name, default):
@@ -53,10 +55,37 @@ def detect(environ=None):
     return None
 
 
+def started_ranks(environ=None):
+    """As one of how many ranks this process was started, for what must be known before they have joined.
+
+    Args:
+        environ: As of `detect`.
+
+    Returns:
+        What the launcher says (int); 1 without one; 2, for several, where it says only that it started us, and Slurm
+        does not say more: `srun --mpi=pmix` starts one rank, too.
+
+    Raises:
+        LaunchError: As of `detect`.
+    """
+    environ = os.environ if environ is None else environ
+    found = detect(environ)
+    if found is None or found.size:
+        return 1 if found is None else found.size
+    # Another PMIx launcher inside a SLURM step hands on the step's variables too: see _MARKS.
+    slurm = environ.get("PMIX_NAMESPACE", "").startswith("slurm.")
+    return _number(environ, "SLURM_STEP_NUM_TASKS", 2) if slurm else 2
+
+
+def local_rank(environ=None):
+    """This process's rank among those of its host, as the launcher says; 0 where none does. environ: As of `detect`."""
+    environ = os.environ if environ is None else environ
+    return next((_number(environ, name, 0) for name in _LOCAL_RANKS if name in environ), 0)
+
+
 def is_one_of_several():
     """Whether this process was started as one of several ranks, whether they have joined or not."""
     try:
-        found = detect()
+        return started_ranks() > 1
     except LaunchError:  # several that sok.Init will refuse
         return True
-    return found is not None and found.size > 1

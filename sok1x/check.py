@@ -228,9 +228,10 @@ def main() -> int:
     os.environ.setdefault("SOK1X_STALL_SECONDS", "10")
     os.environ.setdefault("SOK1X_ABORT_SECONDS", "60")
     import sok1x as sok
+    from sok1x.launch import launcher as started_by
     found, trouble = _launcher()
     report = Report(found.rank if found else 0)
-    ranks = found.size if found else 1
+    ranks = started_by.started_ranks() if found else 1
 
     def launcher() -> str:
         if trouble is not None:
@@ -254,7 +255,7 @@ def main() -> int:
     report.run("launcher", launcher)
     if not report.failed:
         report.run("devices", _devices)
-        report.run("GPU kernels", lambda: gpu_checks.kernels(int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))))
+        report.run("GPU kernels", lambda: gpu_checks.kernels(started_by.local_rank()))
         report.run("NCCL", lambda: gpu_checks.nccl(ranks))
     report.run("host kernels", _host_kernels)
     if "TensorFlow" not in report.failed:

@@ -125,7 +125,7 @@ def mpi(ranks: int = 1) -> str:
         version = str(importlib.import_module("mpi4py").__version__)
     except ImportError as error:
         if ranks > 1:
-            raise Failure("does not import, and this job has {} ranks: {}".format(ranks, error),
+            raise Failure("does not import, and this job has several ranks: {}".format(error),
                           "'{}' ('make env' in a checkout does all of it)".format(install)) from None
         raise Note("not installed: more than one rank needs it: {}".format(install)) from None
     # In a process of its own: loading MPI here might start it.

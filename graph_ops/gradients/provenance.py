@@ -50,11 +50,11 @@ def ranks():
     if world is not None:
         return world.size
     try:
-        found = launcher.detect()
+        started = launcher.started_ranks()
     except LaunchError:  # several ranks that Init will refuse
         return int(os.environ.get("HOROVOD_SIZE", 2))
-    if found is not None and found.size:
-        return found.size
+    if started > 1:
+        return started
     horovod = sys.modules.get("horovod.tensorflow")
     return horovod.size() if horovod is not None and horovod.is_initialized() else 1
 

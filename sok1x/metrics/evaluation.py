@@ -125,10 +125,9 @@ def _several_ranks() -> bool:
     if world is not None:
         return bool(world.size > 1)
     try:
-        found = launcher.detect()
+        return bool(launcher.started_ranks() > 1)
     except launch.LaunchError:  # told when the ranks join
         return False
-    return found is not None and (found.size or 2) > 1
 
 
 def _scope(variable: Any) -> str:

@@ -1,4 +1,5 @@
 """The small parts of launch/: messages as bytes, launcher detection, settings, comparison of arguments."""
+import os
 import random
 import subprocess
 import sys
@@ -135,6 +136,31 @@ def test_launchers(environ, name, rank, size):
     {}, {"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "1"}, {"PMI_RANK": "0"}])
 def test_no_launcher(environ):
     assert launcher.detect(environ) is None
+
+
+# As `srun --mpi=pmix` leaves it, from Slurm's plugin and from srun itself.
+STEP = {"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.7.0", "SLURM_PROCID": "1"}
+
+
+@pytest.mark.parametrize("environ, ranks", [
+    ({}, 1), ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4", "SLURM_STEP_NUM_TASKS": "2"}, 4),
+    ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, 1),
+    (dict(STEP, SLURM_STEP_NUM_TASKS="3"), 3), (dict(STEP, PMIX_RANK="0", SLURM_STEP_NUM_TASKS="1"), 1), (STEP, 2),
+    # A launcher inside a step, of which it has one daemon here.
+    ({"PMIX_RANK": "1", "PMIX_NAMESPACE": "prterun-a-1@1", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, 2),
+    ({"PMIX_RANK": "0"}, 2)])
+def test_ranks_that_a_launcher_has_started(environ, ranks, monkeypatch):
+    """Also one that says only that it has started this process."""
+    assert launcher.started_ranks(environ) == ranks
+    monkeypatch.setattr(os, "environ", environ)
+    assert launcher.is_one_of_several() == (ranks > 1)
+
+
+@pytest.mark.parametrize("environ, rank", [
+    ({}, 0), ({"OMPI_COMM_WORLD_LOCAL_RANK": "3", "SLURM_LOCALID": "0"}, 3), (dict(STEP, SLURM_LOCALID="2"), 2),
+    ({"MV2_COMM_WORLD_LOCAL_RANK": "1"}, 1), ({"PMI_RANK": "9", "PMI_SIZE": "16", "MPI_LOCALRANKID": "1"}, 1)])
+def test_a_rank_among_those_of_its_host(environ, rank):
+    assert launcher.local_rank(environ) == rank
 
 
 def test_horovodrun_over_gloo_is_refused():

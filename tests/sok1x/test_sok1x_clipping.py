@@ -20,6 +20,32 @@ def test_two_ranks(seed):
     assert sorted(finished.out.split()) == ["done-0", "done-1"]
 
 
+BEFORE_INIT = """
+import os
+rank = os.environ["OMPI_COMM_WORLD_RANK"]
+for name in [name for name in os.environ if name.startswith("OMPI_COMM_WORLD_")]:
+    del os.environ[name]
+os.environ.update(PMIX_RANK=rank, SLURM_PROCID=rank, SLURM_STEP_NUM_TASKS="2")
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+import sok1x as sok
+layer = sok.All2AllDenseEmbedding(8, 2, 1, 1, use_hashtable=False)
+w = tf.get_variable("w", initializer=[[1.0], [2.0]])
+loss = tf.reduce_sum(tf.matmul(tf.reshape(layer(tf.constant([[[0]], [[1]]], tf.int64)), [-1, 2]), w))
+optimizer = sok.DistributedOptimizer(tf.train.GradientDescentOptimizer(0.1))
+gradients, variables = zip(*optimizer.compute_gradients(loss))
+try:
+    optimizer.apply_gradients(zip(tf.clip_by_global_norm(gradients, 1.0)[0], variables))
+except ValueError as error:
+    print("clip_by_global_norm" in str(error))
+"""
+
+
+def test_graphs_of_ranks_that_srun_has_started():
+    """By PMIx, which does not say how many: they are several before they have joined."""
+    assert run_ranks(2, BEFORE_INIT).out.split() == ["True"] * 2
+
+
 def made_of(values):
     """Tensors, IndexedSlices (of an array with two dimensions) and None."""
     return [None if value is None else tf.constant(value) if np.ndim(value) != 2 else tf.IndexedSlices(
