@@ -12,9 +12,15 @@ def print_line(text):
     """Writes `text` and a newline to stderr, past Python's buffers and their locks: any thread, at any time.
 
     Where that is a pipe, and nobody reads what has been written, for a second, the rest is left out: what runs here
-    must go on, or end.
+    must go on, or end. So it is where stderr takes nothing, being closed, or on a full disk.
     """
-    left = memoryview((text + "\n").encode("utf-8", "replace"))
+    try:
+        _write(memoryview((text + "\n").encode("utf-8", "replace")))
+    except OSError:
+        return
+
+
+def _write(left):
     if not stat.S_ISFIFO(os.fstat(2).st_mode):
         os.write(2, left)
         return

@@ -8,7 +8,6 @@ Nothing may escape from the loop: a request that is never finished would hang it
 """
 import atexit
 import os
-import sys
 import threading
 import time
 import traceback
@@ -20,6 +19,7 @@ from sok1x.graph_ops.bridge.calls import Calls
 from sok1x.graph_ops.bridge.contexts import Contexts, on_end
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
 from sok1x.launch import launcher
+from sok1x.launch.lines import print_line
 
 _LAST = (1 << 62, 0)  # after all places in a plan
 # How many requests are taken out of the queue at a time.
@@ -84,7 +84,7 @@ class Executor(threading.Thread):
             self._leave()
         except BaseException as error:  # the thread's last line of defence: see the module's text
             reason = "sok1x's executor died: {!r}".format(error)
-            sys.stderr.write("{}\n{}".format(reason, traceback.format_exc()))
+            said = "{}\n{}".format(reason, traceback.format_exc().rstrip())
             self._close(INTERNAL, reason)
             for request in self._current:
                 if not request.finished:
@@ -92,6 +92,8 @@ class Executor(threading.Thread):
             world = launch.current()
             if world is not None:
                 world.coordinator.fail_job(reason)
+            print_line(said)  # after all that others wait for
+            if world is not None:
                 launch.finish(world)
 
     def _loop(self):

@@ -181,10 +181,11 @@ print('leaving')
     assert time.time() - began < 30
 
 
-def test_a_dying_executor_fails_all_requests():
+@pytest.mark.parametrize("stderr", ["heard", "full", "none"])
+def test_a_dying_executor_fails_all_requests(stderr):
     # What must never happen, made to happen: an exception where the executor takes a request in.
     program = """
-import sys, threading, time
+import os, sys, threading, time
 sys.path.insert(0, {!r})
 import tensorflow.compat.v1 as tf
 import bridge_operations as operations
@@ -206,14 +207,19 @@ with tf.Session() as sess:
         raise SystemExit('made to die')
     executor._executor._look_at = die
     for thread in threads[1:]: thread.start()
+    if {!r} == 'full':
+        os.dup2(os.open('/dev/full', os.O_WRONLY), 2)
+    elif {!r} == 'none':
+        sys.stderr = None
     time.sleep(0.2)  # mostly both requests are there by then
     gate.opened.set()
     for thread in threads: thread.join()
     collect(nodes[3])
     print(results.count(1), results)
-""".format(HERE)
+""".format(HERE, stderr, stderr)
     finished = run_ranks(0, program, timeout=60, check=False)
     assert finished.code == 0, str(finished)
+    assert (finished.err.count("SystemExit: made to die") == 1) == (stderr != "full"), str(finished)
     assert finished.out.startswith("1 ") and finished.out.count("sok1x's executor died") == 3, str(finished)
 
 

@@ -3,6 +3,7 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
 from ranks import run_ranks
 
 FULL = """
@@ -48,6 +49,30 @@ def test_a_stderr_that_is_full_and_unread_holds_nobody_up():
     assert done.stdout == "True\nb'kept\\n'\n"
 
 
+REFUSES = {"full": "os.dup2(os.open('/dev/full', os.O_WRONLY), 2)", "closed": "os.close(2)"}
+
+
+@pytest.mark.parametrize("way", ["full", "closed"])
+def test_a_stderr_that_takes_nothing_stops_nobody(way):
+    """Nor what is done once it has been said, or not: the job told that a rank is gone, the process ended."""
+    done = subprocess.run([sys.executable, "-c", "import os\n" + REFUSES[way] + textwrap.dedent("""
+        import time, types
+        from sok1x.launch import failure, lines, world
+        lines.print_line("lost")
+        error = types.SimpleNamespace(message="gone")
+        coordinator = types.SimpleNamespace(job_error=None, fail_job=lambda *error: print(*error, flush=True))
+        found = types.SimpleNamespace(coordinator=coordinator, name="rank 0", rank=0, local_rank=1, grace_seconds=0.1)
+        world.World.lost(found, "rank 1 is gone", 1)
+        coordinator.job_error = error
+        monitor = failure.Monitor(found)
+        monitor._watch = types.SimpleNamespace(look=lambda: None, release=lambda: None)
+        monitor.start()
+        monitor.failed(error)
+        time.sleep(30)
+    """)], stdout=subprocess.PIPE, timeout=90, universal_newlines=True)
+    assert (done.returncode, done.stdout) == (1, "rank 1 is gone 13 1\n")
+
+
 STALLED = FULL + """
 import tensorflow.compat.v1 as tf
 import sok1x as sok
@@ -67,7 +92,8 @@ print("rank {} went on".format(sok.communication.rank()), flush=True)
 """
 
 
-def test_a_warning_that_nobody_reads_does_not_stop_a_job():
-    done = run_ranks(2, STALLED, env={"SOK1X_STALL_SECONDS": "1"}, timeout=100)
+@pytest.mark.parametrize("way", ["os.dup2(out, 2)", REFUSES["full"]])
+def test_a_warning_that_nobody_reads_does_not_stop_a_job(way):
+    done = run_ranks(2, STALLED.replace("os.dup2(out, 2)", way), env={"SOK1X_STALL_SECONDS": "1"}, timeout=100)
     for rank in range(2):
         assert "rank {} went on\n".format(rank) in done.out, str(done)
