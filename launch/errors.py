@@ -39,14 +39,15 @@ class LaunchError(Exception):
 
     Args:
         code: Status code, one of this module's constants (the numbers are TensorFlow's `error::Code`).
-        message: What the user reads.
+        message: What the user reads. Of a file's name that is no UTF-8 the bytes are written out: others hear of it.
         rank: The rank where it happened, or -1 where no single rank is meant.
     """
 
     def __init__(self, code, message, rank=-1):
+        message = str(message).encode("utf-8", "backslashreplace").decode("utf-8")
         super().__init__(message)
         self.code = int(code)
-        self.message = str(message)
+        self.message = message
         self.rank = int(rank)
 
     def __str__(self):

@@ -267,7 +267,7 @@ class MpiCommunicator(Communicator):
         failed = int(verdict[0])
         if failed == self.size:
             return None
-        text = message.encode("utf-8")
+        text = message.encode("utf-8", "backslashreplace")
         head = np.array([code, len(text)], np.int64)
         self._comm.Bcast([head, self._MPI.INT64_T], failed)
         body = np.frombuffer(text, np.uint8).copy() if failed == self.rank else np.zeros(int(head[1]), np.uint8)

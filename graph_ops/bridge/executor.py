@@ -204,7 +204,7 @@ class Executor(threading.Thread):
 
     def _close(self, code, reason):
         self.asked.close(code, reason)
-        self._library.close(code, reason.encode())
+        self._library.close(code, reason.encode("utf-8", "replace"))
         held, self._held = self._held, {}
         self._refused += len(held)
         for taken in held.values():

@@ -92,6 +92,15 @@ def raises_hardly():
     executor.exchange(0)
 
 
+def raises_of_bytes():
+    """Rank 1 names a file whose name is no UTF-8."""
+    world = executor.start_world()
+    if world.rank == 1:
+        trouble()
+        raise ValueError("cannot read " + os.fsdecode(b"caf\xe9"))
+    executor.exchange(0)
+
+
 def caught():
     """As `raises`, but the other ranks catch what they get and end as if nothing had happened."""
     world = executor.start_world()

@@ -61,6 +61,11 @@ def test_a_rank_that_raises_what_cannot_be_said_ends_all_all_the_same():
         done)
 
 
+def test_a_rank_that_raises_of_bytes_that_are_no_text_ends_all_with_its_message():
+    done = failing(2, "raises_of_bytes")
+    assert "LaunchError: rank 1 failed: ValueError: cannot read caf\\udce9" in done.err, str(done)
+
+
 def test_the_alarm_clock_is_set_before_any_other_thread_runs():
     """Whoever keeps the GIL from now on is ended all the same."""
     monitor = failure.Monitor(types.SimpleNamespace(grace_seconds=1.5))

@@ -119,6 +119,16 @@ def test_damaged_messages_are_launch_errors(seed):
             pass
 
 
+def test_words_of_names_that_are_no_utf8():
+    """As Python holds them: a failure that names such a file is heard of all the same."""
+    error = LaunchError(INTERNAL, "cannot read " + os.fsdecode(b"caf\xe9 \xc3\xa9"), 1)
+    assert error.message == str(error) == "cannot read caf\\udce9 \u00e9"
+    announced = messages.Announce(1, 2, messages.Op(0, 1, 2), messages.Instance(), "a", None, b"", error)
+    for message in (messages.Failed(error), messages.Refuse((1,), error), announced):
+        said, = messages.decode(messages.encode(message))
+        assert repr(said) == repr(message)
+
+
 @pytest.mark.parametrize("environ, name, rank, size", [
     ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_RANK": "1", "SLURM_PROCID": "0",
       "SLURM_STEP_NUM_TASKS": "2"}, "Open MPI", 1, 4),
