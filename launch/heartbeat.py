@@ -12,6 +12,7 @@ each host before its own, and to that of its own host. Nothing travels on them. 
 Who loses a connection tells all that it still has one to, so that ranks hear of it which do not see it themselves. A
 rank that has left in good order says so first. The thread sleeps until something comes, and no step waits for it.
 """
+import errno
 import json
 import os
 import secrets
@@ -27,6 +28,9 @@ from .lines import print_line
 # After which a rank says that it cannot connect; it goes on trying.
 _CONNECT_SECONDS = 60.0
 _SAID_SECONDS = 1.0
+# What accept says where this process, or the machine, has no file or memory left for a connection.
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_NO_ROOM_SECONDS = 0.1
 
 
 def prepare(MPI, comm, first, several, failed, patience):
@@ -145,7 +149,7 @@ class Heartbeat(threading.Thread):
         waiting, give_up_at, pause = dict(self._heads), time.monotonic() + _CONNECT_SECONDS, 0.1
         while waiting and not self._closed:
             for rank, place in list(waiting.items()):
-                connection = heartbeat_sockets.connect(place, self._token, self._rank, self._seconds)
+                connection = heartbeat_sockets.connect(place, self._token, self._rank, rank, self._seconds)
                 if connection is not None:
                     del waiting[rank]
                     with self._lock:
@@ -197,8 +201,10 @@ class Heartbeat(threading.Thread):
     def _accept(self):
         try:
             connection, _ = self._listener.socket.accept()
-        except OSError:  # it has gone again
-            return
+        except OSError as error:
+            if error.errno in _NO_ROOM:  # it waits on, and is to be tried again: not at once, for ever
+                time.sleep(_NO_ROOM_SECONDS)
+            return  # else it has gone again
         connection.setblocking(False)
         self._greeting[connection] = b"", time.monotonic() + heartbeat_sockets.HELLO_SECONDS
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._greeted(connection))
@@ -215,13 +221,13 @@ class Heartbeat(threading.Thread):
             return
         del self._greeting[connection]
         self._selector.unregister(connection)
-        rank = heartbeat_sockets.rank_of(said, self._token)
+        rank = heartbeat_sockets.rank_of(said, self._token, self._rank)
         if rank is None:
             connection.close()
             return
         heartbeat_sockets.watch_over(connection, self._seconds)
         peer = _Peer(rank, connection)
-        self._send(peer, heartbeat_sockets.hello(self._token, self._rank))
+        self._send(peer, heartbeat_sockets.hello(self._token, self._rank, rank))
         self._add(peer)
 
     def _drop_strangers(self):

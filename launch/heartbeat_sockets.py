@@ -5,10 +5,10 @@ import secrets
 import socket
 import struct
 
-# Both ends of a connection begin with this, the job's token and a rank.
-_MAGIC = b"sok1x 1\n"
+# Both ends of a connection begin with this, the job's token, who speaks and to whom.
+_MAGIC = b"sok1x 2\n"
 TOKEN_BYTES = 16
-_HELLO = struct.Struct("<{}s{}si".format(len(_MAGIC), TOKEN_BYTES))
+_HELLO = struct.Struct("<{}s{}sii".format(len(_MAGIC), TOKEN_BYTES))
 HELLO_BYTES = _HELLO.size
 HELLO_SECONDS = 5.0
 _SIOCGIFADDR = 0x8915
@@ -77,26 +77,28 @@ def _listening(port):
     return listening
 
 
-def hello(token, rank):
-    """What both ends of a connection say first (bytes [HELLO_BYTES])."""
-    return _HELLO.pack(_MAGIC, token, rank)
+def hello(token, rank, other):
+    """What both ends of a connection say first (bytes [HELLO_BYTES]): rank to the other one."""
+    return _HELLO.pack(_MAGIC, token, rank, other)
 
 
-def rank_of(said, token):
-    """The rank that has said this; None where it does not know the job's token, and so is no rank."""
+def rank_of(said, token, rank):
+    """The rank that has said this to `rank`; None where it does not know the job's token, and so is no rank, or where
+    it means another one."""
     if len(said) != HELLO_BYTES:
         return None
-    magic, known, rank = _HELLO.unpack(said)
-    return rank if magic == _MAGIC and secrets.compare_digest(known, token) else None
+    magic, known, speaker, meant = _HELLO.unpack(said)
+    return speaker if magic == _MAGIC and secrets.compare_digest(known, token) and meant == rank else None
 
 
-def connect(place, token, rank, seconds):
+def connect(place, token, rank, other, seconds):
     """A connection to the rank whose Listener's place this is, or None: not now.
 
     Args:
         place: {addresses, port}.
         token: The job's (bytes [16]).
         rank: This rank.
+        other: That rank.
         seconds: As of `watch_over`.
     """
     for address in place["addresses"]:
@@ -105,9 +107,10 @@ def connect(place, token, rank, seconds):
         except OSError:
             continue
         try:
-            # This host, or another, may have the same address in a network of its own: only a rank of this job answers.
-            connection.sendall(hello(token, rank))
-            if rank_of(_exactly(connection, HELLO_BYTES), token) is not None:
+            # This host, or another, may have the same address in a network of its own, and ranks there that listen at
+            # the same port: only the one that is meant answers.
+            connection.sendall(hello(token, rank, other))
+            if rank_of(_exactly(connection, HELLO_BYTES), token, rank) == other:
                 watch_over(connection, seconds)
                 connection.setblocking(False)
                 return connection

@@ -1,4 +1,5 @@
 """Ranks of several hosts watch over each other; tests/hosts has real networks between them, and what breaks there."""
+import errno
 import os
 import queue
 import signal
@@ -81,13 +82,14 @@ def test_strangers_change_nothing(ranks):
     at = "127.0.0.1", ranks.places[0]["port"]
     with socket.create_connection(at), socket.create_connection(at) as gone:
         gone.close()
-        other_job = heartbeat_sockets.hello(b"f" * 16, 1)
-        for said in (b"GET / HTTP/1.0\r\n\r\n".ljust(heartbeat_sockets.HELLO_BYTES), other_job):
+        other_job = heartbeat_sockets.hello(b"f" * 16, 1, 0)
+        meant_for_another = heartbeat_sockets.hello(TOKEN, 1, 2)
+        for said in (b"GET / HTTP/1.0\r\n\r\n".ljust(heartbeat_sockets.HELLO_BYTES), other_job, meant_for_another):
             with socket.create_connection(at) as stranger:
                 stranger.settimeout(60)
                 stranger.sendall(said)
                 assert stranger.recv(100) == b"", "closed without a word"
-        assert heartbeat_sockets.connect(ranks.places[0], b"f" * 16, 1, SECONDS) is None
+        assert heartbeat_sockets.connect(ranks.places[0], b"f" * 16, 1, 0, SECONDS) is None
         # It is nobody's port: the answer is no rank's.
         with socket.socket() as other:
             other.bind(("127.0.0.1", 0))
@@ -97,11 +99,67 @@ def test_strangers_change_nothing(ranks):
                 other.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
                 os._exit(0)
             place = {"addresses": ["127.0.0.1"], "port": other.getsockname()[1]}
-            assert heartbeat_sockets.connect(place, TOKEN, 1, SECONDS) is None
+            assert heartbeat_sockets.connect(place, TOKEN, 1, 0, SECONDS) is None
             os.waitpid(child, 0)
         assert all(heard.empty() for heard in ranks.heard) and ranks.beats[0].is_alive()
     ranks.beats[1].close()
     assert ranks.heard[0].get(timeout=60)[1] == 1, "the watch goes on"
+
+
+class ListenerAt:
+    """A host that has this address only."""
+
+    def __init__(self, address, port):
+        self.socket = socket.socket()
+        self.socket.bind((address, port))
+        self.socket.listen(10)
+        self.socket.setblocking(False)
+        self.port = self.socket.getsockname()[1]
+
+
+def test_hosts_that_have_an_address_in_common():
+    """As docker0's: who connects there, by one port for all, reaches itself."""
+    first = ListenerAt("127.0.0.2", 0)
+    place = {"addresses": ["127.0.0.1", "127.0.0.2"], "port": first.port}
+    heard = queue.Queue()
+    beats = [Heartbeat(rank, TOKEN, listener, heads, SECONDS, lambda *gone: heard.put(gone), heard.put)
+             for rank, listener, heads in ((0, first, {}), (2, ListenerAt("127.0.0.1", first.port), {0: place}))]
+    for beat in beats:
+        beat.begin()
+    until = time.monotonic() + 60
+    while [beat.peers for beat in beats] != [[2], [0]]:
+        assert time.monotonic() < until, [beat.peers for beat in beats]
+        time.sleep(0.01)
+    time.sleep(0.2)
+    assert heard.empty(), heard.get()
+    beats[1].close()
+    assert heard.get(timeout=60)[1] == 2
+    beats[0].close()
+
+
+def test_a_connection_for_which_there_is_no_file_is_not_asked_for_all_the_time():
+    listener, asked = ListenerAt("127.0.0.1", 0), []
+    real = listener.socket
+
+    class Full:
+        """The process has as many files as it may."""
+        fileno, close = real.fileno, real.close
+
+        @staticmethod
+        def accept():
+            asked.append(time.monotonic())
+            if len(asked) < 4:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return real.accept()
+
+    listener.socket = Full
+    beat = Heartbeat(0, TOKEN, listener, {}, SECONDS, None)
+    beat.begin()
+    connection = heartbeat_sockets.connect({"addresses": ["127.0.0.1"], "port": listener.port}, TOKEN, 1, 0, SECONDS)
+    with connection:
+        assert asked[3] - asked[0] > 0.25
+        connection.sendall(b'{"left": true}\n')
+    beat.close()
 
 
 def test_a_forked_child_does_not_hold_connections(ranks):
