@@ -183,6 +183,7 @@ class Group:
         code, message = status_of(error)
         many = world is not None and world.size > 1 and self.operation.communicates
         agreed = getattr(error, "agreed", False)
+        name = members[0].request.name  # its kernel's: once it is finished its session may be closed
         devices.forget_counts(members[0].request)
         for taken in members:
             if many and agreed:
@@ -193,7 +194,7 @@ class Group:
         if many and not agreed:
             # The others are in the middle of this exchange and will wait for ever: the job is lost.
             world.coordinator.fail_job("op '{}' failed on {} in the middle of an exchange: {}".format(
-                members[0].request.name, world.name, message))
+                name, world.name, message))
 
 
 class _device:

@@ -3,6 +3,7 @@ import os
 import re
 import threading
 import time
+import types
 
 import bridge_operations as operations
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
+from sok1x.graph_ops.bridge import together
+from sok1x.graph_ops.bridge.errors import CallError
 from sok1x.graph_ops.bridge.tensorflow_versions import own_words
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -252,3 +255,24 @@ with tf.Session() as sess:
 def test_a_failed_op_ends_even_where_its_counts_cannot_be_taken_back(ranks):
     finished = run_ranks(ranks, LOST_COUNTS.format(HERE), timeout=60)
     assert finished.out.count("full") == 2 * ranks and finished.out.count("(4, 1, 1, 2)") == ranks, str(finished)
+
+
+def test_a_failed_request_is_not_asked_for_its_name_once_it_is_finished():
+    """The name is its kernel's, which TensorFlow may free by then."""
+    class Answered:
+        gpu, finished = None, False
+
+        @property
+        def name(self):
+            assert not self.finished
+            return "a/lookup"
+
+        def finish(self, code, message):
+            self.finished = True
+
+    failures = []
+    world = types.SimpleNamespace(size=2, name="rank 1", coordinator=types.SimpleNamespace(fail_job=failures.append))
+    members = [together.Taken(Answered(), None) for _ in range(2)]
+    together.Group(types.SimpleNamespace(communicates=True), False).fail(members, CallError(13, "broken"), world)
+    assert failures == ["op 'a/lookup' failed on rank 1 in the middle of an exchange: broken"]
+    assert all(taken.request.finished for taken in members)
