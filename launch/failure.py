@@ -58,10 +58,12 @@ def give_up():
 
     Where Horovod or mpi4py started MPI they finalise it at exit, which would wait for those ranks after all.
     """
-    atexit.register(_end_without_init)
+    atexit.register(_end_without_init, os.getpid())
 
 
-def _end_without_init():
+def _end_without_init(process):
+    if os.getpid() != process:
+        return  # a child of fork is not this rank, and ends no others
     logging.shutdown()
     _flush_for_a_moment()
     siblings.see_off()

@@ -282,6 +282,23 @@ def test_who_ends_and_waits_is_seen_off(tmp_path, deaf):
     assert out == "has ended\n" and other.returncode == 0
 
 
+GIVES_UP = """
+import os, sys
+from sok1x.launch import failure, siblings
+siblings.see_off = lambda: print("seen off", flush=True)
+failure.give_up()
+child = os.fork()
+if child:
+    print("the child's code", os.waitpid(child, 0)[1], flush=True)
+sys.exit(0)
+"""
+
+
+def test_a_child_of_a_rank_that_has_given_up_ends_as_it_likes():
+    done = subprocess.run([sys.executable, "-c", GIVES_UP], stdout=subprocess.PIPE, universal_newlines=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "the child's code 0\nseen off\n")
+
+
 def test_mpi_without_thread_support_is_refused():
     done = run_ranks(2, BEFORE_INIT, "threads_disabled", timeout=60, fresh=True)
     assert done.out.count("MPI was initialised before sok.Init with MPI_THREAD_FUNNELED") == 2, str(done)
