@@ -3,6 +3,9 @@
 A rank that waits for others may have more to announce: a thread that computes, sleeps or reads the next batch will
 bring it about. What counts as waiting: Python threads inside `session.run`, an eager call of our op or a tf.function,
 at a lock or a queue; native threads that use no CPU and wait for no disk.
+
+So does a native thread that reads over a network, by a socket or FUSE, as one that waits for nothing looks alike: what
+SOK1X_DEADLOCK_SECONDS sets is also how long such a read may take where all else waits.
 """
 import ctypes
 import os
