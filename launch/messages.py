@@ -48,8 +48,12 @@ class Instance(NamedTuple):
     def may_meet(self, other: "Instance") -> bool:
         """Whether kinds of session.run that differ may be one: not where gradients are only looked at in one, by which
         an optimizer steps in the other."""
-        kinds = {one.signature >> _GRADIENTS_BIT & 3 for one in (self, other)}
-        return kinds != {_LOOKED_AT, _STEPPED_BY}
+        return {self.gradients, other.gradients} != {_LOOKED_AT, _STEPPED_BY}
+
+    @property
+    def gradients(self) -> int:
+        """What becomes of gradients in its session.run."""
+        return self.signature >> _GRADIENTS_BIT & 3
 
 
 class Announce(NamedTuple):

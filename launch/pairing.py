@@ -169,10 +169,16 @@ class Pairing:
                 if (other is not pending and pending.key in self.pending and other.key.rank == pending.key.rank == 0
                         and other.key.context == pending.key.context and other.key.may_be(pending.key)
                         and not set(other.waiting()) & set(pending.waiting())):
-                    for rank in other.waiting():
-                        place = rank, other.key.context, other.key.instance.signature
-                        self._signatures[place] = pending.key.instance.signature
-                    touched.append(self._join(other, pending.key))
+                    kept, moved = pending, other
+                    alike = other.key.instance.gradients == pending.key.instance.gradients
+                    if alike and other.renamed and not pending.renamed:
+                        # What a rank's kind is known as stays: where it is one on all ranks, it is to meet from now on.
+                        kept, moved = other, pending
+                    for rank in moved.waiting():
+                        for message, _ in moved.queues[rank]:
+                            place = rank, moved.key.context, message.instance.signature
+                            self._signatures[place] = kept.key.instance.signature
+                    touched.append(self._join(moved, kept.key))
         return self._complete(touched)
 
     def place_of(self, rank: int, pending: Pending) -> Tuple[int, int]:

@@ -51,3 +51,9 @@ class Pending:
     def missing(self):
         """Ranks that have not."""
         return [rank for rank, queue in enumerate(self.queues) if not queue]
+
+    @property
+    def renamed(self):
+        """Whether what waits was announced as part of another kind of session.run than its key's."""
+        own = self.key.instance.signature
+        return any(message.instance.signature != own for queue in self.queues for message, _ in queue)

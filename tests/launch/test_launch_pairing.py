@@ -82,6 +82,37 @@ def test_ranks_that_ask_for_different_things_still_meet():
     assert [coordinator.job_error for coordinator in job.ranks] == [None, None]
 
 
+def run_in(job, rank, kind, ops, number):
+    """A session.run of a kind with these ops."""
+    for op in ops:
+        job.ranks[rank].announce(ready(op, (number,), instance=(0, 0, 0, kind)))
+
+
+@pytest.mark.parametrize("size, first", [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
+def test_steps_after_one_that_some_ranks_have_run_in_parts_soon_meet_at_once(size, first):
+    """Once rank 0 runs [train, metric] where the others run them one after the other; rank `first` comes first."""
+    job = Job(size, deadlock=10.0)
+    order = [first] + [rank for rank in range(size) if rank != first]
+    train, metric, both = (11, (0, 1)), (12, (2,)), (13, (0, 1, 2))
+    met = 0
+    for number, runs, seconds in [(0, [train], 0), (1, None, 3), (2, [train], 3), (3, [train], 0), (4, [train], 0),
+                                  (5, None, 3), (6, None, 0), (7, [train], 0), (8, [metric], 3), (9, [metric], 0),
+                                  (10, [train], 0), (11, None, 0), (12, [both], 3), (13, [both], 0), (14, [train], 0)]:
+        for turn in range(len(runs or (train, metric))):
+            for rank in order:
+                ours = runs or ([train, metric] if rank else [both])
+                if turn < len(ours):
+                    run_in(job, rank, *ours[turn], number)
+                job.settle(0.01)
+            for _ in range(4 * seconds):
+                job.settle(0.25)
+        met += sum(len(ops) for _, ops in runs or [both])
+        for rank in range(size):
+            found = headers(job, rank)
+            assert len(found) == met and found[-1] == [number] * size, (number, found)
+    assert [coordinator.job_error for coordinator in job.ranks] == [None] * size
+
+
 def test_ops_that_contradict_each_other_fail_at_once():
     """The ranks' plans are alike up to an op that both have run."""
     job = Job(2)
