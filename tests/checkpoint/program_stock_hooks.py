@@ -118,6 +118,27 @@ def one_model_dir(folder, rank, ranks):
     assert steps == [1, 2, 3], steps
 
 
+def manager_beside(folder, rank, ranks):
+    """TensorFlow's hook saves all to its folder, where a manager has another one."""
+    for begun in (0, 3):
+        model = Model(rank, ranks, start=False)
+        with model.graph.as_default():
+            manager = sok.CheckpointManager(folder + "/best")
+            with tf.train.MonitoredTrainingSession(
+                    checkpoint_dir=folder + "/saved", save_checkpoint_secs=None, save_checkpoint_steps=2,
+                    hooks=[sok.InitHook(global_batch_size=1)], save_summaries_steps=None) as session:
+                inner = session._tf_sess()
+                model.check(begun, inner.run(model.values))
+                for step in range(begun, begun + 3):
+                    session.run(model.step)
+                    if step == 1:
+                        manager.save(inner, 2)
+    final = Model(rank, ranks)
+    with final.graph.as_default():
+        assert sok.CheckpointManager(folder + "/best").restore(final.session) == 2
+    final.check(2)
+
+
 def rank_0_alone(folder, rank, ranks):
     """Horovod's recipe: only rank 0 has a checkpoint_dir. A Saver of dense variables is rank 0's own business."""
     def begin(**options):

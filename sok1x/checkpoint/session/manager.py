@@ -64,7 +64,8 @@ class CheckpointManager:
                              "variables are saved".format(checkpoint))
         self._graph = tf.get_default_graph()
         tables = tables_of(self._graph)
-        dense = dense_saver.for_graph(tables, checkpoint_dir)
+        # TensorFlow's sessions and hooks must not find it: what they save goes elsewhere, and needs its tables, too.
+        dense = dense_saver.DenseSaver(tables, checkpoint_dir)
         self._saving = Saving(checkpoint_dir, tables, dense, keep_checkpoint_max)
         self._restoring = Restoring(checkpoint_dir, tables, dense)
 

@@ -1,0 +1,62 @@
+"""Jobs whose managers, hooks and sessions have several folders: each has whole checkpoints, or it is told."""
+import os
+from unittest import mock
+
+import pytest
+import tensorflow.compat.v1 as tf
+from ranks import run_ranks
+from stock_model import Model
+
+import sok1x as sok
+from sok1x.checkpoint.errors import MismatchError
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Killed(Exception):
+    """A job that ends so saves nothing more."""
+
+
+def train(steps, hooks=(), best=None, killed=False, **options):
+    """Trains in a session of its own, with a manager for the folder `best`; gives the step at which it has begun."""
+    model = Model(0, 1, start=False)
+    options = dict(dict(log_step_count_steps=None, save_summaries_steps=None, save_checkpoint_secs=None), **options)
+    try:
+        with model.graph.as_default():
+            manager = None if best is None else sok.CheckpointManager(best)
+            with tf.train.MonitoredTrainingSession(hooks=[sok.InitHook(global_batch_size=1)] + list(hooks),
+                                                   **options) as session:
+                inner = session._tf_sess()
+                begun = int(inner.run(model.number))
+                model.check(begun, inner.run(model.values))
+                for step in range(begun + 1, begun + steps + 1):
+                    session.run(model.step)
+                    if manager is not None and step == 2:
+                        manager.save(inner, step)
+                model.check(begun + steps, inner.run(model.values))
+                if killed:
+                    raise Killed()
+    except Killed:
+        pass
+    return begun
+
+
+def hook(folder, steps=2):
+    return sok.CheckpointSaverHook(str(folder), save_steps=steps)
+
+
+def test_a_manager_leaves_the_saver_to_tensorflows_hook(tmp_path):
+    """It saves to a folder of its own, as of the best steps; the session's has everything, too."""
+    best, saved = str(tmp_path / "best"), str(tmp_path / "saved")
+    for wanted in (0, 5):
+        assert train(5, best=best, checkpoint_dir=saved, save_checkpoint_steps=2) == wanted
+    table = "EmbeddingVariable"
+    assert table in [name for name, _ in tf.train.list_variables(saved)]
+    with Model(0, 1).graph.as_default(), tf.Session() as session:
+        assert sok.CheckpointManager(best).restore(session) == 2
+
+
+def test_a_manager_leaves_the_saver_to_tensorflows_hook_on_two_ranks(tmp_path):
+    finished = run_ranks(2, os.path.join(HERE, "program_stock_hooks.py"), tmp_path, "manager_beside", timeout=180)
+    for rank in range(2):
+        assert "rank {} did manager_beside\n".format(rank) in finished.out, str(finished)
