@@ -60,3 +60,45 @@ def test_a_manager_leaves_the_saver_to_tensorflows_hook_on_two_ranks(tmp_path):
     finished = run_ranks(2, os.path.join(HERE, "program_stock_hooks.py"), tmp_path, "manager_beside", timeout=180)
     for rank in range(2):
         assert "rank {} did manager_beside\n".format(rank) in finished.out, str(finished)
+
+
+def test_a_session_of_another_folder_does_not_begin_its_tables_anew(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    assert train(2, [hook(old)], checkpoint_dir=str(old)) == 0
+    with pytest.raises(MismatchError, match="has table 'EmbeddingVariable', and .* restores tables from .*/new, which"):
+        train(2, [hook(new)], checkpoint_dir=str(old))
+    assert train(1, [hook(new), hook(old)], checkpoint_dir=str(old)) == 2  # which restores it
+    assert train(1, [hook(new)], checkpoint_dir=str(old)) == 3
+
+
+def test_tables_of_a_listener_do_not_begin_anew(tmp_path):
+    """Its folders have tables alone, and are no checkpoints that a hook of ours restores."""
+    folder = str(tmp_path)
+    listener = tf.train.CheckpointSaverHook(folder, save_steps=1, listeners=[sok.CheckpointSaverListener()])
+    assert train(2, [listener], checkpoint_dir=folder) == 0
+    with pytest.raises(MismatchError, match="model.ckpt-2 has table"):
+        train(2, [hook(folder)], checkpoint_dir=folder)
+
+
+@pytest.mark.parametrize("first", ["saved", "rare"])
+def test_of_two_hooks_the_later_step_counts(tmp_path, first):
+    def hooks():
+        made = [hook(tmp_path / "saved", 2), hook(tmp_path / "rare", 100)]
+        return made if first == "saved" else made[::-1]
+
+    assert train(7, hooks(), killed=True) == 0
+    assert sorted(name for name in os.listdir(str(tmp_path / "rare")) if "model" in name) == ["model.ckpt-0"]
+    assert train(1, hooks(), killed=True) == 6
+    assert train(1, hooks(), checkpoint_dir=str(tmp_path / "saved")) == 6
+    assert sorted(name for name in os.listdir(str(tmp_path / "rare")) if "model" in name) == [
+        "model.ckpt-0", "model.ckpt-7"]
+
+
+@pytest.mark.parametrize("folder, warned", [("dense", True), ("saved", False), (None, False)])
+def test_a_hook_that_saves_no_tables_is_told(tmp_path, folder, warned):
+    """TensorFlow's, with the Saver of ours, to another folder than ours."""
+    with mock.patch.object(tf.logging, "warning") as warning:
+        train(1, [hook(tmp_path / "saved")], checkpoint_dir=folder and str(tmp_path / folder),
+              save_checkpoint_secs=600)
+    said = [call[0][0] % call[0][1:] for call in warning.call_args_list]
+    assert [str(tmp_path / "dense") in one for one in said if "without tables" in one] == [True] * warned, said

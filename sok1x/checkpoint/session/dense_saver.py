@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.errors import MismatchError
-from sok1x.checkpoint.files import folders, former_names
+from sok1x.checkpoint.files import folders, former_names, prefixes
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.savers import input_positions
 from sok1x.checkpoint.session.tables import TableState, dense_of
@@ -144,6 +144,7 @@ class DenseSaver(VariablesSaver):
 
     def __init__(self, tables: List[TableState], directory: Optional[str]) -> None:
         self._directory, self._tables = directory, tables
+        self._restored = [directory]  # of all hooks of the graph
         self._initialize_shards = tf.group(
             *[variable.initializer for table in tables for variable in table.variables()], name="initialize_shards")
         super().__init__(dense_of(tf.get_default_graph(), tables))
@@ -161,6 +162,7 @@ class DenseSaver(VariablesSaver):
 
     def _expect_no_tables(self, prefix: str) -> None:
         """Raises where TensorFlow's checkpoint has tables in it: they would be lost."""
+        self._expect_no_folder(prefix)
         saved = tf.train.NewCheckpointReader(prefix).get_variable_to_shape_map()
         for table in self._tables:
             if former_names.saved_as(table.name, saved, [table.variable]) in saved:
@@ -168,6 +170,27 @@ class DenseSaver(VariablesSaver):
                     "{} is no checkpoint that sok1x's hooks have saved: it has table '{}' among TensorFlow's "
                     "variables, as a tf.train.Saver on one rank saves it. Restore it with tf.train.Saver().restore("
                     "session, ...), then save it anew with sok.CheckpointManager.").format(prefix, table.name))
+
+    def _expect_no_folder(self, prefix: str) -> None:
+        """Raises where it is a whole checkpoint that no hook of the session will restore: its tables would be lost."""
+        folder = prefixes.folder_of(prefix)
+        if folder is None or None in self._restored:
+            return
+        last = [last_whole(directory) for directory in self._restored]
+        if os.path.realpath(folder) in [os.path.realpath(found.folder) for found in last if found is not None]:
+            return
+        saved = Checkpoint(folder).manifest.tables
+        for table in self._tables:
+            if former_names.saved_as(table.name, saved, [table.variable]) in saved:
+                raise MismatchError((
+                    "{} has table '{}', and the session's sok.CheckpointSaverHook restores tables from {}, which does "
+                    "not have it: they would begin anew. Give the hook the session's checkpoint_dir; or restore it "
+                    "with tf.train.Saver().restore(session, ...), and save it anew with "
+                    "sok.CheckpointManager.").format(folder, table.name, " or ".join(map(str, self._restored))))
+
+    def also_restored(self, directory: Optional[str]) -> None:
+        """One more hook restores tables from a folder; None: what TensorFlow names."""
+        self._restored.append(directory)
 
     def recover_last_checkpoints(self, checkpoint_paths: List[str]) -> None:
         """As TensorFlow's, for checkpoints that this Saver itself removes in time."""
@@ -182,6 +205,8 @@ def for_graph(tables: List[TableState], directory: Optional[str]) -> DenseSaver:
     savers = tf.get_collection_ref(tf.GraphKeys.SAVERS)
     if not savers:
         savers.append(made)
+    elif isinstance(savers[0], DenseSaver):
+        savers[0].also_restored(directory)
     return made
 
 
