@@ -94,11 +94,18 @@ def test_of_two_hooks_the_later_step_counts(tmp_path, first):
         "model.ckpt-0", "model.ckpt-7"]
 
 
-@pytest.mark.parametrize("folder, warned", [("dense", True), ("saved", False), (None, False)])
-def test_a_hook_that_saves_no_tables_is_told(tmp_path, folder, warned):
+def listened(folder):
+    return tf.train.CheckpointSaverHook(str(folder), save_steps=2, listeners=[sok.CheckpointSaverListener()])
+
+
+@pytest.mark.parametrize("folder, make, warned", [
+    ("dense", hook, True), ("saved", hook, False), (None, hook, False), ("dense", listened, True),
+    ("saved", listened, False)])
+def test_a_hook_that_saves_no_tables_is_told(tmp_path, folder, make, warned):
     """TensorFlow's, with the Saver of ours, to another folder than ours."""
+    hooks = [make(tmp_path / "saved"), listened(tmp_path / "listened")]
     with mock.patch.object(tf.logging, "warning") as warning:
-        train(1, [hook(tmp_path / "saved")], checkpoint_dir=folder and str(tmp_path / folder),
+        train(1, hooks[:2 - (make is listened)], checkpoint_dir=folder and str(tmp_path / folder),
               save_checkpoint_secs=600)
     said = [call[0][0] % call[0][1:] for call in warning.call_args_list]
     assert [str(tmp_path / "dense") in one for one in said if "without tables" in one] == [True] * warned, said

@@ -1,4 +1,6 @@
-"""Whether all ranks' sessions are to save tables: asked before they begin, for then ranks may wait elsewhere."""
+"""Whether all ranks' sessions are to save tables: asked before they begin, for then ranks may wait elsewhere.
+
+And whether all hooks of a session do."""
 import os
 from typing import Any, List
 
@@ -7,6 +9,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.savers.table_saver import TableSaver
+from sok1x.checkpoint.session.dense_saver import DenseSaver
 from sok1x.checkpoint.session.talk import talk
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.bridge import callers
@@ -33,19 +36,51 @@ def expect_hooks_alike(init_hook: Any) -> None:
                 "{}: {}".format(launch.named(rank), ", ".join(one) or "none") for rank, one in enumerate(told))))
 
 
-def hooks_beside(init_hook: Any) -> List[Any]:
+def warn_of_dense_alone(saving: Any) -> None:
+    """Warns of hooks of TensorFlow's that save what is in no table to another folder than those of tables.
+
+    Called when a session begins.
+
+    Args:
+        saving: a hook that saves tables; the first of several warns.
+    """
+    hooks = [hook for hook in hooks_beside(saving) if isinstance(hook, tf.train.CheckpointSaverHook)]
+    folders = {hook: _folders_of_tables(hook) for hook in hooks}
+    if launch.current().rank or next((hook for hook in hooks if folders[hook]), None) is not saving:
+        return
+    with_tables = [folder for hook in hooks for folder in folders[hook]]
+    for hook in hooks:
+        if not folders[hook] and isinstance(_saver_of(hook), DenseSaver) and os.path.realpath(
+                hook._checkpoint_dir) not in map(os.path.realpath, with_tables):
+            tf.logging.warning(
+                "TensorFlow's CheckpointSaverHook saves to %s without tables, which are saved to %s alone: no job can "
+                "go on from the former. Give MonitoredTrainingSession save_checkpoint_secs=None; for checkpoints in "
+                "both folders give it a sok.CheckpointSaverHook for each", hook._checkpoint_dir,
+                " and ".join(with_tables))
+
+
+def _folders_of_tables(hook: Any) -> List[str]:
+    """Where a hook of ours, or listeners of ours that a hook has, save tables."""
+    return [one._saving.directory for one in [hook] + list(hook._listeners) if hasattr(one, "_saving")]
+
+
+def hooks_beside(mine: Any) -> List[Any]:
     """All hooks of the session that is calling one of them: TensorFlow tells them to nobody."""
     for caller in callers.selves():
         hooks = getattr(caller, "_hooks", None)
-        if isinstance(hooks, (list, tuple)) and any(hook is init_hook for hook in hooks):
+        if isinstance(hooks, (list, tuple)) and any(hook is mine for hook in hooks):
             return list(hooks)
     return []
 
 
-def _saves_tables(hook: Any) -> bool:
+def _saver_of(hook: Any) -> Any:
+    """A hook's Saver; None where TensorFlow has made none yet."""
     saver = hook._saver or (hook._scaffold.saver if hook._scaffold is not None else None)
-    if saver is None:
-        saver = (tf.get_collection(tf.GraphKeys.SAVERS) or [None])[-1]
+    return (tf.get_collection(tf.GraphKeys.SAVERS) or [None])[-1] if saver is None else saver
+
+
+def _saves_tables(hook: Any) -> bool:
+    saver = _saver_of(hook)
     if type(hook) is not tf.train.CheckpointSaverHook or saver is None:
         return True  # ours, or one with the Saver that TensorFlow will make
     return isinstance(saver, TableSaver) if saver._is_built else getattr(saver, "for_tables", True)

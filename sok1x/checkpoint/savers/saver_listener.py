@@ -4,7 +4,7 @@ from typing import Any, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
-from sok1x.checkpoint.savers import agreed_timer
+from sok1x.checkpoint.savers import agreed_timer, hooks_alike
 from sok1x.checkpoint.savers.table_saver import TableSaver
 from sok1x.checkpoint.session import dense_saver
 from sok1x.checkpoint.session.manager import check_keep
@@ -106,6 +106,8 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
             return  # the hook's own Saver does it, as under an Estimator, which made it before us
         if self._session is not session:
             self._session = session
+            if hook is not None:
+                hooks_alike.warn_of_dense_alone(hook)
             if step:
                 self._restoring.restore(session, step)
                 return

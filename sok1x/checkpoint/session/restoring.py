@@ -45,15 +45,17 @@ class Restoring:
         self._tables = [Transfer(table, shard_transfer.load, "load_shard") for table in tables]
         self._prepared = [] if eager.is_on() else [Prepared(table) for table in tables]
 
-    def restore(self, session: tf.Session, step: Optional[int] = None) -> Optional[Restored]:
+    def restore(self, session: tf.Session, step: Optional[int] = None,
+                at_least: Optional[int] = None) -> Optional[Restored]:
         """Restores the last complete checkpoint, or that of a step; all ranks call it alike.
 
         Args:
             session: gets the values.
             step: the global step whose checkpoint is wanted, equal on all ranks; None is the last.
+            at_least: a checkpoint of an earlier step is found and not restored; equal on all ranks.
 
         Returns:
-            What was restored; None, on all ranks, where there is no checkpoint.
+            What was restored, or found; None, on all ranks, where there is no checkpoint.
 
         Raises:
             CheckpointError: on all ranks where one of them finds a file damaged, or that the model does not fit, or
@@ -62,7 +64,9 @@ class Restoring:
         """
         self._ranks.expect_same_step(session, "restore", step)
         found = self._ranks.agree(session, lambda: self._find(step))[0]
-        return None if found is None else self.restore_folder(session, Restored(*found))
+        if found is None or at_least is not None and found[0] < at_least:
+            return None if found is None else Restored(*found)
+        return self.restore_folder(session, Restored(*found))
 
     def restore_folder(self, session: tf.Session, found: Restored) -> Restored:
         """Restores a checkpoint that is known; otherwise as `restore`."""

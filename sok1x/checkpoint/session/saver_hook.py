@@ -1,12 +1,13 @@
 """The hook that saves and restores whole training runs."""
 import os
+import weakref
 from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint import tensorflow_errors
-from sok1x.checkpoint.savers import agreed_timer
+from sok1x.checkpoint.savers import agreed_timer, hooks_alike
 from sok1x.checkpoint.session import dense_saver
 from sok1x.checkpoint.session.manager import check_folder, check_keep
 from sok1x.checkpoint.session.ranks import Ranks
@@ -20,6 +21,8 @@ from sok1x.checkpoint.session.told_to_end import Signals, signals_of, told_to_en
 from sok1x.core.options.given_numbers import is_number, whole
 from sok1x.graph_ops.bridge.tensorflow_versions import training_util
 
+_restored: Any = weakref.WeakKeyDictionary()  # {session: the step that a hook has restored}
+
 
 class CheckpointSaverHook(tf.train.CheckpointSaverHook):
     """Saves and restores all state of a training run: tables and their optimizer slots by every rank, the rest by one.
@@ -27,7 +30,8 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
     Give it to `MonitoredTrainingSession(hooks=[...])` on all ranks, in the place of TensorFlow's hook of this name
     (`save_checkpoint_secs=None`). A session that begins restores the last complete checkpoint in checkpoint_dir, if
     there is one, whatever number of ranks saved it; `checkpoint_dir` of the session itself may be given or not. Then
-    a checkpoint is saved when the session begins anew, every save_steps or save_secs, and when it ends.
+    a checkpoint is saved when the session begins anew, every save_steps or save_secs, and when it ends. Of several
+    hooks with folders of their own, the one with the last step is restored.
 
     A checkpoint is one folder, `checkpoint_dir/model.ckpt-<global step>`: rows with keys and slots of each rank's
     shards, and TensorFlow's checkpoint of all other variables, `model.ckpt-<global step>` in it. It appears complete
@@ -131,13 +135,19 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         """
         # Two jobs that go on from one checkpoint are a mistake, which is better told now than at the first save.
         self._saving.open(session)
-        restored = self._restoring.restore(session)
+        another = _restored.get(session)  # equal on all ranks, as what each hook finds is
+        restored = self._restoring.restore(session, at_least=another)
         step = int(session.run(self._global_step_tensor))
         check_alike("CheckpointSaverHook", self._ranks.agree(session, lambda: self._write_graph(session.graph)))
         if restored is None:
             self._save(session, step)
+        elif another is not None and restored.step < another:
+            tf.logging.info("Going on from step %d, which another hook has restored, and not from %s.", another,
+                            restored.folder)
         else:
+            _restored[session] = restored.step
             tf.logging.info("Restored all variables from %s.", restored.folder)
+        hooks_alike.warn_of_dense_alone(self)
         if self._signals:
             told_to_end.begun(step)
         self._schedule.started(step)

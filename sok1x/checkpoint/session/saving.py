@@ -42,6 +42,11 @@ class Saving:
         self._ranks = Ranks("agree_on_saving") if ranks is None else ranks
         self.take(tables)
 
+    @property
+    def directory(self) -> str:
+        """The checkpoint_dir."""
+        return self._directory
+
     def take(self, tables: List[TableState]) -> None:
         """Has these be the tables from now on; where the graph has been finalized it is too late."""
         self._tables = [Transfer(table, shard_transfer.save, "save_shard") for table in tables]
