@@ -167,5 +167,33 @@ def rank_0_alone_in_a_loop(folder, rank, ranks):
     model.train(3)
 
 
+def urls(folder, rank, ranks):
+    """A file:// URL is a path; of others ranks could not restore what they save."""
+    url = "file://" + os.path.abspath(folder)
+    for begun in (0, 3):
+        model = Model(rank, ranks, start=False)
+        with model.graph.as_default():
+            with tf.train.MonitoredTrainingSession(
+                    checkpoint_dir=url, save_checkpoint_secs=None, save_checkpoint_steps=2, save_summaries_steps=None,
+                    hooks=[sok.InitHook(global_batch_size=1)]) as session:
+                model.check(begun, session._tf_sess().run(model.values))
+                for _ in range(3):
+                    session.run(model.step)
+    yield
+    final = Model(rank, ranks)
+    final.saver().restore(final.session, url + "/model.ckpt-6")
+    final.check(6)
+    assert not os.path.exists("file:") and os.path.exists(folder + "/model.ckpt-6/manifest.json")
+    saver = final.saver(max_to_keep=1)
+    for step in (7, 8):
+        assert saver.save(final.session, url + "/mine", step) == url + "/mine-{}".format(step)
+        yield
+    assert tf.train.latest_checkpoint(folder) == folder + "/mine-8" and not os.path.exists(folder + "/mine-7")
+    refused(CheckpointError, lambda: saver.save(final.session, "hdfs://host/model"), "hdfs://host/model, a URL")
+    with final.graph.as_default():
+        refused(ValueError, lambda: sok.CheckpointManager("hdfs://host/folder"), "no URL")
+        refused(ValueError, lambda: sok.CheckpointSaverListener("hdfs://host/folder"), "no URL")
+
+
 if __name__ == "__main__":
     main(globals())

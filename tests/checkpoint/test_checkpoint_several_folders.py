@@ -8,7 +8,10 @@ from ranks import run_ranks
 from stock_model import Model
 
 import sok1x as sok
+from sok1x.checkpoint.commands import verify
 from sok1x.checkpoint.errors import MismatchError
+from sok1x.checkpoint.files import folders, prefixes
+from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -45,6 +48,10 @@ def hook(folder, steps=2):
     return sok.CheckpointSaverHook(str(folder), save_steps=steps)
 
 
+def listened(folder, steps=2):
+    return tf.train.CheckpointSaverHook(str(folder), save_steps=steps, listeners=[sok.CheckpointSaverListener()])
+
+
 def test_a_manager_leaves_the_saver_to_tensorflows_hook(tmp_path):
     """It saves to a folder of its own, as of the best steps; the session's has everything, too."""
     best, saved = str(tmp_path / "best"), str(tmp_path / "saved")
@@ -62,6 +69,28 @@ def test_a_manager_leaves_the_saver_to_tensorflows_hook_on_two_ranks(tmp_path):
         assert "rank {} did manager_beside\n".format(rank) in finished.out, str(finished)
 
 
+def test_a_file_url_is_a_path(tmp_path, monkeypatch):
+    """For our hook, with the session's folder given likewise; for a manager; and for a Saver."""
+    monkeypatch.chdir(tmp_path)
+    url = "file://" + str(tmp_path / "saved")
+    for begun in (0, 2):
+        assert train(2, [hook(url)], checkpoint_dir=url) == begun
+    model = Model(0, 1)
+    with model.graph.as_default():
+        manager, saver = sok.CheckpointManager(url), tf.train.Saver()
+    assert manager.restore(model.session) == 4
+    model.check(4)
+    assert saver.save(model.session, url + "/mine", 4) == url + "/mine-4"
+    other = Model(0, 1)
+    for path in (url + "/mine-4", url + "/model.ckpt-4"):
+        other.saver().restore(other.session, path)
+        other.check(4)
+    assert os.listdir(str(tmp_path)) == ["saved"]
+    for make in (sok.CheckpointManager, hook, sok.CheckpointSaverListener):
+        with pytest.raises(ValueError, match="got 'gs://bucket/folder', expected a folder's path and no URL"):
+            make("gs://bucket/folder")
+
+
 def test_a_session_of_another_folder_does_not_begin_its_tables_anew(tmp_path):
     old, new = tmp_path / "old", tmp_path / "new"
     assert train(2, [hook(old)], checkpoint_dir=str(old)) == 0
@@ -69,6 +98,27 @@ def test_a_session_of_another_folder_does_not_begin_its_tables_anew(tmp_path):
         train(2, [hook(new)], checkpoint_dir=str(old))
     assert train(1, [hook(new), hook(old)], checkpoint_dir=str(old)) == 2  # which restores it
     assert train(1, [hook(new)], checkpoint_dir=str(old)) == 3
+
+
+@pytest.mark.parametrize("listening", [False, True])
+def test_tensorflows_hook_removes_whole_checkpoints_of_ours(tmp_path, listening):
+    """It goes on in the folder of our hook, and keeps five; but for one an hour, which it keeps for good."""
+    folder = str(tmp_path)
+    assert train(3, [hook(folder, 1)], checkpoint_dir=folder) == 0
+    assert len(folders.complete(folder)) == 4
+    with mock.patch.object(prefixes, "remove", side_effect=prefixes.remove) as remove:
+        if listening:
+            # Dense variables alone are restored by its Saver; tables of step 3, which it saves with them, by it.
+            assert train(4, [listened(folder, 1)], checkpoint_dir=folder) == 3
+        else:
+            assert train(4, checkpoint_dir=folder, save_checkpoint_steps=1) == 3
+    left = folders.complete(folder)
+    assert all(Checkpoint(found.folder).manifest.step == found.step for found in left) and remove.called
+    assert not [name for name in os.listdir(folder) if name.endswith((".gone", ".old", ".tmp"))]
+    for found in left:
+        assert not list(verify.faults(found.folder)), found
+    assert 0 not in [found.step for found in left] and 1 not in [found.step for found in left]
+    assert tf.train.checkpoint_exists(tf.train.latest_checkpoint(folder))
 
 
 def test_tables_of_a_listener_do_not_begin_anew(tmp_path):
@@ -92,10 +142,6 @@ def test_of_two_hooks_the_later_step_counts(tmp_path, first):
     assert train(1, hooks(), checkpoint_dir=str(tmp_path / "saved")) == 6
     assert sorted(name for name in os.listdir(str(tmp_path / "rare")) if "model" in name) == [
         "model.ckpt-0", "model.ckpt-7"]
-
-
-def listened(folder):
-    return tf.train.CheckpointSaverHook(str(folder), save_steps=2, listeners=[sok.CheckpointSaverListener()])
 
 
 @pytest.mark.parametrize("folder, make, warned", [

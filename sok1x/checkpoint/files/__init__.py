@@ -20,6 +20,7 @@ Whole checkpoints:
     folders           a folder a step
     folder_lock       who may save there
     prefixes          the same under the prefixes that TensorFlow's Savers save to
+    urls              paths that are URLs
     open_file         files opened and read with care
     outputs           files that appear when they are whole
     strict_json       JSON as our files use it

@@ -14,7 +14,7 @@ from typing import Any, Iterable, Iterator, List, Match, Optional
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.files import folder_lock, folders, manifest
+from sok1x.checkpoint.files import folder_lock, folders, manifest, urls
 
 _INNER = re.compile(r"model\.ckpt-[0-9]+\Z")
 _STEPS = re.compile(r"(.*-)[0-9]+\Z", re.DOTALL)
@@ -30,6 +30,7 @@ def folder_of(prefix: str) -> Optional[str]:
     Args:
         prefix: as given to a Saver, or that of TensorFlow's files in a checkpoint's folder.
     """
+    prefix = urls.local(prefix)
     candidates = [prefix, _replaced(prefix)]
     if _INNER.match(os.path.basename(prefix)):
         candidates.append(os.path.dirname(prefix))
@@ -127,11 +128,19 @@ def remove(prefix: str) -> None:
 
     One that was being replaced when its job died, too, and first: it would count.
     """
+    prefix = urls.local(prefix)
     for folder in [path for path in folders.hidden_of(prefix) if path.endswith(".old")] + [prefix]:
         if folders.is_complete(folder):
             gone = folders.hidden(prefix, folders.new_token(), "gone")
             _rename(folder, gone)
             folders.remove([gone])
+
+
+def remove_around(prefix: str) -> None:
+    """Removes the checkpoint's folder in which a prefix is that of TensorFlow's files, if it is one, as `remove`."""
+    folder = os.path.dirname(urls.local(prefix))
+    if folder and folder_of(prefix) == folder:
+        remove(folder)
 
 
 def link_files(folder: str, step: int, names: Iterable[str], prefix: str) -> None:

@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.files import urls
 from sok1x.checkpoint.savers.table_saver import TableSaver
 from sok1x.checkpoint.session.dense_saver import DenseSaver
 from sok1x.checkpoint.session.talk import talk
@@ -23,7 +24,7 @@ def expect_hooks_alike(init_hook: Any) -> None:
     """
     if launch.current().size == 1 or not tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
         return
-    folders = [os.path.abspath(hook._checkpoint_dir) for hook in hooks_beside(init_hook)
+    folders = [urls.absolute(hook._checkpoint_dir) for hook in hooks_beside(init_hook)
                if isinstance(hook, tf.train.CheckpointSaverHook) and _saves_tables(hook)]
     with talk().about("a session with tables begins"):
         told = talk().exchange(None, folders)
@@ -48,10 +49,10 @@ def warn_of_dense_alone(saving: Any) -> None:
     folders = {hook: _folders_of_tables(hook) for hook in hooks}
     if launch.current().rank or next((hook for hook in hooks if folders[hook]), None) is not saving:
         return
-    with_tables = [folder for hook in hooks for folder in folders[hook]]
+    with_tables = [urls.absolute(folder) for hook in hooks for folder in folders[hook]]
     for hook in hooks:
         if not folders[hook] and isinstance(_saver_of(hook), DenseSaver) and os.path.realpath(
-                hook._checkpoint_dir) not in map(os.path.realpath, with_tables):
+                urls.absolute(hook._checkpoint_dir)) not in map(os.path.realpath, with_tables):
             tf.logging.warning(
                 "TensorFlow's CheckpointSaverHook saves to %s without tables, which are saved to %s alone: no job can "
                 "go on from the former. Give MonitoredTrainingSession save_checkpoint_secs=None; for checkpoints in "

@@ -4,10 +4,11 @@ from typing import Any, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
+from sok1x.checkpoint.files import urls
 from sok1x.checkpoint.savers import agreed_timer, hooks_alike
 from sok1x.checkpoint.savers.table_saver import TableSaver
 from sok1x.checkpoint.session import dense_saver
-from sok1x.checkpoint.session.manager import check_keep
+from sok1x.checkpoint.session.manager import check_folder, check_keep
 from sok1x.checkpoint.session.restoring import Restoring
 from sok1x.checkpoint.session.saving import Saving
 from sok1x.checkpoint.session.stop_hook import add_to_session, check_alike
@@ -42,8 +43,10 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         save_on_sigterm: as of `sok.CheckpointSaverHook`.
 
     Raises:
-        ValueError: keep_checkpoint_max is negative; save_on_sigterm is no signal; or (at a session's begin) there is
-            no hook to tell the folder.
+        TypeError: checkpoint_dir is no path.
+        ValueError: checkpoint_dir is a URL, as hdfs://..., of a file system that need not be mounted;
+            keep_checkpoint_max is negative; save_on_sigterm is no signal; or (at a session's begin) there is no hook to
+            tell the folder.
         sok1x.checkpoint.errors.CheckpointError: (on all ranks, when saving or restoring) it cannot be done.
 
     Example:
@@ -66,7 +69,8 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         keep_checkpoint_max = check_keep("CheckpointSaverListener", keep_checkpoint_max)
         self._signals = signals_of("CheckpointSaverListener", save_on_sigterm)
         told_to_end.listen("CheckpointSaverListener", self._signals)
-        self._directory, self._keep = checkpoint_dir, keep_checkpoint_max
+        self._directory = None if checkpoint_dir is None else check_folder("CheckpointSaverListener", checkpoint_dir)
+        self._keep = keep_checkpoint_max
         self._told: Any = None  # the last session for which the ranks have compared signals
         self._session: Any = None  # the last one that was restored or begun anew
 
@@ -104,6 +108,7 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
                     check_alike("CheckpointSaverListener", talk().exchange(None, self._signals))
         if hook is not None and _saves_tables(hook._get_saver()):
             return  # the hook's own Saver does it, as under an Estimator, which made it before us
+        urls.expect_local(self._saving.directory)
         if self._session is not session:
             self._session = session
             if hook is not None:
@@ -131,7 +136,7 @@ def _directory_of_hook(listener: CheckpointSaverListener) -> str:
     if hook is None:
         raise ValueError("CheckpointSaverListener: got no checkpoint_dir, and it is not the listener of a "
                          "tf.train.CheckpointSaverHook, which would tell it: give checkpoint_dir")
-    return str(hook._checkpoint_dir)
+    return urls.local(str(hook._checkpoint_dir))
 
 
 def _saves_tables(saver: Any) -> bool:

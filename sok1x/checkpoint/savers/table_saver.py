@@ -18,14 +18,14 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
-from sok1x.checkpoint.files import prefixes
+from sok1x.checkpoint.files import prefixes, urls
 from sok1x.checkpoint.savers import agreed_timer, caches, one_rank, ranks_paths, unheld_tables, whose_shards
 from sok1x.checkpoint.savers.held import Held, with_keys
 from sok1x.checkpoint.savers.imported_saver import ImportedSaver, has_imported_tables
 from sok1x.checkpoint.savers.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
 from sok1x.checkpoint.savers.values_if_any import ValuesIfAny
 from sok1x.checkpoint.session import slots_anew
-from sok1x.checkpoint.session.dense_saver import VariablesSaver
+from sok1x.checkpoint.session.dense_saver import VariablesSaver, remove_hooks_folder
 from sok1x.checkpoint.session.tables import TableState, let_leave, tables_of
 from sok1x.checkpoint.session.talk import talk
 from sok1x.core.frameworks import wrapping
@@ -95,11 +95,11 @@ class TableSaver(tf.train.Saver):
             hook = agreed_timer.calling_hook(self._is_of)
             if hook is not None:
                 agreed_timer.share_clocks(hook, self._talk)
-        elif not cached and prefixes.folder_of(prefix) in (None, os.path.dirname(prefix)):
+        elif not cached and prefixes.folder_of(prefix) in (None, os.path.dirname(urls.local(prefix))):
             return alone()  # else a whole checkpoint has the name, or had when its job died, and would count
         with self._talk.about("a tf.train.Saver saves tables"):
             step = self._step(sess, global_step)
-            told = self._talk.exchange(sess, [os.path.abspath(prefix), step, os.path.abspath(save_path), global_step])
+            told = self._talk.exchange(sess, [urls.absolute(prefix), step, urls.absolute(save_path), global_step])
         paths = [path for path, _, _, _ in told]
         with self._talk.about("a tf.train.Saver saves tables to {}".format(paths[0])):
             if len(set(paths)) == 1:
@@ -118,7 +118,7 @@ class TableSaver(tf.train.Saver):
         world = _world()
         if save_path is None:
             raise ValueError("Can't load save_path when it is None.")
-        place = place_of(os.path.abspath(str(save_path)))
+        place = place_of(urls.absolute(str(save_path)))
         with self._talk.about("a tf.train.Saver restores tables"):
             places = [Place(*told) for told in self._talk.exchange(sess, list(place))]
         for rank, one in enumerate(places):
@@ -163,17 +163,18 @@ class TableSaver(tf.train.Saver):
 
     def _save_together(self, session: tf.Session, prefix: str, step: int, options: Dict[str, Any]) -> str:
         self._expect_whole("save")
+        urls.expect_local(prefix)
 
         def record() -> None:
             if options["write_state"]:
                 self._RecordLastCheckpoint(prefix)
                 checkpoint_management.update_checkpoint_state_internal(
-                    os.path.abspath(os.path.dirname(prefix)), os.path.abspath(prefix),
-                    [os.path.abspath(path) for path in self.last_checkpoints], options["latest_filename"],
+                    os.path.dirname(urls.absolute(prefix)), urls.absolute(prefix),
+                    [urls.absolute(path) for path in self.last_checkpoints], options["latest_filename"],
                     save_relative_paths=True)
                 self._MaybeDeleteOldCheckpoints()
 
-        self._saving.save_to(session, os.path.abspath(prefix), step, {
+        self._saving.save_to(session, urls.absolute(prefix), step, {
             name: options[name] for name in ("write_meta_graph", "strip_default_attrs")}, record)
         if self._talk.rank and options["write_state"]:
             self._RecordLastCheckpoint(prefix)
@@ -181,12 +182,9 @@ class TableSaver(tf.train.Saver):
         return prefix
 
     def _MaybeDeleteOldCheckpoints(self, meta_graph_suffix: str = "meta") -> None:
-        concerned = self._CheckpointFilename(self._checkpoints_to_be_deleted[0]) if self._checkpoints_to_be_deleted \
-            else None
-        kept_until = self._next_checkpoint_time
+        concerned = remove_hooks_folder(self)
         super()._MaybeDeleteOldCheckpoints(meta_graph_suffix)
-        # TensorFlow moves that time on where it keeps one for good.
-        if concerned is not None and self._next_checkpoint_time == kept_until:
+        if concerned is not None:
             prefixes.remove(concerned)
 
     def _is_of(self, hook: Any) -> bool:

@@ -108,11 +108,29 @@ class VariablesSaver(tf.train.Saver):
             return None
         return super().save(sess, save_path, *arguments, **options)
 
+    def _MaybeDeleteOldCheckpoints(self, meta_graph_suffix: str = "meta") -> None:
+        remove_hooks_folder(self)
+        super()._MaybeDeleteOldCheckpoints(meta_graph_suffix)
+
     def restore_dense(self, sess: tf.Session, save_path: str) -> None:
         """As `tf.train.Saver.restore`; shards are left alone."""
         self.expect_equal_on_ranks()
         with former_names.translated(save_path, self._former) as path:
             super().restore(sess, path)
+
+
+def remove_hooks_folder(one: Any) -> Optional[str]:
+    """Which checkpoint TensorFlow's Saver is about to remove: before it does, the whole of one that our hook saved.
+
+    For what TensorFlow removes then is in that folder, and would leave a checkpoint without it. None where it removes
+    none, or keeps it for good.
+    """
+    oldest = (one._checkpoints_to_be_deleted or [None])[0]
+    if oldest is None or oldest[1] > one._next_checkpoint_time:
+        return None
+    prefix = str(one._CheckpointFilename(oldest))
+    prefixes.remove_around(prefix)
+    return prefix
 
 
 def _saved_as(name: Optional[str], variable: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import Any, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
+from sok1x.checkpoint.files import urls
 from sok1x.checkpoint.session import dense_saver
 from sok1x.checkpoint.session.restoring import Restoring
 from sok1x.checkpoint.session.saving import Saving
@@ -29,7 +30,8 @@ class CheckpointManager:
 
     Raises:
         TypeError: checkpoint_dir is no path.
-        ValueError: keep_checkpoint_max is negative, or a checkpoint was given in a graph.
+        ValueError: checkpoint_dir is a URL, as hdfs://..., of a file system that need not be mounted;
+            keep_checkpoint_max is negative; or a checkpoint was given in a graph.
 
     Example:
         >>> import tempfile
@@ -149,11 +151,14 @@ class CheckpointManager:
 
 
 def check_folder(who: str, checkpoint_dir: Any) -> str:
-    """A folder's path as a str. Raises TypeError where it is none."""
+    """A folder's path as a str, of a file:// URL too. Raises TypeError where it is none, ValueError for other URLs."""
     path = os.fspath(checkpoint_dir) if hasattr(checkpoint_dir, "__fspath__") else checkpoint_dir
     if not isinstance(path, str) or not path:
         raise TypeError("{}: checkpoint_dir: got {!r}, expected a folder's path".format(who, checkpoint_dir))
-    return path
+    if urls.is_remote(path):
+        raise ValueError("{}: checkpoint_dir: got {!r}, expected a folder's path and no URL: {}".format(
+            who, path, urls.MOUNT))
+    return urls.local(path)
 
 
 def check_keep(who: str, keep_checkpoint_max: Optional[int]) -> Optional[int]:
