@@ -170,6 +170,16 @@ def test_what_was_just_saved_stays_though_its_step_is_the_least(tmp_path, lock):
     assert steps(tmp_path) == [5]
 
 
+def test_a_run_that_went_back_keeps_its_own(tmp_path, lock):
+    """What it went back from goes first."""
+    for step, left in ((10, [10]), (20, [20, 10]), (30, [30, 20, 10]), (40, [40, 30, 20]), (21, [40, 21, 20]),
+                       (22, [22, 21, 20]), (23, [23, 22, 21])):
+        make(tmp_path, step)
+        kept = folders.kept(str(tmp_path), 3, step)
+        folders.remove(folders.retire(lock, 3, step))
+        assert steps(tmp_path) == left == [found.step for found in reversed(kept)]
+
+
 def test_what_removes_needs_the_lock(tmp_path):
     for act in (lambda lock: folders.retire(lock, 1), folders.remove_leftovers):
         with pytest.raises(ValueError, match="lock on .* is not held"):

@@ -3,11 +3,13 @@ import errno
 import os
 from unittest import mock
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.checkpoint import errors
+from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import manifest
 
 
@@ -72,6 +74,44 @@ def test_what_was_just_saved_is_there_whatever_its_step(tmp_path):
         assert [os.path.isdir(path) for path in paths] == [False, True, True]
         state = tf.train.get_checkpoint_state(str(tmp_path))
         assert [os.path.dirname(path) for path in state.all_model_checkpoint_paths] == paths[:0:-1]
+
+
+def test_a_later_step_than_what_is_saved_is_told(tmp_path):
+    """`restore` takes that one, until the new ones have taken its place."""
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        sok.Variable([[1.0, 2.0]], name="table")
+        manager = sok.CheckpointManager(str(tmp_path), keep_checkpoint_max=4)
+        session.run(tf.global_variables_initializer())
+        with mock.patch.object(tf.logging, "warning") as warning:
+            for step in (10, 20):
+                manager.save(session, step)
+            assert manager.restore(session, 10) == 10 and not warning.called
+            for step in (11, 12):
+                manager.save(session, step)
+                assert manager.restore(session) == 20
+        told, = [call[0][0] % call[0][1:] for call in warning.call_args_list]
+        assert "step 11" in told and "step 20" in told, told
+        manager.save(session, 13)
+        assert manager.restore(session) == 13
+
+
+@pytest.mark.parametrize("step", [np.int64(5), np.array(5), "5", 5.0, True, -1])
+def test_a_step_to_restore_is_an_integer(tmp_path, step):
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        sok.Variable([[1.0, 2.0]], name="table")
+        manager = sok.CheckpointManager(str(tmp_path))
+        session.run(tf.global_variables_initializer())
+        manager.save(session, np.int64(5))
+        if isinstance(step, np.int64):
+            assert manager.restore(session, step) == 5
+        elif isinstance(step, int) and step == -1:
+            with pytest.raises(CheckpointError, match="no complete checkpoint of step -1"):
+                manager.restore(session, step)
+        else:
+            with pytest.raises(ValueError, match="CheckpointManager.restore: step: got .*, expected an integer, or"):
+                manager.restore(session, step)
 
 
 def test_a_graph_needs_a_session(tmp_path):

@@ -196,9 +196,9 @@ def kept(directory: str, keep: Optional[int], saved: Optional[int] = None) -> Li
     """The checkpoints that `retire` leaves, the one of the greatest step last, as TensorFlow's state file has them."""
     found = complete(directory)
     if keep:
-        # A run that went back to an earlier step may save one of fewer steps than all that are kept.
-        first = [one for one in found if one.step == saved]
-        found = (first + [one for one in found if one.step != saved])[:keep]
+        # A run that has gone back to an earlier step keeps what it saves, before what it has gone back from.
+        ours = [one for one in found if saved is None or one.step <= saved]
+        found = (ours + [one for one in found if one not in ours])[:keep]
     return sorted(found)
 
 
@@ -208,7 +208,7 @@ def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None) -
     Args:
         lock: on their folder.
         keep: how many stay.
-        saved: the step that has just been saved, which stays whatever steps there are.
+        saved: the step that has just been saved; those of later steps go first, of a run that went back from them.
 
     Returns:
         What is to be removed: file by file that may take long, and nobody finds it any more.

@@ -76,7 +76,8 @@ class CheckpointManager:
 
         Args:
             session: has the variables; None in eager execution.
-            step: 0 or more, equal on all ranks: what `restore` will return.
+            step: 0 or more, equal on all ranks: what `restore` will return, unless there is one of a later step. Of a
+                run that went back to an earlier step, those of later ones are the first not to be kept.
 
         Returns:
             The checkpoint's folder.
@@ -93,7 +94,7 @@ class CheckpointManager:
         self._check("save", session)
         return self._saving.save(session, int(step))
 
-    def restore(self, session: Any = None, step: Optional[int] = None) -> Any:
+    def restore(self, session: Any = None, step: Any = None) -> Any:
         """Restores everything from the last complete checkpoint, or that of a step, from any number of ranks.
 
         Checkpoints are those of managers and of sok1x's hooks. A warning says where a `tf.train.Saver` has saved a
@@ -102,7 +103,7 @@ class CheckpointManager:
         Args:
             session: gets the values; its variables may be initialized before, and need not be. None in eager
                 execution.
-            step: whose checkpoint; None is the last.
+            step: whose checkpoint, an integer; None is the last, of the greatest step.
 
         Returns:
             The step that was restored; None, and nothing has happened, where there is no checkpoint.
@@ -111,8 +112,13 @@ class CheckpointManager:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds a file damaged, or that the model
                 does not fit, or no checkpoint of that step; no variable has changed then. And where another job
                 replaces or removes the checkpoint meanwhile; that may be known only when variables have changed.
-            ValueError: the session is missing, or of another graph.
+            ValueError: step is no integer; the session is missing, or of another graph.
         """
+        if step is not None:
+            if not is_integer(step):
+                raise ValueError("CheckpointManager.restore: step: got {!r}, expected an integer, or None for the "
+                                 "last".format(step))
+            step = int(step)
         if self._eager is None:
             self._check("restore", session)
         restored = self._restoring.restore(session, step) if self._eager is None else self._eager.restore(step)

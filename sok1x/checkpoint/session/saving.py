@@ -39,6 +39,7 @@ class Saving:
         self._lock: Optional[FolderLock] = None
         self._begun: Optional[Tuple[str, str]] = None  # on rank 0 the token of a save at work, and its folder
         self._removal: Optional[threading.Thread] = None  # of checkpoints that are not kept; training need not wait
+        self._warned = False  # of later steps
         self._ranks = Ranks("agree_on_saving") if ranks is None else ranks
         self.take(tables)
 
@@ -145,7 +146,18 @@ class Saving:
         self._removal = threading.Thread(target=folders.remove, name="sok1x-removal",
                                          args=[folders.retire(self._lock, self._keep, step)])
         self._removal.start()
+        self._warn_of_later(step)
         return final
+
+    def _warn_of_later(self, step: int) -> None:
+        """Of a run that has gone back to an earlier step: says once what a restore would take."""
+        last = None if self._warned or self._dense is None else folders.latest(self._directory)
+        if last is not None and last.step > step:
+            self._warned = True
+            tf.logging.warning(
+                "Saved step %d to %s, where there is a checkpoint of step %d: a job that restores the last one takes "
+                "the latter. Later steps go as soon as more than keep_checkpoint_max are there; remove them before, or "
+                "go on in another folder", step, self._directory, last.step)
 
     def _complete(self, session: tf.Session, folder: str, token: str, step: int, outcomes: List[Any],
                   **options: Any) -> Dict[str, writing.File]:
