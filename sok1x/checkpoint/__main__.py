@@ -41,6 +41,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
     given = parser.parse_args(arguments)
     if given.command == "export" and given.format != "tensorflow" and (given.rows is not None or given.compact):
         parser.error("--rows and --compact are for --format tensorflow")
+    if given.command == "export" and given.format == "tensorflow":
+        if given.rows is not None and given.rows < 0:
+            parser.error("--rows: got {}, expected 0 or more".format(given.rows))
+        if os.path.basename(given.output) in ("", ".", ".."):
+            parser.error("--output: got {!r}, expected a checkpoint's prefix, as FOLDER/NAME".format(given.output))
     try:
         folder = _find(given.directory, given.step)
         if given.command == "show":

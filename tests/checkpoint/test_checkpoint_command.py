@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.checkpoint import __main__ as command
 from sok1x.checkpoint import progress
 from sok1x.checkpoint.errors import WriteError
-from sok1x.checkpoint.files import outputs
+from sok1x.checkpoint.files import folders, manifest, outputs
 
 
 @pytest.fixture
@@ -121,11 +121,24 @@ def test_what_is_not_there(made, tmp_path, capsys):
 
 @pytest.mark.parametrize("arguments, words", [
     (["--format", "pickle", "--output", "o"], "invalid choice"), (["--format", "npz"], "required: --output"),
-    (["--format", "npz", "--output", "o", "--compact"], "are for --format tensorflow")])
+    (["--format", "npz", "--output", "o", "--compact"], "are for --format tensorflow"),
+    (["--format", "tensorflow", "--output", "o", "--rows", "-5"], "--rows: got -5, expected 0 or more"),
+    (["--format", "tensorflow", "--output", "folder/"], "--output: got 'folder/', expected a checkpoint's prefix"),
+    (["--format", "tensorflow", "--output", ".."], "--output: got '..', expected a checkpoint's prefix")])
 def test_wrong_arguments_end_with_2(capsys, arguments, words):
     with pytest.raises(SystemExit) as stop:
         run("export", "nowhere", *arguments)
     assert stop.value.code == 2 and words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["npz", "files", "tensorflow"])
+def test_a_checkpoint_without_tables(tmp_path, capsys, form):
+    folder = folders.make_temporary(folders.step_folder(str(tmp_path / "saved"), 3), folders.new_token())
+    manifest.write(folder, manifest.Manifest(folders.new_token(), 3, 1, 0, {}, {}))
+    folders.publish(folder, str(tmp_path / "saved"), 3)
+    assert run("export", tmp_path / "saved", "--format", form, "--output", tmp_path / "out" / "name") == 1
+    assert "error: There is no table in {}".format(tmp_path / "saved" / "model.ckpt-3") in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def assert_rows(table, keys, values):

@@ -106,6 +106,18 @@ def test_keys_that_are_no_rows_are_refused(tmp_path, seed, capsys):
     assert not [name for name in os.listdir(str(tmp_path)) if name.startswith((".o", "o"))]
 
 
+def test_two_variables_of_one_name_are_refused(tmp_path, seed, capsys):
+    random = np.random.RandomState(seed)
+    directory = str(tmp_path / "saved")
+    made_checkpoints.save(directory, [made_checkpoints.hash_table(random, name) for name in ("a", "a/keys")])
+    message = refused(capsys, directory, tmp_path / "o", "--compact")
+    assert "the keys of table 'a' would be a variable 'a/keys', as the table of that name" in message
+    assert os.listdir(str(tmp_path)) == ["saved"]
+    for name in ("a", "a/keys"):
+        assert command.main(["export", directory, "--format", "tensorflow", "--output", str(tmp_path / "o"),
+                             "--compact", "--table", name]) == 0
+
+
 def test_an_earlier_export_stays_where_a_later_one_fails(made, tmp_path, capsys, monkeypatch):
     """And is gone, with files of other names, where it does not."""
     folder = tmp_path / "out"

@@ -114,6 +114,19 @@ def test_a_step_to_restore_is_an_integer(tmp_path, step):
                 manager.restore(session, step)
 
 
+def test_a_checkpoints_own_folder(tmp_path):
+    """As `restore(step=5)` finds it, `restore()` does."""
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.Variable([[1.0, 2.0]], name="table")
+        session.run(tf.global_variables_initializer())
+        path = sok.CheckpointManager(str(tmp_path)).save(session, 5)
+        session.run(tf.assign(table, [[3.0, 4.0]]))
+        manager = sok.CheckpointManager(path)
+        assert manager.restore(session) == manager.restore(session, 5) == 5
+        np.testing.assert_array_equal(session.run(table), [[1.0, 2.0]])
+
+
 def test_a_graph_needs_a_session(tmp_path):
     sok.init()
     with tf.Graph().as_default():

@@ -2,6 +2,7 @@
 from typing import List, Optional, Sequence
 
 from sok1x.checkpoint.commands import export_arrays
+from sok1x.checkpoint.errors import NotFoundError
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.files.table_rows import TableRows
 from sok1x.checkpoint.progress import Progress
@@ -25,11 +26,13 @@ def export(folder: str, names: Optional[Sequence[str]], form: str, output: str, 
         The files that were written.
 
     Raises:
-        CheckpointError: A table is not there or does not fit the format, a file is damaged, or the system refuses to
-            write. Nothing half-written is left.
+        CheckpointError: There is no table, or not this one, or it does not fit the format, a file is damaged, or the
+            system refuses to write. Nothing half-written is left.
     """
     checkpoint = Checkpoint(folder)
     chosen = sorted(checkpoint.manifest.tables) if names is None else list(dict.fromkeys(names))
+    if not chosen:
+        raise NotFoundError("There is no table in {}, which has dense variables alone.".format(folder))
     tables = [TableRows(checkpoint, name) for name in chosen]
     progress = Progress("exported", sum(table.bytes for table in tables))
     if form == "npz":

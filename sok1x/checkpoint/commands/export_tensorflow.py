@@ -37,6 +37,8 @@ def tensorflow(tables: List[TableRows], output: str, progress: Progress, rows: O
         CheckpointError: A key does not fit, a file is damaged, or the system refuses.
     """
     # Before anything is written.
+    if compact:
+        _expect_names_of_keys(tables)
     extents = [table.count if compact else _extent(table, rows) for table in tables]
     outputs.make_folder(os.path.dirname(output))
     tf = _import_tensorflow()
@@ -48,6 +50,15 @@ def tensorflow(tables: List[TableRows], output: str, progress: Progress, rows: O
         with _session(tf, output, _ENTRY) as session:
             session.run(tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=merged))
         return _move(merged, output)
+
+
+def _expect_names_of_keys(tables: List[TableRows]) -> None:
+    """Raises CheckpointError where the variable of a table's keys would have the name of another table."""
+    names = {table.name for table in tables}
+    for name in sorted(names):
+        if name + "/keys" in names:
+            raise CheckpointError("With --compact the keys of table '{0}' would be a variable '{0}/keys', as the table "
+                                  "of that name: export the two one after the other, with --table.".format(name))
 
 
 def _extent(table: TableRows, rows: Optional[int]) -> int:

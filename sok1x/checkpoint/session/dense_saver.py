@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.errors import MismatchError
-from sok1x.checkpoint.files import folders, former_names, prefixes
+from sok1x.checkpoint.files import folders, former_names, manifest, prefixes
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.savers import input_positions
 from sok1x.checkpoint.session.tables import TableState, dense_of
@@ -172,11 +172,12 @@ class DenseSaver(VariablesSaver):
         """As `tf.train.Saver.restore`; shards get their initial values."""
         found = None if self._directory is None else last_whole(self._directory)
         if found is not None:
-            self.check(Checkpoint(found.folder))
+            whole = Checkpoint(found.folder)
+            self.check(whole)
         if found is None or _step_of(save_path) > found.step:
             self._expect_no_tables(save_path)
         sess.run(self._initialize_shards)
-        self.restore_dense(sess, save_path if found is None else found.prefix)
+        self.restore_dense(sess, save_path if found is None else dense_prefix(whole))
 
     def _expect_no_tables(self, prefix: str) -> None:
         """Raises where TensorFlow's checkpoint has tables in it: they would be lost."""
@@ -247,11 +248,12 @@ def later_named(directory: str, step: int) -> Optional[str]:
 
 
 def last_whole(directory: str) -> Optional[folders.Found]:
-    """The last complete checkpoint that has the dense variables too.
+    """The last complete checkpoint that has the dense variables too, below a folder; or the one that this is.
 
     Where TensorFlow's own hook saves those, `CheckpointSaverListener` saves shards alone.
     """
     for found in folders.complete(directory):
         if Checkpoint(found.folder).manifest.other_files():
             return found
-    return None
+    own = manifest.read(directory) if folders.is_complete(directory) else None
+    return folders.Found(own.step, directory) if own is not None and own.other_files() else None
