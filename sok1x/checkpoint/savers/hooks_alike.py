@@ -49,10 +49,10 @@ def warn_of_dense_alone(saving: Any) -> None:
     folders = {hook: _folders_of_tables(hook) for hook in hooks}
     if launch.current().rank or next((hook for hook in hooks if folders[hook]), None) is not saving:
         return
-    with_tables = [urls.absolute(folder) for hook in hooks for folder in folders[hook]]
+    with_tables = [os.path.realpath(urls.absolute(folder)) for hook in hooks for folder in folders[hook]]
     for hook in hooks:
         if not folders[hook] and isinstance(_saver_of(hook), DenseSaver) and os.path.realpath(
-                urls.absolute(hook._checkpoint_dir)) not in map(os.path.realpath, with_tables):
+                urls.absolute(hook._checkpoint_dir)) not in with_tables:
             tf.logging.warning(
                 "TensorFlow's CheckpointSaverHook saves to %s without tables, which are saved to %s alone: no job can "
                 "go on from the former. Give MonitoredTrainingSession save_checkpoint_secs=None; for checkpoints in "

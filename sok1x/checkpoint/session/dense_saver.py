@@ -193,9 +193,10 @@ class DenseSaver(VariablesSaver):
     def _expect_no_folder(self, prefix: str) -> None:
         """Raises where it is a whole checkpoint that no hook of the session will restore: its tables would be lost."""
         folder = prefixes.folder_of(prefix)
-        if folder is None or None in self._restored:
+        directories = [directory for directory in self._restored if directory is not None]
+        if folder is None or len(directories) < len(self._restored):
             return
-        last = [last_whole(directory) for directory in self._restored]
+        last = [last_whole(directory) for directory in directories]
         if os.path.realpath(folder) in [os.path.realpath(found.folder) for found in last if found is not None]:
             return
         saved = Checkpoint(folder).manifest.tables
@@ -205,7 +206,7 @@ class DenseSaver(VariablesSaver):
                     "{} has table '{}', and the session's sok.CheckpointSaverHook restores tables from {}, which does "
                     "not have it: they would begin anew. Give the hook the session's checkpoint_dir; or restore it "
                     "with tf.train.Saver().restore(session, ...), and save it anew with "
-                    "sok.CheckpointManager.").format(folder, table.name, " or ".join(map(str, self._restored))))
+                    "sok.CheckpointManager.").format(folder, table.name, " or ".join(directories)))
 
     def also_restored(self, directory: Optional[str]) -> None:
         """One more hook restores tables from a folder; None: what TensorFlow names."""
