@@ -19,21 +19,28 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.files import prefixes, urls
-from sok1x.checkpoint.savers import agreed_timer, caches, one_rank, ranks_paths, unheld_tables, whose_shards
+from sok1x.checkpoint.savers import (
+    agreed_timer,
+    caches,
+    one_rank,
+    ranks_paths,
+    restored_tables,
+    unheld_tables,
+    whose_shards,
+)
+from sok1x.checkpoint.savers.defined_saver import DefinedSaver, held_by
 from sok1x.checkpoint.savers.held import Held, with_keys
 from sok1x.checkpoint.savers.imported_saver import ImportedSaver, has_imported_tables
 from sok1x.checkpoint.savers.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
-from sok1x.checkpoint.savers.values_if_any import ValuesIfAny
 from sok1x.checkpoint.session import slots_anew
 from sok1x.checkpoint.session.dense_saver import VariablesSaver, remove_hooks_folder
-from sok1x.checkpoint.session.tables import TableState, let_leave, tables_of
+from sok1x.checkpoint.session.tables import TableState, let_leave
 from sok1x.checkpoint.session.talk import talk
 from sok1x.core.frameworks import wrapping
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.tables import sessions
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, training_util
-from sok1x.graph_ops.stores.step_at import time_of_restore
 
 _OF_SAVED_MODEL = os.path.join("variables", "variables")
 
@@ -52,8 +59,6 @@ class TableSaver(tf.train.Saver):
             marked = dict(self._var_list, **{one_rank.MARK: mark}) if isinstance(self._var_list, dict) \
                 else list(self._var_list) + [mark]
             self._marked = _PlainSaver(marked, sharded=self._sharded)
-            self._clocks = ValuesIfAny([table.variable.steps for table in held.tables])
-            self._used = ValuesIfAny([table.variable.index[-1] for table in self._hashed()])
 
     def _hashed(self) -> List[TableState]:
         return [table for table in self._held.tables if table.variable.table.hashed]
@@ -125,7 +130,7 @@ class TableSaver(tf.train.Saver):
             if one.error is not None and (rank == world.rank or place.error is None):
                 raise (ValueError if rank == world.rank else CheckpointError)(one.error)
         with self._talk.about("a tf.train.Saver restores tables from {}".format(places[0].prefix)):
-            others = self._other_slots(sess)
+            others = restored_tables.other_slots(sess, self._hashed())
             if len({one.token for one in places}) > 1:
                 raise MismatchError("The ranks restore different checkpoints: {}.".format(
                     whose_shards.by_rank([one.prefix for one in places])))
@@ -142,24 +147,10 @@ class TableSaver(tf.train.Saver):
             if others is not None:
                 self._talk.agree(sess, functools.partial(slots_anew.begin, sess, None, others))
 
-    def _other_slots(self, session: tf.Session) -> Optional[List[Any]]:
-        """Slots that are not restored of tables in use, whose keys will have other rows: each would be another key's.
-        None where there are no such slots on any rank."""
-        held = {table.name: table for table in self._hashed()}
-        found = {state.name: state.slots_besides({slot.op.name for slot in held[state.name].parts.values()})
-                 for state in tables_of(session.graph) if state.name in held}
-        if not any(found.values()):
-            return None
-        # In a new session a table has no rows, and its slots may have been restored by another Saver.
-        used = dict(zip(held, self._used.read(session)))
-        return [slot for name, slots in found.items() if used[name] for slot in slots]
-
     def _restore_own(self, session: tf.Session, save_path: str) -> None:
         """What this rank has saved for itself, as TensorFlow does it."""
-        clocks = [clock or 0 for clock in self._clocks.read(session)]
-        super().restore(session, save_path)
-        ops = [table.variable.step_at for table in self._held.tables]
-        session.run([step for _, step in ops], {time: time_of_restore(clock) for (time, _), clock in zip(ops, clocks)})
+        with restored_tables.noted(session, self._held.tables):
+            super().restore(session, save_path)
 
     def _save_together(self, session: tf.Session, prefix: str, step: int, options: Dict[str, Any]) -> str:
         self._expect_whole("save")
@@ -261,8 +252,15 @@ def _watched(build: Callable[..., None]) -> Callable[..., None]:
             self.__class__ = _subclass(ImportedSaver, type(self))
             self.chosen = chosen
             return
-        if tf.executing_eagerly() or self._is_built or self.saver_def or not getattr(self, "for_tables", True):
+        if tf.executing_eagerly() or self._is_built or not getattr(self, "for_tables", True):
             build(self, checkpoint_path, build_save, build_restore)
+            return
+        if self.saver_def:
+            build(self, checkpoint_path, build_save, build_restore)
+            shards = held_by(self.saver_def, tf.get_default_graph())
+            if shards:
+                self.__class__ = _subclass(DefinedSaver, type(self))
+                self.held = shards
             return
         if self._var_list is None:
             self._var_list = tf.global_variables() + tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)

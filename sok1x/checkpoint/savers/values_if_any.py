@@ -9,15 +9,15 @@ import tensorflow.compat.v1 as tf
 
 
 class ValuesIfAny:
-    """Reads variables of a graph.
+    """Reads variables of a graph, by ops that each has: the graph may be final.
 
     Args:
-        variables: those, of resources. Ops are made for them: the graph must not be final.
+        variables: those, of resources.
     """
 
     def __init__(self, variables: Sequence[Any]) -> None:
         self._values = list(variables)
-        self._are_there = [variable.is_initialized() for variable in variables]
+        self._are_there = [variable._is_initialized_op for variable in variables]
 
     def read(self, session: tf.Session) -> List[Optional[Any]]:
         """The values, None where the session has no such variable yet."""
