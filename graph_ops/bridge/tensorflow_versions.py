@@ -97,6 +97,7 @@ if V2:
     checkpoint_management: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint_management")
     Trackable: Any = importlib.import_module("tensorflow.python.trackable.base").Trackable
     checkpoint_objects: Any = importlib.import_module("tensorflow.python.checkpoint.checkpoint")
+    checkpoint_statuses = checkpoint_objects
     checkpoint_restore: Any = importlib.import_module("tensorflow.python.checkpoint.restore")
     backprop_util: Any = importlib.import_module("tensorflow.python.eager.backprop_util")
     concrete_function: Any = importlib.import_module(
@@ -134,6 +135,7 @@ else:
     from tensorflow.python.keras.saving.saved_model import save as _keras_saved_model
     from tensorflow.python.keras.utils import layer_utils as keras_layer_utils
     from tensorflow.python.training import checkpoint_management
+    from tensorflow.python.training.tracking import util as checkpoint_statuses
     from tensorflow.python.training.tracking.base import Trackable
     Variable = tf.Variable
     KerasOptimizer, NewKerasOptimizer, KerasTensor = tf.keras.optimizers.Optimizer, None, None
@@ -167,6 +169,12 @@ def in_plain_graph() -> bool:
     while isinstance(graph, func_graph.FuncGraph) and not graph._add_control_dependencies:
         graph = graph.outer_graph
     return not tf.executing_eagerly() and not graph._add_control_dependencies
+
+
+def objects_of_status(status: Any) -> List[Any]:
+    """All objects of a `tf.train.Checkpoint` whose `restore` has given a status."""
+    return list(checkpoint_objects.util.list_objects(status._object_graph_view) if V2 else
+                status._graph_view.list_objects())
 
 
 def keras_policy_set() -> Any:

@@ -33,11 +33,18 @@ def watch(table: Table) -> None:
         ...     watching.watch(sok.EmbeddingVariable(rows=8, dim=4).table)  # a second time: nothing
     """
     from sok1x.checkpoint.eager import eager_checkpoints  # which need tables
-    from sok1x.checkpoint.savers import early_stopping, input_positions, keras_weights, table_saver  # likewise
+    from sok1x.checkpoint.savers import (  # likewise
+        early_stopping,
+        graph_checkpoints,
+        input_positions,
+        keras_weights,
+        table_saver,
+    )
     from sok1x.metrics import evaluation
     from sok1x.optimizers import branched_steps, unfit
     from sok1x.serving import saving
     table_saver.watch()
+    graph_checkpoints.watch()
     evaluation.watch()
     early_stopping.watch()
     input_positions.watch()
