@@ -1,4 +1,7 @@
 """What Keras has of a table in a layer of a user's own: weights, early stopping, files."""
+import datetime
+import time
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -105,3 +108,28 @@ def test_files_of_a_model_with_a_table_have_its_keys(capacity, tmp_path):
                 checkpoint.restore(path).initialize_or_restore(run)
             np.testing.assert_array_equal(model.predict(keys), expected)
             assert (model.predict(keys + 1000) == 13).all()
+
+
+@pytest.mark.parametrize("how", ["h5", "values"])
+def test_keys_of_replaced_weights_are_known_to_be_gone(how, tmp_path):
+    """A dump of what has changed since gives all rows, and says that it does not know which keys have left."""
+    sok.init()
+    with graph(), session(initialize=False) as run:
+        keras.backend.set_session(run)
+        layer = _Kept(lambda: sok.DynamicVariable(dimension=2, initializer="13", init_capacity=100), "attribute")
+        inputs = keras.Input([1], dtype=tf.int64)
+        model = keras.Model(inputs, layer(inputs))
+        model.compile(getattr(keras.optimizers, "legacy", keras.optimizers).SGD(0.5), "mse")
+        model.fit(np.arange(4).reshape(-1, 1), np.ones([4, 2]), verbose=0)
+        path, values = str(tmp_path / "weights.h5"), model.get_weights()
+        model.save_weights(path)
+        for _ in range(3):
+            model.fit(np.arange(2, 8).reshape(-1, 1), np.ones([6, 2]), verbose=0)
+        time.sleep(0.3)
+        before = datetime.datetime.utcnow()
+        if how == "h5":
+            model.load_weights(path)
+        else:
+            model.set_weights(values)
+        (keys,), _, _, complete = sok.incremental_model_dump([layer.table()], before, run, evicted=True)
+        assert sorted(keys.tolist()) == [0, 1, 2, 3] and complete == [False]

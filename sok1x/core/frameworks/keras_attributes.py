@@ -5,7 +5,7 @@ its rows. What lies beside them says whose they are. So that is among the weight
 of the kind that it has in the layers of sok1x: what `get_weights` gives, and the early stopping that restores the best
 weights keeps, is then a whole table, and `set_weights` puts it back with its keys.
 
-Eagerly, what incremental dumps have noted of the table before is void from then on, as when a checkpoint is restored.
+What incremental dumps have noted of the table before is void from then on, as when a checkpoint is restored.
 """
 import contextlib
 from typing import Any, Callable, Iterable, Iterator, List
@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, List
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from sok1x import launch
 from sok1x.core.eagerly import eager
 from sok1x.core.frameworks import weights_owner, wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import (
@@ -203,7 +204,26 @@ def _writing(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _replaced(variables: List[Any]) -> Iterator[None]:
     """Inside, variables get other values; those among them that are tables, with their clocks, then are others."""
     known = {id(one) for one in variables}
-    tables = [one for one in variables if tf.executing_eagerly() and _is_table(one) and id(one.steps) in known]
+    tables = [one for one in variables if _is_table(one) and id(one.steps) in known]
+    if tf.executing_eagerly():
+        with _each_replaced(tables):
+            yield
+        return
+    if not tables or launch.current() is None:  # nothing has been noted by then
+        yield
+        return
+    session = keras_backend.get_session()
+    clocks = session.run([table.steps for table in tables])
+    try:
+        yield
+    finally:
+        session.run([table.step_at[1] for table in tables], {
+            table.step_at[0]: time_of_restore(int(clock)) for table, clock in zip(tables, clocks)})
+
+
+@contextlib.contextmanager
+def _each_replaced(tables: List[Any]) -> Iterator[None]:
+    """Eagerly, where each has ops of its own."""
     clocks = [int(table.steps.read_value()) for table in tables]
     try:
         yield
