@@ -54,6 +54,8 @@ def test_tensorflows_saver_has_all_rows_on_one_rank(tmp_path):
         imported = tf.train.import_meta_graph(prefix + "-1.meta")
         with pytest.raises(CheckpointError, match="cannot save an imported graph: all rows of table 't'"):
             imported.save(session, prefix)
+    with pytest.raises(CheckpointError, match="cannot save an imported graph: all rows of table 't'"):
+        imported.save(tf.Session(graph=session.graph), prefix)  # from outside of the graph
 
 
 def test_keras_weights_have_all_rows_on_one_rank(tmp_path):

@@ -10,6 +10,7 @@ from sok1x.checkpoint.files import prefixes
 from sok1x.checkpoint.savers import caches
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.graph_keys import GraphKeys
+from sok1x.core.tables import sessions
 from sok1x.graph_ops.bridge.tensorflow_versions import training_util
 
 
@@ -22,11 +23,12 @@ class ImportedSaver(tf.train.Saver):
 
     chosen = False
 
+    @sessions.in_its_graph
     def save(self, sess: Any, save_path: str, global_step: Any = None, *arguments: Any, **options: Any) -> Any:
         """As `tf.train.Saver.save`. Raises CheckpointError on several ranks, where a table has a cache, and where
         another checkpoint would be restored in place of this one."""
         _expect_one_rank("save")
-        caches.refuse(caches.of_imported(tf.get_default_graph()), "A tf.train.Saver cannot save an imported graph",
+        caches.refuse(caches.of_imported(sess.graph), "A tf.train.Saver cannot save an imported graph",
                       "Build the model by its program instead of tf.train.import_meta_graph")
         if global_step is not None:
             global_step = int(global_step if isinstance(global_step, numbers.Integral) else
