@@ -41,6 +41,7 @@ from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.tables import sessions
 from sok1x.graph_ops.bridge.executor import INIT_FIRST
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, training_util
+from sok1x.graph_ops.stores import clock
 
 _OF_SAVED_MODEL = os.path.join("variables", "variables")
 
@@ -194,10 +195,10 @@ class TableSaver(tf.train.Saver):
     def _step(self, session: tf.Session, global_step: Optional[int]) -> int:
         """The step for the manifest; equal on all ranks, or rank 0's."""
         if global_step is None:
-            variable = training_util.get_global_step(session.graph)
+            variable = clock._global_step_of(session.graph)
             try:
                 global_step = 0 if variable is None else int(session.run(variable))
-            except tf.errors.FailedPreconditionError:
+            except (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError):  # no value, or must be fed
                 global_step = 0
         return max(0, int(global_step))
 
