@@ -1,4 +1,4 @@
-"""Savers that are made of a SaverDef in the program's own graph: of tables on one rank as TensorFlow's, else refused."""
+"""Savers that are made of a SaverDef in a program's own graph: with tables as ever on one rank, else refused."""
 import datetime
 import time
 
