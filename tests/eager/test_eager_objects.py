@@ -13,3 +13,9 @@ def test_checkpoints_of_objects_on_the_same_number_of_ranks_and_another(seed, tm
     for ranks, former in ((2, []), (1, ["2"]), (2, ["1"])):
         finished = run_ranks(ranks, os.path.join(HERE, "program_objects.py"), seed, tmp_path, *former, timeout=300)
         assert finished.out.count("ok") == ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_whole_checkpoint_of_that_name_is_replaced(ranks, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_whole_prefixes.py"), tmp_path, timeout=300)
+    assert finished.out.count("ok") == ranks

@@ -2,11 +2,13 @@
 
 Where all ranks name one prefix, they save and restore together (eager_places.py says where). Rank 0's comes when the
 others' are there, and says which save they were: so a prefix leads to what all ranks have saved, or to the save before.
-Where every rank names a prefix of its own, each has a checkpoint there.
+Where every rank names a prefix of its own, each has a checkpoint there. A whole checkpoint of that name is replaced
+(prefixes.py): else it would be what is restored.
 
 All else is TensorFlow's: which object gets which value, and that one which is made later gets its own then. It has no
 place to hear of checkpoints, so `watch`, called when ranks join and with every table, puts methods in place of its own.
 """
+import contextlib
 import copy
 import inspect
 import os
@@ -18,7 +20,7 @@ from sok1x import launch
 from sok1x.checkpoint.eager import eager_places, eager_restoring
 from sok1x.checkpoint.eager.eager_places import Mark
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.files import folders
+from sok1x.checkpoint.files import folders, prefixes
 from sok1x.checkpoint.savers import one_rank
 from sok1x.checkpoint.session.tables import let_leave
 from sok1x.checkpoint.session.talk import talk
@@ -90,7 +92,9 @@ def _written(stock: Callable[..., Any]) -> Callable[..., Any]:
 
         def save(prefix: str, mark: Mark, options: Any) -> Any:
             let_leave(eager.session(), [one for one in ours if isinstance(one, EmbeddingVariable)])
-            with _marking.entered(mark):
+            # Of an asynchronous save this is but the beginning: the thread that writes comes here, too.
+            later = getattr(options, "experimental_enable_async_checkpoint", False)
+            with _marking.entered(mark), contextlib.nullcontext() if later else prefixes.replaced(prefix):
                 return stock(**dict(given.arguments, file_prefix=prefix, options=options))
         if ranks == 1:
             saved = save(path, Mark(0, 1, ""), options)

@@ -47,8 +47,9 @@ def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
         if not _on_several_ranks(self) and not cached:
             if _is_keras_own(filepath, formats):
                 caches.refuse(_cached(self), "save_weights to {}".format(filepath), _instead())
-            # What several ranks have saved there is replaced.
-            with prefixes.replaced(os.fspath(filepath)) if _has_tables(self) else contextlib.nullcontext():
+            # What several ranks have saved there is replaced; a tf.train.Checkpoint, which Keras' own calls, does so.
+            ours = _has_tables(self) and (not tf.executing_eagerly() or _is_keras_own(filepath, formats))
+            with prefixes.replaced(os.fspath(filepath)) if ours else contextlib.nullcontext():
                 return stock(self, filepath, *arguments, **options)
         if tf.executing_eagerly():
             _expect_tensorflows_format("save_weights", filepath, formats)
