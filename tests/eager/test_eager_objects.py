@@ -1,4 +1,4 @@
-"""tf.train.Checkpoint of eager programs with tables, on one rank and on several."""
+"""tf.train.Checkpoint of eager programs with tables, on one rank and on several; and as a manager's."""
 import os
 
 import pytest
@@ -18,4 +18,10 @@ def test_checkpoints_of_objects_on_the_same_number_of_ranks_and_another(seed, tm
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_whole_checkpoint_of_that_name_is_replaced(ranks, tmp_path):
     finished = run_ranks(ranks, os.path.join(HERE, "program_whole_prefixes.py"), tmp_path, timeout=300)
+    assert finished.out.count("ok") == ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_manager_says_what_its_checkpoint_has_not(ranks, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_manager_rest.py"), tmp_path, timeout=300)
     assert finished.out.count("ok") == ranks

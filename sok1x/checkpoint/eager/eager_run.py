@@ -1,10 +1,10 @@
 """What is saved of an eager program: its tables, as they are now, and a tf.train.Checkpoint of the rest."""
 import gc
-from typing import Any, List, Optional
+from typing import Any, Dict, Iterable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint.eager import graph_rest
+from sok1x.checkpoint.eager import graph_rest, object_rest
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.files import shard_names
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
@@ -15,8 +15,9 @@ from sok1x.checkpoint.session.saving import Saving
 from sok1x.checkpoint.session.tables import TableState, tables_of
 from sok1x.checkpoint.session.talk import talk
 from sok1x.core.eagerly import eager
+from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.tables import shard_variable
-from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable, checkpoint_objects
 
 _STEPS, _REST = "sok1x_steps", "rest"
 
@@ -33,8 +34,7 @@ class EagerRun:
     def __init__(self, directory: str, keep: Optional[int], rest: Any) -> None:
         gc.collect()  # so that tables that nothing refers to are left out, on all ranks alike
         self._directory = directory
-        self._variables = [table.variable for table in tables_of(eager.graph())]
-        self._dense: Any = _Dense(rest, self._variables)
+        self._dense: Any = _Dense(rest, [table.variable for table in tables_of(eager.graph())])
         self._saving = Saving(directory, [], self._dense, keep, talk())
 
     def save(self, step: int) -> str:
@@ -51,8 +51,9 @@ class EagerRun:
             return _EagerRestoring(self._directory, self._tables(), self._dense, talk()).restore(eager.session(), step)
 
     def _tables(self) -> List[TableState]:
-        """With the slots that optimizers have made by now."""
-        return [table for table in tables_of(eager.graph()) if any(table.variable is one for one in self._variables)]
+        """With the slots that optimizers have made by now, and with the tables that a model in `rest` has."""
+        variables = self._dense.tables()
+        return [table for table in tables_of(eager.graph()) if any(table.variable is one for one in variables)]
 
 
 class _EagerRestoring(Restoring):
@@ -61,6 +62,11 @@ class _EagerRestoring(Restoring):
     def _check(self, folder: str, sources: List[Any]) -> str:
         token = super()._check(folder, sources)
         checkpoint = Checkpoint(folder)
+        others = set(checkpoint.manifest.tables) - {source.saved_as for source in sources}
+        if others and self._ranks.rank == 0:
+            tf.logging.warning(
+                "%s has tables that the program has not: '%s'. They are not restored, and one that a layer makes at "
+                "its first call begins anew: call it, or build it, then restore.", folder, "', '".join(sorted(others)))
         for transfer, source in zip(self._tables, sources):
             saved = checkpoint.table(source.saved_as).parts
             lost = sorted(part for part in saved if part.startswith(shard_names.SLOT) and part not in source.parts)
@@ -97,15 +103,32 @@ class _Dense:
     """A `tf.train.Checkpoint` as `Saving` and `Restoring` want it: of tables it has the steps that they count."""
 
     def __init__(self, rest: Any, variables: List[Any]) -> None:
-        self._variables = {variable.table.name: variable for variable in variables}
         self._rest = rest
+        self._variables: Dict[str, Any] = {}
         with tf.init_scope():
-            self._steps = {name.replace("/", "|"): tf.Variable(0, dtype=tf.int64, trainable=False)
-                           for name in self._variables}
-            parts = {_STEPS: self._steps}
+            parts: Dict[str, Any] = {_STEPS: {}}
             if rest is not None:
                 parts[_REST] = rest
             self._whole = tf.compat.v2.train.Checkpoint(**parts)
+        self._take(variables)
+
+    def tables(self) -> List[Any]:
+        """Those that there were, and what `rest` has got since: layers make theirs when they are called."""
+        self._take(one for one in self._objects() if isinstance(one, EmbeddingVariable))
+        return list(self._variables.values())
+
+    def _take(self, variables: Iterable[Any]) -> None:
+        steps = getattr(self._whole, _STEPS)
+        for variable in variables:
+            name = variable.table.name
+            if name not in self._variables:
+                self._variables[name] = variable
+                with tf.init_scope():
+                    steps[_key(name)] = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def _objects(self) -> List[Any]:
+        """All that `rest` has."""
+        return [] if self._rest is None else checkpoint_objects.util.list_objects(self._rest._saver._graph_view)
 
     bytes = 0  # of what it writes: unknown before
 
@@ -114,12 +137,14 @@ class _Dense:
         input_positions.refuse(input_positions.of_checkpoint(self._rest))
 
     def check(self, checkpoint: Checkpoint) -> None:
-        """Raises DamagedError where one of TensorFlow's files is not what was saved."""
+        """Raises CheckpointError where one of TensorFlow's files is not what was saved, or does not fit."""
         for name in checkpoint.manifest.other_files():
             checkpoint.check_other(name)
         prefix = dense_saver.dense_prefix(checkpoint)
         if graph_rest.is_by_name(prefix):
             self._of_graph(prefix).check()
+        else:
+            object_rest.check(prefix, self._whole)
 
     def check_prefix(self, prefix: str, where: str) -> None:
         """As `check`; there is no more to know."""
@@ -127,7 +152,7 @@ class _Dense:
     def save(self, session: Any, prefix: str, write_state: bool = False) -> None:
         """Writes TensorFlow's files; rank 0 calls it."""
         for name, variable in self._variables.items():
-            self._steps[name.replace("/", "|")].assign(variable.steps.read_value())
+            getattr(self._whole, _STEPS)[_key(name)].assign(variable.steps.read_value())
         with shard_variable.left_out():
             self._whole.write(prefix)
 
@@ -137,9 +162,16 @@ class _Dense:
             self._of_graph(prefix).restore()
             return
         with shard_variable.left_out():
-            self._whole.read(prefix).expect_partial()
+            status = self._whole.read(prefix).expect_partial()
         for name, variable in self._variables.items():
-            variable.steps.assign(self._steps[name.replace("/", "|")].read_value())
+            variable.steps.assign(getattr(self._whole, _STEPS)[_key(name)].read_value())
+        steps = [variable.steps for variable in self._variables.values()]
+        object_rest.warn_of_lacking(prefix, status, graph_rest.dense_of(self._objects(), steps))
 
     def _of_graph(self, prefix: str) -> Any:
         return graph_rest.GraphRest(prefix, self._rest, self._variables.values())
+
+
+def _key(name: str) -> str:
+    """A table's, in a `tf.train.Checkpoint`; no name has a '|'."""
+    return name.replace("/", "|")

@@ -37,7 +37,7 @@ class GraphRest:
         objects = [] if rest is None else checkpoint_objects.util.list_objects(rest._saver._graph_view)
         self._optimizers = {str(getattr(one, "_name", None) or getattr(one, "name", "")) for one in objects
                             if isinstance(one, KERAS_OPTIMIZERS + (tf.train.Optimizer,))}
-        self._variables = _dense(objects, [table.steps for table in self._tables])
+        self._variables = dense_of(objects, [table.steps for table in self._tables])
 
     def check(self) -> None:
         """Raises MismatchError where something of `rest` is not there, or is there twice or in another shape."""
@@ -58,7 +58,7 @@ class GraphRest:
             tf.logging.warning(
                 "%s was saved in a graph, and nothing in the tf.train.Checkpoint is called as these variables of it: "
                 "%s. What of the model or its optimizer is made later begins anew: build both, then restore.",
-                self._prefix, _some(left))
+                self._prefix, some(left))
 
     def _found(self) -> Dict[str, Any]:
         """{name in the checkpoint: variable}."""
@@ -75,8 +75,8 @@ class GraphRest:
                     "{} was saved in a graph, whose variables are found by their names, and has {} for '{}' {} {} of "
                     "the tf.train.Checkpoint; it has {}. Give it the name that it had in the graph, or leave it out of "
                     "the tf.train.Checkpoint.").format(
-                        self._prefix, _some(fitting) + ", all alike," if fitting else "nothing", name,
-                        variable.dtype.base_dtype.name, variable.shape.as_list(), _some(saved)))
+                        self._prefix, some(fitting) + ", all alike," if fitting else "nothing", name,
+                        variable.dtype.base_dtype.name, variable.shape.as_list(), some(saved)))
             found[fitting[0]] = variable
         return found
 
@@ -96,7 +96,7 @@ def _holds(wanted: tf.DType, saved: tf.DType, reader: Any, name: str) -> bool:
     return bool((value >= wanted.min).all() and (value <= wanted.max).all())
 
 
-def _dense(objects: List[Any], steps: List[Any]) -> List[Any]:
+def dense_of(objects: List[Any], steps: List[Any]) -> List[Any]:
     """Variables among the objects of a tf.train.Checkpoint, but for tables', with their steps, and counts of saves."""
     kinds = checkpoint_objects.Checkpoint, checkpoint_objects.CheckpointV1
     others = steps + [one.save_counter for one in objects if isinstance(one, kinds)]
@@ -104,7 +104,8 @@ def _dense(objects: List[Any], steps: List[Any]) -> List[Any]:
             and not any(one is other for other in others)]
 
 
-def _some(names: Iterable[str]) -> str:
+def some(names: Iterable[str]) -> str:
+    """The first of some names, for a message."""
     names = sorted(names)
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (" and {} more".format(more) if more > 0 else "")
