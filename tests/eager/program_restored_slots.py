@@ -34,7 +34,9 @@ TABLES = {
     "growing": lambda: sok.DynamicVariable(dimension=DIM, init_capacity=2, initializer="ones"),
     # Keys that are new get rows that others leave.
     "forgetting": lambda: sok.DynamicVariable(dimension=DIM, init_capacity=2, max_capacity=32, initializer="ones",
-                                               evict_strategy="lru")}
+                                               evict_strategy="lru"),
+    "of V rows": lambda: sok.All2AllDenseEmbedding(32, DIM, 1, 1, embedding_initializer="ones").embedding_variable}
+GROW = ["forgetting", "growing"]
 
 
 class Model:
@@ -167,6 +169,57 @@ def check_made_later(optimizer, random, folder):
     expect_equal(model, twin, what)
 
 
+def check_alone(optimizer, table, random, folder):
+    """A table in use that is restored without its optimizer: no key gets slots that were another's."""
+    what = "{}, {}, alone".format(optimizer, table)
+    world, made = launch.current(), Model(optimizer, table)
+    mine = np.arange(world.rank, 12, world.size)
+    made.step(mine[:3])
+    first = tf.train.Checkpoint(table=made.table).write(os.path.join(folder, what, "of-{}".format(world.rank)))
+    both = made.checkpoint.write(os.path.join(folder, what, "both"))
+
+    # The keys that were saved have their rows: slots of these stay, and those of keys that have gone begin anew.
+    for keys in (mine, mine[:3]):
+        made.step(keys)
+    before = slots_of_keys(made)
+    tf.train.Checkpoint(table=made.table).read(first).assert_consumed()
+    expect_slots(made, before, what)
+    made.look_up(mine[:4] + 100 * world.size)
+    expect_slots(made, before, what)
+
+    # What another restore has given the slots before stays.
+    if optimizer in KERAS and newer_optimizers.is_one(made.optimizer):
+        made.checkpoint.read(both)
+        expected = slots_of_keys(made)
+        made.step(mine)
+        tf.train.Checkpoint(optimizer=made.optimizer).read(both).expect_partial()
+        tf.train.Checkpoint(table=made.table).read(first).assert_consumed()
+        expect_slots(made, expected, what)
+
+    # Another model's keys are in other rows.
+    twin = Model(optimizer, table)
+    for _ in range(3):
+        twin.step(mine[::-1] + 12 * world.size)
+    tf.train.Checkpoint(table=twin.table).read(first).assert_consumed()
+    assert sorted(twin.rows()) == sorted(mine[:3])
+    expect_slots(twin, {}, what)
+
+
+def slots_of_keys(model):
+    """{key: {slot's name: its values}}"""
+    index = model.table.index[0].numpy()
+    values = {name: slot.numpy() for name, slot in model.slots().items()}
+    return {key: {name: value[row] for name, value in values.items()} for key, row in index if row >= 0}
+
+
+def expect_slots(model, known, what):
+    """As they are known of keys, else as slots begin."""
+    for key, slots in slots_of_keys(model).items():
+        for name, value in slots.items():
+            begin = np.full(DIM, 0.5 if "accumulator" in name else 0.0, np.float32)
+            np.testing.assert_array_equal(value, known.get(key, {}).get(name, begin), err_msg=str((what, key, name)))
+
+
 def check_under_creators(optimizer, random, folder):
     """Where TensorFlow makes no slots until the first step."""
     what = "{}, under creators".format(optimizer)
@@ -188,7 +241,7 @@ def main(seed, folder):
     random.seed(random.randint(10 ** 6) + world.rank)
     folder = os.path.join(folder, str(world.size))
     for optimizer in sorted(OPTIMIZERS):
-        for table, between in itertools.product(sorted(TABLES), (False, True)):
+        for table, between in itertools.product(GROW, (False, True)):
             check(optimizer, table, between, False, random, folder)
         check(optimizer, "growing", True, True, random, folder)
     for optimizer in sorted(KERAS):
@@ -196,6 +249,9 @@ def main(seed, folder):
             check(optimizer, "forgetting", between, False, random, folder, old)
         check_made_later(optimizer, random, folder)
     check("wrapped adagrad", "growing", True, False, random, folder)
+    for optimizer in ("adagrad", "keras adam", "wrapped adagrad"):
+        for table in sorted(TABLES):
+            check_alone(optimizer, table, random, folder)
     for optimizer in ("adagrad", "adam"):
         check_one_after_the_other(optimizer, random, folder)
         check_under_creators(optimizer, random, folder)

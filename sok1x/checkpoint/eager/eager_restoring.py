@@ -1,15 +1,17 @@
 """What `tf.train.Checkpoint` has saved of tables, back on as many ranks: see eager_checkpoints.py."""
 import contextlib
 import os
-from typing import Any, Callable, Iterable, Iterator, List
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.eager import eager_places
 from sok1x.checkpoint.eager.eager_places import Mark, Place
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, MismatchError
-from sok1x.checkpoint.files import prefixes
+from sok1x.checkpoint.files import prefixes, shard_names
+from sok1x.checkpoint.session.tables import tables_of
 from sok1x.checkpoint.session.talk import talk
 from sok1x.core.eagerly import eager, eager_slots
 from sok1x.core.embedding_variable import EmbeddingVariable
@@ -81,17 +83,44 @@ def _load(stock: Callable[..., Any], saver: Any, prefix: str, options: Any) -> A
         return stock(saver, prefix, options)
 
 
+class _Before(NamedTuple):
+    """What a table was before a restore: its clock, the number of the restore before, and the keys of its rows if any
+    has one. In use it has slots, whose rows are those of its keys."""
+
+    clock: int
+    restore: int
+    keys: Optional[Tuple[np.ndarray, np.ndarray]]
+
+
 @contextlib.contextmanager
 def _noted(restored: Iterable[EmbeddingVariable]) -> Iterator[None]:
-    """Inside, these tables are restored."""
+    """Inside, these tables are restored, or stay where there is nothing for them."""
     tables = list(restored)
-    clocks = [int(table.steps.read_value()) for table in tables]
+    before = [_Before(int(table.steps.read_value()), _restore_of(table), eager_slots.keys_of_rows(table) if
+                      table.index and int(table.index[-1].read_value()) > 0 else None) for table in tables]
     yield
-    for table, clock in zip(tables, clocks):
+    for table, then in zip(tables, before):
         time, step = table.step_at
-        eager.session().run(step, {time: time_of_restore(clock)})
+        eager.session().run(step, {time: time_of_restore(then.clock)})
         eager_slots.note_restored(table)
         eager_slots.fit(table)  # the checkpoint may have nothing for a slot, and other rows than there were
+    _begin_others([(table, then) for table, then in zip(tables, before)
+                   if then.keys is not None and _restore_of(table) > then.restore])
+
+
+def _begin_others(restored: List[Tuple[EmbeddingVariable, _Before]]) -> None:
+    """Rows of other keys begin anew in slots that have not been restored since the table was the time before."""
+    parts = {id(state.variable): state.parts for state in tables_of(eager.graph())} if restored else {}
+    for table, then in restored:
+        slots = [slot for part, slot in parts[id(table)].items()
+                 if part.startswith(shard_names.SLOT) and _restore_of(slot) <= then.restore]
+        if slots and then.keys is not None:
+            eager_slots.begin_others(slots, table, *then.keys)
+
+
+def _restore_of(variable: Any) -> int:
+    """The number of the last restore that has given a variable a value: they grow; -1 is none."""
+    return int(getattr(variable, "_update_uid", -1))  # it is there when some tf.train.Checkpoint has had the variable
 
 
 def _prefix_of(places: List[Place]) -> str:

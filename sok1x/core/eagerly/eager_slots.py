@@ -10,7 +10,7 @@ restore theirs at the first step: rows that a table that forgets has given to ot
 """
 import contextlib
 import weakref
-from typing import Any, Callable, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -155,21 +155,21 @@ class _Restored:
     """Which key each row of a table had when it was restored, in host memory, where it stays: 9 bytes a row."""
 
     def __init__(self, shard: Any) -> None:
-        self._keys, self._had = _keys_of_rows(shard)
+        self._keys, self._had = keys_of_rows(shard)
         self._clock, self._given = -1, np.zeros(0, np.int64)
 
     def given_since(self, shard: Any) -> np.ndarray:
         """int64 [n]: the rows of keys that are not those; looked for once for all slots that a step makes."""
         clock = int(shard.steps.read_value())
         if clock != self._clock:
-            keys, given = _keys_of_rows(shard)
+            keys, given = keys_of_rows(shard)
             same = min(len(self._keys), len(keys))  # a table may have grown
             given[:same] &= ~self._had[:same] | (self._keys[:same] != keys[:same])
             self._clock, self._given = clock, np.flatnonzero(given)
         return self._given
 
 
-def _keys_of_rows(shard: Any) -> Tuple[np.ndarray, np.ndarray]:
+def keys_of_rows(shard: Any) -> Tuple[np.ndarray, np.ndarray]:
     """(int64 [V], bool [V]): each row's key, and whether it has one."""
     slots_of_index = shard.index[0].read_value().numpy()  # (key, row), the latter -1 where there is none
     taken = slots_of_index[slots_of_index[:, 1] >= 0]
@@ -185,10 +185,30 @@ def begin_anew(slot: Any, shard: Any) -> None:
     if restored is None or known is None:
         return
     with tf.init_scope():
-        rows = restored.given_since(shard)
-        shape = [len(rows)] + slot.shape.as_list()[1:]
-        tf.raw_ops.ResourceScatterUpdate(resource=slot.handle, indices=tf.constant(rows, tf.int64),
-                                         updates=tf.fill(shape, tf.cast(known.value, slot.dtype.base_dtype)))
+        _begin_rows(slot, restored.given_since(shard), known.value)
+
+
+def begin_others(slots_of_table: Iterable[Any], shard: Any, keys: np.ndarray, had: np.ndarray) -> None:
+    """Rows that have other keys than before, or none any more, begin anew in slots that were not restored with them.
+
+    Args:
+        slots_of_table: the slots, as long as the table is.
+        shard: the table.
+        keys, had: what `keys_of_rows` gave before.
+    """
+    now, has = keys_of_rows(shard)
+    same, others = min(len(keys), len(now)), has.copy()
+    others[:same] = (has[:same] != had[:same]) | has[:same] & (now[:same] != keys[:same])
+    rows = np.flatnonzero(others)
+    for slot in slots_of_table:
+        known = growing_slots.slot_of(slot)
+        _begin_rows(slot, rows, eager.begins_with(slot) if known is None else known.value)
+
+
+def _begin_rows(slot: Any, rows: np.ndarray, value: Any) -> None:
+    shape = [len(rows)] + slot.shape.as_list()[1:]
+    tf.raw_ops.ResourceScatterUpdate(resource=slot.handle, indices=tf.constant(rows, tf.int64),
+                                     updates=tf.fill(shape, tf.cast(value, slot.dtype.base_dtype)))
 
 
 def _is_someones() -> bool:
