@@ -26,7 +26,8 @@ class CheckpointManager:
         checkpoint_dir: the folder, on a file system that all ranks share; made where it is missing.
         keep_checkpoint_max: how many checkpoints stay; None or 0: all.
         checkpoint: in eager execution, a `tf.train.Checkpoint` of what is saved besides the tables that there are, with
-            their slots: the model, optimizers, counters. Tables in it are passed over.
+            their slots: the model, optimizers, counters. Tables that its
+            model makes later are saved as all others are.
 
     Raises:
         TypeError: checkpoint_dir is no path.

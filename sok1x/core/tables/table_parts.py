@@ -12,8 +12,9 @@ from sok1x.graph_ops.stores.table import Table
 class StartVariable(ShardVariable):
     """The rows with which those of a table that grows begin, where they are given: each rank has its own.
 
-    Checkpoints that all ranks save of a graph have rank 0's, for whoever serves the model; they restore none, for no
-    rank's are another's. Those of `sok.CheckpointManager` in eager execution have none: the program makes its own. A `tf.train.Saver` on one rank treats them as any variable.
+    Checkpoints that all ranks save of a graph have rank 0's, for whoever serves the model; they restore none, for
+    no rank's are another's. Those of `sok.CheckpointManager` in eager execution have none: the program makes its
+    own. A `tf.train.Saver` on one rank treats them as any variable.
 
     Args:
         **options: as for `tf.Variable`.
