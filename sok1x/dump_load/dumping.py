@@ -49,7 +49,8 @@ def dump(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
 
     Raises:
         TypeError: what is given is no path, no variable of sok1x, or no optimizer.
-        ValueError: no variables, one twice, variables of two graphs, or two whose files would have one name.
+        ValueError: no variables, one twice, variables of two graphs, or two whose files would have one name; or a slot
+            that has other than D values for each row.
         RuntimeError: no session was found; or the graph is finalized and has no ops for the slots of an optimizer that
             is not wrapped.
         sok1x.checkpoint.CheckpointError: on all ranks where one of them cannot write.

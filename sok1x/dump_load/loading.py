@@ -42,7 +42,7 @@ def load(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
 
     Raises:
         TypeError: what is given is no path, no variable of sok1x, or no optimizer.
-        ValueError: no variables, one twice, variables of two graphs, or two whose files would have one name.
+        ValueError: as for `sok.dump`.
         RuntimeError: as for `sok.dump`.
         sok1x.checkpoint.CheckpointError: on all ranks where one of them finds no dump, no such table or slot, a damaged
             file, or a table that is not the model's; nothing has changed then. A disk or memory may fail later, while

@@ -82,7 +82,11 @@ class ShardSink:
         if part not in self._writers:
             self._finish()
             self._writers[part] = self._open(file)
-        self._writers[part].put(np.ascontiguousarray(rows, file.dtype))
+        values = np.ascontiguousarray(rows, file.dtype)
+        if values.nbytes != len(rows) * file.row_bytes:  # all rows after it would lie elsewhere
+            raise errors.CheckpointError("{} got {} bytes for {} rows of this rank, expected {} a row.".format(
+                file.path, values.nbytes, len(rows), file.row_bytes))
+        self._writers[part].put(values)
         self._written[part] += len(rows)
 
     def end(self) -> None:

@@ -198,6 +198,44 @@ def test_arguments(model, tmp_path, dumped):
     assert sorted(os.listdir(str(tmp_path))) == ["dump", "new"]
 
 
+class RowWise(v1.train.Optimizer):
+    """Adagrad with one number for each row: its slot is [V, 1]."""
+
+    def __init__(self):
+        super().__init__(False, "RowWise")
+
+    def _create_slots(self, var_list):
+        for variable in var_list:
+            self._get_or_make_slot(variable, tf.zeros_like(variable)[:, :1], "acc", self._name)
+
+    def _resource_apply_dense(self, grad, handle):
+        acc = self.get_slot(handle, "acc")
+        with tf.control_dependencies([acc.assign_add(tf.reduce_mean(grad ** 2, 1, keepdims=True))]):
+            return handle.assign_sub(grad / tf.sqrt(acc.read_value() + 1e-8)).op
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_slots_whose_rows_are_not_the_tables(tmp_path, wrapped):
+    """The files would be read as of D values a row, and the table be empty by the time that this is found out."""
+    path = str(tmp_path / "dump")
+    with tf.Graph().as_default(), v1.Session() as session:
+        sok.init()
+        table = sok.Variable(np.ones([3, 2]), dtype=tf.float32, name="items")
+        optimizer = sok.OptimizerWrapper(RowWise()) if wrapped else RowWise()
+        step = optimizer.apply_gradients([(0.5 + table, table)])
+        session.run(v1.global_variables_initializer())
+        session.run(step)
+        before = session.run(v1.global_variables())
+        for function in (sok.dump, sok.load):
+            with pytest.raises(ValueError, match=r"slot 'acc' has \[1\] for each row of table 'items', and .* \[2\]"):
+                function(path, table, optimizer)
+        assert not os.path.exists(path)
+        for one, other in zip(before, session.run(v1.global_variables())):
+            np.testing.assert_array_equal(one, other)
+        sok.dump(path, table)
+        sok.load(path, table)
+
+
 def test_sessions(model, tmp_path):
     """A session of each kind; inside a MonitoredTrainingSession and its hooks, of a finalized graph."""
     class Dumping(v1.train.SessionRunHook):
