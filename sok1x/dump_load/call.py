@@ -61,7 +61,7 @@ def checked(function: str, path: Any, variables: Any, optimizer: Any, session: A
     found = sessions.session_of(function, given[0].graph, session)
     tables = [transfers.of(variable, optimizer) for variable in given]
     for table in tables:
-        _expect_slots_like_rows(function, optimizer, table)
+        _expect_slots_like_rows(function, table)
     path = os.path.abspath(path)
     return Call(path, tables, found, talk(), "{} of {} at {}".format(
         function, ", ".join("'{}'".format(variable.table.name) for variable in given), path))
@@ -89,16 +89,16 @@ def _expect_names_apart(function: str, variables: List[EmbeddingVariable]) -> No
             function, ", ".join(variable.table.name for variable in variables)))
 
 
-def _expect_slots_like_rows(function: str, optimizer: Any, table: TableTransfers) -> None:
+def _expect_slots_like_rows(function: str, table: TableTransfers) -> None:
     """The files tell D of the table alone: what else a slot has for each row could not be read again."""
     description = table.variable.table
     for slot, made in table.slots.variables.items():
         shape = made.shape.as_list()[1:]
         if shape != [description.dim]:
-            raise ValueError("{}: optimizer: got a {} whose slot '{}' has {} for each row of table '{}', and SOK's "
-                             "files have {} as for the rows themselves; leave the optimizer out, or save with "
-                             "sok.CheckpointManager".format(function, type(optimizer).__name__, slot, shape,
-                                                            description.name, [description.dim]))
+            raise ValueError("{}: optimizer: got {}, whose slot '{}' has values of shape {} for each row of table '{}', "
+                             "and SOK's files have [{}] as for the rows themselves; leave the optimizer out, or save "
+                             "with sok.CheckpointManager".format(
+                                 function, table.slots.optimizer, slot, shape, description.name, description.dim))
 
 
 def _trains(optimizer: Any, variable: EmbeddingVariable) -> bool:

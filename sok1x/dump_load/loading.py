@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import open_file, shard_names
-from sok1x.checkpoint.session import slots_anew, tables, transfer
+from sok1x.checkpoint.session import rows_anew, slots_anew, tables, transfer
 from sok1x.checkpoint.session.ranks import expect_seen
 from sok1x.dump_load import call as calls
 from sok1x.dump_load import folder as dump_folder
@@ -26,7 +26,7 @@ def load(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
 
     The files are those of `sok.dump`, or SOK's own, from any number of ranks; a variable may be distributed where it
     was localized, and the reverse. A `sok.Variable` must have as many rows as were dumped. A layer's hash table has
-    exactly the files' keys afterwards, and the slots of keys to come begin anew; if no optimizer is given, all of its
+    exactly the files' keys afterwards, and keys to come begin anew, with their slots; if no optimizer is given, all of its
     slots do, for they would belong to other keys. Otherwise what is not loaded stays as it is. All rows count as
     changed for `sok.incremental_dump`.
 
@@ -122,7 +122,9 @@ class _Loading:
         used = session.run([table.variable.index[-1] for table, _ in hashed])
         anew = []
         for (table, source), count in zip(hashed, used):
-            # Rows that are in use now and will not be then would leave their slots to keys to come.
+            # Rows that are in use now and will not be then would leave their slots to keys to come, some themselves.
+            if count > source.total and rows_anew.are_kept(table.variable.table):
+                source.fresh_rows = rows_anew.first_rows(session, table.variable)[source.total:]
             if count > source.total and table.slots.variables:
                 numbers = slot_numbers.of(table)
                 if numbers is not None:
@@ -154,6 +156,8 @@ class _Loading:
             most = _most_rows(table, source, before)
             anew.append(slots_anew.Anew(table.variable, _other_slots(table, states), most))
             if failed and count != source.total:
+                if rows_anew.are_kept(table.variable.table):
+                    rows_anew.begin(session, table.variable)
                 anew.append(slots_anew.Anew(table.variable, table.slots.variables.values(), most))
         slots_anew.begin_all(session, anew)
 

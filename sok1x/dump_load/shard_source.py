@@ -1,5 +1,5 @@
 """A rank's rows of a dump, for graph_ops/transfer/shard_transfer.py's load op."""
-from typing import Any, Callable, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class ShardSource:
         total: rows for this rank.
         begun: whether they have been asked for: what the table had is gone then.
         fresh: {part: number} of those that rows without a key begin with; see `shard_transfer.load`.
+        fresh_rows: what these rows themselves begin with, float32 [n, D], where they would not otherwise.
 
     Raises:
         DamagedError: a key comes twice. MismatchError: the keys do not fit the table.
@@ -36,6 +37,7 @@ class ShardSource:
         self._signed = table.hashed and table.key_dtype != "uint32"
         self.begun = False
         self.fresh: Dict[str, float] = {}
+        self.fresh_rows: Optional[np.ndarray] = None
         if table.keys is not None and files.rows != table.keys:
             raise MismatchError("{} has {} rows, and the model's variable '{}' has {}.".format(
                 files.keys_path, files.rows, table.name, table.keys))
@@ -62,8 +64,9 @@ class ShardSource:
             yield from self._rows.chunks(self._keys_of(files), lambda first, n: {
                 part: files.read(part, first, n) for part in self._parts}, sum(self._parts.values()))
 
-    def unused(self) -> None:
-        """Of rows without a key the files tell nothing."""
+    def unused(self) -> Optional[Sequence[np.ndarray]]:
+        """Of rows without a key the files tell nothing: they are what the program has them begin with."""
+        return None if self.fresh_rows is None else [self.fresh_rows]
 
     def _pieces(self) -> Iterator[Tuple[int, np.ndarray, np.ndarray]]:
         with self._files.open(parts=False) as files:

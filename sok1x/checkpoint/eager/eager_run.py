@@ -9,7 +9,7 @@ from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.files import shard_names
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.savers import input_positions
-from sok1x.checkpoint.session import dense_saver, slots_anew
+from sok1x.checkpoint.session import dense_saver, rows_anew, slots_anew
 from sok1x.checkpoint.session.restoring import Restored, Restoring
 from sok1x.checkpoint.session.saving import Saving
 from sok1x.checkpoint.session.tables import TableState, tables_of
@@ -80,18 +80,21 @@ class _EagerRestoring(Restoring):
 
     def _load(self, session: Any, prefix: str, sources: List[Any]) -> None:
         for transfer, source in zip(self._tables, sources):
-            _begin_again(transfer.table, source.total or 0)
+            _begin_again(transfer.table, source)
         super()._load(session, prefix, sources)
 
-    def _prepare(self, session: Any, rows: List[int]) -> None:
+    def _prepare(self, session: Any, sources: List[Any]) -> None:
         """Nothing: see `_load`."""
 
 
-def _begin_again(table: TableState, rows: int) -> None:
+def _begin_again(table: TableState, source: Any) -> None:
     """Rows that are in use now and will not be then leave nothing behind."""
     variable = table.variable
-    if not variable.index or int(variable.index[-1].read_value()) <= rows:
+    used = rows_anew.used(variable)
+    if used is None or int(tf.convert_to_tensor(used)) <= (source.total or 0):
         return
+    if rows_anew.are_kept(variable.table) and not source.has_unused:
+        rows_anew.begin(None, variable)
     for name, part in table.parts.items():
         if name.startswith(shard_names.SLOT):
             slots_anew.begin(None, variable, [part])

@@ -115,14 +115,14 @@ class Restoring:
         return checkpoint.manifest.token
 
     def _load(self, session: tf.Session, prefix: str, sources: List[Any]) -> None:
-        self._prepare(session, [source.total or 0 for source in sources])
+        self._prepare(session, sources)
         transfer.run_all(session, self._tables, sources)
         if self._dense is not None:
             self._dense.restore_dense(session, prefix)
 
-    def _prepare(self, session: tf.Session, rows: List[int]) -> None:
-        """Before so many rows of each table are loaded."""
-        prepare(session, self._prepared, rows)
+    def _prepare(self, session: tf.Session, sources: List[Any]) -> None:
+        """Before each table is loaded."""
+        prepare(session, self._prepared, sources)
 
 
 def _token(folder: str) -> Optional[str]:

@@ -1,5 +1,6 @@
 """A shard that knows when each of its rows last changed."""
 import contextlib
+import functools
 from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
@@ -60,8 +61,10 @@ class StampedVariable(ShardVariable):
         self.table = table
         if table.grows:
             options.update(eager.shape(None, table.dim))
-        super().__init__(initial_value=lambda: initial.initial_rows(table, fill), name=name,
-                         dtype=tf.as_dtype(table.dtype), **options)
+        first_rows = functools.partial(initial.initial_rows, table, fill)
+        super().__init__(initial_value=first_rows, name=name, dtype=tf.as_dtype(table.dtype), **options)
+        if not self._in_graph_mode and not table.grows and table.keys is None:
+            self._first_rows = first_rows  # rows may begin anew; in a graph by the initializer
         with tf_ops.name_scope(name + "/"), tf.device(self.device):
             self.stamps = ShardVariable(
                 initial_value=lambda: initial.initial_stamps(table), trainable=False, name="stamps",
