@@ -1,6 +1,7 @@
 """The rows of tables that changed since a time, of all ranks on each of them: SOK 2.x's incremental dump."""
+import collections
 import datetime
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -121,9 +122,21 @@ def _times(given: Any, count: int) -> List[int]:
 
 
 def _run(session: Any, tables: List[EmbeddingVariable], times: List[int], evicted: bool) -> List[_Dump]:
-    """This rank's."""
-    if not tables:
-        return []
+    """This rank's. Each table's ops are fed one time in a run: one that is given again is dumped once more."""
+    rounds: Dict[int, List[int]] = {}  # places of tables that differ
+    times_given: Dict[int, int] = collections.Counter()
+    for place, table in enumerate(tables):
+        rounds.setdefault(times_given[id(table)], []).append(place)
+        times_given[id(table)] += 1
+    found: Dict[int, _Dump] = {}
+    for places in rounds.values():
+        found.update(zip(places, _run_once(session, [tables[place] for place in places],
+                                           [times[place] for place in places], evicted)))
+    return [found[place] for place in range(len(tables))]
+
+
+def _run_once(session: Any, tables: List[EmbeddingVariable], times: List[int], evicted: bool) -> List[_Dump]:
+    """Of tables that differ."""
     steps = session.run([table.step_at[1] for table in tables],
                         {table.step_at[0]: time for table, time in zip(tables, times)})
     since = {table.changed[0]: step for table, step in zip(tables, steps)}

@@ -8,6 +8,7 @@ from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.stores import step_times
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import Held
@@ -83,6 +84,7 @@ def _load(store, inputs):
     ranks, rank = placement.parts(store.world.size), store.world.rank - placement.first
     total = sum(array.shape[0] for array in inputs)
     check_room(store, max(0, -(-(total - rank) // ranks)))
+    step_times.begin(store.request, store.table.name)
     every = _EveryRow(store, ranks)
     with ShardWriter(store) as writer:
         first_key = 0
