@@ -95,9 +95,9 @@ def _expect_slots_like_rows(function: str, table: TableTransfers) -> None:
     for slot, made in table.slots.variables.items():
         shape = made.shape.as_list()[1:]
         if shape != [description.dim]:
-            raise ValueError("{}: optimizer: got {}, whose slot '{}' has values of shape {} for each row of table '{}', "
-                             "and SOK's files have [{}] as for the rows themselves; leave the optimizer out, or save "
-                             "with sok.CheckpointManager".format(
+            raise ValueError("{}: optimizer: got {}, whose slot '{}' has values of shape {} for each row of table "
+                             "'{}', and SOK's files have [{}] as for the rows themselves; leave the optimizer out, or "
+                             "save with sok.CheckpointManager".format(
                                  function, table.slots.optimizer, slot, shape, description.name, description.dim))
 
 

@@ -26,8 +26,8 @@ def load(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
 
     The files are those of `sok.dump`, or SOK's own, from any number of ranks; a variable may be distributed where it
     was localized, and the reverse. A `sok.Variable` must have as many rows as were dumped. A layer's hash table has
-    exactly the files' keys afterwards, and keys to come begin anew, with their slots; if no optimizer is given, all of its
-    slots do, for they would belong to other keys. Otherwise what is not loaded stays as it is. All rows count as
+    exactly the files' keys afterwards, and keys to come begin anew, with their slots; if no optimizer is given, all of
+    its slots do, for they would belong to other keys. Otherwise what is not loaded stays as it is. All rows count as
     changed for `sok.incremental_dump`.
 
     Before anything changes all ranks look at all heads and lengths, and at all keys, which a rank that has many of its

@@ -41,7 +41,8 @@ def manager(folder, models):
 def save(folder):
     models = [Model(4, kind) for kind in sorted(KINDS)]
     manager(folder, models).save(step=1)
-    np.savez(os.path.join(folder, "saved.npz"), **{kind: model.state()[0] for kind, model in zip(sorted(KINDS), models)})
+    np.savez(os.path.join(folder, "saved.npz"), **{
+        kind: model.state()[0] for kind, model in zip(sorted(KINDS), models)})
 
 
 def restore(folder):

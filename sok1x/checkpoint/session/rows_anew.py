@@ -42,5 +42,5 @@ def begin(session: Any, variable: Any) -> None:
 def first_rows(session: Any, variable: Any) -> np.ndarray:
     """What all rows of a table begin with, float32 [V, D]."""
     if variable._in_graph_mode:
-        return session.run(variable.initial_value)  # type: ignore[no-any-return]
-    return variable._first_rows().numpy()  # type: ignore[no-any-return]
+        return session.run(variable.initial_value)
+    return variable._first_rows().numpy()
