@@ -14,14 +14,14 @@ def weighted(rows: tf.Tensor, weights: Optional[tf.Tensor], bags: Bags, combiner
     of the table meanwhile; and of ops that have gradients of any order.
 
     Args:
-        rows: floats [K, D], one for each id; or integers, which can be added up alone.
+        rows: floats [K, D], one for each id; or integers, which can be added up alone, without weights.
         weights: floats [K]; None: each is 1.
         bags: the ids.
         combiner: 'sum'; 'mean': divided by the sum of the sample's weights; 'sqrtn': by the root of the sum of their
             squares.
 
     Returns:
-        [B, D], of the dtype of `rows`, added up in float32, or in float64 if they are of it or integers; zeros for a
+        [B, D], of the dtype of `rows`, added up in float32, in float64 if they are of it, or as integers; zeros for a
         sample without ids.
 
     Example:
@@ -36,7 +36,11 @@ def weighted(rows: tf.Tensor, weights: Optional[tf.Tensor], bags: Bags, combiner
         [[2.5, 2.5, 2.5], [0.0, 0.0, 0.0]]
     """
     samples, size = bags.indices[:, 0], bags.dense_shape[0]
-    wide = tf.float64 if rows.dtype == tf.float64 or rows.dtype.is_integer else tf.float32
+    if rows.dtype.is_integer:
+        with tf.device("/cpu:0"):  # for a GPU TensorFlow has no such sum
+            sums = tf.math.unsorted_segment_sum(tf.cast(rows, tf.int64), samples, size, name="sum")
+            return tf.cast(sums, rows.dtype)
+    wide = tf.float64 if rows.dtype == tf.float64 else tf.float32
     sums, weights = tf.cast(rows, wide), None if weights is None else tf.cast(weights, wide)
     if weights is not None:
         sums *= weights[:, tf.newaxis]

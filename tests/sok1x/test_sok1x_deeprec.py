@@ -178,6 +178,20 @@ def test_plain_variables_of_integers_have_sums_and_nothing_else():
             deeprec.group_embedding_lookup_sparse([plain], [ids], [combiner], weights)
 
 
+def test_sums_of_integers_are_exact():
+    """Beyond 2 ** 53, where floats have gaps."""
+    values = np.array([[2 ** 53 + 1, -2 ** 62 - 3], [2, 1], [2 ** 62 + 3, 0]], np.int64)
+    variables = [tf.get_variable(name, initializer=tf.constant(values.astype(dtype), dtype))
+                 for name, dtype in (("long", "int64"), ("short", "int32"))]
+    lists = [[0], [0, 1, 1], [], [2]]
+    found = deeprec.group_embedding_lookup_sparse(variables, [sparse(lists)] * 2, ["sum"] * 2)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for each, variable in zip(session.run(found), session.run(variables)):
+            np.testing.assert_array_equal(each, [variable[some].sum(0, each.dtype) for some in lists])
+            assert each.dtype == variable.dtype
+
+
 def test_partition_strategy_and_weights_in_either_order():
     table = sok.Variable(np.eye(3), dtype=tf.float32)
     ids, weights = sparse([[1], [2]]), sparse([[2.0], [3.0]], np.float32)
