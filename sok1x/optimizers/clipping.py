@@ -16,7 +16,9 @@ def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = N
     A table's gradient is on each rank that of its own rows, so TensorFlow's function finds another norm on each rank,
     scales the dense gradients differently, and lets the replicas of dense variables drift apart. Here the squared norms
     of tables' gradients are added over the ranks, each row once; those of dense gradients, which must be averaged (or
-    summed) over the ranks before, count once. The norm is equal on all ranks, bit for bit.
+    summed) over the ranks before, count once. The norm is equal on all ranks, bit for bit: all ranks take part in it,
+    also where all gradients are dense. So all must run it in the same steps, as they must a lookup; a rank that runs it
+    alone, as in a summary, waits for the others.
 
     Where one optimizer has all variables, `sok1x.DistributedOptimizer(optimizer, clip_norm=...)` does it by itself.
 
@@ -81,6 +83,9 @@ def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = N
 def global_norm(t_list: Sequence[Any], name: Optional[str] = None,
                 variables: Optional[Sequence[Any]] = None) -> tf.Tensor:
     """`tf.global_norm` for models with tables: of all ranks' rows, and of dense gradients once.
+
+    All ranks take part in it, also where all gradients are dense: all must run it in the same steps, as they must a
+    lookup. A rank that runs it alone, as in a summary, waits for the others.
 
     Args:
         t_list: gradients, as for `clip_by_global_norm`: float tensors of any shape, tf.IndexedSlices, or None.
