@@ -95,6 +95,16 @@ def grow(store: Any, needed: int) -> bool:
         store.hold(reached.end())
 
 
+def expect_start(store: Any) -> None:
+    """Raises where a table has the variable `START`, and `begin_again` would fail for want of it."""
+    reached = growing.Reached(store.request, store.table.name, {
+        START: (store.table.growth.container, name_of(store.table, START))})
+    try:
+        _expect_rows(_start(reached, store.table))
+    finally:
+        store.hold(reached.end())
+
+
 def begin_again(store: Any, first: int) -> None:
     """Gives a table's rows from `first` on what they begin with: of a table with the variable `START`."""
     container = store.table.growth.container
@@ -163,13 +173,17 @@ def write_value(array: Array, first: int, end: int, value: float) -> None:
 def write_repeated(request: Any, start: Array, first: int, rows: Array) -> None:
     """Writes the rows from `first` on, of an `Array` [V, D]: row k becomes row k % n of start [n, D]."""
     count = rows.shape[0] - first
-    if not start.shape[0]:  # a tensor whose n nobody knew when the graph was built
-        raise CallError(INVALID_ARGUMENT, (
-            "a table that grows has an initializer of shape [0, {}], expected [n, {}] with a row or more, with which "
-            "its rows begin").format(rows.shape[1], rows.shape[1]))
+    _expect_rows(start)
     places = request.temporary("int32", count)
     places.write((np.arange(first, first + count) % start.shape[0]).astype(np.int32))
     gather.gather(start, places, rows.some(first, count))
+
+
+def _expect_rows(start: Array) -> None:
+    if not start.shape[0]:  # a tensor whose n nobody knew when the graph was built
+        raise CallError(INVALID_ARGUMENT, (
+            "a table that grows has an initializer of shape [0, {}], expected [n, {}] with a row or more, with which "
+            "its rows begin").format(start.shape[1], start.shape[1]))
 
 
 def _grow_index(reached: Any, rows: int) -> None:

@@ -37,8 +37,13 @@ def replace(store, source):
 
 
 def check_room(store, total):
-    """Raises where the shard has fewer rows than will come; a table that grows gets as many."""
+    """Raises where the shard has fewer rows than will come; a table that grows gets as many.
+
+    Raises also where rows after these would have nothing to begin with.
+    """
     check_total(store, total)
+    if store.table.grows and store.table.by_row:
+        growth.expect_start(store)
     if total > store.capacity:
         store.make_room(total)
 

@@ -6,6 +6,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
+from sok1x.checkpoint import CheckpointError
 
 KEYS = list(range(1, 8))
 
@@ -82,6 +83,27 @@ def test_a_table_without_them_does_not_grow(graph, seed):
         with pytest.raises(tf.errors.FailedPreconditionError, match="'given/start' has no value"):
             session.run(model.rows, {model.keys: KEYS})
         session.run(model.table.start.initializer)
+        model.check(session)
+
+
+def test_a_table_without_them_is_not_loaded(graph, seed, tmp_path):
+    """What comes after the last key would have nothing to begin with: known before the rows are replaced."""
+    model, folder = Model(seed), str(tmp_path / "dump")
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(model.rows, {model.keys: KEYS[:1]})
+        sok.dump(folder, model.table)
+    with tf.Session() as session:
+        session.run([model.table._initializer_op] + [
+            variable.initializer for variable in [*model.table.index, model.table.stamps, model.table.steps]])
+        session.run(model.rows, {model.keys: KEYS[:2]})
+        before = session.run([model.table, *model.table.index])
+        with pytest.raises(CheckpointError, match="'given/start' has no value"):
+            sok.load(folder, model.table)
+        for one, other in zip(before, session.run([model.table, *model.table.index])):
+            np.testing.assert_array_equal(one, other)
+        session.run(model.table.start.initializer)
+        sok.load(folder, model.table)
         model.check(session)
 
 
