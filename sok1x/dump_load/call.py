@@ -1,13 +1,15 @@
 """What `sok.dump` and `sok.load` are given."""
 import os
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Set
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.session.talk import Talk, talk
+from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.frameworks import newer_optimizers
+from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.options import given_tables
 from sok1x.core.tables import sessions
 from sok1x.dump_load import layout, transfers
@@ -74,6 +76,12 @@ def stems(variable: EmbeddingVariable) -> List[str]:
     """
     names = (variable.table.name, variable.m_var_name)
     return list(dict.fromkeys(layout.stem(name + end) for name in names for end in (":0", "")))
+
+
+def stems_of_all(graph: Any) -> Set[str]:
+    """What the files of a graph's tables are called after, or of all eager tables: of each the first of its `stems`."""
+    return {stems(variable)[0] for variable in eager.collected(graph, GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+            if isinstance(variable, EmbeddingVariable)}  # not one that came with a MetaGraph
 
 
 def _expect_names_apart(function: str, variables: List[EmbeddingVariable]) -> None:

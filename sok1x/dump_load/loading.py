@@ -2,7 +2,7 @@
 import contextlib
 import os
 import zlib
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Collection, Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -104,8 +104,9 @@ class _Loading:
         path = os.path.join(self._folder, layout.META_INFO)
         data = open_file.read_bounded(path, "the list of a dump's tables", layout.most_meta_bytes())
         found = layout.decode_meta(data, path)
+        others = calls.stems_of_all(self._call.tables[0].variable.graph)
         for table in self._call.tables:
-            wanted = _wanted(table)
+            wanted = _wanted(table, others)
             files = TableFiles(self._folder, found, wanted)
             row_bytes = {part: layout.little(dtype).itemsize * wanted.dim for part, (_, dtype) in wanted.parts.items()}
             sources.append(ShardSource(files, table.variable.table, self._world, row_bytes))
@@ -167,12 +168,14 @@ def _most_rows(table: TableTransfers, source: ShardSource, used: int) -> int:
     return max(int(used), source.total, int(table.variable.table.rows))
 
 
-def _wanted(table: TableTransfers) -> Wanted:
+def _wanted(table: TableTransfers, others: Collection[str]) -> Wanted:
+    """others: what files of all tables are called after, each table's own first choice."""
     variable = table.variable
+    first, *more = calls.stems(variable)
     parts = {shard_names.ROWS: ("", variable.table.dtype)}
     parts.update((shard_names.SLOT + slot, (slot, made.dtype.base_dtype.name))
                  for slot, made in table.slots.variables.items())
-    return Wanted(variable.table.name, calls.stems(variable), variable.table.dim, parts,
+    return Wanted(variable.table.name, [first] + [one for one in more if one not in others], variable.table.dim, parts,
                   (table.slots.optimizer,) + tuple(table.slots.known))
 
 

@@ -189,13 +189,30 @@ def test_arguments(model, tmp_path, dumped):
         sok.dump(path, table, v1.train.GradientDescentOptimizer(0.1))
         with pytest.raises(RuntimeError, match="the graph is finalized.*OptimizerWrapper"):
             sok.dump(path, table, optimizers[1])
+    # The files of 'items', items_0-key and so on, could be those of 'items_0' where there is no 'items'.
+    with tf.Graph().as_default(), v1.Session() as session:
+        tables = [sok.Variable(np.full([3, 2], 1.0 + i), dtype=tf.float32, name=name)
+                  for i, name in enumerate(("items", "items_0"))]
+        session.run(v1.global_variables_initializer())
+        sok.dump(str(tmp_path / "one"), tables[0])
+        sok.dump(str(tmp_path / "both"), tables)
+        for given in (tables, tables[1]):
+            with pytest.raises(CheckpointError, match="has no table 'items_0_0'.*it has items_0"):
+                sok.load(str(tmp_path / "one"), given)
+        sok.load(str(tmp_path / "both"), tables)
+        assert [value[0, 0] for value in session.run(tables)] == [1.0, 2.0]
+    with tf.Graph().as_default(), v1.Session() as session:
+        table = sok.Variable(np.zeros([3, 2]), dtype=tf.float32, name="items_0")
+        session.run(table.initializer)
+        sok.load(str(tmp_path / "one"), table)
+        assert session.run(table)[0, 0] == 1.0
     long = "x" * 300
     with tf.Graph().as_default(), v1.Session() as session:
         table = sok.Variable(np.ones([3, 2]), dtype=tf.float32, name=long)
         session.run(table.initializer)
         with pytest.raises(CheckpointError, match="names of 256 bytes|File name too long"):
             sok.dump(path + "2", table)
-    assert sorted(os.listdir(str(tmp_path))) == ["dump", "new"]
+    assert sorted(os.listdir(str(tmp_path))) == ["both", "dump", "new", "one"]
 
 
 class RowWise(v1.train.Optimizer):
