@@ -191,6 +191,11 @@ class TableColumn(v2.EmbeddingColumn):
     def __hash__(self) -> int:
         return hash((tuple(self), self.shared))
 
+    def _replace(self, **changes: Any) -> "TableColumn":
+        made: TableColumn = super()._replace(**changes)
+        made.group, made.shared = self.group, self.shared
+        return made
+
     def _get_config(self) -> Dict[str, Any]:
         return dict(getattr(super(), _GET_CONFIG)(), shared=self.shared)
 

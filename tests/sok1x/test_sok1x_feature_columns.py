@@ -219,6 +219,15 @@ def test_a_column_of_keys_survives_its_configuration():
     assert type(column)._from_config(column._get_config()) == column
 
 
+def test_a_column_with_something_replaced_has_its_table_and_its_group():
+    with ours.group_embedding_column_scope():
+        column, _ = ours.shared_embedding_columns([keys("one"), keys("other")], 2)
+    frozen = column._replace(trainable=False)
+    assert not frozen.trainable and frozen != column
+    assert (frozen.shared, frozen.group, frozen.name) == (column.shared, column.group, column.name)
+    assert frozen._replace(trainable=True) == column
+
+
 def test_a_linear_model_of_no_samples():
     """Of ids whose rank is not known, too."""
     fed = tf.sparse_placeholder(tf.int64)
