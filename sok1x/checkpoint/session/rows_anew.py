@@ -26,9 +26,10 @@ def used(variable: Any) -> Any:
         return variable.index[-1]
     if variable.table.keys is not None:
         return None
-    stamps = variable.stamps.value()
-    with tf.device("/cpu:0"):
-        return tf.reduce_max(tf.where(stamps > 0)) + 1
+    with tf.name_scope("rows_used"):
+        changed = variable.stamps.value() > 0
+        with tf.device("/cpu:0"):
+            return tf.reduce_max(tf.where(changed)) + 1
 
 
 def begin(session: Any, variable: Any) -> None:
