@@ -1,5 +1,6 @@
-// How far a graph's global step is, told to its tables by a run that trains none of them: an op of its own, which is
-// done at once, without the executor. What stamps a lookup's gradient does the same (stores/clock.py: tell).
+// How far a graph's global step is, told to its tables by a run that trains none of them, or after a restore: an op of
+// its own, which is done at once, without the executor. What stamps a lookup's gradient does the same (stores/clock.py:
+// tell).
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -33,7 +34,7 @@ class TellStepOp : public tf::OpKernel {
     if (step.NumElements() != 1) return;  // what trains no table does not fail by us
     std::lock_guard<std::mutex> lock(mutex);
     const auto found = Steps()->find(plan_);
-    if (found == Steps()->end()) return;  // its graph is gone, or another process has built it
+    if (found == Steps()->end()) return;  // its graph is gone, another process's, or does not hear
     // An insertion may read both meanwhile, the run first: it gets this step, or a later one.
     __atomic_store_n(found->second + 1, static_cast<int64_t>(step.flat<tf::int64>()(0)) + 1, __ATOMIC_RELEASE);
     __atomic_store_n(found->second, static_cast<int64_t>(context->step_id()) + 1, __ATOMIC_RELEASE);

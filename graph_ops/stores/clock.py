@@ -10,7 +10,7 @@ The op that prepares a lookup's gradient stamps the gradient's rows: whichever o
 It is not the one that makes the gradient, so that the stamps' cache misses cost nothing where TensorFlow computes the
 loss meanwhile. Rows that a lookup inserts are stamped then, for they are new whether a gradient follows or not: by what
 the graph's tables have been told of the global step last, by that op or, where an optimizer trains none of them, by
-`tell_step`. What changes rows otherwise runs stamps.py's `mark`.
+`tell_step`, or, when a restore has set it, by `tell_outside`. What changes rows otherwise runs stamps.py's `mark`.
 """
 import threading
 import weakref
@@ -32,6 +32,8 @@ class _Made(threading.local):
 
 _made = _Made()
 _counting: Any = weakref.WeakSet()  # graphs in which ops that stamp rows were made when there was no global step
+_stepping: Any = weakref.WeakSet()  # and those in which such ops have it, who may be the same
+_tellers: Any = weakref.WeakKeyDictionary()  # graph -> the names of what `make_teller` has made there
 
 
 def made() -> int:
@@ -44,8 +46,11 @@ def step_inputs() -> Tuple[bool, List[tf.Tensor]]:
     """
     _made.count += 1
     step = _global_step()
-    if step is None and not is_eager_outside():
-        _counting.add(_outermost(tf.get_default_graph()))
+    if not is_eager_outside():
+        graph = _outermost(tf.get_default_graph())
+        (_counting if step is None else _stepping).add(graph)
+        if step is not None:
+            told_step.hear(graph)
     return step is not None, [] if step is None else [step]
 
 
@@ -82,17 +87,44 @@ def is_global_step(variable: Any) -> bool:
 def tell_step() -> tf.Operation:
     """An op for a run that moves the graph's global step, which there is, without a gradient of a table: by this its
     tables hear of it. To be run before it moves."""
-    return told_step.tell(_outermost(tf.get_default_graph()), _global_step())
+    graph = _outermost(tf.get_default_graph())
+    if not _counts(graph):
+        told_step.hear(graph)
+    return told_step.tell(graph, _global_step())
+
+
+def make_teller() -> None:
+    """Makes what `tell_outside` runs in the default graph, or that around its functions: once in each."""
+    with tf.init_scope(), tf.device("/cpu:0"):
+        graph = tf.get_default_graph()
+        if graph not in _tellers:
+            step = tf.placeholder(tf.int64, [], name="restored_step")
+            _tellers[graph] = step.name, told_step.tell(graph, step, name="tell_restored_step").name
+
+
+def tell_outside(session: Any) -> None:
+    """Tells the tables of a session's graph how far its global step is, which has been set in no step."""
+    made = _tellers.get(session.graph)
+    step = 0 if made is None else step_outside(session.graph, session)
+    if step:
+        told_step.hear(session.graph)
+        session.run(made[1], {made[0]: step - 2})  # as the last run before would have
 
 
 def step_outside(graph: tf.Graph, session: Any) -> int:
     """The step of what changes now, in no step of a program's, by the graph's global step; 0 where nothing says it, or
     tables do not go by it: it has been made later than what trains them."""
-    found = None if graph in _counting else _global_step_of(graph)
+    found = None if _counts(graph) else _global_step_of(graph)
     try:
         return 0 if found is None else int(session.run(found)) + 1
     except (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError):  # it has no value, or must be fed
         return 0
+
+
+def _counts(graph: tf.Graph) -> bool:
+    """Whether no table of a graph goes by its global step. Where some do and some do not, the step that the first ones
+    have is the later one as a rule: a row with too late a stamp is dumped again, one with too early a stamp never."""
+    return graph in _counting and graph not in _stepping
 
 
 def stamp(store: Any, global_step: bool, rows: Optional[Any], tells: bool = False) -> None:

@@ -14,7 +14,7 @@ from sok1x.core.tables.stamped_variable import StampedVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.gradients import gradient_checks
 from sok1x.graph_ops.operations import evictions
-from sok1x.graph_ops.stores import cache, growth, stamps, step_at
+from sok1x.graph_ops.stores import cache, clock, growth, stamps, step_at
 from sok1x.graph_ops.stores.forgetting import FREE
 from sok1x.graph_ops.stores.table import DIRECT, HASHED, MOST_ROWS, Initializer, Table
 from sok1x.optimizers import unfit
@@ -162,6 +162,8 @@ class EmbeddingVariable(StampedVariable):
             self.step_at = (time, step_at.step_at(self.table_variables, time))
             at_least = eager.placeholder(tf.int64, [], name="at_least", default=0)
             self.loaded = (at_least, stamps.mark_loaded(self.table_variables, at_least))
+            if not eager.is_on():
+                clock.make_teller()
             self.evicted = (since, *evictions.since(self.table_variables, since)) if self.forgetting else None
         transfers.of(self)
 

@@ -8,6 +8,7 @@ from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_lay
 from tensorflow.python.client import timeline
 
 import sok1x as sok
+from sok1x.graph_ops.bridge import op_types
 
 v1 = tf.compat.v1
 
@@ -74,7 +75,7 @@ def test_a_profiler_tells_ops_apart(monkeypatch, fuse):
         train = sok.tf.keras.optimizers.LazyAdamOptimizer(0.1).minimize(
             loss, var_list=[layer.embedding_variable for layer in layers])
         types = {op.get_attr("function").decode().split(".", 1)[1]: op.type for op in made.get_operations()
-                 if op.type.startswith("Sok1x")}
+                 if op_types.is_ours(op)}
         assert types["dense_lookup.forward"] == types["combined_lookup.forward"] == "Sok1xLookup"
         assert types["dense_lookup.backward"] == types["combined_lookup.backward"] == "Sok1xGradient"
         assert types["distinct_rows.find"] == "Sok1xDistinct" and types["adam.lazy_step"] == "Sok1xUpdate"

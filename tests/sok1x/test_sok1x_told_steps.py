@@ -1,0 +1,169 @@
+"""How far the global step is, as tables hear of it where nobody trains them: what rows are stamped with then."""
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from incremental_model import D, Model, dump
+from sok1x_cases import dense_layer, graph, session
+
+import sok1x as sok
+
+v1 = tf
+
+
+class Halves(Model):
+    """Besides a step that trains a table one of a dense variable, by which the global step moves alone."""
+
+    def __init__(self, around=lambda step: step()):
+        with v1.variable_scope(v1.get_variable_scope(), use_resource=True):  # functions have no others
+            v1.train.create_global_step()
+            self.dense = v1.get_variable("dense", [D], initializer=v1.ones_initializer())
+        super().__init__()
+        self.other = around(self.step_of_dense)
+
+    def step_of_dense(self):
+        return v1.train.GradientDescentOptimizer(0.1).apply_gradients([(tf.ones([D]), self.dense)], self.number)
+
+    def train(self, run, others):
+        run.run(self.step, {self.keys: np.arange(6)})
+        for _ in range(others):
+            run.run(self.other)
+
+    def insert(self, run, key):
+        run.run(self.looked_up, {self.keys: [key] * 6})
+
+
+class Managed:
+    """A CheckpointManager as a Saver."""
+
+    def __init__(self, folder):
+        self.manager = sok.CheckpointManager(folder)
+
+    def save(self, run, path):
+        self.manager.save(run, run.run(v1.train.get_global_step()))
+
+    def restore(self, run, path):
+        assert self.manager.restore(run) is not None
+
+
+SAVERS = {"saver": lambda folder: v1.train.Saver(), "manager": Managed,
+          "of the step alone": lambda folder: v1.train.Saver([v1.train.get_global_step()])}
+
+
+@pytest.mark.parametrize("made", sorted(SAVERS))
+def test_keys_that_are_new_after_a_restore(tmp_path, made):
+    """The table has rested longer than the global step: its own clock is behind."""
+    path = str(tmp_path / "model")
+    with graph():
+        model = Halves()
+        saver = SAVERS[made](str(tmp_path))
+        with session() as run:
+            model.train(run, 9)
+            saver.save(run, path)
+            model.insert(run, 20)
+            assert dump(run, model, 10) == [20] and dump(run, model, 11) == []
+    with graph() as other:
+        model = Halves()
+        saver = SAVERS[made](str(tmp_path))
+        with session() as run:
+            other.finalize()
+            saver.restore(run, path)
+            model.insert(run, 20)
+            assert dump(run, model, 10) == [20] and dump(run, model, 11) == []
+            run.run([model.looked_up, model.other], {model.keys: [21] * 6})
+            assert dump(run, model, 10) == [20, 21] and dump(run, model, 11) == []
+            model.insert(run, 22)
+            assert dump(run, model, 11) == [22] and run.run(model.number) == 11
+
+
+def test_keys_that_are_new_after_a_monitored_session_has_restored(tmp_path):
+    for first, last in ((0, 5), (5, 8)):
+        with graph():
+            model = Halves()
+            hooks = [sok.InitHook(global_batch_size=8), sok.CheckpointSaverHook(str(tmp_path), save_steps=100)]
+            with v1.train.MonitoredTrainingSession(hooks=hooks) as run:
+                assert run.run(model.number) == first
+                model.insert(run, 20 + first)
+                raw = run._tf_sess()
+                assert dump(raw, model, first) == [20 + first] and dump(raw, model, first + 1) == []
+                if not first:
+                    run.run(model.step, {model.keys: np.arange(6)})
+                while run.run(model.number) < last:
+                    run.run(model.other)
+
+
+def test_a_restore_without_a_global_step_that_counts(tmp_path):
+    """Tables that count their own runs go on from where they were; and so they do where there is no step at all."""
+    path = str(tmp_path / "model")
+    for number in (True, False):
+        with graph():
+            model = Model(global_step=False)
+            if number:
+                v1.train.create_global_step()
+            with session() as run:
+                if number:
+                    run.run(v1.assign(v1.train.get_global_step(), 100))
+                saver = v1.train.Saver()
+                for _ in range(2):
+                    run.run(model.step, {model.keys: np.arange(6)})
+                saver.save(run, path)
+                saver.restore(run, path)
+                run.run(model.looked_up, {model.keys: [20] * 6})
+                assert dump(run, model, 2) == [20] and dump(run, model, 3) == []
+
+
+def test_one_gradient_before_the_global_step():
+    """As for a summary: what trains by the global step says what rows that are loaded go by."""
+    with graph():
+        layer = dense_layer(max_vocabulary_size_per_gpu=8, use_hashtable=False)
+        table, keys = layer.embedding_variable, np.arange(6).reshape(1, 2, 3)
+        dense = v1.get_variable("dense", [D], initializer=v1.ones_initializer())
+        loss = tf.reduce_sum(layer(tf.constant(keys, tf.int64), training=True) * dense)
+        tf.gradients(loss, [table])
+        number = v1.train.create_global_step()
+        both, other = [v1.train.GradientDescentOptimizer(0.1).minimize(loss, number, var_list=variables)
+                       for variables in ([table, dense], [dense])]
+        with session() as run:
+            for step in [both] + 10 * [other]:
+                run.run(step)
+            table.load(np.full([8, D], 7, np.float32), run)
+            assert run.run(table.stamps).tolist() == 8 * [12]
+
+
+def test_tables_that_count_their_own_runs_beside_a_dense_step_of_the_global_step():
+    with graph():
+        model = Model(global_step=False)
+        number, dense = v1.train.create_global_step(), v1.get_variable("dense", [D])
+        other = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(dense), number)
+        with session() as run:
+            run.run(model.step, {model.keys: np.arange(6)})
+            for _ in range(100):
+                run.run(other)
+            run.run([other, model.looked_up], {model.keys: [20] * 6})
+            run.run(model.step, {model.keys: np.arange(6)})
+            assert dump(run, model, 1) == [0, 1, 2, 3, 4, 5, 20] and dump(run, model, 2) == []
+
+
+def _in_branch(step):
+    return tf.cond(v1.placeholder_with_default(True, []), lambda: _run(step), lambda: tf.constant(0))
+
+
+def _in_function(step):
+    return tf.function(lambda: _run(step), autograph=False)()
+
+
+def _run(step):
+    with tf.control_dependencies([step()]):
+        return tf.constant(1)
+
+
+@pytest.mark.parametrize("around", [_run, _in_branch, _in_function])
+def test_dense_steps_in_branches_and_functions(around):
+    with graph():
+        model = Halves(around)
+        with session() as run:
+            model.train(run, 10)
+            model.insert(run, 20)
+            run.run([model.looked_up, model.other], {model.keys: [21] * 6})
+            model.insert(run, 22)
+            assert run.run(model.number) == 12
+            assert [dump(run, model, since) for since in (11, 12, 13)] == [[20, 21, 22], [22], []]
