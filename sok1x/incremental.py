@@ -25,7 +25,8 @@ def incremental_dump(variables: Any, since_step: Any, session: Optional[tf.Sessi
     such as `tf.train.AdamOptimizer`, all have. What `tf.train.Saver` restores changed when it had changed before it was
     saved. Not seen is a gradient made by hand that an optimizer of TensorFlow's applies. And where a run moves the
     global step by other means than `global_step=` of an optimizer, and has no gradient of a table, rows that lookups
-    insert count as of the step after the last one that had one.
+    insert count as of the step after the last one that had either, or that a `tf.train.Saver`, a `CheckpointManager`
+    or a hook has restored.
 
     While the graph may grow, this makes ops to be run later. In a finalized graph, as inside hooks, it runs ops that
     every embedding variable has had from the start. No rank waits for another: each dumps what it owns.

@@ -4,7 +4,6 @@ Ranks know an op by a hash of the plan up to it (`digest`), which the op carries
 the same ops in the same order, as far as they run them, and whatever a rank builds besides, later or in other graphs,
 disturbs nobody. The coordinator shows the plans where ops cannot be paired.
 """
-import ctypes
 import hashlib
 import re
 import threading
@@ -31,7 +30,7 @@ class Plan:
     Attributes:
       number: tells it from other plans in this process.
       entries: what the ops are, a text each.
-      step: int64 [2], the last run that trained by the graph's global step, and that step: see stores/clock.py.
+      told: session -> the last run in it that trained by the graph's global step, and that step: told_step.py.
       counted: whether `graphs` counts it; not where the library has the graph for itself.
       met: whether something of it has run together with other ranks.
       slots: of tables that grow, by the table's name: stores/known_slots.py.
@@ -40,7 +39,7 @@ class Plan:
     def __init__(self, number):
         self.number = number
         self.entries = []
-        self.step = (ctypes.c_int64 * 2)()
+        self.told = {}
         self.counted = True
         self.met = False
         self.slots = {}
@@ -72,7 +71,7 @@ class Plan:
     def alike(self, index, digest):
         """What tells an op's graph from others that have the very op: (how many had it before, in this process; how
         many that are there have it, too, and have not met other ranks yet)."""
-        others = [plan for plan in list(_by_number.values())
+        others = [plan for plan in all_of()
                   if plan is not self and plan.counted and not plan.met and plan.has(index, digest)]
         return (self._before[index] if self.has(index, digest) else 0), len(others)
 
@@ -155,6 +154,11 @@ def of(graph):
 def get(number):
     """The plan with this number, or None where its graph is gone."""
     return _by_number.get(number)
+
+
+def all_of():
+    """The plans whose graphs are there."""
+    return list(_by_number.values())
 
 
 def graph_of(number):

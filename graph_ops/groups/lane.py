@@ -5,7 +5,7 @@ from typing import Any, Dict, Optional, Tuple
 import numpy as np
 
 from sok1x.cuda_kernels import group_steps
-from sok1x.graph_ops.bridge import plan
+from sok1x.graph_ops.bridge import told_step
 from sok1x.graph_ops.groups import lookup_run
 from sok1x.graph_ops.stores import clock_numbers, figures, known_distinct
 
@@ -42,7 +42,7 @@ class LaneOp:
     def __init__(self, kind: int, together: Tuple[Any, ...], request: Any, call: Any, world: Any,
                  update: Optional[Tuple[Any, int]] = None) -> None:
         _begin(request.library)
-        config, gpu, of_graph = call.config, call.gpu, plan.get(call.plan)
+        config, gpu = call.config, call.gpu
         training = getattr(config, "training", False)
         self._op = op = np.zeros(1, _OP)
         op["kind"] = kind
@@ -57,7 +57,7 @@ class LaneOp:
             op["update"], op["kernel"] = update
             op["host_inputs"] = request.host_input_count
         if kind != SUMS:
-            self._has_table(op, config, of_graph)
+            self._has_table(op, config, request)
         if call.op is not None and world.size > 1:
             op["ranks"] = world.size
             op["one"] = call.operation.group.serves_one(call, world)
@@ -69,13 +69,13 @@ class LaneOp:
             op["stream"], op["event"], op["context"] = gpu.stream, gpu.event, gpu.context
         self.address = op.ctypes.data
 
-    def _has_table(self, op: Any, config: Any, of_graph: Any) -> None:
+    def _has_table(self, op: Any, config: Any, request: Any) -> None:
         name = config.table.name
         op["note"], op["table"] = getattr(config, "rows_known", False), known_distinct.number(name)
-        self._counted, self._step = clock_numbers.counted(name), of_graph and of_graph.step
+        self._counted, self._told = clock_numbers.counted(name), told_step.of(request)
         op["counted"] = ctypes.addressof(self._counted)
         op["figures"] = ctypes.addressof(figures.of(name))
-        op["graph"] = 0 if self._step is None else ctypes.addressof(self._step)
+        op["graph"] = 0 if self._told is None else ctypes.addressof(self._told)
 
     def met(self) -> None:
         """It has run on all ranks: rank 0 knows the op."""

@@ -37,7 +37,7 @@ struct LaneOp {
   int64_t host_inputs;
   int64_t* counted;  // of the table's clock: kRun and so on
   int64_t* figures;  // of the table: kFigureKeys and so on
-  int64_t* graph;    // the last run that trained by the graph's global step, and that step; null where it is gone
+  int64_t* graph;    // of it in the session: the last run that trained by the global step, and that step; or null
   // Of a GPU: our stream, an event, the context, and what steps know of it.
   void *stream, *event, *context, *device;
   // Of lookups, gradients and sums on several ranks, ranks > 1:

@@ -19,7 +19,7 @@ from typing import Any, List, Optional, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import stamps
-from sok1x.graph_ops.bridge import plan, told_step
+from sok1x.graph_ops.bridge import told_step
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
 from sok1x.graph_ops.stores import step_times
 from sok1x.graph_ops.stores.clock_numbers import RUN, counted
@@ -176,15 +176,15 @@ def moves_ahead(request: Any, tables: List[str], global_step: bool) -> List[int]
 
 def tell(request: Any, step: int) -> None:
     """The graph's other tables go by this step too, where lookups insert rows in this run."""
-    of_graph = plan.get(request.plan)
-    if of_graph is not None:
-        of_graph.step[:] = request.step, step
+    told = told_step.of(request)
+    if told is not None:
+        told[:] = request.step, step
 
 
 def last_step(store: Any) -> int:
     """The last step that a store's table or, as far as they have told, others of its graph have shown."""
-    of_graph = plan.get(store.request.plan)
-    return max(int(store.clock.read()), 0 if of_graph is None else of_graph.step[1])
+    told = told_step.of(store.request)
+    return max(int(store.clock.read()), 0 if told is None else told[1])
 
 
 def stamp_new(store: Any, first: int, count: int) -> None:
@@ -199,8 +199,7 @@ def stamp_new(store: Any, first: int, count: int) -> None:
 
 def step_of_new(request: Any, table: str) -> Tuple[int, int]:
     """(steps after the clock's, the least step) of rows that a lookup inserts: see `stamp_new`. table: its name."""
-    of_graph = plan.get(request.plan)
-    run, step = (0, 0) if of_graph is None else of_graph.step
+    run, step = told_step.of(request) or (0, 0)
     return after_last(request, table), step if run == request.step else step + 1
 
 

@@ -91,6 +91,39 @@ def test_keys_that_are_new_after_a_monitored_session_has_restored(tmp_path):
                     run.run(model.other)
 
 
+def test_sessions_of_one_graph_that_are_at_other_steps():
+    """What one has told is no other's: not of one that begins anew, nor of one that goes on beside it."""
+    with graph():
+        model = Halves()
+        with session() as run:
+            model.train(run, 50)
+            with session() as other:
+                model.insert(other, 20)
+                model.train(other, 2)
+                model.insert(other, 21)
+                stamps = other.run(model.shard.stamps)[:8].tolist()
+                assert stamps == [1] + 6 * [1] + [4]
+            model.insert(run, 22)
+            assert dump(run, model, 51) == [22] and dump(run, model, 52) == []
+
+
+def test_a_copy_of_the_graph_that_is_imported(tmp_path):
+    """Its ops are known as those of the graph that it is of."""
+    path = str(tmp_path / "model")
+    with graph():
+        model = Halves()
+        with session() as run:
+            model.train(run, 0)
+            v1.train.Saver().save(run, path)
+            with v1.Graph().as_default(), v1.Session() as copy:
+                v1.train.import_meta_graph(path + ".meta").restore(copy, path)
+                for _ in range(30):
+                    copy.run(model.other.name)
+                assert copy.run("global_step/Read/ReadVariableOp:0") == 31
+            model.insert(run, 20)
+            assert dump(run, model, 1) == [20] and dump(run, model, 2) == []
+
+
 def test_a_restore_without_a_global_step_that_counts(tmp_path):
     """Tables that count their own runs go on from where they were; and so they do where there is no step at all."""
     path = str(tmp_path / "model")
