@@ -17,7 +17,8 @@ KERAS = tf.keras.optimizers
 OPTIMIZERS = {
     "SGD": lambda: KERAS.SGD(0.1), "Adam": lambda: KERAS.Adam(0.05), "Adagrad": lambda: KERAS.Adagrad(0.1),
     "legacy SGD": lambda: KERAS.legacy.SGD(0.1, momentum=0.9), "legacy Adam": lambda: KERAS.legacy.Adam(0.05),
-    "train": lambda: tf.compat.v1.train.AdagradOptimizer(0.1)}
+    "train": lambda: tf.compat.v1.train.AdagradOptimizer(0.1),
+    "compiled": lambda: KERAS.SGD(0.1), "compiled Adam": lambda: KERAS.Adam(0.05)}
 
 
 def bags(keys):
@@ -75,6 +76,8 @@ def train(name, world, random, in_function):
     ours, stock = Ours(first, kernel), Stock(first, kernel)
     ours.start(first)
     optimizer = sok.DistributedOptimizer(OPTIMIZERS[name](), average=False)
+    if "compiled" in name:
+        optimizer.jit_compile = True  # what Keras sets where there is a GPU, and XLA compiles for CPUs too
     other = OPTIMIZERS[name]()
 
     def step(model, taken, keys, targets, variables):

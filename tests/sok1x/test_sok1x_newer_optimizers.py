@@ -123,6 +123,40 @@ def test_tables_that_grow(seed):
                 np.testing.assert_allclose(ours, stock, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.parametrize("wrap", [lambda optimizer: optimizer, sok.DistributedOptimizer, sok.OptimizerWrapper],
+                         ids=["plain", "distributed", "wrapped"])
+def test_steps_that_keras_has_xla_compile_beside_a_gpu(wrap, seed):
+    """A compiled step of a plain graph was one that nothing ran."""
+    random = np.random.RandomState(seed)
+    keys, factors = random.randint(0, ROWS, [KEYS]), random.uniform(0.5, 2, [KEYS, DIM])
+
+    def compiled(optimizer):
+        optimizer.jit_compile = True  # what Keras sets there, and XLA compiles for CPUs too
+        return wrap(optimizer)
+
+    with graph():
+        first, steps, compared = np.ones([ROWS, DIM], np.float32), [], {}
+        for grows in (False, True):
+            twin = Twins(tf.constant(keys), tf.constant(factors, tf.float32), first, initializer="ones", **dict(
+                rows=None, use_hashtable=True, init_capacity=4) if grows else {})
+            steps += twin.step(optimizers()["Adam"], compiled)
+            read = sok.all2all_dense_embedding(twin.ours, tf.constant(keys))
+            compared[grows] = [tf.reshape(read, [-1, DIM]), tf.gather(twin.stock, keys)] + twin.dense
+        alone = []  # no table is in its step
+        for scaled in (False, True):
+            made = compiled(tf.compat.v2.keras.optimizers.SGD(0.25))
+            if scaled and wrap is sok.DistributedOptimizer:
+                made = tf.keras.mixed_precision.LossScaleOptimizer(made, dynamic=False, initial_scale=1)
+            alone.append(tf.Variable(first, use_resource=True))
+            steps.append(made.apply_gradients([(tf.ones_like(alone[-1]), alone[-1])]))
+        with session() as run:
+            run.run(steps)
+            for grows, (ours, stock, dense, stock_dense) in run.run(compared).items():
+                np.testing.assert_allclose(ours, stock, rtol=1e-4, err_msg=str(grows))
+                np.testing.assert_allclose(dense, stock_dense, rtol=1e-4, err_msg=str(grows))
+            assert (np.array(run.run(alone)) == 0.75).all()
+
+
 @pytest.mark.parametrize("table", [dict(use_hashtable=True), dict(rows=None, use_hashtable=True), dict()],
                          ids=["hashed", "growing", "by number"])
 def test_what_reads_rows_reads_those_that_the_lookup_has_made(table, seed):

@@ -80,6 +80,7 @@ def _step_of_graph(optimizer: Any, pairs: List[Any]) -> tf.Operation:
     pairs = list(tensorflow_versions.keras_optimizer_utils.filter_empty_gradients(pairs))
     optimizer.build([variable for _, variable in pairs])
     inner = optimizer.inner_optimizer
+    inner.jit_compile = False  # as in newer_optimizers.py: nothing would run what XLA has compiled
     with tensorflow_versions.automatic_control_dependencies() as ordered:
         def take_step() -> tf.Tensor:
             return tf.identity(inner.apply_gradients(pairs, skip_gradients_aggregation=True))

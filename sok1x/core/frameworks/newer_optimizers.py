@@ -217,8 +217,14 @@ def _whole_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
         eager_clipping.check_optimizer(self, pairs)
         if eager.is_on():
             _build_for_growing(self, [variable for _, variable in pairs])
-        if not tensorflow_versions.in_plain_graph() or not any(gradient is not None for gradient, _ in pairs) or not (
-                hasattr(self, "_sok1x_averages") or tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)):
+        given = [variable for gradient, variable in pairs if gradient is not None]
+        ours = tensorflow_versions.in_plain_graph() and given and (
+            hasattr(self, "_sok1x_averages") or tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES))
+        if ours or any(hasattr(variable, "table") for variable in given):
+            # Which Keras sets where there is a GPU. XLA compiles no table that changes, and of a plain graph nothing
+            # would run what it has compiled.
+            self.jit_compile = False
+        if not ours:
             with tf.control_dependencies([] if tf.executing_eagerly() else _of_growing(pairs)):
                 return stock(self, pairs, *args, **kwargs)
         # Variables are made before, so that nothing of their initializers is taken for a part of the step.
@@ -239,7 +245,6 @@ def _build_for_growing(optimizer: Any, variables: List[Any]) -> None:
     if any(growing_shape.grows(variable) for variable in variables):
         with growing_shape.shapes_known(), tf.init_scope(), tf.name_scope(optimizer.name or "optimizer"):
             optimizer.build(variables)
-        optimizer.jit_compile = False  # which Keras sets on GPUs: XLA would compile anew for every number of rows
 
 
 def _still_distributed(stock: Callable[..., Any]) -> Callable[..., Any]:
