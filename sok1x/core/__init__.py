@@ -20,5 +20,5 @@ Rooms:
     frameworks          what TensorFlow, Keras and Horovod must know of them
 
 Everywhere:
-    thread_scope        what holds inside a block, in one thread
+    thread_scope        what holds inside a block, in one thread and those that work for it
 """

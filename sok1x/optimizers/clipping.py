@@ -175,7 +175,9 @@ def clip_by_norms(pairs: Sequence[Tuple[Any, Any]], clip_norm: float) -> List[Tu
         norm = tf.sqrt(tf.cast(norm, tf.float64 if values.dtype == tf.float64 else tf.float32))
         # Not by the norm's inverse: a gradient of zeros stays what it is.
         factor = tf.cast(clip_norm / tf.maximum(norm, clip_norm), values.dtype)
-        pairs[i] = _like(gradient, values * factor), variable
+        clipped = values * factor
+        shard_gradients.keep_marks(values, clipped)  # the norm is all ranks'
+        pairs[i] = _like(gradient, clipped), variable
     return pairs
 
 

@@ -9,13 +9,13 @@ import tensorflow.compat.v1 as tf
 from sok1x.core.eagerly import function_marks
 from sok1x.core.frameworks import keras3, loss_scaling, newer_optimizers
 from sok1x.core.options.given_numbers import is_number
-from sok1x.core.thread_scope import ThreadScope
+from sok1x.core.thread_scope import followed
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2, Variable
 from sok1x.graph_ops.operations import embedding
 from sok1x.optimizers import branched_steps, clipping, gradients, keras_clips, summed_before, unfit
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 
-_prepared = ThreadScope()  # its value is the optimizer whose gradients are
+_prepared = followed()  # its value is the optimizer whose gradients are
 
 
 def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = None) -> Any:
@@ -178,7 +178,7 @@ def apply_prepared(optimizer: Any, pairs: Any, *args: Any, **kwargs: Any) -> Any
 
 @contextlib.contextmanager
 def prepared(optimizer: Any, grads_and_vars: Any) -> Iterator[List[Tuple[Any, Any]]]:
-    """Inside, in this thread, a Keras optimizer's `apply_gradients` has nothing left to communicate.
+    """Inside, in all threads of a step, a Keras optimizer's `apply_gradients` has nothing left to communicate.
 
     Args:
         optimizer: of tf.keras.optimizers, made by `DistributedOptimizer`.

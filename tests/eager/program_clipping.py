@@ -12,6 +12,8 @@ import tensorflow as tf
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
+from sok1x.optimizers import clipping  # noqa: E402
+from sok1x.optimizers import gradients as averaging  # noqa: E402
 
 KERAS = tf.keras.optimizers
 KEYS, LIMIT = 6, 1.0
@@ -174,6 +176,14 @@ def check_refused(step, words):
         raise AssertionError("{}: no error: {}".format(step, words))
 
 
+def check_known_as_summed(model):
+    """Clipped by its own norm a gradient is still one that the ranks have summed, and not to be summed once more."""
+    summed = averaging.average([(tf.constant([3.0, 4.0]), model.kernel)], False)
+    (clipped, kernel), = clipping.clip_by_norms(summed, LIMIT)
+    (again, _), = averaging.average([(clipped, kernel)], False)
+    np.testing.assert_array_equal(again, clipped)
+
+
 def main():
     sok.init()
     world = launch.current()
@@ -205,6 +215,7 @@ def main():
         for step, words, made in refused:
             check_refused(bound(step, Model(world, made())), words)
     regularized_inside(Model(world, sok.DistributedOptimizer(sgd(0.5, global_clipnorm=LIMIT), average=False)))
+    check_known_as_summed(model)
     # What has no table's gradient, or takes each row for itself, is TensorFlow's as ever.
     np.testing.assert_allclose(tf.clip_by_global_norm([tf.constant([3.0, 4.0])], 1.0)[0][0], [0.6, 0.8], rtol=1e-6)
     tf.clip_by_norm(model.gradients()[0], LIMIT, axes=[1])

@@ -55,6 +55,33 @@ def trained(strategy, made, in_function, seed):
     return [np.array(losses), rows(variables[0]), rows(variables[1]), kernel.numpy()]
 
 
+def scaled(strategy, made, distributed, in_function, world):
+    """What is left of steps whose loss is scaled, and which the last rank cannot take twice, for its table alone."""
+    with scope(strategy):
+        layer = sok.All2AllDenseEmbedding(2 * KEYS, DIM, SLOTS, 1, embedding_initializer="ones")
+        kernel = tf.Variable(np.linspace(1, 2, DIM, dtype=np.float32))
+        optimizer = tf.keras.mixed_precision.LossScaleOptimizer(
+            sok.DistributedOptimizer(made(), average=False) if distributed else made(), initial_scale=64,
+            dynamic_growth_steps=2)
+    variables = [layer.embedding_variable, kernel]
+
+    def step(keys, factor):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(keys, training=True)) * factor + tf.reduce_sum(kernel ** 2)
+            loss = optimizer.get_scaled_loss(loss)
+        optimizer.apply_gradients(zip(optimizer.get_unscaled_gradients(tape.gradient(loss, variables)), variables))
+
+    def run(keys, factor):
+        return step(keys, factor) if strategy is None else strategy.run(step, args=(keys, factor))
+
+    call, keys = tf.function(run) if in_function else run, np.full([2, SLOTS, 1], world.rank)  # a row of this rank's
+    for number in range(6):
+        is_bad = number in (1, 3) and world.rank == world.size - 1
+        call(tf.constant(keys, tf.int64), tf.constant(np.inf if is_bad else 0.5, tf.float32))
+    assert float(tf.convert_to_tensor(optimizer.loss_scale)) == 32, optimizer.loss_scale  # two halvings, one doubling
+    return [rows(variables[0]), kernel.numpy(), optimizer.iterations.numpy()]
+
+
 def fitted(strategy, seed):
     """What Keras has made of a model that was compiled in the scope."""
     tf.keras.utils.set_random_seed(1)
@@ -95,6 +122,11 @@ def main(seed):
     seed += world.rank
     for strategy, optimizer, in_function in STEPS:
         expect_equal(trained(None, optimizer, False, seed), trained(strategy(), optimizer, in_function, seed))
+    for number, made in enumerate([lambda: KERAS.SGD(0.1), lambda: KERAS.legacy.SGD(0.1),
+                                   lambda: KERAS.SGD(0.1, clipnorm=0.5), lambda: KERAS.legacy.SGD(0.1, clipnorm=0.5)]):
+        for distributed in (False, True) if number < 2 else (True,):
+            expect_equal(*[scaled(strategy, made, distributed, number % 2 == 0, world)
+                           for strategy in (None, tf.distribute.MirroredStrategy([CPU]))])
     expect_equal(fitted(None, seed), fitted(tf.distribute.MirroredStrategy([CPU]), seed))
     check_refused(tf.distribute.MirroredStrategy([CPU, "/cpu:1"]))
     print("rank", world.rank, "ok")

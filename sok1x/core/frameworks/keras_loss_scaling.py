@@ -10,13 +10,13 @@ from typing import Any, Callable, List
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.frameworks import wrapping
-from sok1x.core.thread_scope import ThreadScope
+from sok1x.core.thread_scope import followed, following
 from sok1x.graph_ops.bridge import tensorflow_versions
-from sok1x.graph_ops.bridge.tensorflow_versions import keras_loss_scale
+from sok1x.graph_ops.bridge.tensorflow_versions import keras_loss_scale, mirrored_strategy
 from sok1x.graph_ops.gradients import shard_gradients
 from sok1x.graph_ops.operations import finite
 
-_agreeing = ThreadScope()
+_agreeing = followed()
 
 
 def watch() -> None:
@@ -32,6 +32,17 @@ def watch() -> None:
     for kind in (keras_loss_scale.LossScaleOptimizer, keras_loss_scale.LossScaleOptimizerV3):
         wrapping.wrap(kind, "apply_gradients", _agreed_steps)
         wrapping.wrap(kind, "get_unscaled_gradients", _marks_kept)
+    # In a mirrored strategy a step, its question and its branch have a thread each, of which one works at a time.
+    wrapping.wrap(mirrored_strategy.distribute_lib.ReplicaContextBase, "merge_call", _in_its_thread)
+    wrapping.wrap(mirrored_strategy.MirroredExtended, "_call_for_each_replica", _in_its_thread)
+
+
+def _in_its_thread(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Of what has another thread call a function, and waits for it."""
+    def call(self: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return stock(self, following(function), *args, **kwargs)
+
+    return call
 
 
 def _on_all_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:
