@@ -235,6 +235,26 @@ def check_under_creators(optimizer, random, folder):
     expect_equal(model, twin, what)
 
 
+def check_older_weights(put_back, in_function):
+    """Weights of an optimizer from before its table has grown: slots keep the rows that have come since."""
+    table, optimizer = TABLES["growing"](), tf.keras.optimizers.Adam(0.1)
+
+    def step(first, count):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.nn.embedding_lookup(table, tf.range(first, first + count, dtype=tf.int64)))
+        optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+
+    step(0, 4)
+    older = [one.numpy() for one in optimizer.variables]
+    step(100, 50)
+    newer = [one.numpy() for one in optimizer.variables]
+    (tf.function(put_back) if in_function else put_back)(optimizer, older)
+    for before, after, found in zip(older[1:], newer[1:], optimizer.variables[1:]):
+        assert len(before) < len(after), (before.shape, after.shape)
+        np.testing.assert_array_equal(found, np.concatenate([before, after[len(before):]]))
+    step(100, 60)
+
+
 def main(seed, folder):
     sok.init()
     world, random = launch.current(), np.random.RandomState(seed)
@@ -252,6 +272,12 @@ def main(seed, folder):
     for optimizer in ("adagrad", "keras adam", "wrapped adagrad"):
         for table in sorted(TABLES):
             check_alone(optimizer, table, random, folder)
+    for in_function, put_back in ((False, lambda optimizer, weights: optimizer.set_weights(weights)), (
+            False, lambda optimizer, weights: optimizer.load_own_variables(
+                {str(place): value for place, value in enumerate(weights)})), (
+            True, lambda optimizer, weights: [one.assign(value) for one, value in zip(
+                optimizer.variables, weights)][:0])):
+        check_older_weights(put_back, in_function)
     for optimizer in ("adagrad", "adam"):
         check_one_after_the_other(optimizer, random, folder)
         check_under_creators(optimizer, random, folder)

@@ -5,7 +5,7 @@ that grows nobody knows that when the graph is built (growing_shape.py). All row
 whatever the optimizer (TensorFlow's begin with 0, 0.1 or 1): it is read off what the optimizer says, and an op of ours
 makes the initial value of it. Growth gives the same number to new rows.
 """
-from typing import Any, Callable, Dict, Iterable, Optional
+from typing import Any, Callable, Dict, Iterable, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -55,8 +55,8 @@ def slot_of(variable: Any) -> Any:
     return None if found is None else found[1]
 
 
-def assigned(variable: Any, value: Any, name: Optional[str]) -> Optional[tf.Operation]:
-    """An op that assigns a slot of a table that grows as a whole: see graph_ops/stores/slot_values.py.
+def assigned(variable: Any, value: Any, name: Optional[str]) -> Tuple[bool, Optional[tf.Operation]]:
+    """Assigns a slot of a table that grows as a whole: see graph_ops/stores/slot_values.py.
 
     Args:
         variable: any variable.
@@ -64,7 +64,8 @@ def assigned(variable: Any, value: Any, name: Optional[str]) -> Optional[tf.Oper
         name: of the op.
 
     Returns:
-        A tf.Operation; None for any other variable.
+        (whether this has been done here, the op that does it); eagerly there is no op. Of any other variable
+        (False, None).
 
     Raises:
         ValueError: the value has another shape, or the table has a cache.
@@ -74,18 +75,18 @@ def assigned(variable: Any, value: Any, name: Optional[str]) -> Optional[tf.Oper
         >>> from sok1x.core.tables import growing_slots
         >>> with tf.Graph().as_default():
         ...     variable = tf.get_variable("weights", [4], use_resource=True)
-        ...     growing_slots.assigned(variable, [1.0, 2.0, 3.0, 4.0], None) is None
-        True
+        ...     growing_slots.assigned(variable, [1.0, 2.0, 3.0, 4.0], None)
+        (False, None)
     """
     found = getattr(variable, _GROWS_WITH, None)
     if found is None:
-        return None
+        return False, None
     cached_wholes.refuse(variable, found[0], "assign")
     value = tf.convert_to_tensor(value, variable.dtype.base_dtype)
     variable.shape.assert_is_compatible_with(value.shape)
     if tf.executing_eagerly() and int(value.shape[0]) > int(tf.shape(variable.read_value())[0]):
-        return None  # Keras loads an optimizer before the table, with whose rows `fit` comes
-    return slot_values.assign(found[0], found[1], variable.handle, value, name or "assign_slot")
+        return False, None  # Keras loads an optimizer before the table, with whose rows `fit` comes
+    return True, slot_values.assign(found[0], found[1], variable.handle, value, name or "assign_slot")
 
 
 class _Made:

@@ -114,8 +114,8 @@ class ShardVariable(ResourceVariable):
             return tf.no_op(name=name or "kept_by_its_rank")
         cached_wholes.refuse_replacing(self, "assign")
         with tf.control_dependencies(self._checks_of_whole(value)), self._assign_dependencies():
-            assigned = growing_slots.assigned(self, value, name)
-            if assigned is not None:
+            done, assigned = growing_slots.assigned(self, value, name)
+            if done:
                 return self._lazy_read(assigned) if read_value else assigned
             return super().assign(value, use_locking=use_locking, name=name, read_value=read_value)
 
