@@ -4,7 +4,7 @@ from typing import Any, Dict, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.frameworks import keras3
-from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, NewKerasOptimizer
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, NewKerasOptimizer, Variable
 from sok1x.optimizers import unfit
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
 from sok1x.optimizers.slots_of_tables import SlotsOfTables
@@ -15,6 +15,7 @@ _KERAS: Any = {"_slots": dict, "_slot_names": list, "_weights": list, "_iteratio
 _NEW_KERAS: Any = {"_variables": list, "_built": bool, "_index_dict": dict, "_iterations": lambda: None}
 # How tf.train.Checkpoint knows what belongs to an object: by attributes that begin so.
 _TRACKING = ("_unconditional_", "_update_uid", "_name_based_", "_self_")
+_RATE = "_current_learning_rate"  # a newer Keras optimizer's: what its schedule says of its own step, assigned at each
 _SHARED = "_hypers_created"  # Keras: whether the numbers in `_hyper`, which both have, have become variables
 GIVEN = "_sok1x_given"  # the attribute of the new one that has the given one
 
@@ -68,7 +69,16 @@ def with_own_state(optimizer: Any) -> Any:
         for name, make in states.items():
             setattr(twin, name, make())  # lists as a tf.train.Checkpoint knows them
         twin._create_iteration_variable()
+        if _RATE in vars(optimizer):
+            vars(twin)[_RATE] = _rate_of(optimizer._learning_rate)  # which no tf.train.Checkpoint needs
     return twin
+
+
+def _rate_of(schedule: Any) -> Any:
+    """A variable of what a schedule says of the first step: Keras asks it by `iterations`, initialized or not yet."""
+    with tf.init_scope():
+        rate = tf.convert_to_tensor(schedule(tf.zeros([], tf.int64)))
+        return Variable(rate, name=_RATE[1:], dtype=rate.dtype, trainable=False)
 
 
 _classes: Dict[type, type] = {}
@@ -92,7 +102,7 @@ class OwnState(SlotsOfTables):
         if name.startswith("__"):
             return super().__getattribute__(name)
         own = object.__getattribute__(self, "__dict__")
-        if name not in own and not name.startswith(_TRACKING):
+        if name not in own and name != _RATE and not name.startswith(_TRACKING):
             given = vars(own[GIVEN])
             if name in given:
                 return given[name]

@@ -89,12 +89,14 @@ class OptimizerWrapper(Trackable):
         if not pairs:
             raise ValueError("OptimizerWrapper.apply_gradients: got no gradient for any variable: {}".format(
                 ", ".join(str(getattr(variable, "name", variable)) for _, variable in every) or "no variables at all"))
+        # Keras' newer ones have slots of what their first step names, with a gradient or without, and of nothing else.
+        named = every if newer_optimizers.is_one(self._own) and not self._own._built else pairs
         if isinstance(self._own, tf.train.Optimizer):
             step = self._own.apply_gradients(pairs, global_step=global_step, name=name)
         elif global_step is None:
-            step = self._own.apply_gradients(pairs, name=name)
+            step = self._own.apply_gradients(named, name=name)
         else:
-            with tf.control_dependencies([self._own.apply_gradients(pairs)]):
+            with tf.control_dependencies([self._own.apply_gradients(named)]):
                 step = tf.assign_add(global_step, tf.ones_like(global_step), name=name).op
         self._prepare_dumps([variable for _, variable in pairs])
         return step

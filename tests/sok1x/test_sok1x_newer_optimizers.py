@@ -157,6 +157,52 @@ def test_steps_that_keras_has_xla_compile_beside_a_gpu(wrap, seed):
             assert (np.array(run.run(alone)) == 0.75).all()
 
 
+def test_a_wrapped_schedule_tells_each_the_rate_of_its_own_steps():
+    """The two shared the variable that either assigns at each step, in whatever order."""
+    class Falling(tf.keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return tf.where(tf.cast(step, tf.int64) < 1000, 1.0, 0.125)
+
+    with graph():
+        table = sok.EmbeddingVariable(rows=4, dim=2, use_hashtable=False, initializer="zeros")
+        dense = [tf.Variable(tf.zeros([4, 2]), use_resource=True) for _ in range(30)]
+        optimizer = tf.compat.v2.keras.optimizers.SGD(Falling())
+        wrapped = sok.OptimizerWrapper(optimizer)
+        steps = [wrapped.apply_gradients([(tf.ones([4, 2]), table)]),
+                 optimizer.apply_gradients([(tf.ones([4, 2]), one) for one in dense])]
+        with session(initialize=False) as run:
+            run.run([optimizer.iterations.initializer])
+            run.run(tf.global_variables_initializer())
+            assert run.run(wrapped.lr) == 1
+            run.run(optimizer.iterations.assign(1000))
+            for number in range(1, 101):
+                run.run(steps)
+                rows, weights = run.run([table, dense])
+                assert (rows == -number).all() and (np.array(weights) == -number / 8).all(), number
+            assert run.run([wrapped.lr, optimizer.learning_rate]) == [1, 0.125]
+
+
+def test_a_variable_whose_first_gradients_are_none():
+    """Wrapped as TensorFlow's: the first step makes the slots of all variables that it names."""
+    with graph():
+        ours = [sok.EmbeddingVariable(rows=4, dim=2, use_hashtable=False, initializer="ones") for _ in range(2)]
+        stock = [tf.Variable(tf.ones([4, 2]), use_resource=True) for _ in range(2)]
+        wrapped = sok.OptimizerWrapper(tf.compat.v2.keras.optimizers.SGD(0.1, momentum=0.9))
+        plain, count, given = tf.compat.v2.keras.optimizers.SGD(0.1, momentum=0.9), tf.train.create_global_step(), \
+            [tf.ones([4, 2]), None]
+        first = [wrapped.apply_gradients(zip(given, ours), global_step=count), plain.apply_gradients(zip(given, stock))]
+        assert wrapped.trains(ours[0]) and not wrapped.trains(ours[1])
+        both = [optimizer.apply_gradients([(tf.ones([4, 2]), one) for one in variables])
+                for optimizer, variables in ((wrapped, ours), (plain, stock))]
+        assert wrapped.trains(ours[1])
+        with session() as run:
+            for step in (first, both, both):
+                run.run(step)
+            for one, other in zip(*run.run([ours, stock])):
+                np.testing.assert_allclose(one, other, rtol=1e-6)
+            assert run.run(count) == 1
+
+
 @pytest.mark.parametrize("table", [dict(use_hashtable=True), dict(rows=None, use_hashtable=True), dict()],
                          ids=["hashed", "growing", "by number"])
 def test_what_reads_rows_reads_those_that_the_lookup_has_made(table, seed):
