@@ -4,14 +4,12 @@ import datetime
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 
-from sok1x import launch
 from sok1x.checkpoint.session.talk import Talk, talk
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.options import given_tables
 from sok1x.core.tables import sessions
-from sok1x.graph_ops.bridge.executor import INIT_FIRST
+from sok1x.graph_ops.bridge import joined
 from sok1x.graph_ops.stores.step_times import EVERY
 
 __all__ = ["incremental_model_dump"]
@@ -88,8 +86,7 @@ def incremental_model_dump(variables: Any, utc_datetime: Any, sess: Any = None, 
     """
     tables = given_tables.tables(_FUNCTION + ": variables", variables)
     times = _times(utc_datetime, len(tables))
-    if launch.current() is None:
-        raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
+    joined.world()
     session = sessions.session_of(_FUNCTION, tables[0].graph, sess) if tables else None
     ranks = talk()
     mine: List[_Dump] = []

@@ -53,6 +53,7 @@ From TensorFlow's threads to ours (C++):
     bridge_named      eager variables, by names that we give them
 
 The executor's thread:
+    joined            whether there are ranks to run it among
     executor          takes requests in, announces them, runs them in the order that all ranks have
     asked             what other threads have it do between requests
     op_functions      the functions of the op library, typed

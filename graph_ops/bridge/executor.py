@@ -18,17 +18,13 @@ from sok1x.graph_ops.bridge.asked import Asked
 from sok1x.graph_ops.bridge.calls import Calls
 from sok1x.graph_ops.bridge.contexts import Contexts, on_end
 from sok1x.graph_ops.bridge.errors import CANCELLED, FAILED_PRECONDITION, INTERNAL, CallError, status_of
+from sok1x.graph_ops.bridge.joined import INIT_FIRST
 from sok1x.launch import launcher
 from sok1x.launch.lines import print_line
 
 _LAST = (1 << 62, 0)  # after all places in a plan
 # How many requests are taken out of the queue at a time.
 _MOST_AT_ONCE = 512
-
-INIT_FIRST = (
-    "sok1x has not been initialized: run the op made by sok1x.Init(global_batch_size=...) first, also before variable "
-    "initializers, as in sess.run(sok1x.Init(global_batch_size=...)); with MonitoredTrainingSession add "
-    "sok1x.InitHook(global_batch_size=...) to its hooks; or call sok1x.init() at the program's start")
 
 # How long to wait for the leader's word at most between two turns of the loop, which keeps the clocks.
 _WORD_MICROSECONDS = 1000

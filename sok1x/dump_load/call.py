@@ -4,7 +4,6 @@ from typing import Any, Callable, Dict, List, NamedTuple, Set
 
 import tensorflow.compat.v1 as tf
 
-from sok1x import launch
 from sok1x.checkpoint.session.talk import Talk, talk
 from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
@@ -14,7 +13,7 @@ from sok1x.core.options import given_tables
 from sok1x.core.tables import sessions
 from sok1x.dump_load import layout, transfers
 from sok1x.dump_load.transfers import TableTransfers
-from sok1x.graph_ops.bridge.executor import INIT_FIRST
+from sok1x.graph_ops.bridge import joined
 from sok1x.optimizers.sgd import SGD
 from sok1x.optimizers.wrapper import OptimizerWrapper
 
@@ -58,8 +57,7 @@ def checked(function: str, path: Any, variables: Any, optimizer: Any, session: A
             raise ValueError("{}: optimizer: got a {} that has not trained '{}'; call its apply_gradients with it "
                              "before, or its build([variable])".format(
                                  function, type(optimizer).__name__, variable.table.name))
-    if launch.current() is None:
-        raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
+    joined.world()
     found = sessions.session_of(function, given[0].graph, session)
     tables = [transfers.of(variable, optimizer) for variable in given]
     for table in tables:

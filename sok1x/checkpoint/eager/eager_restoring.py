@@ -17,7 +17,7 @@ from sok1x.core.eagerly import eager, eager_slots
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.tables import shard_variable
 from sok1x.core.thread_scope import ThreadScope
-from sok1x.graph_ops.bridge.executor import INIT_FIRST
+from sok1x.graph_ops.bridge import joined
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects
 from sok1x.graph_ops.stores.step_at import time_of_restore
 
@@ -38,8 +38,7 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
         if not (place.has_tables or place.error and ours):
             return stock(self, save_path, options)
         rank, ranks = eager_places.here()
-        if launch.current() is None:
-            raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
+        joined.world()
         if ranks == 1:
             _prefix_of([place])
             return _load(stock, self, save_path, options)

@@ -16,7 +16,6 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 import tensorflow.compat.v1 as tf
 
-from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.files import prefixes, urls
 from sok1x.checkpoint.savers import (
@@ -39,7 +38,7 @@ from sok1x.checkpoint.session.talk import talk
 from sok1x.core.frameworks import wrapping
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.tables import sessions
-from sok1x.graph_ops.bridge.executor import INIT_FIRST
+from sok1x.graph_ops.bridge import joined
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, training_util
 from sok1x.graph_ops.stores import clock
 
@@ -75,7 +74,7 @@ class TableSaver(tf.train.Saver):
              meta_graph_suffix: str = "meta", write_meta_graph: bool = True, write_state: bool = True,
              strip_default_attrs: bool = False, save_debug_info: bool = False) -> Any:
         """As `tf.train.Saver.save`. Raises CheckpointError, on all ranks, where one of them cannot."""
-        world = _world()
+        world = joined.world()
         if world.size > 1 and not write_state and save_path.endswith(_OF_SAVED_MODEL):
             raise CheckpointError("A SavedModel cannot be written on {} ranks, {}: each has only its own rows. Restore "
                                   "the checkpoint on one rank, and write it there.".format(world.size, save_path))
@@ -121,7 +120,7 @@ class TableSaver(tf.train.Saver):
 
         Slots of a table's optimizer that this Saver does not hold begin anew: the table's keys have other rows now.
         """
-        world = _world()
+        world = joined.world()
         if save_path is None:
             raise ValueError("Can't load save_path when it is None.")
         place = place_of(urls.absolute(str(save_path)))
@@ -187,7 +186,7 @@ class TableSaver(tf.train.Saver):
 
     def _expect_whole(self, what: str) -> None:
         if self._held.complaint is not None:
-            several = _world().size > 1
+            several = joined.world().size > 1
             raise CheckpointError("A tf.train.Saver cannot {} tables {} where {}: {}.".format(
                 what, "on several ranks" if several else "with a cache, or in a folder of sok1x's files,",
                 self._held.complaint, whose_shards.TOGETHER if several else whose_shards.OF_ALL))
@@ -275,10 +274,3 @@ def _watched(build: Callable[..., None]) -> Callable[..., None]:
             self._prepare(held)
 
     return watched_build
-
-
-def _world() -> Any:
-    world = launch.current()
-    if world is None:
-        raise tf.errors.FailedPreconditionError(None, None, INIT_FIRST)
-    return world
