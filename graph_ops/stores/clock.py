@@ -56,11 +56,11 @@ def step_inputs() -> Tuple[bool, List[tf.Tensor]]:
 
 def _global_step() -> Optional[tf.Tensor]:
     """The value of the graph's global step, or None where it has none."""
-    found = None if is_eager_outside() else _global_step_of(tf.get_default_graph())
+    found = None if is_eager_outside() else global_step_of(tf.get_default_graph())
     return None if found is None else tf.convert_to_tensor(found)
 
 
-def _global_step_of(graph: tf.Graph) -> Any:
+def global_step_of(graph: tf.Graph) -> Any:
     """A graph's global step, or None.
 
     Not `tf.train.get_global_step`: that takes any tensor of this name, one that must be fed too.
@@ -81,7 +81,7 @@ def _outermost(graph: tf.Graph) -> tf.Graph:
 
 def is_global_step(variable: Any) -> bool:
     """Whether a variable is the default graph's global step."""
-    return _global_step_of(tf.get_default_graph()) is variable
+    return global_step_of(tf.get_default_graph()) is variable
 
 
 def tell_step() -> tf.Operation:
@@ -114,7 +114,7 @@ def tell_outside(session: Any) -> None:
 def step_outside(graph: tf.Graph, session: Any) -> int:
     """The step of what changes now, in no step of a program's, by the graph's global step; 0 where nothing says it, or
     tables do not go by it: it has been made later than what trains them."""
-    found = None if _counts(graph) else _global_step_of(graph)
+    found = None if _counts(graph) else global_step_of(graph)
     try:
         return 0 if found is None else int(session.run(found)) + 1
     except (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError):  # it has no value, or must be fed

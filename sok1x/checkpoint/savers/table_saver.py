@@ -194,7 +194,7 @@ class TableSaver(tf.train.Saver):
     def _step(self, session: tf.Session, global_step: Optional[int]) -> int:
         """The step for the manifest; equal on all ranks, or rank 0's."""
         if global_step is None:
-            variable = clock._global_step_of(session.graph)
+            variable = clock.global_step_of(session.graph)
             try:
                 global_step = 0 if variable is None else int(session.run(variable))
             except (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError):  # no value, or must be fed
