@@ -70,10 +70,12 @@ def _guarded(decision: Any, name: str, what: str, build: Callable[[Any], Any]) -
     with tf.name_scope(name):
         decides = tf.identity(decision, name="decides")  # a node of its own, which can be made to wait
     steps: List[str] = []
-    with function_marks.branches.entered(steps):
+    needs_others = not function_marks.needs_no_others.value
+    with function_marks.branches.entered(steps), function_marks.needs_no_others.entered(False):
         made = build(decides)
-    if steps:
+    if steps and needs_others:
         branches.guard_step_in_function(steps[0], decides.op, what)
+    if steps:
         function_marks.note_step(steps[0])  # the branch around this one has it, too
     return made
 

@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core.eagerly import eager
 from sok1x.core.frameworks import wrapping
-from sok1x.core.thread_scope import ThreadScope
+from sok1x.core.thread_scope import ThreadScope, followed
 from sok1x.graph_ops.bridge.tensorflow_versions import concrete_function, nest
 from sok1x.graph_ops.gradients import shard_gradients
 
@@ -39,6 +39,8 @@ _REFUSED = "_sok1x_refused_inputs"  # [_Refused]
 _STEP = "_sok1x_step"  # the name of a variable that an optimizer's step in it moves
 
 branches = ThreadScope()  # its value: a list, of such names in the branches that are being built as functions
+# Inside, the next branch is chosen by what is equal on all ranks, or by a rank for itself alone: none need ask others.
+needs_no_others = followed()
 
 
 def watch() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Callable, List
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core.eagerly import function_marks
 from sok1x.core.frameworks import wrapping
 from sok1x.core.thread_scope import followed, following
 from sok1x.graph_ops.bridge import tensorflow_versions
@@ -74,7 +75,9 @@ def _agreed_steps(stock: Callable[..., Any]) -> Callable[..., Any]:
         pairs = list(grads_and_vars)
         distributed = hasattr(self._optimizer, "_sok1x_averages")
         if not distributed and not any(hasattr(variable, "table") for _, variable in pairs):
-            return stock(self, pairs, *args, **kwargs)
+            # Whether these are finite all ranks see alike, where they are of all; else each trains for itself.
+            with function_marks.needs_no_others.entered():
+                return stock(self, pairs, *args, **kwargs)
         with contextlib.ExitStack() as stack:
             if distributed:  # nothing is left to communicate in a step that may be skipped
                 from sok1x.optimizers import distributed_optimizer  # which needs this module
