@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--folder", default=os.path.join(tempfile.gettempdir(), "sok2_tf2_get_started"),
                         help="where to dump to, a folder that all ranks see")
     args = parser.parse_args()
-    tf.random.set_seed(args.seed)
+    tf.keras.utils.set_random_seed(args.seed)  # Keras draws first weights by a seed of its own
     hvd.init()
     sok.init()
 

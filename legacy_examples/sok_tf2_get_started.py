@@ -42,7 +42,7 @@ def main():
                         help="dense layers begin with the same numbers on every version of TensorFlow")
     args = parser.parse_args()
     hvd.init()
-    tf.random.set_seed(args.seed)
+    tf.keras.utils.set_random_seed(args.seed)  # Keras draws first weights by a seed of its own
 
     sok.Init(global_batch_size=args.global_batch_size)
     model = DemoModel(args.max_vocabulary_size_per_gpu, args.slot_num, args.max_nnz, args.embedding_vec_size,

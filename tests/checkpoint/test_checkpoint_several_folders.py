@@ -21,13 +21,17 @@ class Killed(Exception):
 
 
 def train(steps, hooks=(), best=None, killed=False, **options):
-    """Trains in a session of its own, with a manager for the folder `best`; gives the step at which it has begun."""
+    """Trains in a session of its own, with a manager for the folder `best`; gives the step at which it has begun.
+
+    hooks: some, or what makes them in the graph.
+    """
     model = Model(0, 1, start=False)
     options = dict(dict(log_step_count_steps=None, save_summaries_steps=None, save_checkpoint_secs=None), **options)
     try:
         with model.graph.as_default():
             manager = None if best is None else sok.CheckpointManager(best)
-            with tf.train.MonitoredTrainingSession(hooks=[sok.InitHook(global_batch_size=1)] + list(hooks),
+            made = list(hooks() if callable(hooks) else hooks)
+            with tf.train.MonitoredTrainingSession(hooks=[sok.InitHook(global_batch_size=1)] + made,
                                                    **options) as session:
                 inner = session._tf_sess()
                 begun = int(inner.run(model.number))
@@ -50,6 +54,27 @@ def hook(folder, steps=2):
 
 def listened(folder, steps=2):
     return tf.train.CheckpointSaverHook(str(folder), save_steps=steps, listeners=[sok.CheckpointSaverListener()])
+
+
+@pytest.mark.parametrize("first", ["ours", "tensorflow"])
+def test_a_hook_with_a_new_folder_saves_what_a_later_one_has_restored(first, tmp_path):
+    """The first hook saves as soon as the session begins, before the second one is called."""
+    saved, new = str(tmp_path / "saved"), str(tmp_path / "new")
+    train(5, [hook(saved)])
+
+    def hooks():
+        own = hook(new, 100) if first == "ours" else tf.train.CheckpointSaverHook(
+            new, save_steps=100, saver=tf.train.Saver())
+        return [own, hook(saved, 100)]
+
+    assert train(1, hooks, killed=True, checkpoint_dir=saved) == 5
+    model = Model(0, 1)
+    with model.graph.as_default():
+        if first == "ours":
+            assert sok.CheckpointManager(new).restore(model.session) == 5
+        else:
+            tf.train.Saver().restore(model.session, tf.train.latest_checkpoint(new))
+    model.check(5)
 
 
 def test_a_manager_leaves_the_saver_to_tensorflows_hook(tmp_path):
@@ -126,7 +151,7 @@ def test_tables_of_a_listener_do_not_begin_anew(tmp_path):
     folder = str(tmp_path)
     listener = tf.train.CheckpointSaverHook(folder, save_steps=1, listeners=[sok.CheckpointSaverListener()])
     assert train(2, [listener], checkpoint_dir=folder) == 0
-    with pytest.raises(MismatchError, match="model.ckpt-2 has table"):
+    with pytest.raises(MismatchError, match="model.ckpt-2 has tables alone"):
         train(2, [hook(folder)], checkpoint_dir=folder)
 
 

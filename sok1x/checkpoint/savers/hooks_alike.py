@@ -37,6 +37,18 @@ def expect_hooks_alike(init_hook: Any) -> None:
                 "{}: {}".format(launch.named(rank), ", ".join(one) or "none") for rank, one in enumerate(told))))
 
 
+def restore_before(mine: Any, session: tf.Session) -> None:
+    """Has all hooks of ours in a session restore what they will, each once, before one of its hooks saves.
+
+    Args:
+        mine: the hook that saves, ours or TensorFlow's.
+        session: that calls it.
+    """
+    for hook in hooks_beside(mine) or [mine]:
+        if hasattr(hook, "_restore_in"):
+            hook._restore_in(session)
+
+
 def warn_of_dense_alone(saving: Any) -> None:
     """Warns of hooks of TensorFlow's that save what is in no table to another folder than those of tables.
 

@@ -32,7 +32,7 @@ from sok1x.checkpoint.savers.held import Held, with_keys
 from sok1x.checkpoint.savers.imported_saver import ImportedSaver, has_imported_tables
 from sok1x.checkpoint.savers.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
 from sok1x.checkpoint.session import slots_anew
-from sok1x.checkpoint.session.dense_saver import VariablesSaver, remove_hooks_folder
+from sok1x.checkpoint.session.dense_saver import VariablesSaver, is_half_restored, remove_hooks_folder
 from sok1x.checkpoint.session.tables import TableState, let_leave
 from sok1x.checkpoint.session.talk import talk
 from sok1x.core.frameworks import wrapping
@@ -84,6 +84,10 @@ class TableSaver(tf.train.Saver):
                           "sok.serving.export_saved_model makes one of a checkpoint")
         if world.size > 1:
             ranks_paths.refuse_supervisors_thread(save_path)
+        hook = agreed_timer.calling_hook(self._is_of)
+        if hook is not None and is_half_restored(sess):
+            from sok1x.checkpoint.savers import hooks_alike  # which needs this module
+            hooks_alike.restore_before(hook, sess)
         if global_step is not None:
             global_step = int(global_step if isinstance(global_step, numbers.Integral) else
                               training_util.global_step(sess, global_step))
@@ -97,7 +101,6 @@ class TableSaver(tf.train.Saver):
                                                 save_debug_info=save_debug_info, **options)
 
         if world.size > 1:
-            hook = agreed_timer.calling_hook(self._is_of)
             if hook is not None:
                 agreed_timer.share_clocks(hook, self._talk)
         elif not cached and prefixes.folder_of(prefix) in (None, os.path.dirname(urls.local(prefix))):

@@ -1,6 +1,7 @@
 """TensorFlow's Saver for what is not in shards."""
 import os
 import re
+import weakref
 from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
@@ -44,6 +45,14 @@ class _Builder(saver.BulkSaverBuilder):
     def _AddRestoreOps(self, filename_tensor: Any, saveables: Any, *args: Any, **options: Any) -> Any:
         return super()._AddRestoreOps(filename_tensor, [one for one in saveables if not isinstance(one, _Start)],
                                       *args, **options)
+
+
+_half_restored: Any = weakref.WeakSet()  # sessions in which a DenseSaver has restored what it has
+
+
+def is_half_restored(session: tf.Session) -> bool:
+    """Whether a session has been given what is in no table, and its hooks are to restore the tables, or have."""
+    return session in _half_restored
 
 
 class VariablesSaver(tf.train.Saver):
@@ -178,6 +187,7 @@ class DenseSaver(VariablesSaver):
             self._expect_no_tables(save_path)
         sess.run(self._initialize_shards)
         self.restore_dense(sess, save_path if found is None else dense_prefix(whole))
+        _half_restored.add(sess)
 
     def _expect_no_tables(self, prefix: str) -> None:
         """Raises where TensorFlow's checkpoint has tables in it: they would be lost."""
@@ -200,8 +210,15 @@ class DenseSaver(VariablesSaver):
         if os.path.realpath(folder) in [os.path.realpath(found.folder) for found in last if found is not None]:
             return
         saved = Checkpoint(folder).manifest.tables
+        around = os.path.realpath(os.path.dirname(folder))
         for table in self._tables:
             if former_names.saved_as(table.name, saved, [table.variable]) in saved:
+                if around in [os.path.realpath(directory) for directory in directories]:
+                    raise MismatchError((
+                        "{} has tables alone, as sok.CheckpointSaverListener saves them, and TensorFlow's hook all "
+                        "else beside it: sok.CheckpointSaverHook restores no such checkpoint. Go on with these two; or "
+                        "restore it with tf.train.Saver().restore(session, ...), and save it anew with "
+                        "sok.CheckpointManager.").format(folder))
                 raise MismatchError((
                     "{} has table '{}', and the session's sok.CheckpointSaverHook restores tables from {}, which does "
                     "not have it: they would begin anew. Give the hook the session's checkpoint_dir; or restore it "

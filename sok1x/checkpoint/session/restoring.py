@@ -46,13 +46,13 @@ class Restoring:
         self._prepared = [] if eager.is_on() else [Prepared(table) for table in tables]
 
     def restore(self, session: tf.Session, step: Optional[int] = None,
-                at_least: Optional[int] = None) -> Optional[Restored]:
+                later_than: Optional[int] = None) -> Optional[Restored]:
         """Restores the last complete checkpoint, or that of a step; all ranks call it alike.
 
         Args:
             session: gets the values.
             step: the global step whose checkpoint is wanted, equal on all ranks; None is the last.
-            at_least: a checkpoint of an earlier step is found and not restored; equal on all ranks.
+            later_than: a checkpoint of this step, or an earlier one, is found and not restored; equal on all ranks.
 
         Returns:
             What was restored, or found; None, on all ranks, where there is no checkpoint.
@@ -64,7 +64,7 @@ class Restoring:
         """
         self._ranks.expect_same_step(session, "restore", step)
         found = self._ranks.agree(session, lambda: self._find(step))[0]
-        if found is None or at_least is not None and found[0] < at_least:
+        if found is None or later_than is not None and found[0] <= later_than:
             return None if found is None else Restored(*found)
         return self.restore_folder(session, Restored(*found))
 

@@ -99,6 +99,8 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         super().__init__(checkpoint_dir, save_secs=save_secs, save_steps=save_steps, listeners=listeners)
         self._save_secs, self._save_steps, self._keep = save_secs, save_steps, keep_checkpoint_max
         self._graph: Optional[tf.Graph] = None  # the one that has the ops
+        self._begun: Any = None  # a reference to the session in which it has restored what there is, or found nothing
+        self._has_found = False
         self._summary_writer: Any = None
 
     def begin(self) -> None:
@@ -134,25 +136,35 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds that it cannot be done.
         """
-        # Two jobs that go on from one checkpoint are a mistake, which is better told now than at the first save.
-        self._saving.open(session)
-        another = _restored.get(session)  # equal on all ranks, as what each hook finds is
-        restored = self._restoring.restore(session, at_least=another)
+        hooks_alike.restore_before(self, session)
         step = int(session.run(self._global_step_tensor))
         check_alike("CheckpointSaverHook", self._ranks.agree(session, lambda: self._write_graph(session.graph)))
-        if restored is None:
+        if not self._has_found:
             self._save(session, step)
-        elif another is not None and restored.step < another:
-            tf.logging.info("Going on from step %d, which another hook has restored, and not from %s.", another,
-                            restored.folder)
-        else:
-            _restored[session] = restored.step
-            tf.logging.info("Restored all variables from %s.", restored.folder)
         hooks_alike.warn_of_dense_alone(self)
         if self._signals:
             told_to_end.begun(step)
         self._schedule.started(step)
         self._timer.update_last_triggered_step(step)
+
+    def _restore_in(self, session: tf.Session) -> None:
+        """Restores the last checkpoint, if no other hook of the session has restored one that is as late.
+
+        Once in each session, whoever asks first: what saves before would save tables that have not begun.
+        """
+        if self._begun is not None and self._begun() is session:
+            return
+        # Two jobs that go on from one checkpoint are a mistake, which is better told now than at the first save.
+        self._saving.open(session)
+        another = _restored.get(session)  # equal on all ranks, as what each hook finds is
+        found = self._restoring.restore(session, later_than=another)
+        if found is not None and (another is None or found.step > another):
+            _restored[session] = found.step
+            tf.logging.info("Restored all variables from %s.", found.folder)
+        elif found is not None:
+            tf.logging.info("Going on from step %d, which another hook has restored, and not from %s.", another,
+                            found.folder)
+        self._begun, self._has_found = weakref.ref(session), found is not None
 
     def after_run(self, run_context: tf.train.SessionRunContext, run_values: tf.train.SessionRunValues) -> None:
         """Saves where it is time to; called by the session after each run.
