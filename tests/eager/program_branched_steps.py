@@ -89,6 +89,26 @@ def check_dense_steps(rank):
         assert kernel.numpy().tolist() == [1.0], name
 
 
+def check_scaled_alone(rank, inner):
+    """Keras' loss scaling of a model without tables asks no other rank: one trains alone, then each for itself."""
+    kernel = tf.Variable([1.0])
+    optimizer = tf.keras.mixed_precision.LossScaleOptimizer(inner(0.5))
+
+    @function
+    def step(scale):
+        with tf.GradientTape() as tape:
+            loss = optimizer.get_scaled_loss(tf.reduce_sum(kernel * scale))
+        gradients = optimizer.get_unscaled_gradients(tape.gradient(loss, [kernel]))
+        optimizer.apply_gradients(zip(gradients, [kernel]))
+
+    first = float(optimizer.loss_scale)
+    if rank == 0:
+        step(tf.constant(1.0))
+    step(tf.constant(1.0 if rank == 0 else float("inf")))
+    assert kernel.numpy().tolist() == ([0.0] if rank == 0 else [1.0]), kernel
+    assert float(optimizer.loss_scale) == first / (1 + rank), optimizer.loss_scale
+
+
 def main():
     sok.init()
     rank = launch.current().rank
@@ -96,6 +116,8 @@ def main():
     function(lambda: tf.cond(known, lambda: model.applied([(model.gradients(1.0)[0], model.table)]), lambda: 0))()
     np.testing.assert_array_equal(sok.export(model.table)[1].numpy(), [[0.0]])
     check_dense_steps(rank)
+    for inner in (KERAS.SGD, KERAS.legacy.SGD):
+        check_scaled_alone(rank, inner)
     for kind in KINDS:
         for way in (Model.step, Model.nested):
             model = Model(kind)
