@@ -41,11 +41,11 @@ def restored(session: tf.Session, variables: Iterable[Any]) -> Iterator[None]:
 def noted(session: tf.Session, tables: List[TableState]) -> Iterator[None]:
     """Inside, the session gives these tables other rows, on this rank."""
     steps = ValuesIfAny([table.variable.steps for table in tables])
-    before = [step or 0 for step in steps.read(session)]
+    before = steps.read(session)
     yield
     # A table that was not there may have got its rows alone.
-    ops = [(*table.variable.step_at, step) for table, step, now in zip(tables, before, steps.read(session))
-           if now is not None]
+    after = before if None not in before else steps.read(session)
+    ops = [(*table.variable.step_at, step or 0) for table, step, now in zip(tables, before, after) if now is not None]
     session.run([found for _, found, _ in ops], {time: time_of_restore(step) for time, _, step in ops})
 
 
