@@ -171,6 +171,11 @@ def in_plain_graph() -> bool:
     return not tf.executing_eagerly() and not graph._add_control_dependencies
 
 
+def objects_of(checkpoint: Any) -> List[Any]:
+    """All objects of a `tf.train.Checkpoint` of TensorFlow 2; None has none."""
+    return [] if checkpoint is None else list(checkpoint_objects.util.list_objects(checkpoint._saver._graph_view))
+
+
 def objects_of_status(status: Any) -> List[Any]:
     """All objects of a `tf.train.Checkpoint` whose `restore` has given a status."""
     return list(checkpoint_objects.util.list_objects(status._object_graph_view) if V2 else

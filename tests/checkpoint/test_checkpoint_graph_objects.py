@@ -58,6 +58,13 @@ class Model:
             (self.whole if how == "with slots" else self.alone).restore(path).run_restore_ops(self.session)
 
 
+def trained(run, how, folder):
+    """(a model that has trained three keys, its rows and slots, where it is saved)."""
+    model = Model(run)
+    model.train(0, 1, 2)
+    return model, model.rows(), model.slots(), model.save(how, str(folder / "saved"))
+
+
 WAYS = ["run_restore_ops", "initialize_or_restore", "with slots", "load_weights", "by name"]
 
 
@@ -65,10 +72,7 @@ WAYS = ["run_restore_ops", "initialize_or_restore", "with slots", "load_weights"
 def test_a_restored_table_is_another(how, tmp_path):
     sok.init()
     with tf.Graph().as_default(), tf.Session() as run:
-        model = Model(run)
-        model.train(0, 1, 2)
-        saved, slots = model.rows(), model.slots()
-        path = model.save(how, str(tmp_path / "saved"))
+        model, saved, slots, path = trained(run, how, tmp_path)
         for _ in range(2):
             model.train(100, 2)
             model.train(101, 102)
@@ -97,10 +101,7 @@ def test_a_new_session_is_restored_as_ever(how, tmp_path):
     """Slots that another Saver has restored stay."""
     sok.init()
     with tf.Graph().as_default(), tf.Session() as run:
-        model = Model(run)
-        model.train(0, 1, 2)
-        saved, slots = model.rows(), model.slots()
-        path = model.save(how, str(tmp_path / "saved"))
+        model, saved, slots, path = trained(run, how, tmp_path)
         others = tf.train.Checkpoint(slot=model.slot)
         apart = others.write(str(tmp_path / "slots"), session=run)
         with tf.Session() as again:

@@ -17,7 +17,7 @@ from sok1x.checkpoint.session.talk import talk
 from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.tables import shard_variable
-from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable, checkpoint_objects
+from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable, objects_of
 
 _STEPS, _REST = "sok1x_steps", "rest"
 
@@ -117,7 +117,7 @@ class _Dense:
 
     def tables(self) -> List[Any]:
         """Those that there were, and what `rest` has got since: layers make theirs when they are called."""
-        self._take(one for one in self._objects() if isinstance(one, EmbeddingVariable))
+        self._take(one for one in objects_of(self._rest) if isinstance(one, EmbeddingVariable))
         return list(self._variables.values())
 
     def _take(self, variables: Iterable[Any]) -> None:
@@ -128,10 +128,6 @@ class _Dense:
                 self._variables[name] = variable
                 with tf.init_scope():
                     steps[_key(name)] = tf.Variable(0, dtype=tf.int64, trainable=False)
-
-    def _objects(self) -> List[Any]:
-        """All that `rest` has."""
-        return [] if self._rest is None else checkpoint_objects.util.list_objects(self._rest._saver._graph_view)
 
     bytes = 0  # of what it writes: unknown before
 
@@ -169,7 +165,7 @@ class _Dense:
         for name, variable in self._variables.items():
             variable.steps.assign(getattr(self._whole, _STEPS)[_key(name)].read_value())
         steps = [variable.steps for variable in self._variables.values()]
-        object_rest.warn_of_lacking(prefix, status, graph_rest.dense_of(self._objects(), steps))
+        object_rest.warn_of_lacking(prefix, status, graph_rest.dense_of(objects_of(self._rest), steps))
 
     def _of_graph(self, prefix: str) -> Any:
         return graph_rest.GraphRest(prefix, self._rest, self._variables.values())

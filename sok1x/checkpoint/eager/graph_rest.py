@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.files import former_names
 from sok1x.core.tables.shard_variable import ShardVariable
-from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, checkpoint_objects
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, checkpoint_objects, objects_of
 
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _MOST_NAMED = 8  # names in a message
@@ -34,7 +34,7 @@ class GraphRest:
 
     def __init__(self, prefix: str, rest: Any, tables: Iterable[Any]) -> None:
         self._prefix, self._rest, self._tables = prefix, rest, list(tables)
-        objects = [] if rest is None else checkpoint_objects.util.list_objects(rest._saver._graph_view)
+        objects = objects_of(rest)
         self._optimizers = {str(getattr(one, "_name", None) or getattr(one, "name", "")) for one in objects
                             if isinstance(one, KERAS_OPTIMIZERS + (tf.train.Optimizer,))}
         self._variables = dense_of(objects, [table.steps for table in self._tables])

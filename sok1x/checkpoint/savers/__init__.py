@@ -13,6 +13,8 @@ Savers:
     ranks_paths        which paths ranks may give to their Savers: one, or each its own
     whose_shards       what a rank of several saved for itself, told from one rank's whole run
     values_if_any      variables of which a session may not have all yet
+    saved_names        the name under which a Saver saves, and what may stand there
+    saved_only         what is saved, and restored to nothing
     caches             what TensorFlow alone cannot save: tables with a cache
     keras_weights      `save_weights` and `load_weights`
 

@@ -1,5 +1,4 @@
 """Savers that are made of a SaverDef, as `tf.train.Saver.from_proto` does, in a graph with tables of its program."""
-import numbers
 from typing import Any, List, Set
 
 import tensorflow.compat.v1 as tf
@@ -7,11 +6,10 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import prefixes
-from sok1x.checkpoint.savers import caches, restored_tables
+from sok1x.checkpoint.savers import caches, restored_tables, saved_names
 from sok1x.checkpoint.session.tables import let_leave, tables_of
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.tables import sessions
-from sok1x.graph_ops.bridge.tensorflow_versions import training_util
 
 _INSTEAD = "Make a Saver of the variables, as tf.train.Saver() is, or use sok.CheckpointManager"
 
@@ -30,15 +28,9 @@ class DefinedSaver(tf.train.Saver):
         """As `tf.train.Saver.save`. Raises CheckpointError on several ranks, where a table has a cache, and where
         another checkpoint would be restored in place of this one."""
         self._expect_known("save")
-        if global_step is not None:
-            global_step = int(global_step if isinstance(global_step, numbers.Integral) else
-                              training_util.global_step(sess, global_step))
-        prefix = save_path if global_step is None else "{}-{}".format(save_path, global_step)
-        if prefixes.folder_of(prefix) is not None:
-            raise CheckpointError(
-                "A tf.train.Saver of a SaverDef cannot save tables to {}: there is a folder of sok1x's files, of an "
-                "earlier save, which would be restored in its place. Save to another path, or remove the folder."
-                .format(prefix))
+        global_step = saved_names.step_of(sess, global_step)
+        saved_names.expect_no_folder("A tf.train.Saver of a SaverDef cannot save tables",
+                                     saved_names.prefix_of(self, save_path, global_step))
         let_leave(sess, filter(_is_table, self.held))
         return super().save(sess, save_path, global_step, *arguments, **options)
 

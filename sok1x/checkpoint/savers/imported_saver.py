@@ -1,5 +1,4 @@
 """Savers of graphs that `tf.train.import_meta_graph` has made: their tables are known to TensorFlow alone."""
-import numbers
 from typing import Any
 
 import tensorflow.compat.v1 as tf
@@ -7,11 +6,10 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import prefixes
-from sok1x.checkpoint.savers import caches
+from sok1x.checkpoint.savers import caches, saved_names
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.tables import sessions
-from sok1x.graph_ops.bridge.tensorflow_versions import training_util
 
 
 class ImportedSaver(tf.train.Saver):
@@ -30,15 +28,10 @@ class ImportedSaver(tf.train.Saver):
         _expect_one_rank("save")
         caches.refuse(caches.of_imported(sess.graph), "A tf.train.Saver cannot save an imported graph",
                       "Build the model by its program instead of tf.train.import_meta_graph")
-        if global_step is not None:
-            global_step = int(global_step if isinstance(global_step, numbers.Integral) else
-                              training_util.global_step(sess, global_step))
-        prefix = save_path if global_step is None else "{}-{}".format(save_path, global_step)
-        if not self.chosen and prefixes.folder_of(prefix) is not None:
-            raise CheckpointError(
-                "A tf.train.Saver cannot save an imported graph to {}: there is a folder of sok1x's files, of an "
-                "earlier save, which would be restored in its place. Save to another path, or remove the folder."
-                .format(prefix))
+        global_step = saved_names.step_of(sess, global_step)
+        if not self.chosen:
+            saved_names.expect_no_folder("A tf.train.Saver cannot save an imported graph",
+                                         saved_names.prefix_of(self, save_path, global_step))
         return super().save(sess, save_path, global_step, *arguments, **options)
 
     def restore(self, sess: Any, save_path: Any) -> None:

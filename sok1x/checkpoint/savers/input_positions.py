@@ -12,7 +12,7 @@ from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core import alike
 from sok1x.core.frameworks import wrapping
-from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects
+from sok1x.graph_ops.bridge.tensorflow_versions import objects_of
 
 
 def among(saveables: Iterable[Any]) -> List[str]:
@@ -24,8 +24,7 @@ def among(saveables: Iterable[Any]) -> List[str]:
 
 def of_checkpoint(checkpoint: Any) -> List[str]:
     """Of a `tf.train.Checkpoint` in eager execution, the types of the iterators that it has; None has none."""
-    objects = [] if checkpoint is None else checkpoint_objects.util.list_objects(checkpoint._saver._graph_view)
-    return [type(one).__name__ for one in objects if isinstance(one, tf.compat.v2.data.Iterator)]
+    return [type(one).__name__ for one in objects_of(checkpoint) if isinstance(one, tf.compat.v2.data.Iterator)]
 
 
 def refuse(iterators: List[str]) -> None:

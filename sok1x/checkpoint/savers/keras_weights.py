@@ -14,15 +14,11 @@ from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.files import prefixes
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.savers import caches
+from sok1x.checkpoint.savers.saved_only import SavedOnly
 from sok1x.checkpoint.session.dense_saver import dense_prefix
 from sok1x.core.frameworks import wrapping
 from sok1x.core.tables.shard_variable import ShardVariable
-from sok1x.graph_ops.bridge.tensorflow_versions import (
-    KERAS_LOADERS,
-    KERAS_MODELS,
-    KERAS_WRITERS,
-    saveable_object,
-)
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_LOADERS, KERAS_MODELS, KERAS_WRITERS
 
 _savers: Any = weakref.WeakKeyDictionary()  # model -> its Savers
 # What is saved besides: the names of the model's weights, and of the optimizer's, in their order.
@@ -161,19 +157,6 @@ def _cached(model: Any) -> List[str]:
     return caches.among(model.weights) if _has_tables(model) else []
 
 
-class _Order(saveable_object.SaveableObject):
-    """The names of what is saved, among the variables of a Saver: the same in every session."""
-
-    def __init__(self, names: List[List[str]]) -> None:
-        with tf.device("/cpu:0"):
-            value = tf.constant(json.dumps(names))
-        super().__init__(value, [saveable_object.SaveSpec(value, "", _ORDER, tf.string)], _ORDER)
-
-    def restore(self, restored_tensors: Any, restored_shapes: Any) -> Any:
-        """Nothing."""
-        return tf.no_op()
-
-
 def _saver(model: Any, named: Optional[Dict[str, Any]] = None) -> tf.train.Saver:
     """A Saver of a model's weights and its optimizer's, and of the names of these; or of some with other names."""
     weights = list(model.weights)
@@ -187,7 +170,8 @@ def _saver(model: Any, named: Optional[Dict[str, Any]] = None) -> tf.train.Saver
             if named is None:
                 named = {one.op.name: one for one in both}
                 names_of = [[one.op.name for one in part] for part in (weights, both[len(weights):])]
-                named[_ORDER] = _Order(names_of)
+                with tf.device("/cpu:0"):
+                    named[_ORDER] = SavedOnly(tf.constant(json.dumps(names_of)), _ORDER)  # the same in every session
             known[1][names] = tf.train.Saver(named, max_to_keep=None)
     return known[1][names]
 

@@ -10,7 +10,6 @@ afterwards looked at, and one that holds tables becomes a `TableSaver`, the same
 import contextlib
 import copy
 import functools
-import numbers
 import os
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 
@@ -24,6 +23,7 @@ from sok1x.checkpoint.savers import (
     one_rank,
     ranks_paths,
     restored_tables,
+    saved_names,
     unheld_tables,
     whose_shards,
 )
@@ -31,6 +31,7 @@ from sok1x.checkpoint.savers.defined_saver import DefinedSaver, held_by
 from sok1x.checkpoint.savers.held import Held, with_keys
 from sok1x.checkpoint.savers.imported_saver import ImportedSaver, has_imported_tables
 from sok1x.checkpoint.savers.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
+from sok1x.checkpoint.savers.saved_only import SavedOnly
 from sok1x.checkpoint.session import slots_anew
 from sok1x.checkpoint.session.dense_saver import VariablesSaver, is_half_restored, remove_hooks_folder
 from sok1x.checkpoint.session.tables import TableState, let_leave
@@ -39,7 +40,8 @@ from sok1x.core.frameworks import wrapping
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.tables import sessions
 from sok1x.graph_ops.bridge import joined
-from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management, training_util
+from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management
+from sok1x.graph_ops.operations.rank_and_ranks import rank_and_ranks
 from sok1x.graph_ops.stores import clock
 
 _OF_SAVED_MODEL = os.path.join("variables", "variables")
@@ -55,7 +57,7 @@ class TableSaver(tf.train.Saver):
             dense = VariablesSaver(held.dense)
             self._saving = PrefixSaving(held.tables, dense, self._talk)
             self._restoring = PrefixRestoring(held.tables, dense, self._talk)
-            mark = whose_shards.Mark()
+            mark = SavedOnly(rank_and_ranks(), one_rank.MARK)
             marked = dict(self._var_list, **{one_rank.MARK: mark}) if isinstance(self._var_list, dict) \
                 else list(self._var_list) + [mark]
             self._marked = _PlainSaver(marked, sharded=self._sharded)
@@ -88,10 +90,8 @@ class TableSaver(tf.train.Saver):
         if hook is not None and is_half_restored(sess):
             from sok1x.checkpoint.savers import hooks_alike  # which needs this module
             hooks_alike.restore_before(hook, sess)
-        if global_step is not None:
-            global_step = int(global_step if isinstance(global_step, numbers.Integral) else
-                              training_util.global_step(sess, global_step))
-        prefix = self._prefix_of(save_path, global_step)
+        global_step = saved_names.step_of(sess, global_step)
+        prefix = saved_names.prefix_of(self, save_path, global_step)
         options = dict(latest_filename=latest_filename, write_meta_graph=write_meta_graph, write_state=write_state,
                        strip_default_attrs=strip_default_attrs)
 
@@ -203,12 +203,6 @@ class TableSaver(tf.train.Saver):
             except (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError):  # no value, or must be fed
                 global_step = 0
         return max(0, int(global_step))
-
-    def _prefix_of(self, save_path: str, global_step: Optional[int]) -> str:
-        if global_step is None:
-            return save_path
-        return "{}-{:08d}".format(save_path, global_step) if self._pad_step_number else \
-            "{}-{:d}".format(save_path, global_step)
 
     @contextlib.contextmanager
     def _with_mark(self) -> Iterator[None]:

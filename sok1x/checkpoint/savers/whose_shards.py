@@ -1,31 +1,15 @@
 """Whose shards a checkpoint of TensorFlow's alone has: what a rank of several saved for itself, or one rank's all."""
 from typing import Any, List
 
-import tensorflow.compat.v1 as tf
-
 from sok1x import launch
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.files import former_names
 from sok1x.checkpoint.savers import caches, one_rank
 from sok1x.checkpoint.savers.prefix_saving import Place
 from sok1x.checkpoint.session.tables import TableState
-from sok1x.graph_ops.bridge.tensorflow_versions import saveable_object
-from sok1x.graph_ops.operations.rank_and_ranks import rank_and_ranks
 
 OF_ALL = "call sok.CheckpointManager, or a tf.train.Saver of all variables"
 TOGETHER = OF_ALL + ", on all ranks with one path"
-
-
-class Mark(saveable_object.SaveableObject):
-    """Which rank of how many saves, among the variables of a Saver."""
-
-    def __init__(self) -> None:
-        value = rank_and_ranks()
-        super().__init__(value, [saveable_object.SaveSpec(value, "", one_rank.MARK, tf.int64)], one_rank.MARK)
-
-    def restore(self, restored_tensors: Any, restored_shapes: Any) -> Any:
-        """Nothing."""
-        return tf.no_op()
 
 
 def are_one_ranks(places: List[Place], world: Any, tables: List[TableState]) -> bool:
