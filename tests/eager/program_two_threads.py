@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import tensorflow as tf
+from mpi4py import MPI
 
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
@@ -49,8 +50,10 @@ def main():
                    for name, target, keys in (("train", step, [0, 1, 2 + rank]), ("score", look, [4, 5, 6 + rank]))}
         order = ["train", "score"][::1 if rank == 0 else -1]
         threads[order[0]].start()
+        MPI.COMM_WORLD.Barrier()  # a rank that is late would find the other's second
         threads[order[0]].join(1.0)  # it waits for the other rank, whose first is another
         assert threads[order[0]].is_alive()
+        MPI.COMM_WORLD.Barrier()
         threads[order[1]].start()
         for thread in threads.values():
             thread.join()

@@ -175,6 +175,9 @@ def test_names_of_files_and_what_is_none(tmp_path):
     assert timeline.main(["merge", str(tmp_path / "all.json"), str(tmp_path / "missing")]) == 1
 
 
+NOT_JOINED = types.SimpleNamespace(current=lambda: None)  # of_bridge alone sees it: this process may have an executor
+
+
 class Library:
     """A bridge that has noted `count` runs, of which nothing is known."""
 
@@ -194,7 +197,7 @@ class Library:
 
 def test_a_process_that_has_run_nothing_leaves_a_ranks_file_alone(tmp_path, monkeypatch):
     """A rank's child has its environment, and so the name of its file."""
-    monkeypatch.setattr(of_bridge.launch, "current", lambda: None)
+    monkeypatch.setattr(of_bridge, "launch", NOT_JOINED)
     path = str(tmp_path / "t-{rank}.json")
     with open(path.format(rank=0), "w") as file:
         file.write("a rank's")
@@ -208,12 +211,13 @@ def test_a_process_that_has_run_nothing_leaves_a_ranks_file_alone(tmp_path, monk
 
 def test_a_thread_that_has_waited_for_the_end_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(of_bridge, "_launched", lambda: (0, 1))
-    monkeypatch.setattr(of_bridge.launch, "current", lambda: None)
+    monkeypatch.setattr(of_bridge, "launch", NOT_JOINED)
     library = Library(1)
     writer = of_bridge.Writer(library, str(tmp_path / "t.json"))
     writer.end()
     written = timeline.read(str(tmp_path / "t.json"))
-    monkeypatch.setattr(of_bridge.launch, "current", lambda: types.SimpleNamespace(rank=0, size=1))
+    joined = types.SimpleNamespace(rank=0, size=1)
+    monkeypatch.setattr(of_bridge, "launch", types.SimpleNamespace(current=lambda: joined))
     library.count = 1
     writer.write()  # as the thread does that was about to, when the end took the lock
     assert timeline.read(str(tmp_path / "t.json")) == written and library.count == 1
@@ -221,7 +225,7 @@ def test_a_thread_that_has_waited_for_the_end_writes_nothing(tmp_path, monkeypat
 
 def test_what_cannot_be_written_is_said_with_its_path(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(of_bridge, "_launched", lambda: (3, 4))
-    monkeypatch.setattr(of_bridge.launch, "current", lambda: None)
+    monkeypatch.setattr(of_bridge, "launch", NOT_JOINED)
     (tmp_path / "t.3.json").mkdir()
     library = Library(1)
     of_bridge.Writer(library, str(tmp_path / "t.json")).end()

@@ -73,7 +73,8 @@ def test_one_rank_updates_with_the_changes_of_all(model, tmp_path, monkeypatch):
     world = types.SimpleNamespace(size=2, rank=1)
     path = sok.serving.update_saved_model(model, str(tmp_path / "2"), evicted={"t": KEYS[:1]})
     for current, words in ((None, "as one with the next number.$"), (world, "On several ranks one of them alone")):
-        monkeypatch.setattr(updating.launch, "current", lambda current=current: current)
+        launch = types.SimpleNamespace(current=lambda current=current: current)
+        monkeypatch.setattr(updating, "launch", launch)  # the executor of this process asks its own
         with pytest.raises(WriteError, match="it is there already; .*{}".format(words)):
             sok.serving.update_saved_model(model, path, evicted={"t": KEYS[1:2]})
 

@@ -4,7 +4,6 @@ import types
 import numpy as np
 import pytest
 
-from sok1x import launch
 from sok1x.core.frameworks import weights_owner
 
 TABLE = types.SimpleNamespace(index=[object()], table=types.SimpleNamespace(name="ads"))
@@ -17,8 +16,13 @@ def index(rows):
     return made
 
 
+def in_world(monkeypatch, world):
+    """To this module alone: the process may have an executor, which asks its launch too."""
+    monkeypatch.setattr(weights_owner, "launch", types.SimpleNamespace(current=lambda: world))
+
+
 def on(monkeypatch, rank, size):
-    monkeypatch.setattr(launch, "current", lambda: types.SimpleNamespace(rank=rank, size=size))
+    in_world(monkeypatch, types.SimpleNamespace(rank=rank, size=size))
 
 
 def noted(values):
@@ -56,7 +60,7 @@ def test_what_has_no_note(monkeypatch):
     for rows in (0, 5, 8):
         assert (expected([np.ones(3), index(rows)])[1] == index(rows)).all()
     assert (noted([np.ones(3), index(8)])[1] == index(8)).all()
-    monkeypatch.setattr(launch, "current", lambda: None)
+    in_world(monkeypatch, None)
     assert (noted([np.ones(3), index(5)])[1] == index(5)).all()
 
 
