@@ -1,0 +1,142 @@
+"""Benchmarks of this folder on two TensorFlows in turn: what ours takes on the second, divided by that on the first.
+
+    python benchmarks/two_tensorflows.py                         what `make bench` measures on the CPU, shortened,
+                                                                 with .venv's python and .venv-2.15's; prints tables and
+                                                                 writes results/two_tensorflows_cpu.json
+    python benchmarks/two_tensorflows.py embedding.py --ranks 1  one of them alone, with arguments of its own
+    python benchmarks/two_tensorflows.py --pythons FIRST SECOND --name two_tensorflows_gpu gpu_scaling.py --staged 0
+
+A benchmark runs as a whole in each round with the one and with the other, the order turned around from round to round,
+so that both meet the machine as it is. A figure of a round is the benchmark's own median (ms; of checkpoints seconds);
+shown are medians over the rounds. Both environments need what was built of the same sources.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import machine
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PEERS = {"stock", "stock columns", "horovod", "dd read", "dd write"}  # sides that are not ours
+CPU = ["embedding.py --repeats 1", "many_tables.py --device cpu --tables 1 26 --rounds 8",
+       "many_tables.py --device cpu --sparse --rounds 4",
+       "optimizers.py --device cpu --modes step --rounds 5", "dlrm.py --device cpu --sides sok1x --rounds 5",
+       "dynamic.py --device cpu", "dcnv2.py --device cpu --batches-in-total 512 --sides group columns --repeats 1",
+       "checkpoint.py --device cpu --rows 2000000", "serving.py --device cpu --rounds 3"]
+_KNOWN = ("ranks", "baseline", "SOK1X_COMMUNICATOR", "layout", "mode", "tables", "ids", "optimizer", "kind", "case",
+          "batch in total", "samples", "name")
+_ENVIRONMENTS = [os.path.join(machine.ROOT, name, "bin", "python") for name in (".venv", ".venv-2.15")]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--pythons", nargs=2, default=_ENVIRONMENTS, metavar="PYTHON",
+                        help="programs that run a file of Python; may be scripts that set an environment first")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--name", default="two_tensorflows_cpu", help="of the JSON file; '' writes none")
+    parser.add_argument("benchmark", nargs=argparse.REMAINDER, help="a file of this folder, and what it is given")
+    return parser.parse_args()
+
+
+def figures(found):
+    """{what was measured, as words: its median} of a benchmark's report, without the sides that are not ours.
+
+    Raises:
+        ValueError: two figures have one name.
+    """
+    named = {}
+    for name, value in _medians(found, ()):
+        if name in named:
+            raise ValueError("two figures of the name '{}': _KNOWN lacks what tells them apart".format(name))
+        named[name] = value
+    return named
+
+
+def _medians(found, path):
+    if isinstance(found, list):
+        for number, entry in enumerate(found):
+            yield from _medians(entry, path + (_words(entry, number),))
+    elif isinstance(found, dict) and "median" in found:
+        yield " ".join(path), found["median"]
+    elif isinstance(found, dict):
+        for name, below in found.items():
+            if name not in PEERS:
+                yield from _medians(below, path + (name,))
+
+
+def _words(entry, number):
+    """What tells an entry of a list from its neighbours: its short values, else its place."""
+    words = [str(entry[name]) for name in _KNOWN if isinstance(entry.get(name), (str, int))] if isinstance(
+        entry, dict) else []
+    return " ".join(words) or str(number)
+
+
+def run(python, benchmark):
+    """The report of one run."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "found")
+        done = subprocess.run([python, os.path.join(HERE, benchmark[0])] + benchmark[1:] + ["--name", path],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+        if done.returncode:
+            sys.exit("{}{} {}: exit code {}".format(done.stdout, python, " ".join(benchmark), done.returncode))
+        with open(path + ".json") as file:
+            return json.load(file)
+
+
+def median(values):
+    values = sorted(values)
+    return (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
+
+
+def compare(rounds):
+    """[what was measured, its medians on both, and of their ratios in each round the median and the ends].
+
+    Args:
+        rounds: [figures on the first, figures on the second] of each.
+
+    Raises:
+        KeyError: a round lacks a figure that the first has.
+    """
+    compared = []
+    for name in rounds[0][0]:
+        both = [[sides[number][name] for sides in rounds] for number in (0, 1)]
+        ratios = [second / first for first, second in zip(*both)]
+        compared.append({"figure": name, "medians": [round(median(values), 4) for values in both], "rounds": both,
+                         "ratio": round(median(ratios), 3), "ratios": [round(min(ratios), 3), round(max(ratios), 3)]})
+    return compared
+
+
+def measure(options, benchmark):
+    """A benchmark's comparison, printed."""
+    measured, rounds = {"benchmark": " ".join(benchmark), "sides": [None, None]}, []
+    for number in range(options.rounds):
+        found = {}
+        for side in (0, 1) if number % 2 == 0 else (1, 0):
+            found[side] = run(options.pythons[side], benchmark)
+            measured["sides"][side] = {name: found[side].get(name) for name in ("versions", "commit", "gpu")}
+        rounds.append([figures(found[0]), figures(found[1])])
+    measured["compared"] = compare(rounds)
+    versions = [side["versions"].get("tensorflow") or side["versions"].get("tensorflow-gpu")
+                for side in measured["sides"]]
+    print("\n{:80}{:>10}{:>10}{:>8}{:>16}".format(measured["benchmark"], *versions, "ratio", "of the rounds"))
+    for line in measured["compared"]:
+        print("{:80}{:>10.3f}{:>10.3f}{:>8.2f}{:>9.2f} to{:>5.2f}".format(
+            line["figure"], *line["medians"], line["ratio"], *line["ratios"]), flush=True)
+    return measured
+
+
+def main():
+    """Measures, prints, writes."""
+    options = parse()
+    report = dict(machine.describe(), benchmarks=[])
+    for benchmark in [options.benchmark] if options.benchmark else [line.split() for line in CPU]:
+        report["benchmarks"].append(measure(options, benchmark))
+        if options.name:
+            machine.write(report, os.path.join(HERE, "results", options.name + ".json"))
+
+
+if __name__ == "__main__":
+    main()
