@@ -21,11 +21,12 @@ import machine
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = {"stock", "stock columns", "horovod", "dd read", "dd write"}  # sides that are not ours
-CPU = ["embedding.py --repeats 1", "many_tables.py --device cpu --tables 1 26 --rounds 8",
-       "many_tables.py --device cpu --sparse --rounds 4",
-       "optimizers.py --device cpu --modes step --rounds 5", "dlrm.py --device cpu --sides sok1x --rounds 5",
-       "dynamic.py --device cpu", "dcnv2.py --device cpu --batches-in-total 512 --sides group columns --repeats 1",
-       "checkpoint.py --device cpu --rows 2000000", "serving.py --device cpu --rounds 3"]
+CPU = ["embedding.py --repeats 1", "many_tables.py --device cpu --layouts uniform --tables 26 --repeats 1",
+       "many_tables.py --device cpu --sparse --optimizers sgd lazyadam --repeats 1 --rounds 4",
+       "dynamic.py --device cpu", "optimizers.py --device cpu --modes step --rounds 5",
+       "dcnv2.py --device cpu --batches-in-total 512 --sides group columns --repeats 1",
+       "dlrm.py --device cpu --sides sok1x --rounds 5", "checkpoint.py --device cpu --rows 2000000",
+       "serving.py --device cpu --rounds 3"]
 _KNOWN = ("ranks", "baseline", "SOK1X_COMMUNICATOR", "layout", "mode", "tables", "ids", "optimizer", "kind", "case",
           "batch in total", "samples", "name")
 _ENVIRONMENTS = [os.path.join(machine.ROOT, name, "bin", "python") for name in (".venv", ".venv-2.15")]
@@ -37,6 +38,7 @@ def parse():
                         help="programs that run a file of Python; may be scripts that set an environment first")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--name", default="two_tensorflows_cpu", help="of the JSON file; '' writes none")
+    parser.add_argument("--add", action="store_true", help="the file keeps what it has of other benchmarks")
     parser.add_argument("benchmark", nargs=argparse.REMAINDER, help="a file of this folder, and what it is given")
     return parser.parse_args()
 
@@ -111,7 +113,7 @@ def compare(rounds):
 
 def measure(options, benchmark):
     """A benchmark's comparison, printed."""
-    measured, rounds = {"benchmark": " ".join(benchmark), "sides": [None, None]}, []
+    measured, rounds = dict(machine.describe(), benchmark=" ".join(benchmark), sides=[None, None]), []
     for number in range(options.rounds):
         found = {}
         for side in (0, 1) if number % 2 == 0 else (1, 0):
@@ -131,11 +133,16 @@ def measure(options, benchmark):
 def main():
     """Measures, prints, writes."""
     options = parse()
-    report = dict(machine.describe(), benchmarks=[])
+    path, report = os.path.join(HERE, "results", options.name + ".json"), {"benchmarks": []}
+    if options.add and options.name:
+        with open(path) as file:
+            report = json.load(file)
     for benchmark in [options.benchmark] if options.benchmark else [line.split() for line in CPU]:
-        report["benchmarks"].append(measure(options, benchmark))
+        measured = measure(options, benchmark)
+        report["benchmarks"] = [one for one in report["benchmarks"] if one["benchmark"] != measured["benchmark"]]
+        report["benchmarks"].append(measured)
         if options.name:
-            machine.write(report, os.path.join(HERE, "results", options.name + ".json"))
+            machine.write(report, path)
 
 
 if __name__ == "__main__":
