@@ -33,3 +33,55 @@ def test_every_case_is_measured(tmp_path):
             assert "whole step" in case["profile"]["library"]
             if ranks == 2:
                 assert 0 < case["bytes"]["sok1x"] < case["bytes"]["sok1x without distinct keys"]
+
+
+_RAN = """
+import sys
+sys.path.insert(0, {folder!r})
+import argparse
+import numpy as np
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+import gpu_sides
+import whole_steps
+from sides import SIDES
+from workload import make_batches
+
+def ran(session, step):
+    found = tf.RunMetadata()
+    session.run(step, options=tf.RunOptions(output_partition_graphs=True), run_metadata=found)
+    print(step.name, *sorted({{node.op for graph in found.partition_graphs for node in graph.node}}), sep=",")
+
+options = dict(samples=8, slots=4, dim=8, vocabulary=64, batches=1, seed=1, exchange="auto")
+for layout in ("dense", "sparse"):
+    batches = make_batches(layout, options, 0)
+    options["keys"] = {{layout: len(batches[0].keys)}}
+    for name in ("stock", "sok1x"):
+        side = SIDES[name](layout, "forward", options, whole_steps.config(), 1)
+        side.select(batches[0])
+        ran(side.session, side.step_op)
+        side.close()
+    given = argparse.Namespace(device_name="/cpu:0", **options)
+    for made in (gpu_sides.Stock, gpu_sides.Sok1x):
+        side = made(layout, batches, ["forward", "top"], given, gpu_sides.session_config())
+        side.select(0)
+        ran(side.session, side.steps["forward"])
+        ran(side.session, side.steps["top"])
+        side.close()
+"""
+
+
+def test_all_of_a_forward_is_run():
+    """Only its end is asked for: TensorFlow must not leave out what has no other effect than its result."""
+    out = subprocess.run([sys.executable, "-c", _RAN.format(folder=os.path.join(ROOT, "benchmarks"))],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=180)
+    assert out.returncode == 0, out.stderr[-4000:]
+    steps = [set(line.split(",")[1:]) for line in out.stdout.splitlines()]
+    assert len(steps) == 12, out.stdout
+    for summed, (stock, ours, gpu_stock, stock_top, gpu_ours, our_top) in zip((False, True), (steps[:6], steps[6:])):
+        for ran in (stock, gpu_stock):
+            assert "SparseSegmentSum" in ran if summed else "ResourceGather" in ran, ran
+            # TensorFlow 2 sums the table's rows up by their numbers, without a copy of them.
+            assert {"ResourceGather", "Unique"} <= ran or ON_TENSORFLOW_2 or not summed, ran
+        assert "Sok1xLookup" in ours and "Sok1xLookup" in gpu_ours
+        assert "Sub" in stock_top and "Sub" in our_top
