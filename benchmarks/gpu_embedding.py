@@ -8,8 +8,8 @@ DistributedEmbedding against tf.nn.embedding_lookup_sparse. Our table has a hash
 inserted by training lookups before. Batches lie in the GPU's memory, and a different one is used for each run.
 
 whole     ms from session.run to its return, which waits for the GPU; both sides in alternating rounds
-kernels   ms in our kernels, clears and copies, in other runs: by CUDA events around each, and by CUPTI's trace, where
-          it is to be had, which adds nothing to a kernel's time and knows TensorFlow's kernels too
+kernels   ms in our kernels, clears and copies, in other runs: by CUPTI's trace, where it is to be had; by CUDA events
+          of those alone that Python launches, which are few: judged is what the trace has
 span      ms on the GPU from the first of these to the last; busy: ms in which at least one ran
 floor     bytes that the case must move (gpu_floors.py), of the actual batches, at the copy bandwidth of the same run
 """
@@ -205,18 +205,17 @@ class Benchmark:
             gpu.deterministic = False
 
     def judge(self):
-        """Ratios to floors, and the targets, by the best clock there is."""
+        """Ratios to floors, and the targets, of what was measured: kernels by the clock that sees all of them."""
         for (layout, mode), case in self.cases.items():
-            recorded = case["kernels"].get("sok1x", {})
-            best = recorded.get("trace") or recorded.get("events")
-            figures = {"kernels": best.get("kernels") if best else None, "whole": case["whole"].get("sok1x")}
+            recorded = gpu_floors.judged(case["kernels"].get("sok1x", {}))
+            figures = {"kernels": recorded.get("kernels"), "whole": case["whole"].get("sok1x")}
             for what, figure in figures.items():
                 if figure and case.get("floor ms"):
                     case[what + " / floor"] = round(figure["median"] / case["floor ms"], 2)
             measured = self.device.gpu is not None and not self.options.tiny
             wanted = gpu_floors.TARGETS.get((layout, mode), {}) if measured else {}
-            case["targets"] = {what: {"ms": ms, "reached": bool(figures[what] and figures[what]["median"] <= ms)}
-                               for what, ms in wanted.items()}
+            case["targets"] = {what: {"ms": ms, "reached": figures[what]["median"] <= ms}
+                               for what, ms in wanted.items() if figures[what]}
 
     def show(self):
         """Prints the tables."""

@@ -24,6 +24,15 @@ HASH_TARGETS = {("find", 0.5): 7.2, ("find", 0.75): 6.6, ("find or insert", 0.5)
 _STATE_ROWS = {"sgd": 2, "lazyadam": 6}
 
 
+def judged(recorded):
+    """Of what was recorded, by the names of clocks, what is held against floors and targets; {} where nothing is.
+
+    CUDA events lie around what Python launches: of the kernels that C++ launches they know nothing.
+    """
+    events = recorded.get("events", {})
+    return recorded.get("trace") or ({} if events.get("clock") == "CUDA events" else events)
+
+
 def case_bytes(mode, facts):
     """Bytes of a case: distinct rows, outputs, in training the gradient and the rows' state read and written."""
     row, outputs = 4 * facts.dim, 4 * facts.dim * facts.bags

@@ -1,4 +1,5 @@
 """The GPU benchmarks run through, here on the host in small sizes; their figures are nobody's business here."""
+import argparse
 import importlib
 import json
 import os
@@ -20,6 +21,12 @@ def run(program, *arguments):
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=300)
     assert out.returncode == 0, out.stderr[-4000:]
     return out.stdout
+
+
+@pytest.fixture
+def benchmark_modules(monkeypatch):
+    """That `import` finds the benchmarks' modules."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +93,26 @@ def test_notes_take_their_figures_from_the_reports(results, tmp_path):
     assert notes.read_text() == text.replace(line, said)
 
 
-def test_floors_are_written_for_the_kernels_as_they_are():
-    sys.path.insert(0, BENCHMARKS)
-    try:
-        import gpu_floors
-    finally:
-        sys.path.remove(BENCHMARKS)
+def test_only_what_sees_all_kernels_is_judged(benchmark_modules):
+    """By events a step of C++'s kernels takes no time."""
+    import gpu_embedding
+    benchmark = object.__new__(gpu_embedding.Benchmark)
+    benchmark.options, benchmark.device = argparse.Namespace(tiny=False), argparse.Namespace(gpu="a GPU")
+    events = {"clock": "CUDA events", "kernels": {"median": 0.0}}
+    trace = {"clock": "CUPTI", "kernels": {"median": 0.9}}
+    for recorded, kernels in (({"events": events}, None), ({"events": events, "trace": trace}, 0.9), ({}, None)):
+        case = {"kernels": {"sok1x": recorded}, "whole": {"sok1x": {"median": 1.8}}, "floor ms": 0.3}
+        benchmark.cases = {("dense", "lazyadam"): case}
+        benchmark.judge()
+        assert case["whole / floor"] == 6.0 and case["targets"]["whole"] == {"ms": 2.0, "reached": True}
+        if kernels is None:
+            assert "kernels / floor" not in case and "kernels" not in case["targets"]
+        else:
+            assert case["kernels / floor"] == 3.0 and case["targets"]["kernels"] == {"ms": 0.75, "reached": False}
+
+
+def test_floors_are_written_for_the_kernels_as_they_are(benchmark_modules):
+    import gpu_floors
     for info in pkgutil.iter_modules(cuda_kernels.__path__):
         if not info.name.startswith("_") and info.name not in ("build_host",):
             importlib.import_module("sok1x.cuda_kernels." + info.name)
