@@ -17,8 +17,9 @@ OPTIMIZERS = {
     "tf.keras Adam": (lambda rate: sok.tf.keras.optimizers.Adam(rate), tf.keras.optimizers.Adam),
     "optimizers.Adam": (lambda rate: sok.optimizers.Adam(rate), tf.keras.optimizers.Adam),
 }
-# Of our kernels those that are the optimizer's step itself.
-FUSED = ("lazy_adam", "adam", "adam_positions", "adam_no_positions")
+# Of our kernels those that are the optimizer's step itself; of these, those that add gradients up as they go.
+WITH_SUMS = ("group_lazy_adam_sums", "group_plain_lazy_adam_sums", "group_sum_update_long")
+FUSED = ("lazy_adam", "group_lazy_adam", "adam", "adam_positions", "adam_no_positions") + WITH_SUMS
 
 
 class _OfOptimizer:
@@ -76,13 +77,14 @@ def make(side, name, layout, batches, modes, options):
                                                  gpu_sides.session_config())
 
 
-def fused_bytes(name, distinct, options):
+def fused_bytes(name, distinct, options, gradients=None):
     """The fewest bytes of the optimizer's step: gradients read; row, m and v read and written, of the rows it moves.
 
-    For an Adam that moves every row it is the pass over the shard alone, whatever the batch.
+    For an Adam that moves every row it is the pass over the shard alone, whatever the batch. gradients: rows of them,
+    where the step adds them up itself; else a distinct key's are one.
     """
     row = 4 * options.dim
-    return 7 * row * distinct if "Lazy" in name else 6 * row * options.vocabulary
+    return row * ((gradients or distinct) + 6 * distinct) if "Lazy" in name else 6 * row * options.vocabulary
 
 
 def distinct_of(batches):
