@@ -16,9 +16,9 @@ growth     a lookup of one new key in a full table of half --growth-rows with La
            bandwidth of the same run; on a GPU the peak of the allocator against the state after it. The lookup has
            run before, without a growth ("ms without" is such a run): a first run is TensorFlow's work
 hybrid     a table of --hybrid-vocabulary rows, all of them in host memory, with a cache of --cache of them, against one
-           of fixed size in the device's memory. Every batch has other keys: --hybrid-warm steps, then as many lookups
-           and steps as --hybrid-steps. Besides: what copies over the bus reach in the same run, the rows that came and
-           went, and the hit rate of an exact LRU that sees the same keys
+           of fixed size in the device's memory. Every batch has other keys: --hybrid-warm steps, then --hybrid-steps
+           that are measured, then as many lookups. Besides: what copies over the bus reach in the same run, the rows
+           that came and went in these steps, and the hit rate of an exact LRU that sees the same keys
 find       keys that are in that cache found in its index, against those of a fixed table of all rows: the kernel alone
 half       half of a table's rows in its cache: an evaluation of --find-keys uniform keys, D = 64, with their rows
 

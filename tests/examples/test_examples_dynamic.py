@@ -10,7 +10,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 def test_every_case_is_measured(tmp_path):
     out = subprocess.run(
         [sys.executable, os.path.join(ROOT, "benchmarks", "dynamic.py"), "--tiny", "--device", "cpu", "--name",
-         str(tmp_path / "small")],
+         str(tmp_path / "small"), "--hybrid-warm", "24", "--hybrid-steps", "14"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=300)
     assert out.returncode == 0, out.stderr[-4000:]
     with open(str(tmp_path / "small.json")) as file:
@@ -25,6 +25,8 @@ def test_every_case_is_measured(tmp_path):
     # Of distinct keys a tenth of the vocabulary has the most popular ones, and what comes goes again.
     moved = hybrid["a step"]
     assert 0 < hybrid["hit rate"] < 1 and abs(hybrid["hit rate"] - hybrid["hit rate of an exact LRU"]) < 0.1
-    assert 0 < moved["fetched"] < 64 and 0 < moved["written back"] < 64
+    assert 0 < moved["fetched"] < 64
+    # Behind steps alone: what leaves the cache has been trained, all of it.
+    assert 0.95 * moved["fetched"] <= moved["written back"] <= moved["fetched"]
     # Rows, m and v of D = 8 floats, stamps, 16 bytes for each of the index's slots, which are twice as many in the end.
     assert growth["bytes after"] > 4096 * (3 * 8 * 4 + 8)
