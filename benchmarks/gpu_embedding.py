@@ -25,6 +25,8 @@ import gpu_trace
 import numpy as np
 from workload import make_batches
 
+from sok1x.cuda_kernels import group_steps
+
 MODES = ("forward", "forward training", "sgd", "lazyadam")
 _STOCK_SECONDS = 3.0  # for one case of the stock side, which can be a hundred times slower
 _TINY = {"samples": 16, "slots": 4, "dim": 8, "vocabulary": 4096, "batches": 3, "rounds": 2, "steps": 2, "recorded": 3,
@@ -175,6 +177,7 @@ class Benchmark:
             trace = gpu_trace.Trace()
             self.report["trace by"] = trace.cupti
             self.record_all("trace", trace, ("sok1x", "stock"))
+            self.trace_deterministic(trace)
         except gpu_trace.TraceMissing as error:
             self.report["no trace"] = str(error)
             print("no trace: {}".format(error))
@@ -185,24 +188,41 @@ class Benchmark:
         if gpu is None or gpu.deterministic:
             return
         try:
-            for (layout, mode), case in self.cases.items():
-                if mode not in ("sgd", "lazyadam"):
-                    continue
+            for (layout, mode), case in self._trained():
                 side, found = self.sides[layout, "sok1x"], {True: [], False: []}
                 for round_number in range(options.rounds):
-                    for gpu.deterministic in (True, False) if round_number % 2 else (False, True):
+                    for ordered in (True, False) if round_number % 2 else (False, True):
+                        _set_deterministic(gpu, ordered)
                         for step in range(options.steps):
                             side.select(step % options.batches)
                             began = time.perf_counter()
                             side.run(mode)
                             if step:  # the first has to get its memory
-                                found[gpu.deterministic].append((time.perf_counter() - began) * 1e3)
+                                found[ordered].append((time.perf_counter() - began) * 1e3)
                 case["deterministic"] = {"whole": gpu_report.summary(found[True]),
                                          "whole without": gpu_report.summary(found[False])}
-                gpu.deterministic = True
+                _set_deterministic(gpu, True)
                 self.record(layout, mode, "sok1x", "deterministic", None, min(8, options.recorded))
         finally:
-            gpu.deterministic = False
+            _set_deterministic(gpu, False)
+
+    def trace_deterministic(self, trace):
+        """The kernels of `deterministic`'s runs. Where they are the others', its figures say nothing: it raises."""
+        for (layout, mode), case in self._trained():
+            if "deterministic" not in case:
+                continue
+            try:
+                _set_deterministic(self.device.gpu, True)
+                self.record(layout, mode, "sok1x", "deterministic trace", trace, min(8, self.options.recorded))
+            finally:
+                _set_deterministic(self.device.gpu, False)
+            ran = [{row["kernel"] for row in case["kernels"]["sok1x"][clock]["by kernel"]}
+                   for clock in ("trace", "deterministic trace")]
+            if ran[0] == ran[1]:
+                raise RuntimeError("{} {}: a deterministic step has the kernels of any other".format(layout, mode))
+
+    def _trained(self):
+        return [(of, case) for of, case in self.cases.items() if of[1] in ("sgd", "lazyadam")]
 
     def judge(self):
         """Ratios to floors, and the targets, of what was measured: kernels by the clock that sees all of them."""
@@ -241,6 +261,13 @@ class Benchmark:
             if best.get("by kernel"):
                 print("\n{} {}, by {}".format(case["layout"], case["mode"], best["clock"]))
                 gpu_report.show_kernels(best["by kernel"])
+
+
+def _set_deterministic(gpu, ordered):
+    """Has both of a GPU's users know: Python, and C++, which is told where it asks for the GPU, once."""
+    gpu.deterministic = ordered
+    with gpu.active():
+        group_steps.device(gpu)
 
 
 def _cell(value):

@@ -1,5 +1,6 @@
 """The GPU benchmarks run through, here on the host in small sizes; their figures are nobody's business here."""
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -10,7 +11,7 @@ import sys
 import pytest
 
 from sok1x import cuda_kernels
-from sok1x.cuda_kernels import backend
+from sok1x.cuda_kernels import backend, group_steps
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BENCHMARKS = os.path.join(ROOT, "benchmarks")
@@ -109,6 +110,43 @@ def test_only_what_sees_all_kernels_is_judged(benchmark_modules):
             assert "kernels / floor" not in case and "kernels" not in case["targets"]
         else:
             assert case["kernels / floor"] == 3.0 and case["targets"]["kernels"] == {"ms": 0.75, "reached": False}
+
+
+class _Gpu:
+    """What C++ knows of a GPU, `seen`, beside the attribute that Python has."""
+
+    deterministic = False
+
+    def __init__(self):
+        self.seen = group_steps.GroupDevice()
+
+    def active(self):
+        return contextlib.nullcontext()
+
+
+def test_deterministic_runs_are_so_for_cpp_too(benchmark_modules, monkeypatch):
+    """Its steps ask for the GPU once, when they are set up."""
+    import gpu_embedding
+    gpu, ran = _Gpu(), {True: [], False: []}
+    monkeypatch.setattr(group_steps, "_devices", {gpu: argparse.Namespace(made=gpu.seen)})
+    benchmark = object.__new__(gpu_embedding.Benchmark)
+    benchmark.options = argparse.Namespace(rounds=2, steps=3, batches=2, recorded=4)
+    benchmark.device, benchmark.cases = argparse.Namespace(gpu=gpu), {("dense", "sgd"): {}}
+    benchmark.sides = {("dense", "sok1x"): argparse.Namespace(
+        select=lambda number: None, run=lambda mode: ran[gpu.deterministic].append(gpu.seen.deterministic))}
+    kernels = {"trace": "sums", "deterministic trace": "sums"}
+    benchmark.record = lambda *given: ran[True].append(gpu.seen.deterministic)
+    benchmark.deterministic()
+    assert ran == {True: 7 * [1], False: 6 * [0]} and not gpu.deterministic and not gpu.seen.deterministic
+    case = benchmark.cases["dense", "sgd"]
+    assert case["deterministic"]["whole"]["count"] == case["deterministic"]["whole without"]["count"] == 4
+    # What it costs is not measured where no other kernels run.
+    case["kernels"] = {"sok1x": {clock: {"by kernel": [{"kernel": name}]} for clock, name in kernels.items()}}
+    with pytest.raises(RuntimeError, match="dense sgd: a deterministic step has the kernels of any other"):
+        benchmark.trace_deterministic(None)
+    assert ran[True][-1] == 1 and not gpu.deterministic and not gpu.seen.deterministic
+    case["kernels"]["sok1x"]["deterministic trace"]["by kernel"][0]["kernel"] = "sums in order"
+    benchmark.trace_deterministic(None)
 
 
 def test_floors_are_written_for_the_kernels_as_they_are(benchmark_modules):
