@@ -63,11 +63,6 @@ class Run:
             until = max(until, launch.end)
         return spent
 
-    @property
-    def idle(self):
-        """The share of its wall time in which nothing is known to have run."""
-        return max(0.0, 1.0 - self.busy / self.wall)
-
 
 def total(launches):
     """ms of launches."""

@@ -10,10 +10,10 @@ session.run to its return on the slowest rank, after a barrier; efficiency is th
 exchange   ms in exchanges between ranks, in runs of their own: by CUDA events around each, and NCCL's kernels by
            CUPTI's trace, where that is to be had. A rank that comes early waits for the others in it: the rank with
            the least shows what the exchange itself takes.
-idle       share of session.run in which the GPU runs nothing: no kernel of ours, TensorFlow's or NCCL's (one that waits
-           for other ranks runs), and no copy. By CUPTI's trace, of the very runs that it records, which take somewhat
-           longer than those that are timed; without a trace only our kernels and exchanges are known. Of the rank with
-           the most.
+idle       share of session.run, as it is timed, in which the GPU runs nothing: no kernel of ours, TensorFlow's or NCCL's
+           (one that waits for other ranks runs), and no copy. What runs is known by CUPTI's trace, of runs of their own:
+           these take longer, but what they run takes the hardware as long. Without a trace only what Python launches
+           and exchanges is known. Of the rank with the most.
 bytes      what a rank gives to others in a step, and what it would give if every key travelled, as often as it
            occurs: 8 bytes to its owner, its row back, its gradient, unless the rank owns it itself
 """
@@ -72,6 +72,8 @@ def measure(options, report, ranks, communicator, devices):
         times = gpu_report.summary(case.pop("times"))
         case["ms"] = times
         case["samples/s"] = int(options.samples * ranks / (times["median"] / 1e3))
+        for recorded in case["recorded"].values():
+            recorded["idle"] = [round(max(0.0, 1.0 - busy / times["median"]), 4) for busy in recorded["busy"]]
     report["groups"].append(group)
 
 

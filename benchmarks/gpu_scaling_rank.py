@@ -60,8 +60,8 @@ class Benchmark:
         return np.max(self.ranks.gather(times), axis=0).tolist()
 
     def _record(self, mode, trace):
-        """Medians of each rank: ms in kernels, in exchanges, how many exchanges; ms of session.run, and the share of it
-        in which the GPU is idle. None where a trace fails."""
+        """Medians of each rank: ms in kernels, in exchanges, how many exchanges; ms of session.run, and those in which
+        the GPU runs anything. None where a trace fails."""
         recorder = gpu_recorder.Recorder(self.device, trace, self.communicator)
         runs, failed = [], ""
         for number in range(self.options.recorded + 1):
@@ -79,7 +79,7 @@ class Benchmark:
         found = {"kernels": [run.kernels for run in runs], "span": [run.span for run in runs],
                  "exchange": [gpu_recorder.total(run.exchanges) for run in runs],
                  "exchanges": [len(run.exchanges) for run in runs],
-                 "session.run": [run.wall for run in runs], "idle": [run.idle for run in runs]}
+                 "session.run": [run.wall for run in runs], "busy": [run.busy for run in runs]}
         gathered = self.ranks.gather({name: float(np.median(values)) for name, values in found.items()})
         return dict({name: [round(each[name], 4) for each in gathered] for name in found}, clock=recorder.clock)
 
