@@ -79,7 +79,7 @@ test-gpu-sanitized: env-tests ## Run the kernel tests on a GPU, at small sizes, 
 	@PYTHON=$(CURDIR)/$(PYTHON_ENV) tools/gpu_sanitize.sh $(ARGS)
 
 bench: env-tests ## Measure lookups, many tables, a whole model, growing tables, DCNv2, serving against stock TensorFlow, Horovod and dd; writes benchmarks/results/
-	@$(PYTHON_ENV) benchmarks/embedding.py $(ARGS)
+	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/embedding.py $(ARGS)
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/optimizers.py
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/checkpoint.py
 	@CUDA_VISIBLE_DEVICES= $(PYTHON_ENV) benchmarks/many_tables.py

@@ -68,7 +68,7 @@ def measure(options, ranks):
 
 def run(launcher, options):
     """Starts measure.py and returns what it wrote."""
-    environment = {"SOK1X_NUM_THREADS": str(options["threads"])}
+    environment = {"SOK1X_NUM_THREADS": str(options["threads"]), "CUDA_VISIBLE_DEVICES": ""}  # neither side takes a GPU
     if options["allocator"] == "bfc":
         environment["TF_CPU_ALLOCATOR_USE_BFC"] = "true"
     return jobs.start("measure.py", options, launcher, environment)

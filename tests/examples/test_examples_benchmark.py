@@ -35,6 +35,14 @@ def test_every_case_is_measured(tmp_path):
                 assert 0 < case["bytes"]["sok1x"] < case["bytes"]["sok1x without distinct keys"]
 
 
+def test_no_gpu_is_taken(monkeypatch):
+    """What is measured on the CPU would be placed on a GPU that is there."""
+    monkeypatch.syspath_prepend(os.path.join(ROOT, "benchmarks"))
+    import embedding
+    monkeypatch.setattr(embedding.jobs, "start", lambda *given: given)
+    assert embedding.run([], {"threads": 2, "allocator": "default"})[-1]["CUDA_VISIBLE_DEVICES"] == ""
+
+
 _RAN = """
 import sys
 sys.path.insert(0, {folder!r})
