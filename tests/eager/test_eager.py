@@ -11,13 +11,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_as_tensorflows_own(ranks, seed, tmp_path):
-    finished = run_ranks(ranks, os.path.join(HERE, "program_eager.py"), seed, tmp_path / "dump", timeout=300)
+    finished = run_ranks(ranks, os.path.join(HERE, "program_eager.py"), seed, tmp_path / "dump", timeout=900)
     assert finished.out.count("ok") == ranks
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_tables_that_grow_forget_or_have_a_cache(ranks, seed, tmp_path):
-    finished = run_ranks(ranks, os.path.join(HERE, "program_growing.py"), seed, tmp_path, timeout=300)
+    finished = run_ranks(ranks, os.path.join(HERE, "program_growing.py"), seed, tmp_path, timeout=900)
     assert finished.out.count("ok") == ranks
 
 
@@ -71,19 +71,19 @@ def test_ranks_step_in_a_branch_together():
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_dumps_have_all_rows_that_have_changed(ranks):
-    finished = run_ranks(ranks, os.path.join(HERE, "program_changes.py"), timeout=300)
+    finished = run_ranks(ranks, os.path.join(HERE, "program_changes.py"), timeout=900)
     assert finished.out.count("ok") == ranks
 
 
 def test_checkpoints_on_another_number_of_ranks_horovod_and_loss_scales(seed, tmp_path):
     """Two ranks train and save, one goes on, and two again."""
     for ranks, rounds in ((2, "0"), (1, "1"), (2, "2")):
-        finished = run_ranks(ranks, os.path.join(HERE, "program_saving.py"), seed, tmp_path, rounds, timeout=300)
+        finished = run_ranks(ranks, os.path.join(HERE, "program_saving.py"), seed, tmp_path, rounds, timeout=900)
         assert finished.out.count("ok") == ranks
 
 
 def test_clipping_by_norms_of_all_ranks_rows():
-    finished = run_ranks(2, os.path.join(HERE, "program_clipping.py"), timeout=300)
+    finished = run_ranks(2, os.path.join(HERE, "program_clipping.py"), timeout=900)
     assert finished.out.count("ok") == 2
 
 

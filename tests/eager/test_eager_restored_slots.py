@@ -11,7 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_slots_are_restored_before_the_first_step(ranks, seed, tmp_path):
-    finished = run_ranks(ranks, os.path.join(HERE, "program_restored_slots.py"), seed, tmp_path, timeout=300)
+    finished = run_ranks(ranks, os.path.join(HERE, "program_restored_slots.py"), seed, tmp_path, timeout=900)
     assert finished.out.count("ok") == ranks
 
 

@@ -242,9 +242,12 @@ def stall():
 
 
 def stuck_exchange():
-    """Rank 1's executor is stuck inside an op that all have begun."""
+    """Rank 1's executor is stuck inside an op that all have begun. Given up, if at all, after seconds of this op alone:
+    ranks of a busy machine start seconds apart."""
     world = executor.start_world()
     steps(5, world)
+    if len(sys.argv) > 3:
+        world.coordinator.abort_seconds = float(sys.argv[3])
     trouble()
     executor.exchange(0, work=float(sys.argv[2]) if world.rank == 1 else 0.0)
     say("fine {}".format(world.rank))

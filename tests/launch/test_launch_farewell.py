@@ -92,15 +92,16 @@ def test_mpi_finalised_as_the_program_ends_waits_for_nobody(slow, ours):
         world, ends, others = World(ours), [], []
         first, second = (world.finalize, world.end) if slow is farewell.Farewell.wait else (world.end, world.finalize)
 
-        def meanwhile(others=others, second=second):
+        def meanwhile(others=others, second=second, only=threading.Lock()):
+            if not only.acquire(blocking=False):
+                return  # a line that is come to late: the other has begun
             others.append(begun(second))
             others[0].join(0.2)  # it may wait until this thread goes on
 
         thread = begun(lambda line=line, ends=ends, first=first, meanwhile=meanwhile: ends.append(
             stopped_at(line, slow, first, meanwhile)))
         thread.join(0.5)
-        if not others:  # this line is not come to before the other begins
-            meanwhile()
+        meanwhile()  # if this line is not come to before the other begins
         for one in [thread] + others:
             one.join(SECONDS)
             assert not one.is_alive(), "line {} of {}".format(line, slow.__qualname__)
@@ -136,8 +137,9 @@ def test_after_a_failure_mpi_is_finalised_where_all_do(other, ours):
         assert leader.job_error is not None
         leader.leaving.end(finalises=other == "finalises" and not ours)
     go_on(world)
-    thread.join(0.5)
-    assert thread.is_alive() == (other == "exits" or ours)
+    waits = other == "exits" or ours
+    thread.join(0.5 if waits else SECONDS)
+    assert thread.is_alive() == waits
 
 
 def test_mpi_finalised_after_a_failure_waits_for_the_others_to():
@@ -150,5 +152,5 @@ def test_mpi_finalised_after_a_failure_waits_for_the_others_to():
         wait_until_wanted(world)
         world.job.ranks[0].leaving.end(finalises)
         go_on(world)
-        thread.join(0.5)
+        thread.join(SECONDS if finalises else 0.5)
         assert thread.is_alive() != finalises

@@ -107,7 +107,7 @@ def test_broken_connections_end_all_ranks(stand_in):
 def test_a_killed_rank_ends_all_even_if_the_launcher_does_not(nccl):
     """NCCL may or may not notice; the time that was set is the last resort. Such an mpiexec says 0 whatever happens."""
     launcher = ["mpiexec", "--oversubscribe", "--enable-recovery", "-np", "3"]
-    done = failing(3, "killed", nccl.env(3, SOK1X_ABORT_SECONDS="8"), within=30.0, launcher=launcher)
+    done = failing(3, "killed", nccl.env(3, SOK1X_ABORT_SECONDS="20"), within=60.0, launcher=launcher)
     everyone_said(done, (0, 2), "all_reduce of op 'op0'")
 
 
@@ -132,7 +132,7 @@ def test_a_program_that_fails_while_other_programs_wait_for_it_on_their_gpus(ncc
 def test_an_exchange_that_one_rank_never_joins_is_warned_about_and_given_up(nccl):
     env = nccl.env(2, SOK1X_STALL_SECONDS="1.5", SOK1X_ABORT_SECONDS="4", SOK1X_GRACE_SECONDS="2")
     done = failing(2, "never_joins", env)
-    assert re.search(r"^sok1x: rank 0: all_reduce of op 'op0' has waited [12] s for other", done.err, re.M), str(done)
+    assert re.search(r"^sok1x: rank 0: all_reduce of op 'op0' has waited \d+ s for other", done.err, re.M), str(done)
     assert re.search("rank 0: all_reduce of op 'op0' has waited [4-6] s", done.err), str(done)
     assert "SOK1X_ABORT_SECONDS=4" in done.err, str(done)
 

@@ -164,7 +164,9 @@ def test_an_asynchronous_error_is_told_with_its_op(alone, monkeypatch):
     monkeypatch.setenv("STAND_IN_NCCL_ASYNC", "1")
     alone.op = "some/op"
     sum_of(alone, np.arange(3.0))
-    time.sleep(0.05)
+    until = time.monotonic() + 60
+    while alone.trouble() is None and time.monotonic() < until:  # the stream's thread has it
+        time.sleep(0.01)
     assert alone.trouble() == ("NCCL reports an error in all_reduce of op 'some/op': remote process exited or there "
                                "was a network error")
     alone.abort(LaunchError(INTERNAL, "x"))

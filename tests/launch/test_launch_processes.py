@@ -42,7 +42,7 @@ def test_what_a_rank_has_started_is_not_taken_for_it(tmp_path, way):
     """A rank that ends while its child trains; a child that ends slowly while its rank is yet to train."""
     program = tmp_path / "program.py"
     program.write_text(WITH_CHILDREN)
-    done = run_ranks(2, str(program), way, timeout=60, fresh=True)
+    done = run_ranks(2, str(program), way, timeout=240, fresh=True)
     assert done.out.count("fine") == 2, str(done)
 
 
@@ -67,10 +67,10 @@ def test_who_ends_and_waits_is_seen_off(tmp_path, deaf):
                              universal_newlines=True)
     assert other.stdout.readline() == "ends\n"
     ours = subprocess.run(launched + [SEES_OFF, ENDS.format(deaf=deaf)], env=env, stdout=pipe, stderr=pipe,
-                          universal_newlines=True, timeout=60)
+                          universal_newlines=True, timeout=240)
     assert ours.stderr == "sok1x: rank 3 would wait for the others in MPI_Finalize, and is ended now\n"
     assert ours.stdout == "b'' {}\n".format(-signal.SIGKILL if deaf else 1)
-    out, _ = other.communicate("", timeout=60)
+    out, _ = other.communicate("", timeout=240)
     assert out == "has ended\n" and other.returncode == 0
 
 
@@ -87,5 +87,5 @@ sys.exit(0)
 
 
 def test_a_child_of_a_rank_that_has_given_up_ends_as_it_likes():
-    done = subprocess.run([sys.executable, "-c", GIVES_UP], stdout=subprocess.PIPE, universal_newlines=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", GIVES_UP], stdout=subprocess.PIPE, universal_newlines=True, timeout=240)
     assert (done.returncode, done.stdout) == (1, "the child's code 0\nseen off\n")

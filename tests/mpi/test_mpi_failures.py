@@ -7,10 +7,10 @@ from ranks import run_ranks
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_failures.py")
 # Ranks that have met: but GPUs of a busy machine open seconds apart, and NCCL takes seconds to set them up.
-ABORT_SECONDS = "20" if os.environ.get("SOK1X_TEST_DEVICE") == "gpu" else "4.5"
+ABORT_SECONDS = "20"  # ranks of a busy machine come to sok.Init seconds apart
 
 
-def fail(case, ranks=2, timeout=60, **env):
+def fail(case, ranks=2, timeout=240, **env):
     """Runs a case that must end, non-zero, by `timeout`: on a busy machine half of that is the start of TensorFlow.
 
     Ranks that are not ended sleep for 300 s. Returns what the case wrote.

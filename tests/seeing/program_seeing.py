@@ -134,7 +134,7 @@ def waited():
         else:
             while not os.path.exists(flag + ".0"):
                 time.sleep(0.001)
-            time.sleep(0.1)
+            time.sleep(0.6)
             open(flag + ".{}".format(rank), "w").close()
         return np.arange(4)
 

@@ -67,7 +67,7 @@ def test_of_all_ranks(tmp_path, seed, ranks):
         assert {("dense_lookup.forward", name) for name in ("keys", "rows", "done")} <= kinds
         assert {("dense_lookup.backward", name) for name in ("rows", "done")} <= kinds
         assert "waiting for rank {}".format(rank) not in waits
-        late = [event for event in drawn if event["name"] == "waiting for rank 1" and event["dur"] > 50000]
+        late = [event for event in drawn if event["name"] == "waiting for rank 1" and event["dur"] > 250000]
         assert late or rank != 0
 
     # With TensorFlow's own of the last step, in one file, by one clock; threads of a busy machine note times late.
@@ -78,7 +78,7 @@ def test_of_all_ranks(tmp_path, seed, ranks):
     assert len({event["pid"] for event in events}) >= ranks + 2
     theirs = [event for event in events if event["ph"] == "X" and event["name"] == "Sok1xLookup"]
     ours = [event for event in events if event["ph"] == "X" and event["name"].startswith("late/lookup")]
-    assert theirs and all(any(inside(event, other, slack=50000) for event in ours) for other in theirs[:0] + [max(
+    assert theirs and all(any(inside(event, other, slack=250000) for event in ours) for other in theirs[:0] + [max(
         theirs, key=lambda event: event["dur"])]), (theirs, ours)
 
     # Killed at any moment, a file has all events but the last.
