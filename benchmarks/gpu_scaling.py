@@ -10,8 +10,8 @@ session.run to its return on the slowest rank, after a barrier; efficiency is th
 exchange   ms in exchanges between ranks, in runs of their own: by CUDA events around each, and NCCL's kernels by
            CUPTI's trace, where that is to be had. A rank that comes early waits for the others in it: the rank with
            the least shows what the exchange itself takes.
-idle       share of session.run, as it is timed, in which the GPU runs nothing: no kernel of ours, TensorFlow's or NCCL's
-           (one that waits for other ranks runs), and no copy. What runs is known by CUPTI's trace, of runs of their own:
+idle       share of session.run, as it is timed, in which the GPU runs nothing: no kernel of ours, of TensorFlow or NCCL
+           (one that waits for other ranks runs), and no copy. What runs is known by CUPTI's trace, in runs of its own:
            these take longer, but what they run takes the hardware as long. Without a trace only what Python launches
            and exchanges is known. Of the rank with the most.
 bytes      what a rank gives to others in a step, and what it would give if every key travelled, as often as it

@@ -6,6 +6,7 @@ import re
 import subprocess
 import time
 
+OTHER_TENSORFLOWS = ("tensorflow-gpu", "tensorflow-cpu", "nvidia-tensorflow")  # distributions, beside `tensorflow`
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -44,11 +45,12 @@ def _hardware():
 def _versions():
     import pkg_resources
     found = {"python": platform.python_version(), "linux": platform.release()}
-    for name in ("sok1x", "tensorflow", "numpy", "mpi4py", "horovod"):
+    for name in ("sok1x", "tensorflow", "numpy", "mpi4py", "horovod") + OTHER_TENSORFLOWS:
         try:
             found[name] = pkg_resources.get_distribution(name).version
         except pkg_resources.DistributionNotFound:
-            found[name] = None
+            if name not in OTHER_TENSORFLOWS:
+                found[name] = None
     return found
 
 

@@ -1,4 +1,5 @@
 """The benchmark of two TensorFlows: whose figures it takes, how it divides them, and that it runs."""
+import argparse
 import json
 import os
 import subprocess
@@ -32,6 +33,50 @@ def test_each_round_is_divided_by_itself():
     line, = two_tensorflows.compare([[{"a": 1.0}, {"a": 1.1}], [{"a": 2.0}, {"a": 2.0}], [{"a": 1.0}, {"a": 1.5}]])
     assert line == {"figure": "a", "medians": [1.0, 1.5], "rounds": [[1.0, 2.0, 1.0], [1.1, 2.0, 1.5]], "ratio": 1.1,
                     "ratios": [1.0, 1.5]}
+
+
+def test_a_benchmark_s_own_figure_is_taken_where_that_is_a_mean():
+    """Most steps forget nothing: their median knows nothing of those that do."""
+    of = {"median": 1.0, "mean": 1.4}
+    report = {"cases": [{"case": "grown", "ms": {"grown": of}, "compared": "grown / fixed, median"},
+                        {"case": "eviction", "ms": {"evicting": of}, "compared": "evicting / inserting, mean"},
+                        {"case": "half", "ms": of}]}
+    assert two_tensorflows.figures(report) == {"cases grown ms grown": 1.0, "cases eviction ms evicting mean": 1.4,
+                                               "cases half ms": 1.0}
+
+
+def test_what_is_0_is_left_out():
+    rounds = [[{"a": 1.0, "b": 0.0, "c": 1.0}, {"a": 1.1, "b": 0.0, "c": 0.0}]]
+    assert [line["figure"] for line in two_tensorflows.compare(rounds)] == ["a"]
+
+
+def test_a_distribution_of_any_name_is_a_tensorflow():
+    for versions, shown in (({"tensorflow": "1.15.5"}, "1.15.5"), ({"tensorflow": None}, "?"), ({}, "?"),
+                            ({"tensorflow": None, "tensorflow-cpu": "2.15.1"}, "2.15.1"),
+                            ({"tensorflow": None, "nvidia-tensorflow": "1.15.5+nv"}, "1.15.5+nv")):
+        assert two_tensorflows._tensorflow(versions) == shown
+
+
+@pytest.mark.parametrize("given, name", [([], "two_tensorflows_cpu"), (["embedding.py", "--name", "b"], ""),
+                                         (["--add", "embedding.py"], "two_tensorflows_cpu"),
+                                         (["--name", "a", "embedding.py"], "a")])
+def test_a_benchmark_alone_does_not_take_the_place_of_all(monkeypatch, given, name):
+    monkeypatch.setattr(sys, "argv", ["two_tensorflows.py"] + given)
+    assert two_tensorflows.parse().name == name
+
+
+def test_all_of_the_cpu_s_leave_a_gpu_alone(monkeypatch):
+    ran = []
+
+    def run_one(python, benchmark, environment):
+        ran.append(environment)
+        return {"versions": {}}
+    monkeypatch.setattr(two_tensorflows, "run", run_one)
+    options = argparse.Namespace(benchmark=[], pythons=["a", "b"], rounds=1)
+    two_tensorflows.measure(options, ["dlrm.py"])
+    options.benchmark = ["dlrm.py"]
+    two_tensorflows.measure(options, ["dlrm.py"])
+    assert ran == 2 * [{"CUDA_VISIBLE_DEVICES": ""}] + 2 * [{}]
 
 
 def run(tmp_path, *given):
