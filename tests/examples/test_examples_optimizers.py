@@ -38,6 +38,7 @@ def test_a_step_that_adds_gradients_up_is_judged_with_them(monkeypatch):
     monkeypatch.syspath_prepend(os.path.join(ROOT, "benchmarks"))
     import optimizers
     import optimizers_sides
+
     from sok1x.cuda_kernels import group_steps
 
     assert set(optimizers_sides.WITH_SUMS) < set(optimizers_sides.FUSED)
