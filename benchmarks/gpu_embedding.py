@@ -105,7 +105,7 @@ class Benchmark:
         names = [side for side in ("sok1x", "stock")
                  if (layout, side) in self.sides and mode in self.sides[layout, side].steps]
         steps = {name: self._warm_up(layout, name, mode) for name in names}
-        times, left, number = {name: [] for name in names}, [], 0
+        times, left, number = {name: [] for name in names}, {name: [] for name in names}, 0
         for round_number in range(options.rounds):
             for name in names if round_number % 2 else reversed(names):
                 side = self.sides[layout, name]
@@ -118,13 +118,12 @@ class Benchmark:
                     ended = time.perf_counter()
                     self.device.synchronize()
                     times[name].append((ended - began) * 1e3)
-                    if name == "sok1x":
-                        left.append((time.perf_counter() - ended) * 1e3)
+                    left[name].append((time.perf_counter() - ended) * 1e3)
         whole = self.cases[layout, mode]["whole"]
         whole.update({name: gpu_report.summary(values) for name, values in times.items()})
-        if "sok1x" in whole:
-            # Next to nothing, or session.run would not have waited for the GPU.
-            whole["ms to wait for the GPU afterwards"] = round(float(np.median(left)), 4)
+        # Next to nothing, or session.run would not have waited for the GPU.
+        whole["ms to wait for the GPU afterwards"] = {name: round(float(np.median(values)), 4)
+                                                      for name, values in left.items()}
         if len(names) == 2:
             whole["stock / sok1x"] = round(whole["stock"]["median"] / whole["sok1x"]["median"], 2)
 

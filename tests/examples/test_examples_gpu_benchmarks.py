@@ -56,6 +56,7 @@ def test_lookups_and_steps(results):
         assert case["floor bytes"] > 0 and case["whole"]["sok1x"]["median"] > 0
         if case["mode"] == "top":
             continue
+        assert set(case["whole"]["ms to wait for the GPU afterwards"]) == {"sok1x", "stock"} & set(case["whole"])
         assert ("stock" in case["whole"]) == (case["mode"] != "forward training")
         kernels = {row["kernel"] for row in case["kernels"]["sok1x"]["events"]["by kernel"]}
         lookups = {"look_up", "lookup forward_alone"} & kernels
