@@ -7,10 +7,12 @@ One rank is compared with tf.nn.embedding_lookup / embedding_lookup_sparse, in o
 ranks are compared with data-parallel training by Horovod's DistributedOptimizer (forward there: each rank looks up in
 its own copy, nothing travels), in jobs that alternate: Horovod's thread would take time from ours in one process. Both
 sides have the same CPUs and numbers of threads. B is per rank: two ranks train on twice the samples. A step is timed
-from session.run to its return, on the slowest rank; figures are medians over all rounds and repeats.
+from session.run to its return, on the slowest rank; figures are medians over all rounds and repeats. Before, both sides
+take one step from the same rows, and must come to the same loss.
 """
 import argparse
 import os
+import sys
 
 import jobs
 import machine
@@ -61,7 +63,8 @@ def measure(options, ranks):
             for case, new in zip(group["cases"], found["cases"]):
                 for side, values in new.pop("times").items():
                     case["times"].setdefault(side, []).extend(values)
-                case.setdefault("profile", {}).update(new.pop("profile", {}))
+                for part in ("profile", "losses"):
+                    case.setdefault(part, {}).update(new.pop(part, {}))
                 case.update(new)
     return group
 
@@ -72,6 +75,13 @@ def run(launcher, options):
     if options["allocator"] == "bfc":
         environment["TF_CPU_ALLOCATOR_USE_BFC"] = "true"
     return jobs.start("measure.py", options, launcher, environment)
+
+
+def expect_agreement(case, baseline):
+    """Exits where both sides have not done the same: the loss before a step, and what the step takes from it."""
+    (loss, step), (our_loss, our_step) = case["losses"][baseline], case["losses"]["sok1x"]
+    if not (abs(our_loss - loss) <= 1e-5 * loss and abs(our_step - step) <= 1e-4 * abs(step) + 1e-6 * loss):
+        sys.exit("{} {}: {} and sok1x do not agree: {}".format(case["layout"], case["mode"], baseline, case["losses"]))
 
 
 def quantile(values, part):
@@ -126,6 +136,7 @@ def main():
     for ranks in arguments.ranks:
         group = measure(options, ranks)
         for case in group["cases"]:
+            expect_agreement(case, group["baseline"])
             summarize(case, group["baseline"])
         report["comparisons"].append(group)
         show(group)

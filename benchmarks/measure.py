@@ -74,6 +74,19 @@ def time_steps(sides, batches, options, ranks):
     return {name: np.max([each[name] for each in gathered], axis=0).tolist() for name in names}
 
 
+def losses(sides, batches, ranks):
+    """{side: [a batch's loss, and what a step on it takes from that]}, of all ranks together."""
+    found = {}
+    for name, side in sides.items():
+        side.select(batches[0])
+        ranks.barrier()
+        before = np.sum(ranks.gather(side.loss()))
+        side.run()
+        ranks.barrier()
+        found[name] = [float(before), float(before - np.sum(ranks.gather(side.loss())))]
+    return found
+
+
 def exchanged(side, batches, ranks, mode, options):
     """Bytes that a rank gives to other ranks in a step, averaged over batches and ranks."""
     communicator = launch.current().communicator
@@ -106,7 +119,7 @@ def run_case(layout, mode, options, ranks):
     sides = {name: SIDES[name](layout, mode, options, config, ranks.size) for name in options["sides"]}
     result = {"layout": layout, "mode": mode, "keys": len(batches[0].keys),
               "distinct": float(np.mean(ranks.gather(np.mean([batch.distinct() for batch in batches])))),
-              "times": time_steps(sides, batches, options, ranks)}
+              "losses": losses(sides, batches, ranks), "times": time_steps(sides, batches, options, ranks)}
     if ranks.size > 1 and "sok1x" in sides:
         result["bytes"] = exchanged(sides["sok1x"], batches, ranks, mode, options)
     if options["profile"]:

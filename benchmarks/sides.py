@@ -1,6 +1,7 @@
 """One embedding table and its training step, in sok1x and in stock TensorFlow, ready to be timed.
 
-Both sides have the same batches in variables of the graph, rows of the same size and dtype, and the same optimizer.
+Both sides have the same batches in variables of the graph, rows of the same size and dtype, ones at first, and the same
+optimizer: the same steps lead to the same losses, within what float sums in another order give.
 The loss is half the squared distance of the embeddings from a fixed target: its gradient is one subtraction, so that
 little but the embedding's own work is timed, and a step cannot do without its lookup.
 """
@@ -37,11 +38,12 @@ class Side:
                 inputs = self.keys.read_value()
             embeddings = self.look_up(inputs)
             shape = [options["samples"], options["slots"], options["dim"]]
-            embeddings = tf.reshape(embeddings, shape)
+            self.embeddings = embeddings = tf.reshape(embeddings, shape)
+            self.target = np.random.RandomState(7).normal(size=shape).astype(np.float32)
             if mode == "forward":
                 step = tf.group(embeddings)
             else:
-                target = _variable("target", np.random.RandomState(7).normal(size=shape).astype(np.float32))
+                target = _variable("target", self.target)
                 step = self.train(embeddings, embeddings - target.read_value(), OPTIMIZERS[mode]())
             self.prepare()
             initialize = tf.global_variables_initializer()
@@ -59,6 +61,10 @@ class Side:
             self.indices.load(batch.indices, self.session)
         else:
             self.keys.load(batch.keys.reshape(self.keys.shape.as_list()), self.session)
+
+    def loss(self):
+        """This rank's, of the batch in place."""
+        return 0.5 * float(np.sum((self.session.run(self.embeddings) - self.target) ** 2, dtype=np.float64))
 
     def prepare(self):
         """Adds what is needed besides the step to the graph."""
@@ -82,7 +88,8 @@ class Sok1x(Side):
 
     def look_up(self, inputs):
         common = dict(max_vocabulary_size_per_gpu=self.options["vocabulary"] // self.ranks,
-                      embedding_vec_size=self.options["dim"], slot_num=self.options["slots"])
+                      embedding_vec_size=self.options["dim"], slot_num=self.options["slots"],
+                      embedding_initializer="ones")
         if self.layout == "sparse":
             self.layer = sok.DistributedEmbedding(combiner="sum", max_nnz=MOST_KEYS,
                                                   exchange=self.options["exchange"], **common)
@@ -130,7 +137,7 @@ class Stock(Side):
     def look_up(self, inputs):
         self.table = tf.get_variable(
             "table", [self.options["vocabulary"], self.options["dim"]], use_resource=True,
-            initializer=tf.random_uniform_initializer(-0.05, 0.05))
+            initializer=tf.ones_initializer())
         if self.layout == "sparse":
             return tf.nn.embedding_lookup_sparse(self.table, inputs, None, combiner="sum")
         return tf.nn.embedding_lookup(self.table, inputs)
@@ -141,11 +148,12 @@ class Stock(Side):
 
 
 class Horovod(Stock):
-    """Stock TensorFlow, the whole table on every rank, gradients exchanged by `hvd.DistributedOptimizer`."""
+    """Stock TensorFlow, the whole table on every rank, gradients added up, as a table's of ours are, by Horovod's
+    `DistributedOptimizer`."""
 
     def train(self, embeddings, gradient, optimizer):
         import horovod.tensorflow as hvd
-        return super().train(embeddings, gradient, hvd.DistributedOptimizer(optimizer))
+        return super().train(embeddings, gradient, hvd.DistributedOptimizer(optimizer, op=hvd.Sum))
 
 
 SIDES = {"sok1x": Sok1x, "stock": Stock, "horovod": Horovod}

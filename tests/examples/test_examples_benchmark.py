@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from tensorflow2_skips import ON_TENSORFLOW_2
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -26,6 +27,9 @@ def test_every_case_is_measured(tmp_path):
             ("dense", "forward"), ("dense", "lazyadam"), ("sparse", "forward"), ("sparse", "lazyadam")]
         for case in group["cases"]:
             assert case["ms"][baseline]["steps"] == case["ms"]["sok1x"]["steps"] == 4 and case["ratio"] > 0
+            assert set(case["losses"]) == {baseline, "sok1x"}
+            for before, step in case["losses"].values():
+                assert before > 0 and (step == 0) == (case["mode"] == "forward")
             # The lookup is in the peer's step, and not only where it is all that is asked for.
             # TensorFlow 2 may sum a whole table's rows up by their numbers, as one op.
             lookups = ("ResourceGather (embedding_lookup", "SparseSegmentSum (embedding_lookup_sparse")
@@ -33,6 +37,20 @@ def test_every_case_is_measured(tmp_path):
             assert "whole step" in case["profile"]["library"]
             if ranks == 2:
                 assert 0 < case["bytes"]["sok1x"] < case["bytes"]["sok1x without distinct keys"]
+
+
+@pytest.mark.parametrize("losses, agree", [
+    ([100.0, 2.0], True), ([100.0, 2.0001], True), ([100.0, 1.0], False), ([100.1, 2.0], False),
+    ([float("nan"), 2.0], False), ([100.0, float("nan")], False)])
+def test_sides_that_do_not_do_the_same_are_refused(monkeypatch, losses, agree):
+    monkeypatch.syspath_prepend(os.path.join(ROOT, "benchmarks"))
+    import embedding
+    case = {"layout": "dense", "mode": "sgd", "losses": {"stock": [100.0, 2.0], "sok1x": losses}}
+    if agree:
+        embedding.expect_agreement(case, "stock")
+    else:
+        with pytest.raises(SystemExit, match="dense sgd: stock and sok1x do not agree"):
+            embedding.expect_agreement(case, "stock")
 
 
 def test_no_gpu_is_taken(monkeypatch):
