@@ -28,7 +28,7 @@ stock TensorFlow on one rank, a tf.nn.embedding_lookup_sparse for each table; Ho
 
 one, several     ids of a sample: one (layers: All2AllDenseEmbedding), 1 to 9 that are added up (DistributedEmbedding)
 times            ms of `lookup_sparse`, divided by the other side's; of the layers' it should be at most 1.1
-losses           of one batch, after the same steps of all sides from the same rows: they agree
+losses           of one batch, after the same steps of all sides from the same rows: they must agree
 """
 import argparse
 import importlib.util
@@ -135,6 +135,12 @@ def measure(options, report, ranks, layout, tables, devices):
     report["cases"].append(case)
 
 
+def expect_agreement(losses):
+    """Raises RuntimeError where sides that have taken the same steps are not at the same loss, within float sums."""
+    if not np.allclose(list(losses.values()), losses["lookup_sparse"], rtol=1e-4, atol=0):
+        raise RuntimeError("the sides do not agree: {}".format(losses))
+
+
 def measure_sparse(options, report, ranks, ids, tables, devices):
     """`lookup_sparse` of one number of tables, and all that it is compared with; adds its case to the report."""
     modes = [mode for mode in options.modes if mode == "forward"]
@@ -144,6 +150,7 @@ def measure_sparse(options, report, ranks, ids, tables, devices):
     started = [ours + ["stock"]] if peer == "stock" else [[peer], ours] if peer else [ours]
     case = {"ranks": ranks, "ids": ids, "tables": tables, "baseline": peer, "about": {}}
     ms = collect(options, report, case, started, devices, {"dims": [options.dim] * tables, "ids": ids, "modes": modes})
+    expect_agreement(case["losses"])
     case["times"] = {side: {mode: gpu_report.figure(np.median(ms["lookup_sparse"][mode]) / np.median(ms[side][mode]))
                             for mode in modes} for side in ms if side != "lookup_sparse"}
     case["target"] = {"times": MOST, "of": "layers",

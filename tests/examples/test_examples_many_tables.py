@@ -70,6 +70,18 @@ def test_lookup_sparse_of_many_tables_is_measured_and_the_sides_agree(tmp_path, 
     np.testing.assert_allclose(list(losses.values()), losses["lookup_sparse"], rtol=1e-5)
 
 
+@pytest.mark.parametrize("stock, agree", [(1000.05, True), (1001.0, False), (float("nan"), False)])
+def test_sides_that_do_not_agree_are_refused(monkeypatch, stock, agree):
+    monkeypatch.syspath_prepend(os.path.join(ROOT, "benchmarks"))
+    import many_tables
+    losses = {"lookup_sparse": 1000.0, "layers": 1000.0, "stock": stock}
+    if agree:
+        many_tables.expect_agreement(losses)
+    else:
+        with pytest.raises(RuntimeError, match="the sides do not agree"):
+            many_tables.expect_agreement(losses)
+
+
 def test_dlrm_is_measured_and_its_ranks_agree(tmp_path):
     report = run("dlrm.py", str(tmp_path / "dlrm"))
     sides = ["dense alone", "sok1x", "stock"]
