@@ -43,8 +43,9 @@ cd "$work/pack/python"
 cp -a "$base/bin/$name" bin/
 cp -a "$base/lib/$name" lib/
 find "$base/lib" -maxdepth 1 -name 'libpython*.so*' -exec cp -a {} lib/ \;
-# The one library of this system that Python itself cannot do without
-ldd "$base/lib/$name"/lib-dynload/_ctypes.*.so | awk '/libffi/ { print $3 }' | xargs -I{} cp -L {} lib/
+# The one library of this system that Python itself cannot do without, where it has not its own
+ctypes=$("$python" -c 'import _ctypes, sys; print(getattr(_ctypes, "__file__", sys.executable))')
+ldd "$ctypes" | awk '/libffi/ { print $3 }' | xargs -I{} cp -L {} lib/
 for unused in test idlelib tkinter turtledemo ensurepip lib2to3 pydoc_data 'config-*' 'site-packages/*'; do
     # Globs are meant.
     rm -rf lib/"$name"/$unused
@@ -57,7 +58,9 @@ find . \( -name tests -o -name testdata \) -type d \( -path './numpy/*' -o -path
 cd "$work/pack/python"
 find . -name __pycache__ -prune -exec rm -rf {} +
 # What was built on this machine; wheels that carry libraries are left as they are.
-find "$site/horovod" lib/"$name"/lib-dynload lib/libpython* -name '*.so*' -type f -exec strip --strip-unneeded {} +
+for built in "$site/horovod" lib/"$name"/lib-dynload lib/libpython*; do  # not all are there
+    [ ! -e "$built" ] || find "$built" -name '*.so*' -type f -exec strip --strip-unneeded {} +
+done
 
 # TensorFlow's kernels for this GPU
 cp -L "$environment/$site/tensorflow/libtensorflow_cc.so.2" "$site/tensorflow/libtensorflow_cc.so.2"

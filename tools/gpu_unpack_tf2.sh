@@ -2,15 +2,16 @@
 # unpack.sh FOLDER [PARTS]: on the GPU machine, unpacks what tools/gpu_pack_tf2.sh packed, into FOLDER.
 #
 # PARTS is where part.00, part.01, ... lie (here). Then `source FOLDER/env.sh`, copy FOLDER/native/. over the checkout,
-# and call python3.11. TensorFlow 2.15, built for CUDA 12 and cuDNN 8, gets this machine's libraries under the names
-# that it looks for: their functions have kept their names and arguments. LIBRARIES: more folders to look in.
+# and call python3.11, or whichever was packed. TensorFlow 2.15, built for CUDA 12 and cuDNN 8, gets this machine's
+# libraries under the names that it looks for: their functions have kept their names and arguments. LIBRARIES: more
+# folders to look in.
 set -euo pipefail
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 cd "${2:-.}"
 cat part.* | xz -d -T0 | tar xif - -C "$folder"
 # Else each of the processes that start first would compile every module for itself.
-PATH=$folder/python/bin:$PATH LD_LIBRARY_PATH=$folder/python/lib python3.11 -m compileall -q -j 0 "$folder/python/lib" \
+LD_LIBRARY_PATH=$folder/python/lib "$folder"/python/bin/python3.* -m compileall -q -j 0 "$folder/python/lib" \
     >/dev/null 2>&1 &
 
 folders=

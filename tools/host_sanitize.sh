@@ -7,7 +7,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${PYTHON:-$PWD/.venv/bin/python}
-[ $# -gt 0 ] || set -- tests/cuda_kernels
+folders=(tests/cuda_kernels)
+# Options alone, as -x, are for this folder.
+for given; do [ ! -e "${given%%::*}" ] || folders=(); done
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
@@ -21,4 +23,5 @@ export LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -pri
 export ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0 UBSAN_OPTIONS=print_stacktrace=1
 export PYTHONPATH=$copy SOK1X_TEST_DEVICE=host
 # -s: what a sanitizer says is not to be lost. Of nvcc's tests there is nothing to see, and it does not run beside them.
-"$python" -m pytest -q -s -m "not slow" -p no:cacheprovider --deselect tests/cuda_kernels/test_cuda_kernels_nvcc.py "$@"
+"$python" -m pytest -q -s -m "not slow" -p no:cacheprovider --deselect tests/cuda_kernels/test_cuda_kernels_nvcc.py \
+    ${folders[@]+"${folders[@]}"} "$@"

@@ -14,7 +14,7 @@ case "$tensorflow" in
     *) release= ;;
 esac
 case "$release" in
-    1.*)
+    1.15)
         venv=.venv requirements=requirements.txt pythons=3.7 called="TensorFlow 1.15"
         case "$tensorflow" in nvidia-tensorflow*) pythons=3.8 called="NVIDIA's TensorFlow 1.15" ;; esac
         ;;
