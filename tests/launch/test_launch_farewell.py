@@ -89,10 +89,10 @@ def test_mpi_finalised_as_the_program_ends_waits_for_nobody(slow, ours):
     line, came = 0, True
     while came:
         line += 1
-        world, ends, others = World(ours), [], []
+        world, ends, others, only = World(ours), [], [], threading.Lock()
         first, second = (world.finalize, world.end) if slow is farewell.Farewell.wait else (world.end, world.finalize)
 
-        def meanwhile(others=others, second=second, only=threading.Lock()):
+        def meanwhile(others=others, second=second, only=only):
             if not only.acquire(blocking=False):
                 return  # a line that is come to late: the other has begun
             others.append(begun(second))

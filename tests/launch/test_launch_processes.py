@@ -87,5 +87,6 @@ sys.exit(0)
 
 
 def test_a_child_of_a_rank_that_has_given_up_ends_as_it_likes():
-    done = subprocess.run([sys.executable, "-c", GIVES_UP], stdout=subprocess.PIPE, universal_newlines=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", GIVES_UP], stdout=subprocess.PIPE, universal_newlines=True,
+                          timeout=240)
     assert (done.returncode, done.stdout) == (1, "the child's code 0\nseen off\n")
