@@ -146,6 +146,37 @@ def test_tensorflows_hook_removes_whole_checkpoints_of_ours(tmp_path, listening)
     assert tf.train.checkpoint_exists(tf.train.latest_checkpoint(folder))
 
 
+def start_of(tmp_path, model, step):
+    """The folder of a checkpoint that has been copied, as TensorFlow's sessions find it."""
+    folder = str(tmp_path / "start")
+    with model.graph.as_default():
+        os.rename(sok.CheckpointManager(str(tmp_path)).save(model.session, step), folder)
+    prefixes.write_state(folder, "model.ckpt-{}".format(step))
+    return folder
+
+
+def test_what_a_saver_saves_in_a_checkpoint_s_folder_stays(tmp_path):
+    """It goes on from there. The start stays whole, and each step is what was saved."""
+    model = Model(0, 1).train(1)
+    folder, saver = start_of(tmp_path, model, 1), model.saver(max_to_keep=2)
+    saver.recover_last_checkpoints([folder + "/model.ckpt-1"])
+    for _ in range(4):
+        saver.save(model.train(1).session, folder + "/model.ckpt", global_step=model.number)
+    assert not os.path.exists(folder + "/model.ckpt-3.index") and not list(verify.faults(folder))
+    for step in (4, 5, 1):
+        saver.restore(model.session, folder + "/model.ckpt-{}".format(step))
+        model.check(step)
+
+
+def test_a_session_in_a_checkpoint_s_folder_goes_on_there(tmp_path):
+    """Its first save is of the step that is there, and replaces that."""
+    folder = start_of(tmp_path, Model(0, 1).train(1), 1)
+    for begun, steps in (1, 0), (1, 7), (8, 1):
+        assert train(steps, checkpoint_dir=folder, save_checkpoint_steps=1) == begun
+    assert sorted(name for name in os.listdir(folder) if name.endswith(".index")) == [
+        "model.ckpt-{}.index".format(step) for step in range(5, 10)]
+
+
 def test_tables_of_a_listener_do_not_begin_anew(tmp_path):
     """Its folders have tables alone, and are no checkpoints that a hook of ours restores."""
     folder = str(tmp_path)

@@ -31,13 +31,17 @@ def folder_of(prefix: str) -> Optional[str]:
         prefix: as given to a Saver, or that of TensorFlow's files in a checkpoint's folder.
     """
     prefix = urls.local(prefix)
-    candidates = [prefix, _replaced(prefix)]
-    if _INNER.match(os.path.basename(prefix)):
-        candidates.append(os.path.dirname(prefix))
-    for folder in candidates:
+    for folder in [prefix, _replaced(prefix)]:
         if folder and folders.is_complete(folder):
             return folder
-    return None
+    around = os.path.dirname(prefix)
+    if not _INNER.match(os.path.basename(prefix)) or not around or not folders.is_complete(around):
+        return None
+    try:
+        own = _own_name(around) == os.path.basename(prefix)
+    except CheckpointError:  # who restores it says what is wrong with it
+        own = True
+    return around if own else None
 
 
 def expect_free(prefix: str) -> None:
@@ -136,11 +140,35 @@ def remove(prefix: str) -> None:
             folders.remove([gone])
 
 
-def remove_around(prefix: str) -> None:
-    """Removes the checkpoint's folder in which a prefix is that of TensorFlow's files, if it is one, as `remove`."""
-    folder = os.path.dirname(urls.local(prefix))
-    if folder and folder_of(prefix) == folder:
+def remove_around(prefix: str) -> bool:
+    """Removes the checkpoint's folder in which a prefix is that of TensorFlow's files, if it is one, as `remove`.
+
+    Returns:
+        Whether it stays, whole: somebody has gone on in the folder, and other checkpoints are in it.
+    """
+    prefix = urls.local(prefix)
+    folder = os.path.dirname(prefix)
+    if not folder or folder_of(prefix) != folder:
+        return False
+    own = os.path.basename(prefix)
+    others = [name for name in _names(folder) if os.path.isdir(os.path.join(folder, name))
+              or name.endswith((".index", ".meta")) and os.path.splitext(name)[0] != own]
+    if not others:
         remove(folder)
+    return bool(others)
+
+
+def forget_around(prefix: str) -> None:
+    """As `remove_around`, where TensorFlow has saved to the prefix: its files stay, which are no part of it any more."""
+    folder = os.path.dirname(urls.local(prefix))
+    if not folder or folder_of(prefix) != folder:
+        return
+    try:
+        found = manifest.read(folder)
+    except CheckpointError:  # whose it is nobody knows
+        return
+    for name in [manifest.NAME] + sorted(set(found.files).difference(found.other_files())):
+        _unlink(os.path.join(folder, name))
 
 
 def link_files(folder: str, step: int, names: Iterable[str], prefix: str) -> None:
@@ -215,6 +243,11 @@ def _stamp(path: str) -> Any:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _own_name(folder: str) -> str:
+    """What TensorFlow's files in a checkpoint's folder are called. Raises CheckpointError."""
+    return os.path.basename(folders.tensorflow_prefix(folder, manifest.read(folder).step))
 
 
 def _replaced(prefix: str) -> Optional[str]:

@@ -104,7 +104,9 @@ class TableSaver(tf.train.Saver):
             if hook is not None:
                 agreed_timer.share_clocks(hook, self._talk)
         elif not cached and prefixes.folder_of(prefix) in (None, os.path.dirname(urls.local(prefix))):
-            return alone()  # else a whole checkpoint has the name, or had when its job died, and would count
+            saved = alone()  # else a whole checkpoint has the name, or had when its job died, and would count
+            prefixes.forget_around(prefix)
+            return saved
         with self._talk.about("a tf.train.Saver saves tables"):
             step = self._step(sess, global_step)
             told = self._talk.exchange(sess, [urls.absolute(prefix), step, urls.absolute(save_path), global_step])

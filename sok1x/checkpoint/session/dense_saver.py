@@ -132,13 +132,15 @@ def remove_hooks_folder(one: Any) -> Optional[str]:
     """Which checkpoint TensorFlow's Saver is about to remove: before it does, the whole of one that our hook saved.
 
     For what TensorFlow removes then is in that folder, and would leave a checkpoint without it. None where it removes
-    none, or keeps it for good.
+    none, or keeps it for good; as it does one in whose folder it has gone on.
     """
     oldest = (one._checkpoints_to_be_deleted or [None])[0]
     if oldest is None or oldest[1] > one._next_checkpoint_time:
         return None
     prefix = str(one._CheckpointFilename(oldest))
-    prefixes.remove_around(prefix)
+    if prefixes.remove_around(prefix):
+        del one._checkpoints_to_be_deleted[0]
+        return remove_hooks_folder(one)
     return prefix
 
 
