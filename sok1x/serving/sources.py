@@ -204,7 +204,7 @@ def open_source(checkpoint: str, step: Optional[int] = None) -> Source:
             return _Variables(path)
         return _latest(path)
     elif os.path.isfile("{}.index".format(os.path.join(path, "{}-{}".format(folders.BASENAME, step)))) and \
-            not any(one.step == step for one in folders.complete(path)):
+            not any(one.step == step for one in folders.within(path)):
         return _Variables(os.path.join(path, "{}-{}".format(folders.BASENAME, step)))
     return _Shards(folders.find(path, step))
 

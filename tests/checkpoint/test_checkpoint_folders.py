@@ -71,6 +71,19 @@ def test_find(tmp_path):
         folders.find(str(tmp_path / "empty"))
 
 
+def test_find_in_a_checkpoint_in_which_a_run_has_gone_on(tmp_path):
+    start = make(tmp_path, 7)
+    make(start, 5)
+    assert folders.find(start) == folders.find(start, 7) == start
+    assert folders.find(start, 5) == os.path.join(start, "model.ckpt-5")
+    for step in (7, 9):
+        last = make(start, step)
+        assert folders.find(start) == folders.find(start, step) == last
+        assert folders.within(start)[0] == (step, last)
+    with pytest.raises(NotFoundError, match="of step 6 in .*; it has those of steps 5, 7, 9"):
+        folders.find(start, 6)
+
+
 def test_one_of_the_same_step_is_replaced(tmp_path):
     make(tmp_path, 5, "old")
     make(tmp_path, 5, "new")

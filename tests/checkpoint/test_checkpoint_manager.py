@@ -125,6 +125,14 @@ def test_a_checkpoints_own_folder(tmp_path):
         manager = sok.CheckpointManager(path)
         assert manager.restore(session) == manager.restore(session, 5) == 5
         np.testing.assert_array_equal(session.run(table), [[1.0, 2.0]])
+        with mock.patch.object(tf.logging, "warning") as warning:
+            for step, last in ((3, 5), (7, 7)):
+                session.run(tf.assign(table, [[step, 0.0]]))
+                manager.save(session, step)
+                assert warning.call_count == 1 and warning.call_args[0][-1] == 5  # restore would take that one
+                for wanted in (None, 3, 5):
+                    assert manager.restore(session, wanted) == (last if wanted is None else wanted)
+                    assert session.run(table)[0, 0] == {3: 3, 5: 1, 7: 7}[wanted or last]
 
 
 def test_a_graph_needs_a_session(tmp_path):

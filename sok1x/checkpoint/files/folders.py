@@ -82,6 +82,16 @@ def complete(directory: str) -> List[Found]:
     return [Found(step, found[step]) for step in sorted(found, reverse=True)]
 
 
+def within(directory: str) -> List[Found]:
+    """As `complete`, and the checkpoint that `directory` itself is: a run may have gone on in a checkpoint's folder.
+
+    Raises:
+        DamagedError: the folder itself does not say of which step it is.
+    """
+    own = [Found(manifest.read(directory).step, directory)] if is_complete(directory) else []
+    return sorted(complete(directory) + own, key=lambda one: -one.step)
+
+
 def is_complete(folder: str) -> bool:
     """Whether a folder is there and has a manifest. Raises CheckpointError where the system does not say."""
     path = os.path.join(folder, manifest.NAME)
@@ -113,28 +123,27 @@ def find(directory: str, step: Optional[int] = None) -> str:
     """The folder of a checkpoint.
 
     Args:
-        directory: A checkpoint's folder itself, or the one above.
+        directory: A checkpoint's folder itself, or the one above; or both.
         step: Which step's; None for the greatest.
 
     Raises:
         NotFoundError: There is no such checkpoint; the message says which there are.
         DamagedError: The folder itself does not say of which step it is.
     """
-    if is_complete(directory):
-        own = step if step is None else manifest.read(directory).step
-        if own == step:
-            return directory
-        raise NotFoundError("There is no complete checkpoint of step {} in {}; it is that of step {}.".format(
-            step, directory, own))
-    found = complete(directory)
+    if step is None and is_complete(directory) and not complete(directory):
+        return directory  # whatever is in its manifest
+    found = within(directory)
     for one in found:
         if step is None or one.step == step:
             return one.folder
+    if [one.folder for one in found] == [directory]:
+        raise NotFoundError("There is no complete checkpoint of step {} in {}; it is that of step {}.".format(
+            step, directory, found[0].step))
     if not os.path.isdir(directory):
         raise NotFoundError("There is no folder {}.".format(directory))
     raise NotFoundError("There is no complete checkpoint{} in {}; {}.".format(
         "" if step is None else " of step {}".format(step), directory,
-        "it has those of steps " + ", ".join(str(one.step) for one in reversed(found)) if found else "it has none"))
+        "it has those of steps " + ", ".join(map(str, sorted({one.step for one in found}))) if found else "it has none"))
 
 
 def publish(temporary: str, directory: str, step: int) -> str:

@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.errors import MismatchError
-from sok1x.checkpoint.files import folders, former_names, manifest, prefixes
+from sok1x.checkpoint.files import folders, former_names, prefixes
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.savers import input_positions
 from sok1x.checkpoint.session.tables import TableState, dense_of
@@ -268,12 +268,11 @@ def later_named(directory: str, step: int) -> Optional[str]:
 
 
 def last_whole(directory: str) -> Optional[folders.Found]:
-    """The last complete checkpoint that has the dense variables too, below a folder; or the one that this is.
+    """The last complete checkpoint that has the dense variables too, below a folder, or the one that this is.
 
     Where TensorFlow's own hook saves those, `CheckpointSaverListener` saves shards alone.
     """
-    for found in folders.complete(directory):
+    for found in folders.within(directory):
         if Checkpoint(found.folder).manifest.other_files():
             return found
-    own = manifest.read(directory) if folders.is_complete(directory) else None
-    return folders.Found(own.step, directory) if own is not None and own.other_files() else None
+    return None

@@ -151,13 +151,13 @@ class Saving:
 
     def _warn_of_later(self, step: int) -> None:
         """Of a run that has gone back to an earlier step: says once what a restore would take."""
-        last = None if self._warned or self._dense is None else folders.latest(self._directory)
-        if last is not None and last.step > step:
+        found = [] if self._warned or self._dense is None else folders.within(self._directory)
+        if found and found[0].step > step:
             self._warned = True
             tf.logging.warning(
                 "Saved step %d to %s, where there is a checkpoint of step %d: a job that restores the last one takes "
                 "the latter. Later steps go as soon as more than keep_checkpoint_max are there; remove them before, or "
-                "go on in another folder", step, self._directory, last.step)
+                "go on in another folder", step, self._directory, found[0].step)
 
     def _complete(self, session: tf.Session, folder: str, token: str, step: int, outcomes: List[Any],
                   **options: Any) -> Dict[str, writing.File]:
