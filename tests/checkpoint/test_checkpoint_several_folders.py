@@ -77,6 +77,47 @@ def test_a_hook_with_a_new_folder_saves_what_a_later_one_has_restored(first, tmp
     model.check(5)
 
 
+class Saves(tf.train.SessionRunHook):
+    """A script's own, that saves when its session begins: by a manager, or by a Saver."""
+
+    def __init__(self, by, folder):
+        self.saver = tf.train.Saver() if by == "saver" else sok.CheckpointManager(folder)
+        self.folder = folder
+
+    def after_create_session(self, session, coord):
+        if isinstance(self.saver, tf.train.Saver):
+            self.saver.save(session, self.folder + "/best", global_step=tf.train.get_global_step())
+        else:
+            self.saver.save(session, int(session.run(tf.train.get_global_step())))
+
+
+@pytest.mark.parametrize("by", ["manager", "saver"])
+def test_whoever_saves_first_has_hooks_restore_before(by, tmp_path):
+    saved, new = str(tmp_path / "saved"), str(tmp_path / "new")
+    os.mkdir(new)
+    train(5, [hook(saved)])
+    assert train(1, lambda: [Saves(by, new), hook(saved, 100)], checkpoint_dir=saved) == 5
+    model = Model(0, 1)
+    with model.graph.as_default():
+        if by == "manager":
+            assert sok.CheckpointManager(new).restore(model.session) == 5
+        else:
+            tf.train.Saver().restore(model.session, new + "/best-5")
+    model.check(5)
+
+
+def test_what_tensorflows_hook_saves_is_called_by_its_step(tmp_path):
+    """The hook reads the step before it saves; then a hook of ours restores a later one."""
+    early, late, new = (str(tmp_path / name) for name in ("early", "late", "new"))
+    train(2, [hook(early)])
+    train(5, [hook(late)])
+    assert train(1, lambda: [tf.train.CheckpointSaverHook(new, save_steps=100, saver=tf.train.Saver()), hook(early),
+                             hook(late)], checkpoint_dir=early) == 5
+    assert [name for name in sorted(os.listdir(new)) if name.endswith(".index")] == [
+        "model.ckpt-5.index", "model.ckpt-6.index"]
+    assert tf.train.load_variable(new + "/model.ckpt-5", "global_step") == 5
+
+
 def test_a_manager_leaves_the_saver_to_tensorflows_hook(tmp_path):
     """It saves to a folder of its own, as of the best steps; the session's has everything, too."""
     best, saved = str(tmp_path / "best"), str(tmp_path / "saved")

@@ -143,7 +143,8 @@ def find(directory: str, step: Optional[int] = None) -> str:
         raise NotFoundError("There is no folder {}.".format(directory))
     raise NotFoundError("There is no complete checkpoint{} in {}; {}.".format(
         "" if step is None else " of step {}".format(step), directory,
-        "it has those of steps " + ", ".join(map(str, sorted({one.step for one in found}))) if found else "it has none"))
+        "it has those of steps {}".format(", ".join(map(str, sorted({one.step for one in found})))) if found
+        else "it has none"))
 
 
 def publish(temporary: str, directory: str, step: int) -> str:

@@ -159,7 +159,7 @@ def remove_around(prefix: str) -> bool:
 
 
 def forget_around(prefix: str) -> None:
-    """As `remove_around`, where TensorFlow has saved to the prefix: its files stay, which are no part of it any more."""
+    """As `remove_around`, where TensorFlow has saved to the prefix: its files stay, no part of it any more."""
     folder = os.path.dirname(urls.local(prefix))
     if not folder or folder_of(prefix) != folder:
         return

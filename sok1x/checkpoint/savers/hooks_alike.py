@@ -38,14 +38,14 @@ def expect_hooks_alike(init_hook: Any) -> None:
 
 
 def restore_before(mine: Any, session: tf.Session) -> None:
-    """Has all hooks of ours in a session restore what they will, each once, before one of its hooks saves.
+    """Has all hooks of ours in a session restore what they will, each once, before one of them saves.
 
     Args:
-        mine: the hook that saves, ours or TensorFlow's.
-        session: that calls it.
+        mine: the one that the session calls.
+        session: the session.
     """
     for hook in hooks_beside(mine) or [mine]:
-        if hasattr(hook, "_restore_in"):
+        if hasattr(hook, "_is_to_restore") and hook._is_to_restore(session):
             hook._restore_in(session)
 
 

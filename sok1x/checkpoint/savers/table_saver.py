@@ -32,8 +32,8 @@ from sok1x.checkpoint.savers.held import Held, with_keys
 from sok1x.checkpoint.savers.imported_saver import ImportedSaver, has_imported_tables
 from sok1x.checkpoint.savers.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
 from sok1x.checkpoint.savers.saved_only import SavedOnly
-from sok1x.checkpoint.session import slots_anew
-from sok1x.checkpoint.session.dense_saver import VariablesSaver, is_half_restored, remove_hooks_folder
+from sok1x.checkpoint.session import half_restored, slots_anew
+from sok1x.checkpoint.session.dense_saver import VariablesSaver, remove_hooks_folder
 from sok1x.checkpoint.session.tables import TableState, let_leave
 from sok1x.checkpoint.session.talk import talk
 from sok1x.core.frameworks import wrapping
@@ -87,9 +87,8 @@ class TableSaver(tf.train.Saver):
         if world.size > 1:
             ranks_paths.refuse_supervisors_thread(save_path)
         hook = agreed_timer.calling_hook(self._is_of)
-        if hook is not None and is_half_restored(sess):
-            from sok1x.checkpoint.savers import hooks_alike  # which needs this module
-            hooks_alike.restore_before(hook, sess)
+        if half_restored.complete(sess) and hook is not None:
+            global_step = clock.global_step_of(sess.graph)  # it has read it before
         global_step = saved_names.step_of(sess, global_step)
         prefix = saved_names.prefix_of(self, save_path, global_step)
         options = dict(latest_filename=latest_filename, write_meta_graph=write_meta_graph, write_state=write_state,

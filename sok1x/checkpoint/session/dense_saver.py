@@ -1,7 +1,6 @@
 """TensorFlow's Saver for what is not in shards."""
 import os
 import re
-import weakref
 from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
@@ -11,6 +10,7 @@ from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.files import folders, former_names, prefixes
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.savers import input_positions
+from sok1x.checkpoint.session import half_restored
 from sok1x.checkpoint.session.tables import TableState, dense_of
 from sok1x.core.tables.table_parts import StartVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import PartitionedVariable, Variable, saveable_object, saver
@@ -45,14 +45,6 @@ class _Builder(saver.BulkSaverBuilder):
     def _AddRestoreOps(self, filename_tensor: Any, saveables: Any, *args: Any, **options: Any) -> Any:
         return super()._AddRestoreOps(filename_tensor, [one for one in saveables if not isinstance(one, _Start)],
                                       *args, **options)
-
-
-_half_restored: Any = weakref.WeakSet()  # sessions in which a DenseSaver has restored what it has
-
-
-def is_half_restored(session: tf.Session) -> bool:
-    """Whether a session has been given what is in no table, and its hooks are to restore the tables, or have."""
-    return session in _half_restored
 
 
 class VariablesSaver(tf.train.Saver):
@@ -189,7 +181,7 @@ class DenseSaver(VariablesSaver):
             self._expect_no_tables(save_path)
         sess.run(self._initialize_shards)
         self.restore_dense(sess, save_path if found is None else dense_prefix(whole))
-        _half_restored.add(sess)
+        half_restored.begin(sess)
 
     def _expect_no_tables(self, prefix: str) -> None:
         """Raises where TensorFlow's checkpoint has tables in it: they would be lost."""

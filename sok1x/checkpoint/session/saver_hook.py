@@ -147,24 +147,38 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         self._schedule.started(step)
         self._timer.update_last_triggered_step(step)
 
-    def _restore_in(self, session: tf.Session) -> None:
+    def _is_to_restore(self, session: tf.Session) -> bool:
+        """Whether this is a session of its graph, and it has not looked yet for what there is to restore in it.
+
+        Args:
+            session: some session.
+        """
+        return session.graph is self._graph and (self._begun is None or self._begun() is not session)
+
+    def _restore_in(self, session: tf.Session) -> bool:
         """Restores the last checkpoint, if no other hook of the session has restored one that is as late.
 
         Once in each session, whoever asks first: what saves before would save tables that have not begun.
+
+        Args:
+            session: in which `_is_to_restore`.
+
+        Returns:
+            Whether it has restored one.
         """
-        if self._begun is not None and self._begun() is session:
-            return
         # Two jobs that go on from one checkpoint are a mistake, which is better told now than at the first save.
         self._saving.open(session)
         another = _restored.get(session)  # equal on all ranks, as what each hook finds is
         found = self._restoring.restore(session, later_than=another)
-        if found is not None and (another is None or found.step > another):
+        restored = found is not None and (another is None or found.step > another)
+        if restored:
             _restored[session] = found.step
             tf.logging.info("Restored all variables from %s.", found.folder)
         elif found is not None:
             tf.logging.info("Going on from step %d, which another hook has restored, and not from %s.", another,
                             found.folder)
         self._begun, self._has_found = weakref.ref(session), found is not None
+        return restored
 
     def after_run(self, run_context: tf.train.SessionRunContext, run_values: tf.train.SessionRunValues) -> None:
         """Saves where it is time to; called by the session after each run.
