@@ -241,6 +241,15 @@ def test_of_two_hooks_the_later_step_counts(tmp_path, first):
         "model.ckpt-0", "model.ckpt-7"]
 
 
+def test_a_state_file_that_is_behind(tmp_path):
+    """A job may die between a checkpoint's name and the state file that names it; the last one is restored."""
+    rare, saved = (str(tmp_path / name) for name in ("rare", "saved"))
+    hooks = [hook(rare, 100), hook(saved, 1)]
+    train(3, hooks, killed=True)
+    prefixes.write_state(saved, "model.ckpt-2/model.ckpt-2")
+    assert train(1, hooks, checkpoint_dir=saved) == 3
+
+
 @pytest.mark.parametrize("folder, make, warned", [
     ("dense", hook, True), ("saved", hook, False), (None, hook, False), ("dense", listened, True),
     ("saved", listened, False)])

@@ -203,11 +203,13 @@ class DenseSaver(VariablesSaver):
         last = [last_whole(directory) for directory in directories]
         if os.path.realpath(folder) in [os.path.realpath(found.folder) for found in last if found is not None]:
             return
-        saved = Checkpoint(folder).manifest.tables
-        around = os.path.realpath(os.path.dirname(folder))
+        found = Checkpoint(folder).manifest
+        saved, around = found.tables, os.path.realpath(os.path.dirname(folder)) in map(os.path.realpath, directories)
+        if around and found.other_files():
+            return  # that hook restores a later one, which a job that died has not written to TensorFlow's state file
         for table in self._tables:
             if former_names.saved_as(table.name, saved, [table.variable]) in saved:
-                if around in [os.path.realpath(directory) for directory in directories]:
+                if around:
                     raise MismatchError((
                         "{} has tables alone, as sok.CheckpointSaverListener saves them, and TensorFlow's hook all "
                         "else beside it: sok.CheckpointSaverHook restores no such checkpoint. Go on with these two; or "
