@@ -23,7 +23,7 @@ class Killed(Exception):
 def train(steps, hooks=(), best=None, killed=False, **options):
     """Trains in a session of its own, with a manager for the folder `best`; gives the step at which it has begun.
 
-    hooks: some, or what makes them in the graph.
+    hooks: some, or what makes them in the graph; as `scaffold` does.
     """
     model = Model(0, 1, start=False)
     options = dict(dict(log_step_count_steps=None, save_summaries_steps=None, save_checkpoint_secs=None), **options)
@@ -31,6 +31,8 @@ def train(steps, hooks=(), best=None, killed=False, **options):
         with model.graph.as_default():
             manager = None if best is None else sok.CheckpointManager(best)
             made = list(hooks() if callable(hooks) else hooks)
+            if "scaffold" in options:
+                options["scaffold"] = options["scaffold"]()
             with tf.train.MonitoredTrainingSession(hooks=[sok.InitHook(global_batch_size=1)] + made,
                                                    **options) as session:
                 inner = session._tf_sess()
@@ -239,6 +241,40 @@ def test_of_two_hooks_the_later_step_counts(tmp_path, first):
     assert train(1, hooks(), checkpoint_dir=str(tmp_path / "saved")) == 6
     assert sorted(name for name in os.listdir(str(tmp_path / "rare")) if "model" in name) == [
         "model.ckpt-0", "model.ckpt-7"]
+
+
+def test_a_session_s_own_saver_counts_as_another_hook(tmp_path):
+    rare, saved = (str(tmp_path / name) for name in ("rare", "saved"))
+    options = dict(checkpoint_dir=saved, save_checkpoint_steps=1, scaffold=lambda: tf.train.Scaffold(
+        saver=tf.train.Saver()))
+    assert train(3, [hook(rare, 100)], killed=True, **options) == 0
+    assert folders.latest(rare).step == 0
+    assert train(1, [hook(rare, 100)], **options) == 3
+    assert train(1, [hook(rare, 100)], **options) == 4
+
+
+class Restores(tf.train.SessionRunHook):
+    """A script's own, that restores when its session begins."""
+
+    def __init__(self, saver, path):
+        self.saver, self.path = saver, path
+
+    def after_create_session(self, session, coord):
+        self.saver.restore(session, self.path)
+
+
+@pytest.mark.parametrize("left_out", ["nothing", "weights"])
+def test_only_a_saver_of_all_has_restored_a_step(tmp_path, left_out):
+    """With that, the later step counts; without, the session is no further than its hook's checkpoint."""
+    path = Model(0, 1).train(3)
+    path = path.saver().save(path.session, str(tmp_path / "mine"), 3)
+    train(0, [hook(tmp_path / "saved")])
+
+    def hooks():
+        saver = tf.train.Saver([variable for variable in tf.global_variables() if left_out not in variable.name])
+        return [Restores(saver, path), hook(tmp_path / "saved")]
+
+    assert train(1, hooks) == (3 if left_out == "nothing" else 0)
 
 
 def test_a_state_file_that_is_behind(tmp_path):

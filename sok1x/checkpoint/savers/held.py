@@ -1,9 +1,10 @@
 """What a `tf.train.Saver` holds: tables, and all else."""
+import itertools
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint.session.tables import TableState, tables_of
+from sok1x.checkpoint.session.tables import TableState, dense_of, tables_of
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable
 
@@ -41,6 +42,19 @@ class Held:
         self.dense: Any = [variable for _, variable in _items(var_list) if id(variable) not in shards]
         if isinstance(var_list, dict):
             self.dense = {name: variable for name, variable in var_list.items() if id(variable) not in shards}
+
+
+    def all_of(self, graph: tf.Graph) -> bool:
+        """Whether there is nothing in a graph now that it does not hold.
+
+        Args:
+            graph: the graph.
+        """
+        tables = tables_of(graph)
+        held = {id(variable) for table in self.tables for variable in table.variables()}.union(
+            id(variable) for variable in (self.dense.values() if isinstance(self.dense, dict) else self.dense))
+        return all(id(variable) in held for variable in itertools.chain(
+            dense_of(graph, tables), *(table.variables() for table in tables)))
 
 
 def with_keys(var_list: Any) -> Any:

@@ -32,7 +32,7 @@ from sok1x.checkpoint.savers.held import Held, with_keys
 from sok1x.checkpoint.savers.imported_saver import ImportedSaver, has_imported_tables
 from sok1x.checkpoint.savers.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
 from sok1x.checkpoint.savers.saved_only import SavedOnly
-from sok1x.checkpoint.session import half_restored, slots_anew
+from sok1x.checkpoint.session import restored_sessions, slots_anew
 from sok1x.checkpoint.session.dense_saver import VariablesSaver, remove_hooks_folder
 from sok1x.checkpoint.session.tables import TableState, let_leave
 from sok1x.checkpoint.session.talk import talk
@@ -87,7 +87,7 @@ class TableSaver(tf.train.Saver):
         if world.size > 1:
             ranks_paths.refuse_supervisors_thread(save_path)
         hook = agreed_timer.calling_hook(self._is_of)
-        if half_restored.complete(sess) and hook is not None:
+        if restored_sessions.complete(sess) and hook is not None:
             global_step = clock.global_step_of(sess.graph)  # it has read it before
         global_step = saved_names.step_of(sess, global_step)
         prefix = saved_names.prefix_of(self, save_path, global_step)
@@ -150,6 +150,9 @@ class TableSaver(tf.train.Saver):
                 self._talk.agree(sess, lambda: self._restore_own(sess, save_path))
             if others is not None:
                 self._talk.agree(sess, functools.partial(slots_anew.begin, sess, None, others))
+            if self._held.all_of(sess.graph):
+                one = sessions.raw(sess)
+                restored_sessions.note(one, min(self._talk.exchange(one, self._step(one, None))))
 
     def _restore_own(self, session: tf.Session, save_path: str) -> None:
         """What this rank has saved for itself, as TensorFlow does it."""

@@ -9,7 +9,7 @@ A graph's state:
     saving       all state into a checkpoint
     restoring    and back
     dense_saver  what is not in shards
-    half_restored  whose tables are to be restored before anything is saved
+    restored_sessions  which sessions have been restored, and to which step, or half of them
     rows_anew    rows that the next keys would find as they are
     slots_anew   slots of rows that are to be those of other keys
 

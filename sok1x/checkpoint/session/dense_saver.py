@@ -10,7 +10,7 @@ from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.files import folders, former_names, prefixes
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.savers import input_positions
-from sok1x.checkpoint.session import half_restored
+from sok1x.checkpoint.session import restored_sessions
 from sok1x.checkpoint.session.tables import TableState, dense_of
 from sok1x.core.tables.table_parts import StartVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import PartitionedVariable, Variable, saveable_object, saver
@@ -181,7 +181,7 @@ class DenseSaver(VariablesSaver):
             self._expect_no_tables(save_path)
         sess.run(self._initialize_shards)
         self.restore_dense(sess, save_path if found is None else dense_prefix(whole))
-        half_restored.begin(sess)
+        restored_sessions.begin_half(sess)
 
     def _expect_no_tables(self, prefix: str) -> None:
         """Raises where TensorFlow's checkpoint has tables in it: they would be lost."""

@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint import tensorflow_errors
 from sok1x.checkpoint.savers import agreed_timer, hooks_alike
-from sok1x.checkpoint.session import dense_saver
+from sok1x.checkpoint.session import dense_saver, restored_sessions
 from sok1x.checkpoint.session.manager import check_folder, check_keep
 from sok1x.checkpoint.session.ranks import Ranks
 from sok1x.checkpoint.session.restoring import Restoring
@@ -20,8 +20,6 @@ from sok1x.checkpoint.session.talk import talk
 from sok1x.checkpoint.session.told_to_end import Signals, signals_of, told_to_end
 from sok1x.core.options.given_numbers import is_number, whole
 from sok1x.graph_ops.bridge.tensorflow_versions import training_util
-
-_restored: Any = weakref.WeakKeyDictionary()  # {session: the step that a hook has restored}
 
 
 class CheckpointSaverHook(tf.train.CheckpointSaverHook):
@@ -156,7 +154,7 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         return session.graph is self._graph and (self._begun is None or self._begun() is not session)
 
     def _restore_in(self, session: tf.Session) -> bool:
-        """Restores the last checkpoint, if no other hook of the session has restored one that is as late.
+        """Restores the last checkpoint, if the session has not been restored to one that is as late.
 
         Once in each session, whoever asks first: what saves before would save tables that have not begun.
 
@@ -168,14 +166,14 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         """
         # Two jobs that go on from one checkpoint are a mistake, which is better told now than at the first save.
         self._saving.open(session)
-        another = _restored.get(session)  # equal on all ranks, as what each hook finds is
+        another = restored_sessions.step_of(session)
         found = self._restoring.restore(session, later_than=another)
         restored = found is not None and (another is None or found.step > another)
         if restored:
-            _restored[session] = found.step
+            restored_sessions.note(session, found.step)
             tf.logging.info("Restored all variables from %s.", found.folder)
         elif found is not None:
-            tf.logging.info("Going on from step %d, which another hook has restored, and not from %s.", another,
+            tf.logging.info("Going on from step %d, which has been restored already, and not from %s.", another,
                             found.folder)
         self._begun, self._has_found = weakref.ref(session), found is not None
         return restored

@@ -11,7 +11,7 @@ from sok1x.checkpoint import tensorflow_errors
 from sok1x.checkpoint.errors import NoSpaceError
 from sok1x.checkpoint.files import folder_lock, folders, manifest, writing
 from sok1x.checkpoint.files.folder_lock import FolderLock
-from sok1x.checkpoint.session import half_restored, transfer
+from sok1x.checkpoint.session import restored_sessions, transfer
 from sok1x.checkpoint.session.dense_saver import VariablesSaver
 from sok1x.checkpoint.session.ranks import Ranks, expect_seen
 from sok1x.checkpoint.session.tables import TableState, let_leave
@@ -65,7 +65,7 @@ class Saving:
         Raises:
             CheckpointError: on all ranks where one of them fails; checkpoints saved before are as they were.
         """
-        half_restored.complete(session)
+        restored_sessions.complete(session)
         step = int(step)  # TensorFlow's hook gives what NumPy has read
         self._ranks.expect_same_step(session, "save", step)
         with self._removed_on_error():

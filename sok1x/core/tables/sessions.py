@@ -37,6 +37,22 @@ def in_its_graph(method: Callable[..., Any]) -> Callable[..., Any]:
     return inside
 
 
+def raw(session: Any) -> Any:
+    """The `tf.Session` inside a `MonitoredSession`, whose hooks are not concerned; any other session as it is.
+
+    Args:
+        session: some session.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core.tables import sessions
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     sessions.raw(session) is session
+        True
+    """
+    return session._tf_sess() if not isinstance(session, tf.Session) and hasattr(session, "_tf_sess") else session
+
+
 def session_of(label: str, graph: tf.Graph, session: Any) -> tf.Session:
     """The session to run in.
 
@@ -64,8 +80,7 @@ def session_of(label: str, graph: tf.Graph, session: Any) -> tf.Session:
         eager.refuse_in_function(label)
         return eager.session()
     if session is not None:
-        if not isinstance(session, tf.Session) and hasattr(session, "_tf_sess"):
-            session = session._tf_sess()  # inside a MonitoredSession, whose hooks are not concerned
+        session = raw(session)
         if not hasattr(session, "graph"):
             raise TypeError("{}: session: got {!r} of type {}, expected a tf.Session".format(
                 label, session, type(session).__name__))

@@ -1,0 +1,51 @@
+"""Which sessions have been restored, and how far.
+
+To a session that TensorFlow has begun with what is in no table, its hooks of ours are to restore the tables: whoever
+saves before would save tables that have not begun. And of all that is restored as a session begins, by hooks of ours
+and by the session's own Saver, the last step counts.
+"""
+import weakref
+from typing import Any, Optional
+
+import tensorflow.compat.v1 as tf
+
+from sok1x.graph_ops.bridge import callers
+
+_half: Any = weakref.WeakSet()
+_steps: Any = weakref.WeakKeyDictionary()  # {session: the step that it has been restored to, all of it}
+
+
+def note(session: tf.Session, step: int) -> None:
+    """All of a session has been restored; the step is equal on all ranks."""
+    _steps[session] = step
+
+
+def step_of(session: tf.Session) -> Optional[int]:
+    """The step that all of a session has been restored to last, equal on all ranks; None: it has not been."""
+    step: Optional[int] = _steps.get(session)
+    return step
+
+
+def begin_half(session: tf.Session) -> None:
+    """A session has been given what is in no table."""
+    _half.add(session)
+
+
+def complete(session: Any) -> bool:
+    """Has the hooks of such a session restore what they will, each once; called by who is about to save.
+
+    Args:
+        session: with what is to be saved.
+
+    Returns:
+        Whether one has restored something now, so that the global step may be another.
+    """
+    if session not in _half:
+        return False
+    for caller in callers.selves():  # TensorFlow tells a session's hooks to nobody
+        hooks = getattr(caller, "_hooks", None)
+        ours = [hook for hook in hooks if hasattr(hook, "_is_to_restore")] if isinstance(
+            hooks, (list, tuple)) else []
+        if ours:
+            return any([hook._restore_in(session) for hook in ours if hook._is_to_restore(session)])
+    return False
