@@ -91,6 +91,24 @@ def test_keys_that_are_new_after_a_monitored_session_has_restored(tmp_path):
                     run.run(model.other)
 
 
+def test_hooks_of_a_monitored_session_see_a_restore_as_one_run(tmp_path):
+    class Counts(v1.train.SessionRunHook):
+        runs = 0
+
+        def after_run(self, run_context, run_values):
+            self.runs += 1
+
+    with graph():
+        model, hook = Model(), Counts()
+        saver = v1.train.Saver([v1.train.get_global_step()])
+        with v1.train.MonitoredSession(hooks=[sok.InitHook(global_batch_size=1), hook]) as run:
+            run.run(model.step, {model.keys: np.arange(6)})
+            path = saver.save(run._tf_sess(), str(tmp_path / "step"))
+            before = hook.runs
+            saver.restore(run, path)
+            assert hook.runs == before + 1
+
+
 def test_sessions_of_one_graph_that_are_at_other_steps():
     """What one has told is no other's: not of one that begins anew, nor of one that goes on beside it."""
     with graph():

@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core.frameworks import wrapping
 from sok1x.core.graph_keys import GraphKeys
+from sok1x.core.tables import sessions
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
 from sok1x.graph_ops.stores import clock
 
@@ -49,7 +50,7 @@ def _restored(stock: Callable[..., Any]) -> Callable[..., Any]:
     def restore(self: Any, sess: Any, save_path: Any) -> Any:
         result = stock(self, sess, save_path)
         if hasattr(sess, "graph"):  # eagerly it is any
-            clock.tell_outside(sess)
+            clock.tell_outside(sessions.raw(sess))
         return result
 
     return restore
