@@ -12,6 +12,7 @@ from sok1x.checkpoint.commands import verify
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.files import folders, prefixes
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
+from sok1x.checkpoint.session.restoring import Restoring
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -227,6 +228,16 @@ def test_tables_of_a_listener_do_not_begin_anew(tmp_path):
     assert train(2, [listener], checkpoint_dir=folder) == 0
     with pytest.raises(MismatchError, match="model.ckpt-2 has tables alone"):
         train(2, [hook(folder)], checkpoint_dir=folder)
+
+
+def test_of_several_hooks_one_loads_the_tables(tmp_path):
+    made = [str(tmp_path / name) for name in ("early", "late", "none")]
+    for folder, steps in zip(made, (2, 4)):
+        train(steps, [hook(folder)])
+    with mock.patch.object(Restoring, "restore_folder", autospec=True, side_effect=Restoring.restore_folder) as loads:
+        assert train(1, map(hook, made)) == 4
+    assert [call[0][2].folder for call in loads.call_args_list] == [made[1] + "/model.ckpt-4"]
+    assert [folders.complete(folder)[0].step for folder in made] == [5, 5, 5]
 
 
 @pytest.mark.parametrize("first", ["saved", "rare"])

@@ -10,6 +10,7 @@ from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import urls
 from sok1x.checkpoint.savers.table_saver import TableSaver
+from sok1x.checkpoint.session import restored_sessions
 from sok1x.checkpoint.session.dense_saver import DenseSaver
 from sok1x.checkpoint.session.talk import talk
 from sok1x.core.graph_keys import GraphKeys
@@ -44,9 +45,7 @@ def restore_before(mine: Any, session: tf.Session) -> None:
         mine: the one that the session calls.
         session: the session.
     """
-    for hook in hooks_beside(mine) or [mine]:
-        if hasattr(hook, "_is_to_restore") and hook._is_to_restore(session):
-            hook._restore_in(session)
+    restored_sessions.restore(hooks_beside(mine) or [mine], session)
 
 
 def warn_of_dense_alone(saving: Any) -> None:

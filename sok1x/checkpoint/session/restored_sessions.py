@@ -5,7 +5,7 @@ saves before would save tables that have not begun. And of all that is restored 
 and by the session's own Saver, the last step counts.
 """
 import weakref
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -44,8 +44,31 @@ def complete(session: Any) -> bool:
         return False
     for caller in callers.selves():  # TensorFlow tells a session's hooks to nobody
         hooks = getattr(caller, "_hooks", None)
-        ours = [hook for hook in hooks if hasattr(hook, "_is_to_restore")] if isinstance(
-            hooks, (list, tuple)) else []
-        if ours:
-            return any([hook._restore_in(session) for hook in ours if hook._is_to_restore(session)])
+        if isinstance(hooks, (list, tuple)) and any(hasattr(hook, "_is_to_restore") for hook in hooks):
+            return restore(hooks, session)
     return False
+
+
+def restore(hooks: Sequence[Any], session: tf.Session) -> bool:
+    """Has those hooks of ours that have not restored what they will look for it; the last one of all is restored.
+
+    Args:
+        hooks: of the session, ours and others.
+        session: the session.
+
+    Returns:
+        Whether there was one, later than what has been restored before.
+    """
+    waiting = [hook for hook in hooks if hasattr(hook, "_is_to_restore") and hook._is_to_restore(session)]
+    found = [hook._look_in(session) for hook in waiting]
+    step, last = step_of(session), None
+    for one in found:
+        if one is not None and (step is None or one.step > step):
+            step, last = one.step, one
+    for hook, one in zip(waiting, found):
+        if one is not None and one is last:
+            hook._restore_in(session, one)
+            note(session, one.step)
+    for hook, one in zip(waiting, found):
+        hook._begin_in(session, one, step)
+    return last is not None

@@ -45,28 +45,29 @@ class Restoring:
         self._tables = [Transfer(table, shard_transfer.load, "load_shard") for table in tables]
         self._prepared = [] if eager.is_on() else [Prepared(table) for table in tables]
 
-    def restore(self, session: tf.Session, step: Optional[int] = None,
-                later_than: Optional[int] = None) -> Optional[Restored]:
+    def restore(self, session: tf.Session, step: Optional[int] = None) -> Optional[Restored]:
         """Restores the last complete checkpoint, or that of a step; all ranks call it alike.
 
         Args:
             session: gets the values.
             step: the global step whose checkpoint is wanted, equal on all ranks; None is the last.
-            later_than: a checkpoint of this step, or an earlier one, is found and not restored; equal on all ranks.
 
         Returns:
-            What was restored, or found; None, on all ranks, where there is no checkpoint.
+            What was restored; None, on all ranks, where there is no checkpoint.
 
         Raises:
             CheckpointError: on all ranks where one of them finds a file damaged, or that the model does not fit, or
                 no checkpoint of that step; no variable has changed then. And where another job replaces or removes the
                 checkpoint meanwhile; that may be known only when variables have changed.
         """
+        found = self.find(session, step)
+        return None if found is None else self.restore_folder(session, found)
+
+    def find(self, session: tf.Session, step: Optional[int] = None) -> Optional[Restored]:
+        """What `restore` would restore; all ranks call it alike."""
         self._ranks.expect_same_step(session, "restore", step)
         found = self._ranks.agree(session, lambda: self._find(step))[0]
-        if found is None or later_than is not None and found[0] <= later_than:
-            return None if found is None else Restored(*found)
-        return self.restore_folder(session, Restored(*found))
+        return None if found is None else Restored(*found)
 
     def restore_folder(self, session: tf.Session, found: Restored) -> Restored:
         """Restores a checkpoint that is known; otherwise as `restore`."""

@@ -8,10 +8,10 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint import tensorflow_errors
 from sok1x.checkpoint.savers import agreed_timer, hooks_alike
-from sok1x.checkpoint.session import dense_saver, restored_sessions
+from sok1x.checkpoint.session import dense_saver
 from sok1x.checkpoint.session.manager import check_folder, check_keep
 from sok1x.checkpoint.session.ranks import Ranks
-from sok1x.checkpoint.session.restoring import Restoring
+from sok1x.checkpoint.session.restoring import Restored, Restoring
 from sok1x.checkpoint.session.saving import Saving
 from sok1x.checkpoint.session.schedule import Schedule
 from sok1x.checkpoint.session.stop_hook import check_alike, save_now
@@ -153,30 +153,22 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         """
         return session.graph is self._graph and (self._begun is None or self._begun() is not session)
 
-    def _restore_in(self, session: tf.Session) -> bool:
-        """Restores the last checkpoint, if the session has not been restored to one that is as late.
-
-        Once in each session, whoever asks first: what saves before would save tables that have not begun.
-
-        Args:
-            session: in which `_is_to_restore`.
-
-        Returns:
-            Whether it has restored one.
-        """
+    def _look_in(self, session: tf.Session) -> Optional[Restored]:
+        """What it has to restore, the last checkpoint; once in each session, whoever asks first."""
         # Two jobs that go on from one checkpoint are a mistake, which is better told now than at the first save.
         self._saving.open(session)
-        another = restored_sessions.step_of(session)
-        found = self._restoring.restore(session, later_than=another)
-        restored = found is not None and (another is None or found.step > another)
-        if restored:
-            restored_sessions.note(session, found.step)
-            tf.logging.info("Restored all variables from %s.", found.folder)
-        elif found is not None:
-            tf.logging.info("Going on from step %d, which has been restored already, and not from %s.", another,
-                            found.folder)
+        return self._restoring.find(session)
+
+    def _restore_in(self, session: tf.Session, found: Restored) -> None:
+        """Restores that, for it is later than what other hooks of the session have, and than the session itself."""
+        self._restoring.restore_folder(session, found)
+        tf.logging.info("Restored all variables from %s.", found.folder)
+
+    def _begin_in(self, session: tf.Session, found: Optional[Restored], step: Optional[int]) -> None:
+        """The session has been restored, to a step if any hook has found one; this one has found that, or nothing."""
+        if found is not None and found.step != step:
+            tf.logging.info("Going on from step %d, and not from %s.", step, found.folder)
         self._begun, self._has_found = weakref.ref(session), found is not None
-        return restored
 
     def after_run(self, run_context: tf.train.SessionRunContext, run_values: tf.train.SessionRunValues) -> None:
         """Saves where it is time to; called by the session after each run.
