@@ -204,7 +204,8 @@ class DenseSaver(VariablesSaver):
         if os.path.realpath(folder) in [os.path.realpath(found.folder) for found in last if found is not None]:
             return
         found = Checkpoint(folder).manifest
-        saved, around = found.tables, os.path.realpath(os.path.dirname(folder)) in map(os.path.realpath, directories)
+        saved = found.tables
+        around = os.path.realpath(os.path.dirname(folder)) in [os.path.realpath(directory) for directory in directories]
         if around and found.other_files():
             return  # that hook restores a later one, which a job that died has not written to TensorFlow's state file
         for table in self._tables:
