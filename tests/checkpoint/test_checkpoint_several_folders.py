@@ -109,8 +109,8 @@ def test_whoever_saves_first_has_hooks_restore_before(by, tmp_path):
     model.check(5)
 
 
-def test_what_tensorflows_hook_saves_is_called_by_its_step(tmp_path):
-    """The hook reads the step before it saves; then a hook of ours restores a later one."""
+def test_what_is_saved_first_is_called_by_its_step(tmp_path):
+    """The hook reads the step before it saves; then a hook of ours restores a later one. So does a manager's caller."""
     early, late, new = (str(tmp_path / name) for name in ("early", "late", "new"))
     train(2, [hook(early)])
     train(5, [hook(late)])
@@ -119,6 +119,10 @@ def test_what_tensorflows_hook_saves_is_called_by_its_step(tmp_path):
     assert [name for name in sorted(os.listdir(new)) if name.endswith(".index")] == [
         "model.ckpt-5.index", "model.ckpt-6.index"]
     assert tf.train.load_variable(new + "/model.ckpt-5", "global_step") == 5
+    managed, later = str(tmp_path / "managed"), str(tmp_path / "later")
+    train(7, [hook(later)])
+    assert train(0, lambda: [Saves("manager", managed), hook(early), hook(later)], checkpoint_dir=early) == 7
+    assert [found.step for found in folders.complete(managed)] == [7]
 
 
 def test_a_manager_leaves_the_saver_to_tensorflows_hook(tmp_path):

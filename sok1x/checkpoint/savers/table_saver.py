@@ -87,9 +87,7 @@ class TableSaver(tf.train.Saver):
         if world.size > 1:
             ranks_paths.refuse_supervisors_thread(save_path)
         hook = agreed_timer.calling_hook(self._is_of)
-        if restored_sessions.complete(sess) and hook is not None:
-            global_step = clock.global_step_of(sess.graph)  # it has read it before
-        global_step = saved_names.step_of(sess, global_step)
+        global_step = saved_names.step_of(sess, restored_sessions.complete(sess, global_step))
         prefix = saved_names.prefix_of(self, save_path, global_step)
         options = dict(latest_filename=latest_filename, write_meta_graph=write_meta_graph, write_state=write_state,
                        strip_default_attrs=strip_default_attrs)

@@ -4,12 +4,14 @@ To a session that TensorFlow has begun with what is in no table, its hooks of ou
 saves before would save tables that have not begun. And of all that is restored as a session begins, by hooks of ours
 and by the session's own Saver, the last step counts.
 """
+import numbers
 import weakref
 from typing import Any, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import callers
+from sok1x.graph_ops.stores import clock
 
 _half: Any = weakref.WeakSet()
 _steps: Any = weakref.WeakKeyDictionary()  # {session: the step that it has been restored to, all of it}
@@ -31,22 +33,28 @@ def begin_half(session: tf.Session) -> None:
     _half.add(session)
 
 
-def complete(session: Any) -> bool:
+def complete(session: Any, step: Any) -> Any:
     """Has the hooks of such a session restore what they will, each once; called by who is about to save.
 
     Args:
         session: with what is to be saved.
+        step: that it is to be saved as, or None.
 
     Returns:
-        Whether one has restored something now, so that the global step may be another.
+        The step; where it is the global step that was there before and is no more, the one that is.
     """
     if session not in _half:
-        return False
+        return step
     for caller in callers.selves():  # TensorFlow tells a session's hooks to nobody
         hooks = getattr(caller, "_hooks", None)
-        if isinstance(hooks, (list, tuple)) and any(hasattr(hook, "_is_to_restore") for hook in hooks):
-            return restore(hooks, session)
-    return False
+        ours = [hook for hook in hooks if hasattr(hook, "_is_to_restore")] if isinstance(hooks, (list, tuple)) else []
+        if any(hook._is_to_restore(session) for hook in ours):
+            number = clock.global_step_of(session.graph)
+            asked = isinstance(step, numbers.Integral) and number is not None and step == session.run(number)
+            return int(session.run(number)) if restore(ours, session) and asked else step
+        if ours:
+            break
+    return step
 
 
 def restore(hooks: Sequence[Any], session: tf.Session) -> bool:

@@ -65,8 +65,7 @@ class Saving:
         Raises:
             CheckpointError: on all ranks where one of them fails; checkpoints saved before are as they were.
         """
-        restored_sessions.complete(session)
-        step = int(step)  # TensorFlow's hook gives what NumPy has read
+        step = int(restored_sessions.complete(session, step))  # TensorFlow's hook gives what NumPy has read
         self._ranks.expect_same_step(session, "save", step)
         with self._removed_on_error():
             token, folder = self._agree(session, lambda: self._begin(step))[0]
