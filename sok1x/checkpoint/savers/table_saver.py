@@ -102,7 +102,8 @@ class TableSaver(tf.train.Saver):
                 agreed_timer.share_clocks(hook, self._talk)
         elif not cached and prefixes.folder_of(prefix) in (None, os.path.dirname(urls.local(prefix))):
             saved = alone()  # else a whole checkpoint has the name, or had when its job died, and would count
-            prefixes.forget_around(prefix)
+            if self.holds_all_tables:
+                prefixes.forget_around(prefix)
             return saved
         with self._talk.about("a tf.train.Saver saves tables"):
             step = self._step(sess, global_step)
