@@ -113,6 +113,15 @@ def check_refused(strategy):
         raise AssertionError("no error")
 
 
+def check_merge_call():
+    """Of replicas, with TensorFlow's own names of its arguments, outside of all strategies and inside of one."""
+    def doubled():
+        return tf.distribute.get_replica_context().merge_call(
+            merge_fn=lambda strategy, x, factor: x * factor, args=(3,), kwargs={"factor": 2})
+
+    assert doubled() == 6 and tf.distribute.MirroredStrategy([CPU]).run(doubled) == 6
+
+
 def main(seed):
     # Before anything runs: a second CPU, of the kind of which there are several in a process.
     tf.config.set_logical_device_configuration(
@@ -128,6 +137,7 @@ def main(seed):
             expect_equal(*[scaled(strategy, made, distributed, number % 2 == 0, world)
                            for strategy in (None, tf.distribute.MirroredStrategy([CPU]))])
     expect_equal(fitted(None, seed), fitted(tf.distribute.MirroredStrategy([CPU]), seed))
+    check_merge_call()
     check_refused(tf.distribute.MirroredStrategy([CPU, "/cpu:1"]))
     print("rank", world.rank, "ok")
 

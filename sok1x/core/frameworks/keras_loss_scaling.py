@@ -34,16 +34,24 @@ def watch() -> None:
         wrapping.wrap(kind, "apply_gradients", _agreed_steps)
         wrapping.wrap(kind, "get_unscaled_gradients", _marks_kept)
     # In a mirrored strategy a step, its question and its branch have a thread each, of which one works at a time.
-    wrapping.wrap(mirrored_strategy.distribute_lib.ReplicaContextBase, "merge_call", _in_its_thread)
-    wrapping.wrap(mirrored_strategy.MirroredExtended, "_call_for_each_replica", _in_its_thread)
+    wrapping.wrap(mirrored_strategy.distribute_lib.ReplicaContextBase, "merge_call", _merged)
+    wrapping.wrap(mirrored_strategy.MirroredExtended, "_call_for_each_replica", _replicated)
 
 
-def _in_its_thread(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Of what has another thread call a function, and waits for it."""
-    def call(self: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return stock(self, following(function), *args, **kwargs)
+def _merged(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Of what has another thread call a function, and waits for it; arguments have TensorFlow's names."""
+    def merge_call(self: Any, merge_fn: Callable[..., Any], args: Any = (), kwargs: Any = None) -> Any:
+        return stock(self, following(merge_fn), args, kwargs)
 
-    return call
+    return merge_call
+
+
+def _replicated(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """As `_merged`, of what calls a function in a thread for each replica."""
+    def call_for_each_replica(self: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        return stock(self, following(fn), args, kwargs)
+
+    return call_for_each_replica
 
 
 def _on_all_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:
