@@ -4,6 +4,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Set
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.checkpoint.files import urls
 from sok1x.checkpoint.session.talk import Talk, talk
 from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
@@ -42,6 +43,7 @@ def checked(function: str, path: Any, variables: Any, optimizer: Any, session: A
     path = os.fspath(path) if hasattr(path, "__fspath__") else path
     if not isinstance(path, str) or not path:
         raise TypeError("{}: path: got {!r}, expected a folder's path".format(function, path))
+    path = urls.folder(function + ": path", path)
     given = given_tables.tables(function + ": sok_vars", variables, given_tables.EXPECTED + ", or a list of them; save "
                                 "other variables with a tf.train.Saver")
     if not given:

@@ -41,7 +41,7 @@ def dump(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
     No rank needs more memory than some tens of megabytes.
 
     Args:
-        path: the folder, on a file system that all ranks share.
+        path: the folder, on a file system that all ranks share; a file:// URL is its path.
         sok_vars: a table of sok1x, or a list of them: `sok.Variable`s, layers, and their `embedding_variable`s.
         optimizer: an `OptimizerWrapper` or an optimizer, whose slots are written too.
         session: a `tf.Session`, a MonitoredTrainingSession, or a hook's `run_context.session`; by default the default
@@ -49,8 +49,8 @@ def dump(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
 
     Raises:
         TypeError: what is given is no path, no variable of sok1x, or no optimizer.
-        ValueError: no variables, one twice, variables of two graphs, or two whose files would have one name; or a slot
-            that has other than D values for each row.
+        ValueError: a URL of another file system; no variables, one twice, variables of two graphs, or two whose files
+            would have one name; or a slot that has other than D values for each row.
         RuntimeError: no session was found; or the graph is finalized and has no ops for the slots of an optimizer that
             is not wrapped.
         sok1x.checkpoint.CheckpointError: on all ranks where one of them cannot write.

@@ -35,7 +35,7 @@ def load(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
     finalized graph: call it between two steps, on all ranks alike, after the variables' initializers have run.
 
     Args:
-        path: the folder, which all ranks see.
+        path: the folder, which all ranks see; a file:// URL is its path.
         sok_vars: a table of sok1x, or a list of them, as for `sok.dump`; other tables in the folder are passed over.
         optimizer: an `OptimizerWrapper` or an optimizer, whose slots are loaded too.
         session: as for `sok.dump`.

@@ -45,23 +45,23 @@ def save(prefix, *endings):
             file.write("new")
 
 
-@pytest.mark.parametrize("dead", [False, True])
-def test_one_that_is_replaced_is_there_until_its_successor_is(tmp_path, dead):
+@pytest.mark.parametrize("dead, url", [(False, ""), (True, ""), (False, "file://")])
+def test_one_that_is_replaced_is_there_until_its_successor_is(tmp_path, dead, url):
     prefix = make(str(tmp_path / "my-1"))
     before = files(tmp_path)
     if dead:  # between the two renames of `publish_as`
         os.rename(prefix, folders.hidden(prefix, TOKEN, "old"))
     for endings in ([], [".index"]):
         with pytest.raises(OSError):
-            with prefixes.replaced(prefix):
-                assert prefixes.folder_of(prefix) not in (None, prefix)
+            with prefixes.replaced(url + prefix):
+                assert prefixes.folder_of(url + prefix) not in (None, prefix)
                 save(prefix, *endings)
                 raise OSError(errno.ENOSPC, "full")
         assert files(tmp_path) == before and prefixes.folder_of(prefix) == prefix
-    with prefixes.replaced(prefix):
+    with prefixes.replaced(url + prefix):
         pass  # asked whether to replace it, the user has said no
     assert files(tmp_path) == before
-    with prefixes.replaced(prefix):
+    with prefixes.replaced(url + prefix):
         save(prefix, ".index")
     assert prefixes.folder_of(prefix) is None
     assert files(tmp_path) == {"my-1.index": "new", "my-1.data-00000-of-00001": "old"}
@@ -107,9 +107,11 @@ def test_keras_weights_that_cannot_be_saved_leave_those_that_were(tmp_path, monk
             with pytest.raises(tf.errors.ResourceExhaustedError):
                 model.save_weights(path, save_format="tf")
         assert files(tmp_path) == before and prefixes.folder_of(path) == path
-        model.save_weights(path, save_format="tf")
-        assert prefixes.folder_of(path) is None
-        tf.train.load_checkpoint(path)
+        for url in ("", "file://"):
+            model.save_weights(url + path, save_format="tf")
+            assert prefixes.folder_of(path) is None
+            tf.train.load_checkpoint(path)
+            make(path)
 
 
 def test_a_saver_replaces_one_whose_job_died_while_it_did(tmp_path):

@@ -37,6 +37,18 @@ def test_the_working_directory_is_not_taken_away(model, tmp_path, monkeypatch):
     assert os.getcwd() == str(tmp_path / "below" / "mine") and model.loaded("..") == 3
 
 
+def test_a_file_url_is_a_path_and_others_are_refused(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = str(tmp_path / "there")
+    model.set(2)
+    model.dump("file://" + path)
+    assert model.loaded(path) == 2 and model.loaded("file://" + path) == 2
+    for function in (sok.dump, sok.load):
+        with pytest.raises(ValueError, match="path: got 'hdfs://host/there', expected a folder's path and no URL"):
+            function("hdfs://host/there", model.table, session=model.session)
+    assert os.listdir(".") == ["there"]
+
+
 @pytest.mark.parametrize("code", [16, 13, 1])
 def test_a_folder_that_cannot_be_replaced(model, tmp_path, monkeypatch, code):
     path = str(tmp_path / "mounted")

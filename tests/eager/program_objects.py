@@ -166,6 +166,26 @@ def check_own_paths(model, world, folder):
     expect_equal(values, model.values())
 
 
+def check_urls(model, world, folder):
+    """A file:// URL is a path; of others ranks could not see what they write together."""
+    folder = os.path.join(folder, "by_url")
+    manager = tf.train.CheckpointManager(model.checkpoint, "file://" + folder, 1)
+    first, last = [os.path.basename(manager.save()) for _ in range(2)]
+    assert manager.latest_checkpoint == "file://{}/{}".format(folder, last)
+    barrier()
+    assert not any(name.startswith(first) for name in os.listdir(folder))
+    assert os.path.exists(os.path.join(folder, last + ".ranks")) == (world.size > 1)
+    values = model.values()
+    for path in (manager.latest_checkpoint, os.path.join(folder, last)):
+        model.static.assign(model.static.read_value() + 1.0)
+        model.checkpoint.restore(path).assert_consumed()
+        expect_equal(values, model.values())
+    if world.size > 1:
+        expect_error(CheckpointError, ["Cannot save tables to hdfs://host/x, a URL"],
+                     lambda: model.checkpoint.write("hdfs://host/x"))
+    assert not os.path.exists("file:") and not os.path.exists("hdfs:")
+
+
 def check_keras(world, random, folder):
     layer = sok.All2AllDenseEmbedding(KEYS, DIM, 1, 1)
     model = tf.keras.Sequential([tf.keras.Input([1, 1], dtype=tf.int64), layer, tf.keras.layers.Flatten(),
@@ -220,6 +240,7 @@ def check_all(world, random, folder):
         model = Model(kind)
         manager = check_manager(model, world, random, folder, kind)
     check_own_paths(model, world, folder)
+    check_urls(model, world, folder)
     check_keras(world, random, folder)
     if world.size > 1:
         check_failures(model, world, manager)

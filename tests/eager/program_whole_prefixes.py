@@ -92,13 +92,14 @@ def check_savers(eager, folder):
     eager.checkpoint.read(path).assert_consumed()
     eager.expect(5)
 
-    path = InGraph(os.path.join(folder, "weights-1")).path
-    eager.put(7)
-    eager.model.save_weights(path)
-    assert not os.path.isdir(path)
-    eager.put(8)
-    eager.model.load_weights(path).assert_consumed()
-    eager.expect(7)
+    for number, url in enumerate(("", "file://")):
+        path = InGraph(os.path.join(folder, "weights-{}".format(number))).path
+        eager.put(7 + number)
+        eager.model.save_weights(url + path)
+        assert not os.path.isdir(path)
+        eager.put(9)
+        eager.model.load_weights(url + path).assert_consumed()
+        eager.expect(7 + number)
 
 
 def main(folder):

@@ -20,7 +20,7 @@ from sok1x import launch
 from sok1x.checkpoint.eager import eager_places, eager_restoring
 from sok1x.checkpoint.eager.eager_places import Mark
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.files import folders, prefixes
+from sok1x.checkpoint.files import folders, prefixes, urls
 from sok1x.checkpoint.savers import one_rank
 from sok1x.checkpoint.session.tables import let_leave
 from sok1x.checkpoint.session.talk import talk
@@ -101,7 +101,7 @@ def _written(stock: Callable[..., Any]) -> Callable[..., Any]:
             eager_places.remove_others(path, "")
             return saved
         with talk().about("a tf.train.Checkpoint saves tables"):
-            told = talk().exchange(None, [os.path.abspath(path), folders.new_token()])
+            told = talk().exchange(None, [urls.absolute(path), folders.new_token()])
         paths, mark = [one for one, _ in told], Mark(rank, ranks, told[0][1])
         with talk().about("a tf.train.Checkpoint saves tables to {}".format(paths[0])):
             if len(set(paths)) == 1:
@@ -113,6 +113,7 @@ def _written(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _save_together(save: Callable[..., Any], path: str, mark: Mark, options: Any) -> Any:
     """All ranks' to one prefix; then, on all, what is called back when a checkpoint is there."""
+    urls.expect_local(path)
     callbacks = getattr(options, "experimental_write_callbacks", None) or []
     own = eager_places.of_rank(path, mark)
 
@@ -160,7 +161,7 @@ def _swept(stock: Callable[..., Any]) -> Callable[..., Any]:
         before = self.checkpoints
         stock(self)
         for prefix in before:
-            if not os.path.exists(prefix + ".index"):
+            if not os.path.exists(urls.local(prefix) + ".index"):
                 eager_places.remove_others(prefix, "")
     return sweep
 

@@ -16,6 +16,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.errors import MismatchError
+from sok1x.checkpoint.files import urls
 from sok1x.checkpoint.savers import one_rank
 from sok1x.core.tables import shard_variable
 from sok1x.core.tables.shard_variable import ShardVariable
@@ -38,7 +39,7 @@ class Place(NamedTuple):
     """What a path leads to.
 
     Attributes:
-        prefix: the path, absolute.
+        prefix: the path, absolute; or a URL of another file system than the mounted ones.
         mark: a `Mark`'s values; None where nobody's shards are there.
         has_tables: whether there are values for shards; without a mark they are those of one rank.
         error: why nothing can be read.
@@ -65,7 +66,7 @@ def shards(saver: Any) -> List[Any]:
 
 def of_rank(path: str, mark: Mark) -> str:
     """The prefix of one rank's checkpoint, where all ranks name `path`."""
-    return path if mark.rank == 0 else os.path.join(path + ".ranks", "{}-of-{}.{}".format(*mark))
+    return path if mark.rank == 0 else os.path.join(urls.local(path) + ".ranks", "{}-of-{}.{}".format(*mark))
 
 
 def remove(prefix: str) -> None:
@@ -79,7 +80,7 @@ def remove(prefix: str) -> None:
 
 def remove_others(path: str, token: str) -> None:
     """Removes what other ranks have beside a prefix, but for one save's; an empty token: everything."""
-    folder = path + ".ranks"
+    folder = urls.local(path) + ".ranks"
     if not token:
         shutil.rmtree(folder, ignore_errors=True)
         return
@@ -90,7 +91,7 @@ def remove_others(path: str, token: str) -> None:
 
 def place(path: str, saver: Any = None) -> Place:
     """Looks; raises nothing, for the other ranks must hear of it. Without a saver it is not known what has no mark."""
-    found = Place(os.path.abspath(path))
+    found = Place(urls.absolute(path))
     try:
         reader = tf.train.NewCheckpointReader(path)
         if not reader.has_tensor(one_rank.MARK):

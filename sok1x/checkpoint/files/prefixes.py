@@ -98,6 +98,7 @@ def replaced(prefix: str) -> Iterator[None]:
         LockedError: another job saves to the folder.
         WriteError: the system refuses to rename.
     """
+    prefix = urls.local(prefix)
     if not folders.is_complete(prefix) and (os.path.lexists(prefix) or _replaced(prefix) is None):
         yield  # none is there, or a folder of the user's
         return

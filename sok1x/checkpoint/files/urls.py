@@ -27,6 +27,13 @@ def absolute(path: str) -> str:
     return path if is_remote(path) else os.path.abspath(local(path))
 
 
+def folder(who: str, path: str) -> str:
+    """A folder's path, of a file:// URL too. Raises ValueError for other URLs; `who` is the function and argument."""
+    if is_remote(path):
+        raise ValueError("{}: got {!r}, expected a folder's path and no URL: {}".format(who, path, MOUNT))
+    return local(path)
+
+
 def expect_local(path: str) -> None:
     """Raises CheckpointError where tables would go to a file system that need not be mounted."""
     if is_remote(path):

@@ -162,10 +162,7 @@ def check_folder(who: str, checkpoint_dir: Any) -> str:
     path = os.fspath(checkpoint_dir) if hasattr(checkpoint_dir, "__fspath__") else checkpoint_dir
     if not isinstance(path, str) or not path:
         raise TypeError("{}: checkpoint_dir: got {!r}, expected a folder's path".format(who, checkpoint_dir))
-    if urls.is_remote(path):
-        raise ValueError("{}: checkpoint_dir: got {!r}, expected a folder's path and no URL: {}".format(
-            who, path, urls.MOUNT))
-    return urls.local(path)
+    return urls.folder(who + ": checkpoint_dir", path)
 
 
 def check_keep(who: str, keep_checkpoint_max: Optional[int]) -> Optional[int]:
