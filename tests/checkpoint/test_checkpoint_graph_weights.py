@@ -7,6 +7,7 @@ from ranks import run_ranks
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_graph_weights.py")
 # On one rank a table with a cache goes the same way.
 SESSIONS = """
+import pathlib
 import sys
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -36,7 +37,8 @@ for number in range(3):
         for other in range(number + 1):
             model.load_weights(path + str(other))
             np.testing.assert_array_equal(model.predict(keys, batch_size=8), expected[other])
-        model.save_weights(path + str(number))
+        model.save_weights(pathlib.Path(path + str(number)))
+        model.load_weights(pathlib.Path(path + str(number)))
 assert abs(expected[0] - expected[2]).max() > 1e-2
 print("ok")
 """

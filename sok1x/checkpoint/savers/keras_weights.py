@@ -50,7 +50,7 @@ def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
         if tf.executing_eagerly():
             _expect_tensorflows_format("save_weights", filepath, formats)
             return stock(self, filepath, *arguments, **options)
-        _saver(self).save(tf.keras.backend.get_session(), filepath, write_meta_graph=False)
+        _saver(self).save(tf.keras.backend.get_session(), os.fspath(filepath), write_meta_graph=False)
         return None
     return save_weights
 
@@ -61,7 +61,10 @@ def _load_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
             if _on_several_ranks(self):
                 _expect_tensorflows_format("load_weights", filepath, [])
             return stock(self, filepath, *arguments, **options)
-        if not _has_tables(self) or prefixes.folder_of(filepath) is None and not _cached(self):
+        if not _has_tables(self):
+            return stock(self, filepath, *arguments, **options)
+        filepath = os.fspath(filepath)
+        if prefixes.folder_of(filepath) is None and not _cached(self):
             if _on_several_ranks(self):
                 raise MismatchError((
                     "load_weights: {} is not what save_weights writes on several ranks: it is missing, or has one "
