@@ -9,10 +9,12 @@ import tensorflow.compat.v1 as tf
 from sok1x.checkpoint.savers import restored_tables
 from sok1x.core.frameworks import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_statuses, objects_of_status
+from sok1x.graph_ops.stores import clock
 
 
 def watch() -> None:
-    """From now on what has been noted of tables is void where a graph's `tf.train.Checkpoint` restores them."""
+    """From now on what has been noted of tables is void where a graph's `tf.train.Checkpoint` restores them, and they
+    hear of the global step."""
     wrapping.wrap(checkpoint_statuses.CheckpointLoadStatus, "run_restore_ops", _matched_restored)
     wrapping.wrap(checkpoint_statuses.NameBasedSaverStatus, "run_restore_ops", _named_restored)
 
@@ -43,3 +45,4 @@ def _run(stock: Callable[..., Any], status: Any, session: Any, restored: Callabl
         return
     with restored_tables.restored(session, restored()):
         stock(status, session)
+    clock.tell_outside(session)  # the global step may be among what was restored

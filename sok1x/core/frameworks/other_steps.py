@@ -4,7 +4,7 @@ What stamps a lookup's gradient knows the global step, and tells it to the table
 looked up alone (graph_ops/stores/clock.py). Where a step trains the dense part alone, as that of a model's other half,
 nobody would, though the global step moves on: rows that lookups insert there, and keys that leave, would have the step
 of a run long ago. And so it is where a `tf.train.Saver` has restored the global step, as all of ours let one do, until
-a table is trained.
+a table is trained. (Of a `tf.train.Checkpoint` checkpoint/savers/graph_checkpoints.py knows.)
 """
 from typing import Any, Callable
 
