@@ -31,8 +31,10 @@ def load(path: str, sok_vars: Any, optimizer: Any = None, session: Optional[tf.S
     changed for `sok.incremental_dump`.
 
     Before anything changes all ranks look at all heads and lengths, and at all keys, which a rank that has many of its
-    own reads up to 18 times, with a byte of memory for each of these. It works at once, also in a
-    finalized graph: call it between two steps, on all ranks alike, after the variables' initializers have run.
+    own reads up to 18 times, with a byte of memory for each of these. Where an initializer object has made the first
+    rows of a table that has more keys now, it makes them again, of one such table at a time: these take host memory
+    meanwhile. It works at once, also in a finalized graph: call it between two steps, on all ranks alike, after the
+    variables' initializers have run.
 
     Args:
         path: the folder, which all ranks see; a file:// URL is its path.
@@ -125,7 +127,8 @@ class _Loading:
         for (table, source), count in zip(hashed, used):
             # Rows that are in use now and will not be then would leave their slots to keys to come, some themselves.
             if count > source.total and rows_anew.are_kept(table.variable.table):
-                source.fresh_rows = rows_anew.first_rows(session, table.variable)[source.total:]
+                # Those behind have been no key's. A copy, so that not all that the table has begun with is kept.
+                source.fresh_rows = rows_anew.first_rows(session, table.variable)[source.total:count].copy()
             if count > source.total and table.slots.variables:
                 numbers = slot_numbers.of(table)
                 if numbers is not None:
