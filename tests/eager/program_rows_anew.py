@@ -4,12 +4,14 @@
 """
 import os
 import sys
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
+from sok1x.core.eagerly import eager_slots  # noqa: E402
 
 KINDS = {"filled": dict(embedding_initializer=tf.keras.initializers.Constant(0.5)), "without_index": dict(
     use_hashtable=False)}
@@ -64,6 +66,20 @@ def restore(folder):
             model.train(*range(12))
             sok.load(dump, model.table, model.optimizer)
             np.testing.assert_array_equal(model.table.numpy(), rows)
+    check_without_slots(folder)
+
+
+def check_without_slots(folder):
+    """Which keys the rows of a table in use had is found out where slots may need it, and there alone."""
+    table, path = sok.DynamicVariable(dimension=2), os.path.join(folder, "without_slots")
+    checkpoint = tf.train.Checkpoint(table=table)
+    sok.assign(table, tf.constant([3, 5]), tf.ones([2, 2]))
+    checkpoint.write(path)
+    sok.assign(table, tf.constant([5, 7]), tf.zeros([2, 2]))
+    with mock.patch.object(eager_slots, "keys_of_rows", side_effect=AssertionError("keys were read")):
+        checkpoint.read(path).assert_consumed()
+    keys, rows = sok.export(table)
+    assert sorted(keys.numpy().tolist()) == [3, 5] and (rows.numpy() == 1).all()
 
 
 if __name__ == "__main__":

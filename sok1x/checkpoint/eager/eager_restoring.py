@@ -1,7 +1,7 @@
 """What `tf.train.Checkpoint` has saved of tables, back on as many ranks: see eager_checkpoints.py."""
 import contextlib
 import os
-from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -10,7 +10,7 @@ from sok1x import launch
 from sok1x.checkpoint.eager import eager_places
 from sok1x.checkpoint.eager.eager_places import Mark, Place
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, MismatchError
-from sok1x.checkpoint.files import prefixes, shard_names
+from sok1x.checkpoint.files import prefixes
 from sok1x.checkpoint.session.tables import tables_of
 from sok1x.checkpoint.session.talk import talk
 from sok1x.core.eagerly import eager, eager_slots
@@ -84,7 +84,7 @@ def _load(stock: Callable[..., Any], saver: Any, prefix: str, options: Any) -> A
 
 class _Before(NamedTuple):
     """What a table was before a restore: its clock, the number of the restore before, and the keys of its rows if any
-    has one. In use it has slots, whose rows are those of its keys."""
+    has one, and there are slots, whose rows are those of these keys."""
 
     clock: int
     restore: int
@@ -95,8 +95,9 @@ class _Before(NamedTuple):
 def _noted(restored: Iterable[EmbeddingVariable]) -> Iterator[None]:
     """Inside, these tables are restored, or stay where there is nothing for them."""
     tables = list(restored)
-    before = [_Before(int(table.steps.read_value()), _restore_of(table), eager_slots.keys_of_rows(table) if
-                      table.index and int(table.index[-1].read_value()) > 0 else None) for table in tables]
+    slots = _slots_of([table for table in tables if table.index and int(table.index[-1].read_value()) > 0])
+    before = [_Before(int(table.steps.read_value()), _restore_of(table),
+                      eager_slots.keys_of_rows(table) if slots.get(id(table)) else None) for table in tables]
     yield
     for table, then in zip(tables, before):
         time, step = table.step_at
@@ -109,12 +110,18 @@ def _noted(restored: Iterable[EmbeddingVariable]) -> Iterator[None]:
 
 def _begin_others(restored: List[Tuple[EmbeddingVariable, _Before]]) -> None:
     """Rows of other keys begin anew in slots that have not been restored since the table was the time before."""
-    parts = {id(state.variable): state.parts for state in tables_of(eager.graph())} if restored else {}
+    slots_of = _slots_of([table for table, _ in restored])
     for table, then in restored:
-        slots = [slot for part, slot in parts[id(table)].items()
-                 if part.startswith(shard_names.SLOT) and _restore_of(slot) <= then.restore]
+        slots = [slot for slot in slots_of[id(table)] if _restore_of(slot) <= then.restore]
         if slots and then.keys is not None:
             eager_slots.begin_others(slots, table, *then.keys)
+
+
+def _slots_of(tables: List[EmbeddingVariable]) -> Dict[int, List[Any]]:
+    """The slots that these tables have, by a table's `id`."""
+    wanted = {id(table) for table in tables}
+    return {id(state.variable): state.slots_besides(()) for state in (tables_of(eager.graph()) if wanted else [])
+            if id(state.variable) in wanted}
 
 
 def _restore_of(variable: Any) -> int:
