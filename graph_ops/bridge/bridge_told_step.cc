@@ -50,7 +50,11 @@ class Plans {
     if (hearing_.count(plan) == 0) return;  // its graph is gone, another process's, or does not hear
     Write(Of(plan, session), run, step);
     if (session != 0) return;
-    for (auto& each : told_[plan]) Write(each.second.get(), run, step);
+    // Of all sessions, that of the function and others. One that is further keeps its step: rows that have too late a
+    // one are dumped again, those that have too early a one never.
+    for (auto& each : told_[plan]) {
+      if (step >= __atomic_load_n(each.second->values + 1, __ATOMIC_ACQUIRE)) Write(each.second.get(), run, step);
+    }
   }
 
   void Forget(const std::string& plan) {

@@ -4,6 +4,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from incremental_model import D, Model, dump
 from sok1x_cases import dense_layer, graph, session
+from tensorflow.python.eager import function
 
 import sok1x as sok
 
@@ -216,12 +217,20 @@ def _in_function(step):
     return tf.function(lambda: _run(step), autograph=False)()
 
 
+def _called(step):
+    """In a function that stays one: what runs there does not know its session."""
+    stays = {"_noinline": True}
+    if tf.__version__ >= "2":
+        return tf.function(lambda: _run(step), autograph=False, experimental_attributes=stays)()
+    return function.defun_with_attributes(lambda: _run(step), autograph=False, attributes=stays)()
+
+
 def _run(step):
     with tf.control_dependencies([step()]):
         return tf.constant(1)
 
 
-@pytest.mark.parametrize("around", [_run, _in_branch, _in_function])
+@pytest.mark.parametrize("around", [_run, _in_branch, _in_function, _called])
 def test_dense_steps_in_branches_and_functions(around):
     with graph():
         model = Halves(around)
@@ -232,3 +241,18 @@ def test_dense_steps_in_branches_and_functions(around):
             model.insert(run, 22)
             assert run.run(model.number) == 12
             assert [dump(run, model, since) for since in (11, 12, 13)] == [[20, 21, 22], [22], []]
+
+
+@pytest.mark.parametrize("around", [_run, _called])
+def test_another_session_s_earlier_step_is_not_told(around):
+    """Else keys that are new would be in no dump."""
+    with graph():
+        model = Halves(around)
+        with session() as run, session() as other:
+            model.train(run, 50)
+            model.train(other, 2)
+            model.insert(run, 22)
+            assert other.run(model.number) == 3 and dump(run, model, 51) == [22] and dump(run, model, 52) == []
+            model.train(other, 60)
+            model.insert(other, 23)
+            assert dump(other, model, 64) == [23] and dump(other, model, 65) == []
